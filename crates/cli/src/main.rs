@@ -1,0 +1,2 @@
+//! stagger.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Throwaway real clusters on one machine.

@@ -1,0 +1,2 @@
+//! The one menu.
+fn main() {}
