@@ -1,1 +1,12 @@
-//! stagger.
+//! What is safe to do.
+//!
+//! This crate decides and never does. From a [`model::Snapshot`] (what was observed), a
+//! [`model::Target`] (what is wanted) and a [`model::Policy`] (how bold to be) it makes a
+//! [`plan::Plan`]; [`check`] judges any plan by other means; [`run::Run`] folds a journal into the
+//! next decision. It never reads a clock, a file, the environment or randomness: time is an
+//! argument, and the same input gives the same bytes.
+//!
+//! Start reading at [`plan`], which tells the steps of planning in order, then [`run::decide`].
+#![warn(clippy::wildcard_enum_match_arm)]
+
+pub mod model;

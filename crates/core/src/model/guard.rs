@@ -1,0 +1,31 @@
+//! Settings taken for a time and given back.
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+use super::GuardName;
+
+/// How long a guard is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GuardScope {
+    /// From the first wave of the stage until its last gate.
+    Stage,
+    /// From before each wave until its gate; the backend is told the wave's units.
+    Wave,
+}
+
+/// A guard that a stage wants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuardSpec {
+    /// Its name, known to the backend.
+    pub name: GuardName,
+    /// How long it is kept.
+    pub scope: GuardScope,
+    /// It goes by itself this long after it was taken or renewed, even if nobody can give it back.
+    #[serde(with = "super::policy::seconds")]
+    pub expiry: SignedDuration,
+    /// What it is for, in the user's words.
+    pub why: String,
+}

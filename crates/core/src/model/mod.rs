@@ -1,0 +1,23 @@
+//! The nouns, one a file.
+
+mod condition;
+mod constraint;
+mod guard;
+mod ids;
+mod policy;
+mod reason;
+mod snapshot;
+mod target;
+mod unit;
+mod window;
+
+pub use condition::{Condition, Gate, Verdict};
+pub use constraint::{BudgetColumns, BudgetError, Budgets, BudgetsBuilder, Down, Violation};
+pub use guard::{GuardScope, GuardSpec};
+pub use ids::{ClusterName, ConditionName, GuardName, IdError, Kind, PartName, Revision, RunId, UnitId};
+pub use policy::{Doors, Growth, Limit, LimitError, OnFailure, Order, Policy, Retry, Search};
+pub use reason::Reason;
+pub use snapshot::{Snapshot, SnapshotError};
+pub use target::{Door, GoingBack, Part, StageSpec, StepSpec, Target, Width};
+pub use unit::{Ix, Unit, UnitState};
+pub use window::{Window, WindowError};

@@ -1,0 +1,260 @@
+//! All that was observed of one cluster at one time.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{Budgets, ClusterName, Condition, ConditionName, Ix, Kind, Unit, UnitId, UnitState, Verdict};
+
+/// All that was observed of one cluster at one time. Units are sorted as people count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "SnapshotDocument", into = "SnapshotDocument")]
+pub struct Snapshot {
+    cluster: ClusterName,
+    observed_at: Timestamp,
+    generation: String,
+    units: Vec<Unit>,
+    budgets: Budgets,
+    conditions: BTreeMap<ConditionName, Condition>,
+    durations: BTreeMap<Kind, SignedDuration>,
+}
+
+/// The document as stored and shown: `kind` and `version` first, so that a later release knows it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SnapshotDocument {
+    kind: String,
+    version: u32,
+    cluster: ClusterName,
+    observed_at: Timestamp,
+    generation: String,
+    units: Vec<Unit>,
+    budgets: super::BudgetColumns,
+    conditions: Vec<Condition>,
+    /// Seconds that one visit to a unit of that kind usually takes.
+    #[serde(default)]
+    durations: BTreeMap<Kind, i64>,
+}
+
+const DOCUMENT: &str = "snapshot";
+const VERSION: u32 = 1;
+
+/// A snapshot that contradicts itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// Two units of one name.
+    #[error("two units are called {0}")]
+    Twice(UnitId),
+    /// The budgets speak of units that are not there, or their columns do not fit together.
+    #[error("the budgets do not fit the units")]
+    Budgets(#[source] super::BudgetError),
+    /// Another document, or one of a later version.
+    #[error("this is a {kind} document of version {version}, and snapshots are read up to version {VERSION}")]
+    Document {
+        /// The kind found.
+        kind: String,
+        /// The version found.
+        version: u32,
+    },
+}
+
+impl Snapshot {
+    /// A snapshot of these facts. `budgets` index `units` in the order given here; units are then
+    /// sorted, and budgets follow.
+    ///
+    /// # Errors
+    /// Two units of one name, or budgets whose members are not units.
+    pub fn new(
+        cluster: ClusterName,
+        observed_at: Timestamp,
+        generation: String,
+        units: Vec<Unit>,
+        budgets: Budgets,
+        conditions: Vec<Condition>,
+        durations: BTreeMap<Kind, SignedDuration>,
+    ) -> Result<Self, SnapshotError> {
+        budgets.fit(units.len()).map_err(SnapshotError::Budgets)?;
+        let mut order: Vec<u32> = (0..units.len() as u32).collect();
+        order.sort_by(|a, b| {
+            units[*a as usize]
+                .id
+                .natural()
+                .cmp(&units[*b as usize].id.natural())
+        });
+        let in_order = order.windows(2).all(|pair| pair[0] < pair[1]);
+        let (units, budgets) = if in_order {
+            (units, budgets)
+        } else {
+            let mut place = vec![0_u32; units.len()];
+            for (new, old) in order.iter().enumerate() {
+                place[*old as usize] = new as u32;
+            }
+            let mut slots: Vec<Option<Unit>> = units.into_iter().map(Some).collect();
+            let sorted = order
+                .iter()
+                .filter_map(|old| slots[*old as usize].take())
+                .collect();
+            (sorted, budgets.renumbered(&place))
+        };
+        if let Some(pair) = units.windows(2).find(|pair| pair[0].id == pair[1].id) {
+            return Err(SnapshotError::Twice(pair[0].id.clone()));
+        }
+        let conditions = conditions.into_iter().map(|c| (c.name.clone(), c)).collect();
+        Ok(Self {
+            cluster,
+            observed_at,
+            generation,
+            units,
+            budgets,
+            conditions,
+            durations,
+        })
+    }
+
+    /// Which cluster.
+    pub fn cluster(&self) -> &ClusterName {
+        &self.cluster
+    }
+
+    /// When the observation began.
+    pub fn observed_at(&self) -> Timestamp {
+        self.observed_at
+    }
+
+    /// The world's own name for this state: `osdmap 175`.
+    pub fn generation(&self) -> &str {
+        &self.generation
+    }
+
+    /// All units, sorted as people count.
+    pub fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    /// The unit at that place.
+    pub fn unit(&self, ix: Ix) -> &Unit {
+        &self.units[ix.at()]
+    }
+
+    /// The place of that unit.
+    pub fn find(&self, id: &UnitId) -> Option<Ix> {
+        self.units
+            .binary_search_by(|unit| unit.id.natural().cmp(&id.natural()))
+            .ok()
+            .map(|at| Ix(at as u32))
+    }
+
+    /// The budgets of the cluster.
+    pub fn budgets(&self) -> &Budgets {
+        &self.budgets
+    }
+
+    /// The conditions by name.
+    pub fn conditions(&self) -> impl Iterator<Item = &Condition> {
+        self.conditions.values()
+    }
+
+    /// That condition; one that was not observed is unknown.
+    pub fn condition(&self, name: &ConditionName) -> Condition {
+        self.conditions.get(name).cloned().unwrap_or_else(|| Condition {
+            name: name.clone(),
+            verdict: Verdict::Unknown,
+            why: "not observed".to_owned(),
+        })
+    }
+
+    /// How long one visit to a unit of that kind usually takes, if it was measured or given.
+    pub fn duration(&self, kind: &Kind) -> Option<SignedDuration> {
+        self.durations.get(kind).copied()
+    }
+
+    /// The units of that kind.
+    pub fn of_kind<'a>(&'a self, kind: &'a Kind) -> impl Iterator<Item = (Ix, &'a Unit)> {
+        self.units
+            .iter()
+            .enumerate()
+            .filter(move |(_, u)| u.kind == *kind)
+            .map(|(at, u)| (Ix(at as u32), u))
+    }
+
+    /// What does not serve now, whoever took it down; unknown counts as down.
+    pub fn down(&self) -> super::Down {
+        super::Down::of(self.units.iter().map(|unit| unit.state != UnitState::Serving))
+    }
+
+    /// SHA-256 of the document, in hexadecimal: what a journal keeps of a snapshot.
+    pub fn digest(&self) -> String {
+        let bytes = serde_json::to_vec(self).unwrap_or_default();
+        hex(&Sha256::digest(bytes))
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl TryFrom<SnapshotDocument> for Snapshot {
+    type Error = SnapshotError;
+    fn try_from(document: SnapshotDocument) -> Result<Self, SnapshotError> {
+        let SnapshotDocument {
+            kind,
+            version,
+            cluster,
+            observed_at,
+            generation,
+            units,
+            budgets,
+            conditions,
+            durations,
+        } = document;
+        if kind != DOCUMENT || version > VERSION {
+            return Err(SnapshotError::Document { kind, version });
+        }
+        let budgets = Budgets::try_from(budgets).map_err(SnapshotError::Budgets)?;
+        let durations = durations
+            .into_iter()
+            .map(|(k, s)| (k, SignedDuration::from_secs(s)))
+            .collect();
+        Self::new(
+            cluster,
+            observed_at,
+            generation,
+            units,
+            budgets,
+            conditions,
+            durations,
+        )
+    }
+}
+
+impl From<Snapshot> for SnapshotDocument {
+    fn from(snapshot: Snapshot) -> Self {
+        let Snapshot {
+            cluster,
+            observed_at,
+            generation,
+            units,
+            budgets,
+            conditions,
+            durations,
+        } = snapshot;
+        Self {
+            kind: DOCUMENT.to_owned(),
+            version: VERSION,
+            cluster,
+            observed_at,
+            generation,
+            units,
+            budgets: budgets.into(),
+            conditions: conditions.into_values().collect(),
+            durations: durations.into_iter().map(|(k, d)| (k, d.as_secs())).collect(),
+        }
+    }
+}

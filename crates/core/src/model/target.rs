@@ -1,0 +1,137 @@
+//! What is wanted: the revision each unit should have, and the procedure that leads there.
+//!
+//! A backend compiles the user's wish ("18.2.7") into a target once, at the start of a run; from
+//! then on it is data in the journal.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ConditionName, Gate, GuardSpec, Kind, PartName, Revision};
+
+/// What is wanted of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// For people: `ceph 16.2.15 to 18.2.7`.
+    pub title: String,
+    /// Stages and steps in their order. Between two parts the whole cluster's health is verified.
+    pub parts: Vec<Part>,
+}
+
+impl Target {
+    /// The stage of that name.
+    pub fn stage(&self, name: &PartName) -> Option<&StageSpec> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Stage(stage) if stage.name == *name => Some(stage),
+            Part::Stage(_) | Part::Step(_) => None,
+        })
+    }
+
+    /// The step of that name.
+    pub fn step(&self, name: &PartName) -> Option<&StepSpec> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Step(step) if step.name == *name => Some(step),
+            Part::Stage(_) | Part::Step(_) => None,
+        })
+    }
+}
+
+/// A stage or a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Units of one kind to which one thing is done.
+    Stage(StageSpec),
+    /// A thing done once for the whole cluster.
+    Step(StepSpec),
+}
+
+impl Part {
+    /// Its name.
+    pub fn name(&self) -> &PartName {
+        match self {
+            Self::Stage(stage) => &stage.name,
+            Self::Step(step) => &step.name,
+        }
+    }
+}
+
+/// How many units of a stage may be visited together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Width {
+    /// One at a time, whatever the policy says (monitors).
+    Single,
+    /// As many as the policy and the constraints permit.
+    Policy,
+}
+
+/// Units of one kind to which one thing is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StageSpec {
+    /// Its name.
+    pub name: PartName,
+    /// Which units.
+    pub kind: Kind,
+    /// The revision that each of them should have. Those that have it and serve are left as they are.
+    pub revision: Revision,
+    /// How many together at most.
+    pub width: Width,
+    /// What is taken for its time.
+    #[serde(default)]
+    pub guards: Vec<GuardSpec>,
+    /// What must hold after each wave before the next, beside every unit of the wave serving on
+    /// `revision`.
+    pub gates: Vec<Gate>,
+    /// A one-way door before its last unit (the last monitor moves the whole cluster on).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door_before_last: Option<Door>,
+    /// What a unit of this stage takes to go back to the release before.
+    pub going_back: GoingBack,
+}
+
+/// A thing done once for the whole cluster, between stages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepSpec {
+    /// Its name.
+    pub name: PartName,
+    /// It is done when this condition is yes.
+    pub done_when: ConditionName,
+    /// What must hold before it.
+    #[serde(default)]
+    pub before: Vec<Gate>,
+    /// The door that it is, if it cannot be undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<Door>,
+    /// What it does, in the user's words.
+    pub why: String,
+}
+
+/// A point that cannot be gone back across.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Door {
+    /// Its name, by which it is approved.
+    pub name: PartName,
+    /// What cannot be undone behind it.
+    pub why: String,
+}
+
+/// What going back to the release before takes. Unknown is impossible.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "how", deny_unknown_fields)]
+pub enum GoingBack {
+    /// Start the old release on the unit's data as it is.
+    Restart,
+    /// Make the unit's data anew on the old release; `cost` says what that takes.
+    Rebuild {
+        /// What it takes: `backfill of the OSD from its peers`.
+        cost: String,
+    },
+    /// There is no way back.
+    Impossible {
+        /// Why not.
+        why: String,
+    },
+}
