@@ -138,7 +138,12 @@ impl State {
         };
         let moved_on = current.generation != snapshot.generation();
         match current.parts.first() {
-            None => self.finish(now, &ask, current, way_back.as_ref().map(|way| way.impossible.clone())),
+            None => self.finish(
+                now,
+                &ask,
+                current,
+                way_back.as_ref().map(|way| way.impossible.clone()),
+            ),
             Some(PlannedPart::Step(step)) => match self.start.target.step(&step.name) {
                 Some(spec) => self.step(now, snapshot, spec, current),
                 None => plan_for(&ask),
