@@ -1,0 +1,3 @@
+//! From a snapshot to a plan.
+
+pub mod waves;
