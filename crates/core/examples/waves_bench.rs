@@ -7,7 +7,7 @@
 //! 1500).
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stagger_core::plan::waves::{Problem, Search, Wide, solve};
 
@@ -51,8 +51,8 @@ fn main() {
         // What a face does with `--improve 10s`: measure once, turn time into steps.
         let trial = 20_000;
         let tried = report(&problem, Search { seed, steps: trial }, first);
-        let per_second = trial as f64 / (tried - first).max(0.001);
-        let steps = (per_second * seconds).max(0.0) as u64;
+        let millis = ((tried - first) * 1e3).max(1.0);
+        let steps = Duration::from_secs_f64(seconds * trial as f64 / millis).as_millis() as u64;
         report(&problem, Search { seed, steps }, first);
     }
     println!("peak memory {}", peak_memory());

@@ -194,3 +194,67 @@ fn without(units: u32, impossible: &[Impossible]) -> Vec<u32> {
     }
     (0..units).filter(|&unit| possible[unit as usize]).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Constructions and search find the fewest waves on nearly all small problems. (They are not
+    /// asked there by `solve`; on large ones nobody knows the fewest.)
+    #[test]
+    fn the_search_is_seldom_beaten_by_trying_all_splits() {
+        let mut rng = Rng::new(3);
+        let (mut cases, mut beaten) = (0, 0);
+        while cases < 2000 {
+            let problem = random(&mut rng);
+            let ties = Ties::new(&problem, without(problem.units, &problem.impossible()));
+            if ties.units() == 0 {
+                continue;
+            }
+            cases += 1;
+            let fewest = exact::waves(&ties).len();
+            let built = construct(&ties, None);
+            let mut steps = 2000;
+            let found = improve(&ties, built, fewest as u32, 1, &mut steps);
+            for (place, wave) in found.waves.iter().enumerate() {
+                assert_eq!(problem.permits(&ties.originals(wave)), Ok(()));
+                assert!(wave.len() <= problem.cap(place) as usize);
+            }
+            assert!(found.waves.len() >= fewest);
+            beaten += usize::from(found.waves.len() > fewest);
+        }
+        assert!(beaten * 100 <= cases, "beaten {beaten} times");
+    }
+
+    fn random(rng: &mut Rng) -> Problem {
+        let units = exact::UNITS;
+        let mut caps: Vec<u32> = (0..rng.below(3)).map(|_| 1 + rng.below(5)).collect();
+        caps.sort_unstable();
+        let mut problem = Problem {
+            units,
+            caps,
+            ..Problem::default()
+        };
+        for _ in 0..5 + rng.below(12) {
+            let members: Vec<(u32, u32)> = (0..2 + rng.below(4))
+                .map(|_| (rng.below(units), 1 + rng.below(3)))
+                .collect();
+            let limit = 2 + rng.below(5);
+            problem.budgets.push_with_costs(&members, limit);
+        }
+        if rng.below(2) == 0 {
+            problem.wide.push(Wide {
+                costs: (0..units).map(|_| rng.below(5)).collect(),
+                limit: u64::from(4 + rng.below(6)),
+            });
+        }
+        if rng.below(2) == 0 {
+            problem.domains.push(DomainRule {
+                of: (0..units).map(|_| rng.below(5)).collect(),
+                limit: 1 + rng.below(3),
+                already: vec![0],
+            });
+        }
+        problem
+    }
+}
