@@ -168,8 +168,8 @@ impl Posed<'_> {
         use super::waves::BoundReason;
         let name = |at: u32| self.snapshot.unit(units[at as usize]).id.to_string();
         match why {
-            BoundReason::Nothing => "nothing to do".to_owned(),
-            BoundReason::Clique(clique) => {
+            BoundReason::NothingToPlace => "nothing to do".to_owned(),
+            BoundReason::Clique { units: clique } => {
                 let names: Vec<_> = clique.iter().take(6).map(|at| name(*at)).collect();
                 let more = if clique.len() > 6 { " …" } else { "" };
                 format!(
@@ -178,9 +178,14 @@ impl Posed<'_> {
                     names.join(" ")
                 )
             }
-            BoundReason::Budget(at) => crate::explain::budget(self.snapshot, self.budgets[*at as usize]),
-            BoundReason::Wide(at) => format!("{} in each wave", self.wide[*at as usize]),
-            BoundReason::Domains(at) => format!("max-domains of level {}", self.levels[*at as usize]),
+            BoundReason::Budget { index } => {
+                crate::explain::budget(self.snapshot, self.budgets[*index as usize])
+            }
+            BoundReason::Wide { index } => format!("{} in each wave", self.wide[*index as usize]),
+            BoundReason::Domains { index } => {
+                format!("max-domains of level {}", self.levels[*index as usize])
+            }
+            BoundReason::Exact => "all ways were tried".to_owned(),
             BoundReason::Growth => "waves grow 1, 2, 4 … up to the maximum".to_owned(),
         }
     }
