@@ -179,6 +179,36 @@ impl PgMap {
         all.sorted()
     }
 
+    /// Adds all of another map, as they are. See [`PgMap::distinct`].
+    pub fn extend(&mut self, other: &Self) {
+        for pg in other.iter() {
+            self.push(&pg);
+        }
+    }
+
+    /// The same with each group once: the latest report of it.
+    #[must_use]
+    pub fn distinct(self) -> Self {
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_by_key(|at| (self.ids[*at], std::cmp::Reverse(self.reported[*at])));
+        order.dedup_by_key(|at| self.ids[*at]);
+        let mut distinct = Self::default();
+        for at in order {
+            distinct.push(&self.at(at));
+        }
+        distinct
+    }
+
+    /// Takes it that groups without a report were reported at `epoch`, unless one of their OSDs is
+    /// `recent`.
+    pub fn assume_reported(&mut self, epoch: u32, recent: impl Fn(u32) -> bool) {
+        for at in 0..self.len() {
+            if self.reported[at] == 0 && !self.at(at).live().any(&recent) {
+                self.reported[at] = epoch;
+            }
+        }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.ids.len()
