@@ -1,0 +1,204 @@
+//! Asking a cluster: one small trait, and three ways behind it.
+//!
+//! [`exec::Exec`] starts the `ceph` program for each question, which works with every version and
+//! installation. [`session::Session`] keeps one connection open. [`recorded::Recorded`] answers from
+//! files.
+
+pub mod exec;
+pub mod recorded;
+pub mod session;
+mod words;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+pub use words::words;
+
+/// Which of the cluster's daemons answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whom {
+    /// The monitors. They pass on what only the manager knows, at the price of a detour.
+    Mon,
+    /// The active manager: placement groups, `ok-to-stop`, crash reports.
+    Mgr,
+}
+
+/// What came back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// 0, or the errno by which Ceph said no, as a positive number: 16 is EBUSY. A no may come with an
+    /// answer in `out` all the same.
+    pub rc: i32,
+    /// The answer; empty for many commands that only change something.
+    pub out: Vec<u8>,
+    /// What Ceph says for people.
+    pub err: String,
+}
+
+/// Asks a cluster.
+#[async_trait]
+pub trait CephApi: Send + Sync {
+    /// Asks one question: `{"prefix": "osd ok-to-stop", "ids": ["0"], "format": "json"}`, in the form
+    /// in which the `ceph` program itself sends it. The call ends within the configured time, also when
+    /// this process does not live to see it.
+    ///
+    /// # Errors
+    /// No answer could be had. An answer that says no is an [`Answer`] with its `rc`.
+    async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError>;
+
+    /// Asks for JSON and takes only a yes.
+    ///
+    /// # Errors
+    /// As [`CephApi::command`], and [`ApiError::Refused`] for an answer that says no.
+    async fn ask(&self, whom: Whom, mut command: Value) -> Result<Vec<u8>, ApiError> {
+        command["format"] = Value::from("json");
+        let asked = words(&command);
+        let Answer { rc, out, err } = self.command(whom, command).await?;
+        if rc == 0 {
+            Ok(out)
+        } else {
+            Err(ApiError::Refused {
+                command: asked.join(" "),
+                rc,
+                why: err.trim().to_owned(),
+            })
+        }
+    }
+}
+
+/// How to reach a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// The `ceph` program with what stands before it: `["ceph"]`, `["ssh", "admin", "ceph"]`.
+    pub ceph: Vec<String>,
+    /// The Python that has the `rados` module, with what stands before it; `None`: never keep a
+    /// connection open. The module comes with the `ceph` program, which is written in Python itself.
+    pub python: Option<Vec<String>>,
+    /// `ceph.conf`; the usual places, if `None`.
+    pub conf: Option<PathBuf>,
+    /// The user: `client.admin`.
+    pub name: Option<String>,
+    /// The user's keyring; where `ceph.conf` says, if `None`.
+    pub keyring: Option<PathBuf>,
+    /// How long one question may take.
+    pub timeout: Duration,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            ceph: vec!["ceph".to_owned()],
+            python: Some(vec!["/usr/bin/python3".to_owned()]),
+            conf: None,
+            name: None,
+            keyring: None,
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A question that got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The program could not be started.
+    #[error("cannot start {program:?} to ask the cluster {command:?}")]
+    Start {
+        /// The program.
+        program: String,
+        /// The question.
+        command: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Nobody answered in time.
+    #[error("no answer to {command:?} from {via} within {seconds} s")]
+    TimedOut {
+        /// The question.
+        command: String,
+        /// Through what it was asked.
+        via: String,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// There was no connection to the cluster, or it broke.
+    #[error("cannot ask the cluster {command:?} through {via}: {why}")]
+    Unreachable {
+        /// The question.
+        command: String,
+        /// Through what it was asked.
+        via: String,
+        /// What was said about it.
+        why: String,
+    },
+    /// The cluster answered, and said no.
+    #[error("the cluster refused {command:?} with code {rc}: {why}")]
+    Refused {
+        /// The question.
+        command: String,
+        /// The errno, positive.
+        rc: i32,
+        /// Its words.
+        why: String,
+    },
+    /// The folder of recorded answers has none to this question.
+    #[error("no recorded answer to {command:?} in {}", file.display())]
+    NotRecorded {
+        /// The question.
+        command: String,
+        /// Where it would stand.
+        file: PathBuf,
+    },
+    /// A recorded answer could not be read.
+    #[error("cannot read the recorded answer {}", file.display())]
+    Recording {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// errno values that pass: EINTR, EAGAIN, EBUSY, ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH and their like.
+const PASSING: [i32; 8] = [4, 11, 16, 104, 107, 110, 111, 113];
+
+impl ApiError {
+    /// Whether asking again later may help.
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::Start { source, .. } => !matches!(
+                source.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied
+            ),
+            Self::TimedOut { .. } | Self::Unreachable { .. } => true,
+            Self::Refused { rc, .. } => PASSING.contains(rc),
+            Self::NotRecorded { .. } | Self::Recording { .. } => false,
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Start { program, .. } => Some(format!(
+                "install {program:?}, or say in the configuration how to call it"
+            )),
+            Self::TimedOut { .. } | Self::Unreachable { .. } => Some(
+                "run `ceph status` with the same configuration, name and keyring; the monitors must have quorum"
+                    .to_owned(),
+            ),
+            Self::Refused { rc: 1 | 13, .. } => {
+                Some("give the user `mon 'allow *' mgr 'allow *'`, as client.admin has".to_owned())
+            }
+            Self::Refused { .. } => None,
+            Self::NotRecorded { command, file } => Some(format!(
+                "ceph {command} -f json > {}",
+                file.display()
+            )),
+            Self::Recording { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a cluster says about itself: one parser a file, and [`collect`](fn@collect), which asks it all.
+//!
+//! The parsers take Ceph's JSON as it is: fields that are not needed are passed over, those that are
+//! needed must be there and make sense. Nothing here judges; that is [`crate::translate`]'s part.
+
+pub mod collect;
+pub mod health;
+pub mod mds;
+pub mod mgr;
+pub mod mon;
+pub mod osd;
+mod parse;
+pub mod pg;
+mod pg_read;
+pub mod pg_state;
+pub mod release;
+pub mod rgw;
+pub mod tree;
+pub mod versions;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+pub use collect::{CollectError, CollectOptions, collect};
+pub use parse::ParseError;
+use parse::{from_json, invalid};
+
+/// All that was read of one cluster, at one OSD map epoch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    /// The cluster's id.
+    pub fsid: String,
+    /// When reading began.
+    pub collected_at: Timestamp,
+    /// The OSD map: OSDs, pools, flags.
+    pub osds: osd::OsdMap,
+    /// The CRUSH tree.
+    pub tree: tree::CrushTree,
+    /// What each OSD says about itself, as of its last start.
+    pub osd_metadata: Vec<osd::OsdMetadata>,
+    /// The placement groups; why not, if nobody could tell.
+    pub pgs: Known<pg::PgMap>,
+    /// The monitors and their quorum.
+    pub mons: mon::Quorum,
+    /// What each monitor says about itself.
+    pub mon_metadata: Vec<DaemonMetadata>,
+    /// The managers.
+    pub mgrs: mgr::MgrMap,
+    /// What each manager says about itself.
+    pub mgr_metadata: Vec<DaemonMetadata>,
+    /// The file systems and their metadata servers.
+    pub fs: mds::FsMap,
+    /// What each metadata server says about itself.
+    pub mds_metadata: Vec<DaemonMetadata>,
+    /// The object gateways.
+    pub gateways: Vec<rgw::Gateway>,
+    /// What Ceph complains of.
+    pub health: health::Health,
+    /// How many daemons run which version.
+    pub versions: versions::Versions,
+    /// Crash reports that nobody has archived; why not, if nobody could tell.
+    pub crashes: Known<Vec<health::Crash>>,
+    /// Which orchestrator manages the daemons, if one does; why not, if nobody could tell.
+    pub orchestrator: Known<Option<String>>,
+}
+
+/// A fact, or why it is not known. Not knowing is never taken for the harmless case.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Known<T> {
+    /// It is so.
+    Yes(T),
+    /// Nobody could tell, for this reason.
+    No(String),
+}
+
+impl<T> Known<T> {
+    /// The fact, if it is known.
+    pub fn get(&self) -> Option<&T> {
+        match self {
+            Self::Yes(fact) => Some(fact),
+            Self::No(_) => None,
+        }
+    }
+}
+
+/// What a daemon says about itself, as of its last start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
+pub struct DaemonMetadata {
+    /// Its name without the kind: `a`.
+    pub name: String,
+    /// `18.2.7`; a daemon that never started has none.
+    #[serde(default, rename = "ceph_version_short", skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The host that it runs on.
+    #[serde(default, rename = "hostname", skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The key-value store under a monitor. Ceph does not say; whoever reads the file `kv_backend` in
+    /// the monitor's data folder may add it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_backend: Option<String>,
+}
+
+/// Reads `mon metadata`, `mgr metadata` or `mds metadata`.
+///
+/// # Errors
+/// No JSON, or not that shape.
+pub fn read_metadata(bytes: &[u8], source: &str) -> Result<Vec<DaemonMetadata>, ParseError> {
+    let mut all: Vec<DaemonMetadata> = from_json(bytes, source)?;
+    for daemon in &all {
+        parse::name(&daemon.name, source)?;
+    }
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    match all.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        Some(pair) => Err(invalid(source, format!("two daemons are called {:?}", pair[0].name))),
+        None => Ok(all),
+    }
+}

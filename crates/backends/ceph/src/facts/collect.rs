@@ -1,0 +1,284 @@
+//! Asks a cluster for all its facts, at one epoch of the OSD map.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::health::{Health, read_crashes};
+use super::mds::FsMap;
+use super::mgr::MgrMap;
+use super::mon::Quorum;
+use super::osd::{self, OsdMap};
+use super::pg::PgMap;
+use super::rgw::Status;
+use super::tree::CrushTree;
+use super::versions::Versions;
+use super::{Facts, Known, ParseError, read_metadata};
+use crate::api::{ApiError, CephApi, Whom};
+
+/// How much is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CollectOptions {
+    /// Up to so many placement groups are read in full, which is 2.2 KB each. Of more, the brief list is
+    /// read (0.1 KB each), and in full only those that are not clean and those of OSDs that came up
+    /// within `recent_epochs`.
+    pub in_full: u64,
+    /// An OSD that came up so many epochs ago has surely been reported on since.
+    pub recent_epochs: u32,
+    /// For at most so many such OSDs the groups are asked for, one question each; those of further ones
+    /// count as not reported yet.
+    pub lookups: usize,
+    /// How often facts that contradict each other are read again.
+    pub tries: u32,
+    /// How long to wait before that.
+    pub pause: Duration,
+}
+
+impl Default for CollectOptions {
+    fn default() -> Self {
+        Self {
+            in_full: 8_192,
+            recent_epochs: 100,
+            lookups: 2_000,
+            tries: 5,
+            pause: Duration::from_millis(300),
+        }
+    }
+}
+
+/// Why there are no facts.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    /// A question got no answer, or a no.
+    #[error("cannot observe the cluster")]
+    Api(#[from] ApiError),
+    /// An answer could not be read.
+    #[error("cannot observe the cluster")]
+    Parse(#[from] ParseError),
+    /// The map changed under every reading.
+    #[error("facts-contradict: {why}, {tries} times in a row")]
+    Contradict {
+        /// What did not fit.
+        why: String,
+        /// How often it was read.
+        tries: u32,
+    },
+}
+
+impl CollectError {
+    /// Whether observing again later may help.
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::Api(error) => error.passes(),
+            // A manager that is just starting may send half an answer.
+            Self::Parse(_) | Self::Contradict { .. } => true,
+        }
+    }
+}
+
+/// Reads all facts of a cluster: the OSD map before and after, and everything else between. When the two
+/// differ in their epoch, or placement groups are missing that the map has, it is read again.
+///
+/// `now` is only noted in the result.
+///
+/// # Errors
+/// No answer, an unreadable one, or facts that contradict each other every time.
+pub async fn collect(
+    api: &dyn CephApi,
+    options: &CollectOptions,
+    now: Timestamp,
+) -> Result<Facts, CollectError> {
+    let mut why = String::new();
+    for attempt in 0..options.tries.max(1) {
+        if attempt > 0 {
+            tokio::time::sleep(options.pause).await;
+        }
+        let facts = read(api, options, now).await?;
+        let after = OsdMap::read(&ask(api, Whom::Mon, "osd dump").await?, "osd dump")?;
+        match contradiction(&facts, &after) {
+            None => return Ok(facts),
+            Some(found) => why = found,
+        }
+    }
+    Err(CollectError::Contradict {
+        why,
+        tries: options.tries.max(1),
+    })
+}
+
+fn contradiction(facts: &Facts, after: &OsdMap) -> Option<String> {
+    let before = &facts.osds;
+    if before.epoch != after.epoch {
+        return Some(format!("the OSD map went from epoch {} to {} meanwhile", before.epoch, after.epoch));
+    }
+    if before.fsid != facts.mons.fsid {
+        return Some(format!("the OSD map is of cluster {}, the monitors of {}", before.fsid, facts.mons.fsid));
+    }
+    let strays = facts.tree.up.keys().find(|osd| !before.osds.contains_key(osd));
+    strays.map(|osd| format!("osd.{osd} is in the tree and not in the OSD map"))
+}
+
+async fn ask(api: &dyn CephApi, whom: Whom, prefix: &str) -> Result<Vec<u8>, ApiError> {
+    api.ask(whom, json!({ "prefix": prefix })).await
+}
+
+async fn read(api: &dyn CephApi, options: &CollectOptions, now: Timestamp) -> Result<Facts, CollectError> {
+    let mon = Whom::Mon;
+    let osds = OsdMap::read(&ask(api, mon, "osd dump").await?, "osd dump")?;
+    let tree = CrushTree::read(&ask(api, mon, "osd tree").await?, "osd tree")?;
+    let osd_metadata = osd::read_metadata(&ask(api, mon, "osd metadata").await?, "osd metadata")?;
+    let mons = Quorum::read(&ask(api, mon, "quorum_status").await?, "quorum_status")?;
+    let mon_metadata = read_metadata(&ask(api, mon, "mon metadata").await?, "mon metadata")?;
+    let mgrs = MgrMap::read(&ask(api, mon, "mgr dump").await?, "mgr dump")?;
+    let mgr_metadata = read_metadata(&ask(api, mon, "mgr metadata").await?, "mgr metadata")?;
+    let fs = FsMap::read(&ask(api, mon, "fs dump").await?, "fs dump")?;
+    let mds_metadata = read_metadata(&ask(api, mon, "mds metadata").await?, "mds metadata")?;
+    let status = Status::read(&ask(api, mon, "status").await?, "status")?;
+    let health = json!({ "prefix": "health", "detail": "detail" });
+    let health = Health::read(&api.ask(mon, health).await?, "health detail")?;
+    let versions = Versions::read(&ask(api, mon, "versions").await?, "versions")?;
+    // A question to a manager that is not there would wait for one.
+    let absent = (!mgrs.available || mgrs.active.is_none()).then(|| "no manager is active".to_owned());
+    let (pgs, crashes, orchestrator) = match absent {
+        Some(why) => (Known::No(why.clone()), Known::No(why.clone()), Known::No(why)),
+        None => (
+            placement_groups(api, options, &osds, status.placement_groups).await?,
+            crashes(api).await?,
+            orchestrator(api, &mgrs).await?,
+        ),
+    };
+    Ok(Facts {
+        fsid: osds.fsid.clone(),
+        collected_at: now,
+        osds,
+        tree,
+        osd_metadata,
+        pgs,
+        mons,
+        mon_metadata,
+        mgrs,
+        mgr_metadata,
+        fs,
+        mds_metadata,
+        gateways: status.gateways,
+        health,
+        versions,
+        crashes,
+        orchestrator,
+    })
+}
+
+/// An answer of the manager; why not, when it gave none that will do. Managers come and go: that it does
+/// not answer now is a fact about the cluster, and no reason to know nothing of the rest.
+fn of_manager<T>(answer: Result<T, ApiError>) -> Result<Known<T>, ApiError> {
+    match answer {
+        Ok(answer) => Ok(Known::Yes(answer)),
+        Err(error @ (ApiError::TimedOut { .. } | ApiError::Refused { .. })) => Ok(Known::No(error.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
+async fn placement_groups(
+    api: &dyn CephApi,
+    options: &CollectOptions,
+    osds: &OsdMap,
+    count: u64,
+) -> Result<Known<PgMap>, CollectError> {
+    let brief = count > options.in_full;
+    let origin = if brief { "pg dump pgs_brief" } else { "pg dump" };
+    let question = if brief {
+        json!({ "prefix": "pg dump", "dumpcontents": ["pgs_brief"] })
+    } else {
+        json!({ "prefix": "pg dump" })
+    };
+    let answer = match of_manager(api.ask(Whom::Mgr, question).await)? {
+        Known::Yes(answer) => answer,
+        Known::No(why) => return Ok(Known::No(why)),
+    };
+    let all = PgMap::read_slice(&answer, origin)?;
+    drop(answer);
+    if !brief {
+        return Ok(Known::Yes(all));
+    }
+    look_closer(api, options, osds, all).await
+}
+
+/// The brief list with what it leaves out, where that matters.
+async fn look_closer(
+    api: &dyn CephApi,
+    options: &CollectOptions,
+    osds: &OsdMap,
+    mut all: PgMap,
+) -> Result<Known<PgMap>, CollectError> {
+    if all.iter().any(|pg| !pg.state.clean()) {
+        let question = json!({ "prefix": "pg ls", "states": UNCLEAN });
+        match of_manager(api.ask(Whom::Mgr, question).await)? {
+            Known::Yes(answer) => all = all.with(&PgMap::read_slice(&answer, "pg ls")?),
+            Known::No(why) => return Ok(Known::No(why)),
+        }
+    }
+    let old = osds.epoch.saturating_sub(options.recent_epochs);
+    let came_up: BTreeSet<u32> = osds
+        .osds
+        .iter()
+        .filter(|(_, osd)| osd.up && osd.up_from > old)
+        .map(|(id, _)| *id)
+        .collect();
+    let mut closer = PgMap::default();
+    for osd in came_up.iter().take(options.lookups) {
+        let question = json!({ "prefix": "pg ls-by-osd", "osd": osd.to_string() });
+        match of_manager(api.ask(Whom::Mgr, question).await)? {
+            Known::Yes(answer) => closer.extend(&PgMap::read_slice(&answer, "pg ls-by-osd")?),
+            Known::No(why) => return Ok(Known::No(why)),
+        }
+    }
+    let mut all = all.with(&closer.distinct());
+    // What was not looked at closer has only OSDs that came up long ago, or else it stays unreported.
+    all.assume_reported(old, |osd| came_up.contains(&osd));
+    Ok(Known::Yes(all))
+}
+
+/// The states by which `pg ls` finds every group that is not clean. There is no word for "not clean".
+const UNCLEAN: [&str; 12] = [
+    "degraded",
+    "undersized",
+    "remapped",
+    "peering",
+    "activating",
+    "peered",
+    "down",
+    "incomplete",
+    "stale",
+    "creating",
+    "recovering",
+    "backfilling",
+];
+
+async fn crashes(api: &dyn CephApi) -> Result<Known<Vec<super::health::Crash>>, CollectError> {
+    match of_manager(ask(api, Whom::Mgr, "crash ls-new").await)? {
+        Known::Yes(answer) => Ok(Known::Yes(read_crashes(&answer, "crash ls-new")?)),
+        Known::No(why) => Ok(Known::No(why)),
+    }
+}
+
+/// The modules through which somebody else manages the daemons.
+const ORCHESTRATORS: [&str; 2] = ["cephadm", "rook"];
+
+/// `orch status` is refused where no orchestrator is set. Where a module is on that could be one, only
+/// its word counts.
+async fn orchestrator(api: &dyn CephApi, mgrs: &MgrMap) -> Result<Known<Option<String>>, CollectError> {
+    let module = mgrs.modules.iter().find(|module| ORCHESTRATORS.contains(&module.as_str()));
+    if module.is_none() {
+        return Ok(Known::Yes(None));
+    }
+    match of_manager(ask(api, Whom::Mgr, "orch status").await)? {
+        Known::Yes(answer) => {
+            let status: Value = super::from_json(&answer, "orch status")?;
+            Ok(Known::Yes(status["backend"].as_str().map(str::to_owned)))
+        }
+        Known::No(why) if why.contains("No orchestrator configured") => Ok(Known::Yes(None)),
+        Known::No(why) => Ok(Known::No(why)),
+    }
+}

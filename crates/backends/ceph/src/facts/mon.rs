@@ -1,0 +1,72 @@
+//! The monitors and their quorum.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ParseError, from_json, invalid, parse};
+
+/// The monitors, as `quorum_status` tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Quorum {
+    /// The cluster's id.
+    pub fsid: String,
+    /// All monitors in the map, sorted by name.
+    pub mons: Vec<String>,
+    /// Those in quorum.
+    pub in_quorum: Vec<String>,
+    /// The one that leads them.
+    pub leader: String,
+    /// The release that every monitor must have at least; it moves by itself when the last one has it.
+    pub min_mon_release: u32,
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    quorum_names: Vec<String>,
+    #[serde(default)]
+    quorum_leader_name: String,
+    monmap: RawMap,
+}
+
+#[derive(Deserialize)]
+struct RawMap {
+    fsid: String,
+    #[serde(default)]
+    min_mon_release: u32,
+    mons: Vec<RawMon>,
+}
+
+#[derive(Deserialize)]
+struct RawMon {
+    name: String,
+}
+
+impl Quorum {
+    /// Reads `quorum_status`.
+    ///
+    /// # Errors
+    /// No JSON, not that shape, a name that cannot be one, or a monitor in quorum that is not in the map.
+    pub fn read(bytes: &[u8], origin: &str) -> Result<Self, ParseError> {
+        let raw: Raw = from_json(bytes, origin)?;
+        let mut mons: Vec<String> = raw.monmap.mons.into_iter().map(|mon| mon.name).collect();
+        mons.sort();
+        for mon in &mons {
+            parse::name(mon, origin)?;
+        }
+        if let Some(pair) = mons.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(invalid(origin, format!("two monitors are called {:?}", pair[0])));
+        }
+        let mut in_quorum = raw.quorum_names;
+        in_quorum.sort();
+        in_quorum.dedup();
+        if let Some(odd) = in_quorum.iter().find(|mon| mons.binary_search(mon).is_err()) {
+            return Err(invalid(origin, format!("{odd:?} is in quorum and not in the map of monitors")));
+        }
+        Ok(Self {
+            fsid: raw.monmap.fsid,
+            mons,
+            in_quorum,
+            leader: raw.quorum_leader_name,
+            min_mon_release: raw.monmap.min_mon_release,
+        })
+    }
+}

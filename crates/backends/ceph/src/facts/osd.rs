@@ -1,0 +1,177 @@
+//! The OSD map: OSDs, pools and flags.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ParseError, from_json, invalid, release};
+
+/// The OSD map, as `osd dump` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OsdMap {
+    /// Grows with every change of the map.
+    pub epoch: u32,
+    /// The cluster's id.
+    pub fsid: String,
+    /// The release that every OSD must have at least, as its major number.
+    pub require_osd_release: Option<u32>,
+    /// Flags of the whole cluster: `noout`, `pause`.
+    pub flags: Vec<String>,
+    /// Flags of single CRUSH nodes and OSDs, by their name.
+    pub node_flags: BTreeMap<String, Vec<String>>,
+    /// The pools, by number.
+    pub pools: BTreeMap<u32, Pool>,
+    /// The OSDs, by number.
+    pub osds: BTreeMap<u32, Osd>,
+}
+
+/// A pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// How many copies or shards there should be.
+    pub size: u32,
+    /// With fewer than this nobody can read or write.
+    pub min_size: u32,
+    /// How many placement groups it has.
+    pub pg_num: u32,
+    /// Whether it is erasure-coded.
+    pub erasure: bool,
+}
+
+/// An OSD in the map.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Osd {
+    /// It runs, as far as the monitors know.
+    pub up: bool,
+    /// Data is placed on it.
+    pub inside: bool,
+    /// The epoch at which it came up last.
+    pub up_from: u32,
+    /// Its own flags: `noout`.
+    pub flags: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct RawMap {
+    epoch: u32,
+    fsid: String,
+    #[serde(default)]
+    require_osd_release: String,
+    #[serde(default)]
+    flags: String,
+    #[serde(default)]
+    crush_node_flags: BTreeMap<String, Vec<String>>,
+    pools: Vec<RawPool>,
+    osds: Vec<RawOsd>,
+}
+
+#[derive(Deserialize)]
+struct RawPool {
+    pool: i64,
+    pool_name: String,
+    #[serde(rename = "type")]
+    kind: u32,
+    size: u32,
+    min_size: u32,
+    pg_num: u32,
+}
+
+#[derive(Deserialize)]
+struct RawOsd {
+    osd: i64,
+    up: u8,
+    #[serde(rename = "in")]
+    inside: u8,
+    #[serde(default)]
+    up_from: u32,
+    #[serde(default)]
+    state: Vec<String>,
+}
+
+/// An erasure-coded pool's `type`; a replicated one is 1.
+const ERASURE: u32 = 3;
+/// Words of an OSD's `state` that are no flags.
+const NO_FLAGS: [&str; 6] = ["exists", "up", "autoout", "new", "full", "nearfull"];
+
+impl OsdMap {
+    /// Reads `osd dump`.
+    ///
+    /// # Errors
+    /// No JSON, not that shape, numbers out of range, or a thing that stands there twice.
+    pub fn read(bytes: &[u8], origin: &str) -> Result<Self, ParseError> {
+        let raw: RawMap = from_json(bytes, origin)?;
+        let mut pools = BTreeMap::new();
+        for pool in raw.pools {
+            let id = u32::try_from(pool.pool)
+                .map_err(|_| invalid(origin, format!("pool {:?} has the number {}", pool.pool_name, pool.pool)))?;
+            let RawPool { pool_name: name, kind, size, min_size, pg_num, .. } = pool;
+            if min_size > size || size > 255 {
+                return Err(invalid(
+                    origin,
+                    format!("pool {name:?} has size {size} and min_size {min_size}"),
+                ));
+            }
+            let known = Pool { name, size, min_size, pg_num, erasure: kind == ERASURE };
+            if pools.insert(id, known).is_some() {
+                return Err(invalid(origin, format!("pool {id} stands there twice")));
+            }
+        }
+        let mut osds = BTreeMap::new();
+        for osd in raw.osds {
+            let id = super::tree::osd_id(osd.osd).ok_or_else(|| invalid(origin, format!("an OSD has the number {}", osd.osd)))?;
+            let flags = osd.state.into_iter().filter(|word| !NO_FLAGS.contains(&word.as_str()));
+            let known = Osd {
+                up: osd.up != 0,
+                inside: osd.inside != 0,
+                up_from: osd.up_from,
+                flags: flags.collect(),
+            };
+            if osds.insert(id, known).is_some() {
+                return Err(invalid(origin, format!("osd.{id} stands there twice")));
+            }
+        }
+        Ok(Self {
+            epoch: raw.epoch,
+            fsid: raw.fsid,
+            require_osd_release: release::major(&raw.require_osd_release),
+            flags: raw.flags.split(',').filter(|f| !f.is_empty()).map(str::to_owned).collect(),
+            node_flags: raw.crush_node_flags,
+            pools,
+            osds,
+        })
+    }
+}
+
+/// What an OSD says about itself, as of its last start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OsdMetadata {
+    /// Its number.
+    pub id: u32,
+    /// `18.2.7`; an OSD that never started has none.
+    #[serde(default, rename = "ceph_version_short", skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The host that it runs on.
+    #[serde(default, rename = "hostname", skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// `bluestore`, `filestore`, `memstore`.
+    #[serde(default, rename = "osd_objectstore", skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
+    /// The database in a FileStore: `rocksdb`, `leveldb`.
+    #[serde(default, rename = "filestore_backend", skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+}
+
+/// Reads `osd metadata`.
+///
+/// # Errors
+/// No JSON, not that shape, or an OSD that stands there twice.
+pub fn read_metadata(bytes: &[u8], origin: &str) -> Result<Vec<OsdMetadata>, ParseError> {
+    let mut all: Vec<OsdMetadata> = from_json(bytes, origin)?;
+    all.sort_by_key(|osd| osd.id);
+    match all.windows(2).find(|pair| pair[0].id == pair[1].id) {
+        Some(pair) => Err(invalid(origin, format!("osd.{} stands there twice", pair[0].id))),
+        None => Ok(all),
+    }
+}

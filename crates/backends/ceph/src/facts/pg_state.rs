@@ -1,0 +1,147 @@
+//! The states of a placement group, as a set of bits.
+
+use std::fmt;
+
+/// Ceph's words, in the order of our bits. `clean` and its like stand in one answer as
+/// `active+clean+scrubbing+deep`.
+const WORDS: [&str; 34] = [
+    "creating",
+    "active",
+    "clean",
+    "recovery_unfound",
+    "down",
+    "premerge",
+    "scrubbing",
+    "degraded",
+    "inconsistent",
+    "peering",
+    "repair",
+    "recovering",
+    "backfill_wait",
+    "incomplete",
+    "stale",
+    "remapped",
+    "deep",
+    "backfilling",
+    "backfill_toofull",
+    "recovery_wait",
+    "recovery_toofull",
+    "undersized",
+    "activating",
+    "peered",
+    "snaptrim",
+    "snaptrim_wait",
+    "snaptrim_error",
+    "forced_recovery",
+    "forced_backfill",
+    "failed_repair",
+    "laggy",
+    "wait",
+    "backfill_unfound",
+    "unknown",
+];
+
+/// The state of one placement group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct PgState(u64);
+
+impl PgState {
+    /// It takes reads and writes.
+    pub const ACTIVE: Self = Self(1 << 1);
+    /// All copies are where they belong.
+    pub const CLEAN: Self = Self(1 << 2);
+    /// It is being made.
+    pub const CREATING: Self = Self(1);
+    /// Some objects have fewer copies than they should.
+    pub const DEGRADED: Self = Self(1 << 7);
+    /// Nobody has reported it for a while.
+    pub const STALE: Self = Self(1 << 14);
+    /// Fewer OSDs than it should have.
+    pub const UNDERSIZED: Self = Self(1 << 21);
+    /// Nobody has reported it to this manager.
+    pub const UNKNOWN: Self = Self(1 << 33);
+    /// A word that this program does not know.
+    pub const STRANGE: Self = Self(1 << 63);
+
+    /// From Ceph's words joined by `+`. A word that this program does not know is kept as
+    /// [`Self::STRANGE`]: what it means for safety, nobody here can tell.
+    pub fn parse(text: &str) -> Self {
+        let mut state = Self::default();
+        for word in text.split('+') {
+            let bit = WORDS.iter().position(|known| *known == word);
+            state.0 |= bit.map_or(Self::STRANGE.0, |bit| 1 << bit);
+        }
+        state
+    }
+
+    /// Whether all of those bits are in this state.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether somebody has reported it in words that this program knows.
+    pub fn known(self) -> bool {
+        self.0 & (Self::UNKNOWN.0 | Self::STRANGE.0) == 0
+    }
+
+    /// Whether the report can be relied on: known, and neither stale nor still being made.
+    pub fn settled(self) -> bool {
+        self.known() && self.0 & (Self::STALE.0 | Self::CREATING.0) == 0
+    }
+
+    /// Active and clean; what scrubbing and the trimming of snapshots add does not count.
+    pub fn clean(self) -> bool {
+        self.settled() && self.has(Self::ACTIVE) && self.has(Self::CLEAN) && !self.has(Self::DEGRADED)
+    }
+
+    /// Active with as many copies as there should be. Data may still move to other places.
+    pub fn whole(self) -> bool {
+        self.settled()
+            && self.has(Self::ACTIVE)
+            && self.0 & (Self::DEGRADED.0 | Self::UNDERSIZED.0) == 0
+    }
+}
+
+impl fmt::Display for PgState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = WORDS.iter().enumerate();
+        let mut here: Vec<&str> = words
+            .filter(|(bit, _)| self.0 & (1 << bit) != 0)
+            .map(|(_, word)| *word)
+            .collect();
+        if self.has(Self::STRANGE) {
+            here.push("(a state that this program does not know)");
+        }
+        f.write_str(&here.join("+"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PgState;
+
+    #[test]
+    fn words_mean_what_they_mean_in_ceph() {
+        for (text, clean, whole) in [
+            ("active+clean", true, true),
+            ("active+clean+scrubbing+deep", true, true),
+            ("active+clean+snaptrim_wait", true, true),
+            ("active+remapped+backfilling", false, true),
+            ("active+undersized+degraded", false, false),
+            ("active+recovery_wait+degraded", false, false),
+            ("peering", false, false),
+            ("stale+active+clean", false, false),
+            ("unknown", false, false),
+            ("active+clean+levitating", false, false),
+        ] {
+            let state = PgState::parse(text);
+            assert_eq!((state.clean(), state.whole()), (clean, whole), "{text}");
+        }
+        assert!(PgState::parse("unknown").has(PgState::UNKNOWN));
+        assert!(!PgState::parse("active+levitating").known());
+        assert!(PgState::parse("creating").has(PgState::CREATING));
+        assert_eq!(PgState::parse("active+undersized+degraded").to_string(), "active+degraded+undersized");
+        assert!(PgState::parse("undersized").has(PgState::UNDERSIZED));
+        assert!(PgState::parse("stale").has(PgState::STALE));
+    }
+}

@@ -1,0 +1,133 @@
+//! The object gateways, and the sizes that `status` tells beside them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ParseError, from_json, parse};
+
+/// What is taken from `status`: it carries the map of services, in which gateways enrol.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// How many placement groups there are, as far as the manager knows.
+    pub placement_groups: u64,
+    /// The gateways, by name.
+    pub gateways: Vec<Gateway>,
+}
+
+/// An object gateway. One that is stopped leaves the map.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Gateway {
+    /// Its name; with `@host` behind it where two hosts have one of the same name.
+    pub name: String,
+    /// The number under which it enrolled; a later start has a higher one.
+    pub gid: u64,
+    /// `18.2.7`.
+    pub version: Option<String>,
+    /// The host that it runs on.
+    pub host: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawStatus {
+    #[serde(default)]
+    pgmap: RawPgs,
+    #[serde(default)]
+    servicemap: RawServices,
+}
+
+#[derive(Deserialize, Default)]
+struct RawPgs {
+    #[serde(default)]
+    num_pgs: u64,
+}
+
+#[derive(Deserialize, Default)]
+struct RawServices {
+    #[serde(default)]
+    services: BTreeMap<String, RawService>,
+}
+
+#[derive(Deserialize)]
+struct RawService {
+    /// Among the daemons stands a text called `summary`.
+    #[serde(default)]
+    daemons: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct RawDaemon {
+    #[serde(default)]
+    gid: u64,
+    #[serde(default)]
+    metadata: BTreeMap<String, Value>,
+}
+
+impl Status {
+    /// Reads `status`.
+    ///
+    /// # Errors
+    /// No JSON, not that shape, or a name that cannot be one.
+    pub fn read(bytes: &[u8], origin: &str) -> Result<Self, ParseError> {
+        let raw: RawStatus = from_json(bytes, origin)?;
+        let mut gateways = Vec::new();
+        let enrolled = raw.servicemap.services.get("rgw").map(|service| &service.daemons);
+        for (key, daemon) in enrolled.into_iter().flatten().filter(|(_, daemon)| daemon.is_object()) {
+            let daemon = RawDaemon::deserialize(daemon).map_err(|error| ParseError {
+                origin: origin.to_owned(),
+                source: error.into(),
+            })?;
+            let text = |name: &str| daemon.metadata.get(name).and_then(Value::as_str).map(str::to_owned);
+            // Since release 16 they enrol under a number and tell their name beside it.
+            let name = text("id").unwrap_or_else(|| key.clone());
+            parse::name(&name, origin)?;
+            gateways.push(Gateway {
+                name,
+                gid: daemon.gid,
+                version: text("ceph_version_short"),
+                host: text("hostname"),
+            });
+        }
+        Ok(Self {
+            placement_groups: raw.pgmap.num_pgs,
+            gateways: distinct(gateways),
+        })
+    }
+}
+
+/// One entry a gateway: the latest of those of one name on one host, named by host too where two hosts
+/// have one of that name.
+fn distinct(mut gateways: Vec<Gateway>) -> Vec<Gateway> {
+    gateways.sort_by(|a, b| (&a.name, &a.host, b.gid).cmp(&(&b.name, &b.host, a.gid)));
+    gateways.dedup_by(|later, earlier| later.name == earlier.name && later.host == earlier.host);
+    let names: Vec<String> = gateways.iter().map(|gateway| gateway.name.clone()).collect();
+    for gateway in &mut gateways {
+        if names.iter().filter(|name| **name == gateway.name).count() > 1
+            && let Some(host) = &gateway.host
+        {
+            gateway.name = format!("{}@{host}", gateway.name);
+        }
+    }
+    gateways
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_is_one_whatever_number_it_enrolled_under() {
+        let status = serde_json::json!({ "servicemap": { "services": { "rgw": { "daemons": {
+            "summary": "",
+            "4301": { "gid": 4301, "metadata": { "id": "a", "hostname": "h1", "ceph_version_short": "16.2.15" } },
+            "4377": { "gid": 4377, "metadata": { "id": "a", "hostname": "h1", "ceph_version_short": "18.2.7" } },
+            "4400": { "gid": 4400, "metadata": { "id": "a", "hostname": "h2" } },
+            "4500": { "gid": 4500, "metadata": { "id": "b", "hostname": "h2" } },
+        } } } } });
+        let read = Status::read(status.to_string().as_bytes(), "status").unwrap();
+        let seen: Vec<_> = read.gateways.iter().map(|g| (g.name.as_str(), g.gid)).collect();
+        assert_eq!(seen, [("a@h1", 4377), ("a@h2", 4400), ("b", 4500)]);
+        assert_eq!(read.gateways[0].version.as_deref(), Some("18.2.7"));
+    }
+}
