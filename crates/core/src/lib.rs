@@ -14,3 +14,4 @@ pub mod explain;
 pub mod model;
 pub mod plan;
 pub mod run;
+pub mod view;

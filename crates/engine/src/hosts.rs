@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-use crate::backend::{BackendError, Call};
+use crate::backend::BackendError;
 
 /// How hosts are reached, and where they keep locks and results.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -115,14 +115,14 @@ exit 0
 "#;
 
 impl Hosts {
-    /// Runs a command on a host, once for this call's key; the same call again returns the same result.
+    /// Runs a command on a host, once for this key; the same key again returns the same result.
     ///
     /// # Errors
     /// The host cannot be reached, refuses the fencing token, or cannot keep locks. A command that ran
     /// and failed is no error: see [`Ran::code`].
-    pub async fn run(&self, host: &str, call: &Call, command: &str) -> Result<Ran, BackendError> {
+    pub async fn run(&self, host: &str, key: &str, fence: u64, command: &str) -> Result<Ran, BackendError> {
         let tried = format!("run `{command}` on {host}");
-        let script = format!("{}{FENCE}{RUN}", self.variables(&call.key(), call.fence, command));
+        let script = format!("{}{FENCE}{RUN}", self.variables(key, fence, command));
         let output = self.shell(host, &script, &tried).await?;
         let Some((before, result)) = output.rsplit_once(RESULT) else {
             return Err(BackendError::transient(
@@ -237,15 +237,6 @@ pub fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stagger_core::model::RunId;
-
-    fn call(seq: u64, fence: u64) -> Call {
-        Call {
-            run: RunId::new("r1").unwrap(),
-            seq,
-            fence,
-        }
-    }
 
     fn here() -> (tempfile::TempDir, Hosts) {
         let folder = tempfile::tempdir().unwrap();
@@ -266,7 +257,7 @@ mod tests {
             quoted(&count.display().to_string())
         );
         for _ in 0..2 {
-            let ran = hosts.run("h1", &call(1, 1), &command).await.unwrap();
+            let ran = hosts.run("h1", "r1-1", 1, &command).await.unwrap();
             assert_eq!(
                 ran,
                 Ran {
@@ -276,7 +267,7 @@ mod tests {
             );
         }
         assert_eq!(std::fs::read_to_string(&count).unwrap(), "once\n");
-        hosts.run("h1", &call(2, 1), &command).await.unwrap();
+        hosts.run("h1", "r1-2", 1, &command).await.unwrap();
         assert_eq!(
             std::fs::read_to_string(&count).unwrap(),
             "once\nonce\n",
@@ -291,7 +282,7 @@ mod tests {
         let slow = format!("sleep 0.5; touch {}", quoted(&done.display().to_string()));
         let first = {
             let hosts = hosts.clone();
-            tokio::spawn(async move { hosts.run("h1", &call(1, 5), &slow).await })
+            tokio::spawn(async move { hosts.run("h1", "r1-1", 5, &slow).await })
         };
         while !hosts.folder.join("effects/r1-1.out").exists() {
             tokio::task::yield_now().await;
@@ -302,7 +293,7 @@ mod tests {
             "the fence was raised before the older command had ended"
         );
         assert_eq!(first.await.unwrap().unwrap().code, 0);
-        let late = hosts.run("h1", &call(2, 5), "echo too late").await.unwrap_err();
+        let late = hosts.run("h1", "r1-2", 5, "echo too late").await.unwrap_err();
         assert!(late.why.contains("token 6"), "{late}");
     }
 
@@ -319,8 +310,10 @@ mod tests {
             )
         };
         let (one, other) = (wait("a", "b"), wait("b", "a"));
-        let (first, second) = (call(1, 1), call(2, 1));
-        let (a, b) = tokio::join!(hosts.run("h1", &first, &one), hosts.run("h1", &second, &other));
+        let (a, b) = tokio::join!(
+            hosts.run("h1", "r1-1", 1, &one),
+            hosts.run("h1", "r1-2", 1, &other)
+        );
         assert_eq!((a.unwrap().code, b.unwrap().code), (0, 0));
     }
 
@@ -329,7 +322,7 @@ mod tests {
         let (folder, hosts) = here();
         let count = folder.path().join("count");
         let command = format!("sleep 0.4; echo once >> {}", quoted(&count.display().to_string()));
-        let script = format!("{}{FENCE}{RUN}", hosts.variables(&call(1, 1).key(), 1, &command));
+        let script = format!("{}{FENCE}{RUN}", hosts.variables("r1-1", 1, &command));
         let mut child = Command::new("sh")
             .arg("-s")
             .stdin(Stdio::piped())
@@ -347,7 +340,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         child.kill().await.unwrap();
-        let ran = hosts.run("h1", &call(1, 1), &command).await.unwrap();
+        let ran = hosts.run("h1", "r1-1", 1, &command).await.unwrap();
         assert_eq!(ran.code, 0);
         assert_eq!(std::fs::read_to_string(&count).unwrap(), "once\n");
     }
@@ -356,7 +349,7 @@ mod tests {
     async fn a_command_that_takes_too_long_is_ended() {
         let (_folder, mut hosts) = here();
         hosts.timeout = 1;
-        assert_eq!(hosts.run("h1", &call(1, 1), "sleep 30").await.unwrap().code, 124);
+        assert_eq!(hosts.run("h1", "r1-1", 1, "sleep 30").await.unwrap().code, 124);
     }
 
     #[tokio::test]
@@ -367,7 +360,7 @@ mod tests {
             "-c".to_owned(),
             "echo {host} is away >&2; exit 255".to_owned(),
         ];
-        let error = hosts.run("h9", &call(1, 1), "true").await.unwrap_err();
+        let error = hosts.run("h9", "r1-1", 1, "true").await.unwrap_err();
         assert!(error.why.contains("h9 is away"), "{error}");
     }
 }
