@@ -164,7 +164,7 @@ pub trait Backend: Send + Sync {
     async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError>;
 
     /// Gathers what tells later what happened to these units: names and contents, without secrets.
-    async fn collect(&self, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError>;
+    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError>;
 
     /// Takes the lock in the cluster. Returns the fencing token: larger than `at_least` and than any
     /// that the cluster has seen.

@@ -417,7 +417,7 @@ impl Driver {
 
 async fn perform(backend: &dyn Backend, artifacts: &Artifacts, call: &Call, action: &Action) -> Outcome {
     let done = match action {
-        Action::Collect { units } => match backend.collect(units).await {
+        Action::Collect { units } => match backend.collect(call, units).await {
             Ok(files) => artifacts
                 .keep(&call.run, call.seq, files)
                 .map_err(|e| e.to_string()),
