@@ -8,11 +8,17 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::forming::Forming;
-use super::ties::Ties;
+use super::ties::{PAIR_WEIGHT, Ties};
 
 /// Splits all units into waves of at most `cap` units.
 pub(super) fn waves(ties: &Ties, cap: u32) -> Vec<Vec<u32>> {
-    let weights = ties.weights();
+    // Of equally saturated units comes first what is tied most strongly to others.
+    let weights: Vec<u32> = (0..ties.units())
+        .map(|unit| {
+            let pairs = ties.pairs(unit).len() as u32 * PAIR_WEIGHT;
+            pairs.saturating_add(ties.crowded(unit))
+        })
+        .collect();
     let mut saturation = vec![0_u32; ties.units() as usize];
     let mut placed = vec![false; ties.units() as usize];
     // A unit is pushed again when its saturation grows; its older entries are passed over.

@@ -185,18 +185,12 @@ impl Ties {
         self.caps.iter().max().map_or(u32::MAX, |&cap| cap.max(1))
     }
 
-    /// How hard each unit is to place: what ties it to others, pairs counting more than crowds.
-    pub(super) fn weights(&self) -> Vec<u32> {
-        (0..self.units())
-            .map(|unit| {
-                let pairs = self.pairs(unit).len() as u32 * PAIR_WEIGHT;
-                let crowds = self.crowds_of(unit).iter().map(|joined| {
-                    let crowd = &self.crowds[joined.crowd as usize];
-                    (crowd.len() - 1).saturating_mul(crowd.weight)
-                });
-                crowds.fold(pairs, u32::saturating_add)
-            })
-            .collect()
+    /// How strongly crowds tie this unit to others.
+    pub(super) fn crowded(&self, unit: u32) -> u32 {
+        self.crowds_of(unit).iter().fold(0, |sum, joined| {
+            let crowd = &self.crowds[joined.crowd as usize];
+            sum.saturating_add((crowd.len() - 1).saturating_mul(crowd.weight))
+        })
     }
 }
 
