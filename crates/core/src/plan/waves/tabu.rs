@@ -52,6 +52,9 @@ struct Tabu<'a> {
     /// Whether there are rules that bind every unit; if not, rooms are never asked.
     crowded_rooms: bool,
     rooms: Vec<Room>,
+    /// The units in each wave, and where each unit stands there; kept only with `crowded_rooms`.
+    inside: Vec<Vec<u32>>,
+    inside_at: Vec<u32>,
     /// Units that feel pain where they are.
     sore: List,
     /// Total excess over all rules.
@@ -82,6 +85,8 @@ impl<'a> Tabu<'a> {
             rooms: (0..count)
                 .map(|place| Room::new(ties, cap_at(&ties.caps, place)))
                 .collect(),
+            inside: vec![Vec::new(); count],
+            inside_at: vec![NONE; units],
             sore: List::new(units),
             excess: 0,
         }
@@ -144,14 +149,9 @@ impl<'a> Tabu<'a> {
             self.look_at(unit, &mut choice, rng);
         }
         if self.crowded_rooms {
-            let overfull: Vec<bool> = self
-                .rooms
-                .iter()
-                .map(|room| room.excess(self.ties) > 0)
-                .collect();
-            if overfull.contains(&true) {
-                for (unit, &wave) in (0_u32..).zip(&self.wave_of) {
-                    if overfull[wave as usize] && !self.sore.contains(unit) {
+            for (room, inside) in self.rooms.iter().zip(&self.inside) {
+                if room.excess(self.ties) > 0 {
+                    for &unit in inside.iter().filter(|&&unit| !self.sore.contains(unit)) {
                         self.look_at(unit, &mut choice, rng);
                     }
                 }
@@ -194,7 +194,12 @@ impl<'a> Tabu<'a> {
 
     fn enter(&mut self, unit: u32, wave: u32) {
         self.excess += self.cost_of_entering(unit, wave).cast_signed();
-        self.rooms[wave as usize].add(self.ties, unit);
+        if self.crowded_rooms {
+            self.rooms[wave as usize].add(self.ties, unit);
+            let inside = &mut self.inside[wave as usize];
+            self.inside_at[unit as usize] = inside.len() as u32;
+            inside.push(unit);
+        }
         self.wave_of[unit as usize] = wave;
         if self.pain[unit as usize * self.count + wave as usize] > 0 {
             self.sore.add(unit);
@@ -213,7 +218,15 @@ impl<'a> Tabu<'a> {
 
     fn leave(&mut self, unit: u32) {
         let wave = self.wave_of[unit as usize];
-        self.rooms[wave as usize].take(self.ties, unit);
+        if self.crowded_rooms {
+            self.rooms[wave as usize].take(self.ties, unit);
+            let inside = &mut self.inside[wave as usize];
+            let at = self.inside_at[unit as usize];
+            inside.swap_remove(at as usize);
+            if let Some(&moved) = inside.get(at as usize) {
+                self.inside_at[moved as usize] = at;
+            }
+        }
         self.excess -= self.cost_of_entering(unit, wave).cast_signed();
         self.wave_of[unit as usize] = NONE;
         self.sore.remove(unit);
