@@ -8,20 +8,26 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::forming::Forming;
-use super::ties::Ties;
+use super::ties::{PAIR_WEIGHT, Ties};
 
 /// Splits all units into waves of at most `cap` units.
 pub(super) fn waves(ties: &Ties, cap: u32) -> Vec<Vec<u32>> {
-    let weights = ties.weights();
+    // Of equally saturated units comes first what is tied most strongly to others.
+    let weights: Vec<u32> = (0..ties.units())
+        .map(|unit| {
+            let pairs = ties.pairs(unit).len() as u32 * PAIR_WEIGHT;
+            pairs.saturating_add(ties.crowded(unit))
+        })
+        .collect();
     let mut saturation = vec![0_u32; ties.units() as usize];
     let mut placed = vec![false; ties.units() as usize];
     // A unit is pushed again when its saturation grows; its older entries are passed over.
-    let mut next: BinaryHeap<(u32, u32, Reverse<u32>)> = (0..ties.units())
-        .map(|unit| (0, weights[unit as usize], Reverse(unit)))
+    let mut next: BinaryHeap<(u64, Reverse<u32>)> = (0..ties.units())
+        .map(|unit| (u64::from(weights[unit as usize]), Reverse(unit)))
         .collect();
     let mut open: Vec<Forming> = Vec::new();
     let mut newly = Vec::new();
-    while let Some((_, _, Reverse(unit))) = next.pop() {
+    while let Some((_, Reverse(unit))) = next.pop() {
         if std::mem::replace(&mut placed[unit as usize], true) {
             continue;
         }
@@ -37,7 +43,8 @@ pub(super) fn waves(ties: &Ties, cap: u32) -> Vec<Vec<u32>> {
             if !placed[other as usize] {
                 let saturation = &mut saturation[other as usize];
                 *saturation += 1;
-                next.push((*saturation, weights[other as usize], Reverse(other)));
+                let weight = u64::from(weights[other as usize]);
+                next.push((u64::from(*saturation) << 32 | weight, Reverse(other)));
             }
         }
     }

@@ -11,6 +11,8 @@ pub(super) struct Forming<'a> {
     units: Vec<u32>,
     /// Units that a pair or a crowd forbids, and those in the wave.
     blocked: Vec<bool>,
+    /// The blocked units that are not in the wave.
+    shut_out: Vec<u32>,
     /// One for each crowd.
     loads: Vec<u32>,
 }
@@ -22,24 +24,20 @@ impl<'a> Forming<'a> {
             room: Room::new(ties, cap),
             units: Vec::new(),
             blocked: vec![false; ties.units() as usize],
+            shut_out: Vec::new(),
             loads: vec![0; ties.crowds.len()],
         }
     }
 
     /// Hands out the wave, ascending, and begins another with this cap.
     pub(super) fn finish(&mut self, cap: u32) -> Vec<u32> {
+        for unit in self.shut_out.drain(..) {
+            self.blocked[unit as usize] = false;
+        }
         for &unit in &self.units {
             self.blocked[unit as usize] = false;
-            for &other in self.ties.pairs(unit) {
-                self.blocked[other as usize] = false;
-            }
             for joined in self.ties.crowds_of(unit) {
-                // All members are unblocked when the first of this wave comes by.
-                if std::mem::take(&mut self.loads[joined.crowd as usize]) > 0 {
-                    for seat in self.ties.seats(joined.crowd) {
-                        self.blocked[seat.unit as usize] = false;
-                    }
-                }
+                self.loads[joined.crowd as usize] = 0;
             }
         }
         self.room = Room::new(self.ties, cap);
@@ -53,6 +51,11 @@ impl<'a> Forming<'a> {
         self.blocked[unit as usize]
     }
 
+    /// The load of a crowd.
+    pub(super) fn load(&self, crowd: u32) -> u32 {
+        self.loads[crowd as usize]
+    }
+
     /// Whether the rules that bind every unit leave room for this one.
     pub(super) fn has_room(&self, unit: u32) -> bool {
         self.room.fits(self.ties, unit)
@@ -62,6 +65,7 @@ impl<'a> Forming<'a> {
     /// are blocked from now on.
     pub(super) fn add(&mut self, unit: u32, newly: &mut Vec<u32>) {
         let ties = self.ties;
+        let known = newly.len();
         self.units.push(unit);
         self.room.add(ties, unit);
         self.blocked[unit as usize] = true;
@@ -84,5 +88,6 @@ impl<'a> Forming<'a> {
                 }
             }
         }
+        self.shut_out.extend_from_slice(&newly[known..]);
     }
 }

@@ -18,8 +18,10 @@
 mod bound;
 mod dsatur;
 mod exact;
+mod flat;
 mod forming;
 mod growth;
+mod list;
 mod parent;
 mod problem;
 mod rlf;
@@ -34,8 +36,9 @@ pub use problem::{Budget, Budgets, DomainRule, Impossible, Problem, Rule, Violat
 use rng::Rng;
 use ties::Ties;
 
-/// `dsatur` holds all waves open at once; beyond so many bytes it is left out, and `rlf`, which holds
-/// one, stands alone. Only splits into thousands of waves need as much.
+/// `dsatur` holds all waves open at once, and its queue may grow to units × waves; beyond so many bytes
+/// it is left out, and `rlf`, which holds one wave, stands alone. Only splits into very many waves need
+/// as much.
 const OPEN_WAVES_BYTES: u64 = 64_000_000;
 
 /// How long to search.
@@ -153,7 +156,7 @@ fn construct(ties: &Ties, kept: Option<Split>) -> Split {
         let waves = rlf::waves(ties, &ties.caps);
         best = fewer(Some(best), cut(waves, Method::Rlf));
     }
-    let bytes_a_wave = u64::from(ties.units()) + 4 * ties.crowds.len() as u64;
+    let bytes_a_wave = 17 * u64::from(ties.units()) + 4 * ties.crowds.len() as u64;
     if open_waves * bytes_a_wave <= OPEN_WAVES_BYTES {
         let waves = dsatur::waves(ties, steady);
         best = fewer(Some(best), cut(waves, Method::Dsatur));

@@ -6,6 +6,7 @@
 //! inside a colour is brought to nothing. Here it is the excess over all rules: broken pairs, loads
 //! of crowds over their limits, and what `Room` counts.
 
+use super::list::List;
 use super::problem::cap_at;
 use super::rng::Rng;
 use super::room::Room;
@@ -15,7 +16,7 @@ use super::ties::{Crowd, Ties};
 /// declines. Ten thousand units in 40 waves need a twentieth of this.
 const CELLS: u64 = 16_000_000;
 
-/// In no wave, or not on the list.
+/// In no wave.
 const NONE: u32 = u32::MAX;
 
 /// A split into one wave fewer, or `None` if none was found in these steps (moves), which are counted
@@ -52,6 +53,9 @@ struct Tabu<'a> {
     /// Whether there are rules that bind every unit; if not, rooms are never asked.
     crowded_rooms: bool,
     rooms: Vec<Room>,
+    /// The units in each wave, and where each unit stands there; kept only with `crowded_rooms`.
+    inside: Vec<Vec<u32>>,
+    inside_at: Vec<u32>,
     /// Units that feel pain where they are.
     sore: List,
     /// Total excess over all rules.
@@ -80,6 +84,8 @@ impl<'a> Tabu<'a> {
             rooms: (0..count)
                 .map(|place| Room::new(ties, cap_at(&ties.caps, place)))
                 .collect(),
+            inside: vec![Vec::new(); count],
+            inside_at: vec![NONE; units],
             sore: List::new(units),
             excess: 0,
         }
@@ -142,10 +148,9 @@ impl<'a> Tabu<'a> {
             self.look_at(unit, &mut choice, rng);
         }
         if self.crowded_rooms {
-            let overfull: Vec<bool> = self.rooms.iter().map(|room| room.excess(self.ties) > 0).collect();
-            if overfull.contains(&true) {
-                for (unit, &wave) in (0_u32..).zip(&self.wave_of) {
-                    if overfull[wave as usize] && !self.sore.contains(unit) {
+            for (room, inside) in self.rooms.iter().zip(&self.inside) {
+                if room.excess(self.ties) > 0 {
+                    for &unit in inside.iter().filter(|&&unit| !self.sore.contains(unit)) {
                         self.look_at(unit, &mut choice, rng);
                     }
                 }
@@ -186,7 +191,12 @@ impl<'a> Tabu<'a> {
 
     fn enter(&mut self, unit: u32, wave: u32) {
         self.excess += self.cost_of_entering(unit, wave).cast_signed();
-        self.rooms[wave as usize].add(self.ties, unit);
+        if self.crowded_rooms {
+            self.rooms[wave as usize].add(self.ties, unit);
+            let inside = &mut self.inside[wave as usize];
+            self.inside_at[unit as usize] = inside.len() as u32;
+            inside.push(unit);
+        }
         self.wave_of[unit as usize] = wave;
         if self.pain[unit as usize * self.count + wave as usize] > 0 {
             self.sore.add(unit);
@@ -205,7 +215,15 @@ impl<'a> Tabu<'a> {
 
     fn leave(&mut self, unit: u32) {
         let wave = self.wave_of[unit as usize];
-        self.rooms[wave as usize].take(self.ties, unit);
+        if self.crowded_rooms {
+            self.rooms[wave as usize].take(self.ties, unit);
+            let inside = &mut self.inside[wave as usize];
+            let at = self.inside_at[unit as usize];
+            inside.swap_remove(at as usize);
+            if let Some(&moved) = inside.get(at as usize) {
+                self.inside_at[moved as usize] = at;
+            }
+        }
         self.excess -= self.cost_of_entering(unit, wave).cast_signed();
         self.wave_of[unit as usize] = NONE;
         self.sore.remove(unit);
@@ -324,147 +342,5 @@ impl Choice {
     }
 }
 
-/// A set of units, quick to add to, to take from and to walk. Its order is that of its history, so
-/// the same history gives the same walk.
-struct List {
-    units: Vec<u32>,
-    at: Vec<u32>,
-}
-
-impl List {
-    fn new(units: usize) -> Self {
-        Self {
-            units: Vec::new(),
-            at: vec![NONE; units],
-        }
-    }
-
-    fn contains(&self, unit: u32) -> bool {
-        self.at[unit as usize] != NONE
-    }
-
-    fn add(&mut self, unit: u32) {
-        if !self.contains(unit) {
-            self.at[unit as usize] = self.units.len() as u32;
-            self.units.push(unit);
-        }
-    }
-
-    fn remove(&mut self, unit: u32) {
-        let at = std::mem::replace(&mut self.at[unit as usize], NONE);
-        if at != NONE {
-            self.units.swap_remove(at as usize);
-            if let Some(&moved) = self.units.get(at as usize) {
-                self.at[moved as usize] = at;
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::super::problem::{DomainRule, Problem, Wide};
-    use super::super::rng::Rng;
-    use super::super::ties::Ties;
-    use super::Tabu;
-
-    /// After any moves, the tables say what counting anew says.
-    #[test]
-    fn tables_stay_true() {
-        let mut rng = Rng::new(1);
-        for _ in 0..200 {
-            let ties = random_ties(&mut rng);
-            let count = 3;
-            let mut tabu = Tabu::new(&ties, count);
-            for unit in 0..ties.units() {
-                tabu.enter(unit, rng.below(3));
-            }
-            for _ in 0..50 {
-                let unit = rng.below(ties.units());
-                tabu.leave(unit);
-                tabu.enter(unit, rng.below(3));
-            }
-            assert_eq!(tabu.excess, counted(&ties, &tabu.wave_of));
-            for unit in 0..ties.units() {
-                let own = tabu.wave_of[unit as usize];
-                let sore = tabu.pain[unit as usize * count + own as usize] > 0;
-                assert_eq!(tabu.sore.contains(unit), sore);
-                let there = tabu.excess;
-                tabu.leave(unit);
-                for wave in 0..3 {
-                    let expected = tabu.excess + tabu.cost_of_entering(unit, wave).cast_signed();
-                    let mut wave_of = tabu.wave_of.clone();
-                    wave_of[unit as usize] = wave;
-                    assert_eq!(expected, counted(&ties, &wave_of));
-                }
-                tabu.enter(unit, own);
-                assert_eq!(tabu.excess, there);
-                let mut relieved = tabu.wave_of.clone();
-                relieved[unit as usize] = super::NONE;
-                let relief = u64::from(tabu.pain[unit as usize * count + own as usize])
-                    + tabu.rooms[own as usize].relief(&ties, unit);
-                assert_eq!(there - relief.cast_signed(), counted(&ties, &relieved));
-            }
-        }
-    }
-
-    fn counted(ties: &Ties, wave_of: &[u32]) -> i64 {
-        let mut excess = 0;
-        for wave in 0..3 {
-            let inside = |unit: u32| wave_of[unit as usize] == wave;
-            let mut room = super::Room::new(ties, super::cap_at(&ties.caps, wave as usize));
-            for unit in (0..ties.units()).filter(|&unit| inside(unit)) {
-                room.add(ties, unit);
-                excess += ties
-                    .pairs(unit)
-                    .iter()
-                    .filter(|&&other| other > unit && inside(other))
-                    .count()
-                    .cast_signed() as i64;
-            }
-            excess += room.excess(ties).cast_signed();
-            for (index, crowd) in (0_u32..).zip(&ties.crowds) {
-                let seats = ties.seats(index).iter().filter(|seat| inside(seat.unit));
-                let load: u32 = seats.map(|seat| seat.cost).sum();
-                excess += i64::from(super::over(crowd, load));
-            }
-        }
-        excess
-    }
-
-    fn random_ties(rng: &mut Rng) -> Ties {
-        let units = 4 + rng.below(8);
-        let mut problem = Problem {
-            units,
-            caps: (0..rng.below(3)).map(|_| 1 + rng.below(4)).collect(),
-            ..Problem::default()
-        };
-        for _ in 0..rng.below(8) {
-            let members: Vec<u32> = (0..units).filter(|_| rng.below(2) == 0).collect();
-            if rng.below(2) == 0 {
-                problem.budgets.push(&members, 1 + rng.below(3));
-            } else {
-                let costs: Vec<(u32, u32)> = members.iter().map(|&unit| (unit, rng.below(5))).collect();
-                problem.budgets.push_with_costs(&costs, 4 + rng.below(8));
-            }
-        }
-        if rng.below(2) == 0 {
-            problem.wide.push(Wide {
-                costs: (0..units).map(|_| rng.below(4)).collect(),
-                limit: u64::from(3 + rng.below(6)),
-            });
-            problem.domains.push(DomainRule {
-                of: (0..units).map(|_| rng.below(4)).collect(),
-                limit: 1 + rng.below(2),
-                already: Vec::new(),
-            });
-        }
-        let impossible = problem.impossible();
-        let mut placeable: Vec<u32> = (0..units).collect();
-        placeable.retain(|&unit| impossible.iter().all(|found| found.unit != unit));
-        if placeable.is_empty() {
-            return random_ties(rng);
-        }
-        Ties::new(&problem, placeable)
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! The rules as the search wants them: impossible units left out, costs that cannot matter dropped,
 //! and budgets that only say "no two of these" turned into pairs, as in graph colouring.
 
+use super::flat::{neighbours, slice};
 use super::problem::{Problem, Rule};
 
 /// A budget is written as pairs only up to this many; beyond, a pair for each two members would need
@@ -177,18 +178,12 @@ impl Ties {
         self.caps.iter().max().map_or(u32::MAX, |&cap| cap.max(1))
     }
 
-    /// How hard each unit is to place: what ties it to others, pairs counting more than crowds.
-    pub(super) fn weights(&self) -> Vec<u32> {
-        (0..self.units())
-            .map(|unit| {
-                let pairs = self.pairs(unit).len() as u32 * PAIR_WEIGHT;
-                let crowds = self.crowds_of(unit).iter().map(|joined| {
-                    let crowd = &self.crowds[joined.crowd as usize];
-                    (crowd.len() - 1).saturating_mul(crowd.weight)
-                });
-                crowds.fold(pairs, u32::saturating_add)
-            })
-            .collect()
+    /// How strongly crowds tie this unit to others.
+    pub(super) fn crowded(&self, unit: u32) -> u32 {
+        self.crowds_of(unit).iter().fold(0, |sum, joined| {
+            let crowd = &self.crowds[joined.crowd as usize];
+            sum.saturating_add((crowd.len() - 1).saturating_mul(crowd.weight))
+        })
     }
 }
 
@@ -251,43 +246,6 @@ fn drop_repeated(crowds: &mut Vec<Crowd>, seats: &[Seat]) {
         index += 1;
         !repeated[index - 1]
     });
-}
-
-/// Adjacency in flat arrays, each pair once in both directions.
-fn neighbours(units: usize, edges: Vec<(u32, u32)>) -> (Vec<u32>, Vec<u32>) {
-    let mut starts = vec![0_u32; units + 1];
-    for &(a, b) in &edges {
-        starts[a as usize + 1] += 1;
-        starts[b as usize + 1] += 1;
-    }
-    for unit in 0..units {
-        starts[unit + 1] += starts[unit];
-    }
-    let mut flat = vec![0_u32; edges.len() * 2];
-    let mut next = starts.clone();
-    for (a, b) in edges {
-        for (from, to) in [(a, b), (b, a)] {
-            flat[next[from as usize] as usize] = to;
-            next[from as usize] += 1;
-        }
-    }
-    let mut ends = Vec::with_capacity(units);
-    let mut kept = 0;
-    for unit in 0..units {
-        let (start, end) = (starts[unit] as usize, starts[unit + 1] as usize);
-        flat[start..end].sort_unstable();
-        let begin = kept;
-        for at in start..end {
-            if kept == begin || flat[kept - 1] != flat[at] {
-                flat[kept] = flat[at];
-                kept += 1;
-            }
-        }
-        ends.push(kept as u32);
-    }
-    flat.truncate(kept);
-    flat.shrink_to_fit();
-    (ends, flat)
 }
 
 fn joined(units: usize, crowds: &[Crowd], seats: &[Seat]) -> (Vec<u32>, Vec<Joined>) {
@@ -371,46 +329,5 @@ fn pick(all: &[u32], placeable: &[u32]) -> Vec<u32> {
     placeable.iter().map(|&unit| all[unit as usize]).collect()
 }
 
-fn slice<'a, T>(ends: &[u32], flat: &'a [T], unit: u32) -> &'a [T] {
-    let start = match unit {
-        0 => 0,
-        _ => ends[unit as usize - 1] as usize,
-    };
-    &flat[start..ends[unit as usize] as usize]
-}
-
 #[cfg(test)]
-mod tests {
-    use super::super::problem::Problem;
-    use super::Ties;
-
-    #[test]
-    fn budgets_become_pairs_where_pairs_say_all_and_crowds_where_not() {
-        let mut problem = Problem {
-            units: 5,
-            ..Problem::default()
-        };
-        problem.budgets.push(&[0, 1, 2], 1);
-        problem.budgets.push(&[0, 1], 1); // says nothing new
-        problem.budgets.push(&[2, 3, 4], 2);
-        problem.budgets.push(&[4, 2, 3], 2); // neither does this
-        problem.budgets.push(&[0, 3], 2); // nor this
-        let ties = Ties::new(&problem, vec![0, 1, 2, 3, 4]);
-        assert_eq!(ties.pairs(0), [1, 2]);
-        assert_eq!(ties.pairs(2), [0, 1]);
-        assert_eq!(ties.pairs(3), [0_u32; 0]);
-        assert_eq!(ties.crowds.len(), 1);
-        assert_eq!(ties.crowds_of(3).len(), 1);
-    }
-
-    #[test]
-    fn a_unit_listed_twice_costs_both() {
-        let mut problem = Problem {
-            units: 2,
-            ..Problem::default()
-        };
-        problem.budgets.push(&[0, 0, 1], 2);
-        let ties = Ties::new(&problem, vec![0, 1]);
-        assert_eq!(ties.pairs(0), [1]);
-    }
-}
+mod tests;
