@@ -122,7 +122,11 @@ impl Problem {
                 .collect();
             touched.sort_unstable();
             touched.dedup();
-            within(Rule::Domains(index), touched.len() as u64, u64::from(rule.left()))?;
+            within(
+                Rule::Domains(index),
+                touched.len() as u64,
+                u64::from(rule.left()),
+            )?;
         }
         Ok(())
     }
