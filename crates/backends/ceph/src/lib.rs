@@ -9,3 +9,4 @@
 
 pub mod api;
 pub mod facts;
+pub mod oktostop;
