@@ -1,17 +1,12 @@
 //! Our `ok-to-stop` against answers recorded from real clusters.
 
-use std::path::{Path, PathBuf};
+
 
 use stagger_ceph::facts::pg::{PgId, PgMap};
+use crate::cluster::{fixture, text};
 use stagger_ceph::oktostop::{Agreement, Maps, NoSuchOsd, Theirs, compare, load, report_json};
 
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
-}
 
-fn text(name: &str) -> String {
-    std::fs::read_to_string(fixture(name)).unwrap()
-}
 
 /// Recorded questions, with the file of the answer, on a map where all groups were active and clean.
 const RECORDED: &[(&str, &[u32], &str)] = &[
