@@ -23,7 +23,7 @@ use serde::Serialize;
 
 pub use collect::{CollectError, CollectOptions, collect};
 pub use parse::ParseError;
-use parse::{from_json, invalid};
+pub(crate) use parse::{from_json, invalid};
 
 /// All that was read of one cluster, at one OSD map epoch.
 #[derive(Debug, Clone, PartialEq)]

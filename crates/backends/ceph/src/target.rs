@@ -1,0 +1,241 @@
+//! From a release that is wanted to the stages and steps that lead there.
+//!
+//! The order is that of Ceph's own upgrade notes: monitors, managers, OSDs, metadata servers, gateways,
+//! and at last `require-osd-release`.
+
+mod refusal;
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+use stagger_core::model::{
+    ConditionName, Door, Gate, GoingBack, GuardName, GuardScope, GuardSpec, IdError, Kind, Part, PartName, Reason,
+    Revision, StageSpec, StepSpec, Target, Unit, Width,
+};
+
+use crate::facts::Facts;
+use crate::facts::release::{self, Version};
+use crate::going_back::going_back;
+use crate::translate::{HealthPolicy, units};
+
+/// When placement groups are well enough to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PgGate {
+    /// All are active and clean.
+    #[default]
+    Clean,
+    /// All are active with all their copies; for clusters whose balancer never rests.
+    NotDegraded,
+}
+
+/// What the gates ask for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TargetPolicy {
+    /// When placement groups are well enough.
+    pub pgs: PgGate,
+    /// How long each gate must have held, in seconds.
+    pub hold: u32,
+    /// How long to wait for a gate, in seconds.
+    pub timeout: u32,
+    /// What is thought of Ceph's complaints before the run.
+    pub health: HealthPolicy,
+}
+
+impl Default for TargetPolicy {
+    fn default() -> Self {
+        Self {
+            pgs: PgGate::Clean,
+            hold: 5,
+            timeout: 600,
+            health: HealthPolicy::default(),
+        }
+    }
+}
+
+/// All reasons why nothing is begun.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("refused: {}", .0.iter().map(|reason| reason.slug.as_str()).collect::<Vec<_>>().join(", "))]
+pub struct Refusal(pub Vec<Reason>);
+
+/// How long `noout` stays on a wave's OSDs at most. After that Ceph marks them out as it always would.
+const NOOUT: SignedDuration = SignedDuration::from_mins(20);
+/// How long file systems stay on one rank without standby-replay at most.
+const ONE_RANK: SignedDuration = SignedDuration::from_hours(2);
+
+/// The releases that run, by their lowest and highest major number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Running {
+    lowest: u32,
+    highest: u32,
+    lowest_osd: Option<u32>,
+}
+
+/// The stages and steps that bring the cluster to `release`, `18.2.7`.
+///
+/// # Errors
+/// All reasons why nothing should be begun, not only the first.
+pub fn target(facts: &Facts, release: &str, policy: &TargetPolicy) -> Result<Target, Refusal> {
+    let reason = |error: IdError| Refusal(vec![Reason::new("bad-name", error.to_string())]);
+    let units = units(facts, None).map_err(reason)?;
+    let wanted = refusal::judge(facts, &units, release, policy)?;
+    compile(facts, &units, &wanted, policy).map_err(reason)
+}
+
+fn compile(facts: &Facts, units: &[Unit], wanted: &Version, policy: &TargetPolicy) -> Result<Target, IdError> {
+    let mut parts = Vec::new();
+    for kind in ["mon", "mgr", "osd", "mds", "rgw"] {
+        if units.iter().any(|unit| unit.kind.as_str() == kind) {
+            parts.push(Part::Stage(stage(facts, units, kind, wanted, policy)?));
+        }
+    }
+    if facts.osds.require_osd_release.is_some_and(|now| now < wanted.major) {
+        parts.push(Part::Step(require_release(wanted, policy)?));
+    }
+    let mut running: BTreeMap<Version, u32> = BTreeMap::new();
+    for version in units.iter().filter_map(version_of) {
+        *running.entry(version).or_default() += 1;
+    }
+    let from: Vec<String> = running.keys().filter(|version| *version != wanted).map(ToString::to_string).collect();
+    let title = if from.is_empty() {
+        format!("ceph {wanted}")
+    } else {
+        format!("ceph {} to {wanted}", from.join(" and "))
+    };
+    Ok(Target { title, parts })
+}
+
+/// What a unit runs, where that is known.
+fn version_of(unit: &Unit) -> Option<Version> {
+    Version::parse(unit.revision.as_ref()?.as_str())
+}
+
+fn gates(names: &[&str], policy: &TargetPolicy) -> Result<Vec<Gate>, IdError> {
+    let pgs = match policy.pgs {
+        PgGate::Clean => "pgs-clean",
+        PgGate::NotDegraded => "pgs-not-degraded",
+    };
+    let whole = ["daemons-running", "no-crash-loop", "health", "quorum", "pgs-known", "pg-stats-fresh", pgs];
+    let gate = |name: &&str| {
+        Ok(Gate {
+            condition: ConditionName::new(*name)?,
+            hold: SignedDuration::from_secs(i64::from(policy.hold)),
+            timeout: SignedDuration::from_secs(i64::from(policy.timeout)),
+        })
+    };
+    names.iter().chain(&whole).map(gate).collect()
+}
+
+fn stage(
+    facts: &Facts,
+    units: &[Unit],
+    kind: &str,
+    wanted: &Version,
+    policy: &TargetPolicy,
+) -> Result<StageSpec, IdError> {
+    let (width, own): (_, &[&str]) = match kind {
+        "mon" => (Width::Single, &[]),
+        "mgr" => (Width::Policy, &["mgr-active"]),
+        "osd" => (Width::Policy, &["osds-up-in"]),
+        "mds" => (Width::Policy, &["mds-active"]),
+        _ => (Width::Policy, &["rgw-serving"]),
+    };
+    Ok(StageSpec {
+        name: PartName::new(kind)?,
+        kind: Kind::new(kind)?,
+        revision: Revision::new(wanted.to_string())?,
+        width,
+        guards: guards(kind)?,
+        gates: gates(own, policy)?,
+        door_before_last: if kind == "mon" { last_mon(facts, wanted)? } else { None },
+        going_back: back(units, kind, wanted),
+    })
+}
+
+fn guards(kind: &str) -> Result<Vec<GuardSpec>, IdError> {
+    let guard = |name: &str, scope, expiry, why: &str| {
+        Ok(GuardSpec {
+            name: GuardName::new(name)?,
+            scope,
+            expiry,
+            why: why.to_owned(),
+        })
+    };
+    match kind {
+        "osd" => Ok(vec![guard(
+            "noout",
+            GuardScope::Wave,
+            NOOUT,
+            "no data is moved away from OSDs that are only restarted",
+        )?]),
+        "mds" => Ok(vec![
+            guard(
+                "no-standby-replay",
+                GuardScope::Stage,
+                ONE_RANK,
+                "a standby of one release does not follow the journal of another",
+            )?,
+            guard(
+                "one-rank",
+                GuardScope::Stage,
+                ONE_RANK,
+                "metadata servers of two releases do not share a file system",
+            )?,
+        ]),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn last_mon(facts: &Facts, wanted: &Version) -> Result<Option<Door>, IdError> {
+    let now = facts.mons.min_mon_release;
+    if now >= wanted.major {
+        return Ok(None);
+    }
+    Ok(Some(Door {
+        name: PartName::new("last-mon")?,
+        why: format!(
+            "when every monitor runs {wanted}, the cluster demands release {} of monitors by itself, and one of \
+             release {now} never joins again",
+            wanted.major
+        ),
+    }))
+}
+
+/// What going back takes for the units that are not on the wanted release yet; the hardest case, where
+/// they run several.
+fn back(units: &[Unit], kind: &str, wanted: &Version) -> GoingBack {
+    let rank = |back: &GoingBack| match back {
+        GoingBack::Restart => 0,
+        GoingBack::Rebuild { .. } => 1,
+        GoingBack::Impossible { .. } => 2,
+    };
+    units
+        .iter()
+        .filter(|unit| unit.kind.as_str() == kind)
+        .map(|unit| match version_of(unit) {
+            Some(now) => going_back(kind, wanted.major, now.major),
+            None => GoingBack::Impossible {
+                why: format!("nobody knows what {} runs", unit.id),
+            },
+        })
+        .max_by_key(rank)
+        .unwrap_or(GoingBack::Restart)
+}
+
+fn require_release(wanted: &Version, policy: &TargetPolicy) -> Result<StepSpec, IdError> {
+    let major = wanted.major;
+    let name = format!("require-osd-release-{major}");
+    let release = release::name(major).unwrap_or_default();
+    Ok(StepSpec {
+        name: PartName::new(name.clone())?,
+        done_when: ConditionName::new(name.clone())?,
+        before: gates(&[&format!("osds-run-{major}"), &format!("min-mon-release-{major}"), "osds-up-in"], policy)?,
+        door: Some(Door {
+            name: PartName::new(name)?,
+            why: format!("an OSD older than {release} never joins again, and what {release} adds may change its data"),
+        }),
+        why: format!("switches on what release {major} ({release}) adds, once every OSD runs it"),
+    })
+}

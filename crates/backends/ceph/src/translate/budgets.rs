@@ -1,0 +1,149 @@
+//! What may be down together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stagger_core::model::{Budgets, BudgetsBuilder, Ix};
+
+use crate::facts::osd::Pool;
+use crate::facts::pg::{HOLE, Pg, PgMap};
+use crate::facts::pg_state::PgState;
+use crate::facts::{Facts, Known};
+
+/// The budgets of a cluster over units at these places.
+///
+/// | what | members | how many may be down |
+/// |---|---|---|
+/// | a placement group | its acting OSDs | how many it has over its pool's `min_size` |
+/// | a degraded one | those of them that lack no object | how many there are over `min_size` |
+/// | one that does not serve, whose report is stale or unknown, whose pool is gone, or that has no complete member | all of them | none |
+/// | the monitors' quorum | all in the map | as many as leave more than half |
+/// | managers | all | all but one; one, if there is only one: Ceph works without a manager for a while |
+/// | metadata servers of a file system | its own and the common standbys | as many as stand by; one, if none does: clients wait while it restarts |
+/// | object gateways | all | all but one; one, if there is only one |
+///
+/// Groups of one pool with the same members and limit are one budget, named after the first.
+/// Where the placement groups are not known, no OSD may stop.
+pub fn budgets(facts: &Facts, places: &BTreeMap<&str, u32>) -> Budgets {
+    let mut builder = BudgetsBuilder::default();
+    match &facts.pgs {
+        Known::Yes(pgs) => placement_groups(facts, pgs, places, &mut builder),
+        Known::No(_) => {
+            let osds: Vec<(Ix, u32)> = of_kind("osd.", places).collect();
+            builder.add("placement groups", "unknown", 0, &osds);
+        }
+    }
+    daemons(facts, places, &mut builder);
+    builder.build()
+}
+
+fn of_kind<'a>(prefix: &'a str, places: &'a BTreeMap<&str, u32>) -> impl Iterator<Item = (Ix, u32)> + use<'a> {
+    places.iter().filter(move |(id, _)| id.starts_with(prefix)).map(|(_, at)| (Ix(*at), 1))
+}
+
+fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBuilder) {
+    let mons: Vec<(Ix, u32)> = of_kind("mon.", places).collect();
+    let count = mons.len() as u32;
+    builder.add("monitors", "quorum", count.saturating_sub(count / 2 + 1), &mons);
+    let mgrs: Vec<(Ix, u32)> = of_kind("mgr.", places).collect();
+    builder.add("managers", "one stays", (mgrs.len() as u32).saturating_sub(1).max(1), &mgrs);
+    for fs in &facts.fs.filesystems {
+        let followers = fs.servers.iter().filter(|mds| mds.follows());
+        let standbys = facts.fs.standbys.len() + followers.count();
+        let names = fs.servers.iter().map(|mds| &mds.name).chain(&facts.fs.standbys);
+        let members: Vec<(Ix, u32)> =
+            names.filter_map(|name| places.get(format!("mds.{name}").as_str())).map(|at| (Ix(*at), 1)).collect();
+        let name = format!("ranks of {}", fs.name);
+        builder.add("metadata servers", &name, (standbys as u32).max(1), &members);
+    }
+    let rgws: Vec<(Ix, u32)> = of_kind("rgw.", places).collect();
+    if !rgws.is_empty() {
+        builder.add("object gateways", "one stays", (rgws.len() as u32 - 1).max(1), &rgws);
+    }
+}
+
+/// One line of the table above: so many of these may be down.
+struct Row {
+    limit: u32,
+    /// Where its members start and end in the flat list.
+    start: u32,
+    end: u32,
+    seed: u32,
+}
+
+fn placement_groups(facts: &Facts, pgs: &PgMap, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBuilder) {
+    let place: BTreeMap<u32, u32> = facts
+        .osds
+        .osds
+        .keys()
+        .filter_map(|id| Some((*id, *places.get(format!("osd.{id}").as_str())?)))
+        .collect();
+    let mut at = 0;
+    while at < pgs.len() {
+        let pool_id = pgs.at(at).id.pool;
+        let pool = facts.osds.pools.get(&pool_id);
+        let group = match pool {
+            Some(pool) => format!("placement group of pool {}", pool.name),
+            None => format!("placement group of pool {pool_id}, which is gone"),
+        };
+        let (mut rows, mut flat) = (Vec::new(), Vec::new());
+        while at < pgs.len() && pgs.at(at).id.pool == pool_id {
+            rows_of(&pgs.at(at), pool, &place, &mut rows, &mut flat);
+            at += 1;
+        }
+        for row in distinct(rows, &flat) {
+            let members: Vec<(Ix, u32)> = members(&row, &flat).iter().map(|at| (Ix(*at), 1)).collect();
+            let name = crate::facts::pg::PgId { pool: pool_id, seed: row.seed };
+            builder.add(&group, &name.to_string(), row.limit, &members);
+        }
+    }
+}
+
+fn members<'a>(row: &Row, flat: &'a [u32]) -> &'a [u32] {
+    &flat[row.start as usize..row.end as usize]
+}
+
+/// Each set of members and limit once, under the first name; in the order of the names.
+fn distinct(mut rows: Vec<Row>, flat: &[u32]) -> Vec<Row> {
+    rows.sort_by(|a, b| {
+        let key = |row: &Row| (row.limit, row.seed);
+        members(a, flat).cmp(members(b, flat)).then_with(|| key(a).cmp(&key(b)))
+    });
+    rows.dedup_by(|later, first| later.limit == first.limit && members(later, flat) == members(first, flat));
+    // Both budgets of a degraded group have its name.
+    rows.sort_by_key(|row| (row.seed, row.start));
+    rows
+}
+
+fn rows_of(pg: &Pg<'_>, pool: Option<&Pool>, place: &BTreeMap<u32, u32>, rows: &mut Vec<Row>, flat: &mut Vec<u32>) {
+    let existing = |osds: &[u32]| -> BTreeSet<u32> {
+        osds.iter().filter(|osd| **osd != HOLE).filter_map(|osd| place.get(osd).copied()).collect()
+    };
+    let mut add = |members: &BTreeSet<u32>, limit: u32| {
+        if members.is_empty() {
+            return;
+        }
+        let start = flat.len() as u32;
+        flat.extend(members);
+        rows.push(Row { limit, start, end: flat.len() as u32, seed: pg.id.seed });
+    };
+    let acting = existing(pg.acting);
+    let complete = existing(pg.complete.unwrap_or_default());
+    let degraded = pg.state.has(PgState::DEGRADED);
+    let serves = pg.state.settled() && pg.state.has(PgState::ACTIVE) && !(degraded && complete.is_empty());
+    let Some(pool) = pool.filter(|_| serves) else {
+        let all = acting.union(&complete).copied().collect();
+        add(&all, 0);
+        return;
+    };
+    let over = |members: &BTreeSet<u32>| (members.len() as u32).saturating_sub(pool.min_size);
+    if !degraded {
+        add(&acting, over(&acting));
+        return;
+    }
+    add(&complete, over(&complete));
+    // It stops serving too when too few act in it, complete or not. Where all complete members act and
+    // are enough, the first budget says so already.
+    if !complete.is_subset(&acting) || (complete.len() as u32) < pool.min_size {
+        add(&acting, over(&acting));
+    }
+}

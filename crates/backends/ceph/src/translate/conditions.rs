@@ -1,0 +1,262 @@
+//! How the cluster is: each check as a named condition, with the numbers behind it.
+//!
+//! | condition | yes when |
+//! |---|---|
+//! | `daemons-running` | every daemon of the maps serves, and with a baseline every one that served then |
+//! | `no-crash-loop` | no daemon has crashed twice since the baseline, by Ceph's crash reports |
+//! | `health` | no complaint but those that are accepted, stood before, or are the run's own ([`super::CAUSED`]) |
+//! | `quorum` | every monitor of the map is in quorum |
+//! | `osds-up-in` | every OSD is up; with a baseline, those that were up are, and those that were in are |
+//! | `mgr-active` | a manager is active, and as many stand by as before |
+//! | `pgs-known` | each placement group of each pool is reported in known words, none stale or being made |
+//! | `pg-stats-fresh` | each of those reports was made after the group's OSDs came up |
+//! | `pgs-clean` | all are active and clean, by fresh reports |
+//! | `pgs-not-degraded` | all are active with all their copies, by fresh reports; data may still move |
+//! | `mds-active` | every file system has all its ranks |
+//! | `rgw-serving` | every gateway of the map and of the baseline serves |
+//! | `require-osd-release-N` | the cluster demands release N of OSDs |
+//! | `min-mon-release-N` | the cluster demands release N of monitors |
+//! | `osds-run-N` | every OSD, also one that is down, last ran release N or later |
+//!
+//! What nobody can tell is unknown, never yes.
+
+use std::collections::BTreeMap;
+
+use stagger_core::model::{Condition, ConditionName, IdError, Unit, UnitId, UnitState, Verdict};
+
+use super::codes::caused;
+use super::{Baseline, HealthPolicy, pg_conditions};
+use crate::facts::health::Complaint;
+use crate::facts::release::{self, Version};
+use crate::facts::{Facts, Known};
+
+/// The oldest release for which `require-osd-release-N` and its like are told.
+const OLDEST: u32 = 16;
+
+/// All conditions of a cluster.
+///
+/// # Errors
+/// None that could be met: the names are this program's.
+pub fn conditions(
+    facts: &Facts,
+    units: &[Unit],
+    policy: &HealthPolicy,
+    baseline: Option<&Baseline>,
+) -> Result<Vec<Condition>, IdError> {
+    let mut all = vec![
+        condition("daemons-running", running(units, baseline))?,
+        condition("no-crash-loop", crash_loop(facts, baseline))?,
+        condition("health", health(facts, policy, baseline))?,
+        condition("quorum", quorum(facts))?,
+        condition("osds-up-in", osds_up_in(facts, baseline))?,
+        condition("mgr-active", mgr_active(facts, baseline))?,
+        condition("mds-active", mds_active(facts))?,
+        condition("rgw-serving", rgw_serving(units))?,
+    ];
+    for (name, found) in pg_conditions::all(facts) {
+        all.push(condition(name, found)?);
+    }
+    for major in release::known().filter(|major| *major >= OLDEST) {
+        let require = facts.osds.require_osd_release;
+        let why = format!("require_osd_release is {}", named(require));
+        let verdict = require.map_or(Verdict::Unknown, |now| yes(now >= major));
+        all.push(condition(&format!("require-osd-release-{major}"), (verdict, why))?);
+        let now = facts.mons.min_mon_release;
+        let why = format!("min_mon_release is {}", named(Some(now)));
+        all.push(condition(&format!("min-mon-release-{major}"), (yes(now >= major), why))?);
+        all.push(condition(&format!("osds-run-{major}"), osds_run(facts, major))?);
+    }
+    Ok(all)
+}
+
+/// A verdict with its why.
+pub(super) type Found = (Verdict, String);
+
+fn condition(name: &str, (verdict, why): Found) -> Result<Condition, IdError> {
+    Ok(Condition {
+        name: ConditionName::new(name)?,
+        verdict,
+        why,
+    })
+}
+
+pub(super) fn yes(it_is: bool) -> Verdict {
+    if it_is { Verdict::Yes } else { Verdict::No }
+}
+
+/// `a, b, c and 12 more`.
+pub(super) fn some<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
+    const SHOWN: usize = 5;
+    let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        format!("{shown} and {} more", names.len() - SHOWN)
+    } else {
+        shown
+    }
+}
+
+fn named(major: Option<u32>) -> String {
+    match major {
+        None | Some(0) => "unknown".to_owned(),
+        Some(major) => format!("{major} {}", release::name(major).unwrap_or_default()).trim_end().to_owned(),
+    }
+}
+
+fn running(units: &[Unit], baseline: Option<&Baseline>) -> Found {
+    let expected = |unit: &&Unit| baseline.is_none_or(|baseline| baseline.daemons.contains_key(&unit.id));
+    let missing: Vec<&Unit> = units.iter().filter(expected).filter(|u| u.state != UnitState::Serving).collect();
+    let count = units.iter().filter(expected).count();
+    if missing.is_empty() {
+        return (Verdict::Yes, format!("all {count} daemons serve"));
+    }
+    let down = missing.iter().any(|unit| unit.state == UnitState::Down);
+    let why = format!("{} of {count} daemons do not serve: {}", missing.len(), some(missing.iter().map(|u| &u.id)));
+    (if down { Verdict::No } else { Verdict::Unknown }, why)
+}
+
+fn crash_loop(facts: &Facts, baseline: Option<&Baseline>) -> Found {
+    let crashes = match &facts.crashes {
+        Known::Yes(crashes) => crashes,
+        Known::No(why) => return (Verdict::Unknown, format!("crash reports cannot be read: {why}")),
+    };
+    let mut new: BTreeMap<&str, u32> = BTreeMap::new();
+    for crash in crashes.iter().filter(|c| baseline.is_none_or(|baseline| !baseline.crashes.contains(&c.id))) {
+        *new.entry(&crash.daemon).or_default() += 1;
+    }
+    let since = if baseline.is_some() { "since the run began" } else { "that nobody has archived" };
+    let again: Vec<String> =
+        new.iter().filter(|(_, n)| **n > 1).map(|(daemon, n)| format!("{daemon} ({n} times)")).collect();
+    if again.is_empty() {
+        let count: u32 = new.values().sum();
+        (Verdict::Yes, format!("{count} crash reports {since}, none twice of one daemon"))
+    } else {
+        (Verdict::No, format!("crashed again and again {since}: {}", some(again)))
+    }
+}
+
+/// The complaints that are neither muted nor accepted, with those that always count.
+pub fn unaccepted<'a>(
+    facts: &'a Facts,
+    policy: &'a HealthPolicy,
+) -> impl Iterator<Item = (&'a String, &'a Complaint)> {
+    facts.health.checks.iter().filter(|(code, check)| {
+        policy.block.contains(*code) || !(check.muted || policy.accept.contains(*code))
+    })
+}
+
+fn health(facts: &Facts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> Found {
+    let (mut standing, mut own, mut bad) = (0, 0, Vec::new());
+    for (code, check) in unaccepted(facts, policy) {
+        let blocked = policy.block.contains(code);
+        let before = baseline.and_then(|baseline| baseline.health.get(code));
+        if !blocked && before.is_some_and(|was_error| *was_error || !check.error) {
+            standing += 1;
+        } else if !blocked && baseline.is_some() && caused(code).is_some() {
+            own += 1;
+        } else {
+            bad.push(format!("{code} ({})", check.message));
+        }
+    }
+    let status = &facts.health.status;
+    if bad.is_empty() {
+        let why = format!("{status}: nothing to hold for, {standing} complaints stood before, {own} are the run's own");
+        (Verdict::Yes, why)
+    } else {
+        (Verdict::No, format!("{status}: {}", some(bad)))
+    }
+}
+
+fn quorum(facts: &Facts) -> Found {
+    let mons = &facts.mons;
+    let out: Vec<&String> = mons.mons.iter().filter(|mon| !mons.in_quorum.contains(mon)).collect();
+    let inside = some(&mons.in_quorum);
+    if out.is_empty() {
+        return (Verdict::Yes, format!("all {} monitors are in quorum: {inside}", mons.mons.len()));
+    }
+    (Verdict::No, format!("not in quorum: {}; in quorum: {inside}", some(out)))
+}
+
+fn osds_up_in(facts: &Facts, baseline: Option<&Baseline>) -> Found {
+    let osds = &facts.osds.osds;
+    let expected = |id: u32| {
+        baseline.is_none_or(|b| UnitId::new(format!("osd.{id}")).is_ok_and(|id| b.daemons.contains_key(&id)))
+    };
+    let down: Vec<String> =
+        osds.iter().filter(|(id, osd)| !osd.up && expected(**id)).map(|(id, _)| format!("osd.{id}")).collect();
+    let out: Vec<String> = osds
+        .iter()
+        .filter(|(id, osd)| !osd.inside && baseline.is_some_and(|b| b.osds_in.contains(id)))
+        .map(|(id, _)| format!("osd.{id}"))
+        .collect();
+    let up = osds.values().filter(|osd| osd.up).count();
+    let inside = osds.values().filter(|osd| osd.inside).count();
+    let counts = format!("{up} of {} OSDs are up, {inside} are in", osds.len());
+    match (down.is_empty(), out.is_empty()) {
+        (true, true) => (Verdict::Yes, counts),
+        (false, true) => (Verdict::No, format!("{counts}; down: {}", some(down))),
+        (true, false) => (Verdict::No, format!("{counts}; out since the run began: {}", some(out))),
+        (false, false) => {
+            (Verdict::No, format!("{counts}; down: {}; out since the run began: {}", some(down), some(out)))
+        }
+    }
+}
+
+fn mgr_active(facts: &Facts, baseline: Option<&Baseline>) -> Found {
+    let mgrs = &facts.mgrs;
+    let standbys = mgrs.standbys.len() as u32;
+    let before = baseline.map_or(0, |baseline| baseline.mgr_standbys);
+    match &mgrs.active {
+        None => (Verdict::No, "no manager is active".to_owned()),
+        Some(active) if !mgrs.available => (Verdict::No, format!("{active} is to be active and does not answer yet")),
+        Some(active) if standbys < before => {
+            (Verdict::No, format!("{active} is active, {standbys} stand by, {before} did before the run"))
+        }
+        Some(active) => (Verdict::Yes, format!("{active} is active, {standbys} stand by")),
+    }
+}
+
+fn mds_active(facts: &Facts) -> Found {
+    let mut bad = Vec::new();
+    for fs in &facts.fs.filesystems {
+        let active = fs.servers.iter().filter(|mds| mds.active()).count() as u32;
+        if active < fs.max_mds || fs.lost_ranks > 0 {
+            bad.push(format!("{}: {active} of {} ranks active, {} lost", fs.name, fs.max_mds, fs.lost_ranks));
+        }
+    }
+    match (bad.is_empty(), facts.fs.filesystems.len()) {
+        (true, 0) => (Verdict::Yes, "there is no file system".to_owned()),
+        (true, count) => (Verdict::Yes, format!("all ranks of {count} file systems are active")),
+        (false, _) => (Verdict::No, some(bad)),
+    }
+}
+
+fn rgw_serving(units: &[Unit]) -> Found {
+    let gateways: Vec<&Unit> = units.iter().filter(|unit| unit.kind.as_str() == "rgw").collect();
+    let down: Vec<_> = gateways.iter().filter(|unit| unit.state != UnitState::Serving).map(|u| &u.id).collect();
+    if down.is_empty() {
+        (Verdict::Yes, format!("all {} gateways serve", gateways.len()))
+    } else {
+        (Verdict::No, format!("{} of {} gateways do not serve: {}", down.len(), gateways.len(), some(down)))
+    }
+}
+
+fn osds_run(facts: &Facts, major: u32) -> Found {
+    let (mut older, mut unknown) = (Vec::new(), Vec::new());
+    for id in facts.osds.osds.keys() {
+        let found = facts.osd_metadata.binary_search_by_key(id, |osd| osd.id).ok();
+        let version = found.and_then(|at| facts.osd_metadata[at].version.as_deref()).and_then(Version::parse);
+        match version {
+            None => unknown.push(format!("osd.{id}")),
+            Some(version) if version.major < major => older.push(format!("osd.{id} ({version})")),
+            Some(_) => {}
+        }
+    }
+    if !older.is_empty() {
+        (Verdict::No, format!("{} OSDs are older: {}", older.len(), some(older)))
+    } else if !unknown.is_empty() {
+        (Verdict::Unknown, format!("the version of {} OSDs is not known: {}", unknown.len(), some(unknown)))
+    } else {
+        (Verdict::Yes, format!("all {} OSDs run {major} or later", facts.osds.osds.len()))
+    }
+}

@@ -1,0 +1,104 @@
+//! The conditions on placement groups.
+
+use std::collections::BTreeMap;
+
+use stagger_core::model::Verdict;
+
+use super::conditions::{Found, some, yes};
+use crate::facts::pg::{Pg, PgMap};
+use crate::facts::pg_state::PgState;
+use crate::facts::{Facts, Known};
+
+/// `pgs-known`, `pg-stats-fresh`, `pgs-clean` and `pgs-not-degraded`.
+pub(super) fn all(facts: &Facts) -> Vec<(&'static str, Found)> {
+    let pgs = match &facts.pgs {
+        Known::Yes(pgs) => pgs,
+        Known::No(why) => {
+            let unknown = || (Verdict::Unknown, format!("the placement groups cannot be read: {why}"));
+            return ["pgs-known", "pg-stats-fresh", "pgs-clean", "pgs-not-degraded"]
+                .map(|name| (name, unknown()))
+                .to_vec();
+        }
+    };
+    let known = known(facts, pgs);
+    let fresh = fresh(facts, pgs);
+    let clean = every(pgs, "clean", PgState::clean, &known, &fresh);
+    let whole = every(pgs, "active with all copies", PgState::whole, &known, &fresh);
+    vec![
+        ("pgs-known", known),
+        ("pg-stats-fresh", fresh),
+        ("pgs-clean", clean),
+        ("pgs-not-degraded", whole),
+    ]
+}
+
+/// `2.1f peering, 2.3 active+undersized and 12 more`.
+fn named<'a>(pgs: impl Iterator<Item = Pg<'a>>) -> String {
+    some(pgs.map(|pg| format!("{} {}", pg.id, pg.state)))
+}
+
+fn known(facts: &Facts, pgs: &PgMap) -> Found {
+    let open: Vec<Pg<'_>> = pgs.iter().filter(|pg| !pg.state.settled()).collect();
+    if !open.is_empty() {
+        let why = format!(
+            "{} of {} placement groups are not reported: {}",
+            open.len(),
+            pgs.len(),
+            named(open.into_iter())
+        );
+        return (Verdict::Unknown, why);
+    }
+    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+    for pg in pgs.iter() {
+        *counts.entry(pg.id.pool).or_default() += 1;
+    }
+    let short = facts.osds.pools.iter().filter_map(|(id, pool)| {
+        let count = counts.get(id).copied().unwrap_or(0);
+        (count != pool.pg_num).then(|| format!("{} has {count} of {}", pool.name, pool.pg_num))
+    });
+    let short: Vec<String> = short.collect();
+    if !short.is_empty() {
+        let why = format!("the reports do not match the pools' placement groups: {}", some(short));
+        return (Verdict::Unknown, why);
+    }
+    (Verdict::Yes, format!("all {} placement groups are reported", pgs.len()))
+}
+
+/// For some seconds a manager may show a group as it was before one of its OSDs went down and came back.
+/// A report made after that OSD came up cannot be from before.
+fn fresh(facts: &Facts, pgs: &PgMap) -> Found {
+    let old: Vec<Pg<'_>> = pgs
+        .iter()
+        .filter(|pg| {
+            pg.live().any(|osd| match facts.osds.osds.get(&osd) {
+                Some(osd) => !osd.up || pg.reported < osd.up_from,
+                None => true,
+            })
+        })
+        .collect();
+    if old.is_empty() {
+        return (Verdict::Yes, format!("all {} reports are from after the OSDs came up", pgs.len()));
+    }
+    let why = format!(
+        "{} of {} placement groups have not been reported since one of their OSDs changed: {}",
+        old.len(),
+        pgs.len(),
+        named(old.into_iter())
+    );
+    (Verdict::Unknown, why)
+}
+
+fn every(pgs: &PgMap, what: &str, holds: fn(PgState) -> bool, known: &Found, fresh: &Found) -> Found {
+    let bad: Vec<Pg<'_>> = pgs.iter().filter(|pg| pg.state.settled() && !holds(pg.state)).collect();
+    if !bad.is_empty() {
+        let count = bad.len();
+        let why = format!("{count} of {} placement groups are not {what}: {}", pgs.len(), named(bad.into_iter()));
+        return (Verdict::No, why);
+    }
+    for open in [known, fresh] {
+        if open.0 != Verdict::Yes {
+            return open.clone();
+        }
+    }
+    (yes(true), format!("all {} placement groups are {what}", pgs.len()))
+}

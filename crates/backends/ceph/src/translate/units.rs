@@ -1,0 +1,196 @@
+//! The daemons as units.
+
+use std::collections::BTreeMap;
+
+use stagger_core::model::{IdError, Kind, Revision, Unit, UnitId, UnitState};
+
+use super::Baseline;
+use crate::facts::{DaemonMetadata, Facts};
+
+/// The leader of the monitors, the active manager and active metadata servers come last in their stage:
+/// each time one of them stops, the cluster waits for another to take over.
+const LAST: u32 = 1;
+
+/// All daemons that the maps know, and those that the maps knew before the run: a manager, metadata
+/// server or gateway that is stopped leaves its map, and is down, not gone.
+///
+/// # Errors
+/// A name or version that cannot be used.
+pub fn units(facts: &Facts, baseline: Option<&Baseline>) -> Result<Vec<Unit>, IdError> {
+    let mut units = Vec::new();
+    mons(facts, &mut units)?;
+    mgrs(facts, &mut units)?;
+    osds(facts, &mut units)?;
+    mdss(facts, &mut units)?;
+    rgws(facts, &mut units)?;
+    let mut all: BTreeMap<UnitId, Unit> = BTreeMap::new();
+    for unit in units {
+        // A metadata server can be in two lists while it moves; where it serves counts.
+        match all.get(&unit.id) {
+            Some(known) if known.state <= unit.state => {}
+            Some(_) | None => drop(all.insert(unit.id.clone(), unit)),
+        }
+    }
+    for (id, daemon) in baseline.into_iter().flat_map(|baseline| &baseline.daemons) {
+        // An OSD or a monitor that is in no map any more was removed by somebody.
+        if ["mgr", "mds", "rgw"].contains(&daemon.kind.as_str()) && !all.contains_key(id) {
+            let unit = Unit {
+                id: id.clone(),
+                kind: daemon.kind.clone(),
+                state: UnitState::Down,
+                revision: daemon.revision.clone(),
+                domains: daemon.domains.clone(),
+                precedence: 0,
+                untouchable: None,
+            };
+            all.insert(id.clone(), unit);
+        }
+    }
+    let mut units: Vec<Unit> = all.into_values().collect();
+    units.sort_by(|a, b| a.id.natural().cmp(&b.id.natural()).then_with(|| a.id.cmp(&b.id)));
+    Ok(units)
+}
+
+struct Seen<'a> {
+    kind: &'static str,
+    name: &'a str,
+    state: UnitState,
+    version: Option<&'a str>,
+    domains: BTreeMap<String, String>,
+    last: bool,
+}
+
+fn unit(seen: Seen<'_>) -> Result<Unit, IdError> {
+    let Seen {
+        kind,
+        name,
+        state,
+        version,
+        domains,
+        last,
+    } = seen;
+    Ok(Unit {
+        id: UnitId::new(format!("{kind}.{name}"))?,
+        kind: Kind::new(kind)?,
+        state,
+        revision: version.map(Revision::new).transpose()?,
+        domains,
+        precedence: if last { LAST } else { 0 },
+        untouchable: None,
+    })
+}
+
+fn serving(yes: bool) -> UnitState {
+    if yes { UnitState::Serving } else { UnitState::Down }
+}
+
+/// What a daemon says about itself, and where its host stands.
+fn about<'a>(
+    facts: &Facts,
+    metadata: &'a [DaemonMetadata],
+    name: &str,
+) -> (Option<&'a str>, BTreeMap<String, String>) {
+    let found = metadata.iter().find(|daemon| daemon.name == name);
+    let host = found.and_then(|daemon| daemon.host.as_deref());
+    (
+        found.and_then(|daemon| daemon.version.as_deref()),
+        host.map(|host| facts.tree.domains_of_host(host)).unwrap_or_default(),
+    )
+}
+
+fn mons(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+    for name in &facts.mons.mons {
+        let (version, domains) = about(facts, &facts.mon_metadata, name);
+        units.push(unit(Seen {
+            kind: "mon",
+            name,
+            state: serving(facts.mons.in_quorum.contains(name)),
+            version,
+            domains,
+            last: *name == facts.mons.leader,
+        })?);
+    }
+    Ok(())
+}
+
+fn mgrs(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+    let active = facts.mgrs.active.iter().map(|name| (name, facts.mgrs.available, true));
+    let standbys = facts.mgrs.standbys.iter().map(|name| (name, true, false));
+    for (name, serves, last) in active.chain(standbys) {
+        let (version, domains) = about(facts, &facts.mgr_metadata, name);
+        units.push(unit(Seen {
+            kind: "mgr",
+            name,
+            state: serving(serves),
+            version,
+            domains,
+            last,
+        })?);
+    }
+    Ok(())
+}
+
+fn osds(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+    for (id, osd) in &facts.osds.osds {
+        let metadata = facts.osd_metadata.binary_search_by_key(id, |osd| osd.id);
+        let metadata = metadata.ok().map(|at| &facts.osd_metadata[at]);
+        let mut domains = facts.tree.domains(*id);
+        if domains.is_empty()
+            && let Some(host) = metadata.and_then(|osd| osd.host.as_deref())
+        {
+            domains = facts.tree.domains_of_host(host);
+        }
+        units.push(unit(Seen {
+            kind: "osd",
+            name: &id.to_string(),
+            state: serving(osd.up),
+            version: metadata.and_then(|osd| osd.version.as_deref()),
+            domains,
+            last: false,
+        })?);
+    }
+    Ok(())
+}
+
+fn mdss(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+    let servers = facts.fs.filesystems.iter().flat_map(|fs| &fs.servers);
+    // One on its way to a rank or stopping does not serve, and nobody says that it is down either.
+    let servers = servers.map(|mds| {
+        let state = if mds.laggy {
+            UnitState::Down
+        } else if mds.active() || mds.follows() {
+            UnitState::Serving
+        } else {
+            UnitState::Unknown
+        };
+        (&mds.name, state, !mds.follows())
+    });
+    let standbys = facts.fs.standbys.iter().map(|name| (name, UnitState::Serving, false));
+    for (name, state, last) in servers.chain(standbys) {
+        let (version, domains) = about(facts, &facts.mds_metadata, name);
+        units.push(unit(Seen {
+            kind: "mds",
+            name,
+            state,
+            version,
+            domains,
+            last,
+        })?);
+    }
+    Ok(())
+}
+
+fn rgws(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+    for gateway in &facts.gateways {
+        let host = gateway.host.as_deref();
+        units.push(unit(Seen {
+            kind: "rgw",
+            name: &gateway.name,
+            state: UnitState::Serving,
+            version: gateway.version.as_deref(),
+            domains: host.map(|host| facts.tree.domains_of_host(host)).unwrap_or_default(),
+            last: false,
+        })?);
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! What an upgrade takes, and when it is refused.
+
+use std::fmt::Write as _;
+
+use stagger_ceph::facts::health::Complaint;
+use stagger_ceph::facts::{Facts, Known};
+use stagger_ceph::target::{PgGate, TargetPolicy, target};
+use stagger_core::model::{Part, PartName};
+
+use crate::cluster::recorded;
+
+fn rendered(facts: &Facts, release: &str) -> String {
+    let target = target(facts, release, &TargetPolicy::default()).unwrap();
+    let mut text = format!("{}\n", target.title);
+    for part in &target.parts {
+        match part {
+            Part::Stage(stage) => {
+                let gates: Vec<_> = stage.gates.iter().map(|gate| gate.condition.as_str()).collect();
+                let guards: Vec<_> = stage.guards.iter().map(|guard| guard.name.as_str()).collect();
+                let _ = writeln!(text, "\n{} to {}, {:?}", stage.name, stage.revision, stage.width);
+                let _ = writeln!(text, "  gates {}", gates.join(" "));
+                let _ = writeln!(text, "  guards {}", guards.join(" "));
+                let _ = writeln!(text, "  back {:?}", stage.going_back);
+                if let Some(door) = &stage.door_before_last {
+                    let _ = writeln!(text, "  door {}: {}", door.name, door.why);
+                }
+            }
+            Part::Step(step) => {
+                let before: Vec<_> = step.before.iter().map(|gate| gate.condition.as_str()).collect();
+                let _ = writeln!(text, "\nstep {}: {}", step.name, step.why);
+                let _ = writeln!(text, "  before {}", before.join(" "));
+                let _ = writeln!(text, "  door {}", step.door.as_ref().unwrap().why);
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn a_major_upgrade_has_doors_and_a_minor_one_has_none() {
+    insta::assert_snapshot!("target-16-18", rendered(&recorded("16.2.15"), "18.2.7"));
+    insta::assert_snapshot!("target-18-20", rendered(&recorded("18.2.7"), "20.2.4"));
+    let minor = target(&recorded("18.2.7"), "18.2.8", &TargetPolicy::default()).unwrap();
+    assert_eq!(minor.parts.len(), 3);
+    for part in &minor.parts {
+        let Part::Stage(stage) = part else { panic!("a step in a minor update") };
+        assert!(stage.door_before_last.is_none());
+        assert_eq!(stage.going_back, stagger_core::model::GoingBack::Restart);
+    }
+}
+
+#[test]
+fn the_gate_on_placement_groups_is_policy() {
+    let policy = TargetPolicy { pgs: PgGate::NotDegraded, ..TargetPolicy::default() };
+    let target = target(&recorded("18.2.7"), "18.2.8", &policy).unwrap();
+    let osd = target.stage(&PartName::new("osd").unwrap()).unwrap();
+    let names: Vec<_> = osd.gates.iter().map(|gate| gate.condition.as_str()).collect();
+    assert!(names.contains(&"pgs-not-degraded") && !names.contains(&"pgs-clean"), "{names:?}");
+}
+
+fn slugs(facts: &Facts, release: &str) -> Vec<String> {
+    let policy = TargetPolicy::default();
+    let refusal = target(facts, release, &policy).unwrap_err();
+    for reason in &refusal.0 {
+        assert!(!reason.detail.is_empty());
+    }
+    refusal.0.into_iter().map(|reason| reason.slug).collect()
+}
+
+#[test]
+fn nothing_is_begun_where_it_should_not_be() {
+    let sixteen = || recorded("16.2.15");
+    assert_eq!(slugs(&sixteen(), "reef"), ["unknown-release"]);
+    assert_eq!(slugs(&sixteen(), "31.2.0"), ["unknown-release"]);
+    assert_eq!(slugs(&sixteen(), "20.2.4"), ["jump-too-long"]);
+    assert_eq!(slugs(&recorded("18.2.7"), "16.2.15"), ["release-too-low"]);
+
+    let mut ill = sixteen();
+    let complaint = Complaint { error: false, muted: false, message: "1 pool full".to_owned() };
+    ill.health.checks.insert("POOL_FULL".to_owned(), complaint);
+    assert_eq!(slugs(&ill, "18.2.7"), ["unhealthy"]);
+    let mut accepting = TargetPolicy::default();
+    accepting.health.accept.insert("POOL_FULL".to_owned());
+    assert!(target(&ill, "18.2.7", &accepting).is_ok());
+    ill.health.checks.get_mut("POOL_FULL").unwrap().muted = true;
+    assert!(target(&ill, "18.2.7", &TargetPolicy::default()).is_ok());
+
+    let mut managed = sixteen();
+    managed.orchestrator = Known::Yes(Some("cephadm".to_owned()));
+    assert_eq!(slugs(&managed, "18.2.7"), ["managed-by-orchestrator"]);
+    managed.orchestrator = Known::No("the manager is silent".to_owned());
+    assert_eq!(slugs(&managed, "18.2.7"), ["orchestrator-unknown"]);
+
+    let mut old = sixteen();
+    old.osd_metadata[2].store = Some("filestore".to_owned());
+    old.mon_metadata[0].kv_backend = Some("leveldb".to_owned());
+    assert_eq!(slugs(&old, "18.2.7"), ["store-too-old"]);
+    assert_eq!(slugs(&old, "17.2.9"), ["store-too-old"], "the monitor's");
+    assert!(target(&old, "16.2.16", &TargetPolicy::default()).is_ok());
+
+    let mut behind = recorded("18.2.7");
+    behind.osds.require_osd_release = Some(16);
+    assert_eq!(slugs(&behind, "20.2.4"), ["require-osd-release-behind"]);
+    assert!(target(&behind, "18.2.7", &TargetPolicy::default()).is_ok(), "the step is what is left");
+
+    let mut unknown = sixteen();
+    unknown.osd_metadata[1].version = None;
+    assert_eq!(slugs(&unknown, "18.2.7"), ["release-unknown"]);
+}
+
+#[test]
+fn all_reasons_are_found_at_once() {
+    let mut bad = recorded("20.2.4");
+    bad.orchestrator = Known::Yes(Some("cephadm".to_owned()));
+    bad.osd_metadata[0].store = Some("filestore".to_owned());
+    let mut found = slugs(&bad, "18.2.7");
+    found.sort();
+    assert_eq!(found, ["managed-by-orchestrator", "release-too-low", "store-too-old", "unhealthy"]);
+}
+
+#[test]
+fn an_upgrade_left_half_way_goes_on() {
+    let mut half = recorded("18.2.7");
+    half.osds.require_osd_release = Some(16);
+    let complaint = Complaint { error: false, muted: false, message: "all OSDs are running reef".to_owned() };
+    half.health.checks.insert("OSD_UPGRADE_FINISHED".to_owned(), complaint);
+    half.health.status = "HEALTH_WARN".to_owned();
+    let target = target(&half, "18.2.7", &TargetPolicy::default()).unwrap();
+    assert!(target.step(&PartName::new("require-osd-release-18").unwrap()).is_some());
+}
