@@ -8,6 +8,9 @@
 //! Start reading at [`ceph::Cluster::boot`]; hold one open by hand with the binary `ceph-lab`.
 
 pub mod cache;
+pub mod ceph;
 pub mod command;
+pub mod load;
+pub mod rados;
 pub mod roots;
 pub mod sandbox;

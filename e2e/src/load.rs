@@ -1,0 +1,3 @@
+//! Clients.
+
+pub(crate) const PROGRAMS: [(&str, &str); 0] = [];
