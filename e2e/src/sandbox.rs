@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 ///
 /// It ends as `cat` with SIGCHLD ignored. That disposition survives exec, and it makes the kernel reap
 /// every orphan at once: a daemon that has ended leaves no zombie behind which others would wait for.
+/// (`trap '' CHLD` would be the shell's word for it, but dash does not obey.)
 const FIRST: &str = r#"
 set -eu
 # /proc is still the outer one here, so this is our pid as the outer world knows it.
@@ -42,8 +43,7 @@ for root; do
     mount --bind "$dir" "$root$dir"
 done
 echo "ready $pid"
-trap '' CHLD
-exec cat >/dev/null
+exec env --ignore-signal=CHLD cat >/dev/null
 "#;
 
 /// Outside: waits for the namespaces to end, then removes the folder unless it was asked to stay.

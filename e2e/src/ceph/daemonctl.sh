@@ -51,7 +51,7 @@ root_of() {
 pid_of() {
     pid=$(cat "$pidfile" 2>/dev/null || true)
     [ -n "$pid" ] || return 0
-    words=$(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null || true)
+    words=$({ tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null || true)
     case "$words" in *"$conf"*) ;; *)
         # The leading thread of a dying process has no command line; it still holds its locks.
         state=$(sed 's/.*) \(.\).*/\1/' "/proc/$pid/stat" 2>/dev/null || true)
