@@ -1,6 +1,6 @@
 //! A real Ceph cluster on this machine, without containers and without systemd.
 //!
-//! `Cluster::boot` makes one from nothing, cephx and all, and waits for HEALTH_OK. Its folder holds
+//! `Cluster::boot` makes one from nothing, cephx and all, and waits for `HEALTH_OK`. Its folder holds
 //! everything: stores, logs, keys, and the scripts by which it is worked on:
 //!
 //! - `enter COMMAND…` runs a command in the cluster's namespaces, from outside;
@@ -113,16 +113,22 @@ impl Cluster {
     ///
     /// Half a second each; [`Cluster::rados`] is quicker.
     pub fn ceph(&self, args: &[&str]) -> Result<Value> {
-        let text = run(Command::new(self.dir().join("ceph")).args(args).args(["-f", "json"]))?;
+        let text = run(Command::new(self.dir().join("ceph"))
+            .args(args)
+            .args(["-f", "json"]))?;
         if text.trim().is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_str(&text).with_context(|| format!("`ceph {}` did not print JSON: {text:.200}", args.join(" ")))
+        serde_json::from_str(&text)
+            .with_context(|| format!("`ceph {}` did not print JSON: {text:.200}", args.join(" ")))
     }
 
     /// Runs `daemonctl`, which must succeed, and gives its stdout.
     pub fn daemonctl(&self, args: &[&str]) -> Result<String> {
-        run(self.sandbox.command(self.dir().join("daemonctl")).args(args))
+        run(self
+            .sandbox
+            .command(self.dir().join("daemonctl"))
+            .args(args))
     }
 
     /// Gives a daemon the software of a release and restarts it.
@@ -137,8 +143,11 @@ impl Cluster {
     pub fn set_fault(&self, daemon: &Daemon, fault: Option<&str>) -> Result<()> {
         let path = self.dir().join("fault").join(daemon.to_string());
         match fault {
-            Some(text) => fs::write(&path, format!("{text}\n")).with_context(|| format!("writing {}", path.display())),
-            None if path.exists() => fs::remove_file(&path).with_context(|| format!("removing {}", path.display())),
+            Some(text) => fs::write(&path, format!("{text}\n"))
+                .with_context(|| format!("writing {}", path.display())),
+            None if path.exists() => {
+                fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))
+            }
             None => Ok(()),
         }
     }
@@ -166,13 +175,18 @@ impl Cluster {
     /// Waits until every OSD is up and every placement group is active and clean.
     pub fn wait_clean(&self, limit: Duration) -> Result<Duration> {
         let osds = u64::from(self.spec.osds);
-        self.wait_for("all OSDs up and all PGs active+clean", limit, |rados| Ok(is_clean(&rados.mon("status")?, osds)))
+        self.wait_for("all OSDs up and all PGs active+clean", limit, |rados| {
+            Ok(is_clean(&rados.mon("status")?, osds))
+        })
     }
 
     /// The codes of the health checks that are raised, in order.
     pub fn health_codes(&self) -> Result<Vec<String>> {
         let health = self.rados().mon("health")?;
-        let checks = health.get("checks").and_then(Value::as_object).context("`health` without `checks`")?;
+        let checks = health
+            .get("checks")
+            .and_then(Value::as_object)
+            .context("`health` without `checks`")?;
         Ok(checks.keys().cloned().collect())
     }
 
@@ -193,33 +207,51 @@ impl Cluster {
     pub fn memory(&self) -> Result<u64> {
         let list = output(self.sandbox.command("ps").args(["-e", "-o", "rss="]))?;
         ensure!(list.status.success(), "`ps` failed in the sandbox");
-        Ok(String::from_utf8_lossy(&list.stdout).lines().filter_map(|line| line.trim().parse::<u64>().ok()).sum::<u64>() * 1024)
+        Ok(String::from_utf8_lossy(&list.stdout)
+            .lines()
+            .filter_map(|line| line.trim().parse::<u64>().ok())
+            .sum::<u64>()
+            * 1024)
     }
 }
 
 /// Whether a `status` shows all OSDs up and all placement groups active and clean.
 fn is_clean(status: &Value, osds: u64) -> bool {
     let number = |path: &str| status.pointer(path).and_then(Value::as_u64);
-    let states = status.pointer("/pgmap/pgs_by_state").and_then(Value::as_array);
+    let states = status
+        .pointer("/pgmap/pgs_by_state")
+        .and_then(Value::as_array);
     let clean: u64 = states
         .into_iter()
         .flatten()
         .filter(|state| state["state_name"] == "active+clean")
         .filter_map(|state| state["count"].as_u64())
         .sum();
-    number("/osdmap/num_up_osds") == Some(osds) && number("/pgmap/num_pgs") == Some(clean) && clean > 0
+    number("/osdmap/num_up_osds") == Some(osds)
+        && number("/pgmap/num_pgs") == Some(clean)
+        && clean > 0
 }
 
 fn logs_tail(dir: &Path) -> String {
     let mut text = String::new();
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(dir.join("log")).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let mut paths: Vec<PathBuf> = fs::read_dir(dir.join("log"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
     paths.sort();
     for path in paths {
         let log = fs::read(&path).unwrap_or_default();
         let log = String::from_utf8_lossy(&log[log.len().saturating_sub(20_000)..]).into_owned();
         if !log.trim().is_empty() {
-            text += &format!("== {}\n{}\n", path.display(), last_lines(&log, 8));
+            text.extend([
+                "== ",
+                &path.display().to_string(),
+                "\n",
+                &last_lines(&log, 8),
+                "\n",
+            ]);
         }
     }
     text

@@ -15,7 +15,10 @@ pub fn say(line: impl AsRef<str>) {
 /// The command as one line for messages.
 pub fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+    words
+        .map(OsStr::to_string_lossy)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// The last `count` lines of a text.
@@ -35,8 +38,17 @@ pub fn output(command: &mut Command) -> Result<Output> {
 pub fn run(command: &mut Command) -> Result<String> {
     let out = output(command)?;
     if !out.status.success() {
-        let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-        bail!("`{}` ended with {}:\n{}", shown(command), out.status, last_lines(&text, 30));
+        let text = format!(
+            "{}{}",
+            String::from_utf8_lossy(&out.stdout),
+            String::from_utf8_lossy(&out.stderr)
+        );
+        bail!(
+            "`{}` ended with {}:\n{}",
+            shown(command),
+            out.status,
+            last_lines(&text, 30)
+        );
     }
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }

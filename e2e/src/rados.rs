@@ -41,7 +41,11 @@ impl Request {
         if let (Value::Object(all), Value::Object(more)) = (&mut cmd, fields) {
             all.extend(more);
         }
-        Self { target, cmd, input: String::new() }
+        Self {
+            target,
+            cmd,
+            input: String::new(),
+        }
     }
 
     /// The command with input, like the file of `-i`.
@@ -91,10 +95,22 @@ impl Rados {
             .spawn()
             .context("starting the connection's Python program")?;
         let stdin = child.stdin.take().context("the connection has no stdin")?;
-        let stdout = BufReader::new(child.stdout.take().context("the connection has no stdout")?);
-        let mut this = Self { child, stdin, stdout };
+        let stdout = BufReader::new(
+            child
+                .stdout
+                .take()
+                .context("the connection has no stdout")?,
+        );
+        let mut this = Self {
+            child,
+            stdin,
+            stdout,
+        };
         let hello: Value = this.read()?;
-        ensure!(hello.get("connected").is_some(), "the connection began with {hello}");
+        ensure!(
+            hello.get("connected").is_some(),
+            "the connection began with {hello}"
+        );
         Ok(this)
     }
 
@@ -120,20 +136,31 @@ impl Rados {
     pub fn all(&mut self, requests: &[Request]) -> Result<Vec<Answer>> {
         self.write(&requests)?;
         let answers: Vec<Answer> = self.read()?;
-        requests.iter().zip(answers).map(|(request, answer)| checked(request, answer)).collect()
+        requests
+            .iter()
+            .zip(answers)
+            .map(|(request, answer)| checked(request, answer))
+            .collect()
     }
 
     fn write(&mut self, value: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_string(value).context("writing a request")?;
         line.push('\n');
-        self.stdin.write_all(line.as_bytes()).context("the connection's program has ended")
+        self.stdin
+            .write_all(line.as_bytes())
+            .context("the connection's program has ended")
     }
 
     fn read<T: DeserializeOwned>(&mut self) -> Result<T> {
         let mut line = String::new();
-        self.stdout.read_line(&mut line).context("reading from the connection")?;
+        self.stdout
+            .read_line(&mut line)
+            .context("reading from the connection")?;
         if line.is_empty() {
-            let status = self.child.wait().context("waiting for the connection's program")?;
+            let status = self
+                .child
+                .wait()
+                .context("waiting for the connection's program")?;
             bail!("the connection's program ended with {status}; what it said is above");
         }
         serde_json::from_str(&line).with_context(|| format!("the connection said {line:.300}"))
@@ -150,7 +177,12 @@ impl Drop for Rados {
 
 fn checked(request: &Request, answer: Answer) -> Result<Answer> {
     if answer.rc != 0 {
-        bail!("Ceph answered {} to {}: {}", answer.rc, request.cmd, answer.err.trim());
+        bail!(
+            "Ceph answered {} to {}: {}",
+            answer.rc,
+            request.cmd,
+            answer.err.trim()
+        );
     }
     Ok(answer)
 }

@@ -70,7 +70,9 @@ impl FromStr for Release {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|release| release.to_string() == text || release.name() == text);
+        let found = Self::ALL
+            .into_iter()
+            .find(|release| release.to_string() == text || release.name() == text);
         found.with_context(|| format!("no Ceph release `{text}` here: there are 16, 18 and 20"))
     }
 }
@@ -89,14 +91,19 @@ pub struct Root {
 impl Root {
     /// Ceph's own version, without Debian's suffix: what `ceph versions` calls it.
     pub fn ceph_version(&self) -> &str {
-        self.version.split(['+', '-']).next().unwrap_or(&self.version)
+        self.version
+            .split(['+', '-'])
+            .next()
+            .unwrap_or(&self.version)
     }
 
     /// The versions of all packages in it.
     pub fn packages(&self) -> Result<BTreeMap<String, String>> {
         let path = self.path.join(VERSIONS);
-        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{} is no map of packages", path.display()))
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("{} is no map of packages", path.display()))
     }
 }
 
@@ -107,15 +114,30 @@ const VERSIONS: &str = "versions.json";
 pub fn ensure(releases: &[Release]) -> Result<Vec<Root>> {
     let base = cache::dir()?.join("ceph-roots");
     fs::create_dir_all(&base).with_context(|| format!("making {}", base.display()))?;
-    if releases.iter().any(|&release| matches!(find(&base, release), Ok(None))) {
+    if releases
+        .iter()
+        .any(|&release| matches!(find(&base, release), Ok(None)))
+    {
         build::prepare()?;
     }
     thread::scope(|scope| {
-        let builds: Vec<_> = releases.iter().map(|&release| scope.spawn({
-            let base = &base;
-            move || one(base, release)
-        })).collect();
-        builds.into_iter().map(|build| build.join().map_err(|_| anyhow!("building a root panicked"))?).collect()
+        let builds: Vec<_> = releases
+            .iter()
+            .map(|&release| {
+                scope.spawn({
+                    let base = &base;
+                    move || one(base, release)
+                })
+            })
+            .collect();
+        builds
+            .into_iter()
+            .map(|build| {
+                build
+                    .join()
+                    .map_err(|_| anyhow!("building a root panicked"))?
+            })
+            .collect()
     })
 }
 
@@ -126,10 +148,12 @@ fn one(base: &Path, release: Release) -> Result<Root> {
     }
     let path = base.join(format!(".lock-{release}"));
     let lock = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
-    lock.lock().with_context(|| format!("locking {}", path.display()))?;
+    lock.lock()
+        .with_context(|| format!("locking {}", path.display()))?;
     let root = match find(base, release)? {
         Some(root) => root,
-        None => build::build(base, release).with_context(|| format!("building the root of Ceph {release}"))?,
+        None => build::build(base, release)
+            .with_context(|| format!("building the root of Ceph {release}"))?,
     };
     drop(lock); // held until here: the kernel gives it up also when this process is killed
     Ok(root)
@@ -139,17 +163,31 @@ fn one(base: &Path, release: Release) -> Result<Root> {
 fn find(base: &Path, release: Release) -> Result<Option<Root>> {
     let mut newest = None;
     for entry in fs::read_dir(base).with_context(|| format!("reading {}", base.display()))? {
-        let path = entry.with_context(|| format!("reading {}", base.display()))?.path();
-        let Some(version) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let path = entry
+            .with_context(|| format!("reading {}", base.display()))?
+            .path();
+        let Some(version) = path.file_name().and_then(|name| name.to_str()) else {
+            continue;
+        };
         if !version.starts_with(&format!("{release}.")) {
             continue;
         }
         let Ok(built) = fs::metadata(path.join(VERSIONS)).and_then(|meta| meta.modified()) else {
-            bail!("{} has no {VERSIONS}: it was not made by a complete build; remove it", path.display());
+            bail!(
+                "{} has no {VERSIONS}: it was not made by a complete build; remove it",
+                path.display()
+            );
         };
         if newest.as_ref().is_none_or(|(other, _)| built > *other) {
             let version = version.to_owned();
-            newest = Some((built, Root { release, path, version }));
+            newest = Some((
+                built,
+                Root {
+                    release,
+                    path,
+                    version,
+                },
+            ));
         }
     }
     Ok(newest.map(|(_, root)| root))

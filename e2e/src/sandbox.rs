@@ -94,8 +94,17 @@ impl Sandbox {
     }
 
     /// Starts a sandbox, and says which network it has and what becomes of its folder.
-    pub fn start_with(dir: &Path, roots: &[&Path], network: Network, folder: Folder) -> Result<Self> {
-        ensure!(dir.is_absolute(), "the sandbox folder {} is not an absolute path", dir.display());
+    pub fn start_with(
+        dir: &Path,
+        roots: &[&Path],
+        network: Network,
+        folder: Folder,
+    ) -> Result<Self> {
+        ensure!(
+            dir.is_absolute(),
+            "the sandbox folder {} is not an absolute path",
+            dir.display()
+        );
         let mut command = Command::new("sh");
         command.args(["-c", OUTER, "sandbox"]);
         match folder {
@@ -110,15 +119,36 @@ impl Sandbox {
             }
             Network::Host => "host",
         };
-        command.args(["--fork", "--kill-child", "sh", "-c", FIRST, "first", network]).arg(dir).args(roots);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command
+            .args([
+                "--fork",
+                "--kill-child",
+                "sh",
+                "-c",
+                FIRST,
+                "first",
+                network,
+            ])
+            .arg(dir)
+            .args(roots);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
         let mut outer = command.spawn().context("starting `sh` for a sandbox")?;
 
         let pipe = outer.stdin.take();
         let mut line = String::new();
         let stdout = outer.stdout.take().context("the sandbox has no stdout")?;
-        BufReader::new(stdout).read_line(&mut line).context("reading the sandbox's first line")?;
-        let Some(first) = line.trim().strip_prefix("ready ").and_then(|pid| pid.parse().ok()) else {
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .context("reading the sandbox's first line")?;
+        let Some(first) = line
+            .trim()
+            .strip_prefix("ready ")
+            .and_then(|pid| pid.parse().ok())
+        else {
             drop(pipe);
             let mut said = String::new();
             if let Some(mut stderr) = outer.stderr.take() {
@@ -132,7 +162,12 @@ impl Sandbox {
                 said.trim()
             );
         };
-        Ok(Self { dir: dir.to_owned(), first, outer, pipe })
+        Ok(Self {
+            dir: dir.to_owned(),
+            first,
+            outer,
+            pipe,
+        })
     }
 
     /// The folder it was made for.
@@ -148,7 +183,9 @@ impl Sandbox {
     /// The words that, put before a command, run it inside.
     pub fn prefix(&self) -> Vec<String> {
         let target = self.first.to_string();
-        ["nsenter", "-t", &target, "-m", "-u", "-i", "-n", "-p", "--"].map(String::from).to_vec()
+        ["nsenter", "-t", &target, "-m", "-u", "-i", "-n", "-p", "--"]
+            .map(String::from)
+            .to_vec()
     }
 
     /// A command that runs inside, with the machine's own files.
@@ -169,7 +206,9 @@ impl Sandbox {
     /// Ends everything inside and waits until it is gone.
     pub fn stop(&mut self) -> Result<()> {
         if self.pipe.take().is_some() {
-            self.outer.wait().context("waiting for the sandbox to end")?;
+            self.outer
+                .wait()
+                .context("waiting for the sandbox to end")?;
         }
         Ok(())
     }

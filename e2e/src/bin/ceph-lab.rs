@@ -29,7 +29,10 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let spec = CephSpec { osds: args.osds, ..CephSpec::default() };
+    let spec = CephSpec {
+        osds: args.osds,
+        ..CephSpec::default()
+    };
     let cluster = Cluster::boot_with(args.release, spec, &args.releases)?;
     if args.keep {
         cluster.sandbox().keep_folder()?;
@@ -40,10 +43,15 @@ fn main() -> Result<()> {
     let dir = cluster.dir().display();
     say(format!("folder      {dir}"));
     say(format!("memory      {} MB", cluster.memory()? >> 20));
-    say(format!("inside      {}", cluster.sandbox().prefix().join(" ")));
+    say(format!(
+        "inside      {}",
+        cluster.sandbox().prefix().join(" ")
+    ));
     say(format!("any command {dir}/enter COMMAND…"));
     say(format!("ceph        {dir}/ceph status"));
-    say(format!("daemons     {dir}/enter {dir}/daemonctl use|start|stop|restart|status|release|rebuild KIND ID [RELEASE]"));
+    say(format!(
+        "daemons     {dir}/enter {dir}/daemonctl use|start|stop|restart|status|release|rebuild KIND ID [RELEASE]"
+    ));
     say("It ends when stdin closes, or on Ctrl-C.");
     let mut buffer = [0_u8; 256];
     while stdin().read(&mut buffer)? > 0 {}

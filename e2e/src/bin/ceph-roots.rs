@@ -6,7 +6,12 @@ use stagger_e2e::roots::{Release, ensure};
 
 fn main() -> Result<()> {
     for root in ensure(&Release::ALL)? {
-        say(format!("Ceph {} {} {}", root.release, root.version, root.path.display()));
+        say(format!(
+            "Ceph {} {} {}",
+            root.release,
+            root.version,
+            root.path.display()
+        ));
     }
     Ok(())
 }

@@ -29,8 +29,23 @@ pub(super) fn write_keyrings(dir: &Path, spec: &CephSpec) -> Result<()> {
         Ok(())
     };
     add("mon.", &[("mon", "allow *")])?;
-    add("client.admin", &[("mon", "allow *"), ("mgr", "allow *"), ("osd", "allow *"), ("mds", "allow *")])?;
-    add(LOAD_CLIENT, &[("mon", "allow r"), ("osd", "allow rwx"), ("mds", "allow rw")])?;
+    add(
+        "client.admin",
+        &[
+            ("mon", "allow *"),
+            ("mgr", "allow *"),
+            ("osd", "allow *"),
+            ("mds", "allow *"),
+        ],
+    )?;
+    add(
+        LOAD_CLIENT,
+        &[
+            ("mon", "allow r"),
+            ("osd", "allow rwx"),
+            ("mds", "allow rw"),
+        ],
+    )?;
     for daemon in spec.all_daemons() {
         if let Some(caps) = caps(&daemon) {
             add(&daemon.ceph_name(), caps)?;
@@ -44,20 +59,39 @@ pub(super) fn write_keyrings(dir: &Path, spec: &CephSpec) -> Result<()> {
 fn caps(daemon: &Daemon) -> Option<&'static [(&'static str, &'static str)]> {
     match daemon.kind {
         Kind::Mon => None,
-        Kind::Mgr => Some(&[("mon", "allow profile mgr"), ("osd", "allow *"), ("mds", "allow *")]),
-        Kind::Osd => Some(&[("mon", "allow profile osd"), ("mgr", "allow profile osd"), ("osd", "allow *")]),
-        Kind::Mds => {
-            Some(&[("mon", "allow profile mds"), ("mgr", "allow profile mds"), ("osd", "allow rwx"), ("mds", "allow *")])
-        }
-        Kind::Rgw => Some(&[("mon", "allow rw"), ("mgr", "allow rw"), ("osd", "allow rwx")]),
+        Kind::Mgr => Some(&[
+            ("mon", "allow profile mgr"),
+            ("osd", "allow *"),
+            ("mds", "allow *"),
+        ]),
+        Kind::Osd => Some(&[
+            ("mon", "allow profile osd"),
+            ("mgr", "allow profile osd"),
+            ("osd", "allow *"),
+        ]),
+        Kind::Mds => Some(&[
+            ("mon", "allow profile mds"),
+            ("mgr", "allow profile mds"),
+            ("osd", "allow rwx"),
+            ("mds", "allow *"),
+        ]),
+        Kind::Rgw => Some(&[
+            ("mon", "allow rw"),
+            ("mgr", "allow rw"),
+            ("osd", "allow rwx"),
+        ]),
     }
 }
 
 /// A new key: type 1 (AES), the time, the length, 16 random bytes; in base64.
 fn key() -> Result<String> {
     let mut secret = [0_u8; 16];
-    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut secret)).context("reading /dev/urandom")?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut secret))
+        .context("reading /dev/urandom")?;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let mut bytes = vec![1, 0];
     bytes.extend((now.as_secs() as u32).to_le_bytes());
     bytes.extend(now.subsec_nanos().to_le_bytes());
@@ -74,7 +108,11 @@ fn base64(bytes: &[u8]) -> String {
         let word = at(0) << 16 | at(1) << 8 | at(2);
         for index in 0..4 {
             let digit = DIGITS[(word >> (18 - 6 * index) & 63) as usize];
-            text.push(if index <= chunk.len() { char::from(digit) } else { '=' });
+            text.push(if index <= chunk.len() {
+                char::from(digit)
+            } else {
+                '='
+            });
         }
     }
     text

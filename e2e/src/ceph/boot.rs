@@ -1,4 +1,4 @@
-//! From nothing to HEALTH_OK.
+//! From nothing to `HEALTH_OK`.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::sandbox::Sandbox;
 /// So many daemons are started at the same time; more only wait for each other.
 const WIDTH: usize = 6;
 /// After this time a cluster that is not healthy will not become so.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_mins(4);
 
 /// What is there while a cluster is being made.
 struct Boot<'a> {
@@ -37,24 +37,47 @@ pub(super) fn boot(release: Release, spec: CephSpec, releases: &[Release]) -> Re
     spec.check().context("this cluster cannot become healthy")?;
     let roots = roots::ensure(releases)?;
     let root = roots.iter().find(|root| root.release == release);
-    let root = root.with_context(|| format!("Ceph {release} is not among the releases asked for"))?;
+    let root =
+        root.with_context(|| format!("Ceph {release} is not among the releases asked for"))?;
     let begun = Instant::now();
     let clusters = cache::dir()?.join("clusters");
     fs::create_dir_all(&clusters).with_context(|| format!("making {}", clusters.display()))?;
-    let folder = tempfile::Builder::new().prefix("ceph-").tempdir_in(&clusters).context("making a cluster folder")?;
-    let fsid = fs::read_to_string("/proc/sys/kernel/random/uuid").context("reading a random uuid")?;
+    let folder = tempfile::Builder::new()
+        .prefix("ceph-")
+        .tempdir_in(&clusters)
+        .context("making a cluster folder")?;
+    let fsid =
+        fs::read_to_string("/proc/sys/kernel/random/uuid").context("reading a random uuid")?;
     files::write(folder.path(), fsid.trim(), &spec, release, &roots)?;
     let paths: Vec<&Path> = roots.iter().map(|root| root.path.as_path()).collect();
     let sandbox = Sandbox::start(folder.path(), &paths)?;
     let dir = folder.keep(); // the sandbox removes it
     files::write_entrances(&sandbox, root)?;
 
-    let mut boot = Boot { spec: &spec, release, root, sandbox: &sandbox, begun, laps: Vec::new() };
+    let mut boot = Boot {
+        spec: &spec,
+        release,
+        root,
+        sandbox: &sandbox,
+        begun,
+        laps: Vec::new(),
+    };
     let rados = boot.run(fsid.trim()).with_context(|| {
-        format!("booting Ceph {release} in {}; the ends of its logs:\n{}", dir.display(), logs_tail(&dir))
+        format!(
+            "booting Ceph {release} in {}; the ends of its logs:\n{}",
+            dir.display(),
+            logs_tail(&dir)
+        )
     })?;
     let laps = boot.laps;
-    Ok(Cluster { rados: Mutex::new(rados), sandbox, roots, begun: release, spec, laps })
+    Ok(Cluster {
+        rados: Mutex::new(rados),
+        sandbox,
+        roots,
+        begun: release,
+        spec,
+        laps,
+    })
 }
 
 impl Boot<'_> {
@@ -66,12 +89,23 @@ impl Boot<'_> {
         self.lap("OSDs known");
         each(self.spec.daemons(Kind::Mgr), |mgr| self.start(&mgr))?;
         self.lap("mgrs started");
-        let osds = self.spec.daemons(Kind::Osd).into_iter().zip(uuids).collect();
+        let osds = self
+            .spec
+            .daemons(Kind::Osd)
+            .into_iter()
+            .zip(uuids)
+            .collect();
         each(osds, |(osd, uuid): (super::Daemon, String)| {
             let dir = self.dir().join(osd.to_string());
             fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
             let mut mkfs = self.sandbox.command_in(&self.root.path, "ceph-osd");
-            mkfs.arg("-c").arg(self.dir().join("ceph.conf")).args(["-i", &osd.id, "--mkfs", "--osd-uuid", &uuid]);
+            mkfs.arg("-c").arg(self.dir().join("ceph.conf")).args([
+                "-i",
+                &osd.id,
+                "--mkfs",
+                "--osd-uuid",
+                &uuid,
+            ]);
             run(&mut mkfs)?;
             self.start(&osd)
         })?;
@@ -94,27 +128,47 @@ impl Boot<'_> {
     }
 
     fn lap(&mut self, part: &'static str) {
-        self.laps.push(Lap { part, until: self.begun.elapsed() });
+        self.laps.push(Lap {
+            part,
+            until: self.begun.elapsed(),
+        });
     }
 
     fn start(&self, daemon: &super::Daemon) -> Result<()> {
         let ctl = self.dir().join("daemonctl");
-        run(self.sandbox.command(ctl).args(["start", &daemon.kind.to_string(), &daemon.id]))?;
+        run(self
+            .sandbox
+            .command(ctl)
+            .args(["start", &daemon.kind.to_string(), &daemon.id]))?;
         Ok(())
     }
 
     fn mons(&self, fsid: &str) -> Result<()> {
         let map = self.dir().join("monmap");
         let mut make = self.sandbox.command_in(&self.root.path, "monmaptool");
-        make.args(["--create", "--fsid", fsid, "--enable-all-features", "--set-min-mon-release", self.release.name()]);
+        make.args([
+            "--create",
+            "--fsid",
+            fsid,
+            "--enable-all-features",
+            "--set-min-mon-release",
+            self.release.name(),
+        ]);
         let mons = self.spec.daemons(Kind::Mon);
         for (index, mon) in mons.iter().enumerate() {
-            make.args(["--addv", &mon.id, &format!("[v2:{}]", super::conf::mon_address(index))]);
+            make.args([
+                "--addv",
+                &mon.id,
+                &format!("[v2:{}]", super::conf::mon_address(index)),
+            ]);
         }
         run(make.arg(&map))?;
         each(mons, |mon| {
             let mut mkfs = self.sandbox.command_in(&self.root.path, "ceph-mon");
-            mkfs.arg("-c").arg(self.dir().join("ceph.conf")).args(["--mkfs", "-i", &mon.id, "--monmap"]).arg(&map);
+            mkfs.arg("-c")
+                .arg(self.dir().join("ceph.conf"))
+                .args(["--mkfs", "-i", &mon.id, "--monmap"])
+                .arg(&map);
             run(mkfs.arg("--keyring").arg(self.dir().join("keyring/mons")))?;
             self.start(&mon)
         })
@@ -122,7 +176,10 @@ impl Boot<'_> {
 
     fn connect(&self) -> Result<Rados> {
         let mut command = self.sandbox.command_in(&self.root.path, "python3");
-        command.arg(self.dir().join("lib/connection.py")).arg(self.dir().join("ceph.conf")).arg("client.admin");
+        command
+            .arg(self.dir().join("lib/connection.py"))
+            .arg(self.dir().join("ceph.conf"))
+            .arg("client.admin");
         Rados::connect(&mut command)
     }
 
@@ -131,9 +188,14 @@ impl Boot<'_> {
         let mut uuids = Vec::new();
         let mut requests = Vec::new();
         for id in 0..self.spec.osds {
-            let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").context("reading a random uuid")?;
+            let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid")
+                .context("reading a random uuid")?;
             let uuid = uuid.trim().to_owned();
-            requests.push(Request::new(Target::Mon, "osd new", json!({ "uuid": uuid, "id": id })));
+            requests.push(Request::new(
+                Target::Mon,
+                "osd new",
+                json!({ "uuid": uuid, "id": id }),
+            ));
             uuids.push(uuid);
         }
         rados.all(&requests)?;
@@ -142,9 +204,14 @@ impl Boot<'_> {
 
     fn pools(&self, rados: &mut Rados) -> Result<()> {
         let rule = |name: &str, over: &str| {
-            Request::new(Target::Mon, "osd crush rule create-replicated", json!({ "name": name, "root": "default", "type": over }))
+            Request::new(
+                Target::Mon,
+                "osd crush rule create-replicated",
+                json!({ "name": name, "root": "default", "type": over }),
+            )
         };
-        let profile = json!({ "name": "ec21", "profile": ["k=2", "m=1", "crush-failure-domain=host"] });
+        let profile =
+            json!({ "name": "ec21", "profile": ["k=2", "m=1", "crush-failure-domain=host"] });
         rados.all(&[
             rule("by-host", "host"),
             rule("by-rack", "rack"),
@@ -155,14 +222,22 @@ impl Boot<'_> {
         for pool in self.spec.pools() {
             let (name, pgs) = (pool.name, pool.pgs);
             let fields = match pool.rule {
-                Rule::Hosts => json!({ "pool": name, "pg_num": pgs, "pgp_num": pgs, "pool_type": "replicated", "rule": "by-host" }),
-                Rule::Racks => json!({ "pool": name, "pg_num": pgs, "pgp_num": pgs, "pool_type": "replicated", "rule": "by-rack" }),
+                Rule::Hosts => {
+                    json!({ "pool": name, "pg_num": pgs, "pgp_num": pgs, "pool_type": "replicated", "rule": "by-host" })
+                }
+                Rule::Racks => {
+                    json!({ "pool": name, "pg_num": pgs, "pgp_num": pgs, "pool_type": "replicated", "rule": "by-rack" })
+                }
                 Rule::Erasure => {
                     json!({ "pool": name, "pg_num": pgs, "pgp_num": pgs, "pool_type": "erasure", "erasure_code_profile": "ec21" })
                 }
             };
             make.push(Request::new(Target::Mon, "osd pool create", fields));
-            mark.push(Request::new(Target::Mon, "osd pool application enable", json!({ "pool": name, "app": pool.application })));
+            mark.push(Request::new(
+                Target::Mon,
+                "osd pool application enable",
+                json!({ "pool": name, "app": pool.application }),
+            ));
         }
         rados.all(&make)?;
         rados.all(&mark)?;
@@ -175,7 +250,14 @@ impl Boot<'_> {
 
     fn s3_user(&self) -> Result<()> {
         let mut create = self.sandbox.command_in(&self.root.path, "radosgw-admin");
-        create.arg("-c").arg(self.dir().join("ceph.conf")).args(["user", "create", "--uid", "test", "--display-name", "test"]);
+        create.arg("-c").arg(self.dir().join("ceph.conf")).args([
+            "user",
+            "create",
+            "--uid",
+            "test",
+            "--display-name",
+            "test",
+        ]);
         create.args(["--access-key", S3_USER.0, "--secret-key", S3_USER.1]);
         run(&mut create)?;
         Ok(())
@@ -185,14 +267,26 @@ impl Boot<'_> {
         let (osds, mdss) = (u64::from(self.spec.osds), u64::from(self.spec.mdss));
         loop {
             let status = rados.mon("status")?;
-            let standbys = status.pointer("/fsmap/up:standby").and_then(serde_json::Value::as_u64).unwrap_or(0);
-            let active = status.pointer("/fsmap/up").and_then(serde_json::Value::as_u64).unwrap_or(0);
+            let standbys = status
+                .pointer("/fsmap/up:standby")
+                .and_then(serde_json::Value::as_u64)
+                .unwrap_or(0);
+            let active = status
+                .pointer("/fsmap/up")
+                .and_then(serde_json::Value::as_u64)
+                .unwrap_or(0);
             let served = mdss == 0 || (active == 1 && standbys == mdss - 1);
-            if served && status.pointer("/health/status") == Some(&json!("HEALTH_OK")) && is_clean(&status, osds) {
+            if served
+                && status.pointer("/health/status") == Some(&json!("HEALTH_OK"))
+                && is_clean(&status, osds)
+            {
                 return Ok(());
             }
             if self.begun.elapsed() > LIMIT {
-                return Err(anyhow!("not healthy within {} s: {status}", LIMIT.as_secs()));
+                return Err(anyhow!(
+                    "not healthy within {} s: {status}",
+                    LIMIT.as_secs()
+                ));
             }
             thread::sleep(Duration::from_millis(100));
         }
@@ -215,6 +309,10 @@ fn each<T: Send>(items: Vec<T>, work: impl Fn(T) -> Result<()> + Sync) -> Result
                 })
             })
             .collect();
-        workers.into_iter().map(|worker| worker.join().map_err(|_| anyhow!("a worker of the boot panicked"))?).collect()
+        workers.into_iter().try_for_each(|worker| {
+            worker
+                .join()
+                .map_err(|_| anyhow!("a worker of the boot panicked"))?
+        })
     })
 }

@@ -32,7 +32,10 @@ pub(crate) fn rgw_address(index: usize) -> String {
 /// The text of `ceph.conf`.
 pub(super) fn text(dir: &Path, fsid: &str, spec: &CephSpec) -> String {
     let mons = spec.daemons(Kind::Mon).len();
-    let hosts = (0..mons).map(|index| format!("v2:{}", mon_address(index))).collect::<Vec<_>>().join(",");
+    let hosts = (0..mons)
+        .map(|index| format!("v2:{}", mon_address(index)))
+        .collect::<Vec<_>>()
+        .join(",");
     let mut conf = COMMON
         .replace("{dir}", &dir.display().to_string())
         .replace("{fsid}", fsid)
@@ -41,7 +44,12 @@ pub(super) fn text(dir: &Path, fsid: &str, spec: &CephSpec) -> String {
         .replace("{load}", LOAD_CLIENT);
     for osd in 0..spec.osds {
         let (rack, host) = spec.place(osd);
-        add(&mut conf, format_args!("[osd.{osd}]\ncrush_location = root=default rack=rack{rack} host=host{host}\n"));
+        add(
+            &mut conf,
+            format_args!(
+                "[osd.{osd}]\ncrush_location = root=default rack=rack{rack} host=host{host}\n"
+            ),
+        );
     }
     for (index, daemon) in spec.daemons(Kind::Rgw).iter().enumerate() {
         let (name, place) = (daemon.ceph_name(), dir.join(daemon.to_string()));
@@ -116,6 +124,8 @@ mgr_disabled_modules = {modules}
 osd_objectstore = bluestore
 bluestore_block_size = 1073741824
 bluestore_block_create = true
+# The machine has a limit for all processes, which one cluster would use up.
+bdev_aio_max_queue_depth = 64
 bluestore_cache_autotune = false
 bluestore_cache_size = 8388608
 bluestore_fsck_quick_fix_on_mount = false

@@ -19,13 +19,21 @@ const DAEMONCTL: &str = include_str!("daemonctl.sh");
 const LONGEST_DIR: usize = 67;
 
 /// Writes everything that does not need the cluster to run.
-pub(super) fn write(dir: &Path, fsid: &str, spec: &CephSpec, release: Release, roots: &[Root]) -> Result<()> {
+pub(super) fn write(
+    dir: &Path,
+    fsid: &str,
+    spec: &CephSpec,
+    release: Release,
+    roots: &[Root],
+) -> Result<()> {
     ensure!(
         dir.as_os_str().len() <= LONGEST_DIR,
         "the cluster folder {} is too long for sockets in it; set STAGGER_CACHE to a shorter path",
         dir.display()
     );
-    for folder in ["run", "log", "crash", "keyring", "lib", "sw", "fault", "releases"] {
+    for folder in [
+        "run", "log", "crash", "keyring", "lib", "sw", "fault", "releases",
+    ] {
         let path = dir.join(folder);
         fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
     }
@@ -33,9 +41,13 @@ pub(super) fn write(dir: &Path, fsid: &str, spec: &CephSpec, release: Release, r
     auth::write_keyrings(dir, spec)?;
     script(&dir.join("daemonctl"), DAEMONCTL)?;
     for root in roots {
-        put(&dir.join("releases").join(root.release.to_string()), &format!("{}\n", root.path.display()))?;
+        put(
+            &dir.join("releases").join(root.release.to_string()),
+            &format!("{}\n", root.path.display()),
+        )?;
     }
-    let first = fs::read_to_string(dir.join("releases").join(release.to_string())).context("the first release has no root")?;
+    let first = fs::read_to_string(dir.join("releases").join(release.to_string()))
+        .context("the first release has no root")?;
     for daemon in spec.all_daemons() {
         put(&dir.join("sw").join(daemon.to_string()), &first)?;
         if daemon.kind != Kind::Mon && daemon.kind != Kind::Osd {
@@ -44,7 +56,10 @@ pub(super) fn write(dir: &Path, fsid: &str, spec: &CephSpec, release: Release, r
         }
     }
     for (index, mon) in spec.daemons(Kind::Mon).iter().enumerate() {
-        put(&dir.join("sw").join(format!("{mon}.addr")), &format!("{}\n", conf::mon_address(index)))?;
+        put(
+            &dir.join("sw").join(format!("{mon}.addr")),
+            &format!("{}\n", conf::mon_address(index)),
+        )?;
     }
     put(&dir.join("lib/connection.py"), rados::PROGRAM)?;
     for (name, text) in load::PROGRAMS {
@@ -58,7 +73,8 @@ pub(super) fn write_entrances(sandbox: &Sandbox, root: &Root) -> Result<()> {
     let dir = sandbox.dir();
     // Those who are inside already need not enter.
     let link = format!("/proc/{}/ns/net", sandbox.first_pid());
-    let net = fs::read_link(&link).with_context(|| format!("reading {link}: has the sandbox ended?"))?;
+    let net =
+        fs::read_link(&link).with_context(|| format!("reading {link}: has the sandbox ended?"))?;
     let enter = format!(
         "#!/bin/sh\n# Runs a command in the namespaces of this cluster.\n\
          if [ \"$(readlink /proc/self/ns/net)\" = '{net}' ]; then exec \"$@\"; fi\n\

@@ -111,13 +111,32 @@ impl CephSpec {
     /// Says why a cluster of this shape cannot become healthy.
     pub fn check(&self) -> Result<()> {
         let hosts = self.racks * self.hosts_per_rack;
-        ensure!(self.racks >= 3, "{} racks: the pool over racks needs 3", self.racks);
-        ensure!(self.osds >= hosts, "{} OSDs on {hosts} hosts: each host needs one", self.osds);
-        ensure!((1..=26).contains(&self.mons), "{} mons: from 1 to 26", self.mons);
-        ensure!((1..=26).contains(&self.mgrs), "{} mgrs: from 1 to 26", self.mgrs);
+        ensure!(
+            self.racks >= 3,
+            "{} racks: the pool over racks needs 3",
+            self.racks
+        );
+        ensure!(
+            self.osds >= hosts,
+            "{} OSDs on {hosts} hosts: each host needs one",
+            self.osds
+        );
+        ensure!(
+            (1..=26).contains(&self.mons),
+            "{} mons: from 1 to 26",
+            self.mons
+        );
+        ensure!(
+            (1..=26).contains(&self.mgrs),
+            "{} mgrs: from 1 to 26",
+            self.mgrs
+        );
         ensure!(self.mdss <= 26 && self.rgws <= 26, "at most 26 of a kind");
         for pgs in [self.host_pgs, self.rack_pgs, self.ec_pgs] {
-            ensure!(pgs.is_power_of_two(), "{pgs} placement groups: Ceph warns unless it is a power of two");
+            ensure!(
+                pgs.is_power_of_two(),
+                "{pgs} placement groups: Ceph warns unless it is a power of two"
+            );
         }
         Ok(())
     }
@@ -137,7 +156,10 @@ impl CephSpec {
 
     /// All daemons, in the order in which they are upgraded.
     pub fn all_daemons(&self) -> Vec<Daemon> {
-        [Kind::Mon, Kind::Mgr, Kind::Osd, Kind::Mds, Kind::Rgw].into_iter().flat_map(|kind| self.daemons(kind)).collect()
+        [Kind::Mon, Kind::Mgr, Kind::Osd, Kind::Mds, Kind::Rgw]
+            .into_iter()
+            .flat_map(|kind| self.daemons(kind))
+            .collect()
     }
 
     /// The rack and host of an OSD.
@@ -148,7 +170,12 @@ impl CephSpec {
 
     /// The pools, with how many placement groups each has; the mgr adds one of its own with one.
     pub(crate) fn pools(&self) -> Vec<Pool> {
-        let pool = |name: &'static str, pgs: u32, rule: Rule, application: &'static str| Pool { name, pgs, rule, application };
+        let pool = |name: &'static str, pgs: u32, rule: Rule, application: &'static str| Pool {
+            name,
+            pgs,
+            rule,
+            application,
+        };
         let mut pools = vec![
             pool(HOST_POOL, self.host_pgs, Rule::Hosts, "test"),
             pool(RACK_POOL, self.rack_pgs, Rule::Racks, "test"),

@@ -14,8 +14,16 @@ use crate::command::{last_lines, output, run, say, shown};
 use crate::sandbox::{Folder, Network, Sandbox};
 
 /// The daemons, and what the load's clients need.
-const PACKAGES: [&str; 8] =
-    ["ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds", "radosgw", "ceph-common", "python3-rados", "python3-cephfs"];
+const PACKAGES: [&str; 8] = [
+    "ceph-mon",
+    "ceph-mgr",
+    "ceph-osd",
+    "ceph-mds",
+    "radosgw",
+    "ceph-common",
+    "python3-rados",
+    "python3-cephfs",
+];
 
 /// Nothing is started inside a root by its packages.
 const NO_SERVICES: &str = "#!/bin/sh\nexit 101\n";
@@ -35,18 +43,33 @@ const BCRYPT: &str = "def gensalt(*_args, **_kwargs):\n    return b''\n\n\
 
 /// Makes sure that the machine has what building needs.
 pub(super) fn prepare() -> Result<()> {
-    if Command::new("debootstrap").arg("--version").output().is_ok() {
+    if Command::new("debootstrap")
+        .arg("--version")
+        .output()
+        .is_ok()
+    {
         return Ok(());
     }
     let id = run(Command::new("id").arg("-u"))?;
     if id.trim() != "0" {
-        bail!("debootstrap is missing, and only root can install it: `sudo apt-get install debootstrap`");
+        bail!(
+            "debootstrap is missing, and only root can install it: `sudo apt-get install debootstrap`"
+        );
     }
     say("roots: installing debootstrap");
     let mut install = Command::new("apt-get");
-    install.args(["-o", "DPkg::Lock::Timeout=120", "install", "-y", "--no-install-recommends", "debootstrap"]);
-    run(install.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()))
-        .context("installing debootstrap; `apt-get update` may be needed first")?;
+    install.args([
+        "-o",
+        "DPkg::Lock::Timeout=120",
+        "install",
+        "-y",
+        "--no-install-recommends",
+        "debootstrap",
+    ]);
+    run(install
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null()))
+    .context("installing debootstrap; `apt-get update` may be needed first")?;
     Ok(())
 }
 
@@ -57,7 +80,8 @@ pub(super) fn build(base: &Path, release: Release) -> Result<Root> {
     let place = base.join(format!(".building-{release}"));
     if place.exists() {
         // Its mounts went with the namespaces of the build that was killed.
-        fs::remove_dir_all(&place).with_context(|| format!("removing what a killed build left, {}", place.display()))?;
+        fs::remove_dir_all(&place)
+            .with_context(|| format!("removing what a killed build left, {}", place.display()))?;
     }
     let root = place.join("root");
     let tmp = place.join("tmp");
@@ -65,39 +89,84 @@ pub(super) fn build(base: &Path, release: Release) -> Result<Root> {
         fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
     }
     let mut sandbox = Sandbox::start_with(&place, &[], Network::Host, Folder::Stays)?;
-    let builder = Builder { release, root: &root, log: base.join(format!("build-{release}.log")) };
+    let builder = Builder {
+        release,
+        root: &root,
+        log: base.join(format!("build-{release}.log")),
+    };
     File::create(&builder.log).with_context(|| format!("creating {}", builder.log.display()))?;
 
-    say(format!("roots: Ceph {release}: Debian {} from {mirror}", release.suite()));
+    say(format!(
+        "roots: Ceph {release}: Debian {} from {mirror}",
+        release.suite()
+    ));
     let scripts = Path::new("/usr/share/debootstrap/scripts");
     let known = scripts.join(release.suite());
-    let script = if known.exists() { known } else { scripts.join("sid") };
+    let script = if known.exists() {
+        known
+    } else {
+        scripts.join("sid")
+    };
     let mut base_system = sandbox.command("debootstrap");
-    base_system.args(["--variant=minbase", "--keyring=/usr/share/keyrings/debian-archive-keyring.gpg"]);
-    base_system.arg(release.suite()).arg(&root).arg(&mirror).arg(script);
+    base_system.args([
+        "--variant=minbase",
+        "--keyring=/usr/share/keyrings/debian-archive-keyring.gpg",
+    ]);
+    base_system
+        .arg(release.suite())
+        .arg(&root)
+        .arg(&mirror)
+        .arg(script);
     // Others clean /tmp, and have removed files under a running installation.
     builder.step(base_system.env("TMPDIR", &tmp))?;
 
     builder.settings()?;
-    say(format!("roots: Ceph {release}: packages, after {} s", begun.elapsed().as_secs()));
+    say(format!(
+        "roots: Ceph {release}: packages, after {} s",
+        begun.elapsed().as_secs()
+    ));
     // Some packages' scripts need it, and fail in ways that do not say so.
-    builder.step(sandbox.command("mount").args(["-t", "proc", "proc"]).arg(root.join("proc")))?;
+    builder.step(
+        sandbox
+            .command("mount")
+            .args(["-t", "proc", "proc"])
+            .arg(root.join("proc")),
+    )?;
     let mut install = sandbox.command_in(&root, "apt-get");
     install.args(["-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3"]);
-    install.args(["install", "-y", "--no-install-recommends"]).args(PACKAGES);
-    builder.step(install.env_remove("TMPDIR").env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C"))?;
+    install
+        .args(["install", "-y", "--no-install-recommends"])
+        .args(PACKAGES);
+    builder.step(
+        install
+            .env_remove("TMPDIR")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .env("LC_ALL", "C"),
+    )?;
     builder.step(sandbox.command_in(&root, "apt-get").arg("clean"))?;
 
-    let list = run(sandbox.command_in(&root, "dpkg-query").args(["-W", "-f", "${Package} ${Version} ${db:Status-Status}\n"]))?;
+    let list = run(sandbox.command_in(&root, "dpkg-query").args([
+        "-W",
+        "-f",
+        "${Package} ${Version} ${db:Status-Status}\n",
+    ]))?;
     sandbox.stop()?;
     builder.trim()?;
     let version = builder.versions(&list)?;
 
     let path = base.join(&version);
-    fs::rename(&root, &path).with_context(|| format!("renaming {} to {}", root.display(), path.display()))?;
+    fs::rename(&root, &path)
+        .with_context(|| format!("renaming {} to {}", root.display(), path.display()))?;
     fs::remove_dir_all(&place).with_context(|| format!("removing {}", place.display()))?;
-    say(format!("roots: Ceph {release}: {version} complete after {} s", begun.elapsed().as_secs()));
-    Ok(Root { release, path, version })
+    say(format!(
+        "roots: Ceph {release}: {version} complete after {} s",
+        begun.elapsed().as_secs()
+    ));
+    Ok(Root {
+        release,
+        path,
+        version,
+    })
 }
 
 struct Builder<'a> {
@@ -110,7 +179,10 @@ impl Builder<'_> {
     /// Runs one step, its words going to the log.
     fn step(&self, command: &mut Command) -> Result<()> {
         let log = || -> Result<File> {
-            File::options().append(true).open(&self.log).with_context(|| format!("opening {}", self.log.display()))
+            File::options()
+                .append(true)
+                .open(&self.log)
+                .with_context(|| format!("opening {}", self.log.display()))
         };
         let status = command
             .stdin(Stdio::null())
@@ -138,8 +210,17 @@ impl Builder<'_> {
         self.write("etc/dpkg/dpkg.cfg.d/stagger", DPKG)?;
         self.write("opt/stagger/bcrypt.py", BCRYPT)?;
         // However this machine reaches its packages, so does the root.
-        let fetch = output(Command::new("apt-config").args(["dump", "--format", "%F \"%v\";%n", "Acquire::http", "Acquire::https"]))?;
-        self.write("etc/apt/apt.conf.d/90machine", &String::from_utf8_lossy(&fetch.stdout))?;
+        let fetch = output(Command::new("apt-config").args([
+            "dump",
+            "--format",
+            "%F \"%v\";%n",
+            "Acquire::http",
+            "Acquire::https",
+        ]))?;
+        self.write(
+            "etc/apt/apt.conf.d/90machine",
+            &String::from_utf8_lossy(&fetch.stdout),
+        )?;
         if let Ok(resolver) = fs::read_to_string("/etc/resolv.conf") {
             self.write("etc/resolv.conf", &resolver)?;
         }
@@ -160,10 +241,17 @@ impl Builder<'_> {
 
     /// Removes what only installing needed, and the base's documents, which came before the settings.
     fn trim(&self) -> Result<()> {
-        for dir in ["usr/share/doc", "usr/share/man", "usr/share/locale", "var/lib/apt/lists", "var/cache/apt"] {
+        for dir in [
+            "usr/share/doc",
+            "usr/share/man",
+            "usr/share/locale",
+            "var/lib/apt/lists",
+            "var/cache/apt",
+        ] {
             let path = self.root.join(dir);
             if path.exists() {
-                fs::remove_dir_all(&path).with_context(|| format!("removing {}", path.display()))?;
+                fs::remove_dir_all(&path)
+                    .with_context(|| format!("removing {}", path.display()))?;
             }
         }
         Ok(())
@@ -183,14 +271,17 @@ impl Builder<'_> {
                 );
             }
         }
-        let version = packages.get("ceph-osd").context("ceph-osd is not among the installed packages")?;
+        let version = packages
+            .get("ceph-osd")
+            .context("ceph-osd is not among the installed packages")?;
         ensure!(
             version.starts_with(&format!("{}.", self.release)),
             "Debian {} now has Ceph {version}, not {}: name another suite for it",
             self.release.suite(),
             self.release
         );
-        let text = serde_json::to_string_pretty(&packages).context("writing package versions as JSON")?;
+        let text =
+            serde_json::to_string_pretty(&packages).context("writing package versions as JSON")?;
         self.write(VERSIONS, &text)?;
         Ok((*version).to_owned())
     }
@@ -205,5 +296,7 @@ fn mirror() -> Result<String> {
         .lines()
         .find_map(|line| line.strip_prefix("Packages main Debian "))
         .map(|uri| uri.trim().trim_end_matches('/').to_owned())
-        .context("apt has no source of Debian's component main, or no lists yet; try `apt-get update`")
+        .context(
+            "apt has no source of Debian's component main, or no lists yet; try `apt-get update`",
+        )
 }
