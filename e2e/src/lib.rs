@@ -5,6 +5,8 @@
 //! namespaces that ends with the process that made it, however that one ends. Nothing listens outside,
 //! nothing is left behind, and several clusters run at once because each has its own loopback.
 //!
+//! Tests that need root or Ceph are ignored by default, and `cargo xtask test` runs them.
+//!
 //! Start reading at [`ceph::Cluster::boot`]; hold one open by hand with the binary `ceph-lab`.
 
 pub mod cache;

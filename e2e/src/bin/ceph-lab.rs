@@ -1,6 +1,7 @@
 //! Holds a real Ceph cluster open, to be looked at and worked on by hand.
 //!
 //! It ends, and everything with it, when its stdin closes or on Ctrl-C.
+//! Figures of the load come only when stdin closes: nothing is left to ask after Ctrl-C.
 
 use std::io::{Read as _, stdin};
 
@@ -8,6 +9,7 @@ use anyhow::Result;
 use clap::Parser;
 use stagger_e2e::ceph::{CephSpec, Cluster};
 use stagger_e2e::command::say;
+use stagger_e2e::load::Load;
 use stagger_e2e::roots::Release;
 
 /// Boots a throwaway Ceph cluster and holds it until stdin closes or Ctrl-C.
@@ -22,6 +24,9 @@ struct Args {
     /// How many OSDs, on 12 hosts in 3 racks.
     #[arg(long, default_value_t = CephSpec::default().osds)]
     osds: u32,
+    /// Run clients with load all the while, tell of failures, and print their figures at the end.
+    #[arg(long)]
+    load: bool,
     /// Leave the cluster's folder (stores, logs) when it ends.
     #[arg(long)]
     keep: bool,
@@ -52,8 +57,12 @@ fn main() -> Result<()> {
     say(format!(
         "daemons     {dir}/enter {dir}/daemonctl use|start|stop|restart|status|release|rebuild KIND ID [RELEASE]"
     ));
+    let load = args.load.then(|| Load::start(&cluster)).transpose()?;
     say("It ends when stdin closes, or on Ctrl-C.");
     let mut buffer = [0_u8; 256];
     while stdin().read(&mut buffer)? > 0 {}
+    if let Some(load) = load {
+        say(format!("{}", load.stop()?));
+    }
     cluster.stop(args.keep)
 }
