@@ -13,6 +13,7 @@ pub mod cache;
 pub mod ceph;
 pub mod command;
 pub mod load;
+mod machine;
 pub mod rados;
 pub mod roots;
 pub mod sandbox;

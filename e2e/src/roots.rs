@@ -16,6 +16,7 @@ use std::thread;
 use anyhow::{Context, Error, Result, anyhow, bail};
 
 use crate::cache;
+use crate::machine::Needed;
 
 /// A release of Ceph that Debian has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,7 +119,7 @@ pub fn ensure(releases: &[Release]) -> Result<Vec<Root>> {
         .iter()
         .any(|&release| matches!(find(&base, release), Ok(None)))
     {
-        build::prepare()?;
+        Needed::Debootstrap.ensure()?;
     }
     thread::scope(|scope| {
         let builds: Vec<_> = releases

@@ -14,6 +14,7 @@ use super::spec::{CephSpec, FS, Kind, Rule};
 use super::{Cluster, Lap, S3_USER, files, is_clean, logs_tail};
 use crate::cache;
 use crate::command::run;
+use crate::machine::Needed;
 use crate::rados::{Rados, Request, Target};
 use crate::roots::{self, Release, Root};
 use crate::sandbox::Sandbox;
@@ -35,6 +36,7 @@ struct Boot<'a> {
 
 pub(super) fn boot(release: Release, spec: CephSpec, releases: &[Release]) -> Result<Cluster> {
     spec.check().context("this cluster cannot become healthy")?;
+    Needed::Iproute2.ensure()?;
     let roots = roots::ensure(releases)?;
     let root = roots.iter().find(|root| root.release == release);
     let root =

@@ -41,38 +41,6 @@ const BCRYPT: &str = "def gensalt(*_args, **_kwargs):\n    return b''\n\n\
     def hashpw(*_args, **_kwargs):\n    return b''\n\n\
     def checkpw(*_args, **_kwargs):\n    return False\n";
 
-/// Makes sure that the machine has what building needs.
-pub(super) fn prepare() -> Result<()> {
-    if Command::new("debootstrap")
-        .arg("--version")
-        .output()
-        .is_ok()
-    {
-        return Ok(());
-    }
-    let id = run(Command::new("id").arg("-u"))?;
-    if id.trim() != "0" {
-        bail!(
-            "debootstrap is missing, and only root can install it: `sudo apt-get install debootstrap`"
-        );
-    }
-    say("roots: installing debootstrap");
-    let mut install = Command::new("apt-get");
-    install.args([
-        "-o",
-        "DPkg::Lock::Timeout=120",
-        "install",
-        "-y",
-        "--no-install-recommends",
-        "debootstrap",
-    ]);
-    run(install
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .stdin(Stdio::null()))
-    .context("installing debootstrap; `apt-get update` may be needed first")?;
-    Ok(())
-}
-
 /// Builds the root of a release below `base`. The caller holds its lock.
 pub(super) fn build(base: &Path, release: Release) -> Result<Root> {
     let begun = Instant::now();
