@@ -51,6 +51,24 @@ impl Release {
         }
     }
 
+    /// The health checks that a cluster raises on it however healthy it is.
+    ///
+    /// Once all mons are on 20, they find fault with keys of the type that every older release and
+    /// client needs. No setting turns that off; `ceph health mute` would, for as long as it lasts.
+    pub fn unavoidable_health_codes(self) -> &'static [&'static str] {
+        match self {
+            Self::Pacific | Self::Reef => &[],
+            Self::Tentacle => &[
+                "AUTH_INSECURE_CLIENT_KEY_TYPE",
+                "AUTH_INSECURE_KEYS_ALLOWED",
+                "AUTH_INSECURE_KEYS_CREATABLE",
+                "AUTH_INSECURE_ROTATING_SERVICE_KEY_TYPE",
+                "AUTH_INSECURE_SERVICE_KEY_TYPE",
+                "AUTH_INSECURE_SERVICE_TICKETS",
+            ],
+        }
+    }
+
     /// The Debian release that has it.
     pub fn suite(self) -> &'static str {
         match self {
