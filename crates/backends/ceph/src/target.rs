@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{
-    ConditionName, Door, Gate, GoingBack, GuardName, GuardScope, GuardSpec, IdError, Kind, Part, PartName, Reason,
+    ConditionName, Door, Gate, GoingBack, GuardName, GuardScope, GuardSpec, IdError, Kind, Part, PartName, Phase, Reason,
     Revision, StageSpec, StepSpec, Target, Unit, Width,
 };
 
@@ -147,6 +147,8 @@ fn stage(
         kind: Kind::new(kind)?,
         revision: Revision::new(wanted.to_string())?,
         width,
+        // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
+        phases: vec![Phase::Change],
         guards: guards(kind)?,
         gates: gates(own, policy)?,
         door_before_last: if kind == "mon" { last_mon(facts, wanted)? } else { None },

@@ -135,7 +135,7 @@ proptest! {
             ..base.clone()
         });
         let cluster = ClusterName::new("c").unwrap();
-        let snapshot = translate(&cluster, &facts, &HealthPolicy::default(), None).unwrap();
+        let snapshot = translate(&cluster, &facts, &HealthPolicy::default(), None, BTreeMap::new()).unwrap();
         let set: Vec<Ix> = world
             .set
             .iter()
@@ -173,7 +173,7 @@ proptest! {
 fn odd_names_in_the_tree_are_kept() {
     let world = World { groups: Vec::new(), down: Vec::new(), set: Vec::new() };
     let facts = facts(&maps(&world));
-    let snapshot = translate(&ClusterName::new("c").unwrap(), &facts, &HealthPolicy::default(), None).unwrap();
+    let snapshot = translate(&ClusterName::new("c").unwrap(), &facts, &HealthPolicy::default(), None, BTreeMap::new()).unwrap();
     let osd = snapshot.find(&UnitId::new("osd.4").unwrap()).unwrap();
     assert_eq!(snapshot.unit(osd).domains["host"], "h 1/ä");
 }

@@ -11,7 +11,7 @@ use stagger_core::model::{ClusterName, ConditionName, Snapshot, UnitId, Verdict}
 use crate::cluster::{VERSIONS, fixture, recorded};
 
 fn snapshot(facts: &Facts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> Snapshot {
-    translate(&ClusterName::new("c").unwrap(), facts, policy, baseline).unwrap()
+    translate(&ClusterName::new("c").unwrap(), facts, policy, baseline, BTreeMap::new()).unwrap()
 }
 
 fn verdict(snapshot: &Snapshot, name: &str) -> Verdict {
