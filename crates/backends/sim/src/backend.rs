@@ -96,7 +96,7 @@ impl Backend for Sim {
         Ok(())
     }
 
-    async fn collect(&self, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+    async fn collect(&self, _call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         let world = self.world();
         let tell = |unit: &UnitId| {
             let daemon = &world.daemons[*world.by_id.get(unit)?];
