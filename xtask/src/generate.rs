@@ -66,6 +66,8 @@ fn names(help: &str) -> Vec<String> {
         .skip_while(|line| *line != "Commands:")
         .skip(1)
         .take_while(|line| !line.is_empty())
+        // A wrapped line goes on further in.
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .filter(|name| *name != "help")
         .map(str::to_owned)
@@ -78,7 +80,7 @@ mod tests {
 
     #[test]
     fn commands_are_found_in_a_help() {
-        let help = "x\n\nCommands:\n  plan  Show\n  run   Carry\n  help  Print\n\nOptions:\n  --json\n";
+        let help = "x\n\nCommands:\n  plan  Show\n        more words\n  run   Carry\n  help  Print\n\nOptions:\n  --json\n";
         assert_eq!(names(help), ["plan", "run"]);
     }
 }
