@@ -9,7 +9,7 @@
 
 pub mod api;
 pub mod facts;
-pub mod oktostop;
-pub mod translate;
 pub mod going_back;
+pub mod oktostop;
 pub mod target;
+pub mod translate;

@@ -55,8 +55,11 @@ pub fn translate(
     baseline: Option<&Baseline>,
 ) -> Result<Snapshot, TranslateError> {
     let units = units(facts, baseline)?;
-    let places: BTreeMap<&str, u32> =
-        units.iter().enumerate().map(|(at, unit)| (unit.id.as_str(), at as u32)).collect();
+    let places: BTreeMap<&str, u32> = units
+        .iter()
+        .enumerate()
+        .map(|(at, unit)| (unit.id.as_str(), at as u32))
+        .collect();
     let budgets = budgets(facts, &places);
     let conditions = conditions(facts, &units, policy, baseline)?;
     Ok(Snapshot::new(

@@ -29,7 +29,11 @@ impl<'a> Oracle<'a> {
         let mut ids: Vec<u32> = osds.osds.keys().copied().collect();
         let members = |pg: Pg<'a>| {
             let complete = pg.complete.unwrap_or_default();
-            pg.acting.iter().chain(complete).copied().filter(|osd| *osd != HOLE)
+            pg.acting
+                .iter()
+                .chain(complete)
+                .copied()
+                .filter(|osd| *osd != HOLE)
         };
         let mut named = BTreeSet::new();
         for pg in pgs.iter() {
@@ -126,7 +130,11 @@ impl<'a> Oracle<'a> {
         touched.sort_unstable();
         touched.dedup();
         let mut verdict = Verdict {
-            unknown: self.unknown.iter().map(|at| self.pgs.at(*at as usize).id).collect(),
+            unknown: self
+                .unknown
+                .iter()
+                .map(|at| self.pgs.at(*at as usize).id)
+                .collect(),
             ..Verdict::default()
         };
         for at in touched {
@@ -185,7 +193,11 @@ impl<'a> Oracle<'a> {
             stopping == 0 || left >= min_size
         };
         let complete = pg.complete.unwrap_or_default();
-        let touched = pg.acting.iter().chain(complete).any(|osd| *osd != HOLE && stops(*osd));
+        let touched = pg
+            .acting
+            .iter()
+            .chain(complete)
+            .any(|osd| *osd != HOLE && stops(*osd));
         if !touched {
             return true;
         }

@@ -36,8 +36,14 @@ pub fn budgets(facts: &Facts, places: &BTreeMap<&str, u32>) -> Budgets {
     builder.build()
 }
 
-fn of_kind<'a>(prefix: &'a str, places: &'a BTreeMap<&str, u32>) -> impl Iterator<Item = (Ix, u32)> + use<'a> {
-    places.iter().filter(move |(id, _)| id.starts_with(prefix)).map(|(_, at)| (Ix(*at), 1))
+fn of_kind<'a>(
+    prefix: &'a str,
+    places: &'a BTreeMap<&str, u32>,
+) -> impl Iterator<Item = (Ix, u32)> + use<'a> {
+    places
+        .iter()
+        .filter(move |(id, _)| id.starts_with(prefix))
+        .map(|(_, at)| (Ix(*at), 1))
 }
 
 fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBuilder) {
@@ -45,19 +51,31 @@ fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBui
     let count = mons.len() as u32;
     builder.add("monitors", "quorum", count.saturating_sub(count / 2 + 1), &mons);
     let mgrs: Vec<(Ix, u32)> = of_kind("mgr.", places).collect();
-    builder.add("managers", "one stays", (mgrs.len() as u32).saturating_sub(1).max(1), &mgrs);
+    builder.add(
+        "managers",
+        "one stays",
+        (mgrs.len() as u32).saturating_sub(1).max(1),
+        &mgrs,
+    );
     for fs in &facts.fs.filesystems {
         let followers = fs.servers.iter().filter(|mds| mds.follows());
         let standbys = facts.fs.standbys.len() + followers.count();
         let names = fs.servers.iter().map(|mds| &mds.name).chain(&facts.fs.standbys);
-        let members: Vec<(Ix, u32)> =
-            names.filter_map(|name| places.get(format!("mds.{name}").as_str())).map(|at| (Ix(*at), 1)).collect();
+        let members: Vec<(Ix, u32)> = names
+            .filter_map(|name| places.get(format!("mds.{name}").as_str()))
+            .map(|at| (Ix(*at), 1))
+            .collect();
         let name = format!("ranks of {}", fs.name);
         builder.add("metadata servers", &name, (standbys as u32).max(1), &members);
     }
     let rgws: Vec<(Ix, u32)> = of_kind("rgw.", places).collect();
     if !rgws.is_empty() {
-        builder.add("object gateways", "one stays", (rgws.len() as u32 - 1).max(1), &rgws);
+        builder.add(
+            "object gateways",
+            "one stays",
+            (rgws.len() as u32 - 1).max(1),
+            &rgws,
+        );
     }
 }
 
@@ -92,7 +110,10 @@ fn placement_groups(facts: &Facts, pgs: &PgMap, places: &BTreeMap<&str, u32>, bu
         }
         for row in distinct(rows, &flat) {
             let members: Vec<(Ix, u32)> = members(&row, &flat).iter().map(|at| (Ix(*at), 1)).collect();
-            let name = crate::facts::pg::PgId { pool: pool_id, seed: row.seed };
+            let name = crate::facts::pg::PgId {
+                pool: pool_id,
+                seed: row.seed,
+            };
             builder.add(&group, &name.to_string(), row.limit, &members);
         }
     }
@@ -106,7 +127,9 @@ fn members<'a>(row: &Row, flat: &'a [u32]) -> &'a [u32] {
 fn distinct(mut rows: Vec<Row>, flat: &[u32]) -> Vec<Row> {
     rows.sort_by(|a, b| {
         let key = |row: &Row| (row.limit, row.seed);
-        members(a, flat).cmp(members(b, flat)).then_with(|| key(a).cmp(&key(b)))
+        members(a, flat)
+            .cmp(members(b, flat))
+            .then_with(|| key(a).cmp(&key(b)))
     });
     rows.dedup_by(|later, first| later.limit == first.limit && members(later, flat) == members(first, flat));
     // Both budgets of a degraded group have its name.
@@ -114,9 +137,18 @@ fn distinct(mut rows: Vec<Row>, flat: &[u32]) -> Vec<Row> {
     rows
 }
 
-fn rows_of(pg: &Pg<'_>, pool: Option<&Pool>, place: &BTreeMap<u32, u32>, rows: &mut Vec<Row>, flat: &mut Vec<u32>) {
+fn rows_of(
+    pg: &Pg<'_>,
+    pool: Option<&Pool>,
+    place: &BTreeMap<u32, u32>,
+    rows: &mut Vec<Row>,
+    flat: &mut Vec<u32>,
+) {
     let existing = |osds: &[u32]| -> BTreeSet<u32> {
-        osds.iter().filter(|osd| **osd != HOLE).filter_map(|osd| place.get(osd).copied()).collect()
+        osds.iter()
+            .filter(|osd| **osd != HOLE)
+            .filter_map(|osd| place.get(osd).copied())
+            .collect()
     };
     let mut add = |members: &BTreeSet<u32>, limit: u32| {
         if members.is_empty() {
@@ -124,7 +156,12 @@ fn rows_of(pg: &Pg<'_>, pool: Option<&Pool>, place: &BTreeMap<u32, u32>, rows: &
         }
         let start = flat.len() as u32;
         flat.extend(members);
-        rows.push(Row { limit, start, end: flat.len() as u32, seed: pg.id.seed });
+        rows.push(Row {
+            limit,
+            start,
+            end: flat.len() as u32,
+            seed: pg.id.seed,
+        });
     };
     let acting = existing(pg.acting);
     let complete = existing(pg.complete.unwrap_or_default());
