@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::oracle::split;
 use super::{NoSuchOsd, Oracle, Verdict};
-use crate::facts::pg::HOLE;
 use crate::facts::pg_state::PgState;
 
 /// A set that may stop, to which nothing can be added, or `max` of them.
@@ -127,14 +127,7 @@ const FREE: i32 = i32::MAX / 2;
 
 impl<'a> Growing<'a> {
     fn new(oracle: &'a Oracle<'a>, seed: &[u32]) -> Self {
-        let count = |members: &[u32]| {
-            let distinct: BTreeSet<u32> = members
-                .iter()
-                .copied()
-                .filter(|o| *o != HOLE && oracle.up(*o))
-                .collect();
-            i32::try_from(distinct.len()).unwrap_or(FREE)
-        };
+        let count = |members: &[u32]| split(members, |osd| oracle.up(osd)).0.cast_signed();
         let (mut spare, mut spare_complete) = (Vec::new(), Vec::new());
         for pg in oracle.pgs.iter() {
             let pool = oracle.pool(&pg).filter(|_| {

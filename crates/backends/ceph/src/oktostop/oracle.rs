@@ -21,6 +21,8 @@ pub struct Oracle<'a> {
     starts: Vec<u32>,
     groups: Vec<u32>,
     unknown: Vec<u32>,
+    /// Whether Ceph's rules say all there is to say of a group: it serves, whole, on OSDs that are up.
+    plain: Vec<bool>,
 }
 
 impl<'a> Oracle<'a> {
@@ -54,10 +56,21 @@ impl<'a> Oracle<'a> {
         let mut next = starts.clone();
         let mut groups = vec![0_u32; starts.last().map_or(0, |end| *end as usize)];
         let mut unknown = Vec::new();
+        let up: Vec<bool> = ids
+            .iter()
+            .map(|osd| osds.osds.get(osd).is_some_and(|osd| osd.up))
+            .collect();
+        let mut plain = Vec::with_capacity(pgs.len());
         for (at, pg) in pgs.iter().enumerate() {
             if !pg.state.known() {
                 unknown.push(at as u32);
             }
+            plain.push(
+                pg.state.settled()
+                    && pg.state.has(PgState::ACTIVE)
+                    && !pg.state.has(PgState::DEGRADED)
+                    && pg.live().all(|osd| up[place(osd)]),
+            );
             for osd in members(pg) {
                 let slot = &mut next[place(osd)];
                 groups[*slot as usize] = at as u32;
@@ -72,6 +85,7 @@ impl<'a> Oracle<'a> {
             starts,
             groups,
             unknown,
+            plain,
         }
     }
 
@@ -150,7 +164,7 @@ impl<'a> Oracle<'a> {
             let refused = verdict.bad_no_pool.last() == Some(&pg.id)
                 || verdict.bad_already_inactive.last() == Some(&pg.id)
                 || verdict.bad_become_inactive.last() == Some(&pg.id);
-            if !refused && !self.safe(&pg, &set) {
+            if !refused && !self.plain[at as usize] && !self.safe(&pg, &set) {
                 verdict.also_unsafe.push(pg.id);
             }
         }
@@ -220,7 +234,7 @@ enum ByCeph {
 }
 
 /// How many distinct members are picked, and how many are not. Holes are neither.
-fn split(members: &[u32], picked: impl Fn(u32) -> bool) -> (u32, u32) {
+pub(super) fn split(members: &[u32], picked: impl Fn(u32) -> bool) -> (u32, u32) {
     let (mut yes, mut no) = (0, 0);
     for (at, osd) in members.iter().enumerate() {
         if *osd == HOLE || members[..at].contains(osd) {

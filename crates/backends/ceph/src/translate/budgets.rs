@@ -1,6 +1,6 @@
 //! What may be down together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use stagger_core::model::{Budgets, BudgetsBuilder, Ix};
 
@@ -125,7 +125,7 @@ fn members<'a>(row: &Row, flat: &'a [u32]) -> &'a [u32] {
 
 /// Each set of members and limit once, under the first name; in the order of the names.
 fn distinct(mut rows: Vec<Row>, flat: &[u32]) -> Vec<Row> {
-    rows.sort_by(|a, b| {
+    rows.sort_unstable_by(|a, b| {
         let key = |row: &Row| (row.limit, row.seed);
         members(a, flat)
             .cmp(members(b, flat))
@@ -133,7 +133,7 @@ fn distinct(mut rows: Vec<Row>, flat: &[u32]) -> Vec<Row> {
     });
     rows.dedup_by(|later, first| later.limit == first.limit && members(later, flat) == members(first, flat));
     // Both budgets of a degraded group have its name.
-    rows.sort_by_key(|row| (row.seed, row.start));
+    rows.sort_unstable_by_key(|row| (row.seed, row.start));
     rows
 }
 
@@ -144,13 +144,15 @@ fn rows_of(
     rows: &mut Vec<Row>,
     flat: &mut Vec<u32>,
 ) {
-    let existing = |osds: &[u32]| -> BTreeSet<u32> {
-        osds.iter()
-            .filter(|osd| **osd != HOLE)
-            .filter_map(|osd| place.get(osd).copied())
-            .collect()
+    // Sorted, each once.
+    let existing = |osds: &[u32]| -> Vec<u32> {
+        let places = osds.iter().filter(|osd| **osd != HOLE);
+        let mut places: Vec<u32> = places.filter_map(|osd| place.get(osd).copied()).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
     };
-    let mut add = |members: &BTreeSet<u32>, limit: u32| {
+    let mut add = |members: &[u32], limit: u32| {
         if members.is_empty() {
             return;
         }
@@ -168,11 +170,13 @@ fn rows_of(
     let degraded = pg.state.has(PgState::DEGRADED);
     let serves = pg.state.settled() && pg.state.has(PgState::ACTIVE) && !(degraded && complete.is_empty());
     let Some(pool) = pool.filter(|_| serves) else {
-        let all = acting.union(&complete).copied().collect();
+        let mut all: Vec<u32> = acting.into_iter().chain(complete).collect();
+        all.sort_unstable();
+        all.dedup();
         add(&all, 0);
         return;
     };
-    let over = |members: &BTreeSet<u32>| (members.len() as u32).saturating_sub(pool.min_size);
+    let over = |members: &[u32]| (members.len() as u32).saturating_sub(pool.min_size);
     if !degraded {
         add(&acting, over(&acting));
         return;
@@ -180,7 +184,8 @@ fn rows_of(
     add(&complete, over(&complete));
     // It stops serving too when too few act in it, complete or not. Where all complete members act and
     // are enough, the first budget says so already.
-    if !complete.is_subset(&acting) || (complete.len() as u32) < pool.min_size {
+    let acts = |osd: &u32| acting.binary_search(osd).is_ok();
+    if !complete.iter().all(acts) || (complete.len() as u32) < pool.min_size {
         add(&acting, over(&acting));
     }
 }

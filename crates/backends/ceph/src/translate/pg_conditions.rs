@@ -78,13 +78,17 @@ fn known(facts: &Facts, pgs: &PgMap) -> Found {
 /// For some seconds a manager may show a group as it was before one of its OSDs went down and came back.
 /// A report made after that OSD came up cannot be from before.
 fn fresh(facts: &Facts, pgs: &PgMap) -> Found {
+    // Those that are up, with the epoch at which they came up.
+    let up = facts.osds.osds.iter().filter(|(_, osd)| osd.up);
+    let came_up: Vec<(u32, u32)> = up.map(|(id, osd)| (*id, osd.up_from)).collect();
     let old: Vec<Pg<'_>> = pgs
         .iter()
         .filter(|pg| {
-            pg.live().any(|osd| match facts.osds.osds.get(&osd) {
-                Some(osd) => !osd.up || pg.reported < osd.up_from,
-                None => true,
-            })
+            pg.live()
+                .any(|osd| match came_up.binary_search_by_key(&osd, |(id, _)| *id) {
+                    Ok(at) => pg.reported < came_up[at].1,
+                    Err(_) => true,
+                })
         })
         .collect();
     if old.is_empty() {
