@@ -5,6 +5,7 @@
     reason = "helpers of tests may fail by panicking, and shares of lengths are not negative"
 )]
 
+mod api;
 mod cluster;
 mod facts;
 mod garbage;
