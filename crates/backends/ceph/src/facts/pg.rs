@@ -113,15 +113,6 @@ impl PgMap {
         }
     }
 
-    /// From placement groups made by hand: name, state, acting, complete, reported.
-    pub fn of<'a>(groups: impl IntoIterator<Item = Pg<'a>>) -> Self {
-        let mut map = Self::default();
-        for pg in groups {
-            map.push(&pg);
-        }
-        map.sorted()
-    }
-
     fn push(&mut self, pg: &Pg<'_>) {
         self.osds.extend_from_slice(pg.acting);
         let acting_end = self.osds.len();

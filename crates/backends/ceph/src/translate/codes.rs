@@ -74,6 +74,14 @@ pub const CAUSED: &[Cause] = &[
         "all OSDs are new and `require-osd-release` is still to come",
     ),
     passing(
+        "AUTH_INSECURE_CLIENT_KEY_TYPE",
+        "release 20 asks what older ones did not; nothing has changed",
+    ),
+    passing(
+        "AUTH_INSECURE_SERVICE_KEY_TYPE",
+        "release 20 asks what older ones did not; nothing has changed",
+    ),
+    passing(
         "AUTH_INSECURE_KEYS_ALLOWED",
         "release 20 asks what older ones did not; nothing has changed",
     ),

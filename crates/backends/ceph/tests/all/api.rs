@@ -106,7 +106,7 @@ class Rados:
     mgr_command = mon_command
 "#;
 
-fn python(dir: &Path) -> Option<Vec<String>> {
+fn python(dir: &Path) -> Vec<String> {
     let dir = dir.display();
     let line = [
         "env".to_owned(),
@@ -114,7 +114,7 @@ fn python(dir: &Path) -> Option<Vec<String>> {
         format!("PYTHONPATH={dir}"),
         "python3".to_owned(),
     ];
-    Some(line.to_vec())
+    line.to_vec()
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn one_connection_answers_all_questions_and_is_made_anew_when_it_breaks() {
     let dir = tempfile::tempdir().unwrap();
     script(&dir.path().join("ceph"), CEPH);
     fs::write(dir.path().join("rados.py"), RADOS).unwrap();
-    let api = Session::new(access(dir.path(), python(dir.path())));
+    let api = Session::new(access(dir.path(), Some(python(dir.path()))));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -158,13 +158,13 @@ fn without_the_module_the_program_is_asked_and_without_the_cluster_nobody() {
     let dir = tempfile::tempdir().unwrap();
     script(&dir.path().join("ceph"), CEPH);
     fs::write(dir.path().join("rados.py"), "raise ImportError('not here')").unwrap();
-    let api = Session::new(access(dir.path(), python(dir.path())));
+    let api = Session::new(access(dir.path(), Some(python(dir.path()))));
     assert_eq!(ask(&api, "osd ok-to-stop").unwrap().rc, 16);
     assert!(api.fell_back().unwrap().contains("not here"));
 
     fs::write(dir.path().join("rados.py"), RADOS).unwrap();
     fs::write(dir.path().join("unreachable"), "").unwrap();
-    let api = Session::new(access(dir.path(), python(dir.path())));
+    let api = Session::new(access(dir.path(), Some(python(dir.path()))));
     let error = ask(&api, "osd dump").unwrap_err();
     assert!(
         matches!(&error, ApiError::Unreachable { why, .. } if why.contains("no monitors")),
