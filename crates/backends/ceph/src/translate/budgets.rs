@@ -182,10 +182,9 @@ fn rows_of(
         return;
     }
     add(&complete, over(&complete));
-    // It stops serving too when too few act in it, complete or not. Where all complete members act and
-    // are enough, the first budget says so already.
-    let acts = |osd: &u32| acting.binary_search(osd).is_ok();
-    if !complete.iter().all(acts) || (complete.len() as u32) < pool.min_size {
+    // It stops serving too when too few act in it, complete or not. The budget above does not say so:
+    // where its own members are down already, it is not asked about one that lacks objects.
+    if acting != complete {
         add(&acting, over(&acting));
     }
 }
