@@ -1,1 +1,19 @@
 //! Throwaway real clusters on one machine.
+//!
+//! A test cluster here is the real software: Debian's own packages of it, several releases side by
+//! side, in [`roots`] kept in a [`cache`] outside the checkout. Each cluster lives in a [`sandbox`] of
+//! namespaces that ends with the process that made it, however that one ends. Nothing listens outside,
+//! nothing is left behind, and several clusters run at once because each has its own loopback.
+//!
+//! Tests that need root or Ceph are ignored by default, and `cargo xtask test` runs them.
+//!
+//! Start reading at [`ceph::Cluster::boot`]; hold one open by hand with the binary `ceph-lab`.
+
+pub mod cache;
+pub mod ceph;
+pub mod command;
+pub mod load;
+mod machine;
+pub mod rados;
+pub mod roots;
+pub mod sandbox;

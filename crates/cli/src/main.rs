@@ -1,2 +1,72 @@
-//! stagger.
-fn main() {}
+//! `stagger`: the one binary, and the only place that knows every backend.
+
+mod args;
+mod commands;
+mod config;
+mod error;
+mod exit;
+mod improve;
+mod print;
+mod show;
+mod world;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+use stagger_core::run::Command as Asked;
+
+use args::{Ceph, Cli, Command};
+use commands::{ceph, control, look, run, simulate};
+use error::CliError;
+use exit::Exit;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let ended = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(CliError::from)
+        .and_then(|runtime| runtime.block_on(dispatch(&cli)));
+    match ended {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            print::talk(error.text().trim_end());
+            error.exit.into()
+        }
+    }
+}
+
+async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
+    match &cli.command {
+        Command::Observe(from) => look::observe(cli, from).await,
+        Command::Plan(wish) => look::show_plan(cli, wish).await,
+        Command::Check(wish) => look::check_plan(cli, wish).await,
+        Command::Run(wish) => run::run(cli, wish).await,
+        Command::Resume(wish) => run::resume(cli, wish).await,
+        Command::Status(wish) => look::status(cli, wish),
+        Command::Versions(from) => look::versions(cli, from).await,
+        Command::History(wish) => look::history(cli, wish),
+        Command::Explain(wish) => look::explain_unit(cli, wish).await,
+        Command::Simulate(wish) => simulate::simulate(cli, &wish.scenario, wish.fast).await,
+        Command::Demo => simulate::simulate(cli, "scenarios/demo.toml".as_ref(), false).await,
+        Command::Pause(wish) => control::ask(cli, wish.run.as_ref(), &Asked::Pause),
+        Command::Abort(wish) => control::ask(cli, wish.run.as_ref(), &Asked::Abort),
+        Command::Rollback(wish) => control::ask(cli, wish.run.as_ref(), &Asked::Rollback),
+        Command::Approve(wish) => control::approve(cli, wish),
+        Command::Artifacts(wish) => look::show_artifacts(cli, wish),
+        Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "stagger", &mut text);
+            print::out(String::from_utf8_lossy(&text).trim_end());
+            Ok(Exit::Done)
+        }
+        Command::Man { folder } => {
+            std::fs::create_dir_all(folder)?;
+            clap_mangen::generate_to(Cli::command(), folder)?;
+            print::talk(&format!("manual pages are in {}", folder.display()));
+            Ok(Exit::Done)
+        }
+    }
+}

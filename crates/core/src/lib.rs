@@ -9,4 +9,9 @@
 //! Start reading at [`plan`], which tells the steps of planning in order, then [`run::decide`].
 #![warn(clippy::wildcard_enum_match_arm)]
 
+pub mod check;
+pub mod explain;
 pub mod model;
+pub mod plan;
+pub mod run;
+pub mod view;

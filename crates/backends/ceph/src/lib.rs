@@ -1,15 +1,23 @@
 //! Ceph clusters on plain hosts.
 //!
-//! This half of the backend only looks: it asks a cluster ([`api`]), reads what it says ([`facts`]),
-//! turns that into a snapshot ([`translate`](fn@translate::translate)), says what an upgrade takes
+//! One half looks: it asks a cluster ([`api`]), reads what it says ([`facts`]), turns that into a
+//! snapshot ([`translate`](fn@translate::translate)), says what an upgrade takes
 //! ([`target`](fn@target::target)), and answers whether a set of OSDs may stop ([`oktostop`]).
+//! Everything there but [`api`] and [`facts::collect`](fn@facts::collect) is a pure function of facts.
 //!
-//! Everything but [`api`] and [`facts::collect`](fn@facts::collect) is a pure function of facts.
-//! Start reading at [`facts::Facts`], then [`translate`].
+//! The other half acts ([`backend`]): daemons on hosts (`effects`), guards, and the lock in the cluster,
+//! all as [`config`] says.
+//!
+//! Start reading at [`facts::Facts`], then [`translate`], then [`backend`].
 
 pub mod api;
+pub mod backend;
+pub mod config;
+mod effects;
 pub mod facts;
 pub mod going_back;
+mod guards;
+mod lock;
 pub mod oktostop;
 pub mod target;
 pub mod translate;

@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{
     ConditionName, Door, Gate, GoingBack, GuardName, GuardScope, GuardSpec, IdError, Kind, Part, PartName,
-    Reason, Revision, StageSpec, StepSpec, Target, Unit, Width,
+    Phase, Reason, Revision, StageSpec, StepSpec, Target, Unit, Width,
 };
 
 use crate::facts::Facts;
@@ -168,6 +168,8 @@ fn stage(
         kind: Kind::new(kind)?,
         revision: Revision::new(wanted.to_string())?,
         width,
+        // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
+        phases: vec![Phase::Change],
         guards: guards(kind)?,
         gates: gates(own, policy)?,
         door_before_last: if kind == "mon" {

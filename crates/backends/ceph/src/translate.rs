@@ -11,8 +11,9 @@ mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
-use stagger_core::model::{ClusterName, IdError, Snapshot, SnapshotError};
+use stagger_core::model::{ClusterName, IdError, Kind, Snapshot, SnapshotError};
 
 pub use baseline::{Baseline, BaselineError};
 pub use budgets::budgets;
@@ -44,7 +45,8 @@ pub enum TranslateError {
 }
 
 /// The snapshot that these facts make. `baseline` is what was before the run; without it everything that
-/// is known should be up, and every complaint counts.
+/// is known should be up, and every complaint counts. `durations` is how long a visit to a daemon of each
+/// kind usually takes.
 ///
 /// # Errors
 /// Names that cannot be used; none that the parsers let through are known.
@@ -53,6 +55,7 @@ pub fn translate(
     facts: &Facts,
     policy: &HealthPolicy,
     baseline: Option<&Baseline>,
+    durations: BTreeMap<Kind, SignedDuration>,
 ) -> Result<Snapshot, TranslateError> {
     let units = units(facts, baseline)?;
     let places: BTreeMap<&str, u32> = units
@@ -69,6 +72,6 @@ pub fn translate(
         units,
         budgets,
         conditions,
-        BTreeMap::new(),
+        durations,
     )?)
 }

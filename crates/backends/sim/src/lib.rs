@@ -1,1 +1,28 @@
-//! stagger.
+//! A cluster in memory, with seeded faults and a virtual clock.
+//!
+//! [`world`] keeps what is *true*: who is up, and whose copies are complete. [`backend`] shows the
+//! engine what such a cluster would *say*, which may be late, missing or a lie. The world judges each
+//! stop by the truth at that instant and counts what no honest tool could have known.
+//! [`simulate`] runs a whole [`scenario::Scenario`] through the real engine.
+//!
+//! Start reading at [`simulate`], then [`world`].
+
+mod answers;
+pub mod backend;
+pub mod clock;
+pub mod fault;
+mod measure;
+mod placement;
+pub mod rng;
+pub mod scenario;
+pub mod simulate;
+pub mod spec;
+pub mod target;
+pub mod world;
+
+pub use backend::Sim;
+pub use clock::{Pace, VirtualClock};
+pub use scenario::Scenario;
+pub use simulate::{SimEnding, SimError, SimReport, simulate};
+pub use spec::SimSpec;
+pub use target::target;

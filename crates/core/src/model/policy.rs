@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{Kind, UnitId, Window};
@@ -171,6 +171,23 @@ impl Default for Retry {
             longest: 600,
             tries: 6,
         }
+    }
+}
+
+impl Retry {
+    /// When to try again after `tries` earlier tries in vain; `None`: not in this run.
+    pub fn after(self, now: Timestamp, tries: u32) -> Option<Timestamp> {
+        let Self {
+            first,
+            longest,
+            tries: most,
+        } = self;
+        let pause = u64::from(first)
+            .checked_shl(tries)
+            .unwrap_or(u64::MAX)
+            .min(u64::from(longest));
+        let pause = SignedDuration::from_secs(i64::try_from(pause).unwrap_or(i64::MAX));
+        (tries + 1 < most).then(|| now.saturating_add(pause).unwrap_or(Timestamp::MAX))
     }
 }
 

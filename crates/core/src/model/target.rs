@@ -65,6 +65,25 @@ pub enum Width {
     Policy,
 }
 
+/// The phases of a unit's turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Out of service, what must move moved.
+    Enter,
+    /// The change itself.
+    Change,
+    /// Back into service.
+    Leave,
+}
+
+impl Phase {
+    /// All of them, in order.
+    pub fn all() -> Vec<Self> {
+        vec![Self::Enter, Self::Change, Self::Leave]
+    }
+}
+
 /// Units of one kind to which one thing is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -77,6 +96,9 @@ pub struct StageSpec {
     pub revision: Revision,
     /// How many together at most.
     pub width: Width,
+    /// What a visit consists of, in order; a phase that has nothing to do is left out.
+    #[serde(default = "Phase::all")]
+    pub phases: Vec<Phase>,
     /// What is taken for its time.
     #[serde(default)]
     pub guards: Vec<GuardSpec>,

@@ -149,7 +149,7 @@ proptest! {
             ..base.clone()
         });
         let cluster = ClusterName::new("c").unwrap();
-        let snapshot = translate(&cluster, &facts, &HealthPolicy::default(), None).unwrap();
+        let snapshot = translate(&cluster, &facts, &HealthPolicy::default(), None, BTreeMap::new()).unwrap();
         let set: Vec<Ix> = world
             .set
             .iter()
@@ -196,6 +196,7 @@ fn odd_names_in_the_tree_are_kept() {
         &facts,
         &HealthPolicy::default(),
         None,
+        BTreeMap::new(),
     )
     .unwrap();
     let osd = snapshot.find(&UnitId::new("osd.4").unwrap()).unwrap();

@@ -1,0 +1,228 @@
+//! The backend: facts in, effects out.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use stagger_core::model::{ClusterName, Kind, Snapshot, UnitId};
+use stagger_core::run::{Action, Answer};
+use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+
+use crate::api::{CephApi, Whom};
+use crate::config::CephSettings;
+use crate::effects::{self, OnHosts, api_error};
+use crate::facts::{CollectError, CollectOptions, Facts, collect};
+use crate::lock::Lock;
+use crate::translate::{Baseline, translate};
+use crate::guards;
+
+/// What a run keeps of how things were before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// The cluster's health and daemons.
+    pub baseline: Baseline,
+    /// On which host each daemon ran.
+    pub hosts: BTreeMap<UnitId, String>,
+}
+
+/// On which host each daemon is, as it says itself.
+pub fn hosts_of(facts: &Facts) -> BTreeMap<UnitId, String> {
+    let named = [("mon", &facts.mon_metadata), ("mgr", &facts.mgr_metadata), ("mds", &facts.mds_metadata)];
+    let daemons = named.into_iter().flat_map(|(kind, daemons)| {
+        daemons.iter().map(move |daemon| (format!("{kind}.{}", daemon.name), daemon.host.clone()))
+    });
+    let osds = facts.osd_metadata.iter().map(|osd| (format!("osd.{}", osd.id), osd.host.clone()));
+    let gateways = facts.gateways.iter().map(|rgw| (format!("rgw.{}", rgw.name), rgw.host.clone()));
+    daemons
+        .chain(osds)
+        .chain(gateways)
+        .filter_map(|(unit, host)| Some((UnitId::new(unit).ok()?, host?)))
+        .collect()
+}
+
+/// A Ceph cluster on plain hosts.
+pub struct CephBackend {
+    api: Arc<dyn CephApi>,
+    settings: CephSettings,
+    memory: Option<Memory>,
+    lock: Lock,
+    /// On which host each daemon was last seen; a daemon that is down is in no list of Ceph's.
+    places: Mutex<BTreeMap<UnitId, String>>,
+}
+
+impl CephBackend {
+    /// Reaches the cluster through `api`. `memory`: how things were before the run that it serves.
+    pub fn new(api: Arc<dyn CephApi>, settings: CephSettings, memory: Option<Memory>) -> Self {
+        let lock = Lock::new(Duration::from_secs(settings.cluster.lock_expires));
+        let places = Mutex::new(memory.as_ref().map(|memory| memory.hosts.clone()).unwrap_or_default());
+        Self { api, settings, memory, lock, places }
+    }
+
+    /// All facts, now.
+    ///
+    /// # Errors
+    /// No answer, an unreadable one, or facts that contradict each other.
+    pub async fn facts(&self) -> Result<Facts, BackendError> {
+        let tried = format!("observe the cluster {}", self.settings.cluster.name);
+        collect(&*self.api, &CollectOptions::default(), Timestamp::now()).await.map_err(|error| match &error {
+            CollectError::Api(inner) => api_error(&tried, inner),
+            CollectError::Parse(inner) => BackendError::transient(&tried, inner.to_string()),
+            CollectError::Contradict { .. } => BackendError::transient(&tried, error.to_string()),
+        })
+    }
+
+    /// A snapshot of these facts.
+    ///
+    /// # Errors
+    /// Facts that make no snapshot.
+    pub fn snapshot(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
+        let CephSettings { cluster, health, .. } = &self.settings;
+        let durations: BTreeMap<Kind, SignedDuration> = cluster
+            .durations
+            .iter()
+            .map(|(kind, seconds)| (kind.clone(), SignedDuration::from_secs(i64::from(*seconds))))
+            .collect();
+        translate(&cluster.name, facts, health, self.memory.as_ref().map(|memory| &memory.baseline), durations).map_err(|error| {
+            let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), |s| format!("{error}: {s}"));
+            BackendError::transient("make sense of the cluster's facts", why)
+        })
+    }
+
+    fn on_hosts<'a>(&'a self, places: &'a BTreeMap<UnitId, String>) -> OnHosts<'a> {
+        OnHosts { hosts: &self.settings.hosts, software: &self.settings.software, places }
+    }
+
+    fn places(&self) -> BTreeMap<UnitId, String> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives back guards past their expiry, of whatever run. Returns their names.
+    ///
+    /// # Errors
+    /// The cluster cannot be asked.
+    pub async fn drop_expired_guards(&self) -> Result<Vec<String>, BackendError> {
+        guards::drop_expired(&*self.api, Timestamp::now().as_second()).await
+    }
+
+    /// Whether a daemon runs that revision already, by what the cluster says now.
+    async fn runs(&self, unit: &UnitId, revision: &stagger_core::model::Revision) -> Result<bool, BackendError> {
+        let facts = self.facts().await?;
+        let snapshot = self.snapshot(&facts)?;
+        let found = snapshot.find(unit).map(|ix| snapshot.unit(ix));
+        Ok(found.is_some_and(|unit| {
+            unit.state == stagger_core::model::UnitState::Serving && unit.revision.as_ref() == Some(revision)
+        }))
+    }
+}
+
+#[async_trait]
+impl Backend for CephBackend {
+    fn cluster(&self) -> &ClusterName {
+        &self.settings.cluster.name
+    }
+
+    async fn observe(&self) -> Result<Snapshot, BackendError> {
+        let facts = self.facts().await?;
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).extend(hosts_of(&facts));
+        self.snapshot(&facts)
+    }
+
+    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        effects::ok_to_stop(&*self.api, units).await
+    }
+
+    fn rail(&self, action: &Action) -> Rail {
+        match action {
+            Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Rail::Fenced,
+            Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Step { .. } | Action::Collect { .. } => {
+                // Each question ends with its sender or at its own limit, and a guard asks at most three.
+                Rail::Bounded(Duration::from_secs(self.settings.cluster.timeout + 10))
+            }
+        }
+    }
+
+    async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
+        let places = self.places();
+        let hosts = self.on_hosts(&places);
+        match action {
+            Action::TakeGuard { guard, units, expires } => {
+                let until = Timestamp::now().as_second() + i64::from(*expires);
+                guards::take(&*self.api, guard, units, call.run.as_str(), until).await
+            }
+            Action::DropGuard { guard, units } => guards::drop(&*self.api, guard, units).await,
+            Action::Visit { unit, phase, revision } => hosts.change(call, unit, *phase, revision).await,
+            Action::Restart { unit } => hosts.restart(call, unit, None).await,
+            Action::GoBack { unit, revision, rebuild } => {
+                if self.runs(unit, revision).await? {
+                    return Ok(format!("it runs {revision} already"));
+                }
+                hosts.go_back(call, unit, revision, *rebuild).await
+            }
+            Action::Step { step } => effects::step(&*self.api, step.as_str()).await,
+            Action::Collect { .. } => Ok(String::new()),
+        }
+    }
+
+    async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
+        let places = self.places();
+        let mut hosts = std::collections::BTreeSet::new();
+        for unit in units {
+            hosts.insert(places.get(unit).cloned().ok_or_else(|| {
+                BackendError::transient(format!("raise the fence of {unit}"), "nobody could tell on which host it is")
+            })?);
+        }
+        for host in hosts {
+            self.settings.hosts.raise_fence(&host, fence).await?;
+        }
+        Ok(())
+    }
+
+    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+        let mut files = Vec::new();
+        let questions = [
+            ("health-detail", Whom::Mon, serde_json::json!({ "prefix": "health", "detail": "detail" })),
+            ("status", Whom::Mon, serde_json::json!({ "prefix": "status" })),
+            ("osd-dump", Whom::Mon, serde_json::json!({ "prefix": "osd dump" })),
+            ("osd-tree", Whom::Mon, serde_json::json!({ "prefix": "osd tree" })),
+            ("versions", Whom::Mon, serde_json::json!({ "prefix": "versions" })),
+            ("pg-dump-stuck", Whom::Mgr, serde_json::json!({ "prefix": "pg dump_stuck" })),
+        ];
+        for (name, whom, question) in questions {
+            // What cannot be had now is noted in its place: a bundle says what is missing.
+            let content = self.api.ask(whom, question).await.unwrap_or_else(|e| e.to_string().into_bytes());
+            files.push((format!("{name}.json"), content));
+        }
+        let places = self.places();
+        let hosts = self.on_hosts(&places);
+        for unit in units {
+            if let Some(log) = hosts.logs(call, unit).await {
+                files.push((format!("{unit}.log"), log.into_bytes()));
+            }
+        }
+        Ok(files)
+    }
+
+    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+        self.lock.take(&*self.api, claim, at_least).await
+    }
+
+    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.lock.renew(&*self.api, claim, fence).await
+    }
+
+    async fn unlock(&self, claim: &Claim, _fence: u64) -> Result<(), LockError> {
+        self.lock.give_back(&*self.api, claim).await
+    }
+
+    fn lock_expires(&self) -> Duration {
+        self.lock.expires()
+    }
+
+    fn poll(&self) -> Duration {
+        Duration::from_secs(self.settings.cluster.poll.max(1))
+    }
+}

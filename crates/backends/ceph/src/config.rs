@@ -1,0 +1,148 @@
+//! The `[cluster]`, `[hosts]` and `[software]` sections of the configuration, for Ceph on plain hosts.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use stagger_core::model::{ClusterName, Kind};
+use stagger_engine::hosts::Hosts;
+
+use crate::api::Access;
+
+/// How to reach a cluster and how software is changed on its hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CephConfig {
+    /// What the cluster is called here.
+    pub name: ClusterName,
+    /// The `ceph` program with what stands before it.
+    #[serde(default = "ceph_program")]
+    pub ceph: Vec<String>,
+    /// The Python that has the `rados` module, with what stands before it; empty: start `ceph` for each
+    /// question.
+    #[serde(default = "python")]
+    pub python: Vec<String>,
+    /// `ceph.conf`; the usual places, if not given.
+    #[serde(default)]
+    pub conf: Option<PathBuf>,
+    /// The user, `client.admin`.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// The user's keyring; where `ceph.conf` says, if not given.
+    #[serde(default)]
+    pub keyring: Option<PathBuf>,
+    /// How long one question may take, in seconds.
+    #[serde(default = "timeout")]
+    pub timeout: u64,
+    /// A lock not renewed for so many seconds may be taken over.
+    #[serde(default = "lock_expires")]
+    pub lock_expires: u64,
+    /// Seconds between two observations while something is waited for.
+    #[serde(default = "poll")]
+    pub poll: u64,
+    /// Seconds that one visit to a daemon of a kind usually takes, for the forecast.
+    #[serde(default)]
+    pub durations: BTreeMap<Kind, u32>,
+}
+
+fn ceph_program() -> Vec<String> {
+    vec!["ceph".to_owned()]
+}
+fn python() -> Vec<String> {
+    vec!["/usr/bin/python3".to_owned()]
+}
+fn timeout() -> u64 {
+    30
+}
+fn lock_expires() -> u64 {
+    30
+}
+fn poll() -> u64 {
+    2
+}
+
+impl CephConfig {
+    /// As the API takes it.
+    pub fn access(&self) -> Access {
+        Access {
+            ceph: self.ceph.clone(),
+            python: (!self.python.is_empty()).then(|| self.python.clone()),
+            conf: self.conf.clone(),
+            name: self.user.clone(),
+            keyring: self.keyring.clone(),
+            timeout: Duration::from_secs(self.timeout),
+        }
+    }
+}
+
+/// How the software of a kind of daemon is changed on its host: shell commands in which `{kind}`,
+/// `{id}`, `{release}` and `{host}` are replaced. Each may be run again after it was interrupted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Software {
+    /// Makes `{release}` what the next start of the daemon runs. The daemon keeps running.
+    pub upgrade: Option<String>,
+    /// Stops and starts the daemon.
+    pub restart: Option<String>,
+    /// Makes the older `{release}` what the next start runs; `upgrade`, if not given.
+    pub rollback: Option<String>,
+    /// Makes the daemon's store anew on `{release}` and starts it.
+    pub rebuild: Option<String>,
+    /// Prints the daemon's last log lines.
+    pub logs: Option<String>,
+}
+
+/// The commands of all kinds: those of `all`, overridden by those of the kind itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SoftwareByKind {
+    /// For kinds that say nothing of their own.
+    pub all: Software,
+    /// Monitors.
+    pub mon: Software,
+    /// Managers.
+    pub mgr: Software,
+    /// OSDs.
+    pub osd: Software,
+    /// Metadata servers.
+    pub mds: Software,
+    /// Object gateways.
+    pub rgw: Software,
+}
+
+impl SoftwareByKind {
+    /// What a kind of daemon is changed by.
+    pub fn of(&self, kind: &str) -> Software {
+        let own = match kind {
+            "mon" => &self.mon,
+            "mgr" => &self.mgr,
+            "osd" => &self.osd,
+            "mds" => &self.mds,
+            "rgw" => &self.rgw,
+            _ => &self.all,
+        };
+        let pick = |own: &Option<String>, all: &Option<String>| own.clone().or_else(|| all.clone());
+        let all = &self.all;
+        Software {
+            upgrade: pick(&own.upgrade, &all.upgrade),
+            restart: pick(&own.restart, &all.restart),
+            rollback: pick(&own.rollback, &all.rollback),
+            rebuild: pick(&own.rebuild, &all.rebuild),
+            logs: pick(&own.logs, &all.logs),
+        }
+    }
+}
+
+/// All that a Ceph backend is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CephSettings {
+    /// `[cluster]`
+    pub cluster: CephConfig,
+    /// `[hosts]`
+    pub hosts: Hosts,
+    /// `[software]`
+    pub software: SoftwareByKind,
+    /// `[health]`
+    pub health: crate::translate::HealthPolicy,
+}

@@ -1,0 +1,203 @@
+//! The effects: dull code that ensures what a decision names.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use stagger_core::model::{Phase, Revision, UnitId};
+use stagger_core::run::Answer;
+use stagger_engine::backend::{BackendError, Call};
+use stagger_engine::hosts::{Hosts, last_words, quoted};
+
+use crate::api::{ApiError, CephApi, Whom};
+use crate::config::SoftwareByKind;
+use crate::facts::release;
+
+/// How often a start that met the pidfile of its dying predecessor is tried again.
+const STARTS: u32 = 4;
+
+/// An API error as the engine takes it.
+pub(crate) fn api_error(tried: &str, error: &ApiError) -> BackendError {
+    let mut why = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        why = format!("{why}: {inner}");
+        source = inner.source();
+    }
+    let made = if error.passes() { BackendError::transient(tried, why) } else { BackendError::permanent(tried, why) };
+    match error.hint() {
+        Some(hint) => made.hint(hint),
+        None => made,
+    }
+}
+
+/// A unit's kind and id: `osd.3` is `osd` and `3`.
+pub(crate) fn kind_and_id(unit: &UnitId) -> (&str, &str) {
+    unit.as_str().split_once('.').unwrap_or((unit.as_str(), ""))
+}
+
+/// Changes daemons on hosts.
+pub(crate) struct OnHosts<'a> {
+    pub(crate) hosts: &'a Hosts,
+    pub(crate) software: &'a SoftwareByKind,
+    /// Which host each daemon is on.
+    pub(crate) places: &'a BTreeMap<UnitId, String>,
+}
+
+impl OnHosts<'_> {
+    /// The new release, then a restart.
+    pub(crate) async fn change(
+        &self,
+        call: &Call,
+        unit: &UnitId,
+        phase: Phase,
+        to: &Revision,
+    ) -> Result<String, BackendError> {
+        match phase {
+            // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
+            Phase::Enter | Phase::Leave => Ok(String::new()),
+            Phase::Change => {
+                self.run(call, unit, "upgrade", Some(to)).await?;
+                self.restart(call, unit, Some(to)).await
+            }
+        }
+    }
+
+    /// The older release, then a restart or a new store.
+    pub(crate) async fn go_back(
+        &self,
+        call: &Call,
+        unit: &UnitId,
+        to: &Revision,
+        rebuild: bool,
+    ) -> Result<String, BackendError> {
+        if rebuild {
+            return self.run(call, unit, "rebuild", Some(to)).await;
+        }
+        self.run(call, unit, "rollback", Some(to)).await?;
+        self.restart(call, unit, Some(to)).await
+    }
+
+    /// Stops and starts a daemon. The lock of a dying predecessor's pidfile is known by its words: the
+    /// exit code 250 also means a store that cannot be opened.
+    pub(crate) async fn restart(&self, call: &Call, unit: &UnitId, to: Option<&Revision>) -> Result<String, BackendError> {
+        let mut attempt = 1;
+        loop {
+            let which = if attempt == 1 { "restart".to_owned() } else { format!("restart-{attempt}") };
+            match self.run(call, unit, &which, to).await {
+                Err(error) if attempt < STARTS && error.why.contains("failed to lock pidfile") => {
+                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                    attempt += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// The last log lines of a daemon, if there is a command for them.
+    pub(crate) async fn logs(&self, call: &Call, unit: &UnitId) -> Option<String> {
+        let (kind, _) = kind_and_id(unit);
+        self.software.of(kind).logs.as_ref()?;
+        self.run(call, unit, "logs", None).await.ok()
+    }
+
+    async fn run(&self, call: &Call, unit: &UnitId, which: &str, to: Option<&Revision>) -> Result<String, BackendError> {
+        let (kind, id) = kind_and_id(unit);
+        let software = self.software.of(kind);
+        let verb = which.split('-').next().unwrap_or(which);
+        let template = match verb {
+            "upgrade" => software.upgrade,
+            "rollback" => software.rollback.or(software.upgrade),
+            "rebuild" => software.rebuild,
+            "logs" => software.logs,
+            _ => software.restart,
+        };
+        let tried = format!("{verb} {unit}");
+        let Some(template) = template else {
+            return Err(BackendError::permanent(tried, format!("the configuration has no command for it"))
+                .hint(format!("set `{verb}` in [software.{kind}] or [software.all]")));
+        };
+        let Some(host) = self.places.get(unit) else {
+            return Err(BackendError::transient(tried, "nobody could tell on which host it is"));
+        };
+        let release = to.map_or("", Revision::as_str);
+        let command = template
+            .replace("{kind}", &quoted_if_needed(kind))
+            .replace("{id}", &quoted_if_needed(id))
+            .replace("{host}", &quoted_if_needed(host))
+            .replace("{release}", &quoted_if_needed(release));
+        // Each command of an effect has a lock and a result of its own.
+        let ran = self.hosts.run(host, &format!("{}-{which}", call.key()), call.fence, &command).await?;
+        if ran.code == 0 {
+            return Ok(if verb == "logs" { ran.output } else { format!("{verb} on {host}") });
+        }
+        let why = if ran.code == 124 {
+            format!("`{command}` on {host} was ended, as it took too long: {}", last_words(&ran.output))
+        } else if ran.output.contains("failed to lock pidfile") {
+            format!("`{command}` on {host} ended with {}: failed to lock pidfile", ran.code)
+        } else {
+            format!("`{command}` on {host} ended with {}: {}", ran.code, last_words(&ran.output))
+        };
+        Err(BackendError::permanent(tried, why))
+    }
+}
+
+/// Plain words stay readable in commands; anything else is quoted for the shell.
+fn quoted_if_needed(word: &str) -> String {
+    let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '~' | ':'));
+    if plain { word.to_owned() } else { quoted(word) }
+}
+
+/// Ceph's own oracle for a set of one kind.
+pub(crate) async fn ok_to_stop(api: &dyn CephApi, units: &[UnitId]) -> Result<Answer, BackendError> {
+    let Some((kind, _)) = units.first().map(kind_and_id) else { return Ok(Answer::Yes) };
+    let ids: Vec<&str> = units.iter().map(|unit| kind_and_id(unit).1).collect();
+    let (whom, prefix) = match kind {
+        "osd" => (Whom::Mgr, "osd ok-to-stop"),
+        "mon" => (Whom::Mon, "mon ok-to-stop"),
+        "mds" => (Whom::Mon, "mds ok-to-stop"),
+        _ => return Ok(Answer::NoOracle),
+    };
+    let answer = api
+        .command(whom, json!({ "prefix": prefix, "ids": ids, "format": "json" }))
+        .await
+        .map_err(|e| api_error(prefix, &e))?;
+    let said = answer.err.trim().lines().next().unwrap_or("").to_owned();
+    let body: Value = serde_json::from_slice(&answer.out).unwrap_or(Value::Null);
+    // Some releases wrap the answer once more.
+    let body = if body["ok_to_stop"].is_object() { body["ok_to_stop"].clone() } else { body };
+    Ok(match answer.rc {
+        0 if kind != "osd" || body["ok_to_stop"] == Value::Bool(true) => Answer::Yes,
+        0 => Answer::Unknown { why: "the answer does not say yes".to_owned() },
+        16 => {
+            let bad: Vec<_> = ["bad_become_inactive", "bad_already_inactive", "bad_no_pool_pgs"]
+                .iter()
+                .filter_map(|list| Some((list, body[list].as_array()?)))
+                .map(|(list, pgs)| {
+                    let names: Vec<_> = pgs.iter().filter_map(Value::as_str).take(5).collect();
+                    format!("{} {}: {}", pgs.len(), list.replace('_', " "), names.join(" "))
+                })
+                .collect();
+            let unknown = body["unknown_pgs"].as_array().map_or(0, Vec::len);
+            if bad.is_empty() && unknown > 0 {
+                Answer::Unknown { why: format!("{unknown} placement groups are unknown to the manager") }
+            } else {
+                Answer::No { why: if bad.is_empty() { said } else { format!("{said} ({})", bad.join("; ")) } }
+            }
+        }
+        rc => Answer::Unknown { why: format!("code {rc}: {said}") },
+    })
+}
+
+/// A step of the procedure.
+pub(crate) async fn step(api: &dyn CephApi, step: &str) -> Result<String, BackendError> {
+    let tried = format!("take the step {step}");
+    let Some(major) = step.strip_prefix("require-osd-release-").and_then(|major| major.parse().ok()) else {
+        return Err(BackendError::permanent(tried, "this backend has no such step"));
+    };
+    let Some(name) = release::name(major) else {
+        return Err(BackendError::permanent(tried, format!("release {major} has no known name")));
+    };
+    let command = json!({ "prefix": "osd require-osd-release", "release": name });
+    api.ask(Whom::Mon, command).await.map_err(|e| api_error(&tried, &e))?;
+    Ok(format!("require_osd_release is {name}"))
+}

@@ -1,0 +1,166 @@
+//! The lock in the cluster, kept in the monitors' `config-key` store.
+//!
+//! The store has no compare-and-set, so each contender writes a key of its own and then reads all of
+//! them. Whoever sees another live claim takes its own away again and gives up. Two can never both go
+//! on: each would have read before the other wrote, and after it had written itself. The monitors order
+//! all writes by Paxos and answer reads from a state that is not older than the last write that was
+//! acknowledged.
+//!
+//! Whether a claim still lives is judged without comparing clocks of different hosts: a holder changes
+//! its claim at each renewal, and only who has itself watched a claim unchanged for longer than it lasts
+//! takes it away.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use stagger_engine::backend::{BackendError, Claim, LockError};
+
+use crate::api::{CephApi, Whom};
+use crate::effects::api_error;
+
+const PREFIX: &str = "stagger/lock/";
+const FENCE: &str = "stagger/fence";
+
+/// A claim as written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Written {
+    #[serde(flatten)]
+    claim: Claim,
+    fence: u64,
+    /// Grows with each renewal.
+    beat: u64,
+    /// How long after a renewal it may be taken over, in seconds.
+    expires: u64,
+}
+
+/// Takes, renews and gives back the lock.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    expires: Duration,
+    beat: std::sync::atomic::AtomicU64,
+}
+
+impl Lock {
+    pub(crate) fn new(expires: Duration) -> Self {
+        Self { expires, beat: std::sync::atomic::AtomicU64::new(0) }
+    }
+
+    pub(crate) fn expires(&self) -> Duration {
+        self.expires
+    }
+
+    pub(crate) async fn take(&self, api: &dyn CephApi, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+        // Those that were there before us: who of them still lives shows within their own time.
+        let mut fence = at_least.max(stored_fence(api).await?);
+        let before = claims(api).await?;
+        let mut watched: BTreeMap<String, (Written, Instant)> =
+            before.into_iter().map(|(key, written)| (key, (written, Instant::now()))).collect();
+        while !watched.is_empty() {
+            let now = claims(api).await?;
+            watched.retain(|key, _| now.contains_key(key));
+            for (key, (seen, since)) in &mut watched {
+                let Some(current) = now.get(key) else { continue };
+                fence = fence.max(current.fence);
+                if current != seen {
+                    return Err(LockError::Held(current.claim.clone()));
+                }
+                if since.elapsed() > Duration::from_secs(current.expires) {
+                    remove(api, key).await?;
+                }
+            }
+            if !watched.is_empty() {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        }
+        fence = fence.max(stored_fence(api).await?) + 1;
+        self.write(api, claim, fence).await?;
+        let others: Vec<Written> =
+            claims(api).await?.into_values().filter(|other| other.claim.incarnation != claim.incarnation).collect();
+        if let Some(other) = others.into_iter().next() {
+            remove(api, &key_of(claim)).await?;
+            return Err(LockError::Held(other.claim));
+        }
+        set(api, FENCE, &fence.to_string()).await?;
+        Ok(fence)
+    }
+
+    /// Says that the holder lives. One who was away so long that another took over gives way.
+    pub(crate) async fn renew(&self, api: &dyn CephApi, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        let all = claims(api).await?;
+        let newest = stored_fence(api).await?;
+        let other = all.values().find(|other| other.claim.incarnation != claim.incarnation && other.fence > fence);
+        if let Some(other) = other {
+            remove(api, &key_of(claim)).await?;
+            return Err(LockError::Held(other.claim.clone()));
+        }
+        if newest > fence {
+            return Err(LockError::Lost(format!("the cluster has seen the fencing token {newest}, ours is {fence}")));
+        }
+        if !all.contains_key(&key_of(claim)) {
+            return Err(LockError::Lost("another took our claim away, as nobody renewed it".to_owned()));
+        }
+        self.write(api, claim, fence).await
+    }
+
+    pub(crate) async fn give_back(&self, api: &dyn CephApi, claim: &Claim) -> Result<(), LockError> {
+        remove(api, &key_of(claim)).await
+    }
+
+    async fn write(&self, api: &dyn CephApi, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        let beat = self.beat.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let written = Written { claim: claim.clone(), fence, beat, expires: self.expires.as_secs() };
+        let text = serde_json::to_string(&written).map_err(|error| {
+            LockError::Backend(BackendError::permanent("write the lock", error.to_string()))
+        })?;
+        set(api, &key_of(claim), &text).await
+    }
+}
+
+fn key_of(claim: &Claim) -> String {
+    format!("{PREFIX}{}", claim.incarnation)
+}
+
+async fn set(api: &dyn CephApi, key: &str, value: &str) -> Result<(), LockError> {
+    let command = json!({ "prefix": "config-key set", "key": key, "val": value });
+    api.ask(Whom::Mon, command).await.map(|_| ()).map_err(|e| LockError::Backend(api_error(&format!("set {key}"), &e)))
+}
+
+async fn remove(api: &dyn CephApi, key: &str) -> Result<(), LockError> {
+    let command = json!({ "prefix": "config-key rm", "key": key });
+    api.ask(Whom::Mon, command).await.map(|_| ()).map_err(|e| LockError::Backend(api_error(&format!("remove {key}"), &e)))
+}
+
+async fn dump(api: &dyn CephApi, prefix: &str) -> Result<BTreeMap<String, String>, LockError> {
+    let command = json!({ "prefix": "config-key dump", "key": prefix });
+    let tried = format!("read the keys below {prefix}");
+    let out = api.ask(Whom::Mon, command).await.map_err(|e| LockError::Backend(api_error(&tried, &e)))?;
+    serde_json::from_slice(&out).map_err(|e| LockError::Backend(BackendError::transient(tried, e.to_string())))
+}
+
+async fn stored_fence(api: &dyn CephApi) -> Result<u64, LockError> {
+    let keys = dump(api, FENCE).await?;
+    let Some(text) = keys.get(FENCE) else { return Ok(0) };
+    text.trim().parse().map_err(|_| {
+        let why = format!("{text:?} is not a number");
+        LockError::Backend(
+            BackendError::permanent(format!("read {FENCE}"), why)
+                .hint("set it to a number larger than any that a run of this cluster has shown"),
+        )
+    })
+}
+
+async fn claims(api: &dyn CephApi) -> Result<BTreeMap<String, Written>, LockError> {
+    let mut found = BTreeMap::new();
+    for (key, text) in dump(api, PREFIX).await? {
+        let written = serde_json::from_str(&text).map_err(|e| {
+            LockError::Backend(
+                BackendError::permanent(format!("read the lock {key}"), e.to_string())
+                    .hint(format!("if no stagger is at work, `ceph config-key rm {key}` takes it away")),
+            )
+        })?;
+        found.insert(key, written);
+    }
+    Ok(found)
+}

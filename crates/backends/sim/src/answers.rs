@@ -1,0 +1,340 @@
+//! What the cluster says of itself: the snapshot, its conditions, and the oracle's answers.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use stagger_core::model::{
+    BudgetsBuilder, Condition, ConditionName, IdError, Ix, Kind, Snapshot, SnapshotError, Unit, UnitId,
+    UnitState, Verdict,
+};
+use stagger_core::run::Answer;
+use stagger_engine::backend::BackendError;
+
+use crate::fault::{Fault, Says};
+use crate::measure::Said;
+use crate::target::require_condition;
+use crate::world::World;
+
+/// A snapshot that could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ObserveError {
+    #[error("a name is not valid")]
+    Id(#[from] IdError),
+    #[error("the facts do not fit together")]
+    Snapshot(#[from] SnapshotError),
+}
+
+impl World {
+    fn is_on(&self, which: impl Fn(&Fault) -> bool) -> bool {
+        self.faults.iter().any(|state| state.on && which(&state.fault))
+    }
+
+    /// Whether nothing can be observed now.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.is_on(|fault| matches!(fault, Fault::Blind { .. }))
+    }
+
+    /// Why the states of placement groups are not to be trusted, if that is known.
+    fn pgs_unknown(&self) -> Option<&'static str> {
+        if self.active_mgr.is_none() {
+            Some("no manager is active")
+        } else if self.elapsed() < self.blind_until {
+            Some("the manager has just become active")
+        } else if self.is_on(|fault| matches!(fault, Fault::StalePgs { hidden: false, .. })) {
+            Some("they are older than the map of OSDs")
+        } else {
+            None
+        }
+    }
+
+    fn said_missing(&self, pg: usize) -> &[bool] {
+        match &self.frozen {
+            Some(frozen) => &frozen[pg],
+            None => &self.pgs[pg].missing,
+        }
+    }
+
+    /// What an observation shows now.
+    pub(crate) fn snapshot(&mut self) -> Result<Snapshot, ObserveError> {
+        let unknown = self.pgs_unknown();
+        let mut units = Vec::with_capacity(self.daemons.len());
+        for (at, daemon) in self.daemons.iter().enumerate() {
+            let mut domains = BTreeMap::new();
+            domains.insert("host".to_owned(), self.host_name(daemon.host));
+            domains.insert("rack".to_owned(), self.rack_name(daemon.host));
+            units.push(Unit {
+                id: daemon.id.clone(),
+                kind: daemon.kind.clone(),
+                state: if daemon.up {
+                    UnitState::Serving
+                } else {
+                    UnitState::Down
+                },
+                revision: Some(daemon.runs.clone()),
+                domains,
+                precedence: u32::from(self.is_active(at)),
+                untouchable: None,
+            });
+        }
+        let mut budgets = BudgetsBuilder::default();
+        self.quorums(&mut budgets);
+        let groups: Vec<String> = self
+            .spec
+            .pools
+            .iter()
+            .map(|pool| format!("placement group of pool {}", pool.name))
+            .collect();
+        for at in 0..self.pgs.len() {
+            let missing = self.said_missing(at);
+            let pg = &self.pgs[at];
+            let members: Vec<(Ix, u32)> = pg
+                .shards
+                .iter()
+                .zip(missing)
+                .filter_map(|(osd, missing)| osd.filter(|_| !missing))
+                .map(|osd| (Ix(osd), 1))
+                .collect();
+            let limit = match unknown {
+                // Nobody could tell: then nothing of it may go.
+                Some(_) => 0,
+                None => (members.len() as u32).saturating_sub(self.spec.pools[pg.pool].min_size),
+            };
+            budgets.add(&groups[pg.pool], &self.pg_name(at), limit, &members);
+        }
+        let conditions = self.conditions(unknown)?;
+        let seconds = &self.spec.seconds;
+        let mut durations = BTreeMap::new();
+        for kind in ["mon", "mgr", "mds", "rgw"] {
+            durations.insert(
+                Kind::new(kind)?,
+                SignedDuration::from_secs(i64::from(seconds.restart)),
+            );
+        }
+        let osd = i64::from(seconds.restart_osd) + i64::from(seconds.recovery);
+        durations.insert(Kind::new("osd")?, SignedDuration::from_secs(osd));
+        let said = Said {
+            serving: self
+                .daemons
+                .iter()
+                .filter(|d| d.up)
+                .map(|d| d.id.clone())
+                .collect(),
+            missing: (0..self.pgs.len())
+                .map(|pg| self.said_missing(pg).to_vec())
+                .collect(),
+            known: unknown.is_none(),
+        };
+        let snapshot = Snapshot::new(
+            self.spec.name.clone(),
+            self.time(),
+            format!("osdmap {}", self.generation),
+            units,
+            budgets.build(),
+            conditions,
+            durations,
+        )?;
+        self.truth.observed(said);
+        Ok(snapshot)
+    }
+
+    fn quorums(&self, budgets: &mut BudgetsBuilder) {
+        let of = |kind: &str| -> Vec<(Ix, u32)> {
+            let all = self.daemons.iter().enumerate();
+            all.filter(|(_, d)| d.kind.as_str() == kind)
+                .map(|(at, _)| (Ix(at as u32), 1))
+                .collect()
+        };
+        let need = |kind: &str, all: u32| match kind {
+            "mon" => all / 2 + 1,
+            "mds" => self.spec.mds_ranks.min(all),
+            _ => 1,
+        };
+        let names = [
+            ("mon", "quorum of the monitors"),
+            ("mgr", "managers, one of them active"),
+            ("mds", "metadata servers for all ranks"),
+            ("rgw", "object gateways, one of them up"),
+        ];
+        for (kind, name) in names {
+            let members = of(kind);
+            let all = members.len() as u32;
+            if all > 0 {
+                budgets.add(name, "", all.saturating_sub(need(kind, all)), &members);
+            }
+        }
+    }
+
+    fn conditions(&self, unknown: Option<&'static str>) -> Result<Vec<Condition>, IdError> {
+        let worse = |kinds: &[&str]| -> Vec<&str> {
+            let all = self.daemons.iter();
+            all.filter(|d| kinds.contains(&d.kind.as_str()) && d.baseline && !d.up)
+                .map(|d| d.id.as_str())
+                .collect()
+        };
+        let down = |names: &[&str]| match names {
+            [] => (Verdict::Yes, "as before the run".to_owned()),
+            some => (
+                Verdict::No,
+                format!("{} down", some[..some.len().min(8)].join(" ")),
+            ),
+        };
+        let mons: Vec<_> = self.daemons.iter().filter(|d| d.kind.as_str() == "mon").collect();
+        let up = mons.iter().filter(|d| d.up).count();
+        let quorum = if up * 2 > mons.len() && worse(&["mon"]).is_empty() {
+            Verdict::Yes
+        } else {
+            Verdict::No
+        };
+        let mgr = match self.active_mgr {
+            Some(at) => (Verdict::Yes, self.daemons[at].id.to_string()),
+            None => (Verdict::No, "none".to_owned()),
+        };
+        let mds_up = self
+            .daemons
+            .iter()
+            .filter(|d| d.kind.as_str() == "mds" && d.up)
+            .count();
+        let ranks = self.spec.mds_ranks.min(self.spec.mds);
+        let mds = if mds_up as u32 >= ranks {
+            Verdict::Yes
+        } else {
+            Verdict::No
+        };
+        let known = match unknown {
+            None => (Verdict::Yes, "all reported".to_owned()),
+            Some(why) => (Verdict::Unknown, why.to_owned()),
+        };
+        let dirty = (0..self.pgs.len()).filter(|pg| self.is_dirty(*pg)).count();
+        let clean = match unknown {
+            Some(why) => (Verdict::Unknown, why.to_owned()),
+            None if dirty == 0 => (Verdict::Yes, format!("{} active and clean", self.pgs.len())),
+            None => (Verdict::No, format!("{dirty} of {} are not", self.pgs.len())),
+        };
+        let mut list = vec![
+            (
+                "quorum".to_owned(),
+                (quorum, format!("{up} of {} in quorum", mons.len())),
+            ),
+            (
+                "daemons-running".to_owned(),
+                down(&worse(&["mon", "mgr", "mds", "rgw"])),
+            ),
+            ("osds-up-in".to_owned(), down(&worse(&["osd"]))),
+            ("pgs-known".to_owned(), known),
+            ("pgs-clean".to_owned(), clean),
+            ("mgr-active".to_owned(), mgr),
+            (
+                "mds-active".to_owned(),
+                (mds, format!("{mds_up} for {ranks} ranks")),
+            ),
+        ];
+        let require = self.require.as_ref().unwrap_or(&self.spec.release);
+        list.push((
+            require_condition(require),
+            (Verdict::Yes, format!("require_osd_release {require}")),
+        ));
+        list.into_iter()
+            .map(|(name, (verdict, why))| {
+                Ok(Condition {
+                    name: ConditionName::new(name)?,
+                    verdict,
+                    why,
+                })
+            })
+            .collect()
+    }
+
+    /// A placement group that is worse than before the run, as reported.
+    fn is_dirty(&self, pg: usize) -> bool {
+        let missing = self.said_missing(pg);
+        let shards = self.pgs[pg].shards.iter().zip(missing);
+        shards
+            .filter_map(|(osd, missing)| osd.map(|osd| (&self.daemons[osd as usize], *missing)))
+            .any(|(daemon, missing)| daemon.baseline && (missing || !daemon.up))
+    }
+
+    /// What the oracle answers now.
+    pub(crate) fn oracle(&mut self, set: &[UnitId]) -> Result<Answer, BackendError> {
+        let says = self.faults.iter().find_map(|state| match &state.fault {
+            Fault::Oracle { says, .. } if state.on => Some(*says),
+            _ => None,
+        });
+        let refused = self.faults.iter().find_map(|state| match &state.fault {
+            Fault::OracleNo { unit, .. } if state.on && set.contains(unit) => Some(unit.clone()),
+            _ => None,
+        });
+        let fooled = self.is_on(|fault| matches!(fault, Fault::StalePgs { oracle_too: true, .. }));
+        let answer = match says {
+            Some(Says::Gone) => return Ok(Answer::NoOracle),
+            Some(Says::Error) => {
+                return Err(BackendError::transient(
+                    "ask whether the set may stop",
+                    "timed out",
+                ));
+            }
+            Some(Says::Unknown) => {
+                return Ok(Answer::Unknown {
+                    why: "it has no states of placement groups yet".to_owned(),
+                });
+            }
+            Some(Says::Yes) => {
+                self.truth.asked(set, true, false);
+                return Ok(Answer::Yes);
+            }
+            None => match (refused, self.pgs_unknown().filter(|_| self.frozen.is_none())) {
+                (Some(unit), _) => Answer::No {
+                    why: format!("{unit} is never ok to stop"),
+                },
+                (None, Some(why)) => Answer::Unknown { why: why.to_owned() },
+                (None, None) => self.true_answer(set, fooled),
+            },
+        };
+        self.truth.asked(set, answer == Answer::Yes, !fooled);
+        Ok(answer)
+    }
+
+    fn true_answer(&self, set: &[UnitId], fooled: bool) -> Answer {
+        let going: Vec<usize> = set.iter().filter_map(|id| self.by_id.get(id).copied()).collect();
+        for (at, pg) in self.pgs.iter().enumerate() {
+            let missing = if fooled {
+                self.said_missing(at)
+            } else {
+                &pg.missing
+            };
+            let shards = pg.shards.iter().zip(missing);
+            let complete: Vec<usize> = shards
+                .filter_map(|(osd, missing)| osd.filter(|_| !missing))
+                .map(|osd| osd as usize)
+                .filter(|osd| self.daemons[*osd].up)
+                .collect();
+            let left = complete.iter().filter(|osd| !going.contains(osd)).count();
+            if left < complete.len() && (left as u32) < self.spec.pools[pg.pool].min_size {
+                return Answer::No {
+                    why: format!("placement group {} would have {left} left", self.pg_name(at)),
+                };
+            }
+        }
+        for kind in ["mon", "mgr", "mds", "rgw"] {
+            let of_kind = || {
+                self.daemons
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, d)| d.kind.as_str() == kind)
+            };
+            let all = of_kind().count() as u32;
+            let need = match kind {
+                "mon" => all / 2 + 1,
+                "mds" => self.spec.mds_ranks.min(all),
+                _ => 1,
+            };
+            let touched = of_kind().any(|(at, d)| d.up && going.contains(&at));
+            let left = of_kind().filter(|(at, d)| d.up && !going.contains(at)).count() as u32;
+            if touched && left < need {
+                return Answer::No {
+                    why: format!("{left} of {kind} would be left, and {need} are needed"),
+                };
+            }
+        }
+        Answer::Yes
+    }
+}

@@ -1,0 +1,344 @@
+//! The simulated cluster as the engine sees it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use stagger_core::model::{ClusterName, IdError, Phase, Snapshot, UnitId};
+use stagger_core::run::{Action, Answer};
+use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::driver::units_of;
+
+use crate::clock::{Pace, VirtualClock};
+use crate::fault::Fault;
+use crate::spec::SimSpec;
+use crate::world::World;
+
+/// A simulated cluster. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Sim {
+    world: Arc<Mutex<World>>,
+    cluster: ClusterName,
+    lock: Duration,
+    poll: Duration,
+}
+
+impl Sim {
+    /// A cluster with its faults.
+    ///
+    /// # Errors
+    /// A name is not valid.
+    pub fn new(spec: SimSpec, faults: Vec<Fault>) -> Result<Self, IdError> {
+        Ok(Self {
+            cluster: spec.name.clone(),
+            lock: Duration::from_secs(u64::from(spec.seconds.lock)),
+            poll: Duration::from_secs(u64::from(spec.seconds.poll.max(1))),
+            world: Arc::new(Mutex::new(World::new(spec, faults)?)),
+        })
+    }
+
+    /// Its clock.
+    pub fn clock(&self, pace: Pace) -> VirtualClock {
+        VirtualClock::new(Arc::clone(&self.world), pace)
+    }
+
+    /// What is true of it.
+    pub fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Backend for Sim {
+    fn cluster(&self) -> &ClusterName {
+        &self.cluster
+    }
+
+    async fn observe(&self) -> Result<Snapshot, BackendError> {
+        let mut world = self.world();
+        if world.is_blind() {
+            return Err(BackendError::transient(
+                "observe the cluster",
+                "no monitor answers",
+            ));
+        }
+        world
+            .snapshot()
+            .map_err(|error| BackendError::permanent("observe the cluster", error.to_string()))
+    }
+
+    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        self.world().oracle(units)
+    }
+
+    fn rail(&self, action: &Action) -> Rail {
+        match action {
+            Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Rail::Fenced,
+            Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Step { .. } => Rail::Conditional,
+            Action::Collect { .. } => Rail::Bounded(Duration::ZERO),
+        }
+    }
+
+    async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
+        self.world().perform(call, action)
+    }
+
+    async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
+        let mut world = self.world();
+        for unit in units {
+            let Some(at) = world.by_id.get(unit).copied() else {
+                continue;
+            };
+            let host = world.daemons[at].host;
+            let seen = world.host_fence.entry(host).or_insert(0);
+            *seen = (*seen).max(fence);
+        }
+        Ok(())
+    }
+
+    async fn collect(&self, _call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+        let world = self.world();
+        let tell = |unit: &UnitId| {
+            let daemon = &world.daemons[*world.by_id.get(unit)?];
+            let text = format!(
+                "up {}\nruns {}\ninstalled {}\nstarts and stops {}\n",
+                daemon.up, daemon.runs, daemon.installed, daemon.turn
+            );
+            Some((format!("{unit}.txt"), text.into_bytes()))
+        };
+        Ok(units.iter().filter_map(tell).collect())
+    }
+
+    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+        let mut world = self.world();
+        let now = world.elapsed();
+        if let Some((holder, until)) = &world.lock
+            && holder.incarnation != claim.incarnation
+            && now < *until
+        {
+            return Err(LockError::Held(holder.clone()));
+        }
+        world.fence = world.fence.max(at_least) + 1;
+        world.lock = Some((claim.clone(), now + self.lock.as_millis() as u64));
+        Ok(world.fence)
+    }
+
+    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        let mut world = self.world();
+        let now = world.elapsed();
+        match &world.lock {
+            // Expiry permits others to take it; until they do it can be renewed.
+            Some((holder, _)) if holder.incarnation == claim.incarnation && world.fence == fence => {
+                world.lock = Some((claim.clone(), now + self.lock.as_millis() as u64));
+                Ok(())
+            }
+            Some((holder, _)) => Err(LockError::Lost(format!("{holder} has it"))),
+            None => Err(LockError::Lost("nobody has it".to_owned())),
+        }
+    }
+
+    async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        let mut world = self.world();
+        if let Some((holder, _)) = &world.lock
+            && holder.incarnation == claim.incarnation
+            && world.fence == fence
+        {
+            world.lock = None;
+        }
+        Ok(())
+    }
+
+    fn lock_expires(&self) -> Duration {
+        self.lock
+    }
+
+    fn poll(&self) -> Duration {
+        self.poll
+    }
+}
+
+impl World {
+    /// Whether the hosts that an action runs on still take calls of that sender.
+    pub(crate) fn fenced_in(&mut self, call: &Call, action: &Action) -> Result<(), BackendError> {
+        let hosts: Vec<u32> = match action {
+            Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => units_of(action)
+                .iter()
+                .filter_map(|unit| self.by_id.get(unit))
+                .map(|at| self.daemons[*at].host)
+                .collect(),
+            // The monitors check the token of the lock.
+            Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Step { .. } => {
+                return if call.fence < self.fence {
+                    self.truth.refused += 1;
+                    Err(BackendError::permanent(
+                        format!("call {}", call.key()),
+                        "fenced out",
+                    ))
+                } else {
+                    Ok(())
+                };
+            }
+            Action::Collect { .. } => return Ok(()),
+        };
+        for host in hosts {
+            let seen = self.host_fence.entry(host).or_insert(0);
+            if call.fence < *seen {
+                self.truth.refused += 1;
+                let tried = format!("call {} on {}", call.key(), self.host_name(host));
+                return Err(BackendError::permanent(tried, "fenced out"));
+            }
+            *seen = call.fence;
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, call: &Call, action: &Action) -> Result<String, BackendError> {
+        self.fenced_in(call, action)?;
+        let seconds = self.spec.seconds.call;
+        if seconds > 0 {
+            self.pass(seconds);
+        }
+        self.obstacle(call, action)?;
+        Ok(self.take_effect(call, action))
+    }
+
+    /// A fault that keeps a call from its effect, or its answer from its sender.
+    fn obstacle(&mut self, call: &Call, action: &Action) -> Result<(), BackendError> {
+        let tried = format!("call {}", call.key());
+        let key = call.key();
+        let about = match action {
+            Action::Visit { unit, phase, .. } => Some((unit, Some(*phase))),
+            Action::Restart { unit } | Action::GoBack { unit, .. } => Some((unit, None)),
+            Action::TakeGuard { .. } => None,
+            Action::DropGuard { .. } | Action::Step { .. } | Action::Collect { .. } => return Ok(()),
+        };
+        for at in 0..self.faults.len() {
+            let used = self.faults[at].used;
+            let fault = self.faults[at].fault.clone();
+            match (&fault, about) {
+                (Fault::PerformFails { unit, phase, times }, Some((of, now)))
+                    if unit == of && (phase.is_none() || *phase == now) && (*times == 0 || used < *times) =>
+                {
+                    self.faults[at].used += 1;
+                    return Err(BackendError::transient(tried, "the host answers no"));
+                }
+                (Fault::CallLate { unit, phase, seconds }, Some((of, now)))
+                    if unit == of && Some(*phase) == now && used == 0 =>
+                {
+                    self.faults[at].used += 1;
+                    self.land_later(*seconds, call, action);
+                    return Err(BackendError::transient(tried, "no answer came"));
+                }
+                (Fault::AnswerLost { unit, phase }, Some((of, now)))
+                    if unit == of && Some(*phase) == now && used == 0 =>
+                {
+                    self.faults[at].used += 1;
+                    self.take_effect(call, action);
+                    return Err(BackendError::transient(tried, "the answer was lost"));
+                }
+                (Fault::GuardFails { times }, None) if *times == 0 || used < *times => {
+                    self.faults[at].used += 1;
+                    return Err(BackendError::transient(tried, format!("{key} was refused")));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Ensures what an action names.
+    pub(crate) fn take_effect(&mut self, call: &Call, action: &Action) -> String {
+        match action {
+            Action::TakeGuard {
+                guard,
+                units,
+                expires,
+            } => {
+                let until = self.elapsed() + u64::from(*expires) * 1000;
+                self.guards.insert((guard.clone(), units.clone()), until);
+                format!("{guard} set")
+            }
+            Action::DropGuard { guard, units } => {
+                self.guards.remove(&(guard.clone(), units.clone()));
+                format!("{guard} given back")
+            }
+            Action::Step { .. } => {
+                let newest = self
+                    .daemons
+                    .iter()
+                    .find(|d| d.osd.is_some())
+                    .map(|d| d.runs.clone());
+                self.require = newest;
+                self.generation += 1;
+                "required".to_owned()
+            }
+            Action::Collect { .. } => String::new(),
+            Action::Visit {
+                unit,
+                phase,
+                revision,
+            } => {
+                let Some(at) = self.by_id.get(unit).copied() else {
+                    return format!("{unit} is gone");
+                };
+                match phase {
+                    Phase::Enter => {
+                        if self.daemons[at].up {
+                            self.judge_stop(at, "stop");
+                        }
+                        self.fall(at);
+                        self.daemons[at].wanted = false;
+                        "stopped".to_owned()
+                    }
+                    Phase::Change => {
+                        self.daemons[at].installed = revision.clone();
+                        format!("{revision} installed")
+                    }
+                    Phase::Leave => {
+                        self.start(at);
+                        "started".to_owned()
+                    }
+                }
+            }
+            Action::Restart { unit } => self.once(call, unit, "restart", None, false),
+            Action::GoBack {
+                unit,
+                revision,
+                rebuild,
+            } => self.once(call, unit, "bring back", Some(revision), *rebuild),
+        }
+    }
+
+    /// Stops and starts a unit, once for each call however often it comes.
+    fn once(
+        &mut self,
+        call: &Call,
+        unit: &UnitId,
+        what: &str,
+        revision: Option<&stagger_core::model::Revision>,
+        rebuild: bool,
+    ) -> String {
+        let Some(at) = self.by_id.get(unit).copied() else {
+            return format!("{unit} is gone");
+        };
+        if !self.effects.insert(call.key()) {
+            return "done before".to_owned();
+        }
+        let there = revision.is_some_and(|r| self.daemons[at].up && self.daemons[at].runs == *r);
+        if there {
+            return "it is there".to_owned();
+        }
+        if self.daemons[at].up {
+            self.judge_stop(at, what);
+        }
+        self.fall(at);
+        if let Some(revision) = revision {
+            self.daemons[at].installed = revision.clone();
+        }
+        if rebuild {
+            self.wipe(at);
+        }
+        self.start(at);
+        format!("{what}: started")
+    }
+}

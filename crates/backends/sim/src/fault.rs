@@ -1,0 +1,171 @@
+//! What goes wrong.
+
+use serde::{Deserialize, Serialize};
+use stagger_core::model::{Phase, UnitId};
+
+/// When a fault is there: from `at` seconds after the start, or after the `osd_stop`-th OSD was
+/// stopped by the run, for `lasts` seconds (0: until all is healed).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct When {
+    /// Seconds.
+    pub at: u32,
+    /// Counted from this stop of an OSD by the run; 0: from the start.
+    pub osd_stop: u32,
+    /// Seconds; 0: until healed.
+    pub lasts: u32,
+}
+
+/// On what a unit fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum On {
+    /// Only on another release than the one it ran at first.
+    #[default]
+    New,
+    /// On any.
+    Any,
+}
+
+/// What an oracle says instead of the truth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Says {
+    /// It does not exist.
+    Gone,
+    /// The call fails.
+    Error,
+    /// It cannot tell.
+    Unknown,
+    /// Yes, to everything.
+    Yes,
+}
+
+/// One fault.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "fault", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Fault {
+    /// A start takes so much longer.
+    Slow {
+        /// Which unit.
+        unit: UnitId,
+        /// Seconds more.
+        seconds: u32,
+    },
+    /// It does not come up.
+    NeverReturns {
+        /// Which unit.
+        unit: UnitId,
+        /// On what.
+        #[serde(default)]
+        on: On,
+    },
+    /// It comes up and falls again.
+    Crashes {
+        /// Which unit.
+        unit: UnitId,
+        /// Seconds after it came up.
+        after: u32,
+        /// It starts again after so many seconds; 0: it stays down.
+        #[serde(default)]
+        again: u32,
+        /// On what.
+        #[serde(default)]
+        on: On,
+    },
+    /// Calls to a unit fail without effect.
+    PerformFails {
+        /// Which unit.
+        unit: UnitId,
+        /// In which phase; any.
+        #[serde(default)]
+        phase: Option<Phase>,
+        /// So often; 0: always.
+        #[serde(default)]
+        times: u32,
+    },
+    /// A call fails for its sender, and has its effect so much later.
+    CallLate {
+        /// Which unit.
+        unit: UnitId,
+        /// In which phase.
+        phase: Phase,
+        /// Seconds.
+        seconds: u32,
+    },
+    /// A call has its effect, and its answer is lost.
+    AnswerLost {
+        /// Which unit.
+        unit: UnitId,
+        /// In which phase.
+        phase: Phase,
+    },
+    /// Taking guards fails.
+    GuardFails {
+        /// So often; 0: always.
+        #[serde(default)]
+        times: u32,
+    },
+    /// A unit, or all of a host or rack, goes down by itself.
+    Outage {
+        /// `osd.3`, or the name of a host or a rack.
+        what: String,
+        /// When.
+        #[serde(default)]
+        when: When,
+    },
+    /// The states of placement groups are old.
+    StalePgs {
+        /// They are said to be new.
+        #[serde(default)]
+        hidden: bool,
+        /// The oracle knows no more than that.
+        #[serde(default)]
+        oracle_too: bool,
+        /// When.
+        #[serde(default)]
+        when: When,
+    },
+    /// The oracle says something else than the truth.
+    Oracle {
+        /// What.
+        says: Says,
+        /// When.
+        #[serde(default)]
+        when: When,
+    },
+    /// The oracle never agrees to one unit.
+    OracleNo {
+        /// Which.
+        unit: UnitId,
+        /// When.
+        #[serde(default)]
+        when: When,
+    },
+    /// Nothing can be observed.
+    Blind {
+        /// When.
+        #[serde(default)]
+        when: When,
+    },
+}
+
+impl Fault {
+    /// When it is there; `None`: whenever it applies.
+    pub(crate) fn when(&self) -> Option<When> {
+        match self {
+            Self::Outage { when, .. }
+            | Self::StalePgs { when, .. }
+            | Self::Oracle { when, .. }
+            | Self::OracleNo { when, .. }
+            | Self::Blind { when } => Some(*when),
+            Self::Slow { .. }
+            | Self::NeverReturns { .. }
+            | Self::Crashes { .. }
+            | Self::PerformFails { .. }
+            | Self::CallLate { .. }
+            | Self::AnswerLost { .. }
+            | Self::GuardFails { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Each stop is judged by the truth at that instant, and by what was said of it before.
+
+use std::collections::BTreeSet;
+
+use stagger_core::model::UnitId;
+
+use crate::fault::{Fault, Says};
+use crate::world::World;
+
+/// What came of a run by the truth.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Truth {
+    /// Stops of serving units by the run.
+    pub stops: u32,
+    /// Each stop that was not safe and could have been known not to be.
+    pub violations: Vec<String>,
+    /// Stops made unsafe by a fault that came after both judges had answered.
+    pub raced: u32,
+    /// Stops made unsafe by lies on which all sources agreed.
+    pub undetectable: u32,
+    /// Stops made unsafe by a call that its sender had given up.
+    pub late: u32,
+    /// Calls of older holders that were refused.
+    pub refused: u32,
+    /// How often each unit was stopped by the run.
+    pub visits: std::collections::BTreeMap<UnitId, u32>,
+    /// Units that a fault took down since the judges were last asked.
+    since_judged: BTreeSet<UnitId>,
+    /// What the last observation said.
+    said: Said,
+    /// What the oracle said last, and of what set.
+    oracle: Option<(BTreeSet<UnitId>, bool)>,
+}
+
+/// What an observation said, for comparison.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// Units said to serve.
+    pub(crate) serving: BTreeSet<UnitId>,
+    /// Of each placement group, which shards are said to lack objects.
+    pub(crate) missing: Vec<Vec<bool>>,
+    /// It was said that those states are to be trusted.
+    pub(crate) known: bool,
+}
+
+impl Truth {
+    /// A fault took a unit down.
+    pub(crate) fn fault_hit(&mut self, unit: &UnitId) {
+        self.since_judged.insert(unit.clone());
+    }
+
+    /// An observation was answered with this.
+    pub(crate) fn observed(&mut self, said: Said) {
+        self.said = said;
+        self.since_judged.clear();
+    }
+
+    /// The oracle was asked, and said so; `honest`: by the truth.
+    pub(crate) fn asked(&mut self, set: &[UnitId], yes: bool, honest: bool) {
+        if honest {
+            self.since_judged.clear();
+        }
+        self.oracle = Some((set.iter().cloned().collect(), yes));
+    }
+}
+
+/// Why a stop is not safe.
+struct Bad {
+    what: String,
+    /// Units whose absence makes it so.
+    absent: Vec<UnitId>,
+    /// By what was said alone it would be safe.
+    said_fine: bool,
+}
+
+impl World {
+    /// Judges the stop of a unit that is up, right before it falls.
+    pub(crate) fn judge_stop(&mut self, unit: usize, what: &str) {
+        let id = self.daemons[unit].id.clone();
+        self.truth.stops += 1;
+        *self.truth.visits.entry(id.clone()).or_insert(0) += 1;
+        let contradicted = self.contradicted(&id);
+        let bad = match self.daemons[unit].osd {
+            Some(osd) => self.bad_osd(osd),
+            None => self.bad_daemon(unit),
+        };
+        let at = self.elapsed() / 1000;
+        match (bad, contradicted) {
+            (Some(bad), _) => {
+                let raced = bad
+                    .absent
+                    .iter()
+                    .any(|unit| self.truth.since_judged.contains(unit));
+                if raced {
+                    self.truth.raced += 1;
+                } else if bad.said_fine && self.lied_to() && !self.oracle_refused(&id) {
+                    self.truth.undetectable += 1;
+                } else {
+                    let text = format!("at {at} s, {what} {id}: {}", bad.what);
+                    self.truth.violations.push(text);
+                }
+            }
+            (None, Some(why)) => {
+                let text = format!("at {at} s, {what} {id} against what was said: {why}");
+                self.truth.violations.push(text);
+            }
+            (None, None) => {}
+        }
+        if self.daemons[unit].osd.is_some() {
+            self.osd_stopped_by_run();
+        }
+    }
+
+    fn oracle_refused(&self, id: &UnitId) -> bool {
+        matches!(&self.truth.oracle, Some((set, false)) if set.contains(id))
+    }
+
+    fn lied_to(&self) -> bool {
+        self.faults.iter().any(|state| {
+            state.on
+                && matches!(
+                    state.fault,
+                    Fault::StalePgs { hidden: true, .. } | Fault::Oracle { says: Says::Yes, .. }
+                )
+        })
+    }
+
+    /// A source that spoke against this stop.
+    fn contradicted(&self, id: &UnitId) -> Option<String> {
+        if self.oracle_refused(id) {
+            return Some("the oracle said no".to_owned());
+        }
+        let osd = self.daemons[*self.by_id.get(id)?].osd?;
+        if !self.truth.said.known {
+            return Some("the states of placement groups were not known".to_owned());
+        }
+        // Only what truth and report both call complete counts.
+        for (pg, shard) in &self.on_osd[osd as usize] {
+            let said = self.truth.said.missing.get(*pg as usize)?;
+            let pool = &self.spec.pools[self.pgs[*pg as usize].pool];
+            if said[*shard as usize] && self.pgs[*pg as usize].missing[*shard as usize] {
+                continue;
+            }
+            let shards = self.pgs[*pg as usize].shards.iter().enumerate();
+            let left = shards
+                .filter_map(|(at, other)| other.map(|other| (at, other)))
+                .filter(|(at, other)| {
+                    let daemon = &self.daemons[*other as usize];
+                    *other != osd
+                        && !said[*at]
+                        && !self.pgs[*pg as usize].missing[*at]
+                        && daemon.up
+                        && self.truth.said.serving.contains(&daemon.id)
+                })
+                .count();
+            if (left as u32) < pool.min_size {
+                return Some(format!(
+                    "placement group {} would have {left} of {} that all sources call complete",
+                    self.pg_name(*pg as usize),
+                    pool.min_size
+                ));
+            }
+        }
+        None
+    }
+
+    fn bad_osd(&self, osd: u32) -> Option<Bad> {
+        for (pg, shard) in &self.on_osd[osd as usize] {
+            let group = &self.pgs[*pg as usize];
+            if group.missing[*shard as usize] {
+                continue;
+            }
+            let pool = &self.spec.pools[group.pool];
+            let left = self.complete(*pg as usize).filter(|other| *other != osd).count() as u32;
+            if left >= pool.min_size {
+                continue;
+            }
+            let said = self.truth.said.missing.get(*pg as usize);
+            let others = group.shards.iter().enumerate();
+            let others = others.filter_map(|(at, other)| other.filter(|o| *o != osd).map(|o| (at, o)));
+            let said_left = others
+                .clone()
+                .filter(|(at, other)| {
+                    said.is_some_and(|said| !said[*at])
+                        && self
+                            .truth
+                            .said
+                            .serving
+                            .contains(&self.daemons[*other as usize].id)
+                        && self.daemons[*other as usize].up
+                })
+                .count() as u32;
+            return Some(Bad {
+                what: format!(
+                    "placement group {} has {left} complete left, and needs {}",
+                    self.pg_name(*pg as usize),
+                    pool.min_size
+                ),
+                absent: others
+                    .filter(|(_, other)| !self.daemons[*other as usize].up)
+                    .map(|(_, other)| self.daemons[other as usize].id.clone())
+                    .collect(),
+                said_fine: said_left >= pool.min_size,
+            });
+        }
+        None
+    }
+
+    fn bad_daemon(&self, unit: usize) -> Option<Bad> {
+        let kind = &self.daemons[unit].kind;
+        let of_kind = self.daemons.iter().filter(|d| d.kind == *kind);
+        let all = of_kind.clone().count() as u32;
+        let need = match kind.as_str() {
+            "mon" => all / 2 + 1,
+            "mds" => self.spec.mds_ranks.min(all),
+            _ => 1,
+        };
+        let left = of_kind
+            .clone()
+            .filter(|d| d.up && d.id != self.daemons[unit].id)
+            .count() as u32;
+        (left < need).then(|| Bad {
+            what: format!("{left} of {kind} are left, and {need} are needed"),
+            absent: of_kind.filter(|d| !d.up).map(|d| d.id.clone()).collect(),
+            said_fine: false,
+        })
+    }
+
+    pub(crate) fn pg_name(&self, pg: usize) -> String {
+        format!("{}.{:x}", self.pgs[pg].pool + 1, self.pgs[pg].number)
+    }
+}

@@ -1,0 +1,139 @@
+//! A simulated cluster as a scenario file describes it.
+
+use serde::{Deserialize, Serialize};
+use stagger_core::model::{ClusterName, Revision, UnitId};
+
+/// What the cluster is made of, and how fast it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SimSpec {
+    /// Its name.
+    pub name: ClusterName,
+    /// What its daemons run.
+    pub release: Revision,
+    /// Seed of the placement, and of the small differences in how long things take.
+    #[serde(default)]
+    pub seed: u64,
+    /// How many racks.
+    pub racks: u32,
+    /// Hosts in each rack.
+    pub hosts_per_rack: u32,
+    /// OSDs on each host; they are numbered host by host.
+    pub osds_per_host: u32,
+    /// Monitors, named `mon.a` and so on, on the first hosts.
+    #[serde(default = "three")]
+    pub mons: u32,
+    /// Managers.
+    #[serde(default = "two")]
+    pub mgrs: u32,
+    /// Metadata servers.
+    #[serde(default)]
+    pub mds: u32,
+    /// How many of them are active.
+    #[serde(default = "one")]
+    pub mds_ranks: u32,
+    /// Object gateways.
+    #[serde(default)]
+    pub rgws: u32,
+    /// The pools.
+    #[serde(default, rename = "pool")]
+    pub pools: Vec<PoolSpec>,
+    /// OSDs that hold no placement group.
+    #[serde(default)]
+    pub out: Vec<UnitId>,
+    /// Units that are down before anything begins.
+    #[serde(default)]
+    pub down: Vec<UnitId>,
+    /// How long things take.
+    #[serde(default)]
+    pub seconds: Seconds,
+}
+
+/// A pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSpec {
+    /// Its name.
+    pub name: String,
+    /// Copies, or `k + m` shards.
+    pub size: u32,
+    /// How many must be there for it to serve.
+    pub min_size: u32,
+    /// Of an erasure-coded pool, the data shards: so many are needed to rebuild one.
+    #[serde(default = "one")]
+    pub k: u32,
+    /// Shards lie in different ones of these.
+    pub domain: Level,
+    /// Placement groups.
+    pub pgs: u32,
+}
+
+/// A level of failure domains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// OSDs.
+    Osd,
+    /// Hosts.
+    Host,
+    /// Racks.
+    Rack,
+}
+
+/// How long things take, in seconds of the virtual clock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Seconds {
+    /// From start to serving: a monitor, manager, metadata server or gateway.
+    pub restart: u32,
+    /// From start to serving: an OSD.
+    pub restart_osd: u32,
+    /// From serving to complete: an OSD that was away.
+    pub recovery: u32,
+    /// How long placement groups are unknown after a manager took over.
+    pub blind: u32,
+    /// How long a call takes.
+    pub call: u32,
+    /// Between two looks while something is waited for.
+    pub poll: u32,
+    /// A lock not renewed for so long may be taken over.
+    pub lock: u32,
+}
+
+impl Default for Seconds {
+    fn default() -> Self {
+        Self {
+            restart: 8,
+            restart_osd: 12,
+            recovery: 10,
+            blind: 6,
+            call: 0,
+            poll: 2,
+            lock: 30,
+        }
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn two() -> u32 {
+    2
+}
+
+fn three() -> u32 {
+    3
+}
+
+impl SimSpec {
+    /// How many OSDs.
+    pub fn osds(&self) -> u32 {
+        self.racks * self.hosts_per_rack * self.osds_per_host
+    }
+
+    /// How many hosts.
+    pub fn hosts(&self) -> u32 {
+        self.racks * self.hosts_per_rack
+    }
+}

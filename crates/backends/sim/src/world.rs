@@ -1,0 +1,561 @@
+//! What is true of the simulated cluster, and how it goes on by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{GuardName, IdError, Kind, Revision, UnitId};
+use stagger_core::run::Action;
+use stagger_engine::backend::{Call, Claim};
+
+use crate::fault::{Fault, On};
+use crate::measure::Truth;
+use crate::placement::{self, Pg};
+use crate::rng::hash;
+use crate::spec::SimSpec;
+
+/// When every simulation begins.
+pub const EPOCH: i64 = 1_767_225_600;
+
+/// A daemon as it truly is.
+#[derive(Debug, Clone)]
+pub(crate) struct Daemon {
+    pub(crate) id: UnitId,
+    pub(crate) kind: Kind,
+    pub(crate) host: u32,
+    /// Its number, if it is an OSD.
+    pub(crate) osd: Option<u32>,
+    pub(crate) out: bool,
+    /// What it ran at first.
+    pub(crate) first: Revision,
+    /// What it starts when it starts.
+    pub(crate) installed: Revision,
+    /// What it runs, or ran last.
+    pub(crate) runs: Revision,
+    pub(crate) up: bool,
+    /// Somebody wants it to run.
+    pub(crate) wanted: bool,
+    pub(crate) starting: bool,
+    /// How many outages keep it down.
+    pub(crate) outages: u32,
+    /// Was up when all began.
+    pub(crate) baseline: bool,
+    /// Counts its starts and stops, so that what was due for one of them is not taken for another.
+    pub(crate) turn: u64,
+}
+
+/// What happens at a time.
+#[derive(Debug, Clone)]
+enum Due {
+    Up { unit: usize, turn: u64 },
+    Crash { unit: usize, turn: u64, again: u32 },
+    Start { unit: usize, turn: u64 },
+    Recovered { unit: usize, turn: u64 },
+    FaultOn(usize),
+    FaultOff(usize),
+    Late(Call, Action),
+}
+
+/// A fault, and how it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct FaultState {
+    pub(crate) fault: Fault,
+    /// It is there now (of those that have a time).
+    pub(crate) on: bool,
+    armed: bool,
+    pub(crate) used: u32,
+    hit: Vec<usize>,
+}
+
+/// The cluster.
+#[derive(Debug)]
+pub struct World {
+    pub(crate) spec: SimSpec,
+    /// Milliseconds since the beginning.
+    now: u64,
+    pub(crate) daemons: Vec<Daemon>,
+    pub(crate) by_id: BTreeMap<UnitId, usize>,
+    pub(crate) pgs: Vec<Pg>,
+    /// The placement groups of each OSD, with its shard there.
+    pub(crate) on_osd: Vec<Vec<(u32, u32)>>,
+    agenda: BTreeMap<(u64, u64), Due>,
+    count: u64,
+    pub(crate) faults: Vec<FaultState>,
+    pub(crate) guards: BTreeMap<(GuardName, Vec<UnitId>), u64>,
+    pub(crate) lock: Option<(Claim, u64)>,
+    pub(crate) fence: u64,
+    pub(crate) host_fence: BTreeMap<u32, u64>,
+    pub(crate) effects: BTreeSet<String>,
+    pub(crate) require: Option<Revision>,
+    pub(crate) generation: u64,
+    pub(crate) blind_until: u64,
+    pub(crate) active_mgr: Option<usize>,
+    /// Which objects the placement groups' states say are missing, while those states are old.
+    pub(crate) frozen: Option<Vec<Vec<bool>>>,
+    osd_stops: u32,
+    pub(crate) truth: Truth,
+}
+
+fn name(prefix: &str, number: u32) -> Result<UnitId, IdError> {
+    let letter = char::from_u32(u32::from('a') + number % 26).unwrap_or('z');
+    if number < 26 {
+        UnitId::new(format!("{prefix}.{letter}"))
+    } else {
+        UnitId::new(format!("{prefix}.{letter}{}", number / 26))
+    }
+}
+
+impl World {
+    /// A healthy cluster, but for what the specification says is down.
+    ///
+    /// # Errors
+    /// A name is not valid.
+    pub fn new(spec: SimSpec, faults: Vec<Fault>) -> Result<Self, IdError> {
+        let mut daemons = Vec::new();
+        let hosts = spec.hosts().max(1);
+        let mut add = |id: UnitId, kind: &str, host: u32, osd: Option<u32>| -> Result<(), IdError> {
+            let up = !spec.down.contains(&id);
+            daemons.push(Daemon {
+                kind: Kind::new(kind)?,
+                host,
+                osd,
+                out: spec.out.contains(&id),
+                first: spec.release.clone(),
+                installed: spec.release.clone(),
+                runs: spec.release.clone(),
+                up,
+                wanted: up,
+                starting: false,
+                outages: 0,
+                baseline: up,
+                turn: 0,
+                id,
+            });
+            Ok(())
+        };
+        for osd in 0..spec.osds() {
+            let host = placement::host_of(&spec, osd);
+            add(UnitId::new(format!("osd.{osd}"))?, "osd", host, Some(osd))?;
+        }
+        let kinds = [
+            ("mon", spec.mons),
+            ("mgr", spec.mgrs),
+            ("mds", spec.mds),
+            ("rgw", spec.rgws),
+        ];
+        for (kind, count) in kinds {
+            for number in 0..count {
+                // Spread over the racks: the first host of each, then the second.
+                let rack = number % spec.racks.max(1);
+                let host = (rack * spec.hosts_per_rack + number / spec.racks.max(1)) % hosts;
+                add(name(kind, number)?, kind, host, None)?;
+            }
+        }
+        let is_out: Vec<bool> = daemons.iter().take(spec.osds() as usize).map(|d| d.out).collect();
+        let pgs = placement::place(&spec, &is_out);
+        let mut on_osd = vec![Vec::new(); spec.osds() as usize];
+        for (at, pg) in pgs.iter().enumerate() {
+            for (shard, osd) in pg.shards.iter().enumerate() {
+                if let Some(osd) = osd {
+                    on_osd[*osd as usize].push((at as u32, shard as u32));
+                }
+            }
+        }
+        let by_id = daemons
+            .iter()
+            .enumerate()
+            .map(|(at, d)| (d.id.clone(), at))
+            .collect();
+        let mut world = Self {
+            spec,
+            now: 0,
+            by_id,
+            pgs,
+            on_osd,
+            agenda: BTreeMap::new(),
+            count: 0,
+            faults: Vec::new(),
+            guards: BTreeMap::new(),
+            lock: None,
+            fence: 0,
+            host_fence: BTreeMap::new(),
+            effects: BTreeSet::new(),
+            require: None,
+            generation: 1,
+            blind_until: 0,
+            active_mgr: None,
+            frozen: None,
+            osd_stops: 0,
+            truth: Truth::default(),
+            daemons,
+        };
+        world.elect();
+        for (at, fault) in faults.into_iter().enumerate() {
+            let when = fault.when();
+            world.faults.push(FaultState {
+                fault,
+                on: false,
+                armed: when.is_some(),
+                used: 0,
+                hit: Vec::new(),
+            });
+            if let Some(when) = when.filter(|when| when.osd_stop == 0) {
+                world.due(u64::from(when.at) * 1000, Due::FaultOn(at));
+                world.faults[at].armed = false;
+            }
+        }
+        Ok(world)
+    }
+
+    /// Now.
+    pub fn time(&self) -> Timestamp {
+        let begin = Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH);
+        begin
+            .saturating_add(SignedDuration::from_millis(self.now.cast_signed()))
+            .unwrap_or(Timestamp::MAX)
+    }
+
+    /// Milliseconds since the beginning.
+    pub fn elapsed(&self) -> u64 {
+        self.now
+    }
+
+    /// What came of it by the truth.
+    pub fn truth(&self) -> &Truth {
+        &self.truth
+    }
+
+    /// Whether anything is still due to happen.
+    pub fn is_quiet(&self) -> bool {
+        self.agenda.is_empty()
+    }
+
+    /// The guards that are set now.
+    pub fn guards(&self) -> impl Iterator<Item = &GuardName> {
+        let now = self.now;
+        self.guards
+            .iter()
+            .filter(move |(_, until)| **until > now)
+            .map(|((guard, _), _)| guard)
+    }
+
+    /// What each unit runs, and whether it is up.
+    pub fn units(&self) -> impl Iterator<Item = (&UnitId, &Revision, bool)> {
+        self.daemons.iter().map(|d| (&d.id, &d.runs, d.up))
+    }
+
+    fn due(&mut self, after: u64, what: Due) {
+        self.count += 1;
+        self.agenda.insert((self.now + after, self.count), what);
+    }
+
+    /// Lets time pass until then.
+    pub fn advance_to(&mut self, until: Timestamp) {
+        let begin = Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH);
+        let until = u64::try_from(until.duration_since(begin).as_millis()).unwrap_or(0);
+        self.advance(until);
+    }
+
+    /// Lets so many seconds pass.
+    pub(crate) fn pass(&mut self, seconds: u32) {
+        self.advance(self.now + u64::from(seconds) * 1000);
+    }
+
+    fn advance(&mut self, until: u64) {
+        while let Some(((at, number), _)) = self.agenda.first_key_value()
+            && *at <= until
+        {
+            let key = (*at, *number);
+            self.now = self.now.max(key.0);
+            if let Some(due) = self.agenda.remove(&key) {
+                self.happen(due);
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn happen(&mut self, due: Due) {
+        match due {
+            Due::Up { unit, turn } if self.daemons[unit].turn == turn => self.come_up(unit),
+            Due::Crash { unit, turn, again } if self.daemons[unit].turn == turn => {
+                self.fall(unit);
+                if again > 0 {
+                    let turn = self.daemons[unit].turn;
+                    self.due(u64::from(again) * 1000, Due::Start { unit, turn });
+                }
+            }
+            Due::Start { unit, turn } if self.daemons[unit].turn == turn => self.start(unit),
+            Due::Recovered { unit, turn } if self.daemons[unit].turn == turn => {
+                self.recover(unit);
+            }
+            Due::Up { .. } | Due::Crash { .. } | Due::Start { .. } | Due::Recovered { .. } => {}
+            Due::FaultOn(at) => self.fault_on(at),
+            Due::FaultOff(at) => self.fault_off(at),
+            Due::Late(call, action) => {
+                if self.fenced_in(&call, &action).is_ok() {
+                    self.truth.late += 1;
+                    self.take_effect(&call, &action);
+                }
+            }
+        }
+    }
+
+    /// An effect lands so much later.
+    pub(crate) fn land_later(&mut self, seconds: u32, call: &Call, action: &Action) {
+        self.due(u64::from(seconds) * 1000, Due::Late(call.clone(), action.clone()));
+    }
+
+    /// A unit begins to start what is installed on it, if it does not run it.
+    pub(crate) fn start(&mut self, unit: usize) {
+        let daemon = &mut self.daemons[unit];
+        daemon.wanted = true;
+        if daemon.up || daemon.starting || daemon.outages > 0 {
+            return;
+        }
+        daemon.starting = true;
+        daemon.turn += 1;
+        let turn = daemon.turn;
+        let usual = if daemon.osd.is_some() {
+            self.spec.seconds.restart_osd
+        } else {
+            self.spec.seconds.restart
+        };
+        let slow = self.slowness(unit);
+        let spread = hash(&[self.spec.seed, unit as u64, turn]) % (u64::from(usual) * 250 + 1);
+        self.due(u64::from(usual + slow) * 1000 + spread, Due::Up { unit, turn });
+    }
+
+    fn slowness(&self, unit: usize) -> u32 {
+        let id = &self.daemons[unit].id;
+        self.faults
+            .iter()
+            .map(|state| match &state.fault {
+                Fault::Slow { unit, seconds } if unit == id => *seconds,
+                _ => 0,
+            })
+            .sum()
+    }
+
+    fn fails_on(&self, unit: usize, on: On) -> bool {
+        on == On::Any || self.daemons[unit].installed != self.daemons[unit].first
+    }
+
+    fn come_up(&mut self, unit: usize) {
+        let id = self.daemons[unit].id.clone();
+        self.daemons[unit].starting = false;
+        let mut crash = None;
+        for state in &self.faults {
+            match &state.fault {
+                Fault::NeverReturns { unit: of, on } if *of == id && self.fails_on(unit, *on) => return,
+                Fault::Crashes {
+                    unit: of,
+                    after,
+                    again,
+                    on,
+                } if *of == id && self.fails_on(unit, *on) => crash = Some((*after, *again)),
+                _ => {}
+            }
+        }
+        let daemon = &mut self.daemons[unit];
+        daemon.up = true;
+        daemon.runs = daemon.installed.clone();
+        let turn = daemon.turn;
+        self.generation += 1;
+        if let Some((after, again)) = crash {
+            self.due(u64::from(after) * 1000, Due::Crash { unit, turn, again });
+        }
+        if self.daemons[unit].osd.is_some() {
+            let recovery = u64::from(self.spec.seconds.recovery) * 1000;
+            self.due(recovery, Due::Recovered { unit, turn });
+        }
+        self.elect();
+    }
+
+    /// A unit goes down, by whatever cause.
+    pub(crate) fn fall(&mut self, unit: usize) {
+        let daemon = &mut self.daemons[unit];
+        daemon.turn += 1;
+        daemon.starting = false;
+        if !daemon.up {
+            return;
+        }
+        daemon.up = false;
+        self.generation += 1;
+        if let Some(osd) = daemon.osd {
+            // What is written from now on is missing on it.
+            for (pg, shard) in &self.on_osd[osd as usize] {
+                self.pgs[*pg as usize].missing[*shard as usize] = true;
+            }
+        }
+        self.elect();
+    }
+
+    fn recover(&mut self, unit: usize) {
+        let Some(osd) = self.daemons[unit].osd else { return };
+        let mut again = false;
+        for (pg, shard) in self.on_osd[osd as usize].clone() {
+            let pool = &self.spec.pools[self.pgs[pg as usize].pool];
+            let sources = self.complete(pg as usize).count();
+            let group = &mut self.pgs[pg as usize];
+            if sources >= pool.k as usize || group.alone(shard) {
+                group.missing[shard as usize] = false;
+            } else {
+                again |= group.missing[shard as usize];
+            }
+        }
+        if again {
+            let turn = self.daemons[unit].turn;
+            let recovery = u64::from(self.spec.seconds.recovery.max(1)) * 1000;
+            self.due(recovery, Due::Recovered { unit, turn });
+        }
+        self.generation += 1;
+    }
+
+    /// The OSDs that are up and have all objects of a placement group.
+    pub(crate) fn complete(&self, pg: usize) -> impl Iterator<Item = u32> + '_ {
+        let pg = &self.pgs[pg];
+        pg.shards
+            .iter()
+            .zip(&pg.missing)
+            .filter_map(|(osd, missing)| osd.filter(|osd| !missing && self.daemons[*osd as usize].up))
+    }
+
+    fn elect(&mut self) {
+        if self.active_mgr.is_some_and(|mgr| self.daemons[mgr].up) {
+            return;
+        }
+        let was = self.active_mgr;
+        self.active_mgr = self.daemons.iter().position(|d| d.kind.as_str() == "mgr" && d.up);
+        if was.is_some() || self.now > 0 {
+            self.blind_until = self.now + u64::from(self.spec.seconds.blind) * 1000;
+        }
+    }
+
+    /// The first metadata servers that are up are active.
+    pub(crate) fn is_active(&self, unit: usize) -> bool {
+        match self.daemons[unit].kind.as_str() {
+            "mgr" => self.active_mgr == Some(unit),
+            "mds" => {
+                let before = self.daemons[..unit]
+                    .iter()
+                    .filter(|d| d.kind.as_str() == "mds" && d.up);
+                self.daemons[unit].up && (before.count() as u32) < self.spec.mds_ranks
+            }
+            _ => false,
+        }
+    }
+
+    /// Counts a stop of an OSD by the run: faults may wait for it.
+    pub(crate) fn osd_stopped_by_run(&mut self) {
+        self.osd_stops += 1;
+        let ready: Vec<(usize, u32)> = self
+            .faults
+            .iter()
+            .enumerate()
+            .filter(|(_, state)| state.armed)
+            .filter_map(|(at, state)| {
+                let when = state.fault.when()?;
+                (when.osd_stop == self.osd_stops).then_some((at, when.at))
+            })
+            .collect();
+        for (at, after) in ready {
+            self.faults[at].armed = false;
+            self.due(u64::from(after) * 1000, Due::FaultOn(at));
+        }
+    }
+
+    fn fault_on(&mut self, at: usize) {
+        self.faults[at].on = true;
+        let fault = self.faults[at].fault.clone();
+        if let Some(when) = fault.when().filter(|when| when.lasts > 0) {
+            self.due(u64::from(when.lasts) * 1000, Due::FaultOff(at));
+        }
+        match fault {
+            Fault::Outage { what, .. } => {
+                let hit: Vec<usize> = (0..self.daemons.len())
+                    .filter(|unit| {
+                        let daemon = &self.daemons[*unit];
+                        daemon.id.as_str() == what
+                            || self.host_name(daemon.host) == what
+                            || self.rack_name(daemon.host) == what
+                    })
+                    .collect();
+                for unit in &hit {
+                    self.daemons[*unit].outages += 1;
+                    if self.daemons[*unit].up {
+                        self.truth.fault_hit(&self.daemons[*unit].id);
+                    }
+                    self.fall(*unit);
+                }
+                self.faults[at].hit = hit;
+            }
+            Fault::StalePgs { .. } => {
+                self.frozen = Some(self.pgs.iter().map(|pg| pg.missing.clone()).collect());
+            }
+            _ => {}
+        }
+    }
+
+    fn fault_off(&mut self, at: usize) {
+        if !std::mem::take(&mut self.faults[at].on) {
+            return;
+        }
+        for unit in std::mem::take(&mut self.faults[at].hit) {
+            self.daemons[unit].outages = self.daemons[unit].outages.saturating_sub(1);
+            if self.daemons[unit].wanted {
+                self.start(unit);
+            }
+        }
+        if matches!(self.faults[at].fault, Fault::StalePgs { .. }) {
+            self.frozen = None;
+        }
+    }
+
+    /// All faults end; what should run and does not is started.
+    pub fn heal(&mut self) {
+        for at in 0..self.faults.len() {
+            self.fault_off(at);
+        }
+        self.faults.clear();
+        self.agenda
+            .retain(|_, due| !matches!(due, Due::FaultOn(_) | Due::FaultOff(_) | Due::Crash { .. }));
+        for unit in 0..self.daemons.len() {
+            if self.daemons[unit].wanted {
+                self.start(unit);
+            }
+        }
+    }
+
+    /// The name of a host.
+    pub(crate) fn host_name(&self, host: u32) -> String {
+        format!(
+            "host-{}-{}",
+            placement::rack_of(&self.spec, host),
+            host % self.spec.hosts_per_rack.max(1)
+        )
+    }
+
+    /// The name of the rack of a host.
+    pub(crate) fn rack_name(&self, host: u32) -> String {
+        format!("rack-{}", placement::rack_of(&self.spec, host))
+    }
+
+    /// Makes a unit's data anew: all of it is missing until it is backfilled.
+    pub(crate) fn wipe(&mut self, unit: usize) {
+        if let Some(osd) = self.daemons[unit].osd {
+            for (pg, shard) in &self.on_osd[osd as usize] {
+                self.pgs[*pg as usize].missing[*shard as usize] = true;
+            }
+        }
+    }
+}
+
+impl Pg {
+    /// Whether a shard is the only one that there is: then nothing was written while it was away.
+    fn alone(&self, shard: u32) -> bool {
+        let others = self.shards.iter().enumerate();
+        others
+            .filter(|(at, osd)| osd.is_some() && *at as u32 != shard)
+            .count()
+            == 0
+    }
+}

@@ -1,0 +1,223 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use stagger_core::model::{Limit, PartName, RunId, UnitId};
+
+/// Rolling upgrades and maintenance of stateful clusters: as many at once as is safe, never one more.
+#[derive(Debug, Parser)]
+#[command(name = "stagger", version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// The configuration file [default: stagger.toml, then /etc/stagger/stagger.toml].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The folder of journals and artifacts [default: ~/.local/state/stagger].
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// Print a versioned JSON document.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show all that is known of the cluster now.
+    Observe(From),
+    /// Show what would be done, and what is left alone.
+    Plan(Plan),
+    /// Judge a plan by other means than those that made it.
+    Check(Check),
+    /// Carry out an upgrade, wave by wave.
+    Run(Run),
+    /// Carry on a run that was interrupted, held or paused.
+    Resume(OneRun),
+    /// Show what a run is at.
+    Status(Status),
+    /// Show which daemon runs which release.
+    Versions(From),
+    /// List the runs, or show all that happened in one.
+    History(SomeRun),
+    /// Say why a unit is where it is in the plan, what holds it, and what would free it.
+    Explain(Explain),
+    /// Carry out a scenario on a simulated cluster.
+    Simulate(Simulate),
+    /// Simulate scenarios/demo.toml: no root, no network, no cluster.
+    Demo,
+    /// Begin no new wave.
+    Pause(OneRun),
+    /// Pass a one-way door.
+    Approve(Approve),
+    /// Finish the wave, give everything back, and end.
+    Abort(OneRun),
+    /// Bring what was changed back to the release before, as far as that is possible.
+    Rollback(OneRun),
+    /// Show or pack what was gathered when something went wrong.
+    Artifacts(Artifacts),
+    /// Ceph's own questions.
+    #[command(subcommand)]
+    Ceph(Ceph),
+    /// Print completions for a shell.
+    Completions {
+        /// Which.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder.
+    Man {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+/// Where facts come from.
+#[derive(Debug, Args)]
+pub(crate) struct From {
+    /// A saved snapshot, or a folder of answers as `ceph … -f json` prints them, instead of the cluster.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) from: Option<PathBuf>,
+}
+
+/// What to plan for, and how boldly.
+#[derive(Debug, Args)]
+pub(crate) struct Wish {
+    /// The release to go to: 18.2.7.
+    #[arg(long, value_name = "RELEASE")]
+    pub(crate) to: Option<String>,
+    /// How many units of a kind may be down at once: a count or a percentage.
+    #[arg(long, value_name = "LIMIT")]
+    pub(crate) max_in_parallel: Option<Limit>,
+    /// Begin with full waves instead of 1, 2, 4 …
+    #[arg(long)]
+    pub(crate) no_growth: bool,
+    /// Search for fewer waves for about so long: 10s.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) improve: Option<String>,
+}
+
+/// `plan`
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    #[command(flatten)]
+    /// What to plan for.
+    pub(crate) wish: Wish,
+    #[command(flatten)]
+    /// Where facts come from.
+    pub(crate) from: From,
+    /// Write the plan to this file as well.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// List the units of every wave.
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// `check`
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The plan, as `plan --out` wrote it.
+    pub(crate) plan: PathBuf,
+    #[command(flatten)]
+    /// What it was planned for.
+    pub(crate) wish: Wish,
+    #[command(flatten)]
+    /// Where facts come from.
+    pub(crate) from: From,
+}
+
+/// `run`
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    /// What to do.
+    pub(crate) wish: Wish,
+    /// Only carry out this plan; refuse if planning now gives another one.
+    #[arg(long, value_name = "ID")]
+    pub(crate) plan: Option<String>,
+}
+
+/// A run.
+#[derive(Debug, Args)]
+pub(crate) struct OneRun {
+    /// Which; the newest, if not given.
+    pub(crate) run: Option<RunId>,
+}
+
+/// A run or all.
+#[derive(Debug, Args)]
+pub(crate) struct SomeRun {
+    /// Which; all, if not given.
+    pub(crate) run: Option<RunId>,
+}
+
+/// `status`
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Which; the newest, if not given.
+    pub(crate) run: Option<RunId>,
+    /// Show the last completed steps and the current one.
+    #[arg(long)]
+    pub(crate) upgrade: bool,
+}
+
+/// `explain`
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// Which unit: osd.3.
+    pub(crate) unit: UnitId,
+    #[command(flatten)]
+    /// What to plan for.
+    pub(crate) wish: Wish,
+    #[command(flatten)]
+    /// Where facts come from.
+    pub(crate) from: From,
+}
+
+/// `simulate`
+#[derive(Debug, Args)]
+pub(crate) struct Simulate {
+    /// The scenario.
+    pub(crate) scenario: PathBuf,
+    /// Do not slow down for people to watch.
+    #[arg(long)]
+    pub(crate) fast: bool,
+}
+
+/// `approve`
+#[derive(Debug, Args)]
+pub(crate) struct Approve {
+    /// Which run.
+    pub(crate) run: RunId,
+    /// Which door.
+    pub(crate) door: PartName,
+}
+
+/// `artifacts`
+#[derive(Debug, Args)]
+pub(crate) struct Artifacts {
+    /// Which run; the newest, if not given.
+    pub(crate) run: Option<RunId>,
+    /// Pack them, with the journal, into this file, without secrets.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) bundle: Option<PathBuf>,
+}
+
+/// `ceph`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Ceph {
+    /// Whether these OSDs may stop together, by our own oracle. Exit 0 yes, 1 no, 2 an unknown id.
+    OkToStop {
+        /// Which: 3, osd.3.
+        #[arg(required = true)]
+        ids: Vec<String>,
+        /// Add as many more as may stop with them, up to so many in all.
+        #[arg(long)]
+        max: Option<usize>,
+        #[command(flatten)]
+        /// Where facts come from.
+        from: From,
+    },
+}

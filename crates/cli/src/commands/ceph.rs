@@ -1,0 +1,83 @@
+//! `ceph ok-to-stop`: our own oracle on its own.
+
+use std::sync::Arc;
+
+use stagger_ceph::api::session::Session;
+use stagger_ceph::backend::CephBackend;
+use stagger_ceph::oktostop::{Maps, load, report_json};
+
+use crate::args::{Cli, From};
+use crate::config;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+
+/// Whether these OSDs may stop together. Exit 0 yes, 1 no, 2 an id that does not exist.
+pub(crate) async fn ok_to_stop(cli: &Cli, ids: &[String], max: Option<usize>, from: &From) -> Result<Exit, CliError> {
+    let mut set = Vec::with_capacity(ids.len());
+    for id in ids {
+        let number = id.strip_prefix("osd.").unwrap_or(id).parse::<u32>();
+        set.push(number.map_err(|_| {
+            CliError::usage(format!("{id:?} is not an OSD")).hint("write 3 or osd.3")
+        })?);
+    }
+    let maps = match &from.from {
+        Some(folder) => load(folder).map_err(|error| {
+            let why = std::error::Error::source(&error).map_or_else(String::new, |source| format!(": {source}"));
+            CliError::usage(format!("{error}{why}"))
+                .hint("the folder holds pg_dump.json, osd_dump.json and osd_tree.json, as `ceph … -f json` prints them")
+        })?,
+        None => {
+            let settings = config::read(cli)?.ceph();
+            let api = Arc::new(Session::new(settings.cluster.access()));
+            let facts = CephBackend::new(api, settings, None).facts().await?;
+            let pgs = match facts.pgs {
+                stagger_ceph::facts::Known::Yes(pgs) => pgs,
+                stagger_ceph::facts::Known::No(why) => {
+                    return Err(CliError::new(Exit::Unreachable, format!("the placement groups are unknown: {why}")));
+                }
+            };
+            Maps { pgs, osds: facts.osds, tree: facts.tree }
+        }
+    };
+    let oracle = maps.oracle();
+    let unknown = |error: stagger_ceph::oktostop::NoSuchOsd| CliError::usage(error.to_string());
+    let (verdict, largest) = match max {
+        Some(max) => {
+            let largest = oracle.largest(&set, u32::try_from(max).unwrap_or(u32::MAX)).map_err(unknown)?;
+            (largest.verdict.clone(), Some(largest))
+        }
+        None => (oracle.ask(&set).map_err(unknown)?, None),
+    };
+    let report = report_json(&verdict, largest.as_ref())
+        .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
+    if cli.json {
+        print::out(&report);
+    } else {
+        let names: Vec<_> = verdict.osds.iter().map(|osd| format!("osd.{osd}")).collect();
+        let bad = verdict.bad();
+        if verdict.ok() {
+            print::out(&format!("yes: {} may stop together", names.join(" ")));
+        } else if bad.is_empty() {
+            print::out(&format!("no: {} placement groups are unknown", verdict.unknown.len()));
+        } else {
+            let shown: Vec<_> = bad.iter().take(10).map(ToString::to_string).collect();
+            let more = if bad.len() > 10 { " …" } else { "" };
+            print::out(&format!(
+                "no: {} would break {} placement groups: {}{more}",
+                names.join(" "),
+                bad.len(),
+                shown.join(" ")
+            ));
+        }
+        if let Some(largest) = &largest {
+            print::out(&format!(
+                "{} OSDs; Ceph's own walk finds {}, no set has more than {}",
+                largest.verdict.osds.len(),
+                largest.by_ceph_walk,
+                largest.upper_bound
+            ));
+        }
+    }
+    Ok(if verdict.ok() { Exit::Done } else { Exit::No })
+}

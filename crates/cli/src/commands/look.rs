@@ -1,0 +1,259 @@
+//! Commands that only look.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use stagger_core::check::check;
+use stagger_core::explain::explain;
+use stagger_core::model::{Snapshot, UnitState, Verdict};
+use stagger_core::plan::{Ask, Plan, plan};
+use stagger_core::view;
+use stagger_engine::store::Store as _;
+use stagger_engine::supervisor;
+
+use super::{artifacts, store, which};
+use crate::args::{self, Cli};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+use crate::show::names::compress;
+use crate::show::{self, events};
+use crate::world::World;
+
+/// `observe`
+pub(crate) async fn observe(cli: &Cli, from: &args::From) -> Result<Exit, CliError> {
+    let snapshot = World::observe(cli, from).await?.snapshot;
+    if cli.json {
+        print::json(&snapshot);
+        return Ok(Exit::Done);
+    }
+    print::out(&format!("{}  {}, observed {:.0}", snapshot.cluster(), snapshot.generation(), snapshot.observed_at()));
+    let mut kinds: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
+    for unit in snapshot.units() {
+        let counts = kinds.entry(unit.kind.as_str()).or_default();
+        match unit.state {
+            UnitState::Serving => counts[0] += 1,
+            UnitState::Down => counts[1] += 1,
+            UnitState::Unknown => counts[2] += 1,
+        }
+    }
+    for (kind, [serving, down, unknown]) in kinds {
+        print::out(&format!("  {kind:<6} {serving} serving, {down} down, {unknown} unknown"));
+    }
+    print::out(&format!("  {} budgets", snapshot.budgets().len()));
+    for condition in snapshot.conditions() {
+        let mark = match condition.verdict {
+            Verdict::Yes => '+',
+            Verdict::No => 'x',
+            Verdict::Unknown => '?',
+        };
+        print::out(&format!("  {mark} {:<24} {:<8} {}", condition.name, condition.verdict, condition.why));
+    }
+    Ok(Exit::Done)
+}
+
+/// `plan`
+pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliError> {
+    let world = World::observe(cli, &wish.from).await?;
+    let made = make(&world, &wish.wish)?;
+    if let Some(path) = &wish.out {
+        let text = serde_json::to_string_pretty(&made).unwrap_or_default();
+        std::fs::write(path, text)
+            .map_err(|error| CliError::usage(format!("write the plan to {}: {error}", path.display())))?;
+    }
+    if cli.json {
+        print::json(&made);
+    } else {
+        let to = wish.wish.to.as_deref().unwrap_or_default();
+        let next = format!("stagger run --to {to} --plan {}", made.id);
+        print::out(&show::plan::plan(&made, &world.snapshot, wish.all, print::width(), &next));
+    }
+    Ok(Exit::Done)
+}
+
+/// The plan for a wish.
+pub(crate) fn make(world: &World, wish: &args::Wish) -> Result<Plan, CliError> {
+    let policy = world.policy(wish)?;
+    let target = world.target(wish, &policy)?;
+    let none = BTreeMap::new();
+    let earned = BTreeMap::new();
+    let ask =
+        Ask { snapshot: &world.snapshot, target: &target, policy: &policy, aside: &none, earned: &earned, parent: None };
+    let made = plan(&ask);
+    // The judge never sees a plan of ours that it would not pass; if it does, that is a bug of ours.
+    let findings = check(&ask, &made);
+    match findings.first() {
+        None => Ok(made),
+        Some(finding) => Err(CliError::new(Exit::Internal, format!("the plan is not sound: {finding:?}"))),
+    }
+}
+
+/// `check`
+pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, CliError> {
+    let text = std::fs::read_to_string(&wish.plan)
+        .map_err(|error| CliError::usage(format!("read the plan {}: {error}", wish.plan.display())))?;
+    let given: Plan = serde_json::from_str(&text)
+        .map_err(|error| CliError::usage(format!("{} is not a plan: {error}", wish.plan.display())))?;
+    let world = World::observe(cli, &wish.from).await?;
+    let policy = world.policy(&wish.wish)?;
+    let target = world.target(&wish.wish, &policy)?;
+    let (none, earned) = (BTreeMap::new(), BTreeMap::new());
+    let ask =
+        Ask { snapshot: &world.snapshot, target: &target, policy: &policy, aside: &none, earned: &earned, parent: None };
+    let findings = check(&ask, &given);
+    if cli.json {
+        print::json(&findings);
+    } else if findings.is_empty() {
+        print::out(&format!("Plan {} is sound: {} waves, {} units.", given.id, given.waves(), given.units()));
+    } else {
+        for finding in &findings {
+            print::out(&format!("{:?} in {}: {}", finding.fault, finding.part, finding.detail));
+        }
+    }
+    Ok(if findings.is_empty() { Exit::Done } else { Exit::No })
+}
+
+/// `explain`
+pub(crate) async fn explain_unit(cli: &Cli, wish: &args::Explain) -> Result<Exit, CliError> {
+    let world = World::observe(cli, &wish.from).await?;
+    let made = make(&world, &wish.wish)?;
+    let Some(said) = explain(&world.snapshot, &made, &wish.unit) else {
+        return Err(unknown_unit(&world.snapshot, wish.unit.as_str()));
+    };
+    if cli.json {
+        print::json(&said);
+        return Ok(Exit::Done);
+    }
+    print::out(&format!("{}.", said.place));
+    for held in &said.held_by {
+        print::out(&format!("  held by   {held}"));
+    }
+    for freed in &said.freed_by {
+        print::out(&format!("  freed by  {freed}"));
+    }
+    Ok(Exit::Done)
+}
+
+/// There is no such unit; the nearest one is named.
+pub(crate) fn unknown_unit(snapshot: &Snapshot, asked: &str) -> CliError {
+    let nearest = snapshot
+        .units()
+        .iter()
+        .map(|unit| (strsim::jaro_winkler(asked, unit.id.as_str()), unit.id.as_str()))
+        .max_by(|(a, _), (b, _)| a.total_cmp(b));
+    let error = CliError::usage(format!("there is no unit {asked} in {}", snapshot.cluster()));
+    match nearest {
+        Some((_, nearest)) => error.hint(format!("the nearest is {nearest}; `stagger versions` lists all")),
+        None => error,
+    }
+}
+
+/// `versions`
+pub(crate) async fn versions(cli: &Cli, from: &args::From) -> Result<Exit, CliError> {
+    let snapshot = World::observe(cli, from).await?.snapshot;
+    let mut by: BTreeMap<(String, String), Vec<stagger_core::model::UnitId>> = BTreeMap::new();
+    for unit in snapshot.units() {
+        let revision = unit.revision.as_ref().map_or("unknown".to_owned(), ToString::to_string);
+        by.entry((unit.kind.to_string(), revision)).or_default().push(unit.id.clone());
+    }
+    if cli.json {
+        let rows: Vec<_> = by
+            .iter()
+            .map(|((kind, revision), units)| serde_json::json!({ "kind": kind, "revision": revision, "count": units.len(), "units": units }))
+            .collect();
+        print::json(&serde_json::json!({ "schema": { "name": "versions", "version": 1 }, "versions": rows }));
+        return Ok(Exit::Done);
+    }
+    print::out(&format!("{:<6} {:<10} {:>5}  units", "kind", "release", "count"));
+    for ((kind, revision), units) in by {
+        let names = show::names::fit(&compress(&units), print::width().saturating_sub(26));
+        print::out(&format!("{kind:<6} {revision:<10} {:>5}  {names}", units.len()));
+    }
+    Ok(Exit::Done)
+}
+
+/// `status`
+pub(crate) fn status(cli: &Cli, wish: &args::Status) -> Result<Exit, CliError> {
+    let store = store(cli)?;
+    let run = supervisor::replay(&store, &which(&store, wish.run.as_ref())?)?;
+    let seen = view::run(&run, None);
+    if cli.json {
+        print::json(&seen);
+    } else {
+        print::out(&show::status::status(&seen, Timestamp::now(), wish.upgrade));
+    }
+    Ok(match seen.verdict {
+        view::Verdict::NeedsYou => Exit::NeedsYou,
+        view::Verdict::Ended => Exit::No,
+        view::Verdict::Running | view::Verdict::Held | view::Verdict::Done => Exit::Done,
+    })
+}
+
+/// `history`
+pub(crate) fn history(cli: &Cli, wish: &args::SomeRun) -> Result<Exit, CliError> {
+    let store = store(cli)?;
+    let Some(run) = &wish.run else {
+        for listed in store.runs()? {
+            let run = supervisor::replay(&store, &listed.run)?;
+            let seen = view::run(&run, None);
+            if cli.json {
+                print::out(&serde_json::to_string(&seen).unwrap_or_default());
+            } else {
+                print::out(&format!(
+                    "{}  {:.0}  {}  {}  {}: {}",
+                    listed.run, listed.started, listed.cluster, seen.title, seen.verdict, seen.why
+                ));
+            }
+        }
+        return Ok(Exit::Done);
+    };
+    let entries = store.journal(run)?;
+    let mut so_far: Option<stagger_core::run::Run> = None;
+    for entry in entries {
+        if cli.json {
+            print::out(&serde_json::to_string(&entry).unwrap_or_default());
+            continue;
+        }
+        let illegal = |error| CliError::from(stagger_engine::driver::DriveError::Illegal(error));
+        match &mut so_far {
+            None => so_far = Some(stagger_core::run::Run::begin(entry.clone()).map_err(illegal)?),
+            Some(run) => run.apply(entry.clone()).map_err(illegal)?,
+        }
+        if let Some(run) = &so_far
+            && let Some((word, text)) = events::line(&entry, run)
+        {
+            print::out(&format!("{:>5}  {:.0}  {word:<9}{text}", entry.seq, entry.at));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// `artifacts`
+pub(crate) fn show_artifacts(cli: &Cli, wish: &args::Artifacts) -> Result<Exit, CliError> {
+    let store = store(cli)?;
+    let run = which(&store, wish.run.as_ref())?;
+    let kept = artifacts(cli)?;
+    let failed = |error: stagger_engine::artifacts::ArtifactsError| CliError::new(Exit::Internal, error.to_string());
+    if let Some(file) = &wish.bundle {
+        let journal: Vec<String> =
+            store.journal(&run)?.iter().map(|entry| serde_json::to_string(entry).unwrap_or_default()).collect();
+        let extra = [("journal.jsonl".to_owned(), journal.join("\n").into_bytes())];
+        kept.bundle(&run, &extra, file).map_err(failed)?;
+        print::out(&file.display().to_string());
+        return Ok(Exit::Done);
+    }
+    let folder = kept.of(&run);
+    print::out(&folder.display().to_string());
+    let mut files: Vec<_> = std::fs::read_dir(&folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .flat_map(|gathered| std::fs::read_dir(gathered.path()).into_iter().flatten().flatten())
+        .map(|file| file.path())
+        .collect();
+    files.sort();
+    for file in files {
+        print::out(&format!("  {}", file.strip_prefix(&folder).unwrap_or(&file).display()));
+    }
+    Ok(Exit::Done)
+}

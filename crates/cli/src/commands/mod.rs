@@ -1,0 +1,61 @@
+//! The commands: each reads, asks the core, and shows, or carries out.
+
+pub(crate) mod ceph;
+pub(crate) mod control;
+pub(crate) mod look;
+pub(crate) mod run;
+pub(crate) mod simulate;
+
+use std::path::PathBuf;
+
+use stagger_core::model::RunId;
+use stagger_engine::artifacts::Artifacts;
+use stagger_engine::sqlite::SqliteStore;
+use stagger_engine::store::Store as _;
+
+use crate::args::Cli;
+use crate::error::CliError;
+
+/// The folder of journals and artifacts.
+pub(crate) fn state_folder(cli: &Cli) -> Result<PathBuf, CliError> {
+    if let Some(folder) = &cli.state {
+        return Ok(folder.clone());
+    }
+    let home = std::env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state")));
+    home.map(|home| home.join("stagger"))
+        .ok_or_else(|| CliError::usage("there is no home folder for journals").hint("--state names a folder"))
+}
+
+/// The journal file.
+pub(crate) fn journal_path(cli: &Cli) -> Result<PathBuf, CliError> {
+    Ok(state_folder(cli)?.join("journal.db"))
+}
+
+/// The store.
+pub(crate) fn store(cli: &Cli) -> Result<SqliteStore, CliError> {
+    Ok(SqliteStore::open(&journal_path(cli)?)?)
+}
+
+/// Where artifacts go.
+pub(crate) fn artifacts(cli: &Cli) -> Result<Artifacts, CliError> {
+    Ok(Artifacts::in_folder(state_folder(cli)?.join("artifacts")))
+}
+
+/// That run, or the newest.
+pub(crate) fn which(store: &SqliteStore, run: Option<&RunId>) -> Result<RunId, CliError> {
+    if let Some(run) = run {
+        return Ok(run.clone());
+    }
+    let newest = store.runs()?.into_iter().next();
+    newest.map(|listed| listed.run).ok_or_else(|| {
+        CliError::usage("there is no run in this store").hint("`stagger run --to RELEASE` starts one; --state names another store")
+    })
+}
+
+/// Who runs this program: `anna@ops1`.
+pub(crate) fn user() -> String {
+    let name = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".to_owned());
+    format!("{name}@{}", stagger_engine::supervisor::Identity::of_this_process().host)
+}

@@ -1,0 +1,153 @@
+//! `run` and `resume`: carry a run out in this process.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use stagger_core::model::Reason;
+use stagger_core::run::{Command, Ending};
+use stagger_engine::backend::Backend;
+use stagger_engine::clock::{Clock as _, SystemClock};
+use stagger_engine::driver::{DriveError, Driver, Parts, Step};
+use stagger_engine::lease::Lease;
+use stagger_engine::supervisor::{self, Identity};
+
+use super::{artifacts, look, state_folder, store, user, which};
+use crate::args::{Cli, From, OneRun, Run};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+use crate::show::live::Progress;
+use crate::show::{self, events};
+use crate::world::{self, World};
+
+/// `run`
+pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
+    let world = World::observe(cli, &From { from: None }).await?;
+    let policy = world.policy(&wish.wish)?;
+    let target = world.target(&wish.wish, &policy)?;
+    let plan = look::make(&world, &wish.wish)?;
+    if let Some(wanted) = wish.plan.as_ref().filter(|wanted| **wanted != plan.id) {
+        let moved = Reason::new("snapshot-has-moved", format!("planning now gives {}, not {wanted}", plan.id));
+        let mut error = CliError::refused("the run", &[moved]);
+        error.hints.insert(0, "look at `stagger plan` again".to_owned());
+        return Err(error);
+    }
+    if plan.is_empty() && plan.left_alone.is_empty() {
+        print::out("Nothing to do: every unit serves on the target.");
+        return Ok(Exit::Done);
+    }
+    let memory = world.memory()?;
+    let baseline = serde_json::to_value(&memory)
+        .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
+    let run = supervisor::new_run_id(Timestamp::now());
+    let next = format!("this run, {run}; Ctrl-C finishes the wave and stops, `stagger resume {run}` goes on");
+    print::talk(&show::plan::plan(&plan, &world.snapshot, false, print::width(), &next));
+    let backend: Arc<dyn Backend> = Arc::new(world.for_run(memory));
+    let (driver, lease) = supervisor::start(
+        parts(cli, Arc::clone(&backend))?,
+        &Identity::of_this_process(),
+        run,
+        target,
+        policy,
+        baseline,
+    )
+    .await?;
+    carry_out(cli, &backend, driver, lease).await
+}
+
+/// `resume`
+pub(crate) async fn resume(cli: &Cli, wish: &OneRun) -> Result<Exit, CliError> {
+    let mut journal = store(cli)?;
+    let run = which(&journal, wish.run.as_ref())?;
+    let replayed = supervisor::replay(&journal, &run)?;
+    if replayed.ended().is_none() && replayed.held().is_some() {
+        // Whoever resumes has looked: what is held for a person is tried again.
+        supervisor::ask(&mut journal, &run, Timestamp::now(), &Command::Resume, &user())?;
+    }
+    let backend = world::resumed(cli, &replayed.start().baseline)?;
+    for guard in backend.drop_expired_guards().await? {
+        print::talk(&format!("guard {guard} was past its expiry and was given back"));
+    }
+    let backend: Arc<dyn Backend> = Arc::new(backend);
+    let (driver, lease) =
+        supervisor::resume(parts(cli, Arc::clone(&backend))?, &Identity::of_this_process(), &run).await?;
+    carry_out(cli, &backend, driver, lease).await
+}
+
+fn parts(cli: &Cli, backend: Arc<dyn Backend>) -> Result<Parts, CliError> {
+    Ok(Parts {
+        backend,
+        store: Box::new(store(cli)?),
+        clock: Arc::new(SystemClock),
+        artifacts: artifacts(cli)?,
+        listener: Box::new(Progress::new()),
+    })
+}
+
+/// Steps until the run is over or held, the lock is lost, or the user has enough.
+async fn carry_out(cli: &Cli, backend: &Arc<dyn Backend>, mut driver: Driver, lease: Lease) -> Result<Exit, CliError> {
+    let clock = SystemClock;
+    let mut asked_to_stop = false;
+    let run = driver.run().start().run.clone();
+    let end = loop {
+        if let Some(why) = lease.lost() {
+            return Err(DriveError::LeaseLost(why).into());
+        }
+        if asked_to_stop && driver.run().wave().is_none() && driver.run().open().next().is_none() {
+            break None;
+        }
+        let step = tokio::select! {
+            step = driver.step() => step?,
+            _ = tokio::signal::ctrl_c() => {
+                if asked_to_stop {
+                    print::talk(&format!("left at once; `stagger resume {run}` goes on"));
+                    return Ok(Exit::Interrupted);
+                }
+                asked_to_stop = true;
+                print::talk("stopping: no new wave, this one is finished; once more to leave at once");
+                continue;
+            }
+        };
+        match step {
+            Step::Again => {}
+            Step::Wait { until, .. } => {
+                tokio::select! {
+                    () = clock.sleep_until(until) => {}
+                    _ = tokio::signal::ctrl_c() => {
+                        if asked_to_stop || driver.run().wave().is_none() {
+                            break None;
+                        }
+                        asked_to_stop = true;
+                        print::talk("stopping: no new wave, this one is finished; once more to leave at once");
+                    }
+                }
+            }
+            end @ (Step::Held(_) | Step::Over(_)) => break Some(end),
+        }
+    };
+    drop(driver);
+    if let Err(error) = lease.give_back(backend).await {
+        print::talk(&format!("{error}; it goes by itself in {} s", backend.lock_expires().as_secs()));
+    }
+    let journal = state_folder(cli)?.join("journal.db");
+    let exit = match end {
+        None => {
+            print::talk(&format!("stopped between two waves; `stagger resume {run}` goes on"));
+            Exit::Interrupted
+        }
+        Some(Step::Held(reason)) => {
+            print::talk(&format!("NEEDS YOU  {reason}\n`stagger resume {run}` goes on when that is settled"));
+            Exit::NeedsYou
+        }
+        Some(Step::Over(ending)) => {
+            print::talk(&format!("run {run} is {}", events::ending(&ending)));
+            match ending {
+                Ending::Done => Exit::Done,
+                Ending::Incomplete { .. } | Ending::RolledBack { .. } | Ending::Aborted => Exit::No,
+            }
+        }
+        Some(Step::Again | Step::Wait { .. }) => Exit::Internal,
+    };
+    print::talk(&format!("journal: {} (stagger history {run})", journal.display()));
+    Ok(exit)
+}

@@ -1,0 +1,168 @@
+//! The configuration: one TOML file, flags over it. Unknown keys are refused with the nearest known one.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use stagger_ceph::config::{CephConfig, CephSettings, SoftwareByKind};
+use stagger_ceph::target::PgGate;
+use stagger_ceph::translate::HealthPolicy;
+use stagger_core::model::{Growth, Policy};
+use stagger_engine::hosts::Hosts;
+
+use crate::args::{Cli, Wish};
+use crate::error::CliError;
+
+/// The whole file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    cluster: ClusterSection,
+    /// How bold to be.
+    #[serde(default)]
+    pub(crate) policy: Policy,
+    #[serde(default)]
+    gates: Gates,
+    #[serde(default)]
+    health: HealthPolicy,
+    #[serde(default)]
+    hosts: Hosts,
+    #[serde(default)]
+    software: SoftwareByKind,
+}
+
+/// Which kind of cluster, and how to reach it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+enum ClusterSection {
+    Ceph(CephConfig),
+}
+
+/// When health is good enough.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Gates {
+    pgs: PgGate,
+}
+
+impl Config {
+    /// The settings of the Ceph backend.
+    pub(crate) fn ceph(&self) -> CephSettings {
+        let ClusterSection::Ceph(cluster) = &self.cluster;
+        let mut hosts = self.hosts.clone();
+        // Each cluster has a fence of its own, also where two share hosts.
+        hosts.folder = hosts.folder.join(cluster.name.as_str());
+        CephSettings {
+            cluster: cluster.clone(),
+            hosts,
+            software: self.software.clone(),
+            health: self.health.clone(),
+        }
+    }
+
+    /// The gate on placement groups.
+    pub(crate) fn pg_gate(&self) -> PgGate {
+        self.gates.pgs
+    }
+
+    /// The policy with the flags over it.
+    pub(crate) fn policy(&self, wish: &Wish) -> Result<Policy, CliError> {
+        over(self.policy.clone(), wish)
+    }
+}
+
+/// A policy with the flags over it.
+pub(crate) fn over(mut policy: Policy, wish: &Wish) -> Result<Policy, CliError> {
+    if let Some(limit) = wish.max_in_parallel {
+        policy.max_in_parallel = limit;
+        policy.max_in_parallel_of.clear();
+    }
+    if wish.no_growth {
+        policy.growth = Growth::None;
+    }
+    if let Some(time) = &wish.improve {
+        let time: jiff::SignedDuration = time
+            .parse()
+            .map_err(|_| CliError::usage(format!("--improve {time:?} is not a time")).hint("write 10s or 2m"))?;
+        policy.search.steps = crate::improve::steps(time);
+    }
+    Ok(policy)
+}
+
+/// Where the configuration is looked for.
+const PLACES: [&str; 2] = ["stagger.toml", "/etc/stagger/stagger.toml"];
+
+/// Reads the configuration that the command line names, or the first of the usual ones.
+pub(crate) fn read(cli: &Cli) -> Result<Config, CliError> {
+    let path = match &cli.config {
+        Some(path) => path.clone(),
+        None => PLACES
+            .iter()
+            .map(PathBuf::from)
+            .find(|path| path.exists())
+            .ok_or_else(|| {
+                CliError::usage(format!("there is no configuration at {}", PLACES.join(" or ")))
+                    .hint("docs/guides/ceph.md shows one; --config names another place")
+            })?,
+    };
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| CliError::usage(format!("read the configuration {}: {error}", path.display())))?;
+    parse(&text, &path)
+}
+
+fn parse(text: &str, path: &Path) -> Result<Config, CliError> {
+    toml::from_str(text).map_err(|error| {
+        let message = error.to_string();
+        let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
+        refused.causes = message.lines().map(str::to_owned).collect();
+        match nearest(&message) {
+            Some(known) => refused.hint(format!("did you mean `{known}`?")),
+            None => refused,
+        }
+    })
+}
+
+/// The known key nearest to the unknown one that the message names.
+fn nearest(message: &str) -> Option<&str> {
+    let (_, after) = message.split_once("unknown field `").or_else(|| message.split_once("unknown variant `"))?;
+    let (unknown, rest) = after.split_once('`')?;
+    let known = rest.split('`').skip(1).step_by(2);
+    known
+        .map(|known| (strsim::jaro_winkler(unknown, known), known))
+        .filter(|(likeness, _)| *likeness > 0.7)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "[cluster]\nkind = \"ceph\"\nname = \"lab\"\n";
+
+    fn refused(more: &str) -> String {
+        let error = parse(&format!("{GOOD}{more}"), Path::new("stagger.toml")).unwrap_err();
+        error.text()
+    }
+
+    #[test]
+    fn a_name_is_all_that_is_needed() {
+        let config = parse(GOOD, Path::new("stagger.toml")).unwrap();
+        assert_eq!(config.policy, Policy::default());
+        assert_eq!(config.ceph().hosts.folder, Path::new("/var/lib/stagger/lab"));
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_the_nearest_known_one() {
+        assert!(refused("[policy]\nmax_in_paralel = 3\n").contains("did you mean `max_in_parallel`?"));
+        assert!(refused("[polcy]\n").contains("did you mean `policy`?"));
+        assert!(refused("[software.osd]\nupgade = \"x\"\n").contains("did you mean `upgrade`?"));
+    }
+
+    #[test]
+    fn limits_out_of_range_are_refused() {
+        for bad in ["\"101%\"", "-1", "0", "\"many\""] {
+            let text = refused(&format!("[policy]\nmax_in_parallel = {bad}\n"));
+            assert!(text.contains("is not a limit"), "{bad}: {text}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What a person is told when something does not work: what was tried, why it failed, what to do.
+
+use stagger_core::model::Reason;
+use stagger_engine::backend::{BackendError, LockError, Persistence};
+use stagger_engine::driver::DriveError;
+use stagger_engine::store::StoreError;
+use stagger_engine::supervisor::SuperviseError;
+
+use crate::exit::Exit;
+
+/// An error on its way to the terminal.
+#[derive(Debug)]
+pub(crate) struct CliError {
+    /// With what code the program ends.
+    pub(crate) exit: Exit,
+    /// What was tried, and why it failed.
+    pub(crate) message: String,
+    /// What is behind it, outermost first.
+    pub(crate) causes: Vec<String>,
+    /// What to do.
+    pub(crate) hints: Vec<String>,
+}
+
+impl CliError {
+    /// Wrong use or configuration.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, message: message.into(), causes: Vec::new(), hints: Vec::new() }
+    }
+
+    /// With this code.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, ..Self::usage(message) }
+    }
+
+    /// The same with what to do.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// A list of refusals.
+    pub(crate) fn refused(what: &str, reasons: &[Reason]) -> Self {
+        let mut error = Self::new(Exit::No, format!("{what} is refused"));
+        error.causes = reasons.iter().map(ToString::to_string).collect();
+        error.hints.push("nothing was changed; docs/reference/reasons.md explains each reason".to_owned());
+        error
+    }
+
+    fn caused(exit: Exit, error: &dyn std::error::Error) -> Self {
+        let mut causes = Vec::new();
+        let mut source = error.source();
+        while let Some(inner) = source {
+            causes.push(inner.to_string());
+            source = inner.source();
+        }
+        Self { exit, message: error.to_string(), causes, hints: Vec::new() }
+    }
+
+    /// As printed, without colour.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("error: {}\n", self.message);
+        for cause in &self.causes {
+            text.push_str(&format!("  caused by: {cause}\n"));
+        }
+        for hint in &self.hints {
+            text.push_str(&format!("\nhint: {hint}\n"));
+        }
+        text
+    }
+}
+
+impl From<std::io::Error> for CliError {
+    fn from(error: std::io::Error) -> Self {
+        Self::caused(Exit::Internal, &error)
+    }
+}
+
+impl From<BackendError> for CliError {
+    fn from(error: BackendError) -> Self {
+        let exit = match error.persistence {
+            Persistence::Transient => Exit::Unreachable,
+            Persistence::Permanent => Exit::Usage,
+        };
+        let mut made = Self::caused(exit, &error);
+        made.hints.extend(error.hint);
+        made
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        let exit = match &error {
+            StoreError::NoRun(_) => Exit::Usage,
+            StoreError::FencedOut { .. } | StoreError::MovedOn { .. } => Exit::No,
+            StoreError::Damaged { .. } | StoreError::Failed { .. } => Exit::Unreachable,
+        };
+        let made = Self::caused(exit, &error);
+        match &error {
+            StoreError::Damaged { last_good, .. } => made.hint(format!(
+                "nothing was changed; event {last_good} is the last good one: restore the file from a backup, or start a new run with another --state folder"
+            )),
+            StoreError::NoRun(_) => made.hint("`stagger history` lists the runs"),
+            StoreError::FencedOut { .. } | StoreError::MovedOn { .. } => {
+                made.hint("another process carries the run out: `stagger status` shows it")
+            }
+            StoreError::Failed { .. } => made,
+        }
+    }
+}
+
+impl From<SuperviseError> for CliError {
+    fn from(error: SuperviseError) -> Self {
+        match error {
+            SuperviseError::Lock(LockError::Held(claim)) => {
+                Self::new(Exit::No, format!("the cluster is locked by {claim}"))
+                    .hint("one run at a time: wait for it, or `stagger status` there")
+            }
+            SuperviseError::Lock(LockError::Backend(error)) => error.into(),
+            SuperviseError::Store(error) => error.into(),
+            SuperviseError::Drive(error) => error.into(),
+            SuperviseError::Unfinished(run) => Self::new(Exit::No, format!("run {run} of this cluster is not over"))
+                .hint(format!("`stagger resume {run}` carries it on, `stagger abort {run}` ends it")),
+            other @ (SuperviseError::Lock(LockError::Lost(_)) | SuperviseError::Empty(_) | SuperviseError::Over(_)) => {
+                Self::caused(Exit::No, &other)
+            }
+        }
+    }
+}
+
+impl From<DriveError> for CliError {
+    fn from(error: DriveError) -> Self {
+        match error {
+            DriveError::Store(error) => error.into(),
+            DriveError::Backend(error) => error.into(),
+            other @ DriveError::Illegal(_) => Self::caused(Exit::Internal, &other),
+            other @ (DriveError::LeaseLost(_) | DriveError::StrayCall { .. }) => {
+                Self::caused(Exit::NeedsYou, &other).hint("nothing more was begun; `stagger resume` tries again")
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Progress while a run is carried out: events scroll, and on a terminal a foot of a few lines is
+//! redrawn below them. Elsewhere, one line an event and a heartbeat.
+
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::Reason;
+use stagger_core::run::{Entry, Run};
+use stagger_core::view::{self, Verdict};
+use stagger_engine::driver::Listener;
+
+use super::names::{compress, fit};
+use super::{duration, events};
+use crate::print;
+
+/// The most lines of the foot.
+const FOOT: usize = 8;
+/// Between two heartbeats where nothing is redrawn.
+const HEARTBEAT: SignedDuration = SignedDuration::from_secs(60);
+
+/// Shows a run as it goes.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    live: bool,
+    drawn: usize,
+    last: Option<Timestamp>,
+}
+
+impl Progress {
+    /// Redrawing if both streams are terminals.
+    pub(crate) fn new() -> Self {
+        Self { live: print::live(), ..Self::default() }
+    }
+
+    fn clear(&mut self) {
+        if self.drawn > 0 {
+            // Up and clear to the end of the screen: what scrolled above stays.
+            print::raw(&format!("\x1b[{}A\x1b[J", self.drawn));
+            self.drawn = 0;
+        }
+    }
+
+    fn draw(&mut self, lines: &[String]) {
+        self.clear();
+        let width = print::width().saturating_sub(1);
+        let shown: Vec<_> = lines.iter().take(FOOT).map(|line| fit(line, width)).collect();
+        self.drawn = shown.len();
+        print::raw(&(shown.join("\n") + "\n"));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl Listener for Progress {
+    fn event(&mut self, entry: &Entry, run: &Run) {
+        self.clear();
+        self.last = Some(entry.at);
+        if let Some((word, text)) = events::line(entry, run) {
+            if self.live {
+                print::talk(&fit(&format!("{} {word:<9}{text}", entry.at.strftime("%H:%M:%S")), print::width()));
+            } else {
+                print::talk(&format!("{:.0} {word:<9}{text}", entry.at));
+            }
+        }
+        if self.live && run.ended().is_none() {
+            self.draw(&foot(run, None));
+        }
+    }
+
+    fn waiting(&mut self, until: Timestamp, why: &Reason, run: &Run) {
+        if self.live {
+            self.draw(&foot(run, Some(why)));
+            return;
+        }
+        if self.last.is_none_or(|last| until.duration_since(last) >= HEARTBEAT) {
+            let view = view::run(run, Some(why));
+            print::talk(&format!("{until:.0} {:<9}{} {}", "still", view.verdict, view.why));
+            self.last = Some(until);
+        }
+    }
+}
+
+/// Verdict, bar, who is down, gates, time left.
+fn foot(run: &Run, waiting: Option<&Reason>) -> Vec<String> {
+    let view = view::run(run, waiting);
+    let mut lines = vec!["-".repeat(print::width().saturating_sub(1))];
+    let color = match view.verdict {
+        Verdict::Running | Verdict::Done => "",
+        Verdict::Held | Verdict::NeedsYou | Verdict::Ended => "!! ",
+    };
+    lines.push(format!("{color}{}  {}", view.verdict, view.why));
+    let total = view.waves_passed as usize + view.waves_left.max(usize::from(view.current.is_some()));
+    let share = if total == 0 { 0 } else { view.waves_passed as usize * 24 / total };
+    lines.push(format!(
+        "wave {} of {total} [{}{}] {} units done, about {} left",
+        (view.waves_passed as usize + 1).min(total.max(1)),
+        "=".repeat(share),
+        ".".repeat(24 - share),
+        view.changed,
+        duration(SignedDuration::from_secs(view.seconds_left)),
+    ));
+    if let Some(current) = &view.current {
+        for (doing, units) in &current.units {
+            lines.push(format!("  {doing:<11} {}", compress(units)));
+        }
+        for (gate, why) in &current.shut {
+            lines.push(format!("  gate x {gate}: {why}"));
+        }
+    }
+    for group in &view.left_alone {
+        lines.push(format!("  left alone: {} ({})", group.units.join(" "), group.reason.slug));
+    }
+    lines
+}

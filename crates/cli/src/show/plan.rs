@@ -1,0 +1,103 @@
+//! A plan in about forty lines, whatever the size.
+
+use std::fmt::Write as _;
+
+use stagger_core::model::{GoingBack, Snapshot};
+use stagger_core::plan::{Plan, PlannedPart, PlannedStage};
+use stagger_core::view;
+
+use super::duration;
+use super::names::{compress, fit};
+
+/// Waves listed before the rest is summed up.
+const LISTED: usize = 12;
+
+/// What, shape, waves; then what is uncomfortable; then the summary and the next command.
+pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, next: &str) -> String {
+    let mut text = String::new();
+    let units = snapshot.units().len();
+    let _ = writeln!(text, "{}  {}   {units} units, {}\n", plan.cluster, plan.title, snapshot.generation());
+    if plan.is_empty() && plan.left_alone.is_empty() {
+        text.push_str("Nothing to do.\n");
+        return text;
+    }
+    let _ = writeln!(text, "  {:<22} {:>5} {:>5}  {:>9}  limited by", "stage", "waves", "units", "most down");
+    for part in &plan.parts {
+        match part {
+            PlannedPart::Stage(stage) => {
+                let units: usize = stage.waves.iter().map(|wave| wave.units.len()).sum();
+                let most = stage.waves.iter().map(|wave| wave.units.len()).max().unwrap_or(0);
+                let bound = fit(&stage.at_least_because, width.saturating_sub(50).max(30));
+                let _ = writeln!(
+                    text,
+                    "  {:<22} {:>5} {units:>5}  {most:>2} of {:>3}  {bound}",
+                    stage.name,
+                    stage.waves.len(),
+                    stage.parallel
+                );
+            }
+            PlannedPart::Step(step) => {
+                let _ = writeln!(text, "  {:<22} {:>5}                   {}", step.name, "once", fit(&step.why, 60));
+            }
+        }
+    }
+    for stage in plan.stages().filter(|stage| stage.waves.len() > 1 || all) {
+        text.push('\n');
+        waves(&mut text, stage, all, width);
+    }
+    uncomfortable(&mut text, plan, width);
+    let _ = writeln!(
+        text,
+        "\n{} waves, at least {} needed. {} of {units} units. About {}. Plan {}.",
+        plan.waves(),
+        plan.at_least(),
+        plan.units(),
+        duration(plan.forecast()),
+        plan.id
+    );
+    let _ = write!(text, "Next: {next}");
+    text
+}
+
+fn waves(text: &mut String, stage: &PlannedStage, all: bool, width: usize) {
+    for (at, wave) in stage.waves.iter().enumerate() {
+        if at == LISTED && !all && stage.waves.len() > LISTED + 1 {
+            let rest = &stage.waves[LISTED..];
+            let units: usize = rest.iter().map(|wave| wave.units.len()).sum();
+            let _ = writeln!(text, "  {:<8} and {} more waves of {units} units (--all lists them)", "", rest.len());
+            return;
+        }
+        let name = if at == 0 { stage.name.as_str() } else { "" };
+        let units = compress(&wave.units);
+        let units = if all { units } else { fit(&units, width.saturating_sub(24).max(40)) };
+        let door = wave.door.as_ref().map_or_else(String::new, |door| format!("   one-way door before it: {}", door.name));
+        let _ = writeln!(text, "  {name:<8} {:>4}: {units}{door}", at + 1);
+    }
+}
+
+fn uncomfortable(text: &mut String, plan: &Plan, width: usize) {
+    let mut lines: Vec<String> = Vec::new();
+    for door in plan.doors() {
+        lines.push(format!("One way   {}: {}", door.name, door.why));
+    }
+    for stage in plan.stages() {
+        match &stage.going_back {
+            GoingBack::Restart => {}
+            GoingBack::Rebuild { cost } => lines.push(format!("Back      {} only by a rebuild: {cost}", stage.name)),
+            GoingBack::Impossible { why } => lines.push(format!("Back      {} cannot go back: {why}", stage.name)),
+        }
+    }
+    let groups = view::group(plan.left_alone.iter().map(|left| (left.unit.to_string(), &left.reason)));
+    for group in groups {
+        // Whoever is left alone is named: nobody looks for what is not mentioned.
+        let names = group.units.join(" ");
+        let more = if group.count > group.units.len() { format!(" and {} more", group.count - group.units.len()) } else { String::new() };
+        lines.push(format!("Left      {names}{more}: {}", group.reason));
+    }
+    if !lines.is_empty() {
+        text.push('\n');
+    }
+    for line in lines {
+        let _ = writeln!(text, "  {}", fit(&line, width.saturating_mul(3)));
+    }
+}

@@ -1,0 +1,49 @@
+//! A run at a glance.
+
+use std::fmt::Write as _;
+
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::view::RunView;
+
+use super::duration;
+use super::names::{compress, fit};
+
+/// The verdict first, then the why, then what it is at.
+pub(crate) fn status(view: &RunView, now: Timestamp, upgrade: bool) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "{}  {}", view.verdict, view.why);
+    let _ = writeln!(
+        text,
+        "{}  {}   run {}, for {}",
+        view.cluster,
+        view.title,
+        view.run,
+        duration(now.duration_since(view.started))
+    );
+    let _ = writeln!(
+        text,
+        "{} units changed, {} waves passed, {} left, about {}",
+        view.changed,
+        view.waves_passed,
+        view.waves_left,
+        duration(SignedDuration::from_secs(view.seconds_left))
+    );
+    if upgrade || !view.completed.is_empty() {
+        let names: Vec<_> = view.completed.iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "completed  {}", if names.is_empty() { "nothing yet".to_owned() } else { names.join(", ") });
+    }
+    if let Some(current) = &view.current {
+        let _ = writeln!(text, "now        {} since {:.0}", current.stage, current.since);
+        for (doing, units) in &current.units {
+            let _ = writeln!(text, "  {doing:<10} {}", compress(units));
+        }
+        for (gate, why) in &current.shut {
+            let _ = writeln!(text, "  x {gate}: {}", fit(why, 140));
+        }
+    }
+    for group in &view.left_alone {
+        let _ = writeln!(text, "left       {} ({} in all): {}", group.units.join(" "), group.count, group.reason);
+    }
+    let _ = write!(text, "held by    {}", view.holder);
+    text
+}

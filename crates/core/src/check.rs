@@ -1,0 +1,337 @@
+//! The independent judge of plans.
+//!
+//! It shares with the planner only the constraint predicate, and finds each fault by the plainest
+//! means there is. A plan of ours has no findings; a fault planted in one is found.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::model::{Growth, Ix, Part, PartName, Policy, Snapshot, StageSpec, UnitId, UnitState, Width};
+use crate::plan::{Ask, Plan, PlannedPart, PlannedStage};
+
+/// What is wrong with a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Which rule is broken.
+    pub fault: Fault,
+    /// In which stage or step.
+    pub part: PartName,
+    /// With what.
+    pub detail: String,
+}
+
+/// The rules that a plan can break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// A unit stands in two waves of a stage, or in a wave and among those left alone.
+    UnitTwice,
+    /// A unit needs the change and is in no wave and not left alone.
+    UnitMissing,
+    /// A wave holds a unit that is not in the snapshot, or has nothing to do, or must not be touched.
+    UnitUncalledFor,
+    /// A wave breaks a budget.
+    OverBudget,
+    /// A wave holds more units than may be down at once.
+    OverParallel,
+    /// A wave touches more failure domains than it may.
+    OverDomains,
+    /// A wave has more placement groups degraded at once than may be.
+    OverDegraded,
+    /// Stages or steps are not in the target's order, or one that is needed is missing.
+    StageOrder,
+    /// Two units of a stage whose units go one at a time.
+    TwoAtOnce,
+    /// A wave is larger than growth has earned.
+    GrowthSkipped,
+    /// A one-way door is not marked where it stands.
+    DoorUnmarked,
+    /// A door has no gate before it.
+    DoorWithoutGate,
+    /// A unit is visited before one that comes before it (the active one before a standby).
+    PrecedenceBroken,
+}
+
+/// All that is wrong with a plan for what was asked.
+pub fn check(ask: &Ask<'_>, plan: &Plan) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    parts_in_order(ask, plan, &mut findings);
+    for part in &ask.target.parts {
+        match part {
+            Part::Stage(stage) => {
+                let judge = Judge {
+                    ask,
+                    plan,
+                    stage,
+                    planned: plan.stage(&stage.name),
+                };
+                judge.units(&mut findings);
+                judge.waves(&mut findings);
+                judge.doors(&mut findings);
+            }
+            Part::Step(step) => {
+                let planned = plan.parts.iter().find_map(|part| match part {
+                    PlannedPart::Step(planned) if planned.name == step.name => Some(planned),
+                    PlannedPart::Step(_) | PlannedPart::Stage(_) => None,
+                });
+                if planned.is_some_and(|planned| planned.door != step.door) {
+                    findings.push(Finding {
+                        fault: Fault::DoorUnmarked,
+                        part: step.name.clone(),
+                        detail: "the step is a one-way door and is not marked as one".to_owned(),
+                    });
+                }
+                if step.door.is_some() && step.before.is_empty() {
+                    findings.push(Finding {
+                        fault: Fault::DoorWithoutGate,
+                        part: step.name.clone(),
+                        detail: "nothing is verified before it".to_owned(),
+                    });
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Whether a set may go down now, by our own judgement: the first judge of law 4.
+///
+/// # Errors
+/// In words, what it would break.
+pub fn may_stop(snapshot: &Snapshot, set: &[Ix]) -> Result<(), String> {
+    for unit in set {
+        let unit = snapshot.unit(*unit);
+        if unit.state == UnitState::Unknown {
+            return Err(format!("nobody could tell whether {} serves", unit.id));
+        }
+    }
+    let down = snapshot.down();
+    snapshot
+        .budgets()
+        .permit(&down, set)
+        .map_err(|found| crate::explain::violation(snapshot, &found))
+}
+
+fn parts_in_order(ask: &Ask<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    let wanted: Vec<&PartName> = ask.target.parts.iter().map(Part::name).collect();
+    let mut last = None;
+    for part in &plan.parts {
+        let name = match part {
+            PlannedPart::Stage(stage) => &stage.name,
+            PlannedPart::Step(step) => &step.name,
+        };
+        let place = wanted.iter().position(|w| *w == name);
+        if place.is_none() || place <= last {
+            findings.push(Finding {
+                fault: Fault::StageOrder,
+                part: name.clone(),
+                detail: "it is not where the target has it".to_owned(),
+            });
+        }
+        last = last.max(place);
+    }
+}
+
+struct Judge<'a> {
+    ask: &'a Ask<'a>,
+    plan: &'a Plan,
+    stage: &'a StageSpec,
+    planned: Option<&'a PlannedStage>,
+}
+
+impl Judge<'_> {
+    fn found(&self, fault: Fault, detail: impl Into<String>) -> Finding {
+        Finding {
+            fault,
+            part: self.stage.name.clone(),
+            detail: detail.into(),
+        }
+    }
+
+    fn in_waves(&self) -> impl Iterator<Item = (usize, &UnitId)> {
+        let waves = self
+            .planned
+            .iter()
+            .flat_map(|planned| planned.waves.iter().enumerate());
+        waves.flat_map(|(at, wave)| wave.units.iter().map(move |unit| (at, unit)))
+    }
+
+    fn left_alone(&self) -> impl Iterator<Item = &UnitId> {
+        self.plan
+            .left_alone
+            .iter()
+            .filter(|left| left.stage == self.stage.name)
+            .map(|left| &left.unit)
+    }
+
+    fn units(&self, findings: &mut Vec<Finding>) {
+        let snapshot = self.ask.snapshot;
+        let mut seen = BTreeSet::new();
+        for unit in self.in_waves().map(|(_, unit)| unit).chain(self.left_alone()) {
+            if !seen.insert(unit) {
+                findings.push(self.found(Fault::UnitTwice, unit.as_str()));
+            }
+        }
+        for (_, unit) in snapshot.of_kind(&self.stage.kind) {
+            let done =
+                unit.state == UnitState::Serving && unit.revision.as_ref() == Some(&self.stage.revision);
+            if !done && !seen.contains(&unit.id) {
+                findings.push(self.found(Fault::UnitMissing, unit.id.as_str()));
+            }
+        }
+        for (_, id) in self.in_waves() {
+            let why = match snapshot.find(id).map(|ix| snapshot.unit(ix)) {
+                None => "it is not in the snapshot",
+                Some(unit) if unit.kind != self.stage.kind => "it is of another kind",
+                Some(unit) if unit.untouchable.is_some() || self.ask.aside.contains_key(id) => {
+                    "it must be left alone"
+                }
+                Some(unit) if unit.state != UnitState::Serving => "it does not serve",
+                Some(unit) if unit.revision.as_ref() == Some(&self.stage.revision) => "it has nothing to do",
+                Some(_) => continue,
+            };
+            findings.push(self.found(Fault::UnitUncalledFor, format!("{id}: {why}")));
+        }
+    }
+
+    fn waves(&self, findings: &mut Vec<Finding>) {
+        let Ask { snapshot, policy, .. } = *self.ask;
+        let Some(planned) = self.planned else { return };
+        let mut earned = self.ask.earned.get(&self.stage.name).copied().unwrap_or(0);
+        let mut highest = 0;
+        for (at, wave) in planned.waves.iter().enumerate() {
+            let set: Vec<Ix> = wave.units.iter().filter_map(|id| snapshot.find(id)).collect();
+            let name = format!("wave {}", at + 1);
+            if let Err(violation) = snapshot.budgets().permit(&snapshot.down(), &set) {
+                let text = crate::explain::violation(snapshot, &violation);
+                findings.push(self.found(Fault::OverBudget, format!("{name}: {text}")));
+            }
+            if self.stage.width == Width::Single && set.len() > 1 {
+                findings.push(self.found(Fault::TwoAtOnce, format!("{name}: {} units", set.len())));
+            }
+            self.against_policy(policy, &name, &set, earned, findings);
+            earned += 1;
+            let precedence = set.iter().map(|ix| snapshot.unit(*ix).precedence);
+            let (low, high) = (
+                precedence.clone().min().unwrap_or(0),
+                precedence.max().unwrap_or(0),
+            );
+            if low < highest || low != high {
+                findings.push(self.found(Fault::PrecedenceBroken, name));
+            }
+            highest = highest.max(high);
+        }
+    }
+
+    fn against_policy(
+        &self,
+        policy: &Policy,
+        name: &str,
+        set: &[Ix],
+        earned: u32,
+        findings: &mut Vec<Finding>,
+    ) {
+        let snapshot = self.ask.snapshot;
+        let of_kind: Vec<_> = snapshot.of_kind(&self.stage.kind).map(|(_, unit)| unit).collect();
+        let down = of_kind
+            .iter()
+            .filter(|unit| unit.state != UnitState::Serving)
+            .count();
+        let parallel = policy.parallel(&self.stage.kind, of_kind.len() as u32);
+        if down + set.len() > parallel as usize {
+            let detail = format!(
+                "{name}: {} units and {down} down already, at most {parallel}",
+                set.len()
+            );
+            findings.push(self.found(Fault::OverParallel, detail));
+        }
+        let cap = match policy.growth {
+            Growth::None => u32::MAX,
+            Growth::Double => 2_u32.saturating_pow(earned),
+        };
+        if set.len() > cap as usize {
+            let detail = format!("{name}: {} units where {cap} are earned", set.len());
+            findings.push(self.found(Fault::GrowthSkipped, detail));
+        }
+        for (level, limit) in &policy.max_domains {
+            let domain = |ix: Ix| {
+                let unit = snapshot.unit(ix);
+                unit.domains
+                    .get(level)
+                    .cloned()
+                    .unwrap_or_else(|| unit.id.to_string())
+            };
+            let already: BTreeSet<_> = snapshot.down().iter().map(domain).collect();
+            let fresh: BTreeSet<_> = set
+                .iter()
+                .map(|ix| domain(*ix))
+                .filter(|d| !already.contains(d))
+                .collect();
+            if !fresh.is_empty() && already.len() + fresh.len() > *limit as usize {
+                let detail = format!(
+                    "{name}: {} of level {level}, at most {limit}",
+                    already.len() + fresh.len()
+                );
+                findings.push(self.found(Fault::OverDomains, detail));
+            }
+        }
+        if let Some(percent) = policy.max_degraded
+            && set.len() > 1
+        {
+            let budgets = snapshot.budgets();
+            let touched = |b: &usize| budgets.members(*b).any(|(unit, _)| set.contains(&unit));
+            let count = (0..budgets.len()).filter(touched).count() as u64;
+            let share = budgets.len() as u64 * u64::from(percent) / 100;
+            let alone: BTreeMap<Ix, u64> = set
+                .iter()
+                .map(|ix| {
+                    (
+                        *ix,
+                        (0..budgets.len())
+                            .filter(|b| budgets.members(*b).any(|(u, _)| u == *ix))
+                            .count() as u64,
+                    )
+                })
+                .collect();
+            if count > share && alone.values().any(|one| count > *one) && count > self.largest_share() {
+                findings.push(self.found(Fault::OverDegraded, format!("{name}: {count} of at most {share}")));
+            }
+        }
+    }
+
+    /// The most budgets that one unit of the stage touches: so many are always let through.
+    fn largest_share(&self) -> u64 {
+        let budgets = self.ask.snapshot.budgets();
+        let mut touches = vec![0_u64; self.ask.snapshot.units().len()];
+        for budget in 0..budgets.len() {
+            for (unit, _) in budgets.members(budget) {
+                touches[unit.at()] += 1;
+            }
+        }
+        self.ask
+            .snapshot
+            .of_kind(&self.stage.kind)
+            .map(|(ix, _)| touches[ix.at()])
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn doors(&self, findings: &mut Vec<Finding>) {
+        let Some(door) = &self.stage.door_before_last else {
+            return;
+        };
+        if self.stage.gates.is_empty() {
+            findings.push(self.found(Fault::DoorWithoutGate, door.name.as_str()));
+        }
+        let Some(planned) = self.planned else { return };
+        if self.left_alone().next().is_none()
+            && planned
+                .waves
+                .last()
+                .is_some_and(|wave| wave.door.as_ref() != Some(door))
+        {
+            findings.push(self.found(Fault::DoorUnmarked, format!("{} before the last unit", door.name)));
+        }
+    }
+}

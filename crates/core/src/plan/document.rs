@@ -1,0 +1,181 @@
+//! The plan as a value.
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::model::{ClusterName, Door, GoingBack, Kind, PartName, Reason, Revision, Search, UnitId};
+
+/// What will be done, in what order, and what is left alone. One wave at a time is binding, the rest
+/// is a forecast: before each wave a run observes afresh and plans again, and the new plan names its
+/// parent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// `plan`, so that a stored document says what it is.
+    pub document: String,
+    /// Version of the document.
+    pub version: u32,
+    /// Content digest, 16 hexadecimal digits of SHA-256 over everything else.
+    pub id: String,
+    /// The plan that this one carries on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// Which cluster.
+    pub cluster: ClusterName,
+    /// The target's title.
+    pub title: String,
+    /// Which state of the world it was made from: `osdmap 175`.
+    pub generation: String,
+    /// Stages and steps that are still to be done, in order.
+    pub parts: Vec<PlannedPart>,
+    /// Units that need the change and do not get it, with the reason.
+    pub left_alone: Vec<LeftAlone>,
+    /// Seed and steps of the search, so that the same plan can be made again.
+    pub search: Search,
+}
+
+/// A stage or a step with what is planned for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlannedPart {
+    /// Units of one kind in waves.
+    Stage(PlannedStage),
+    /// A thing done once.
+    Step(PlannedStep),
+}
+
+/// Units of one kind in waves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedStage {
+    /// Its name.
+    pub name: PartName,
+    /// Which units.
+    pub kind: Kind,
+    /// What they will run.
+    pub revision: Revision,
+    /// How many units of the kind there are in all.
+    pub all: u32,
+    /// How many may be down at once by policy.
+    pub parallel: u32,
+    /// The waves in order.
+    pub waves: Vec<Wave>,
+    /// No plan can have fewer waves than this.
+    pub at_least: u32,
+    /// Why not fewer, in words.
+    pub at_least_because: String,
+    /// What a unit takes to go back.
+    pub going_back: GoingBack,
+}
+
+/// Units visited together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wave {
+    /// Sorted as people count.
+    pub units: Vec<UnitId>,
+    /// A one-way door to pass before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<Door>,
+    /// How long it is expected to take, gates and soak included, in seconds.
+    pub seconds: u32,
+}
+
+/// A thing done once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedStep {
+    /// Its name.
+    pub name: PartName,
+    /// The door that it is, if it cannot be undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<Door>,
+    /// What it does.
+    pub why: String,
+}
+
+/// A unit that does not get the change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftAlone {
+    /// Which.
+    pub unit: UnitId,
+    /// Of which stage.
+    pub stage: PartName,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl Plan {
+    /// The document's name.
+    pub const DOCUMENT: &str = "plan";
+    /// The newest version of the document.
+    pub const VERSION: u32 = 1;
+
+    /// The same with its id computed from its content.
+    #[must_use]
+    pub(super) fn identified(mut self) -> Self {
+        self.id.clear();
+        let bytes = serde_json::to_vec(&self).unwrap_or_default();
+        self.id = crate::model::hex(&Sha256::digest(bytes))[..16].to_owned();
+        self
+    }
+
+    /// Whether nothing is left to do.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// The planned stages.
+    pub fn stages(&self) -> impl Iterator<Item = &PlannedStage> {
+        self.parts.iter().filter_map(|part| match part {
+            PlannedPart::Stage(stage) => Some(stage),
+            PlannedPart::Step(_) => None,
+        })
+    }
+
+    /// The planned stage of that name.
+    pub fn stage(&self, name: &PartName) -> Option<&PlannedStage> {
+        self.stages().find(|stage| stage.name == *name)
+    }
+
+    /// How many waves in all stages.
+    pub fn waves(&self) -> usize {
+        self.stages().map(|stage| stage.waves.len()).sum()
+    }
+
+    /// How many waves no plan can do without.
+    pub fn at_least(&self) -> u32 {
+        self.stages().map(|stage| stage.at_least).sum()
+    }
+
+    /// How many units it visits.
+    pub fn units(&self) -> usize {
+        self.stages()
+            .flat_map(|stage| &stage.waves)
+            .map(|wave| wave.units.len())
+            .sum()
+    }
+
+    /// How long it is expected to take.
+    pub fn forecast(&self) -> SignedDuration {
+        let seconds: i64 = self
+            .stages()
+            .flat_map(|s| &s.waves)
+            .map(|w| i64::from(w.seconds))
+            .sum();
+        SignedDuration::from_secs(seconds)
+    }
+
+    /// The doors on the way, in order.
+    pub fn doors(&self) -> Vec<&Door> {
+        self.parts
+            .iter()
+            .flat_map(|part| match part {
+                PlannedPart::Stage(stage) => stage.waves.iter().filter_map(|w| w.door.as_ref()).collect(),
+                PlannedPart::Step(step) => step.door.iter().collect::<Vec<_>>(),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,218 @@
+//! Planning, in the order of its steps.
+//!
+//! 1. [`select`]: which units of each stage are visited, and why the others are not;
+//! 2. [`order`]: which of them come before which, as groups;
+//! 3. [`problem`]: the constraints as the solver takes them;
+//! 4. [`waves`]: the fewest waves for each group, and the bound below which nobody can go.
+//!
+//! Stages are never batched together. What is left alone is named.
+
+mod document;
+mod order;
+pub(crate) mod problem;
+pub(crate) mod select;
+pub mod waves;
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+
+pub use document::{LeftAlone, Plan, PlannedPart, PlannedStage, PlannedStep, Wave};
+
+use crate::model::{
+    Ix, Part, PartName, Policy, Reason, Search, Snapshot, StageSpec, StepSpec, Target, UnitId, Verdict, Width,
+};
+
+/// All that a plan is a function of.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// What was observed.
+    pub snapshot: &'a Snapshot,
+    /// What is wanted.
+    pub target: &'a Target,
+    /// How bold to be.
+    pub policy: &'a Policy,
+    /// Units that a run has set aside for now, with the reason.
+    pub aside: &'a BTreeMap<UnitId, Reason>,
+    /// How many waves of each stage have passed their gates: growth goes on from there.
+    pub earned: &'a BTreeMap<PartName, u32>,
+    /// The plan that is carried on. The new one never has more waves than it had left, as long as
+    /// nothing unexpected happened.
+    pub parent: Option<&'a Plan>,
+}
+
+/// A visit is expected to take this long where nothing was measured.
+const USUAL_VISIT: SignedDuration = SignedDuration::from_secs(60);
+
+/// The plan that leads from the snapshot to the target.
+pub fn plan(ask: &Ask<'_>) -> Plan {
+    let Ask {
+        snapshot,
+        target,
+        policy,
+        ..
+    } = *ask;
+    let mut parts = Vec::new();
+    let mut left_alone = Vec::new();
+    for part in &target.parts {
+        match part {
+            Part::Stage(stage) => {
+                let (planned, left) = plan_stage(ask, stage);
+                left_alone.extend(left);
+                parts.extend(planned.map(PlannedPart::Stage));
+            }
+            Part::Step(step) => parts.extend(plan_step(snapshot, step).map(PlannedPart::Step)),
+        }
+    }
+    Plan {
+        document: Plan::DOCUMENT.to_owned(),
+        version: Plan::VERSION,
+        id: String::new(),
+        parent: ask.parent.map(|parent| parent.id.clone()),
+        cluster: snapshot.cluster().clone(),
+        title: target.title.clone(),
+        generation: snapshot.generation().to_owned(),
+        parts,
+        left_alone,
+        search: Search {
+            seed: policy.search.seed,
+            steps: policy.search.steps,
+        },
+    }
+    .identified()
+}
+
+fn plan_step(snapshot: &Snapshot, step: &StepSpec) -> Option<PlannedStep> {
+    let done = snapshot.condition(&step.done_when).verdict == Verdict::Yes;
+    (!done).then(|| PlannedStep {
+        name: step.name.clone(),
+        door: step.door.clone(),
+        why: step.why.clone(),
+    })
+}
+
+fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<LeftAlone>) {
+    let Ask { snapshot, policy, .. } = *ask;
+    let selected = select::select(snapshot, stage, ask.aside);
+    let parallel = match stage.width {
+        Width::Single => 1,
+        Width::Policy => policy.parallel(&stage.kind, selected.all),
+    };
+    let parent = ask.parent.and_then(|plan| plan.stage(&stage.name));
+    let down = snapshot.down();
+    let mut left_alone = selected.left_alone;
+    let mut waves: Vec<Vec<Ix>> = Vec::new();
+    let (mut at_least, mut because) = (0, Vec::new());
+    let mut earned = ask.earned.get(&stage.name).copied().unwrap_or(0);
+
+    for units in order::groups(snapshot, stage, policy, &selected.todo) {
+        let frame = problem::Frame {
+            parallel,
+            down: selected.down,
+            earned,
+        };
+        let posed = problem::pose(snapshot, &down, policy, frame, &units);
+        let before = parent.map(|stage| remaining(snapshot, stage, &units));
+        let search = waves::Search {
+            seed: policy.search.seed,
+            steps: policy.search.steps,
+        };
+        let solution = waves::solve(&posed.problem, search, before.as_deref());
+        for impossible in &solution.impossible {
+            left_alone.push((units[impossible.unit as usize], posed.reason(&impossible.rule)));
+        }
+        if solution.bound.waves > 0 {
+            at_least += solution.bound.waves;
+            because.push(posed.bound(&solution.bound.why, &units));
+        }
+        earned += solution.waves.len() as u32;
+        waves.extend(
+            solution
+                .waves
+                .into_iter()
+                .map(|w| w.into_iter().map(|at| units[at as usize]).collect()),
+        );
+    }
+
+    left_alone.sort_by_key(|(unit, _)| *unit);
+    let left = left_alone
+        .iter()
+        .map(|(unit, reason)| LeftAlone {
+            unit: snapshot.unit(*unit).id.clone(),
+            stage: stage.name.clone(),
+            reason: reason.clone(),
+        })
+        .collect();
+    if waves.is_empty() {
+        return (None, left);
+    }
+    because.dedup();
+    let seconds = wave_seconds(snapshot, stage, policy);
+    let last = waves.len() - 1;
+    let planned = waves
+        .into_iter()
+        .enumerate()
+        .map(|(at, units)| Wave {
+            // Whatever is left alone keeps the door shut: it stands before the last unit of all.
+            door: stage
+                .door_before_last
+                .clone()
+                .filter(|_| at == last && left_alone.is_empty()),
+            units: units
+                .into_iter()
+                .map(|unit| snapshot.unit(unit).id.clone())
+                .collect(),
+            seconds: seconds.saturating_add(soak_seconds(policy, at == 0 && earned_nothing(ask, stage))),
+        })
+        .collect();
+    let stage = PlannedStage {
+        name: stage.name.clone(),
+        kind: stage.kind.clone(),
+        revision: stage.revision.clone(),
+        all: selected.all,
+        parallel,
+        waves: planned,
+        at_least,
+        at_least_because: if because.len() == 1 {
+            because.remove(0)
+        } else {
+            "the order asked for".to_owned()
+        },
+        going_back: stage.going_back.clone(),
+    };
+    (Some(stage), left)
+}
+
+fn earned_nothing(ask: &Ask<'_>, stage: &StageSpec) -> bool {
+    ask.earned.get(&stage.name).copied().unwrap_or(0) == 0
+}
+
+fn soak_seconds(policy: &Policy, canary: bool) -> u32 {
+    u32::try_from(policy.soak_after(canary).as_secs()).unwrap_or(u32::MAX)
+}
+
+/// How long a wave is expected to take, without its soak.
+fn wave_seconds(snapshot: &Snapshot, stage: &StageSpec, policy: &Policy) -> u32 {
+    let visit = snapshot.duration(&stage.kind).unwrap_or(USUAL_VISIT).as_secs();
+    u32::try_from(visit)
+        .unwrap_or(u32::MAX)
+        .saturating_add(policy.gate_hold)
+}
+
+/// The parent's waves of that stage, of units that are still to be visited, as places in `units`.
+fn remaining(snapshot: &Snapshot, parent: &PlannedStage, units: &[Ix]) -> Vec<Vec<u32>> {
+    let place = |id: &UnitId| {
+        let unit = snapshot.find(id)?;
+        units
+            .binary_search(&unit)
+            .ok()
+            .or_else(|| units.iter().position(|u| *u == unit))
+            .map(|at| at as u32)
+    };
+    parent
+        .waves
+        .iter()
+        .map(|wave| wave.units.iter().filter_map(place).collect::<Vec<_>>())
+        .filter(|wave| !wave.is_empty())
+        .collect()
+}

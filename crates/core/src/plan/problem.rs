@@ -1,0 +1,192 @@
+//! Step 3: the constraints of a snapshot and a policy, as the solver takes them.
+
+use std::collections::BTreeMap;
+
+use super::waves::{Budgets, DomainRule, Problem, Wide};
+use crate::model::{Down, Growth, Ix, Policy, Reason, Snapshot};
+
+/// One group of a stage as the solver takes it, and how to say its answers in words.
+pub(super) struct Posed<'a> {
+    pub(super) problem: Problem,
+    snapshot: &'a Snapshot,
+    /// The snapshot's budget behind each of the problem's.
+    budgets: Vec<usize>,
+    wide: Vec<&'static str>,
+    levels: Vec<String>,
+}
+
+/// What is the same for all groups of a stage.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame {
+    /// How many of the kind may be down at once.
+    pub(super) parallel: u32,
+    /// How many of the kind do not serve now.
+    pub(super) down: u32,
+    /// How many waves of this stage have passed their gates, or are planned before this group.
+    pub(super) earned: u32,
+}
+
+/// How many units the wave after `earned` passed ones may hold: 1, 2, 4 … `parallel`.
+pub(crate) fn growth_cap(growth: Growth, earned: u32, parallel: u32) -> u32 {
+    match growth {
+        Growth::None => parallel,
+        Growth::Double => 1_u32.checked_shl(earned).unwrap_or(u32::MAX).min(parallel),
+    }
+}
+
+pub(super) fn pose<'a>(
+    snapshot: &'a Snapshot,
+    down: &Down,
+    policy: &Policy,
+    frame: Frame,
+    units: &[Ix],
+) -> Posed<'a> {
+    let mut local = vec![None; snapshot.units().len()];
+    for (at, unit) in units.iter().enumerate() {
+        local[unit.at()] = Some(at as u32);
+    }
+    let all = snapshot.budgets();
+    let mut narrow = Budgets::default();
+    let mut names = Vec::new();
+    let mut touched_by = vec![0_u32; units.len()];
+    let mut members = Vec::new();
+    for budget in 0..all.len() {
+        members.clear();
+        let (mut was, mut could) = (0_u64, 0_u64);
+        for (unit, cost) in all.members(budget) {
+            if down.has(unit) {
+                was += u64::from(cost);
+            } else if let Some(at) = local[unit.at()] {
+                members.push((at, cost));
+                could += u64::from(cost);
+                touched_by[at as usize] += 1;
+            }
+        }
+        let left = u64::from(all.limit(budget)).saturating_sub(was);
+        if could > left {
+            narrow.push_with_costs(&members, left as u32);
+            names.push(budget);
+        }
+    }
+
+    let mut wide = vec![Wide {
+        costs: vec![1; units.len()],
+        limit: u64::from(frame.parallel.saturating_sub(frame.down)),
+    }];
+    let mut wide_names = vec!["max-in-parallel"];
+    if let Some(percent) = policy.max_degraded {
+        let share = all.len() as u64 * u64::from(percent) / 100;
+        // One unit alone is always let through, as with a percentage of units.
+        let largest = touched_by.iter().copied().max().unwrap_or(0);
+        wide.push(Wide {
+            costs: touched_by,
+            limit: share.max(u64::from(largest)),
+        });
+        wide_names.push("max-degraded");
+    }
+
+    let mut domains = Vec::new();
+    let mut levels = Vec::new();
+    for (level, limit) in &policy.max_domains {
+        domains.push(domain_rule(snapshot, down, level, *limit, units));
+        levels.push(level.clone());
+    }
+
+    let caps = match policy.growth {
+        Growth::None => Vec::new(),
+        Growth::Double => growth_caps(frame),
+    };
+    let problem = Problem {
+        units: units.len() as u32,
+        budgets: narrow,
+        wide,
+        domains,
+        caps,
+    };
+    Posed {
+        problem,
+        snapshot,
+        budgets: names,
+        wide: wide_names,
+        levels,
+    }
+}
+
+fn growth_caps(frame: Frame) -> Vec<u32> {
+    let mut caps = Vec::new();
+    for earned in frame.earned.. {
+        let cap = growth_cap(Growth::Double, earned, frame.parallel);
+        caps.push(cap);
+        if cap >= frame.parallel {
+            break;
+        }
+    }
+    caps
+}
+
+fn domain_rule(snapshot: &Snapshot, down: &Down, level: &str, limit: u32, units: &[Ix]) -> DomainRule {
+    let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut number = |unit: Ix| {
+        let unit = snapshot.unit(unit);
+        // A unit without a label of that level is a domain of its own.
+        let domain = unit.domains.get(level).map_or(unit.id.as_str(), String::as_str);
+        let next = numbers.len() as u32;
+        *numbers.entry(domain).or_insert(next)
+    };
+    let of = units.iter().map(|unit| number(*unit)).collect();
+    let mut already: Vec<u32> = down.iter().map(&mut number).collect();
+    already.sort_unstable();
+    already.dedup();
+    DomainRule { of, limit, already }
+}
+
+impl Posed<'_> {
+    /// Why a unit may not even go down alone.
+    pub(super) fn reason(&self, rule: &super::waves::Rule) -> Reason {
+        use super::waves::Rule;
+        match rule {
+            Rule::Budget(at) => {
+                let budget = self.budgets[*at as usize];
+                Reason::new("never-ok-to-stop", crate::explain::budget(self.snapshot, budget))
+            }
+            Rule::Wide(at) => Reason::new(
+                "max-in-parallel-used-up",
+                format!("what is down already uses up {}", self.wide[*at as usize]),
+            ),
+            Rule::Domains(at) => Reason::new(
+                "max-domains-used-up",
+                format!(
+                    "what is down already touches as many of level {} as may be",
+                    self.levels[*at as usize]
+                ),
+            ),
+        }
+    }
+
+    /// Why no plan can have fewer waves, in words.
+    pub(super) fn bound(&self, why: &super::waves::BoundReason, units: &[Ix]) -> String {
+        use super::waves::BoundReason;
+        let name = |at: u32| self.snapshot.unit(units[at as usize]).id.to_string();
+        match why {
+            BoundReason::NothingToPlace => "nothing to do".to_owned(),
+            BoundReason::Clique { units: clique } => {
+                let names: Vec<_> = clique.iter().take(6).map(|at| name(*at)).collect();
+                let more = if clique.len() > 6 { " …" } else { "" };
+                format!(
+                    "no two of {} units may be down together: {}{more}",
+                    clique.len(),
+                    names.join(" ")
+                )
+            }
+            BoundReason::Budget { index } => {
+                crate::explain::budget(self.snapshot, self.budgets[*index as usize])
+            }
+            BoundReason::Wide { index } => format!("{} in each wave", self.wide[*index as usize]),
+            BoundReason::Domains { index } => {
+                format!("max-domains of level {}", self.levels[*index as usize])
+            }
+            BoundReason::Exact => "all ways were tried".to_owned(),
+            BoundReason::Growth => "waves grow 1, 2, 4 … up to the maximum".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Step 1: which units of a stage are visited, and why the others are not.
+
+use std::collections::BTreeMap;
+
+use crate::model::{Ix, Reason, Snapshot, StageSpec, Unit, UnitId, UnitState};
+
+/// The units of a stage, sorted out.
+#[derive(Debug, Default)]
+pub(super) struct Selected {
+    /// To be visited.
+    pub(super) todo: Vec<Ix>,
+    /// In need of the change, and not to be touched.
+    pub(super) left_alone: Vec<(Ix, Reason)>,
+    /// How many units of the kind there are.
+    pub(super) all: u32,
+    /// How many of the kind do not serve now.
+    pub(super) down: u32,
+}
+
+/// Sorts out the units of a stage. `aside` names those that the run has set aside.
+pub(super) fn select(snapshot: &Snapshot, stage: &StageSpec, aside: &BTreeMap<UnitId, Reason>) -> Selected {
+    let mut selected = Selected::default();
+    for (ix, unit) in snapshot.of_kind(&stage.kind) {
+        selected.all += 1;
+        selected.down += u32::from(unit.state != UnitState::Serving);
+        match must_be_left(unit, stage, aside) {
+            Some(reason) => selected.left_alone.push((ix, reason)),
+            None if done(unit, stage) => {}
+            None => selected.todo.push(ix),
+        }
+    }
+    selected
+}
+
+/// Whether the stage has nothing more to do for a unit: it serves on the wanted revision.
+pub(crate) fn done(unit: &Unit, stage: &StageSpec) -> bool {
+    unit.state == UnitState::Serving && unit.revision.as_ref() == Some(&stage.revision)
+}
+
+fn must_be_left(unit: &Unit, stage: &StageSpec, aside: &BTreeMap<UnitId, Reason>) -> Option<Reason> {
+    if done(unit, stage) {
+        return None;
+    }
+    if let Some(reason) = aside.get(&unit.id).or(unit.untouchable.as_ref()) {
+        return Some(reason.clone());
+    }
+    match unit.state {
+        UnitState::Unknown => Some(Reason::new("unit-unknown", "nobody could tell whether it serves")),
+        UnitState::Down => Some(Reason::new(
+            "unit-down",
+            "it was down before its turn; start it or remove it from the cluster, then plan again",
+        )),
+        UnitState::Serving if unit.revision.is_none() => {
+            Some(Reason::new("revision-unknown", "nobody could tell what it runs"))
+        }
+        UnitState::Serving => None,
+    }
+}

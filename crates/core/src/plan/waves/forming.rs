@@ -1,0 +1,95 @@
+//! A wave while units are added to it: who still fits.
+
+use super::room::Room;
+use super::ties::Ties;
+
+/// A permitted wave that grows. What no longer fits never fits again: the rules are monotone.
+#[derive(Debug)]
+pub(super) struct Forming<'a> {
+    ties: &'a Ties,
+    room: Room,
+    units: Vec<u32>,
+    /// Units that a pair or a crowd forbids, and those in the wave.
+    blocked: Vec<bool>,
+    /// The blocked units that are not in the wave.
+    shut_out: Vec<u32>,
+    /// One for each crowd.
+    loads: Vec<u32>,
+}
+
+impl<'a> Forming<'a> {
+    pub(super) fn new(ties: &'a Ties, cap: u32) -> Self {
+        Self {
+            ties,
+            room: Room::new(ties, cap),
+            units: Vec::new(),
+            blocked: vec![false; ties.units() as usize],
+            shut_out: Vec::new(),
+            loads: vec![0; ties.crowds.len()],
+        }
+    }
+
+    /// Hands out the wave, ascending, and begins another with this cap.
+    pub(super) fn finish(&mut self, cap: u32) -> Vec<u32> {
+        for unit in self.shut_out.drain(..) {
+            self.blocked[unit as usize] = false;
+        }
+        for &unit in &self.units {
+            self.blocked[unit as usize] = false;
+            for joined in self.ties.crowds_of(unit) {
+                self.loads[joined.crowd as usize] = 0;
+            }
+        }
+        self.room = Room::new(self.ties, cap);
+        let mut units = std::mem::take(&mut self.units);
+        units.sort_unstable();
+        units
+    }
+
+    /// Whether a pair or a crowd forbids this unit, or it is in the wave.
+    pub(super) fn blocks(&self, unit: u32) -> bool {
+        self.blocked[unit as usize]
+    }
+
+    /// The load of a crowd.
+    pub(super) fn load(&self, crowd: u32) -> u32 {
+        self.loads[crowd as usize]
+    }
+
+    /// Whether the rules that bind every unit leave room for this one.
+    pub(super) fn has_room(&self, unit: u32) -> bool {
+        self.room.fits(self.ties, unit)
+    }
+
+    /// Adds a unit that is not blocked and for which there is room; puts on `newly` the units that
+    /// are blocked from now on.
+    pub(super) fn add(&mut self, unit: u32, newly: &mut Vec<u32>) {
+        let ties = self.ties;
+        let known = newly.len();
+        self.units.push(unit);
+        self.room.add(ties, unit);
+        self.blocked[unit as usize] = true;
+        for &other in ties.pairs(unit) {
+            if !std::mem::replace(&mut self.blocked[other as usize], true) {
+                newly.push(other);
+            }
+        }
+        for joined in ties.crowds_of(unit) {
+            let crowd = &ties.crowds[joined.crowd as usize];
+            let load = &mut self.loads[joined.crowd as usize];
+            *load += joined.cost;
+            let left = crowd.limit - *load;
+            if left >= crowd.largest {
+                continue;
+            }
+            for seat in ties.seats(joined.crowd) {
+                if seat.cost > left
+                    && !std::mem::replace(&mut self.blocked[seat.unit as usize], true)
+                {
+                    newly.push(seat.unit);
+                }
+            }
+        }
+        self.shut_out.extend_from_slice(&newly[known..]);
+    }
+}

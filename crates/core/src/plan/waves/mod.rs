@@ -1,0 +1,263 @@
+//! Waves: the units of one stage in as few permitted sets as can be found.
+//!
+//! This is graph colouring, widened from "never these two" to budgets with limits and costs, domains
+//! and growth. The steps, in order:
+//!
+//! 1. `problem`: units that fit in no wave, not even alone, are set aside with the rule that says so.
+//! 2. `ties`: the rules are made ready for the search; placement groups of which one member may go
+//!    become pairs of units.
+//! 3. `bound`: how few waves there can be at best, and why.
+//! 4. Up to ten units: `exact` tries all splits, and that is the answer.
+//! 5. Else `parent` (the split that a run is in), `rlf` and `dsatur` each give a split; where growth
+//!    is asked, `growth` cuts the first waves to measure. The fewest waves win, the parent wins ties.
+//! 6. `tabu` tries one wave fewer, again and again, until the bound is reached or the steps are used.
+//!
+//! The answer depends on nothing but the arguments: choices are seeded, effort is counted in steps.
+//! What it knows of the rest of the program is nothing: units are numbers.
+
+mod bound;
+mod dsatur;
+mod exact;
+mod flat;
+mod forming;
+mod growth;
+mod list;
+mod parent;
+mod problem;
+mod rlf;
+mod rng;
+mod room;
+mod tabu;
+mod ties;
+
+pub use bound::{Bound, BoundReason};
+pub use problem::{Budget, Budgets, DomainRule, Impossible, Problem, Rule, Violation, Wide};
+
+use rng::Rng;
+use ties::Ties;
+
+/// `dsatur` holds all waves open at once, and its queue may grow to units × waves; beyond so many bytes
+/// it is left out, and `rlf`, which holds one wave, stands alone. Only splits into very many waves need
+/// as much.
+const OPEN_WAVES_BYTES: u64 = 64_000_000;
+
+/// How long to search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Search {
+    /// Which of equally good moves are taken.
+    pub seed: u64,
+    /// How many moves the search may make. 0: only the constructions.
+    pub steps: u64,
+}
+
+/// The waves, and how good they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Solution {
+    /// Each unit that fits anywhere, once. Units ascend within a wave. The parent's waves keep their
+    /// order; otherwise small waves come first.
+    pub waves: Vec<Vec<u32>>,
+    /// The units that fit nowhere. Ascending.
+    pub impossible: Vec<Impossible>,
+    /// How few waves there can be at best.
+    pub bound: Bound,
+    /// How many moves the search has made.
+    pub steps_used: u64,
+    /// Where the waves come from.
+    pub method: Method,
+}
+
+/// Where waves come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// All splits were tried: there are no fewer.
+    Exact,
+    /// The parent's split still holds, or was mended, and nothing better was found.
+    Parent,
+    /// Recursive largest first (Leighton 1979).
+    Rlf,
+    /// Saturation degree (Brélaz 1979).
+    Dsatur,
+    /// Tabu search (Hertz and de Werra 1987).
+    Tabu,
+}
+
+/// Splits the units of a problem into the fewest waves that the search finds.
+///
+/// With a `parent`, the waves that are left of an earlier split, the answer has never more waves than
+/// it, provided that it still holds without the units that are gone; and if nothing better is found
+/// it comes back as it was.
+///
+/// # Panics
+///
+/// If a rule of the problem names a unit that the problem does not have.
+pub fn solve(problem: &Problem, search: Search, parent: Option<&[Vec<u32>]>) -> Solution {
+    problem.assert_well_formed();
+    let impossible = problem.impossible();
+    let placeable = without(problem.units, &impossible);
+    let ties = Ties::new(problem, placeable);
+    let mut bound = bound::find(&ties);
+
+    let kept = parent.map(|parent| Split {
+        waves: parent::waves(&ties, parent),
+        method: Method::Parent,
+    });
+    let mut steps_left = search.steps;
+    let found = if ties.units() <= exact::UNITS {
+        let exact = Split {
+            waves: growth::cut(exact::waves(&ties), &ties.caps),
+            method: Method::Exact,
+        };
+        if exact.waves.len() > bound.waves as usize {
+            bound = Bound {
+                waves: exact.waves.len() as u32,
+                why: BoundReason::Exact,
+            };
+        }
+        fewer(kept, exact)
+    } else {
+        let constructed = construct(&ties, kept);
+        improve(
+            &ties,
+            constructed,
+            bound.waves,
+            search.seed,
+            &mut steps_left,
+        )
+    };
+    Solution {
+        waves: found
+            .waves
+            .iter()
+            .map(|wave| ties.originals(wave))
+            .collect(),
+        impossible,
+        bound,
+        steps_used: search.steps - steps_left,
+        method: found.method,
+    }
+}
+
+struct Split {
+    waves: Vec<Vec<u32>>,
+    method: Method,
+}
+
+/// The split with fewer waves, the first if they have as many.
+fn fewer(first: Option<Split>, second: Split) -> Split {
+    match first {
+        Some(first) if first.waves.len() <= second.waves.len() => first,
+        Some(_) | None => second,
+    }
+}
+
+/// The best of what is kept of the parent and of the constructions.
+fn construct(ties: &Ties, kept: Option<Split>) -> Split {
+    let steady = ties.steady_cap();
+    let waves = rlf::waves(ties, &[steady]);
+    let open_waves = waves.len() as u64;
+    let cut = |waves: Vec<Vec<u32>>, method: Method| Split {
+        waves: growth::cut(waves, &ties.caps),
+        method,
+    };
+    let mut best = fewer(kept, cut(waves, Method::Rlf));
+    if ties.caps.iter().any(|&cap| cap < steady) {
+        // The hardest units in the first, small waves, or all waves first and then cut: either may
+        // come out better.
+        let waves = rlf::waves(ties, &ties.caps);
+        best = fewer(Some(best), cut(waves, Method::Rlf));
+    }
+    let bytes_a_wave = 17 * u64::from(ties.units()) + 4 * ties.crowds.len() as u64;
+    if open_waves * bytes_a_wave <= OPEN_WAVES_BYTES {
+        let waves = dsatur::waves(ties, steady);
+        best = fewer(Some(best), cut(waves, Method::Dsatur));
+    }
+    best
+}
+
+/// One wave fewer, again and again, until the bound is reached or the steps are used.
+fn improve(ties: &Ties, from: Split, bound: u32, seed: u64, steps_left: &mut u64) -> Split {
+    let mut best = from;
+    let mut rng = Rng::new(seed);
+    while *steps_left > 0 && best.waves.len() > bound as usize {
+        let Some(waves) = tabu::one_fewer(ties, &best.waves, steps_left, &mut rng) else {
+            break;
+        };
+        best = Split {
+            waves: growth::cut(waves, &ties.caps),
+            method: Method::Tabu,
+        };
+    }
+    best
+}
+
+fn without(units: u32, impossible: &[Impossible]) -> Vec<u32> {
+    let mut possible = vec![true; units as usize];
+    for found in impossible {
+        possible[found.unit as usize] = false;
+    }
+    (0..units).filter(|&unit| possible[unit as usize]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Constructions and search find the fewest waves on nearly all small problems. (They are not
+    /// asked there by `solve`; on large ones nobody knows the fewest.)
+    #[test]
+    fn the_search_is_seldom_beaten_by_trying_all_splits() {
+        let mut rng = Rng::new(3);
+        let (mut cases, mut beaten) = (0, 0);
+        while cases < 2000 {
+            let problem = random(&mut rng);
+            let ties = Ties::new(&problem, without(problem.units, &problem.impossible()));
+            if ties.units() == 0 {
+                continue;
+            }
+            cases += 1;
+            let fewest = exact::waves(&ties).len();
+            let built = construct(&ties, None);
+            let mut steps = 2000;
+            let found = improve(&ties, built, fewest as u32, 1, &mut steps);
+            for (place, wave) in found.waves.iter().enumerate() {
+                assert_eq!(problem.permits(&ties.originals(wave)), Ok(()));
+                assert!(wave.len() <= problem.cap(place) as usize);
+            }
+            assert!(found.waves.len() >= fewest);
+            beaten += usize::from(found.waves.len() > fewest);
+        }
+        assert!(beaten * 100 <= cases, "beaten {beaten} times");
+    }
+
+    fn random(rng: &mut Rng) -> Problem {
+        let units = exact::UNITS;
+        let mut caps: Vec<u32> = (0..rng.below(3)).map(|_| 1 + rng.below(5)).collect();
+        caps.sort_unstable();
+        let mut problem = Problem {
+            units,
+            caps,
+            ..Problem::default()
+        };
+        for _ in 0..5 + rng.below(12) {
+            let members: Vec<(u32, u32)> = (0..2 + rng.below(4))
+                .map(|_| (rng.below(units), 1 + rng.below(3)))
+                .collect();
+            let limit = 2 + rng.below(5);
+            problem.budgets.push_with_costs(&members, limit);
+        }
+        if rng.below(2) == 0 {
+            problem.wide.push(Wide {
+                costs: (0..units).map(|_| rng.below(5)).collect(),
+                limit: u64::from(4 + rng.below(6)),
+            });
+        }
+        if rng.below(2) == 0 {
+            problem.domains.push(DomainRule {
+                of: (0..units).map(|_| rng.below(5)).collect(),
+                limit: 1 + rng.below(3),
+                already: vec![0],
+            });
+        }
+        problem
+    }
+}

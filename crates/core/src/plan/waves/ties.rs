@@ -1,0 +1,341 @@
+//! The rules as the search wants them: impossible units left out, costs that cannot matter dropped,
+//! and budgets that only say "no two of these" turned into pairs, as in graph colouring.
+
+use super::flat::{neighbours, slice};
+use super::problem::{Problem, Rule};
+
+/// A budget is written as pairs only up to this many; beyond, a pair for each two members would need
+/// far more memory than the budget itself.
+const PAIRS_A_BUDGET: usize = 120;
+
+/// What a pair weighs where units are ordered by how hard they are to place. A crowd, in which
+/// several may be down together, weighs less.
+pub(super) const PAIR_WEIGHT: u32 = 16;
+
+/// The domain of a unit that lies in one already touched.
+pub(super) const FREE: u32 = u32::MAX;
+
+/// The rules over placeable units, which are renumbered `0..units()`.
+#[derive(Debug)]
+pub(super) struct Ties {
+    /// What the problem calls each unit. Ascending.
+    original: Vec<u32>,
+    pair_ends: Vec<u32>,
+    pair_units: Vec<u32>,
+    pub(super) crowds: Vec<Crowd>,
+    seats: Vec<Seat>,
+    joined_ends: Vec<u32>,
+    joined: Vec<Joined>,
+    pub(super) wide: Vec<WideTie>,
+    pub(super) domains: Vec<DomainTie>,
+    pub(super) caps: Vec<u32>,
+}
+
+/// A budget that is more than pairs: several members may be down together, but not all.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Crowd {
+    seats_start: u32,
+    seats_end: u32,
+    pub(super) limit: u32,
+    /// The largest cost of a member.
+    pub(super) largest: u32,
+    /// How much it binds two of its members, where a pair binds `PAIR_WEIGHT`.
+    pub(super) weight: u32,
+    /// Its index among the budgets of the problem.
+    pub(super) budget: u32,
+}
+
+/// A member of a crowd, and its cost there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Seat {
+    pub(super) unit: u32,
+    pub(super) cost: u32,
+}
+
+/// A crowd that a unit belongs to, and the unit's cost there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Joined {
+    pub(super) crowd: u32,
+    pub(super) cost: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct WideTie {
+    pub(super) costs: Vec<u32>,
+    pub(super) limit: u64,
+    pub(super) largest: u32,
+    pub(super) rule: Rule,
+}
+
+#[derive(Debug)]
+pub(super) struct DomainTie {
+    /// `FREE` where the unit's domain is touched already.
+    pub(super) of: Vec<u32>,
+    /// How many domains a wave may touch that are not touched already.
+    pub(super) limit: u32,
+    pub(super) index: u32,
+}
+
+impl Ties {
+    pub(super) fn new(problem: &Problem, placeable: Vec<u32>) -> Self {
+        let mut renumbered = vec![None; problem.units as usize];
+        for (unit, &original) in (0_u32..).zip(&placeable) {
+            renumbered[original as usize] = Some(unit);
+        }
+        let mut edges: Vec<(u32, u32)> = Vec::new();
+        let mut crowds = Vec::new();
+        let mut seats = Vec::new();
+        let mut wide = wide(problem, &placeable);
+        let mut members: Vec<Seat> = Vec::new();
+        for (index, budget) in (0_u32..).zip(problem.budgets.iter()) {
+            members.clear();
+            members.extend(budget.iter().filter_map(|(original, cost)| {
+                let unit = renumbered[original as usize]?;
+                (cost > 0).then_some(Seat { unit, cost })
+            }));
+            merge_repeated(&mut members);
+            let total: u64 = members.iter().map(|seat| u64::from(seat.cost)).sum();
+            if total <= u64::from(budget.limit) {
+                continue;
+            }
+            members.sort_unstable_by(|a, b| b.cost.cmp(&a.cost).then(a.unit.cmp(&b.unit)));
+            if total > u64::from(u32::MAX) {
+                wide.push(summed_in_u64(
+                    &members,
+                    budget.limit,
+                    index,
+                    placeable.len(),
+                ));
+                continue;
+            }
+            let (few_pairs, only_pairs) = push_pairs(&members, budget.limit, &mut edges);
+            if few_pairs && only_pairs {
+                continue;
+            }
+            let seats_start = seats.len() as u32;
+            let largest = members[0].cost;
+            let smallest = members[members.len() - 1].cost;
+            let together = (budget.limit / smallest).max(1);
+            members.sort_unstable();
+            seats.extend_from_slice(&members);
+            crowds.push(Crowd {
+                seats_start,
+                seats_end: seats.len() as u32,
+                limit: budget.limit,
+                largest,
+                weight: (PAIR_WEIGHT / together).max(1),
+                budget: index,
+            });
+        }
+        drop_repeated(&mut crowds, &seats);
+        let (pair_ends, pair_units) = neighbours(placeable.len(), edges);
+        let (joined_ends, joined) = joined(placeable.len(), &crowds, &seats);
+        Self {
+            pair_ends,
+            pair_units,
+            crowds,
+            seats,
+            joined_ends,
+            joined,
+            wide,
+            domains: domains(problem, &placeable),
+            caps: problem.caps.clone(),
+            original: placeable,
+        }
+    }
+
+    pub(super) fn units(&self) -> u32 {
+        self.original.len() as u32
+    }
+
+    /// What the problem calls this unit.
+    pub(super) fn original(&self, unit: u32) -> u32 {
+        self.original[unit as usize]
+    }
+
+    /// What the problem calls these units.
+    pub(super) fn originals(&self, units: &[u32]) -> Vec<u32> {
+        units.iter().map(|&unit| self.original(unit)).collect()
+    }
+
+    /// The number here of a unit of the problem, if it can be placed at all.
+    pub(super) fn renumbered(&self, original: u32) -> Option<u32> {
+        self.original
+            .binary_search(&original)
+            .ok()
+            .map(|at| at as u32)
+    }
+
+    /// The units that may never share a wave with this one. Ascending.
+    pub(super) fn pairs(&self, unit: u32) -> &[u32] {
+        slice(&self.pair_ends, &self.pair_units, unit)
+    }
+
+    /// The crowds of a unit.
+    pub(super) fn crowds_of(&self, unit: u32) -> &[Joined] {
+        slice(&self.joined_ends, &self.joined, unit)
+    }
+
+    /// The members of a crowd. Ascending.
+    pub(super) fn seats(&self, crowd: u32) -> &[Seat] {
+        self.crowds[crowd as usize].seats_in(&self.seats)
+    }
+
+    /// The most that any wave may hold.
+    pub(super) fn steady_cap(&self) -> u32 {
+        self.caps.iter().max().map_or(u32::MAX, |&cap| cap.max(1))
+    }
+
+    /// How strongly crowds tie this unit to others.
+    pub(super) fn crowded(&self, unit: u32) -> u32 {
+        self.crowds_of(unit).iter().fold(0, |sum, joined| {
+            let crowd = &self.crowds[joined.crowd as usize];
+            sum.saturating_add((crowd.len() - 1).saturating_mul(crowd.weight))
+        })
+    }
+}
+
+impl Crowd {
+    fn seats_in(self, seats: &[Seat]) -> &[Seat] {
+        &seats[self.seats_start as usize..self.seats_end as usize]
+    }
+
+    fn len(self) -> u32 {
+        self.seats_end - self.seats_start
+    }
+}
+
+/// A unit listed twice in one budget costs the sum of both.
+fn merge_repeated(members: &mut Vec<Seat>) {
+    members.sort_unstable();
+    members.dedup_by(|later, first| {
+        let same = later.unit == first.unit;
+        if same {
+            first.cost = first.cost.saturating_add(later.cost);
+        }
+        same
+    });
+}
+
+/// Adds the pairs whose costs together break the limit, unless they are many. Members come dearest
+/// first. Answers whether they are few enough to have been added, and whether they say all.
+fn push_pairs(members: &[Seat], limit: u32, edges: &mut Vec<(u32, u32)>) -> (bool, bool) {
+    let breaks = |a: Seat, b: Seat| u64::from(a.cost) + u64::from(b.cost) > u64::from(limit);
+    let mut pairs = 0;
+    for (at, &a) in members.iter().enumerate() {
+        pairs += members[at + 1..].partition_point(|&b| breaks(a, b));
+        if pairs > PAIRS_A_BUDGET {
+            return (false, false);
+        }
+    }
+    for (at, &a) in members.iter().enumerate() {
+        for &b in members[at + 1..].iter().take_while(|&&b| breaks(a, b)) {
+            edges.push((a.unit, b.unit));
+        }
+    }
+    (true, pairs == members.len() * (members.len() - 1) / 2)
+}
+
+/// Of crowds that say the same, keeps the first: where a few hosts carry a million placement groups,
+/// most do.
+fn drop_repeated(crowds: &mut Vec<Crowd>, seats: &[Seat]) {
+    let mut order: Vec<u32> = (0..crowds.len() as u32).collect();
+    let key = |&index: &u32| {
+        let crowd = crowds[index as usize];
+        (crowd.limit, crowd.seats_in(seats))
+    };
+    order.sort_by(|a, b| key(a).cmp(&key(b)));
+    let mut repeated = vec![false; crowds.len()];
+    for two in order.windows(2) {
+        repeated[two[1] as usize] = key(&two[0]) == key(&two[1]);
+    }
+    let mut index = 0;
+    crowds.retain(|_| {
+        index += 1;
+        !repeated[index - 1]
+    });
+}
+
+fn joined(units: usize, crowds: &[Crowd], seats: &[Seat]) -> (Vec<u32>, Vec<Joined>) {
+    let mut starts = vec![0_u32; units + 1];
+    for seat in crowds.iter().flat_map(|crowd| crowd.seats_in(seats)) {
+        starts[seat.unit as usize + 1] += 1;
+    }
+    for unit in 0..units {
+        starts[unit + 1] += starts[unit];
+    }
+    let mut next = starts.clone();
+    let mut flat = vec![Joined { crowd: 0, cost: 0 }; starts[units] as usize];
+    for (crowd, of) in (0_u32..).zip(crowds) {
+        for seat in of.seats_in(seats) {
+            let place = &mut next[seat.unit as usize];
+            flat[*place as usize] = Joined {
+                crowd,
+                cost: seat.cost,
+            };
+            *place += 1;
+        }
+    }
+    starts.remove(0);
+    (starts, flat)
+}
+
+/// Loads of crowds are kept in u32. The rare budget that needs more (in bytes, say) is treated as
+/// one that binds every unit, at a cost of 0 for most.
+fn summed_in_u64(members: &[Seat], limit: u32, budget: u32, units: usize) -> WideTie {
+    let mut costs = vec![0; units];
+    for seat in members {
+        costs[seat.unit as usize] = seat.cost;
+    }
+    WideTie {
+        largest: members.iter().map(|seat| seat.cost).max().unwrap_or(1),
+        costs,
+        limit: u64::from(limit),
+        rule: Rule::Budget(budget),
+    }
+}
+
+fn wide(problem: &Problem, placeable: &[u32]) -> Vec<WideTie> {
+    let mut ties = Vec::new();
+    for (index, wide) in (0_u32..).zip(&problem.wide) {
+        let costs: Vec<u32> = pick(&wide.costs, placeable);
+        let total: u64 = costs.iter().map(|&cost| u64::from(cost)).sum();
+        if total > wide.limit {
+            let largest = costs.iter().copied().max().unwrap_or(1);
+            ties.push(WideTie {
+                costs,
+                limit: wide.limit,
+                largest,
+                rule: Rule::Wide(index),
+            });
+        }
+    }
+    ties
+}
+
+fn domains(problem: &Problem, placeable: &[u32]) -> Vec<DomainTie> {
+    let mut ties = Vec::new();
+    for (index, rule) in (0_u32..).zip(&problem.domains) {
+        let mut already = rule.already.clone();
+        already.sort_unstable();
+        let mut of = pick(&rule.of, placeable);
+        for domain in &mut of {
+            if already.binary_search(domain).is_ok() {
+                *domain = FREE;
+            }
+        }
+        ties.push(DomainTie {
+            of,
+            limit: rule.left(),
+            index,
+        });
+    }
+    ties
+}
+
+fn pick(all: &[u32], placeable: &[u32]) -> Vec<u32> {
+    placeable.iter().map(|&unit| all[unit as usize]).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! A target turned around: what a run has changed goes back to what it ran before, in the reverse
+//! order, as far as that is possible. Rollback is a plan with the same rails.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::state::State;
+use crate::model::{
+    GoingBack, Part, PartName, Policy, Reason, Revision, Snapshot, StageSpec, Target, UnitId,
+};
+
+/// The way back, and what has none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WayBack {
+    /// What can go back.
+    pub(super) target: Target,
+    /// Units of those kinds that this run has not changed: they are left as they are.
+    pub(super) aside: BTreeMap<UnitId, Reason>,
+    /// What was changed and cannot go back.
+    pub(super) impossible: Vec<(String, Reason)>,
+}
+
+/// The name of a stage on its way back.
+fn name_back(stage: &PartName, revision: &Revision) -> PartName {
+    PartName::new(format!("{stage}-back-to-{revision}")).unwrap_or_else(|_| stage.clone())
+}
+
+impl State {
+    /// The way back from here.
+    pub(super) fn way_back(&self, snapshot: &Snapshot) -> WayBack {
+        let mut way = WayBack {
+            target: Target {
+                title: format!("back from {}", self.start.target.title),
+                parts: Vec::new(),
+            },
+            aside: BTreeMap::new(),
+            impossible: Vec::new(),
+        };
+        // Behind a one-way door everything stays.
+        let mut closed: Option<&PartName> = None;
+        for part in self.start.target.parts.iter().rev() {
+            match part {
+                Part::Step(step) => {
+                    if self.steps.contains(&step.name)
+                        && let Some(door) = &step.door
+                    {
+                        closed = Some(&door.name);
+                    }
+                }
+                Part::Stage(stage) => {
+                    if let Some(door) = &stage.door_before_last
+                        && self.all_changed(stage, snapshot)
+                    {
+                        closed = Some(&door.name);
+                    }
+                    self.stage_back(stage, closed, snapshot, &mut way);
+                }
+            }
+        }
+        way
+    }
+
+    fn all_changed(&self, stage: &StageSpec, snapshot: &Snapshot) -> bool {
+        snapshot
+            .of_kind(&stage.kind)
+            .all(|(_, unit)| self.done.contains_key(&unit.id))
+    }
+
+    fn stage_back(
+        &self,
+        stage: &StageSpec,
+        closed: Option<&PartName>,
+        snapshot: &Snapshot,
+        way: &mut WayBack,
+    ) {
+        let mut revisions: BTreeSet<&Revision> = BTreeSet::new();
+        let mut left = 0;
+        for (_, unit) in snapshot.of_kind(&stage.kind) {
+            match self.done.get(&unit.id) {
+                Some(before) => {
+                    revisions.insert(before);
+                }
+                None => {
+                    let reason = Reason::new("not-changed-by-this-run", "it is left as it was found");
+                    way.aside.insert(unit.id.clone(), reason);
+                }
+            }
+            left += usize::from(self.done.contains_key(&unit.id));
+        }
+        if left == 0 {
+            return;
+        }
+        let why_not = match (closed, how(&stage.going_back, &self.start.policy)) {
+            (Some(door), _) => Some(Reason::new("behind-a-one-way-door", format!("{door} was passed"))),
+            (None, Err(reason)) => Some(reason),
+            (None, Ok(_)) => None,
+        };
+        if let Some(reason) = why_not {
+            way.impossible
+                .push((format!("{left} of stage {}", stage.name), reason));
+            return;
+        }
+        for before in revisions {
+            way.target.parts.push(Part::Stage(StageSpec {
+                name: name_back(&stage.name, before),
+                revision: before.clone(),
+                door_before_last: None,
+                ..stage.clone()
+            }));
+        }
+    }
+
+    /// The stage of that name, on the way there or back.
+    pub(super) fn stage(&self, name: &PartName) -> Option<StageSpec> {
+        self.start.target.stage(name).cloned().or_else(|| {
+            self.start.target.parts.iter().find_map(|part| {
+                let Part::Stage(stage) = part else { return None };
+                let before = name
+                    .as_str()
+                    .strip_prefix(stage.name.as_str())?
+                    .strip_prefix("-back-to-")?;
+                let revision = Revision::new(before).ok()?;
+                Some(StageSpec {
+                    name: name.clone(),
+                    revision,
+                    door_before_last: None,
+                    ..stage.clone()
+                })
+            })
+        })
+    }
+}
+
+/// Whether going back means making the unit's data anew.
+///
+/// # Errors
+/// Why it cannot go back at all.
+pub(super) fn how(going_back: &GoingBack, policy: &Policy) -> Result<bool, Reason> {
+    match going_back {
+        GoingBack::Restart => Ok(false),
+        GoingBack::Rebuild { .. } if policy.rebuild_to_go_back => Ok(true),
+        GoingBack::Rebuild { cost } => Err(Reason::new(
+            "going-back-needs-a-rebuild",
+            format!("it takes {cost}; set rebuild_to_go_back in [policy] to permit it"),
+        )),
+        GoingBack::Impossible { why } => Err(Reason::new("going-back-is-impossible", why.clone())),
+    }
+}

@@ -1,0 +1,275 @@
+//! What a journal holds: an intent log. Nothing changes in the world that it did not announce first.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    ClusterName, ConditionName, GuardName, PartName, Phase, Policy, Reason, Revision, RunId, Target, UnitId,
+};
+use crate::plan::Plan;
+
+/// The place of an event in its journal, from 1, without gaps.
+pub type Seq = u64;
+
+/// An event in its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// Its place.
+    pub seq: Seq,
+    /// When it was written. Information: order is `seq`.
+    pub at: Timestamp,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What happened, or is about to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// The run begins.
+    Started(Box<Start>),
+    /// A process became the one writer.
+    LeaseTaken {
+        /// Its fencing token: it only grows.
+        fence: u64,
+        /// Which incarnation of which process on which host.
+        holder: String,
+    },
+    /// A plan, made from a fresh observation; the one before is its parent.
+    Planned {
+        /// The plan.
+        plan: Box<Plan>,
+    },
+    /// A wave begins: its guards are taken, then both judges are asked, then it is visited.
+    WaveOpened {
+        /// Of which stage.
+        stage: PartName,
+        /// Its units, with what they run now.
+        units: Vec<(UnitId, Revision)>,
+    },
+    /// Both judges were asked whether a set may go down now.
+    Judged {
+        /// The set.
+        units: Vec<UnitId>,
+        /// Our own check on fresh facts.
+        ours: Answer,
+        /// The system's own oracle.
+        theirs: Answer,
+    },
+    /// The wave is not carried out: a judge did not agree. Nothing of it was touched.
+    WaveDropped {
+        /// Why.
+        reason: Reason,
+    },
+    /// Something is about to be done. Its key is the run and this event's place.
+    Intent {
+        /// What.
+        action: Action,
+    },
+    /// It was done, or could not be.
+    Settled {
+        /// The place of its intent.
+        intent: Seq,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// The gates that are not open are now these.
+    GatesTurned {
+        /// Each with its why; none: all are open.
+        shut: Vec<(ConditionName, String)>,
+    },
+    /// A wave stays unhealthy: what follows is policy.
+    WaveFailed {
+        /// The units that are to blame, as far as that is known.
+        units: Vec<UnitId>,
+        /// Why.
+        reason: Reason,
+    },
+    /// All gates of the wave have held: its units serve on the target.
+    WavePassed,
+    /// The wave is back on the release before, and its gates have held there.
+    WaveWentBack,
+    /// A step's condition holds.
+    StepPassed {
+        /// Which.
+        step: PartName,
+    },
+    /// A unit is not tried again before that time, and the rest goes on.
+    SetAside {
+        /// Which.
+        unit: UnitId,
+        /// Why.
+        reason: Reason,
+        /// When it is tried again; `None`: not in this run.
+        until: Option<Timestamp>,
+    },
+    /// Somebody asked for something.
+    Asked {
+        /// What.
+        command: Command,
+        /// Who, as the system knows them: `anna@ops1`.
+        by: String,
+    },
+    /// The run waits for more than time.
+    Held {
+        /// For what.
+        reason: Reason,
+    },
+    /// It waits no longer.
+    Released,
+    /// The run is over.
+    Ended {
+        /// How.
+        outcome: Ending,
+    },
+}
+
+/// What a run is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// Version of the journal's events.
+    pub version: u32,
+    /// Its name.
+    pub run: RunId,
+    /// Of which cluster.
+    pub cluster: ClusterName,
+    /// What is wanted.
+    pub target: Target,
+    /// How bold to be.
+    pub policy: Policy,
+    /// The backend's own memory of how things were before.
+    pub baseline: serde_json::Value,
+}
+
+/// What a person may ask of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub enum Command {
+    /// No new wave.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Pass a one-way door.
+    Approve {
+        /// Its name.
+        door: PartName,
+    },
+    /// Finish the wave, give everything back, and end.
+    Abort,
+    /// Bring what was changed back to the release before, as far as that is possible.
+    Rollback,
+}
+
+/// An answer of one of the two judges.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// It may.
+    Yes,
+    /// It may not.
+    No {
+        /// What it would break.
+        why: String,
+    },
+    /// The judge cannot tell now.
+    Unknown {
+        /// Why not.
+        why: String,
+    },
+    /// The system has no such oracle.
+    NoOracle,
+}
+
+/// One effect on the world. Every effect is an *ensure*: it names the state wanted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "action", rename_all = "kebab-case")]
+pub enum Action {
+    /// Take or renew a guard.
+    TakeGuard {
+        /// Which.
+        guard: GuardName,
+        /// For which units; none: the whole cluster.
+        units: Vec<UnitId>,
+        /// It goes by itself after so many seconds.
+        expires: u32,
+    },
+    /// Give a guard back.
+    DropGuard {
+        /// Which.
+        guard: GuardName,
+        /// For which units.
+        units: Vec<UnitId>,
+    },
+    /// One phase of a unit's turn.
+    Visit {
+        /// Which unit.
+        unit: UnitId,
+        /// Which phase.
+        phase: Phase,
+        /// What it should run afterwards.
+        revision: Revision,
+    },
+    /// The corrective step: start it once more as it is.
+    Restart {
+        /// Which unit.
+        unit: UnitId,
+    },
+    /// Bring a unit back.
+    GoBack {
+        /// Which unit.
+        unit: UnitId,
+        /// What it ran before.
+        revision: Revision,
+        /// Whether its data is made anew.
+        rebuild: bool,
+    },
+    /// A step, once for the whole cluster.
+    Step {
+        /// Which.
+        step: PartName,
+    },
+    /// Gather what tells later what happened, before anything is ended.
+    Collect {
+        /// Of which units.
+        units: Vec<UnitId>,
+    },
+}
+
+/// How an effect ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The state wanted is there.
+    Done {
+        /// What is worth telling: `up after 4.2 s`.
+        note: String,
+    },
+    /// It is not.
+    Failed {
+        /// What was tried, on what, and why it failed.
+        why: String,
+    },
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ending", rename_all = "kebab-case")]
+pub enum Ending {
+    /// Every unit serves on the target, and every step is done.
+    Done,
+    /// All that could be done is done; some units or steps were left.
+    Incomplete {
+        /// Which, with the reason.
+        left: Vec<(String, Reason)>,
+    },
+    /// It is back where it came from, as far as going back is possible.
+    RolledBack {
+        /// Why.
+        reason: Reason,
+    },
+    /// A person ended it.
+    Aborted,
+}

@@ -1,0 +1,152 @@
+//! A plan being carried out, as a state machine.
+//!
+//! [`Run`] folds a journal ([`event`], [`state`]) and says what comes next ([`decide`]): it never acts.
+//! The engine records, acts, observes, and asks again. [`gate`] says which gates are shut, [`wave`]
+//! leads an open wave, [`back`] turns a target around.
+
+mod back;
+mod decide;
+mod event;
+mod gate;
+mod state;
+mod wave;
+
+pub use decide::{Decision, Seen};
+pub use event::{Action, Answer, Command, Ending, Entry, Event, Outcome, Seq, Start};
+pub use state::{IllegalEvent, OpenWave, State, Visit};
+
+use jiff::Timestamp;
+
+use crate::model::Reason;
+use crate::plan::Plan;
+
+/// The newest version of the journal's events.
+pub const VERSION: u32 = 1;
+
+/// A run: what its journal has come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    state: State,
+}
+
+impl Run {
+    /// The run that begins with this event.
+    ///
+    /// # Errors
+    /// It is not a start, or one written by a later release.
+    pub fn begin(first: Entry) -> Result<Self, IllegalEvent> {
+        Ok(Self {
+            state: State::first(first)?,
+        })
+    }
+
+    /// The run of a whole journal; `None` if it is empty.
+    ///
+    /// # Errors
+    /// An event that cannot follow those before it.
+    pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Result<Option<Self>, IllegalEvent> {
+        let mut entries = entries.into_iter();
+        let Some(first) = entries.next() else {
+            return Ok(None);
+        };
+        let mut run = Self::begin(first)?;
+        for entry in entries {
+            run.apply(entry)?;
+        }
+        Ok(Some(run))
+    }
+
+    /// One more event.
+    ///
+    /// # Errors
+    /// It cannot follow those before it.
+    pub fn apply(&mut self, entry: Entry) -> Result<(), IllegalEvent> {
+        self.state.apply(entry)
+    }
+
+    /// How it began.
+    pub fn start(&self) -> &Start {
+        &self.state.start
+    }
+
+    /// When it began.
+    pub fn started_at(&self) -> Timestamp {
+        self.state.started_at
+    }
+
+    /// The place of the last event.
+    pub fn seq(&self) -> Seq {
+        self.state.seq
+    }
+
+    /// The fencing token of its holder, and who that is.
+    pub fn holder(&self) -> (u64, &str) {
+        (self.state.fence, &self.state.holder)
+    }
+
+    /// The newest plan.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.state.plan.as_deref()
+    }
+
+    /// The wave that is open.
+    pub fn wave(&self) -> Option<&OpenWave> {
+        self.state.wave.as_ref()
+    }
+
+    /// Intents that are not settled: what may be under way in the world.
+    pub fn open(&self) -> impl Iterator<Item = (Seq, &Action)> {
+        self.state.open.iter().map(|(seq, action)| (*seq, action))
+    }
+
+    /// The action announced at that place, if it is not settled.
+    pub fn intent(&self, seq: Seq) -> Option<&Action> {
+        self.state.open.get(&seq)
+    }
+
+    /// How many units it has changed.
+    pub fn changed(&self) -> usize {
+        self.state.done.len()
+    }
+
+    /// How many waves it has passed.
+    pub fn waves_passed(&self) -> u32 {
+        self.state.earned.values().sum()
+    }
+
+    /// The gates that are shut, with their why; `None`: none is waited for.
+    pub fn gates(&self) -> Option<(&[(crate::model::ConditionName, String)], Timestamp)> {
+        self.state
+            .gates
+            .as_ref()
+            .map(|gates| (gates.shut.as_slice(), gates.since))
+    }
+
+    /// Units set aside, with the reason and when they are tried again.
+    pub fn aside(&self) -> impl Iterator<Item = (&crate::model::UnitId, &Reason, Option<Timestamp>)> {
+        self.state
+            .aside
+            .iter()
+            .map(|(unit, aside)| (unit, &aside.reason, aside.until))
+    }
+
+    /// What it is held by, since when.
+    pub fn held(&self) -> Option<(&Reason, Timestamp)> {
+        self.state.held.as_ref().map(|(reason, since)| (reason, *since))
+    }
+
+    /// Whether it goes back, and why.
+    pub fn going_back(&self) -> Option<&Reason> {
+        self.state.going_back.as_ref()
+    }
+
+    /// Steps that were passed.
+    pub fn steps(&self) -> impl Iterator<Item = &crate::model::PartName> {
+        self.state.steps.iter()
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&self) -> Option<&Ending> {
+        self.state.ended.as_ref()
+    }
+}

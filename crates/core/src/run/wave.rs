@@ -1,0 +1,531 @@
+//! An open wave: guards, both judges, visits, gates; and when it stays unhealthy, the way back.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::back;
+use super::decide::Decision;
+use super::event::{Action, Answer, Command, Event};
+use super::gate::{self, Wanted};
+use super::state::{OpenWave, State, Visit};
+use crate::model::{Ix, OnFailure, Phase, Reason, Snapshot, StageSpec, UnitId};
+
+/// How often the wait for gates is prolonged because what shuts them changed: recovery makes progress.
+const PROLONGED: u32 = 3;
+
+/// How long after an oracle could not tell it is asked again.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
+
+impl State {
+    /// What comes next in the open wave.
+    pub(super) fn in_wave(&self, now: Timestamp, snapshot: &Snapshot, wave: &OpenWave) -> Decision {
+        let Some(stage) = self.stage(&wave.stage) else {
+            return self.hold(Reason::new(
+                "journal-unreadable",
+                format!("there is no stage {}", wave.stage),
+            ));
+        };
+        let units: Vec<UnitId> = wave.units.keys().cloned().collect();
+        let guards = self.missing_guards(now, &stage.guards, &units);
+        if let Some(why) = self.guard_failed(&stage) {
+            return if wave.agreed {
+                self.hold(Reason::new("guard-failed", why))
+            } else {
+                Decision::Record(vec![
+                    Event::WaveDropped {
+                        reason: Reason::new("guard-failed", why.clone()),
+                    },
+                    Event::Held {
+                        reason: Reason::new("guard-failed", why),
+                    },
+                ])
+            };
+        }
+        if !guards.is_empty() {
+            return Decision::Act {
+                fresh: guards,
+                again: Vec::new(),
+            };
+        }
+        if !wave.agreed {
+            return self.ask_judges(now, snapshot, &units);
+        }
+        if let Some((blamed, reason)) = &wave.failed {
+            return self.on_failure(now, snapshot, &stage, wave, blamed, reason);
+        }
+        if wave.back {
+            return self.go_back(now, snapshot, &stage, wave, &units);
+        }
+        let fresh = self.next_phases();
+        if !fresh.is_empty() {
+            return Decision::Act {
+                fresh,
+                again: Vec::new(),
+            };
+        }
+        self.after_visits(now, snapshot, &stage, wave)
+    }
+
+    fn guard_failed(&self, stage: &StageSpec) -> Option<String> {
+        let failed = self.guards.iter().find_map(|((guard, _), taken)| {
+            let ours = stage.guards.iter().any(|spec| spec.name == *guard);
+            taken
+                .failed
+                .as_ref()
+                .filter(|_| ours)
+                .map(|why| format!("{guard}: {why}"))
+        });
+        // A person who resumes has looked into it: `apply_asked` forgets the hold, and it is tried anew.
+        failed.filter(|_| {
+            self.held
+                .as_ref()
+                .is_none_or(|(held, _)| held.slug != "guard-failed")
+        })
+    }
+
+    /// Law 4: a wave starts only if our own check on fresh facts and the system's own oracle agree.
+    fn ask_judges(&self, now: Timestamp, snapshot: &Snapshot, units: &[UnitId]) -> Decision {
+        let set: Vec<Ix> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
+        let drop = |slug: &str, why: &str| Event::WaveDropped {
+            reason: Reason::new(slug, why),
+        };
+        if let Err(why) = crate::check::may_stop(snapshot, &set) {
+            return Decision::Record(vec![drop("world-has-moved", &why)]);
+        }
+        let Some(judged) = &self.judged else {
+            return Decision::Judge(vec![units.to_vec()]);
+        };
+        let Some((_, theirs)) = judged.answers.get(units) else {
+            return Decision::Judge(vec![units.to_vec()]);
+        };
+        match theirs {
+            Answer::Yes | Answer::NoOracle => Decision::Judge(vec![units.to_vec()]),
+            Answer::Unknown { why } => {
+                let until = judged.at.saturating_add(ASK_AGAIN).unwrap_or(now);
+                if now < until {
+                    let why = Reason::new("oracle-unknown", why.clone());
+                    return Decision::Wait {
+                        until: Some(until),
+                        why,
+                    };
+                }
+                let opened = self.wave.as_ref().map_or(now, |wave| wave.opened);
+                let timeout = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));
+                if opened.saturating_add(timeout).is_ok_and(|end| end <= now) {
+                    return Decision::Record(vec![
+                        drop("oracle-unknown", why),
+                        Event::Held {
+                            reason: Reason::new("oracle-unknown", why.clone()),
+                        },
+                    ]);
+                }
+                Decision::Judge(vec![units.to_vec()])
+            }
+            Answer::No { why } => self.not_agreed(now, units, why, &judged.answers),
+        }
+    }
+
+    /// The oracle says no to a set: find whom it means, set them aside, and let the rest go on.
+    fn not_agreed(
+        &self,
+        now: Timestamp,
+        units: &[UnitId],
+        why: &str,
+        answers: &std::collections::BTreeMap<Vec<UnitId>, (Answer, Answer)>,
+    ) -> Decision {
+        let dropped = Event::WaveDropped {
+            reason: Reason::new("oracle-says-no", why),
+        };
+        let aside = |unit: &UnitId, why: &str| {
+            let tries = self.aside.get(unit).map_or(0, |aside| aside.tries);
+            let reason = Reason::new("oracle-says-no", why);
+            Event::SetAside {
+                unit: unit.clone(),
+                reason,
+                until: self.start.policy.retry.after(now, tries),
+            }
+        };
+        if let [only] = units {
+            return Decision::Record(vec![dropped, aside(only, why)]);
+        }
+        let singles: Vec<Vec<UnitId>> = units.iter().map(|unit| vec![unit.clone()]).collect();
+        if let Some(missing) = singles.iter().find(|single| !answers.contains_key(*single)) {
+            let rest = singles
+                .iter()
+                .filter(|single| !answers.contains_key(*single))
+                .cloned()
+                .collect();
+            debug_assert!(!missing.is_empty(), "a wave has units");
+            return Decision::Judge(rest);
+        }
+        let mut refused: Vec<Event> = singles
+            .iter()
+            .filter_map(|single| match &answers[single].1 {
+                Answer::Yes | Answer::NoOracle => None,
+                Answer::No { why } | Answer::Unknown { why } => Some(aside(&single[0], why)),
+            })
+            .collect();
+        if refused.is_empty() {
+            // Each alone may go, all together may not: the second half waits for the first.
+            let half = &units[units.len().div_ceil(2)..];
+            refused = half
+                .iter()
+                .map(|unit| Event::SetAside {
+                    unit: unit.clone(),
+                    reason: Reason::new(
+                        "oracle-says-no",
+                        format!("not together with the rest of its wave: {why}"),
+                    ),
+                    until: now.saturating_add(SignedDuration::from_secs(1)).ok(),
+                })
+                .collect();
+        }
+        refused.insert(0, dropped);
+        Decision::Record(refused)
+    }
+
+    /// The next phase of each unit whose turn goes on.
+    pub(super) fn next_phases(&self) -> Vec<Action> {
+        let Some(wave) = self
+            .wave
+            .as_ref()
+            .filter(|wave| wave.agreed && wave.failed.is_none() && !wave.back)
+        else {
+            return Vec::new();
+        };
+        let Some(stage) = self.stage(&wave.stage) else {
+            return Vec::new();
+        };
+        let under_way = |unit: &UnitId| {
+            self.open.values().any(|action| match action {
+                Action::Visit { unit: at, .. }
+                | Action::Restart { unit: at }
+                | Action::GoBack { unit: at, .. } => at == unit,
+                Action::TakeGuard { .. }
+                | Action::DropGuard { .. }
+                | Action::Step { .. }
+                | Action::Collect { .. } => false,
+            })
+        };
+        wave.units
+            .iter()
+            .filter(|(unit, _)| !under_way(unit))
+            .filter_map(|(unit, visit)| {
+                let unit = unit.clone();
+                match (next_phase(&stage.phases, visit.done), &visit.failed) {
+                    (Some(phase), None) => Some(Action::Visit {
+                        unit,
+                        phase,
+                        revision: stage.revision.clone(),
+                    }),
+                    // What could not be entered is left again.
+                    (Some(Phase::Enter), Some(_)) => Some(Action::Visit {
+                        unit,
+                        phase: Phase::Leave,
+                        revision: visit.before.clone(),
+                    }),
+                    (Some(Phase::Change | Phase::Leave) | None, _) => None,
+                }
+            })
+            .collect()
+    }
+
+    fn after_visits(
+        &self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+        stage: &StageSpec,
+        wave: &OpenWave,
+    ) -> Decision {
+        let broken: Vec<(&UnitId, &Visit, &String)> = wave
+            .units
+            .iter()
+            .filter(|(_, visit)| !visit.not_entered())
+            .filter_map(|(unit, visit)| visit.failed.as_ref().map(|why| (unit, visit, why)))
+            .collect();
+        let again: Vec<_> = broken
+            .iter()
+            .filter(|(_, visit, _)| !visit.restarted)
+            .map(|(unit, ..)| Action::Restart {
+                unit: (*unit).clone(),
+            })
+            .collect();
+        if !again.is_empty() {
+            return Decision::Act {
+                fresh: again,
+                again: Vec::new(),
+            };
+        }
+        if !broken.is_empty() {
+            let text: Vec<_> = broken
+                .iter()
+                .map(|(unit, _, why)| format!("{unit}: {why}"))
+                .collect();
+            let units = broken.iter().map(|(unit, ..)| (*unit).clone()).collect();
+            let reason = Reason::new("visit-failed", text.join("; "));
+            return Decision::Record(vec![Event::WaveFailed { units, reason }]);
+        }
+        let wanted = wave.units.iter().map(|(unit, visit)| {
+            (
+                unit,
+                if visit.not_entered() {
+                    Wanted::Serving
+                } else {
+                    Wanted::On(&stage.revision)
+                },
+            )
+        });
+        let missing = gate::not_serving(wanted, snapshot);
+        match self.gates_after(now, snapshot, stage, wave, &missing) {
+            Waited::Open => {
+                let aside =
+                    wave.units
+                        .iter()
+                        .filter(|(_, visit)| visit.not_entered())
+                        .map(|(unit, visit)| {
+                            let tries = self.aside.get(unit).map_or(0, |aside| aside.tries);
+                            let why = visit.failed.clone().unwrap_or_default();
+                            Event::SetAside {
+                                unit: unit.clone(),
+                                reason: Reason::new("could-not-be-entered", why),
+                                until: self.start.policy.retry.after(now, tries),
+                            }
+                        });
+                Decision::Record(std::iter::once(Event::WavePassed).chain(aside).collect())
+            }
+            Waited::Not(decision) => decision,
+            Waited::TooLong(reason) => {
+                let again: Vec<_> = missing
+                    .iter()
+                    .filter(|(unit, _)| wave.units.get(unit).is_some_and(|visit| !visit.restarted))
+                    .map(|(unit, _)| Action::Restart { unit: unit.clone() })
+                    .collect();
+                if again.is_empty() {
+                    let units = missing.into_iter().map(|(unit, _)| unit).collect();
+                    Decision::Record(vec![Event::WaveFailed { units, reason }])
+                } else {
+                    Decision::Act {
+                        fresh: again,
+                        again: Vec::new(),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for the gates of a wave whose units `missing` are not yet what they should be.
+    fn gates_after(
+        &self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+        stage: &StageSpec,
+        wave: &OpenWave,
+        missing: &[(UnitId, String)],
+    ) -> Waited {
+        let mut shut = gate::shut(&stage.gates, snapshot);
+        shut.extend(gate::as_gate(missing));
+        let names = |gates: &[(crate::model::ConditionName, String)]| -> Vec<_> {
+            gates.iter().map(|(name, _)| name.clone()).collect()
+        };
+        let turned =
+            |shut: &[_]| Waited::Not(Decision::Record(vec![Event::GatesTurned { shut: shut.to_vec() }]));
+        let Some(before) = self.gates.as_ref().filter(|_| wave.waiting.is_some()) else {
+            return turned(&shut);
+        };
+        if names(&before.shut) != names(&shut) {
+            return turned(&shut);
+        }
+        let hold = stage.gates.iter().map(|gate| gate.hold).max().unwrap_or_default();
+        if shut.is_empty() {
+            let until = before.since.saturating_add(hold).unwrap_or(Timestamp::MAX);
+            if now < until {
+                let why = Reason::new(
+                    "gates-holding",
+                    "all gates are open; they must stay so for a while",
+                );
+                return Waited::Not(Decision::Wait {
+                    until: Some(until),
+                    why,
+                });
+            }
+            return Waited::Open;
+        }
+        let text: Vec<_> = shut
+            .iter()
+            .map(|(name, why)| format!("{name} is {why}"))
+            .collect();
+        let reason = Reason::new("gates-shut", text.join("; "));
+        let timeout = stage
+            .gates
+            .iter()
+            .map(|gate| gate.timeout)
+            .max()
+            .unwrap_or_default();
+        let timeout = timeout.max(SignedDuration::from_secs(1));
+        let waiting = wave.waiting.unwrap_or(now);
+        let periods = i32::try_from(wave.prolonged)
+            .unwrap_or(i32::MAX)
+            .saturating_add(1);
+        let until = waiting
+            .saturating_add(timeout.saturating_mul(periods))
+            .unwrap_or(Timestamp::MAX);
+        if now < until {
+            return Waited::Not(Decision::Wait {
+                until: Some(until),
+                why: reason,
+            });
+        }
+        if before.shut != shut && wave.prolonged < PROLONGED {
+            return turned(&shut);
+        }
+        Waited::TooLong(reason)
+    }
+
+    fn on_failure(
+        &self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+        stage: &StageSpec,
+        wave: &OpenWave,
+        blamed: &[UnitId],
+        reason: &Reason,
+    ) -> Decision {
+        let all: Vec<UnitId> = wave.units.keys().cloned().collect();
+        if self.aborting {
+            return Decision::Record(vec![Event::WaveWentBack]);
+        }
+        if !wave.collected {
+            return Decision::Act {
+                fresh: vec![Action::Collect { units: all }],
+                again: Vec::new(),
+            };
+        }
+        if wave.back {
+            return self.hold(Reason::new("rollback-failed", reason.detail.clone()));
+        }
+        match self.start.policy.on_failure {
+            OnFailure::Stop if self.going_back.is_none() => self.hold(Reason::new(
+                "wave-failed",
+                format!("{}: {}", reason.slug, reason.detail),
+            )),
+            OnFailure::Continue if self.going_back.is_none() && !blamed.is_empty() => {
+                self.go_back(now, snapshot, stage, wave, blamed)
+            }
+            OnFailure::Continue | OnFailure::Stop | OnFailure::Rollback => {
+                self.go_back(now, snapshot, stage, wave, &all)
+            }
+        }
+    }
+
+    /// Brings units of the open wave back, then waits for its gates.
+    fn go_back(
+        &self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+        stage: &StageSpec,
+        wave: &OpenWave,
+        which: &[UnitId],
+    ) -> Decision {
+        let visits: Vec<(&UnitId, &Visit)> = which
+            .iter()
+            .filter_map(|unit| wave.units.get(unit).map(|visit| (unit, visit)))
+            .collect();
+        let fresh: Vec<_> = visits
+            .iter()
+            .filter(|(_, visit)| visit.went_back.is_none())
+            .collect();
+        if !fresh.is_empty() {
+            let rebuild = match back::how(&stage.going_back, &self.start.policy) {
+                Ok(rebuild) => rebuild,
+                Err(reason) => return self.hold(reason),
+            };
+            let fresh = fresh
+                .into_iter()
+                .map(|(unit, visit)| Action::GoBack {
+                    unit: (*unit).clone(),
+                    // On the way there, what it ran before; on the way back, what the stage leads to.
+                    revision: if wave.back {
+                        stage.revision.clone()
+                    } else {
+                        visit.before.clone()
+                    },
+                    rebuild,
+                })
+                .collect();
+            return Decision::Act {
+                fresh,
+                again: Vec::new(),
+            };
+        }
+        let stuck: Vec<_> = visits
+            .iter()
+            .filter_map(|(unit, visit)| match &visit.went_back {
+                Some(Err(why)) => Some(format!("{unit}: {why}")),
+                Some(Ok(())) | None => None,
+            })
+            .collect();
+        if !stuck.is_empty() {
+            return self.hold(Reason::new("rollback-failed", stuck.join("; ")));
+        }
+        let wanted = wave.units.iter().map(|(unit, visit)| {
+            let back = visit.went_back.is_some();
+            let revision = if back && !wave.back {
+                &visit.before
+            } else {
+                &stage.revision
+            };
+            (unit, Wanted::On(revision))
+        });
+        let missing = gate::not_serving(wanted, snapshot);
+        match self.gates_after(now, snapshot, stage, wave, &missing) {
+            Waited::Not(decision) => decision,
+            Waited::Open => self.went_back(wave),
+            Waited::TooLong(reason) if wave.back || self.going_back.is_some() => {
+                self.hold(Reason::new("rollback-failed", reason.detail))
+            }
+            Waited::TooLong(reason) => match self.start.policy.on_failure {
+                // The wave alone did not help: then all that this run has changed goes back.
+                OnFailure::Rollback if missing.is_empty() && !self.done.is_empty() => Decision::Record(vec![
+                    Event::WaveWentBack,
+                    Event::Asked {
+                        command: Command::Rollback,
+                        by: "policy on_failure".to_owned(),
+                    },
+                ]),
+                OnFailure::Rollback | OnFailure::Stop | OnFailure::Continue => {
+                    self.hold(Reason::new("rollback-failed", reason.detail))
+                }
+            },
+        }
+    }
+
+    /// The wave is back and healthy there.
+    fn went_back(&self, wave: &OpenWave) -> Decision {
+        let mut events = vec![Event::WaveWentBack];
+        if let Some((blamed, reason)) = wave.failed.as_ref().filter(|_| !wave.back)
+            && self.start.policy.on_failure == OnFailure::Continue
+        {
+            let all: Vec<UnitId> = wave.units.keys().cloned().collect();
+            let blamed = if blamed.is_empty() { &all } else { blamed };
+            events.extend(blamed.iter().map(|unit| Event::SetAside {
+                unit: unit.clone(),
+                reason: Reason::new("went-back", reason.detail.clone()),
+                until: None,
+            }));
+        }
+        Decision::Record(events)
+    }
+}
+
+enum Waited {
+    Open,
+    Not(Decision),
+    TooLong(Reason),
+}
+
+/// The phase after `done` among those that the stage's visits have.
+fn next_phase(phases: &[Phase], done: Option<Phase>) -> Option<Phase> {
+    phases
+        .iter()
+        .copied()
+        .find(|phase| done.is_none_or(|done| *phase > done))
+}

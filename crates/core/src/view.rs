@@ -1,0 +1,272 @@
+//! The documents shown by `--json`, by HTTP and in the status of custom resources alike: what a run has
+//! come to, folded small. No list has one entry for each unit of a large cluster.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{ClusterName, PartName, Phase, Reason, RunId, UnitId};
+use crate::plan::{Plan, PlannedPart};
+use crate::run::{Action, Ending, Run};
+
+/// One word that says whether somebody is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It goes on by itself.
+    Running,
+    /// It waits, and goes on by itself when what it waits for is there.
+    Held,
+    /// It goes on only when a person acts.
+    NeedsYou,
+    /// Every unit serves on the target.
+    Done,
+    /// It is over elsewhere than at its target.
+    Ended,
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Running => "RUNNING",
+            Self::Held => "HELD",
+            Self::NeedsYou => "NEEDS YOU",
+            Self::Done => "DONE",
+            Self::Ended => "ENDED",
+        })
+    }
+}
+
+/// A run at a glance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunView {
+    /// `{"name": "run", "version": 1}`.
+    pub schema: Schema,
+    /// Which run.
+    pub run: RunId,
+    /// Of which cluster.
+    pub cluster: ClusterName,
+    /// What it is to do.
+    pub title: String,
+    /// One word.
+    pub verdict: Verdict,
+    /// One sentence: why.
+    pub why: String,
+    /// When it began.
+    pub started: Timestamp,
+    /// The place of its last event.
+    pub seq: u64,
+    /// Fencing token and incarnation of who carries it out.
+    pub holder: String,
+    /// Units that it has changed.
+    pub changed: usize,
+    /// Waves passed, and waves that are still planned.
+    pub waves_passed: u32,
+    /// Waves still planned, the open one included.
+    pub waves_left: usize,
+    /// Forecast of what is left, in seconds.
+    pub seconds_left: i64,
+    /// Steps and stages that are completed, in order.
+    pub completed: Vec<PartName>,
+    /// What it is at.
+    pub current: Option<Current>,
+    /// Units set aside, grouped by their reason.
+    pub left_alone: Vec<Group>,
+    /// How it ended.
+    pub ending: Option<Ending>,
+}
+
+/// Name and version of a document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schema {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: u32,
+}
+
+/// What a run is at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Current {
+    /// The stage.
+    pub stage: PartName,
+    /// Since when the wave is open.
+    pub since: Timestamp,
+    /// Its units, by what is being done to them.
+    pub units: BTreeMap<String, Vec<UnitId>>,
+    /// The gates that are shut, with their why.
+    pub shut: Vec<(String, String)>,
+}
+
+/// Units with the same reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Why.
+    pub reason: Reason,
+    /// How many.
+    pub count: usize,
+    /// The first of them, at most 20.
+    pub units: Vec<String>,
+}
+
+const SHOWN: usize = 20;
+
+/// A run at a glance. `waiting`: what its driver waits for, if that is known.
+pub fn run(run: &Run, waiting: Option<&Reason>) -> RunView {
+    let (fence, holder) = run.holder();
+    let (verdict, why) = verdict(run, waiting);
+    let open = run.wave().map(|wave| &wave.stage);
+    let rest: &[PlannedPart] = run.plan().map_or(&[], |plan| &plan.parts);
+    let waves_left = run.plan().map_or(0, Plan::waves);
+    let ahead: Vec<&PartName> = rest
+        .iter()
+        .map(|part| match part {
+            PlannedPart::Stage(stage) => &stage.name,
+            PlannedPart::Step(step) => &step.name,
+        })
+        .collect();
+    let completed = run
+        .start()
+        .target
+        .parts
+        .iter()
+        .map(crate::model::Part::name)
+        .filter(|name| run.plan().is_some() && !ahead.contains(name) && open != Some(*name))
+        .cloned()
+        .collect();
+    RunView {
+        schema: Schema {
+            name: "run".to_owned(),
+            version: 1,
+        },
+        run: run.start().run.clone(),
+        cluster: run.start().cluster.clone(),
+        title: run.start().target.title.clone(),
+        verdict,
+        why,
+        started: run.started_at(),
+        seq: run.seq(),
+        holder: format!("token {fence}, {holder}"),
+        changed: run.changed(),
+        waves_passed: run.waves_passed(),
+        waves_left: if run.ended().is_some() { 0 } else { waves_left },
+        seconds_left: run
+            .plan()
+            .filter(|_| run.ended().is_none())
+            .map_or(0, |plan| plan.forecast().as_secs()),
+        completed,
+        current: current(run),
+        left_alone: left_alone(run),
+        ending: run.ended().cloned(),
+    }
+}
+
+fn verdict(run: &Run, waiting: Option<&Reason>) -> (Verdict, String) {
+    match run.ended() {
+        Some(Ending::Done) => return (Verdict::Done, "every unit serves on the target".to_owned()),
+        Some(Ending::Incomplete { left }) => {
+            return (
+                Verdict::Ended,
+                format!("done but for {} that were left", left.len()),
+            );
+        }
+        Some(Ending::RolledBack { reason }) => return (Verdict::Ended, format!("rolled back: {reason}")),
+        Some(Ending::Aborted) => return (Verdict::Ended, "a person ended it".to_owned()),
+        None => {}
+    }
+    if let Some((reason, _)) = run.held() {
+        let by_itself = reason.slug == "gates-shut";
+        return (
+            if by_itself {
+                Verdict::Held
+            } else {
+                Verdict::NeedsYou
+            },
+            reason.to_string(),
+        );
+    }
+    match waiting {
+        Some(reason)
+            if matches!(
+                reason.slug.as_str(),
+                "outside-window" | "units-set-aside" | "cluster-unreachable"
+            ) =>
+        {
+            (Verdict::Held, reason.to_string())
+        }
+        Some(reason) => (Verdict::Running, reason.to_string()),
+        None => (Verdict::Running, "at work".to_owned()),
+    }
+}
+
+fn current(run: &Run) -> Option<Current> {
+    let wave = run.wave()?;
+    let mut units: BTreeMap<String, Vec<UnitId>> = BTreeMap::new();
+    for (unit, visit) in &wave.units {
+        let doing = run.open().find_map(|(_, action)| match action {
+            Action::Visit { unit: at, phase, .. } if at == unit => Some(match phase {
+                Phase::Enter => "entering",
+                Phase::Change => "changing",
+                Phase::Leave => "leaving",
+            }),
+            Action::Restart { unit: at } if at == unit => Some("restarting"),
+            Action::GoBack { unit: at, .. } if at == unit => Some("going back"),
+            Action::Visit { .. }
+            | Action::Restart { .. }
+            | Action::GoBack { .. }
+            | Action::TakeGuard { .. }
+            | Action::DropGuard { .. }
+            | Action::Step { .. }
+            | Action::Collect { .. } => None,
+        });
+        let word = match (doing, &visit.went_back, &visit.failed, visit.since) {
+            (Some(doing), ..) => doing,
+            (None, Some(Ok(())), ..) => "back",
+            (None, Some(Err(_)), ..) | (None, None, Some(_), _) => "failed",
+            (None, None, None, Some(_)) => "changed",
+            (None, None, None, None) => "next",
+        };
+        units.entry(word.to_owned()).or_default().push(unit.clone());
+    }
+    let shut = run.gates().map_or_else(Vec::new, |(shut, _)| {
+        shut.iter()
+            .map(|(name, why)| (name.to_string(), why.clone()))
+            .collect()
+    });
+    Some(Current {
+        stage: wave.stage.clone(),
+        since: wave.opened,
+        units,
+        shut,
+    })
+}
+
+fn left_alone(run: &Run) -> Vec<Group> {
+    let planned = run.plan().map_or(&[][..], |plan| &plan.left_alone);
+    group(planned.iter().map(|left| (left.unit.to_string(), &left.reason)))
+}
+
+/// What has the same reason, together.
+pub fn group<'a>(units: impl Iterator<Item = (String, &'a Reason)>) -> Vec<Group> {
+    let mut groups: BTreeMap<&Reason, Vec<String>> = BTreeMap::new();
+    for (unit, reason) in units {
+        groups.entry(reason).or_default().push(unit);
+    }
+    groups
+        .into_iter()
+        .map(|(reason, mut units)| {
+            let count = units.len();
+            units.truncate(SHOWN);
+            Group {
+                reason: reason.clone(),
+                count,
+                units,
+            }
+        })
+        .collect()
+}

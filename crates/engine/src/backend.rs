@@ -1,0 +1,184 @@
+//! The one small trait through which a plan and a run see the world.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use stagger_core::model::{ClusterName, RunId, Snapshot, UnitId};
+use stagger_core::run::{Action, Answer, Seq};
+
+/// Whether trying again may help; decided where the call is made, and obeyed by the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Persistence {
+    /// It may pass: a lost connection, a monitor election.
+    Transient,
+    /// It will be the same next time.
+    Permanent,
+}
+
+/// A call to the world that went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{tried}: {why}")]
+pub struct BackendError {
+    /// Whether trying again may help.
+    pub persistence: Persistence,
+    /// What was tried, on what.
+    pub tried: String,
+    /// Why it failed.
+    pub why: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl BackendError {
+    /// One that may pass.
+    pub fn transient(tried: impl Into<String>, why: impl Into<String>) -> Self {
+        Self {
+            persistence: Persistence::Transient,
+            tried: tried.into(),
+            why: why.into(),
+            hint: None,
+        }
+    }
+
+    /// One that stays.
+    pub fn permanent(tried: impl Into<String>, why: impl Into<String>) -> Self {
+        Self {
+            persistence: Persistence::Permanent,
+            tried: tried.into(),
+            why: why.into(),
+            hint: None,
+        }
+    }
+
+    /// The same with what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// What keeps a late call of a holder that lost its lease from doing harm (law 9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rail {
+    /// The world checks the fencing token.
+    Fenced,
+    /// The world checks a generation, as a resource version.
+    Conditional,
+    /// The call dies with its sender within this time, and a successor waits that time out.
+    Bounded(Duration),
+}
+
+impl std::fmt::Display for Rail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fenced => f.write_str("fenced"),
+            Self::Conditional => f.write_str("conditional"),
+            Self::Bounded(time) => write!(f, "bounded ({} s)", time.as_secs()),
+        }
+    }
+}
+
+/// What an effect carries, so that a restarted driver finds the work that it had started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Of which run.
+    pub run: RunId,
+    /// The place of its intent: with the run, its key.
+    pub seq: Seq,
+    /// The fencing token of its sender.
+    pub fence: u64,
+}
+
+impl Call {
+    /// The run's key for this effect, for lock files, reason trails and annotations.
+    pub fn key(&self) -> String {
+        format!("{}-{}", self.run, self.seq)
+    }
+}
+
+/// One incarnation of one process: what the lock in the cluster says of its holder.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Unique for this process: a random id, never a host name or a configured one.
+    pub incarnation: String,
+    /// Which run it carries out.
+    pub run: RunId,
+    /// On which host.
+    pub host: String,
+    /// Which process.
+    pub process: u32,
+    /// Since when.
+    pub since: jiff::Timestamp,
+}
+
+impl std::fmt::Display for Claim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            incarnation: _,
+            run,
+            host,
+            process,
+            since,
+        } = self;
+        write!(f, "run {run} on host {host}, process {process}, since {since:.0}")
+    }
+}
+
+/// Why the lock in the cluster is not ours.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LockError {
+    /// Another holds it.
+    #[error("the cluster is locked by {0}")]
+    Held(Claim),
+    /// It was ours, and is no more.
+    #[error("the lock in the cluster is not ours any more: {0}")]
+    Lost(String),
+    /// The cluster could not be asked.
+    #[error("the lock in the cluster could not be asked for")]
+    Backend(#[source] BackendError),
+}
+
+/// A world: one cluster of one kind.
+#[async_trait]
+pub trait Backend: Send + Sync {
+    /// Which cluster.
+    fn cluster(&self) -> &ClusterName;
+
+    /// Observes afresh. What it returns began to be observed after this call began.
+    async fn observe(&self) -> Result<Snapshot, BackendError>;
+
+    /// Asks the system's own oracle whether a set may go down now.
+    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError>;
+
+    /// Which rail an action runs on.
+    fn rail(&self, action: &Action) -> Rail;
+
+    /// Ensures the state that an action names: reads before it writes, and may be called again with
+    /// the same call after its process died. Returns what is worth telling.
+    async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError>;
+
+    /// Makes these units refuse calls of older fencing tokens; units whose actions run on other
+    /// rails are skipped.
+    async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError>;
+
+    /// Gathers what tells later what happened to these units: names and contents, without secrets.
+    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError>;
+
+    /// Takes the lock in the cluster. Returns the fencing token: larger than `at_least` and than any
+    /// that the cluster has seen.
+    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError>;
+
+    /// Says that the holder lives. Called every third of [`Backend::lock_expires`].
+    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError>;
+
+    /// Gives the lock back.
+    async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError>;
+
+    /// A lock not renewed for so long may be taken over.
+    fn lock_expires(&self) -> Duration;
+
+    /// How long to wait between two observations while something is waited for.
+    fn poll(&self) -> Duration;
+}

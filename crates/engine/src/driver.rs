@@ -1,0 +1,453 @@
+//! The driver: observe, decide, write, act, write, and say when to be called again.
+//!
+//! It holds no judgement. [`Run::next`] says what comes next; this carries it out, and writes down
+//! before and after. An effect that is under way keeps running while others settle.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{Reason, Snapshot, UnitId};
+use stagger_core::run::{
+    Action, Answer, Command, Decision, Ending, Entry, Event, IllegalEvent, Outcome, Run, Seen, Seq,
+};
+use tokio::task::JoinSet;
+
+use crate::artifacts::Artifacts;
+use crate::backend::{Backend, BackendError, Call, Persistence, Rail};
+use crate::clock::Clock;
+use crate::store::{Store, StoreError};
+
+/// Why a run cannot be driven on by this process.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// The journal.
+    #[error("the journal cannot be written")]
+    Store(#[from] StoreError),
+    /// The journal has an event that cannot be.
+    #[error("the journal makes no sense")]
+    Illegal(#[from] IllegalEvent),
+    /// The lock is not ours any more.
+    #[error("another may be in charge now: {0}")]
+    LeaseLost(String),
+    /// The world cannot be seen, and will not be next time either.
+    #[error("the cluster cannot be observed")]
+    Backend(#[from] BackendError),
+    /// A predecessor's call may still land, and nothing can be done against it.
+    #[error("a call of a process before may still be under way on {units}: {why}")]
+    StrayCall {
+        /// On which units.
+        units: String,
+        /// Why the fence could not be raised.
+        why: String,
+    },
+}
+
+/// What came of one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Call again at once.
+    Again,
+    /// Call again then, or sooner.
+    Wait {
+        /// When at the latest.
+        until: Timestamp,
+        /// What is waited for.
+        why: Reason,
+    },
+    /// A person must act first.
+    Held(Reason),
+    /// The run is over.
+    Over(Ending),
+}
+
+/// Is told of every event as it is written.
+pub trait Listener: Send {
+    /// One more event, and what the run has come to with it.
+    fn event(&mut self, entry: &Entry, run: &Run);
+    /// The run waits; called at each step that waits.
+    fn waiting(&mut self, _until: Timestamp, _why: &Reason, _run: &Run) {}
+}
+
+/// Carries one run out, on behalf of one incarnation of one process.
+pub struct Driver {
+    backend: Arc<dyn Backend>,
+    store: Box<dyn Store>,
+    clock: Arc<dyn Clock>,
+    artifacts: Artifacts,
+    listener: Box<dyn Listener>,
+    run: Run,
+    fence: u64,
+    seen: Option<(Snapshot, Seq)>,
+    /// Effects under way in this process, by the place of their intents.
+    under_way: JoinSet<(Seq, Outcome)>,
+    keys: BTreeMap<Seq, ()>,
+    failures: u32,
+}
+
+/// What a driver is made of.
+pub struct Parts {
+    /// The world.
+    pub backend: Arc<dyn Backend>,
+    /// The journal.
+    pub store: Box<dyn Store>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Where artifacts go.
+    pub artifacts: Artifacts,
+    /// Who is told.
+    pub listener: Box<dyn Listener>,
+}
+
+/// The longest pause after an observation that failed.
+const LONGEST_PAUSE: u64 = 60;
+
+impl Driver {
+    /// Begins a run with this first event.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn begin(parts: Parts, fence: u64, holder: &str, start: Event) -> Result<Self, DriveError> {
+        let Parts {
+            backend,
+            mut store,
+            clock,
+            artifacts,
+            listener,
+        } = parts;
+        let first = store.begin(backend.cluster(), fence, clock.now(), start)?;
+        let run = Run::begin(first.clone())?;
+        let mut driver = Self::new(
+            Parts {
+                backend,
+                store,
+                clock,
+                artifacts,
+                listener,
+            },
+            run,
+            fence,
+        );
+        driver.listener.event(&first, &driver.run);
+        driver.append(vec![Event::LeaseTaken {
+            fence,
+            holder: holder.to_owned(),
+        }])?;
+        Ok(driver)
+    }
+
+    /// Carries on a run that is in the journal. The first act is to raise the fence where an intent
+    /// is open.
+    ///
+    /// # Errors
+    /// The journal cannot be read or written, or a stray call cannot be ruled out.
+    pub async fn resume(parts: Parts, run: Run, fence: u64, holder: &str) -> Result<Self, DriveError> {
+        let mut driver = Self::new(parts, run, fence);
+        if driver.run.ended().is_none() {
+            driver.append(vec![Event::LeaseTaken {
+                fence,
+                holder: holder.to_owned(),
+            }])?;
+            driver.rule_out_stray_calls().await?;
+        }
+        Ok(driver)
+    }
+
+    fn new(parts: Parts, run: Run, fence: u64) -> Self {
+        let Parts {
+            backend,
+            store,
+            clock,
+            artifacts,
+            listener,
+        } = parts;
+        Self {
+            backend,
+            store,
+            clock,
+            artifacts,
+            listener,
+            run,
+            fence,
+            seen: None,
+            under_way: JoinSet::new(),
+            keys: BTreeMap::new(),
+            failures: 0,
+        }
+    }
+
+    /// The run as it stands.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// What was last observed.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.seen.as_ref().map(|(snapshot, _)| snapshot)
+    }
+
+    async fn rule_out_stray_calls(&mut self) -> Result<(), DriveError> {
+        let mut fenced: Vec<UnitId> = Vec::new();
+        let mut bound = Duration::ZERO;
+        for (_, action) in self.run.open() {
+            match self.backend.rail(action) {
+                Rail::Fenced => fenced.extend(units_of(action)),
+                Rail::Conditional => {}
+                Rail::Bounded(time) => bound = bound.max(time),
+            }
+        }
+        if !fenced.is_empty() {
+            self.backend
+                .raise_fence(self.fence, &fenced)
+                .await
+                .map_err(|error| DriveError::StrayCall {
+                    units: fenced.iter().map(UnitId::as_str).collect::<Vec<_>>().join(" "),
+                    why: error.to_string(),
+                })?;
+        }
+        if !bound.is_zero() {
+            let bound = SignedDuration::try_from(bound).unwrap_or(SignedDuration::MAX);
+            let until = self.clock.now().saturating_add(bound).unwrap_or(Timestamp::MAX);
+            let why = Reason::new(
+                "waiting-out-calls",
+                "a call of the process before may still be under way",
+            );
+            self.listener.waiting(until, &why, &self.run);
+            self.clock.sleep_until(until).await;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, events: Vec<Event>) -> Result<Vec<Seq>, DriveError> {
+        let now = self.clock.now();
+        let entries = self.store.append(
+            &self.run.start().run.clone(),
+            self.fence,
+            self.run.seq(),
+            now,
+            events,
+        )?;
+        let mut places = Vec::with_capacity(entries.len());
+        for entry in entries {
+            places.push(entry.seq);
+            self.run.apply(entry.clone())?;
+            self.listener.event(&entry, &self.run);
+        }
+        Ok(places)
+    }
+
+    fn take_commands(&mut self) -> Result<(), DriveError> {
+        if self.run.ended().is_some() {
+            return Ok(());
+        }
+        let run = self.run.start().run.clone();
+        let asked = self.store.asked(&run)?;
+        let Some((last, ..)) = asked.last() else {
+            return Ok(());
+        };
+        let last = *last;
+        let events = asked
+            .into_iter()
+            .map(|(_, command, by)| Event::Asked { command, by })
+            .collect();
+        // Appended first: a command taken twice is the same command, one lost is not.
+        self.append(events)?;
+        self.store.taken(&run, last)?;
+        Ok(())
+    }
+
+    /// A command of this process's own user, as Ctrl-C.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn ask(&mut self, command: Command, by: &str) -> Result<(), DriveError> {
+        self.append(vec![Event::Asked {
+            command,
+            by: by.to_owned(),
+        }])
+        .map(|_| ())
+    }
+
+    /// One step.
+    ///
+    /// # Errors
+    /// The journal cannot be written, or the world cannot be seen and will not be.
+    pub async fn step(&mut self) -> Result<Step, DriveError> {
+        self.take_commands()?;
+        let now = self.clock.now();
+        let seen = self.seen.as_ref().map(|(snapshot, as_of)| Seen {
+            snapshot,
+            as_of: *as_of,
+        });
+        match self.run.next(now, seen) {
+            Decision::Observe => self.observe(now).await,
+            Decision::Record(events) => self.append(events).map(|_| Step::Again),
+            Decision::Judge(sets) => self.judge(sets).await,
+            Decision::Act { fresh, again } => self.act(fresh, again).await,
+            Decision::Wait { until, why } => {
+                // What is waited for shows in a later observation.
+                self.seen = None;
+                let poll = SignedDuration::try_from(self.backend.poll()).unwrap_or(SignedDuration::MAX);
+                let soon = now.saturating_add(poll).unwrap_or(Timestamp::MAX);
+                let until = until.map_or(soon, |until| until.min(soon));
+                self.listener.waiting(until, &why, &self.run);
+                Ok(Step::Wait { until, why })
+            }
+            Decision::Hold(reason) => Ok(Step::Held(reason)),
+            Decision::Over(ending) => Ok(Step::Over(ending)),
+        }
+    }
+
+    async fn observe(&mut self, now: Timestamp) -> Result<Step, DriveError> {
+        let as_of = self.run.seq();
+        match self.backend.observe().await {
+            Ok(snapshot) => {
+                self.failures = 0;
+                self.seen = Some((snapshot, as_of));
+                Ok(Step::Again)
+            }
+            Err(error) if error.persistence == Persistence::Permanent => Err(error.into()),
+            Err(error) => {
+                let pause = 1_u64
+                    .checked_shl(self.failures)
+                    .unwrap_or(LONGEST_PAUSE)
+                    .min(LONGEST_PAUSE);
+                self.failures += 1;
+                let pause = SignedDuration::from_secs(pause.cast_signed());
+                let until = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
+                let why = Reason::new("cluster-unreachable", error.to_string());
+                self.listener.waiting(until, &why, &self.run);
+                Ok(Step::Wait { until, why })
+            }
+        }
+    }
+
+    async fn judge(&mut self, sets: Vec<Vec<UnitId>>) -> Result<Step, DriveError> {
+        let mut events = Vec::with_capacity(sets.len());
+        for units in sets {
+            let ours = match &self.seen {
+                None => Answer::Unknown {
+                    why: "nothing was observed".to_owned(),
+                },
+                Some((snapshot, _)) => {
+                    let places: Vec<_> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
+                    match stagger_core::check::may_stop(snapshot, &places) {
+                        Ok(()) => Answer::Yes,
+                        Err(why) => Answer::No { why },
+                    }
+                }
+            };
+            let theirs = self
+                .backend
+                .may_stop(&units)
+                .await
+                .unwrap_or_else(|error| Answer::Unknown {
+                    why: error.to_string(),
+                });
+            events.push(Event::Judged { units, ours, theirs });
+        }
+        self.append(events).map(|_| Step::Again)
+    }
+
+    async fn act(&mut self, fresh: Vec<Action>, again: Vec<Seq>) -> Result<Step, DriveError> {
+        let events = fresh
+            .into_iter()
+            .map(|action| Event::Intent { action })
+            .collect::<Vec<_>>();
+        let mut start = again;
+        if !events.is_empty() {
+            start.extend(self.append(events)?);
+        }
+        for seq in start {
+            if self.keys.contains_key(&seq) {
+                continue;
+            }
+            let Some(action) = self.run.intent(seq).cloned() else {
+                continue;
+            };
+            let call = Call {
+                run: self.run.start().run.clone(),
+                seq,
+                fence: self.fence,
+            };
+            self.keys.insert(seq, ());
+            let backend = Arc::clone(&self.backend);
+            let artifacts = self.artifacts.clone();
+            self.under_way
+                .spawn(async move { (seq, perform(&*backend, &artifacts, &call, &action).await) });
+        }
+        // Commands are looked for while long effects are under way.
+        let first = tokio::time::timeout(Duration::from_secs(1), self.under_way.join_next()).await;
+        let Ok(first) = first else { return Ok(Step::Again) };
+        let mut settled = Vec::new();
+        let mut next = first;
+        while let Some(ended) = next {
+            match ended {
+                Ok((seq, outcome)) => {
+                    self.keys.remove(&seq);
+                    settled.push(Event::Settled { intent: seq, outcome });
+                }
+                // A task is only aborted with its driver.
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                Err(_) => {}
+            }
+            next = self.under_way.try_join_next();
+        }
+        self.append(settled).map(|_| Step::Again)
+    }
+
+    /// Steps until the run is over, held, or `stop` says so between two waits.
+    ///
+    /// # Errors
+    /// As [`Driver::step`].
+    pub async fn drive(&mut self, mut stop: impl FnMut() -> Option<DriveError>) -> Result<Step, DriveError> {
+        loop {
+            if let Some(error) = stop() {
+                return Err(error);
+            }
+            match self.step().await? {
+                Step::Again => {}
+                Step::Wait { until, .. } => self.clock.sleep_until(until).await,
+                end @ (Step::Held(_) | Step::Over(_)) => return Ok(end),
+            }
+        }
+    }
+}
+
+async fn perform(backend: &dyn Backend, artifacts: &Artifacts, call: &Call, action: &Action) -> Outcome {
+    let done = match action {
+        Action::Collect { units } => match backend.collect(call, units).await {
+            Ok(files) => artifacts
+                .keep(&call.run, call.seq, files)
+                .map_err(|e| e.to_string()),
+            Err(error) => Err(error.to_string()),
+        },
+        Action::TakeGuard { .. }
+        | Action::DropGuard { .. }
+        | Action::Visit { .. }
+        | Action::Restart { .. }
+        | Action::GoBack { .. }
+        | Action::Step { .. } => backend
+            .perform(call, action)
+            .await
+            .map_err(|error| error.to_string()),
+    };
+    match done {
+        Ok(note) => Outcome::Done { note },
+        Err(why) => Outcome::Failed { why },
+    }
+}
+
+/// The units that an action touches.
+pub fn units_of(action: &Action) -> Vec<UnitId> {
+    match action {
+        Action::TakeGuard { units, .. } | Action::DropGuard { units, .. } | Action::Collect { units } => {
+            units.clone()
+        }
+        Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. } => {
+            vec![unit.clone()]
+        }
+        Action::Step { .. } => Vec::new(),
+    }
+}
