@@ -11,8 +11,7 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{
     ConditionName, Door, Gate, GoingBack, GuardName, GuardScope, GuardSpec, IdError, Kind, Part, PartName,
-    Phase,
-    Reason, Revision, StageSpec, StepSpec, Target, Unit, Width,
+    Phase, Reason, Revision, StageSpec, StepSpec, Target, Unit, Width,
 };
 
 use crate::facts::Facts;

@@ -191,7 +191,14 @@ fn odd_names_in_the_tree_are_kept() {
         set: Vec::new(),
     };
     let facts = facts(&maps(&world));
-    let snapshot = translate(&ClusterName::new("c").unwrap(), &facts, &HealthPolicy::default(), None, BTreeMap::new()).unwrap();
+    let snapshot = translate(
+        &ClusterName::new("c").unwrap(),
+        &facts,
+        &HealthPolicy::default(),
+        None,
+        BTreeMap::new(),
+    )
+    .unwrap();
     let osd = snapshot.find(&UnitId::new("osd.4").unwrap()).unwrap();
     assert_eq!(snapshot.unit(osd).domains["host"], "h 1/ä");
 }

@@ -1,5 +1,6 @@
 //! From the recorded clusters to snapshots.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use stagger_ceph::facts::health::{Complaint, Crash};
@@ -11,7 +12,14 @@ use stagger_core::model::{ClusterName, ConditionName, Snapshot, UnitId, Verdict}
 use crate::cluster::{VERSIONS, fixture, recorded};
 
 fn snapshot(facts: &Facts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> Snapshot {
-    translate(&ClusterName::new("c").unwrap(), facts, policy, baseline, std::collections::BTreeMap::new()).unwrap()
+    translate(
+        &ClusterName::new("c").unwrap(),
+        facts,
+        policy,
+        baseline,
+        BTreeMap::new(),
+    )
+    .unwrap()
 }
 
 fn verdict(snapshot: &Snapshot, name: &str) -> Verdict {
