@@ -1,5 +1,6 @@
 //! `generate`: pages made from the program itself, and the check that they are up to date.
 
+use std::fmt::Write as _;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
@@ -43,7 +44,7 @@ fn commands() -> Result<String> {
 }
 
 fn add(page: &mut String, title: &str, text: &str) {
-    page.push_str(&format!("\n## `{title}`\n\n```text\n{}\n```\n", text.trim_end()));
+    let _ = write!(page, "\n## `{title}`\n\n```text\n{}\n```\n", text.trim_end());
 }
 
 fn help(words: &[&str]) -> Result<String> {
