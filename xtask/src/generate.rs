@@ -11,7 +11,9 @@ const PAGE: &str = "docs/reference/commands.md";
 
 /// Makes the pages anew; with `check`, only says whether they are old.
 pub(crate) fn generate(check: bool) -> Result<()> {
-    let built = cargo(&["build", "--quiet", "--package", "stagger-cli"]).status().context("build stagger")?;
+    let built = cargo(&["build", "--quiet", "--package", "stagger-cli"])
+        .status()
+        .context("build stagger")?;
     if !built.success() {
         bail!("stagger does not build");
     }
@@ -30,14 +32,19 @@ pub(crate) fn generate(check: bool) -> Result<()> {
 
 /// The help of every command.
 fn commands() -> Result<String> {
-    let mut page = String::from("# Commands\n\nMade by `cargo xtask generate` from the program's own help.\n");
+    let mut page =
+        String::from("# Commands\n\nMade by `cargo xtask generate` from the program's own help.\n");
     let top = help(&[])?;
     add(&mut page, "stagger", &top);
     for name in names(&top) {
         let text = help(&[&name])?;
         add(&mut page, &format!("stagger {name}"), &text);
         for inner in names(&text) {
-            add(&mut page, &format!("stagger {name} {inner}"), &help(&[&name, &inner])?);
+            add(
+                &mut page,
+                &format!("stagger {name} {inner}"),
+                &help(&[&name, &inner])?,
+            );
         }
     }
     Ok(page)
