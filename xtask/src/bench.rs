@@ -66,6 +66,7 @@ pub(crate) fn bench(sizes: &[u32]) -> Result<()> {
         rows.push(one(&map, folder.path())?);
     }
     let page = page(&rows);
+    std::fs::create_dir_all(root().join("docs")).context("make docs/")?;
     std::fs::write(root().join("docs/bench.md"), &page).context("write docs/bench.md")?;
     say(&page);
     Ok(())

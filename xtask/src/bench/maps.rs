@@ -99,7 +99,6 @@ impl Map {
             "--clobber",
         ])?;
         run(&["osdmaptool", &map, "--import-crush", &crush])?;
-        run(&["osdmaptool", &map, "--mark-up-in", "--save"])?;
         let begun = Instant::now();
         let dump = run(&[
             "osdmaptool",
