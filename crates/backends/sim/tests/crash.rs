@@ -1,5 +1,12 @@
 //! A process that is killed at any point, and another that carries on, come to the same end.
-#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "test code")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    let_underscore_drop,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "test code"
+)]
 
 mod common;
 #[path = "common/fuse.rs"]
@@ -48,6 +55,7 @@ max_in_parallel = 2
 gate_hold = 2
 gate_timeout = 40
 canary_soak = 2
+search = { steps = 100 }
 "#;
 
 const ONE_FAILS: &str = r#"
@@ -280,7 +288,7 @@ fn every_point(scenario: &Scenario, expected: &str) {
         );
     }
     // Twice: again soon after its successor has taken over, and later.
-    for first in (1..=one_life.points).step_by(13) {
+    for first in (1..=one_life.points).step_by(37) {
         for second in (1..=24).step_by(3).chain([70, 150]) {
             let (end, lives) = lives(scenario, &journal, &[first, second]);
             assert_eq!(end, undisturbed, "killed at points {first} and {second}");
@@ -313,7 +321,7 @@ fn a_late_call_of_a_holder_before_is_refused() {
     let scenario = scenario(true, true);
     let (_, one_life) = lives(&scenario, &journal, &[]);
     let (mut strays, mut landed) = (0, 0);
-    for point in 1..=one_life.points {
+    for point in (1..=one_life.points).step_by(2) {
         for raises_fences in [true, false] {
             let _ = std::fs::remove_dir_all(journal.parent().unwrap());
             let mut lives = Lives::new(&scenario, &journal, &[point]);
@@ -333,7 +341,7 @@ fn a_late_call_of_a_holder_before_is_refused() {
         }
     }
     assert!(
-        strays > 100 && landed > 10,
+        strays > 50 && landed > 5,
         "{strays} calls came late, {landed} landed without the fence"
     );
 }
