@@ -294,7 +294,11 @@ impl Driver {
                 self.listener.waiting(until, &why, &self.run);
                 Ok(Step::Wait { until, why })
             }
-            Decision::Hold(reason) => Ok(Step::Held(reason)),
+            Decision::Hold(reason) => {
+                // Whoever acts then acts later: what was seen until now is old by then.
+                self.seen = None;
+                Ok(Step::Held(reason))
+            }
             Decision::Over(ending) => Ok(Step::Over(ending)),
         }
     }

@@ -91,7 +91,7 @@ impl World {
                 .shards
                 .iter()
                 .zip(missing)
-                .filter_map(|(osd, missing)| osd.filter(|_| !missing))
+                .filter_map(|(osd, missing)| osd.filter(|_| !missing || unknown.is_some()))
                 .map(|osd| (Ix(osd), 1))
                 .collect();
             let limit = match unknown {

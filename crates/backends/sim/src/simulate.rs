@@ -75,6 +75,9 @@ pub enum SimError {
 /// After so long on the virtual clock a simulation is endless.
 const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 4);
 
+/// After so many steps at one time it is endless too.
+const MOST_STEPS: u32 = 5_000;
+
 /// Plans a scenario and runs it to its end.
 ///
 /// # Errors
@@ -230,8 +233,16 @@ impl<'a> Story<'a> {
         clock: &VirtualClock,
     ) -> Result<SimEnding, DriveError> {
         let poll = SignedDuration::try_from(sim.poll()).unwrap_or(SignedDuration::from_secs(1));
+        let (mut then, mut steps) = (self.began, 0);
         loop {
             let now = clock.now();
+            // A run that turns in a circle writes without an end while no time passes.
+            steps = if now == then { steps + 1 } else { 0 };
+            then = now;
+            if steps > MOST_STEPS {
+                let why = Reason::new("turns-in-a-circle", format!("{steps} steps at one time"));
+                return Ok(SimEnding::Endless(why));
+            }
             self.due(driver, sim, now)?;
             let next = self.next().unwrap_or(Timestamp::MAX);
             let too_long = now.duration_since(self.began) > LONGEST;

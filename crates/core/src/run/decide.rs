@@ -416,9 +416,11 @@ impl State {
                     why,
                 });
             }
+            // What it is held by for another reason, as a door, the gates do not release.
             return self
                 .held
                 .as_ref()
+                .filter(|(held, _)| held.slug == "gates-shut")
                 .map(|_| Decision::Record(vec![Event::Released]));
         }
         let text: Vec<_> = shut

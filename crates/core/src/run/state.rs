@@ -349,7 +349,7 @@ impl State {
                 self.aside.insert(unit, Aside { reason, until, tries });
                 self.plan_is_fresh = false;
             }
-            Event::Asked { command, .. } => self.apply_asked(command),
+            Event::Asked { command, by } => self.apply_asked(command, &by),
             Event::Held { reason } => self.held = Some((reason, at)),
             Event::Released => self.held = None,
             Event::Ended { outcome } => {
@@ -456,7 +456,7 @@ impl State {
         }
     }
 
-    fn apply_asked(&mut self, command: Command) {
+    fn apply_asked(&mut self, command: Command, by: &str) {
         match command {
             Command::Pause => self.paused = true,
             Command::Resume => {
@@ -489,7 +489,7 @@ impl State {
                 self.held = None;
             }
             Command::Rollback => {
-                let reason = Reason::new("asked-to-go-back", "a person asked for it");
+                let reason = Reason::new("asked-to-go-back", format!("{by} asked for it"));
                 self.going_back.get_or_insert(reason);
                 self.paused = false;
                 self.held = None;

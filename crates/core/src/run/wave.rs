@@ -7,7 +7,7 @@ use super::decide::Decision;
 use super::event::{Action, Answer, Command, Event};
 use super::gate::{self, Wanted};
 use super::state::{OpenWave, State, Visit};
-use crate::model::{Ix, OnFailure, Phase, Reason, Snapshot, StageSpec, UnitId};
+use crate::model::{Ix, OnFailure, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
 
 /// How often the wait for gates is prolonged because what shuts them changed: recovery makes progress.
 const PROLONGED: u32 = 3;
@@ -250,10 +250,7 @@ impl State {
             })
             .collect();
         if !again.is_empty() {
-            return Decision::Act {
-                fresh: again,
-                again: Vec::new(),
-            };
+            return self.stop_again(now, snapshot, again);
         }
         if !broken.is_empty() {
             let text: Vec<_> = broken
@@ -303,12 +300,67 @@ impl State {
                     let units = missing.into_iter().map(|(unit, _)| unit).collect();
                     Decision::Record(vec![Event::WaveFailed { units, reason }])
                 } else {
-                    Decision::Act {
-                        fresh: again,
-                        again: Vec::new(),
-                    }
+                    self.stop_again(now, snapshot, again)
                 }
             }
+        }
+    }
+
+    /// Acts on units that had their turn: those that are down at once, for nothing is lost by it;
+    /// those that serve would be stopped once more, and what was agreed to before they were first
+    /// stopped may not be so any more. Law 4 holds on the way back too.
+    fn stop_again(&self, now: Timestamp, snapshot: &Snapshot, fresh: Vec<Action>) -> Decision {
+        let serves = |action: &Action| match action {
+            Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. } => snapshot
+                .find(unit)
+                .filter(|ix| snapshot.unit(*ix).state != UnitState::Down)
+                .map(|ix| (ix, unit.clone())),
+            Action::TakeGuard { .. }
+            | Action::DropGuard { .. }
+            | Action::Step { .. }
+            | Action::Collect { .. } => None,
+        };
+        let (set, units): (Vec<Ix>, Vec<UnitId>) = fresh.iter().filter_map(serves).unzip();
+        if units.len() < fresh.len() || units.is_empty() {
+            let fresh = fresh
+                .into_iter()
+                .filter(|action| serves(action).is_none())
+                .collect();
+            return Decision::Act {
+                fresh,
+                again: Vec::new(),
+            };
+        }
+        let wait = |until, why: &str| {
+            let names: Vec<_> = units.iter().map(UnitId::as_str).collect();
+            let why = format!("{} serve and may not be stopped now: {why}", names.join(" "));
+            Decision::Wait {
+                until,
+                why: Reason::new("not-safe-to-stop-again", why),
+            }
+        };
+        if let Err(why) = crate::check::may_stop(snapshot, &set) {
+            return wait(None, &why);
+        }
+        // An answer counts for what it was asked about, while nothing has changed since.
+        let answer = self
+            .judged
+            .as_ref()
+            .filter(|judged| judged.seq > self.changed)
+            .and_then(|judged| Some((judged.at, judged.answers.get(&units)?)));
+        let Some((at, (ours, theirs))) = answer else {
+            return Decision::Judge(vec![units]);
+        };
+        let again = at.saturating_add(ASK_AGAIN).unwrap_or(now);
+        match (ours, theirs) {
+            (_, _) if again <= now => Decision::Judge(vec![units]),
+            (Answer::Yes, Answer::Yes | Answer::NoOracle) => Decision::Act {
+                fresh,
+                again: Vec::new(),
+            },
+            (Answer::No { why } | Answer::Unknown { why }, _)
+            | (_, Answer::No { why } | Answer::Unknown { why }) => wait(Some(again), why),
+            (Answer::NoOracle, _) => wait(Some(again), "our own judgement is missing"),
         }
     }
 
@@ -451,10 +503,7 @@ impl State {
                     rebuild,
                 })
                 .collect();
-            return Decision::Act {
-                fresh,
-                again: Vec::new(),
-            };
+            return self.stop_again(now, snapshot, fresh);
         }
         let stuck: Vec<_> = visits
             .iter()
