@@ -23,10 +23,13 @@ impl Lease {
     /// # Errors
     /// Another holds it, or the cluster cannot be asked.
     pub async fn take(backend: &Arc<dyn Backend>, claim: Claim, at_least: u64) -> Result<Self, LockError> {
-        let asked = Instant::now();
         let fence = backend.lock(&claim, at_least).await?;
+        // Taking it may have meant to wait out the claim of a dead holder, for longer than a lock lasts;
+        // from here on its time is known to be ours.
+        let alive = Instant::now();
+        backend.renew(&claim, fence).await?;
         let (tell, lost) = watch::channel(None);
-        let renewer = tokio::spawn(keep(Arc::clone(backend), claim.clone(), fence, asked, tell));
+        let renewer = tokio::spawn(keep(Arc::clone(backend), claim.clone(), fence, alive, tell));
         Ok(Self {
             claim,
             fence,
@@ -100,5 +103,76 @@ async fn keep(
         };
         tell.send_replace(Some(why));
         return;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use stagger_core::model::{ClusterName, RunId, Snapshot, UnitId};
+    use stagger_core::run::{Action, Answer};
+
+    use super::*;
+    use crate::backend::{BackendError, Call, Rail};
+
+    const EXPIRES: Duration = Duration::from_millis(300);
+
+    /// A world with nothing but a lock, which another held and left behind when it died.
+    struct LeftBehind(ClusterName);
+
+    #[async_trait]
+    impl Backend for LeftBehind {
+        fn cluster(&self) -> &ClusterName {
+            &self.0
+        }
+        async fn observe(&self) -> Result<Snapshot, BackendError> {
+            unreachable!("only the lock is asked for")
+        }
+        async fn may_stop(&self, _: &[UnitId]) -> Result<Answer, BackendError> {
+            unreachable!("only the lock is asked for")
+        }
+        fn rail(&self, _: &Action) -> Rail {
+            Rail::Fenced
+        }
+        async fn perform(&self, _: &Call, _: &Action) -> Result<String, BackendError> {
+            unreachable!("only the lock is asked for")
+        }
+        async fn raise_fence(&self, _: u64, _: &[UnitId]) -> Result<(), BackendError> {
+            Ok(())
+        }
+        async fn collect(&self, _: &Call, _: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+            unreachable!("only the lock is asked for")
+        }
+        async fn lock(&self, _: &Claim, at_least: u64) -> Result<u64, LockError> {
+            tokio::time::sleep(EXPIRES * 2).await;
+            Ok(at_least + 1)
+        }
+        async fn renew(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+            Ok(())
+        }
+        async fn unlock(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+            Ok(())
+        }
+        fn lock_expires(&self) -> Duration {
+            EXPIRES
+        }
+        fn poll(&self) -> Duration {
+            EXPIRES
+        }
+    }
+
+    #[tokio::test]
+    async fn waiting_for_a_dead_holder_does_not_count_as_a_pause() {
+        let backend: Arc<dyn Backend> = Arc::new(LeftBehind(ClusterName::new("lab").unwrap()));
+        let claim = Claim {
+            incarnation: "1".to_owned(),
+            run: RunId::new("r").unwrap(),
+            host: "h".to_owned(),
+            process: 1,
+            since: jiff::Timestamp::UNIX_EPOCH,
+        };
+        let lease = Lease::take(&backend, claim, 0).await.unwrap();
+        tokio::time::sleep(EXPIRES).await;
+        assert_eq!(lease.lost(), None);
     }
 }
