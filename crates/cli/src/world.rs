@@ -85,7 +85,7 @@ impl World {
 
     /// A backend for a run that began with that memory.
     pub(crate) fn for_run(&self, memory: Memory) -> CephBackend {
-        CephBackend::new(Arc::clone(&self.api), self.settings.clone(), Some(memory))
+        CephBackend::new(Arc::clone(&self.api), self.settings.clone(), Some(memory)).lock_over(session(&self.settings))
     }
 }
 
@@ -94,8 +94,12 @@ pub(crate) fn resumed(cli: &Cli, memory: &serde_json::Value) -> Result<CephBacke
     let settings = config::read(cli)?.ceph();
     let memory = serde_json::from_value(memory.clone())
         .map_err(|error| CliError::new(Exit::Internal, format!("the run's memory cannot be read: {error}")))?;
-    let api: Arc<dyn CephApi> = Arc::new(Session::new(settings.cluster.access()));
-    Ok(CephBackend::new(api, settings, Some(memory)))
+    let (api, lock) = (session(&settings), session(&settings));
+    Ok(CephBackend::new(api, settings, Some(memory)).lock_over(lock))
+}
+
+fn session(settings: &CephSettings) -> Arc<dyn CephApi> {
+    Arc::new(Session::new(settings.cluster.access()))
 }
 
 fn recorded(folder: &Path) -> Result<CephSettings, CliError> {

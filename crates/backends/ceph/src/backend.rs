@@ -47,6 +47,7 @@ pub fn hosts_of(facts: &Facts) -> BTreeMap<UnitId, String> {
 /// A Ceph cluster on plain hosts.
 pub struct CephBackend {
     api: Arc<dyn CephApi>,
+    lock_api: Arc<dyn CephApi>,
     settings: CephSettings,
     memory: Option<Memory>,
     lock: Lock,
@@ -59,7 +60,15 @@ impl CephBackend {
     pub fn new(api: Arc<dyn CephApi>, settings: CephSettings, memory: Option<Memory>) -> Self {
         let lock = Lock::new(Duration::from_secs(settings.cluster.lock_expires));
         let places = Mutex::new(memory.as_ref().map(|memory| memory.hosts.clone()).unwrap_or_default());
-        Self { api, settings, memory, lock, places }
+        Self { lock_api: Arc::clone(&api), api, settings, memory, lock, places }
+    }
+
+    /// With a connection of its own for the lock: its renewal must not wait behind a question that hangs,
+    /// as those to a manager do that restarts.
+    #[must_use]
+    pub fn lock_over(mut self, api: Arc<dyn CephApi>) -> Self {
+        self.lock_api = api;
+        self
     }
 
     /// All facts, now.
@@ -207,15 +216,15 @@ impl Backend for CephBackend {
     }
 
     async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
-        self.lock.take(&*self.api, claim, at_least).await
+        self.lock.take(&*self.lock_api, claim, at_least).await
     }
 
     async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
-        self.lock.renew(&*self.api, claim, fence).await
+        self.lock.renew(&*self.lock_api, claim, fence).await
     }
 
     async fn unlock(&self, claim: &Claim, _fence: u64) -> Result<(), LockError> {
-        self.lock.give_back(&*self.api, claim).await
+        self.lock.give_back(&*self.lock_api, claim).await
     }
 
     fn lock_expires(&self) -> Duration {

@@ -286,10 +286,15 @@ impl State {
             let timeout = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));
             let until = settled.at.saturating_add(timeout).unwrap_or(Timestamp::MAX);
             let why = snapshot.condition(&spec.done_when).why;
-            let reason =
-                Reason::new("step-without-effect", format!("{} is not yet so: {why}", spec.done_when));
+            let reason = Reason::new(
+                "step-without-effect",
+                format!("{} is not yet so: {why}", spec.done_when),
+            );
             if now < until {
-                return Decision::Wait { until: Some(until), why: reason };
+                return Decision::Wait {
+                    until: Some(until),
+                    why: reason,
+                };
             }
             return self.hold(reason);
         }

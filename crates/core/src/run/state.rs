@@ -91,6 +91,8 @@ pub struct Visit {
     pub restarted: bool,
     /// Whether it was brought back; `Err`: why it could not be.
     pub went_back: Option<Result<(), String>>,
+    /// Whether that made its data anew.
+    pub rebuilt: bool,
     /// When its turn began.
     pub since: Option<Timestamp>,
 }
@@ -440,10 +442,15 @@ impl State {
                 }
                 self.gates = None;
             }
-            Action::GoBack { unit, .. } => {
+            Action::GoBack { unit, rebuild, .. } => {
                 if let Some(visit) = self.visit(&unit) {
                     visit.went_back = Some(failed.map_or(Ok(()), Err));
+                    visit.rebuilt |= rebuild;
                 }
+                if let Some(wave) = &mut self.wave {
+                    wave.waiting = None;
+                }
+                self.gates = None;
             }
             Action::Step { step } => {
                 self.step = Some(SettledStep { step, failed, at });
@@ -507,6 +514,7 @@ impl Visit {
             failed: None,
             restarted: false,
             went_back: None,
+            rebuilt: false,
             since: None,
         }
     }

@@ -7,7 +7,7 @@ use super::decide::Decision;
 use super::event::{Action, Answer, Command, Event};
 use super::gate::{self, Wanted};
 use super::state::{OpenWave, State, Visit};
-use crate::model::{Ix, OnFailure, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
+use crate::model::{GoingBack, Ix, OnFailure, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
 
 /// How often the wait for gates is prolonged because what shuts them changed: recovery makes progress.
 const PROLONGED: u32 = 3;
@@ -462,6 +462,14 @@ impl State {
             OnFailure::Continue if self.going_back.is_none() && !blamed.is_empty() => {
                 self.go_back(now, snapshot, stage, wave, blamed)
             }
+            // Those that serve on the new release and cannot leave it stay: the fault is not theirs.
+            OnFailure::Rollback
+                if self.going_back.is_none()
+                    && !blamed.is_empty()
+                    && back::how(&stage.going_back, &self.start.policy).is_err() =>
+            {
+                self.go_back(now, snapshot, stage, wave, blamed)
+            }
             OnFailure::Continue | OnFailure::Stop | OnFailure::Rollback => {
                 self.go_back(now, snapshot, stage, wave, &all)
             }
@@ -484,36 +492,33 @@ impl State {
         let fresh: Vec<_> = visits
             .iter()
             .filter(|(_, visit)| visit.went_back.is_none())
+            .map(|(unit, visit)| (*unit, *visit, self.rebuild(stage, wave, visit)))
             .collect();
         if !fresh.is_empty() {
-            let rebuild = match back::how(&stage.going_back, &self.start.policy) {
-                Ok(rebuild) => rebuild,
-                Err(reason) => return self.hold(reason),
+            return match back_by(stage, wave, fresh) {
+                Ok(fresh) => self.stop_again(now, snapshot, fresh),
+                Err(reason) => self.hold(reason),
             };
-            let fresh = fresh
-                .into_iter()
-                .map(|(unit, visit)| Action::GoBack {
-                    unit: (*unit).clone(),
-                    // On the way there, what it ran before; on the way back, what the stage leads to.
-                    revision: if wave.back {
-                        stage.revision.clone()
-                    } else {
-                        visit.before.clone()
-                    },
-                    rebuild,
-                })
-                .collect();
-            return self.stop_again(now, snapshot, fresh);
         }
         let stuck: Vec<_> = visits
             .iter()
             .filter_map(|(unit, visit)| match &visit.went_back {
-                Some(Err(why)) => Some(format!("{unit}: {why}")),
+                Some(Err(why)) => Some((*unit, *visit, why)),
                 Some(Ok(())) | None => None,
             })
             .collect();
         if !stuck.is_empty() {
-            return self.hold(Reason::new("rollback-failed", stuck.join("; ")));
+            // The old release did not start on the data as it is.
+            if needs_rebuild(stage) && stuck.iter().all(|(_, visit, _)| !visit.rebuilt) {
+                let how = back::how(&stage.going_back, &self.start.policy);
+                let again = stuck.iter().map(|(unit, visit, _)| (*unit, *visit, how.clone()));
+                return self.back_by(stage, wave, again.collect());
+            }
+            let text: Vec<_> = stuck
+                .iter()
+                .map(|(unit, _, why)| format!("{unit}: {why}"))
+                .collect();
+            return self.hold(Reason::new("rollback-failed", text.join("; ")));
         }
         let wanted = wave.units.iter().map(|(unit, visit)| {
             let back = visit.went_back.is_some();
@@ -531,6 +536,14 @@ impl State {
             Waited::TooLong(reason) if wave.back || self.going_back.is_some() => {
                 self.hold(Reason::new("rollback-failed", reason.detail))
             }
+            // Its start was reported as done, and it does not serve: that is a start that failed.
+            Waited::TooLong(_) if needs_rebuild(stage) && not_rebuilt(wave, &missing) => {
+                let how = back::how(&stage.going_back, &self.start.policy);
+                let again = missing
+                    .iter()
+                    .filter_map(|(unit, _)| Some((unit, wave.units.get(unit)?, how.clone())));
+                self.back_by(stage, wave, again.collect())
+            }
             Waited::TooLong(reason) => match self.start.policy.on_failure {
                 // The wave alone did not help: then all that this run has changed goes back.
                 OnFailure::Rollback if missing.is_empty() && !self.done.is_empty() => Decision::Record(vec![
@@ -545,6 +558,17 @@ impl State {
                 }
             },
         }
+    }
+
+    /// Whether bringing a unit back begins with making its data anew.
+    ///
+    /// A unit whose start on the new release failed may never have opened its data: the old release is
+    /// tried on it first, which harms nothing where that cannot read it.
+    fn rebuild(&self, stage: &StageSpec, wave: &OpenWave, visit: &Visit) -> Result<bool, Reason> {
+        if !wave.back && visit.failed.is_some() && !visit.rebuilt && needs_rebuild(stage) {
+            return Ok(false);
+        }
+        back::how(&stage.going_back, &self.start.policy)
     }
 
     /// The wave is back and healthy there.
@@ -571,10 +595,52 @@ enum Waited {
     TooLong(Reason),
 }
 
+fn needs_rebuild(stage: &StageSpec) -> bool {
+    matches!(stage.going_back, GoingBack::Rebuild { .. })
+}
+
+/// Whether some of these went back, and none of those by making its data anew.
+fn not_rebuilt(wave: &OpenWave, missing: &[(UnitId, String)]) -> bool {
+    let visits: Vec<_> = missing
+        .iter()
+        .filter_map(|(unit, _)| wave.units.get(unit))
+        .collect();
+    !visits.is_empty()
+        && visits
+            .iter()
+            .all(|visit| visit.went_back.is_some() && !visit.rebuilt)
+}
+
 /// The phase after `done` among those that the stage's visits have.
 fn next_phase(phases: &[Phase], done: Option<Phase>) -> Option<Phase> {
     phases
         .iter()
         .copied()
         .find(|phase| done.is_none_or(|done| *phase > done))
+}
+
+/// The actions that bring these units back.
+///
+/// # Errors
+/// Why one of them cannot go back.
+fn back_by(
+    stage: &StageSpec,
+    wave: &OpenWave,
+    units: Vec<(&UnitId, &Visit, Result<bool, Reason>)>,
+) -> Result<Vec<Action>, Reason> {
+    units
+        .into_iter()
+        .map(|(unit, visit, rebuild)| {
+            Ok(Action::GoBack {
+                unit: unit.clone(),
+                // On the way there, what it ran before; on the way back, what the stage leads to.
+                revision: if wave.back {
+                    stage.revision.clone()
+                } else {
+                    visit.before.clone()
+                },
+                rebuild: rebuild?,
+            })
+        })
+        .collect()
 }
