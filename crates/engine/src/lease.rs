@@ -1,7 +1,7 @@
 //! Keeps the lock in the cluster alive while a run is carried out, and says when it is lost.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -13,8 +13,55 @@ use crate::backend::{Backend, Claim, LockError};
 pub struct Lease {
     claim: Claim,
     fence: u64,
-    lost: watch::Receiver<Option<String>>,
+    watch: Watch,
     renewer: JoinHandle<()>,
+}
+
+/// Tells whether the lock is certainly ours, also to whoever wakes up before the renewer does.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    lost: watch::Receiver<Option<String>>,
+    alive: watch::Receiver<Moment>,
+    expires: Duration,
+}
+
+impl Watch {
+    /// Why the lock may not be ours any more, if so.
+    pub fn lost(&self) -> Option<String> {
+        if let Some(why) = self.lost.borrow().clone() {
+            return Some(why);
+        }
+        let since = self.alive.borrow().elapsed();
+        (since + margin(self.expires) >= self.expires)
+            .then(|| format!("it was not renewed for {} s", since.as_secs()))
+    }
+}
+
+/// A moment on two clocks: the monotonic one stands still while the machine sleeps, the other can be
+/// set back. The longer of both counts.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    monotonic: Instant,
+    wall: SystemTime,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self {
+            monotonic: Instant::now(),
+            wall: SystemTime::now(),
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        let wall = self.wall.elapsed().unwrap_or_default();
+        self.monotonic.elapsed().max(wall)
+    }
+}
+
+/// So long before its expiry the lock counts as lost.
+fn margin(expires: Duration) -> Duration {
+    expires / 6
 }
 
 impl Lease {
@@ -23,14 +70,22 @@ impl Lease {
     /// # Errors
     /// Another holds it, or the cluster cannot be asked.
     pub async fn take(backend: &Arc<dyn Backend>, claim: Claim, at_least: u64) -> Result<Self, LockError> {
-        let asked = Instant::now();
         let fence = backend.lock(&claim, at_least).await?;
+        // To take it may have meant to watch another's claim for longer than ours lasts: what counts is
+        // the first renewal.
+        let (renewed, alive) = watch::channel(Moment::now());
+        backend.renew(&claim, fence).await?;
         let (tell, lost) = watch::channel(None);
-        let renewer = tokio::spawn(keep(Arc::clone(backend), claim.clone(), fence, asked, tell));
+        let watch = Watch {
+            lost,
+            alive,
+            expires: backend.lock_expires(),
+        };
+        let renewer = tokio::spawn(keep(Arc::clone(backend), claim.clone(), fence, renewed, tell));
         Ok(Self {
             claim,
             fence,
-            lost,
+            watch,
             renewer,
         })
     }
@@ -47,7 +102,12 @@ impl Lease {
 
     /// Why it is not held any more, if it is not.
     pub fn lost(&self) -> Option<String> {
-        self.lost.borrow().clone()
+        self.watch.lost()
+    }
+
+    /// Tells the same to others, as to the driver.
+    pub fn watch(&self) -> Watch {
+        self.watch.clone()
     }
 
     /// Gives the lock back.
@@ -72,33 +132,62 @@ async fn keep(
     backend: Arc<dyn Backend>,
     claim: Claim,
     fence: u64,
-    mut alive: Instant,
+    renewed: watch::Sender<Moment>,
     tell: watch::Sender<Option<String>>,
 ) {
     let expires = backend.lock_expires();
-    let margin = expires / 6;
+    let margin = margin(expires);
     loop {
         tokio::time::sleep(expires / 3).await;
-        let sent = Instant::now();
+        let sent = Moment::now();
+        let before = renewed.borrow().elapsed();
         let why = match tokio::time::timeout(expires / 3, backend.renew(&claim, fence)).await {
             Ok(Ok(())) => {
                 // A renewal after too long a pause proves nothing: somebody may have been in between.
-                if sent.duration_since(alive) + margin < expires {
-                    alive = sent;
+                if before + margin < expires {
+                    renewed.send_replace(sent);
                     continue;
                 }
                 "this process was paused for longer than the lock lasts".to_owned()
             }
             Ok(Err(error @ (LockError::Held(_) | LockError::Lost(_)))) => error.to_string(),
             Ok(Err(LockError::Backend(_))) | Err(_) => {
-                if alive.elapsed() + margin < expires {
+                let since = renewed.borrow().elapsed();
+                if since + margin < expires {
                     tokio::time::sleep(Duration::from_millis(500)).await;
                     continue;
                 }
-                format!("it could not be renewed for {} s", alive.elapsed().as_secs())
+                format!("it could not be renewed for {} s", since.as_secs())
             }
         };
         tell.send_replace(Some(why));
         return;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(renewed: Moment) -> (Watch, watch::Sender<Option<String>>) {
+        let (tell, lost) = watch::channel(None);
+        let (_, alive) = watch::channel(renewed);
+        let expires = Duration::from_secs(30);
+        (Watch { lost, alive, expires }, tell)
+    }
+
+    #[test]
+    fn who_wakes_up_late_knows_it_before_the_renewer_says_so() {
+        let (fresh, tell) = watch(Moment::now());
+        assert_eq!(fresh.lost(), None);
+        // The monotonic clock stood still while the machine slept.
+        let wall = SystemTime::now() - Duration::from_secs(26);
+        let (slept, _tell) = watch(Moment {
+            wall,
+            ..Moment::now()
+        });
+        assert!(slept.lost().is_some());
+        tell.send_replace(Some("another has it".to_owned()));
+        assert_eq!(fresh.lost().as_deref(), Some("another has it"));
     }
 }
