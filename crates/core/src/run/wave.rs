@@ -512,7 +512,10 @@ impl State {
             if needs_rebuild(stage) && stuck.iter().all(|(_, visit, _)| !visit.rebuilt) {
                 let how = back::how(&stage.going_back, &self.start.policy);
                 let again = stuck.iter().map(|(unit, visit, _)| (*unit, *visit, how.clone()));
-                return self.back_by(stage, wave, again.collect());
+                return match back_by(stage, wave, again.collect()) {
+                    Ok(fresh) => self.stop_again(now, snapshot, fresh),
+                    Err(reason) => self.hold(reason),
+                };
             }
             let text: Vec<_> = stuck
                 .iter()
@@ -542,7 +545,10 @@ impl State {
                 let again = missing
                     .iter()
                     .filter_map(|(unit, _)| Some((unit, wave.units.get(unit)?, how.clone())));
-                self.back_by(stage, wave, again.collect())
+                match back_by(stage, wave, again.collect()) {
+                    Ok(fresh) => self.stop_again(now, snapshot, fresh),
+                    Err(reason) => self.hold(reason),
+                }
             }
             Waited::TooLong(reason) => match self.start.policy.on_failure {
                 // The wave alone did not help: then all that this run has changed goes back.
