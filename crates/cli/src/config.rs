@@ -113,7 +113,7 @@ fn parse(text: &str, path: &Path) -> Result<Config, CliError> {
     toml::from_str(text).map_err(|error| {
         let message = error.to_string();
         let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
-        refused.causes = message.lines().map(str::to_owned).collect();
+        refused.causes.push(message.trim_end().replace('\n', "\n    "));
         match nearest(&message) {
             Some(known) => refused.hint(format!("did you mean `{known}`?")),
             None => refused,

@@ -20,8 +20,6 @@ use crate::exit::Exit;
 
 /// A Ceph cluster as seen now, or as it was recorded.
 pub(crate) struct World {
-    /// The backend.
-    pub(crate) backend: CephBackend,
     api: Arc<dyn CephApi>,
     settings: CephSettings,
     config: Option<Config>,
@@ -53,7 +51,7 @@ impl World {
         let backend = CephBackend::new(Arc::clone(&api), settings.clone(), None);
         let facts = backend.facts().await?;
         let snapshot = backend.snapshot(&facts)?;
-        Ok(Self { backend, api, settings, config, facts, snapshot })
+        Ok(Self { api, settings, config, facts, snapshot })
     }
 
     /// The policy: the configuration's with the flags over it.

@@ -1,6 +1,6 @@
 //! What happened, one line an event.
 
-use stagger_core::model::{Phase, UnitId};
+use stagger_core::model::UnitId;
 use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Outcome, Run};
 
 use super::names::compress;
@@ -57,9 +57,9 @@ fn judged(units: &[UnitId], ours: &Answer, theirs: &Answer) -> String {
 
 fn intent(action: &Action) -> Option<(&'static str, String)> {
     Some(match action {
-        Action::TakeGuard { guard, units, .. } => ("guard", format!("{guard} {}", compress(units))),
-        Action::DropGuard { guard, units } => ("guard", format!("{guard} {} given back", compress(units))),
-        Action::Visit { unit, phase: Phase::Change, revision } => ("change", format!("{unit} to {revision}")),
+        Action::TakeGuard { guard, units, .. } => ("guard", format!("{guard}{}", on(units))),
+        Action::DropGuard { guard, units } => ("guard", format!("{guard}{} is given back", on(units))),
+        // The wave's line has named them all.
         Action::Visit { .. } => return None,
         Action::Restart { unit } => ("restart", format!("{unit} once more")),
         Action::GoBack { unit, revision, rebuild: false } => ("go back", format!("{unit} to {revision}")),
@@ -67,6 +67,11 @@ fn intent(action: &Action) -> Option<(&'static str, String)> {
         Action::Step { step } => ("step", step.to_string()),
         Action::Collect { units } => ("collect", format!("what tells later what happened to {}", compress(units))),
     })
+}
+
+/// ` on osd.1-3`, or nothing for the whole cluster.
+fn on(units: &[UnitId]) -> String {
+    if units.is_empty() { String::new() } else { format!(" on {}", compress(units)) }
 }
 
 fn asked(command: &Command) -> String {
