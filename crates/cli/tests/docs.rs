@@ -18,15 +18,17 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All files below a folder with that ending.
+/// All files below a folder with that ending, but not what a build left there.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
             let path = entry.path();
-            if path.is_dir() && path.file_name().is_some_and(|name| name != "target" && name != ".git") {
-                open.push(path);
+            if path.is_dir() {
+                if !path.join("CACHEDIR.TAG").exists() {
+                    open.push(path);
+                }
             } else if path.extension().is_some_and(|found| found == ending) {
                 found.push(path);
             }
@@ -63,7 +65,13 @@ fn prose(text: &str) -> String {
 fn quoted(text: &str) -> Vec<String> {
     prose(text)
         .split('\n')
-        .flat_map(|line| line.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>())
+        .flat_map(|line| {
+            line.split('`')
+                .skip(1)
+                .step_by(2)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
         .collect()
 }
 
@@ -79,13 +87,19 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
 fn headings(text: &str) -> Vec<String> {
     prose(text)
         .lines()
-        .filter_map(|line| line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#')))
+        .filter_map(|line| {
+            line.trim_start_matches('#')
+                .strip_prefix(' ')
+                .filter(|_| line.starts_with('#'))
+        })
         .map(str::to_owned)
         .collect()
 }
 
 fn anchor(heading: &str) -> String {
-    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    let kept = heading
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
@@ -104,8 +118,15 @@ fn every_test_that_coverage_names_exists() {
         if !ids.insert(id.to_owned()) {
             wrong.push(format!("{id} stands there twice"));
         }
-        let tests: Vec<String> = quoted(shown_by).into_iter().filter(|word| word.contains(".rs::")).collect();
-        if tests.is_empty() && !["issue ", "not yet", "partly", "not wanted"].iter().any(|why| shown_by.contains(why)) {
+        let tests: Vec<String> = quoted(shown_by)
+            .into_iter()
+            .filter(|word| word.contains(".rs::"))
+            .collect();
+        if tests.is_empty()
+            && !["issue ", "not yet", "partly", "not wanted"]
+                .iter()
+                .any(|why| shown_by.contains(why))
+        {
             wrong.push(format!("{id} has neither a test nor a reason why not"));
         }
         for test in tests {
@@ -145,12 +166,17 @@ fn every_reason_is_explained_and_nothing_else_is() {
     assert_eq!(explained, sorted, "the headings are in alphabetical order");
     let mut wrong = Vec::new();
     let mut all = String::new();
-    let sources = files(&root.join("crates"), "rs").into_iter().filter(|path| !path.components().any(|c| c.as_os_str() == "tests"));
+    let sources = files(&root.join("crates"), "rs")
+        .into_iter()
+        .filter(|path| !path.components().any(|c| c.as_os_str() == "tests"));
     for path in sources {
         let source = read(&path);
         for slug in slugs(&source) {
             if !explained.contains(&slug.as_str()) {
-                wrong.push(format!("{slug}, of {}, has no paragraph", path.strip_prefix(&root).unwrap().display()));
+                wrong.push(format!(
+                    "{slug}, of {}, has no paragraph",
+                    path.strip_prefix(&root).unwrap().display()
+                ));
             }
         }
         all.push_str(&source);
@@ -169,14 +195,25 @@ fn every_link_leads_somewhere() {
     let mut wrong = Vec::new();
     for page in pages() {
         let text = read(&page);
-        for target in prose(&text).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        for target in prose(&text)
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
             if target.contains("://") || target.starts_with("mailto:") {
                 continue;
             }
-            let (file, part) = target.split_once('#').map_or((target, None), |(file, part)| (file, Some(part)));
-            let path = if file.is_empty() { page.clone() } else { page.with_file_name("").join(file) };
+            let (file, part) = target
+                .split_once('#')
+                .map_or((target, None), |(file, part)| (file, Some(part)));
+            let path = if file.is_empty() {
+                page.clone()
+            } else {
+                page.with_file_name("").join(file)
+            };
             let there = path.exists();
-            let found = there && part.is_none_or(|part| headings(&read(&path)).iter().any(|h| anchor(h) == part));
+            let found =
+                there && part.is_none_or(|part| headings(&read(&path)).iter().any(|h| anchor(h) == part));
             if !found {
                 wrong.push(format!("{} links to {target}", page.display()));
             }
@@ -190,9 +227,11 @@ fn every_source_file_that_a_page_names_exists() {
     let root = root();
     let mut wrong = Vec::new();
     for page in pages() {
-        for word in quoted(&read(&page)) {
+        for word in quoted(&read(&page)).into_iter().collect::<BTreeSet<_>>() {
             let path = word.split("::").next().unwrap_or_default();
-            let ours = ["crates/", "docs/", "e2e/", "scenarios/", "xtask/"].iter().any(|folder| path.starts_with(folder));
+            let ours = ["crates/", "docs/", "e2e/", "scenarios/", "xtask/"]
+                .iter()
+                .any(|folder| path.starts_with(folder));
             let plain = !path.contains(['*', ' ', '{', '<', '…']);
             if ours && plain && !root.join(path).exists() {
                 wrong.push(format!("{} names {path}", page.display()));
@@ -219,7 +258,13 @@ fn every_decision_has_its_five_parts() {
     let mut wrong = Vec::new();
     for page in files(&root().join("docs/decisions"), "md") {
         let headings = headings(&read(&page));
-        for part in ["Status", "Context", "Decision", "Consequences", "What we rejected"] {
+        for part in [
+            "Status",
+            "Context",
+            "Decision",
+            "Consequences",
+            "What we rejected",
+        ] {
             if !headings.iter().any(|heading| heading == part) {
                 wrong.push(format!("{} lacks {part}", page.display()));
             }
@@ -253,7 +298,9 @@ fn the_ceph_guide_shows_every_key() {
     let example = blocks(&ceph_guide(), "toml").concat();
     let shown = |key: &String| {
         example.lines().any(|line| {
-            let is_key = line.strip_prefix(key.as_str()).is_some_and(|rest| rest.starts_with([' ', '=']));
+            let is_key = line
+                .strip_prefix(key.as_str())
+                .is_some_and(|rest| rest.starts_with([' ', '=']));
             is_key || (line.starts_with('[') && line.contains(&format!(".{key}]")))
         })
     };
@@ -268,9 +315,19 @@ fn the_ceph_guide_s_configuration_is_taken() {
     fs::write(&file, blocks(&ceph_guide(), "toml").concat()).unwrap();
     let mut command = stagger();
     command.arg("--config").arg(&file);
-    command.args(["plan", "--to", "18.2.7", "--from", "crates/backends/ceph/tests/fixtures/16.2.15"]);
+    command.args([
+        "plan",
+        "--to",
+        "18.2.7",
+        "--from",
+        "crates/backends/ceph/tests/fixtures/16.2.15",
+    ]);
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]
@@ -279,7 +336,10 @@ fn the_ceph_guide_has_the_tables_of_the_sources() {
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
     let mut wrong = Vec::new();
     for cause in stagger_ceph::translate::CAUSED {
-        if !rows.iter().any(|row| row.contains(&format!("`{}`", cause.code)) && row.ends_with(if cause.half_way { "| yes |" } else { "|  |" })) {
+        if !rows.iter().any(|row| {
+            row.contains(&format!("`{}`", cause.code))
+                && row.ends_with(if cause.half_way { "| yes |" } else { "|  |" })
+        }) {
             wrong.push(format!("the code {}", cause.code));
         }
     }
@@ -294,7 +354,10 @@ fn the_ceph_guide_has_the_tables_of_the_sources() {
         }
     }
     let source = read(&root().join("crates/backends/ceph/src/translate/conditions.rs"));
-    for name in source.lines().filter_map(|line| line.strip_prefix("//! | `")?.split('`').next()) {
+    for name in source
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! | `")?.split('`').next())
+    {
         if !rows.iter().any(|row| row.starts_with(&format!("| `{name}`"))) {
             wrong.push(format!("the condition {name}"));
         }
@@ -314,13 +377,19 @@ fn exit_codes_are_those_of_the_program() {
         .collect();
     assert!(numbers.len() >= 7, "{numbers:?}");
     for number in numbers {
-        assert!(text.contains(&format!("\n| {number} | ")), "{number} is not in the table");
+        assert!(
+            text.contains(&format!("\n| {number} | ")),
+            "{number} is not in the table"
+        );
     }
 }
 
 fn stagger() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stagger"));
-    command.current_dir(root()).stdin(Stdio::null()).env("NO_COLOR", "1");
+    command
+        .current_dir(root())
+        .stdin(Stdio::null())
+        .env("NO_COLOR", "1");
     command
 }
 
@@ -333,7 +402,10 @@ fn scratch(name: &str) -> PathBuf {
 /// What a command prints, and its exit code where that is not 0.
 fn said(line: &str, folder: &Path) -> String {
     let folder = format!("{}/", folder.display());
-    let words = line.split_whitespace().skip(1).map(|word| word.replace("/tmp/", &folder));
+    let words = line
+        .split_whitespace()
+        .skip(1)
+        .map(|word| word.replace("/tmp/", &folder));
     let output = stagger().args(words).output().unwrap();
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
@@ -365,7 +437,11 @@ fn outputs_are_what_the_program_prints() {
                 if !matches(expected.trim_end(), &printed) {
                     wrong.push(format!("{}: `{line}` prints\n{printed}\n", page.display()));
                 }
-                let kept = if elided { expected.trim_end() } else { printed.trim_end() };
+                let kept = if elided {
+                    expected.trim_end()
+                } else {
+                    printed.trim_end()
+                };
                 fresh.push_str(&format!("$ {line}\n{kept}\n"));
             }
             new = new.replacen(&block, &fresh, 1);
@@ -376,13 +452,20 @@ fn outputs_are_what_the_program_prints() {
     }
     assert!(run >= 6, "only {run} commands were found");
     if !write {
-        none("outputs that are not as printed (STAGGER_DOCS=write writes them anew)", &wrong);
+        none(
+            "outputs that are not as printed (STAGGER_DOCS=write writes them anew)",
+            &wrong,
+        );
     }
 }
 
 fn matches(expected: &str, printed: &str) -> bool {
     let mut rest = printed;
-    for (at, piece) in expected.split("…\n").map(|piece| piece.trim_end_matches('…')).enumerate() {
+    for (at, piece) in expected
+        .split("…\n")
+        .map(|piece| piece.trim_end_matches('…'))
+        .enumerate()
+    {
         match rest.find(piece) {
             Some(found) if at > 0 || found == 0 => rest = &rest[found + piece.len()..],
             Some(_) | None => return false,
