@@ -2,7 +2,10 @@
 //!
 //! `STAGGER_DOCS=write cargo test -p stagger-cli --test docs` writes the outputs in the book anew.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -411,7 +414,7 @@ fn said(line: &str, folder: &Path) -> String {
     text.push_str(&String::from_utf8_lossy(&output.stderr));
     match output.status.code() {
         Some(0) => {}
-        code => text.push_str(&format!("[exit {}]\n", code.unwrap_or(-1))),
+        code => writeln!(text, "[exit {}]", code.unwrap_or(-1)).unwrap(),
     }
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     lines.join("\n").replace(&folder, "/tmp/")
@@ -442,7 +445,7 @@ fn outputs_are_what_the_program_prints() {
                 } else {
                     printed.trim_end()
                 };
-                fresh.push_str(&format!("$ {line}\n{kept}\n"));
+                writeln!(fresh, "$ {line}\n{kept}").unwrap();
             }
             new = new.replacen(&block, &fresh, 1);
         }
