@@ -1,5 +1,7 @@
 //! What a person is told when something does not work: what was tried, why it failed, what to do.
 
+use std::fmt::Write as _;
+
 use stagger_core::model::Reason;
 use stagger_engine::backend::{BackendError, LockError, Persistence};
 use stagger_engine::driver::DriveError;
@@ -61,10 +63,10 @@ impl CliError {
     pub(crate) fn text(&self) -> String {
         let mut text = format!("error: {}\n", self.message);
         for cause in &self.causes {
-            text.push_str(&format!("  caused by: {cause}\n"));
+            let _ = writeln!(text, "  caused by: {cause}");
         }
         for hint in &self.hints {
-            text.push_str(&format!("\nhint: {hint}\n"));
+            let _ = writeln!(text, "\nhint: {hint}");
         }
         text
     }

@@ -33,5 +33,6 @@ pub(crate) fn steps(time: SignedDuration) -> u64 {
     let with = solve(&problem, Search { seed: 1, steps: TRIED }, None);
     debug_assert!(with.waves.len() <= without.waves.len(), "a search never makes it worse");
     let each = begun.elapsed().saturating_sub(construction).as_secs_f64() / with.steps_used.max(1) as f64;
-    (time.as_secs_f64() / each.max(1e-9)) as u64
+    // A time that is less than nothing is no time.
+    ((time.as_secs_f64().max(0.0) / each.max(1e-9)).min(1e15).floor() as i64).cast_unsigned()
 }

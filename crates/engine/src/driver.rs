@@ -3,7 +3,7 @@
 //! It holds no judgement. [`Run::next`] says what comes next; this carries it out, and writes down
 //! before and after. An effect that is under way keeps running while others settle.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ pub struct Driver {
     seen: Option<(Snapshot, Seq)>,
     /// Effects under way in this process, by the place of their intents.
     under_way: JoinSet<(Seq, Outcome)>,
-    keys: BTreeMap<Seq, ()>,
+    started: BTreeSet<Seq>,
     failures: u32,
 }
 
@@ -172,7 +172,7 @@ impl Driver {
             fence,
             seen: None,
             under_way: JoinSet::new(),
-            keys: BTreeMap::new(),
+            started: BTreeSet::new(),
             failures: 0,
         }
     }
@@ -360,7 +360,7 @@ impl Driver {
             start.extend(self.append(events)?);
         }
         for seq in start {
-            if self.keys.contains_key(&seq) {
+            if self.started.contains(&seq) {
                 continue;
             }
             let Some(action) = self.run.intent(seq).cloned() else {
@@ -371,7 +371,7 @@ impl Driver {
                 seq,
                 fence: self.fence,
             };
-            self.keys.insert(seq, ());
+            self.started.insert(seq);
             let backend = Arc::clone(&self.backend);
             let artifacts = self.artifacts.clone();
             self.under_way
@@ -385,7 +385,7 @@ impl Driver {
         while let Some(ended) = next {
             match ended {
                 Ok((seq, outcome)) => {
-                    self.keys.remove(&seq);
+                    self.started.remove(&seq);
                     settled.push(Event::Settled { intent: seq, outcome });
                 }
                 // A task is only aborted with its driver.

@@ -113,7 +113,7 @@ impl OnHosts<'_> {
         };
         let tried = format!("{verb} {unit}");
         let Some(template) = template else {
-            return Err(BackendError::permanent(tried, format!("the configuration has no command for it"))
+            return Err(BackendError::permanent(tried, "the configuration has no command for it")
                 .hint(format!("set `{verb}` in [software.{kind}] or [software.all]")));
         };
         let Some(host) = self.places.get(unit) else {

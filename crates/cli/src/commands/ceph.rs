@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::CephBackend;
+use stagger_ceph::facts::Known;
 use stagger_ceph::oktostop::{Maps, load, report_json};
 
 use crate::args::{Cli, From};
@@ -21,23 +22,21 @@ pub(crate) async fn ok_to_stop(cli: &Cli, ids: &[String], max: Option<usize>, fr
             CliError::usage(format!("{id:?} is not an OSD")).hint("write 3 or osd.3")
         })?);
     }
-    let maps = match &from.from {
-        Some(folder) => load(folder).map_err(|error| {
+    let maps = if let Some(folder) = &from.from {
+        load(folder).map_err(|error| {
             let why = std::error::Error::source(&error).map_or_else(String::new, |source| format!(": {source}"));
             CliError::usage(format!("{error}{why}"))
                 .hint("the folder holds pg_dump.json, osd_dump.json and osd_tree.json, as `ceph … -f json` prints them")
-        })?,
-        None => {
-            let settings = config::read(cli)?.ceph();
-            let api = Arc::new(Session::new(settings.cluster.access()));
-            let facts = CephBackend::new(api, settings, None).facts().await?;
-            let pgs = match facts.pgs {
-                stagger_ceph::facts::Known::Yes(pgs) => pgs,
-                stagger_ceph::facts::Known::No(why) => {
-                    return Err(CliError::new(Exit::Unreachable, format!("the placement groups are unknown: {why}")));
-                }
-            };
-            Maps { pgs, osds: facts.osds, tree: facts.tree }
+        })?
+    } else {
+        let settings = config::read(cli)?.ceph();
+        let api = Arc::new(Session::new(settings.cluster.access()));
+        let facts = CephBackend::new(api, settings, None).facts().await?;
+        match facts.pgs {
+            Known::Yes(pgs) => Maps { pgs, osds: facts.osds, tree: facts.tree },
+            Known::No(why) => {
+                return Err(CliError::new(Exit::Unreachable, format!("the placement groups are unknown: {why}")));
+            }
         }
     };
     let oracle = maps.oracle();

@@ -50,7 +50,7 @@ async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Result<Exit, Cli
         show_plan(&scenario).await?;
     }
     // A rehearsal at once, in memory: how long it takes on the cluster's clock sets the pace.
-    let rehearsal = run(&scenario, SqliteStore::in_memory()?, Artifacts::in_folder(nowhere()?), Box::new(Silent), Pace::Fast).await?;
+    let rehearsal = run(&scenario, SqliteStore::in_memory()?, Artifacts::in_folder(nowhere()), Box::new(Silent), Pace::Fast).await?;
     let factor = WATCHED / rehearsal.took.as_secs_f64().max(1.0);
     let pace = if fast || cli.json { Pace::Fast } else { Pace::Real { factor } };
 
@@ -91,8 +91,8 @@ fn simulation_failed(error: impl std::error::Error) -> CliError {
 }
 
 /// A folder that the rehearsal writes to and that is gone with it.
-fn nowhere() -> Result<std::path::PathBuf, CliError> {
-    Ok(std::env::temp_dir().join(format!("stagger-rehearsal-{}", std::process::id())))
+fn nowhere() -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("stagger-rehearsal-{}", std::process::id()))
 }
 
 async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {

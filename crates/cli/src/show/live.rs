@@ -92,7 +92,7 @@ fn foot(run: &Run, waiting: Option<&Reason>) -> Vec<String> {
     };
     lines.push(format!("{color}{}  {}", view.verdict, view.why));
     let total = view.waves_passed as usize + view.waves_left.max(usize::from(view.current.is_some()));
-    let share = if total == 0 { 0 } else { view.waves_passed as usize * 24 / total };
+    let share = view.waves_passed as usize * 24 / total.max(1);
     lines.push(format!(
         "wave {} of {total} [{}{}] {} units done, about {} left",
         (view.waves_passed as usize + 1).min(total.max(1)),

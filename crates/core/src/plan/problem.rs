@@ -142,22 +142,22 @@ fn domain_rule(snapshot: &Snapshot, down: &Down, level: &str, limit: u32, units:
 
 impl Posed<'_> {
     /// Why a unit may not even go down alone.
-    pub(super) fn reason(&self, rule: &super::waves::Rule) -> Reason {
+    pub(super) fn reason(&self, rule: super::waves::Rule) -> Reason {
         use super::waves::Rule;
         match rule {
             Rule::Budget(at) => {
-                let budget = self.budgets[*at as usize];
+                let budget = self.budgets[at as usize];
                 Reason::new("never-ok-to-stop", crate::explain::budget(self.snapshot, budget))
             }
             Rule::Wide(at) => Reason::new(
                 "max-in-parallel-used-up",
-                format!("what is down already uses up {}", self.wide[*at as usize]),
+                format!("what is down already uses up {}", self.wide[at as usize]),
             ),
             Rule::Domains(at) => Reason::new(
                 "max-domains-used-up",
                 format!(
                     "what is down already touches as many of level {} as may be",
-                    self.levels[*at as usize]
+                    self.levels[at as usize]
                 ),
             ),
         }

@@ -152,7 +152,7 @@ impl State {
                 Some(spec) => match self.before_wave(now, snapshot, &spec, planned) {
                     Some(wait) => wait,
                     None if moved_on => plan_for(&ask),
-                    None => self.open_wave(snapshot, &spec, planned),
+                    None => open_wave(snapshot, &spec, planned),
                 },
                 None => plan_for(&ask),
             },
@@ -280,25 +280,17 @@ impl State {
             }]);
         }
         if let Some(settled) = self.step.as_ref().filter(|settled| settled.step == spec.name) {
-            let reason = match &settled.failed {
-                Some(why) => Reason::new("step-failed", format!("{}: {why}", spec.name)),
-                None => {
-                    let timeout = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));
-                    let until = settled.at.saturating_add(timeout).unwrap_or(Timestamp::MAX);
-                    let why = snapshot.condition(&spec.done_when).why;
-                    let reason = Reason::new(
-                        "step-without-effect",
-                        format!("{} is not yet so: {why}", spec.done_when),
-                    );
-                    if now < until {
-                        return Decision::Wait {
-                            until: Some(until),
-                            why: reason,
-                        };
-                    }
-                    reason
-                }
-            };
+            if let Some(why) = &settled.failed {
+                return self.hold(Reason::new("step-failed", format!("{}: {why}", spec.name)));
+            }
+            let timeout = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));
+            let until = settled.at.saturating_add(timeout).unwrap_or(Timestamp::MAX);
+            let why = snapshot.condition(&spec.done_when).why;
+            let reason =
+                Reason::new("step-without-effect", format!("{} is not yet so: {why}", spec.done_when));
+            if now < until {
+                return Decision::Wait { until: Some(until), why: reason };
+            }
             return self.hold(reason);
         }
         self.wait_for_gates(now, snapshot, &spec.before, false)
@@ -449,20 +441,6 @@ impl State {
         })
     }
 
-    fn open_wave(&self, snapshot: &Snapshot, spec: &StageSpec, planned: &PlannedStage) -> Decision {
-        let units = planned.waves.first().into_iter().flat_map(|wave| &wave.units);
-        let units = units
-            .filter_map(|id| {
-                let unit = snapshot.unit(snapshot.find(id)?);
-                Some((id.clone(), unit.revision.clone()?))
-            })
-            .collect();
-        Decision::Record(vec![Event::WaveOpened {
-            stage: spec.name.clone(),
-            units,
-        }])
-    }
-
     /// Guards that nothing needs any more. `next_stage`: the stage that comes, if that is known.
     fn give_back_guards(&self, next_stage: Option<&PartName>) -> Option<Decision> {
         let over = self.aborting || self.going_back.is_some();
@@ -523,4 +501,18 @@ impl State {
             })
             .collect()
     }
+}
+
+fn open_wave(snapshot: &Snapshot, spec: &StageSpec, planned: &PlannedStage) -> Decision {
+    let units = planned.waves.first().into_iter().flat_map(|wave| &wave.units);
+    let units = units
+        .filter_map(|id| {
+            let unit = snapshot.unit(snapshot.find(id)?);
+            Some((id.clone(), unit.revision.clone()?))
+        })
+        .collect();
+    Decision::Record(vec![Event::WaveOpened {
+        stage: spec.name.clone(),
+        units,
+    }])
 }

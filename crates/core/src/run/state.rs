@@ -192,6 +192,7 @@ impl State {
     }
 
     /// The state after one more event: the whole legal history in one match.
+    #[expect(clippy::too_many_lines, reason = "the whole legal history in one match")]
     pub(super) fn apply(&mut self, entry: Entry) -> Result<(), IllegalEvent> {
         let Entry { seq, at, event } = entry;
         let illegal = |why| Err(IllegalEvent { seq, why });
@@ -372,10 +373,9 @@ impl State {
             .wave
             .as_ref()
             .is_some_and(|wave| wave.units.keys().eq(units.iter()));
-        if whole && ours == Answer::Yes && matches!(theirs, Answer::Yes | Answer::NoOracle) {
-            if let Some(wave) = &mut self.wave {
-                wave.agreed = true;
-            }
+        let both = ours == Answer::Yes && matches!(theirs, Answer::Yes | Answer::NoOracle);
+        if let Some(wave) = self.wave.as_mut().filter(|_| whole && both) {
+            wave.agreed = true;
         }
         let judged = self.judged.get_or_insert(Judged {
             seq,
