@@ -59,16 +59,22 @@ fn quick(report: &mut Report) -> Result<()> {
     report.run("formatting", &mut cargo(&["fmt", "--all", "--check"]))?;
     report.run(
         "lints",
-        &mut cargo(&[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--quiet",
-            "--",
-            "-D",
-            "warnings",
-        ]),
+        &mut cargo(&["clippy", "--workspace", "--quiet", "--", "-D", "warnings"]),
     )?;
+    // Helpers of tests stop at the first surprise, and print what they saw.
+    let mut tests = cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ]);
+    for lint in ["unwrap_used", "expect_used", "print_stdout", "print_stderr"] {
+        tests.arg("-A").arg(format!("clippy::{lint}"));
+    }
+    report.run("lints of tests", &mut tests)?;
     report.run("quick tests", &mut cargo(&["test", "--workspace", "--quiet"]))?;
     Ok(())
 }

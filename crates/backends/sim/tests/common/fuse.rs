@@ -111,9 +111,9 @@ impl Backend for FusedSim {
         }
         self.fuse.backend()
     }
-    async fn collect(&self, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         self.fuse.backend()?;
-        self.sim.collect(units).await
+        self.sim.collect(call, units).await
     }
     async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
         self.fuse.lock()?;
