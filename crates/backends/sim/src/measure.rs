@@ -18,8 +18,12 @@ pub struct Truth {
     pub raced: u32,
     /// Stops made unsafe by lies on which all sources agreed.
     pub undetectable: u32,
-    /// Stops made unsafe by a call that its sender had given up.
+    /// Calls that had their effect after their sender had given them up.
     pub late: u32,
+    /// Stops made unsafe by those.
+    pub late_unsafe: u32,
+    /// One of them has its effect right now.
+    pub(crate) landing: bool,
     /// Calls of older holders that were refused.
     pub refused: u32,
     /// How often each unit was stopped by the run.
@@ -85,12 +89,16 @@ impl World {
             None => self.bad_daemon(unit),
         };
         let at = self.elapsed() / 1000;
+        // It was down when it was last looked at, and came up by itself since.
+        let seen_down = !self.truth.said.serving.contains(&id);
         match (bad, contradicted) {
+            (Some(_), _) | (None, Some(_)) if self.truth.landing => self.truth.late_unsafe += 1,
             (Some(bad), _) => {
-                let raced = bad
-                    .absent
-                    .iter()
-                    .any(|unit| self.truth.since_judged.contains(unit));
+                let raced = seen_down
+                    || bad
+                        .absent
+                        .iter()
+                        .any(|unit| self.truth.since_judged.contains(unit));
                 if raced {
                     self.truth.raced += 1;
                 } else if bad.said_fine && self.lied_to() && !self.oracle_refused(&id) {
@@ -100,6 +108,7 @@ impl World {
                     self.truth.violations.push(text);
                 }
             }
+            (None, Some(_)) if seen_down => self.truth.raced += 1,
             (None, Some(why)) => {
                 let text = format!("at {at} s, {what} {id} against what was said: {why}");
                 self.truth.violations.push(text);
@@ -131,7 +140,7 @@ impl World {
             return Some("the oracle said no".to_owned());
         }
         let osd = self.daemons[*self.by_id.get(id)?].osd?;
-        if !self.truth.said.known {
+        if !self.truth.said.known && !self.on_osd[osd as usize].is_empty() {
             return Some("the states of placement groups were not known".to_owned());
         }
         // Only what truth and report both call complete counts.
