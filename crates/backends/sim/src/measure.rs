@@ -59,6 +59,11 @@ impl Truth {
         self.since_judged.clear();
     }
 
+    /// There is no oracle.
+    pub(crate) fn no_oracle(&mut self) {
+        self.oracle = None;
+    }
+
     /// The oracle was asked, and said so; `honest`: by the truth.
     pub(crate) fn asked(&mut self, set: &[UnitId], yes: bool, honest: bool) {
         if honest {
@@ -176,11 +181,14 @@ impl World {
     fn bad_osd(&self, osd: u32) -> Option<Bad> {
         for (pg, shard) in &self.on_osd[osd as usize] {
             let group = &self.pgs[*pg as usize];
-            if group.missing[*shard as usize] {
-                continue;
-            }
             let pool = &self.spec.pools[group.pool];
-            let left = self.complete(*pg as usize).filter(|other| *other != osd).count() as u32;
+            let up = group.shards.iter().flatten();
+            let up = up.filter(|other| **other != osd && self.daemons[**other as usize].up);
+            let mut left = up.count() as u32;
+            if !group.missing[*shard as usize] {
+                let complete = self.complete(*pg as usize).filter(|other| *other != osd);
+                left = left.min(complete.count() as u32);
+            }
             if left >= pool.min_size {
                 continue;
             }
@@ -201,7 +209,7 @@ impl World {
                 .count() as u32;
             return Some(Bad {
                 what: format!(
-                    "placement group {} has {left} complete left, and needs {}",
+                    "placement group {} has {left} left, and needs {}",
                     self.pg_name(*pg as usize),
                     pool.min_size
                 ),
@@ -209,7 +217,8 @@ impl World {
                     .filter(|(_, other)| !self.daemons[*other as usize].up)
                     .map(|(_, other)| self.daemons[other as usize].id.clone())
                     .collect(),
-                said_fine: said_left >= pool.min_size,
+                // What is said to be incomplete is said to be missed by nobody.
+                said_fine: said_left >= pool.min_size || said.is_some_and(|said| said[*shard as usize]),
             });
         }
         None

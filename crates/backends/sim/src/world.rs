@@ -538,8 +538,12 @@ impl World {
             self.fault_off(at);
         }
         self.faults.clear();
-        self.agenda
-            .retain(|_, due| !matches!(due, Due::FaultOn(_) | Due::FaultOff(_) | Due::Crash { .. }));
+        self.agenda.retain(|_, due| {
+            !matches!(
+                due,
+                Due::FaultOn(_) | Due::FaultOff(_) | Due::Crash { .. } | Due::Late(..)
+            )
+        });
         for unit in 0..self.daemons.len() {
             let daemon = &self.daemons[unit];
             if daemon.wanted || (daemon.baseline && !but.contains(&daemon.id)) {
