@@ -111,6 +111,9 @@ impl SqliteStore {
             .query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
         self.connection.pragma_update(None, "synchronous", "full")?;
         self.connection.pragma_update(None, "foreign_keys", true)?;
+        // Else each bound value makes the statement be prepared anew.
+        self.connection
+            .set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         self.connection.execute_batch(SCHEMA)
     }
 

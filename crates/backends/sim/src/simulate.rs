@@ -74,7 +74,7 @@ pub enum SimError {
 }
 
 /// After so long on the virtual clock a simulation is endless.
-const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 4);
+const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 
 /// After so many steps at one time it is endless too.
 const MOST_STEPS: u32 = 5_000;
@@ -210,7 +210,11 @@ impl<'a> Story<'a> {
     fn due(&mut self, driver: &mut Driver, sim: &Sim, now: Timestamp) -> Result<(), DriveError> {
         if !self.healed && self.scenario.heal.is_some_and(|at| self.after(at) <= now) {
             self.healed = true;
-            sim.world().heal();
+            let in_hand = driver
+                .run()
+                .wave()
+                .map(|wave| wave.units.keys().cloned().collect());
+            sim.world().heal(&in_hand.unwrap_or_default());
         }
         while let Some(ask) = self.scenario.asks.get(self.asked)
             && self.after(ask.at) <= now
@@ -250,6 +254,13 @@ impl<'a> Story<'a> {
             match driver.step().await? {
                 Step::Again => {}
                 Step::Over(ending) => return Ok(SimEnding::Over(ending)),
+                // It is held and would go on by itself, but nothing happens any more.
+                Step::Wait { .. }
+                    if next == Timestamp::MAX && sim.world().is_quiet() && driver.run().held().is_some() =>
+                {
+                    let held = driver.run().held().map(|(reason, _)| reason.clone());
+                    return Ok(held.map_or(SimEnding::Endless(Reason::new("held", "")), SimEnding::Held));
+                }
                 Step::Wait { why, .. } if too_long => return Ok(SimEnding::Endless(why)),
                 Step::Wait { until, .. } => clock.sleep_until(until.min(next)).await,
                 Step::Held(why) if too_long => return Ok(SimEnding::Endless(why)),

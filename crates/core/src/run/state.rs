@@ -425,7 +425,14 @@ impl State {
                 if let Some(visit) = self.visit(&unit) {
                     match failed {
                         None => visit.done = Some(phase),
-                        Some(why) => visit.failed = Some(why),
+                        Some(why) => {
+                            // What could be neither entered nor left is not tried without an end:
+                            // from here on it is a visit that failed.
+                            if visit.failed.is_some() && phase == Phase::Leave {
+                                visit.done = Some(Phase::Change);
+                            }
+                            visit.failed = Some(why);
+                        }
                     }
                 }
             }

@@ -12,6 +12,9 @@ use crate::model::{GoingBack, Ix, OnFailure, Phase, Reason, Snapshot, StageSpec,
 /// How often the wait for gates is prolonged because what shuts them changed: recovery makes progress.
 const PROLONGED: u32 = 3;
 
+/// Why a unit that had its turn is not stopped once more.
+const NOT_SAFE: &str = "not-safe-to-stop-again";
+
 /// How long after an oracle could not tell it is asked again.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
 
@@ -334,9 +337,11 @@ impl State {
         let wait = |until, why: &str| {
             let names: Vec<_> = units.iter().map(UnitId::as_str).collect();
             let why = format!("{} serve and may not be stopped now: {why}", names.join(" "));
-            Decision::Wait {
-                until,
-                why: Reason::new("not-safe-to-stop-again", why),
+            let why = Reason::new(NOT_SAFE, why);
+            // It may take a person to make it safe, and goes on by itself once it is.
+            match &self.held {
+                Some((held, _)) if held.slug == NOT_SAFE => Decision::Wait { until, why },
+                Some(_) | None => Decision::Record(vec![Event::Held { reason: why }]),
             }
         };
         if let Err(why) = crate::check::may_stop(snapshot, &set) {
@@ -354,6 +359,11 @@ impl State {
         let again = at.saturating_add(ASK_AGAIN).unwrap_or(now);
         match (ours, theirs) {
             (_, _) if again <= now => Decision::Judge(vec![units]),
+            (Answer::Yes, Answer::Yes | Answer::NoOracle)
+                if self.held.as_ref().is_some_and(|(held, _)| held.slug == NOT_SAFE) =>
+            {
+                Decision::Record(vec![Event::Released])
+            }
             (Answer::Yes, Answer::Yes | Answer::NoOracle) => Decision::Act {
                 fresh,
                 again: Vec::new(),
