@@ -93,7 +93,8 @@ async fn carry_out(cli: &Cli, backend: &Arc<dyn Backend>, mut driver: Driver, le
         if let Some(why) = lease.lost() {
             return Err(DriveError::LeaseLost(why).into());
         }
-        if asked_to_stop && driver.run().wave().is_none() && driver.run().open().next().is_none() {
+        let at_rest = driver.run().wave().is_none() && driver.run().open().next().is_none();
+        if asked_to_stop && at_rest && !driver.run().owes_guards() {
             break None;
         }
         let step = tokio::select! {
