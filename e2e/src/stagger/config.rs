@@ -61,7 +61,7 @@ impl Setup {
     pub fn patient() -> Self {
         Self {
             gate_hold: 12,
-            gate_timeout: 40,
+            gate_timeout: 30,
             ..Self::default()
         }
     }

@@ -5,7 +5,7 @@ use stagger_e2e::case::{Phases, under_load};
 use stagger_e2e::ceph::{Cluster, Daemon, Kind};
 use stagger_e2e::command::say;
 use stagger_e2e::roots::Release;
-use stagger_e2e::stagger::{Ended, Machine, Setup};
+use stagger_e2e::stagger::{Ended, Machine, Setup, says};
 use stagger_e2e::verify;
 
 use super::LIMIT;
@@ -50,7 +50,7 @@ fn new_release_fails_before_its_store_is_opened() -> Result<()> {
         runs(cluster, &osd, Release::Pacific)?;
         verify::nothing_is_left(cluster)?;
         verify::is_healthy(cluster)?;
-        heal(cluster, &machine, Release::Reef, phases)
+        heal(cluster, Release::Reef, phases)
     })
 }
 
@@ -99,8 +99,7 @@ fn crashes(name: &str, kind: Kind, rebuild_to_go_back: bool) -> Result<()> {
             );
             runs(cluster, &daemon, Release::Pacific)?;
             verify::nothing_is_left(cluster)?;
-            verify::is_healthy(cluster)?;
-            return heal(cluster, &machine, Release::Reef, phases);
+            return verify::is_healthy(cluster);
         }
         run(cluster, &machine, Release::Reef, 3)?
             .expect_said(&["going-back-needs-a-rebuild", "rebuild_to_go_back"])?;
@@ -111,16 +110,21 @@ fn crashes(name: &str, kind: Kind, rebuild_to_go_back: bool) -> Result<()> {
             kept.contains(&format!("{daemon}.log")),
             "nothing was gathered: {kept}"
         );
-        // The person finds out what is wrong, and resumes.
+        // The person finds out what is wrong, resumes, and has seen enough when the wave has passed.
         cluster.set_fault(&daemon, None)?;
-        machine
-            .start(&["resume"])?
-            .end(LIMIT)?
-            .expect(0)
+        let mut resumed = machine.start(&["resume"])?;
+        resumed
+            .until("the restart", LIMIT, |line| says(line, "restart", ""))
             .with_context(|| machine.history_tail(40))?;
-        phases.lap("resumed to the end");
-        verify::is_on(cluster, &machine, Release::Reef)?;
-        verify::nothing_is_left(cluster)
+        resumed.signal("INT")?;
+        resumed
+            .end(LIMIT)?
+            .expect(130)
+            .with_context(|| machine.history_tail(40))?;
+        phases.lap("resumed, and stopped behind the wave");
+        runs(cluster, &daemon, Release::Reef)?;
+        verify::nothing_is_left(cluster)?;
+        verify::is_healthy(cluster)
     })
 }
 
@@ -146,7 +150,7 @@ fn osd_crashes_18_to_20() -> Result<()> {
             runs(cluster, &osd, Release::Reef)?;
             verify::nothing_is_left(cluster)?;
             verify::is_healthy(cluster)?;
-            heal(cluster, &machine, Release::Tentacle, phases)
+            heal(cluster, Release::Tentacle, phases)
         },
     )
 }
@@ -175,8 +179,7 @@ fn whole_wave_never_comes_back() -> Result<()> {
         );
         say(format!("the whole wave is back on 16: {back:?}"));
         verify::nothing_is_left(cluster)?;
-        verify::is_healthy(cluster)?;
-        heal(cluster, &machine, Release::Reef, phases)
+        verify::is_healthy(cluster)
     })
 }
 
@@ -222,12 +225,13 @@ fn runs(cluster: &Cluster, daemon: &Daemon, release: Release) -> Result<()> {
 }
 
 /// The fault is found; a new run finishes what the first one began.
-fn heal(cluster: &Cluster, machine: &Machine, to: Release, phases: &mut Phases) -> Result<()> {
+fn heal(cluster: &Cluster, to: Release, phases: &mut Phases) -> Result<()> {
+    let machine = Machine::new(cluster, "carla", &Setup::default())?;
     for daemon in cluster.spec().all_daemons() {
         cluster.set_fault(&daemon, None)?;
     }
-    run(cluster, machine, to, 0)?;
+    run(cluster, &machine, to, 0)?;
     phases.lap("healed, and a new run to the end");
-    verify::is_on(cluster, machine, to)?;
+    verify::is_on(cluster, &machine, to)?;
     verify::nothing_is_left(cluster)
 }

@@ -111,7 +111,8 @@ async fn carry_out(
         if let Some(why) = lease.lost() {
             return Err(DriveError::LeaseLost(why).into());
         }
-        if asked_to_stop && driver.run().wave().is_none() && driver.run().open().next().is_none() {
+        let at_rest = driver.run().wave().is_none() && driver.run().open().next().is_none();
+        if asked_to_stop && at_rest && !driver.run().owes_guards() {
             break None;
         }
         let step = tokio::select! {

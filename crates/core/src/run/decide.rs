@@ -449,6 +449,12 @@ impl State {
     }
 
     /// Guards that nothing needs any more. `next_stage`: the stage that comes, if that is known.
+    /// Whether guards of a wave that is over are still to be given back.
+    pub(super) fn owes_guards(&self) -> bool {
+        let owed = |units: &[UnitId], drops: u32| !units.is_empty() && drops < DROPS;
+        self.wave.is_none() && self.guards.iter().any(|((_, units), taken)| owed(units, taken.drops))
+    }
+
     fn give_back_guards(&self, next_stage: Option<&PartName>) -> Option<Decision> {
         let over = self.aborting || self.going_back.is_some();
         let undecided = next_stage.is_none() && !self.plan_is_fresh && !over;

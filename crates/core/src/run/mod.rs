@@ -99,6 +99,11 @@ impl Run {
         self.state.open.iter().map(|(seq, action)| (*seq, action))
     }
 
+    /// Whether guards of a wave that is over are still to be given back.
+    pub fn owes_guards(&self) -> bool {
+        self.state.owes_guards()
+    }
+
     /// The action announced at that place, if it is not settled.
     pub fn intent(&self, seq: Seq) -> Option<&Action> {
         self.state.open.get(&seq)
