@@ -206,7 +206,10 @@ impl State {
                 outcome: Ending::RolledBack { reason },
             }]);
         }
-        if let Some(wait) = self.wait_for_aside(now, ask, current) {
+        if let Some(wait) = self
+            .wait_for_aside(now, ask, current)
+            .or_else(|| self.wait_for_health(now, ask, current))
+        {
             return wait;
         }
         left.sort();
@@ -216,6 +219,32 @@ impl State {
             Ending::Incomplete { left }
         };
         Decision::Record(vec![Event::Ended { outcome }])
+    }
+
+    /// What was left alone because of what is down now is not left for good: while the gates of its
+    /// stage are shut the run waits for them, and then plans again.
+    fn wait_for_health(&self, now: Timestamp, ask: &Ask<'_>, current: &Plan) -> Option<Decision> {
+        const PASSING: [&str; 6] = [
+            "never-ok-to-stop",
+            "unit-down",
+            "unit-unknown",
+            "revision-unknown",
+            "max-in-parallel-used-up",
+            "max-domains-used-up",
+        ];
+        let waiting = current
+            .left_alone
+            .iter()
+            .find(|left| PASSING.contains(&left.reason.slug.as_str()))?;
+        let gates = self.stage(&waiting.stage)?.gates;
+        if let Some(wait) = self.wait_for_gates(now, ask.snapshot, &gates, true) {
+            return Some(wait);
+        }
+        (current.generation != ask.snapshot.generation()).then(|| {
+            Decision::Record(vec![Event::Planned {
+                plan: Box::new(plan(ask)),
+            }])
+        })
     }
 
     /// While units are set aside for a time, neither a step nor the end comes.
@@ -256,7 +285,10 @@ impl State {
             earned: &self.earned,
             parent: Some(current),
         };
-        if let Some(wait) = self.wait_for_aside(now, &ask, current) {
+        if let Some(wait) = self
+            .wait_for_aside(now, &ask, current)
+            .or_else(|| self.wait_for_health(now, &ask, current))
+        {
             return wait;
         }
         let before: Vec<&PartName> = target
