@@ -156,6 +156,6 @@ pub fn binary() -> Result<PathBuf> {
 
 /// Whether a line of progress has that word, and its text begins so.
 pub fn says(line: &str, word: &str, text: &str) -> bool {
-    let mut words = line.splitn(2, ' ').nth(1).unwrap_or_default().splitn(2, ' ');
+    let mut words = line.split_once(' ').map_or("", |(_, rest)| rest).splitn(2, ' ');
     words.next() == Some(word) && words.next().unwrap_or_default().trim_start().starts_with(text)
 }

@@ -1,2 +1,42 @@
-//! The one menu.
-fn main() {}
+//! The one menu: `cargo xtask {test, bench, generate, layers}`. No tool to install first.
+
+mod bench;
+mod generate;
+mod layers;
+mod long;
+mod report;
+mod test;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const MENU: &str = "cargo xtask test [--quick | --long [CASE…]]   set up what the tests need, and run them
+cargo xtask bench [--osds N]                  planning on large maps beside its peers; writes docs/bench.md
+cargo xtask layers                            who may depend on whom, and that the core is pure
+cargo xtask generate [--check]                make the generated pages anew, or say which are old";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&words.iter().map(String::as_str).collect::<Vec<_>>()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report::say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(words: &[&str]) -> Result<()> {
+    match words {
+        ["test"] => test::test(test::Extent::Usual),
+        ["test", "--quick"] => test::test(test::Extent::Quick),
+        ["test", "--long", cases @ ..] => long::long(cases),
+        ["layers"] => layers::layers(),
+        ["bench"] => bench::bench(&[1_000, 10_000, 30_000]),
+        ["bench", "--osds", count] => bench::bench(&[count.parse()?]),
+        ["generate"] => generate::generate(false),
+        ["generate", "--check"] => generate::generate(true),
+        _ => bail!("what is asked is not on the menu:\n{MENU}"),
+    }
+}

@@ -49,7 +49,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::History(wish) => look::history(cli, wish),
         Command::Explain(wish) => look::explain_unit(cli, wish).await,
         Command::Simulate(wish) => simulate::simulate(cli, &wish.scenario, wish.fast).await,
-        Command::Demo => simulate::simulate(cli, "scenarios/demo.toml".as_ref(), false).await,
+        Command::Demo => simulate::demo(cli).await,
         Command::Pause(wish) => control::ask(cli, wish.run.as_ref(), &Asked::Pause),
         Command::Abort(wish) => control::ask(cli, wish.run.as_ref(), &Asked::Abort),
         Command::Rollback(wish) => control::ask(cli, wish.run.as_ref(), &Asked::Rollback),

@@ -175,7 +175,7 @@ impl Failed {
     fn held(&self) -> String {
         match self.next() {
             Decision::Record(events) => match events.as_slice() {
-                [Event::Held { reason }] => reason.slug.to_string(),
+                [Event::Held { reason }] => reason.slug.clone(),
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),

@@ -27,6 +27,9 @@ pub struct BackendError {
     pub why: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// Nobody knows whether the call was carried out, or it may be under way: it may still have its
+    /// effect.
+    pub may_land: bool,
 }
 
 impl BackendError {
@@ -37,6 +40,7 @@ impl BackendError {
             tried: tried.into(),
             why: why.into(),
             hint: None,
+            may_land: false,
         }
     }
 
@@ -47,7 +51,15 @@ impl BackendError {
             tried: tried.into(),
             why: why.into(),
             hint: None,
+            may_land: false,
         }
+    }
+
+    /// The same of a call that may still have its effect: its answer was lost, or it is under way.
+    #[must_use]
+    pub fn may_land(mut self) -> Self {
+        self.may_land = true;
+        self
     }
 
     /// The same with what to do about it.

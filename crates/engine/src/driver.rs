@@ -3,20 +3,23 @@
 //! It holds no judgement. [`Run::next`] says what comes next; this carries it out, and writes down
 //! before and after. An effect that is under way keeps running while others settle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{Reason, Snapshot, UnitId};
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Ending, Entry, Event, IllegalEvent, Outcome, Run, Seen, Seq,
+    Action, Answer, Command, Decision, Ending, Entry, Event, IllegalEvent, Run, Seen, Seq,
 };
 use tokio::task::JoinSet;
 
 use crate::artifacts::Artifacts;
 use crate::backend::{Backend, BackendError, Call, Persistence, Rail};
 use crate::clock::Clock;
+use crate::lease::Watch;
+use crate::protocol;
+pub use crate::protocol::units_of;
 use crate::store::{Store, StoreError};
 
 /// Why a run cannot be driven on by this process.
@@ -81,10 +84,19 @@ pub struct Driver {
     fence: u64,
     seen: Option<(Snapshot, Seq)>,
     /// Effects under way in this process, by the place of their intents.
-    under_way: JoinSet<(Seq, Outcome)>,
-    keys: BTreeMap<Seq, ()>,
+    under_way: JoinSet<(Seq, Answered)>,
+    started: BTreeSet<Seq>,
+    /// Intents with a call that may still land: how often that was so, and when it is tried again.
+    strays: BTreeMap<Seq, (u32, Timestamp)>,
+    lease: Option<Watch>,
     failures: u32,
 }
+
+/// What came of a call.
+type Answered = Result<Result<String, BackendError>, NotSent>;
+
+/// The lock was lost before the call was made.
+struct NotSent(String);
 
 /// What a driver is made of.
 pub struct Parts {
@@ -172,9 +184,17 @@ impl Driver {
             fence,
             seen: None,
             under_way: JoinSet::new(),
-            keys: BTreeMap::new(),
+            started: BTreeSet::new(),
+            strays: BTreeMap::new(),
+            lease: None,
             failures: 0,
         }
+    }
+
+    /// From now on nothing is sent unless this lease is certainly ours: what is bounded or conditional
+    /// has no other rail against a process that was paused between announcing a call and making it.
+    pub fn heed(&mut self, lease: Watch) {
+        self.lease = Some(lease);
     }
 
     /// The run as it stands.
@@ -188,15 +208,11 @@ impl Driver {
     }
 
     async fn rule_out_stray_calls(&mut self) -> Result<(), DriveError> {
-        let mut fenced: Vec<UnitId> = Vec::new();
-        let mut bound = Duration::ZERO;
-        for (_, action) in self.run.open() {
-            match self.backend.rail(action) {
-                Rail::Fenced => fenced.extend(units_of(action)),
-                Rail::Conditional => {}
-                Rail::Bounded(time) => bound = bound.max(time),
-            }
-        }
+        let open = self.run.open().map(|(_, action)| action);
+        let protocol::TakingOver {
+            raise: fenced,
+            wait: bound,
+        } = protocol::taking_over(open, |action| self.backend.rail(action));
         if !fenced.is_empty() {
             self.backend
                 .raise_fence(self.fence, &fenced)
@@ -274,6 +290,9 @@ impl Driver {
     /// # Errors
     /// The journal cannot be written, or the world cannot be seen and will not be.
     pub async fn step(&mut self) -> Result<Step, DriveError> {
+        if let Some(why) = self.lease.as_ref().and_then(Watch::lost) {
+            return Err(DriveError::LeaseLost(why));
+        }
         self.take_commands()?;
         let now = self.clock.now();
         let seen = self.seen.as_ref().map(|(snapshot, as_of)| Seen {
@@ -294,7 +313,11 @@ impl Driver {
                 self.listener.waiting(until, &why, &self.run);
                 Ok(Step::Wait { until, why })
             }
-            Decision::Hold(reason) => Ok(Step::Held(reason)),
+            Decision::Hold(reason) => {
+                // Whoever acts then acts later: what was seen until now is old by then.
+                self.seen = None;
+                Ok(Step::Held(reason))
+            }
             Decision::Over(ending) => Ok(Step::Over(ending)),
         }
     }
@@ -355,27 +378,26 @@ impl Driver {
             .into_iter()
             .map(|action| Event::Intent { action })
             .collect::<Vec<_>>();
-        let mut start = again;
-        if !events.is_empty() {
-            start.extend(self.append(events)?);
-        }
-        for seq in start {
-            if self.keys.contains_key(&seq) {
-                continue;
+        let announced = if events.is_empty() {
+            Vec::new()
+        } else {
+            self.append(events)?
+        };
+        let now = self.clock.now();
+        for seq in protocol::to_start(again, announced, &self.started) {
+            if self.strays.get(&seq).is_none_or(|(_, until)| *until <= now) {
+                self.start(seq);
             }
-            let Some(action) = self.run.intent(seq).cloned() else {
-                continue;
-            };
-            let call = Call {
-                run: self.run.start().run.clone(),
-                seq,
-                fence: self.fence,
-            };
-            self.keys.insert(seq, ());
-            let backend = Arc::clone(&self.backend);
-            let artifacts = self.artifacts.clone();
-            self.under_way
-                .spawn(async move { (seq, perform(&*backend, &artifacts, &call, &action).await) });
+        }
+        if self.under_way.is_empty()
+            && let Some(until) = self.strays.values().map(|(_, until)| *until).min()
+        {
+            let why = Reason::new(
+                "outcome-unknown",
+                "a call may still be under way; it is made again until its outcome is known",
+            );
+            self.listener.waiting(until, &why, &self.run);
+            return Ok(Step::Wait { until, why });
         }
         // Commands are looked for while long effects are under way.
         let first = tokio::time::timeout(Duration::from_secs(1), self.under_way.join_next()).await;
@@ -384,9 +406,16 @@ impl Driver {
         let mut next = first;
         while let Some(ended) = next {
             match ended {
-                Ok((seq, outcome)) => {
-                    self.keys.remove(&seq);
-                    settled.push(Event::Settled { intent: seq, outcome });
+                Ok((seq, answered)) => {
+                    self.started.remove(&seq);
+                    let answer = answered.map_err(|NotSent(why)| DriveError::LeaseLost(why))?;
+                    match protocol::settles(answer, self.strays.contains_key(&seq)) {
+                        Ok(outcome) => {
+                            self.strays.remove(&seq);
+                            settled.push(Event::Settled { intent: seq, outcome });
+                        }
+                        Err(error) => self.try_later(seq, &error),
+                    }
                 }
                 // A task is only aborted with its driver.
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -394,7 +423,51 @@ impl Driver {
             }
             next = self.under_way.try_join_next();
         }
+        if settled.is_empty() {
+            return Ok(Step::Again);
+        }
         self.append(settled).map(|_| Step::Again)
+    }
+
+    fn start(&mut self, seq: Seq) {
+        let Some(action) = self.run.intent(seq).cloned() else {
+            return;
+        };
+        let call = Call {
+            run: self.run.start().run.clone(),
+            seq,
+            fence: self.fence,
+        };
+        self.started.insert(seq);
+        let backend = Arc::clone(&self.backend);
+        let artifacts = self.artifacts.clone();
+        let lease = self.lease.clone();
+        self.under_way.spawn(async move {
+            // Here, not where it was announced: a process can be paused in between.
+            if let Some(why) = lease.and_then(|lease| lease.lost()) {
+                return (seq, Err(NotSent(why)));
+            }
+            (seq, Ok(perform(&*backend, &artifacts, &call, &action).await))
+        });
+    }
+
+    /// A call for this intent may still land: it is made again later, and only when one that is bounded
+    /// has ended.
+    fn try_later(&mut self, seq: Seq, error: &BackendError) {
+        tracing::warn!(seq, %error, "the outcome of a call is unknown");
+        let times = self.strays.get(&seq).map_or(0, |(times, _)| *times);
+        let mut pause = Duration::from_secs(
+            1_u64
+                .checked_shl(times)
+                .unwrap_or(LONGEST_PAUSE)
+                .min(LONGEST_PAUSE),
+        );
+        if let Some(Rail::Bounded(bound)) = self.run.intent(seq).map(|action| self.backend.rail(action)) {
+            pause = pause.max(bound);
+        }
+        let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
+        let until = self.clock.now().saturating_add(pause).unwrap_or(Timestamp::MAX);
+        self.strays.insert(seq, (times.saturating_add(1), until));
     }
 
     /// Steps until the run is over, held, or `stop` says so between two waits.
@@ -415,39 +488,24 @@ impl Driver {
     }
 }
 
-async fn perform(backend: &dyn Backend, artifacts: &Artifacts, call: &Call, action: &Action) -> Outcome {
-    let done = match action {
-        Action::Collect { units } => match backend.collect(call, units).await {
-            Ok(files) => artifacts
+async fn perform(
+    backend: &dyn Backend,
+    artifacts: &Artifacts,
+    call: &Call,
+    action: &Action,
+) -> Result<String, BackendError> {
+    match action {
+        Action::Collect { units } => {
+            let files = backend.collect(call, units).await?;
+            artifacts
                 .keep(&call.run, call.seq, files)
-                .map_err(|e| e.to_string()),
-            Err(error) => Err(error.to_string()),
-        },
+                .map_err(|error| BackendError::permanent("keep the artifacts", error.to_string()))
+        }
         Action::TakeGuard { .. }
         | Action::DropGuard { .. }
         | Action::Visit { .. }
         | Action::Restart { .. }
         | Action::GoBack { .. }
-        | Action::Step { .. } => backend
-            .perform(call, action)
-            .await
-            .map_err(|error| error.to_string()),
-    };
-    match done {
-        Ok(note) => Outcome::Done { note },
-        Err(why) => Outcome::Failed { why },
-    }
-}
-
-/// The units that an action touches.
-pub fn units_of(action: &Action) -> Vec<UnitId> {
-    match action {
-        Action::TakeGuard { units, .. } | Action::DropGuard { units, .. } | Action::Collect { units } => {
-            units.clone()
-        }
-        Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. } => {
-            vec![unit.clone()]
-        }
-        Action::Step { .. } => Vec::new(),
+        | Action::Step { .. } => backend.perform(call, action).await,
     }
 }

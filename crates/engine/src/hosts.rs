@@ -71,6 +71,12 @@ const RESULT: &str = "stagger-result:";
 const FENCED: &str = "stagger-fenced:";
 const BROKEN: &str = "stagger-broken:";
 
+/// The script's words when the command that an earlier call started has not ended.
+const UNDER_WAY: &str = "the same effect is still under way";
+
+/// The words of ssh when it did not even connect: then nothing was started.
+const NEVER_REACHED: &str = "ssh: connect to host";
+
 /// Keeps the fence shared, at our token or refused. Converting a lock may let another in between, so
 /// it is read again after each change.
 const FENCE: &str = r#"
@@ -125,13 +131,12 @@ impl Hosts {
         let script = format!("{}{FENCE}{RUN}", self.variables(key, fence, command));
         let output = self.shell(host, &script, &tried).await?;
         let Some((before, result)) = output.rsplit_once(RESULT) else {
-            return Err(BackendError::transient(
-                tried,
-                format!("the shell said: {}", last_words(&output)),
-            ));
+            let why = format!("the shell said: {}", last_words(&output));
+            return Err(BackendError::transient(tried, why).may_land());
         };
         let code = result.trim().parse().map_err(|_| {
-            BackendError::transient(&tried, format!("its result {:?} is not a number", result.trim()))
+            let why = format!("its result {:?} is not a number", result.trim());
+            BackendError::transient(&tried, why).may_land()
         })?;
         Ok(Ran {
             code,
@@ -183,6 +188,8 @@ impl Hosts {
             BackendError::transient(tried, why)
                 .hint(format!("try it by hand: {program} {}", arguments.join(" ")))
         };
+        // The command is detached: what became of it is unknown when its shell does not answer.
+        let unknown = |why: String| failed(why).may_land();
         let mut child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -197,8 +204,8 @@ impl Hosts {
         let longest = Duration::from_secs(self.timeout * 2 + 90);
         let ended = tokio::time::timeout(longest, child.wait_with_output())
             .await
-            .map_err(|_| failed(format!("no answer for {} s", longest.as_secs())))?
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(|_| unknown(format!("no answer for {} s", longest.as_secs())))?
+            .map_err(|error| unknown(error.to_string()))?;
         let text = String::from_utf8_lossy(&ended.stdout).into_owned();
         if let Some((_, newest)) = text.rsplit_once(FENCED) {
             return Err(BackendError::permanent(
@@ -210,11 +217,22 @@ impl Hosts {
             ));
         }
         if let Some((_, why)) = text.rsplit_once(BROKEN) {
-            return Err(BackendError::transient(tried, why.trim().to_owned()));
+            let error = BackendError::transient(tried, why.trim().to_owned());
+            // The script gave up before it ran the command, but an earlier call's command may be at work.
+            return Err(if why.contains(UNDER_WAY) {
+                error.may_land()
+            } else {
+                error
+            });
         }
         if !ended.status.success() {
-            let words = last_words(&String::from_utf8_lossy(&ended.stderr)).to_owned();
-            return Err(failed(format!("the shell ended with {}: {words}", ended.status)));
+            let said = String::from_utf8_lossy(&ended.stderr);
+            let why = format!("the shell ended with {}: {}", ended.status, last_words(&said));
+            return Err(if said.contains(NEVER_REACHED) {
+                failed(why)
+            } else {
+                unknown(why)
+            });
         }
         Ok(text)
     }
@@ -362,5 +380,16 @@ mod tests {
         ];
         let error = hosts.run("h9", "r1-1", 1, "true").await.unwrap_err();
         assert!(error.why.contains("h9 is away"), "{error}");
+        assert!(
+            error.may_land,
+            "the connection may have been lost after the command had begun"
+        );
+        hosts.shell = vec![
+            "sh".to_owned(),
+            "-c".to_owned(),
+            "echo ssh: connect to host {host} port 22: No route to host >&2; exit 255".to_owned(),
+        ];
+        let error = hosts.run("h9", "r1-1", 1, "true").await.unwrap_err();
+        assert!(!error.may_land, "nothing was started there: {error}");
     }
 }

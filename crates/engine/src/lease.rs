@@ -1,7 +1,7 @@
 //! Keeps the lock in the cluster alive while a run is carried out, and says when it is lost.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -13,8 +13,55 @@ use crate::backend::{Backend, Claim, LockError};
 pub struct Lease {
     claim: Claim,
     fence: u64,
-    lost: watch::Receiver<Option<String>>,
+    watch: Watch,
     renewer: JoinHandle<()>,
+}
+
+/// Tells whether the lock is certainly ours, also to whoever wakes up before the renewer does.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    lost: watch::Receiver<Option<String>>,
+    alive: watch::Receiver<Moment>,
+    expires: Duration,
+}
+
+impl Watch {
+    /// Why the lock may not be ours any more, if so.
+    pub fn lost(&self) -> Option<String> {
+        if let Some(why) = self.lost.borrow().clone() {
+            return Some(why);
+        }
+        let since = self.alive.borrow().elapsed();
+        (since + margin(self.expires) >= self.expires)
+            .then(|| format!("it was not renewed for {} s", since.as_secs()))
+    }
+}
+
+/// A moment on two clocks: the monotonic one stands still while the machine sleeps, the other can be
+/// set back. The longer of both counts.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    monotonic: Instant,
+    wall: SystemTime,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self {
+            monotonic: Instant::now(),
+            wall: SystemTime::now(),
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        let wall = self.wall.elapsed().unwrap_or_default();
+        self.monotonic.elapsed().max(wall)
+    }
+}
+
+/// So long before its expiry the lock counts as lost.
+fn margin(expires: Duration) -> Duration {
+    expires / 6
 }
 
 impl Lease {
@@ -24,16 +71,21 @@ impl Lease {
     /// Another holds it, or the cluster cannot be asked.
     pub async fn take(backend: &Arc<dyn Backend>, claim: Claim, at_least: u64) -> Result<Self, LockError> {
         let fence = backend.lock(&claim, at_least).await?;
-        // Taking it may have meant to wait out the claim of a dead holder, for longer than a lock lasts;
-        // from here on its time is known to be ours.
-        let alive = Instant::now();
+        // To take it may have meant to watch another's claim for longer than ours lasts: what counts is
+        // the first renewal.
+        let (renewed, alive) = watch::channel(Moment::now());
         backend.renew(&claim, fence).await?;
         let (tell, lost) = watch::channel(None);
-        let renewer = tokio::spawn(keep(Arc::clone(backend), claim.clone(), fence, alive, tell));
+        let watch = Watch {
+            lost,
+            alive,
+            expires: backend.lock_expires(),
+        };
+        let renewer = tokio::spawn(keep(Arc::clone(backend), claim.clone(), fence, renewed, tell));
         Ok(Self {
             claim,
             fence,
-            lost,
+            watch,
             renewer,
         })
     }
@@ -50,7 +102,12 @@ impl Lease {
 
     /// Why it is not held any more, if it is not.
     pub fn lost(&self) -> Option<String> {
-        self.lost.borrow().clone()
+        self.watch.lost()
+    }
+
+    /// Tells the same to others, as to the driver.
+    pub fn watch(&self) -> Watch {
+        self.watch.clone()
     }
 
     /// Gives the lock back.
@@ -76,20 +133,21 @@ async fn keep(
     backend: Arc<dyn Backend>,
     claim: Claim,
     fence: u64,
-    mut alive: Instant,
+    renewed: watch::Sender<Moment>,
     tell: watch::Sender<Option<String>>,
 ) {
     let expires = backend.lock_expires();
-    let margin = expires / 6;
+    let margin = margin(expires);
     let mut pause = expires / 3;
     loop {
         tokio::time::sleep(pause).await;
-        let sent = Instant::now();
+        let sent = Moment::now();
+        let before = renewed.borrow().elapsed();
         let why = match tokio::time::timeout(expires / 6, backend.renew(&claim, fence)).await {
             Ok(Ok(())) => {
                 // A renewal after too long a pause proves nothing: somebody may have been in between.
-                if sent.duration_since(alive) + margin < expires {
-                    alive = sent;
+                if before + margin < expires {
+                    renewed.send_replace(sent);
                     pause = expires / 3;
                     continue;
                 }
@@ -97,11 +155,12 @@ async fn keep(
             }
             Ok(Err(error @ (LockError::Held(_) | LockError::Lost(_)))) => error.to_string(),
             Ok(Err(LockError::Backend(_))) | Err(_) => {
-                if alive.elapsed() + margin < expires {
+                let since = renewed.borrow().elapsed();
+                if since + margin < expires {
                     pause = (expires / 30).min(Duration::from_millis(500));
                     continue;
                 }
-                format!("it could not be renewed for {} s", alive.elapsed().as_secs())
+                format!("it could not be renewed for {} s", since.as_secs())
             }
         };
         tell.send_replace(Some(why));
@@ -121,7 +180,7 @@ mod tests {
     use super::*;
     use crate::backend::{BackendError, Call, Rail};
 
-    const EXPIRES: Duration = Duration::from_millis(600);
+    const EXPIRES: Duration = Duration::from_secs(2);
 
     /// A world with nothing but a lock. Another held it and left it behind when it died; some renewals,
     /// counted from 1, get no answer.
@@ -134,7 +193,11 @@ mod tests {
     async fn taken(unanswered: Range<u32>) -> Lease {
         let name = ClusterName::new("lab").unwrap();
         let renewals = AtomicU32::new(0);
-        let backend: Arc<dyn Backend> = Arc::new(LeftBehind { name, renewals, unanswered });
+        let backend: Arc<dyn Backend> = Arc::new(LeftBehind {
+            name,
+            renewals,
+            unanswered,
+        });
         let claim = Claim {
             incarnation: "1".to_owned(),
             run: RunId::new("r").unwrap(),
@@ -173,7 +236,10 @@ mod tests {
             Ok(at_least + 1)
         }
         async fn renew(&self, _: &Claim, _: u64) -> Result<(), LockError> {
-            if self.unanswered.contains(&(self.renewals.fetch_add(1, Ordering::Relaxed) + 1)) {
+            if self
+                .unanswered
+                .contains(&(self.renewals.fetch_add(1, Ordering::Relaxed) + 1))
+            {
                 std::future::pending::<()>().await;
             }
             Ok(())
@@ -207,8 +273,37 @@ mod tests {
     async fn what_is_never_answered_is_given_up_before_it_expires() {
         let begun = Instant::now();
         let mut lease = taken(2..u32::MAX).await;
-        lease.lost.changed().await.unwrap();
-        assert!(lease.lost().is_some_and(|why| why.contains("could not be renewed")));
-        assert!(begun.elapsed() < EXPIRES * 2 + EXPIRES, "given up after another may have it");
+        lease.watch.lost.changed().await.unwrap();
+        assert!(
+            lease
+                .lost()
+                .is_some_and(|why| why.contains("could not be renewed"))
+        );
+        assert!(
+            begun.elapsed() < EXPIRES * 2 + EXPIRES,
+            "given up after another may have it"
+        );
+    }
+
+    fn watch(renewed: Moment) -> (Watch, watch::Sender<Option<String>>) {
+        let (tell, lost) = watch::channel(None);
+        let (_, alive) = watch::channel(renewed);
+        let expires = Duration::from_secs(30);
+        (Watch { lost, alive, expires }, tell)
+    }
+
+    #[test]
+    fn who_wakes_up_late_knows_it_before_the_renewer_says_so() {
+        let (fresh, tell) = watch(Moment::now());
+        assert_eq!(fresh.lost(), None);
+        // The monotonic clock stood still while the machine slept.
+        let wall = SystemTime::now() - Duration::from_secs(26);
+        let (slept, _tell) = watch(Moment {
+            wall,
+            ..Moment::now()
+        });
+        assert!(slept.lost().is_some());
+        tell.send_replace(Some("another has it".to_owned()));
+        assert_eq!(fresh.lost().as_deref(), Some("another has it"));
     }
 }

@@ -13,6 +13,7 @@ pub mod clock;
 pub mod driver;
 pub mod hosts;
 pub mod lease;
+pub mod protocol;
 pub mod sqlite;
 pub mod store;
 pub mod supervisor;

@@ -130,7 +130,8 @@ pub async fn start(
         policy,
         baseline,
     };
-    let driver = Driver::begin(parts, lease.fence(), &holder, Event::Started(Box::new(start)))?;
+    let mut driver = Driver::begin(parts, lease.fence(), &holder, Event::Started(Box::new(start)))?;
+    driver.heed(lease.watch());
     Ok((driver, lease))
 }
 
@@ -152,7 +153,8 @@ pub async fn resume(parts: Parts, who: &Identity, run: &RunId) -> Result<(Driver
     // The holder before may have written until now.
     let replayed = replay(&*parts.store, run)?;
     let fence = lease.fence();
-    let driver = Driver::resume(parts, replayed, fence, &holder).await?;
+    let mut driver = Driver::resume(parts, replayed, fence, &holder).await?;
+    driver.heed(lease.watch());
     Ok((driver, lease))
 }
 

@@ -147,7 +147,10 @@ impl Journal {
             let at = seconds(&event["at"]);
             match event["event"].as_str() {
                 Some("wave-opened") => {
-                    current = event["stage"].as_str().unwrap_or_default().to_owned();
+                    event["stage"]
+                        .as_str()
+                        .unwrap_or_default()
+                        .clone_into(&mut current);
                     if !order.contains(&current) {
                         order.push(current.clone());
                     }

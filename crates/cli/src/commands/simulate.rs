@@ -1,12 +1,219 @@
-//! `simulate` and `demo`.
+//! `simulate` and `demo`: a scenario through the real engine, on a cluster in memory.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use jiff::Timestamp;
+use stagger_core::plan::{Ask, plan};
+use stagger_core::run::{Ending, Entry, Run};
+use stagger_engine::artifacts::Artifacts;
+use stagger_engine::backend::Backend as _;
+use stagger_engine::driver::Listener;
+use stagger_engine::sqlite::SqliteStore;
+use stagger_sim::{Pace, Scenario, Sim, SimEnding, SimReport, simulate as carry_out, target};
+
+use super::state_folder;
 use crate::args::Cli;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::print;
+use crate::show::live::Progress;
+use crate::show::{self, events};
 
-/// Carries a scenario out on a simulated cluster.
-pub(crate) async fn simulate(_cli: &Cli, scenario: &Path, _fast: bool) -> Result<Exit, CliError> {
-    Err(CliError::usage(format!("{} cannot be simulated yet", scenario.display())))
+/// How long a simulation lasts for those who watch, in seconds.
+const WATCHED: f64 = 40.0;
+
+/// The scenario of `stagger demo`, which is `stagger simulate scenarios/demo.toml` from anywhere.
+const DEMO: &str = include_str!("../../../../scenarios/demo.toml");
+
+/// `demo`
+pub(crate) async fn demo(cli: &Cli) -> Result<Exit, CliError> {
+    tell(cli, DEMO, "scenarios/demo.toml", false).await
+}
+
+/// `simulate`
+pub(crate) async fn simulate(cli: &Cli, scenario: &Path, fast: bool) -> Result<Exit, CliError> {
+    let name = scenario.display().to_string();
+    let text = std::fs::read_to_string(scenario)
+        .map_err(|error| CliError::usage(format!("read the scenario {name}: {error}")))?;
+    tell(cli, &text, &name, fast).await
+}
+
+async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Result<Exit, CliError> {
+    let scenario = Scenario::parse(text).map_err(|error| {
+        let mut refused = CliError::usage(format!("the scenario {name} is refused"));
+        refused.causes = std::error::Error::source(&error)
+            .map(ToString::to_string)
+            .into_iter()
+            .collect();
+        refused
+    })?;
+    if !cli.json {
+        print::talk(scenario.about.trim());
+        show_plan(&scenario).await?;
+    }
+    // A rehearsal at once, in memory: how long it takes on the cluster's clock sets the pace.
+    let rehearsal = run(
+        &scenario,
+        SqliteStore::in_memory()?,
+        Artifacts::in_folder(nowhere()),
+        Box::new(Silent),
+        Pace::Fast,
+    )
+    .await?;
+    let factor = WATCHED / rehearsal.took.as_secs_f64().max(1.0);
+    let pace = if fast || cli.json {
+        Pace::Fast
+    } else {
+        Pace::Real { factor }
+    };
+
+    let folder = state_folder(cli)?.join("simulations").join(format!(
+        "{}-{}",
+        scenario.cluster.name,
+        Timestamp::now().strftime("%Y%m%d-%H%M%S")
+    ));
+    let store = SqliteStore::open(&folder.join("journal.db"))?;
+    let listener: Box<dyn Listener> = if cli.json {
+        Box::new(Silent)
+    } else {
+        Box::new(Progress::new())
+    };
+    let report = run(
+        &scenario,
+        store,
+        Artifacts::in_folder(folder.join("artifacts")),
+        listener,
+        pace,
+    )
+    .await?;
+    show_report(cli, &report, &folder);
+    Ok(match report.ending {
+        SimEnding::Over(Ending::Done) => Exit::Done,
+        SimEnding::Over(Ending::Incomplete { .. } | Ending::RolledBack { .. } | Ending::Aborted) => {
+            if scenario.expect.ending.is_some() {
+                Exit::Done
+            } else {
+                Exit::No
+            }
+        }
+        SimEnding::Held(_) | SimEnding::Endless(_) => Exit::NeedsYou,
+    })
+}
+
+async fn run(
+    scenario: &Scenario,
+    store: SqliteStore,
+    artifacts: Artifacts,
+    listener: Box<dyn Listener>,
+    pace: Pace,
+) -> Result<SimReport, CliError> {
+    carry_out(scenario, Box::new(store), artifacts, listener, pace)
+        .await
+        .map_err(simulation_failed)
+}
+
+fn simulation_failed(error: impl std::error::Error) -> CliError {
+    let mut failed = CliError::new(Exit::Internal, error.to_string());
+    let mut source = error.source();
+    while let Some(inner) = source {
+        failed.causes.push(inner.to_string());
+        source = inner.source();
+    }
+    failed
+}
+
+/// A folder that the rehearsal writes to and that is gone with it.
+fn nowhere() -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("stagger-rehearsal-{}", std::process::id()))
+}
+
+async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
+    let sim = Sim::new(scenario.cluster.clone(), Vec::new()).map_err(simulation_failed)?;
+    let snapshot = sim.observe().await?;
+    let wanted = target(&scenario.cluster, &scenario.target, &scenario.policy).map_err(simulation_failed)?;
+    let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
+    let made = plan(&Ask {
+        snapshot: &snapshot,
+        target: &wanted,
+        policy: &scenario.policy,
+        aside: &aside,
+        earned: &earned,
+        parent: None,
+    });
+    print::talk("");
+    print::talk(&show::plan::plan(
+        &made,
+        &snapshot,
+        false,
+        print::width(),
+        "carried out now, in simulation\n",
+    ));
+    Ok(())
+}
+
+fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
+    let ending = match &report.ending {
+        SimEnding::Over(ending) => events::ending(ending),
+        SimEnding::Held(reason) => format!("held for a person: {reason}"),
+        SimEnding::Endless(reason) => format!("still waiting after days: {reason}"),
+    };
+    if cli.json {
+        print::json(&serde_json::json!({
+            "schema": { "name": "simulation", "version": 1 },
+            "ending": ending,
+            "waves": report.waves,
+            "planned_waves": report.planned_waves,
+            "units": report.units,
+            "forecast_seconds": report.forecast.as_secs(),
+            "took_seconds": report.took.as_secs(),
+            "events": report.events,
+            "stops": report.truth.stops,
+            "unsafe_stops": report.truth.violations,
+            "undetectable_lies": report.truth.undetectable,
+            "guards_left": report.guards,
+            "journal": folder.join("journal.db"),
+        }));
+        return;
+    }
+    print::out(&format!("\n{}", capitalized(&ending)));
+    print::out(&format!(
+        "{} waves of {} planned, {} units changed; {} on the cluster's clock, {} forecast",
+        report.waves,
+        report.planned_waves,
+        report.units,
+        show::duration(report.took),
+        show::duration(report.forecast),
+    ));
+    print::out(&format!(
+        "{} stops, {} unsafe by the truth, {} lies that nobody could detect, {} guards left behind",
+        report.truth.stops,
+        report.truth.violations.len(),
+        report.truth.undetectable,
+        report.guards.len()
+    ));
+    for violation in &report.truth.violations {
+        print::out(&format!("  unsafe: {violation}"));
+    }
+    print::out(&format!("Journal: {}", folder.join("journal.db").display()));
+    print::out(&format!(
+        "Next: stagger --state {} history {}",
+        folder.display(),
+        report.run
+    ));
+}
+
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Tells nobody.
+#[derive(Debug)]
+struct Silent;
+
+impl Listener for Silent {
+    fn event(&mut self, _entry: &Entry, _run: &Run) {}
 }

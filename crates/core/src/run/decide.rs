@@ -152,7 +152,7 @@ impl State {
                 Some(spec) => match self.before_wave(now, snapshot, &spec, planned) {
                     Some(wait) => wait,
                     None if moved_on => plan_for(&ask),
-                    None => self.open_wave(snapshot, &spec, planned),
+                    None => open_wave(snapshot, &spec, planned),
                 },
                 None => plan_for(&ask),
             },
@@ -280,25 +280,22 @@ impl State {
             }]);
         }
         if let Some(settled) = self.step.as_ref().filter(|settled| settled.step == spec.name) {
-            let reason = match &settled.failed {
-                Some(why) => Reason::new("step-failed", format!("{}: {why}", spec.name)),
-                None => {
-                    let timeout = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));
-                    let until = settled.at.saturating_add(timeout).unwrap_or(Timestamp::MAX);
-                    let why = snapshot.condition(&spec.done_when).why;
-                    let reason = Reason::new(
-                        "step-without-effect",
-                        format!("{} is not yet so: {why}", spec.done_when),
-                    );
-                    if now < until {
-                        return Decision::Wait {
-                            until: Some(until),
-                            why: reason,
-                        };
-                    }
-                    reason
-                }
-            };
+            if let Some(why) = &settled.failed {
+                return self.hold(Reason::new("step-failed", format!("{}: {why}", spec.name)));
+            }
+            let timeout = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));
+            let until = settled.at.saturating_add(timeout).unwrap_or(Timestamp::MAX);
+            let why = snapshot.condition(&spec.done_when).why;
+            let reason = Reason::new(
+                "step-without-effect",
+                format!("{} is not yet so: {why}", spec.done_when),
+            );
+            if now < until {
+                return Decision::Wait {
+                    until: Some(until),
+                    why: reason,
+                };
+            }
             return self.hold(reason);
         }
         self.wait_for_gates(now, snapshot, &spec.before, false)
@@ -424,9 +421,11 @@ impl State {
                     why,
                 });
             }
+            // What it is held by for another reason, as a door, the gates do not release.
             return self
                 .held
                 .as_ref()
+                .filter(|(held, _)| held.slug == "gates-shut")
                 .map(|_| Decision::Record(vec![Event::Released]));
         }
         let text: Vec<_> = shut
@@ -447,20 +446,6 @@ impl State {
                 why: reason,
             },
         })
-    }
-
-    fn open_wave(&self, snapshot: &Snapshot, spec: &StageSpec, planned: &PlannedStage) -> Decision {
-        let units = planned.waves.first().into_iter().flat_map(|wave| &wave.units);
-        let units = units
-            .filter_map(|id| {
-                let unit = snapshot.unit(snapshot.find(id)?);
-                Some((id.clone(), unit.revision.clone()?))
-            })
-            .collect();
-        Decision::Record(vec![Event::WaveOpened {
-            stage: spec.name.clone(),
-            units,
-        }])
     }
 
     /// Guards that nothing needs any more. `next_stage`: the stage that comes, if that is known.
@@ -529,4 +514,18 @@ impl State {
             })
             .collect()
     }
+}
+
+fn open_wave(snapshot: &Snapshot, spec: &StageSpec, planned: &PlannedStage) -> Decision {
+    let units = planned.waves.first().into_iter().flat_map(|wave| &wave.units);
+    let units = units
+        .filter_map(|id| {
+            let unit = snapshot.unit(snapshot.find(id)?);
+            Some((id.clone(), unit.revision.clone()?))
+        })
+        .collect();
+    Decision::Record(vec![Event::WaveOpened {
+        stage: spec.name.clone(),
+        units,
+    }])
 }

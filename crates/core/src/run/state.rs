@@ -194,6 +194,7 @@ impl State {
     }
 
     /// The state after one more event: the whole legal history in one match.
+    #[expect(clippy::too_many_lines, reason = "the whole legal history in one match")]
     pub(super) fn apply(&mut self, entry: Entry) -> Result<(), IllegalEvent> {
         let Entry { seq, at, event } = entry;
         let illegal = |why| Err(IllegalEvent { seq, why });
@@ -350,7 +351,7 @@ impl State {
                 self.aside.insert(unit, Aside { reason, until, tries });
                 self.plan_is_fresh = false;
             }
-            Event::Asked { command, .. } => self.apply_asked(command),
+            Event::Asked { command, by } => self.apply_asked(command, &by),
             Event::Held { reason } => self.held = Some((reason, at)),
             Event::Released => self.held = None,
             Event::Ended { outcome } => {
@@ -374,10 +375,9 @@ impl State {
             .wave
             .as_ref()
             .is_some_and(|wave| wave.units.keys().eq(units.iter()));
-        if whole && ours == Answer::Yes && matches!(theirs, Answer::Yes | Answer::NoOracle) {
-            if let Some(wave) = &mut self.wave {
-                wave.agreed = true;
-            }
+        let both = ours == Answer::Yes && matches!(theirs, Answer::Yes | Answer::NoOracle);
+        if let Some(wave) = self.wave.as_mut().filter(|_| whole && both) {
+            wave.agreed = true;
         }
         let judged = self.judged.get_or_insert(Judged {
             seq,
@@ -425,7 +425,14 @@ impl State {
                 if let Some(visit) = self.visit(&unit) {
                     match failed {
                         None => visit.done = Some(phase),
-                        Some(why) => visit.failed = Some(why),
+                        Some(why) => {
+                            // What could be neither entered nor left is not tried without an end:
+                            // from here on it is a visit that failed.
+                            if visit.failed.is_some() && phase == Phase::Leave {
+                                visit.done = Some(Phase::Change);
+                            }
+                            visit.failed = Some(why);
+                        }
                     }
                 }
             }
@@ -463,7 +470,7 @@ impl State {
         }
     }
 
-    fn apply_asked(&mut self, command: Command) {
+    fn apply_asked(&mut self, command: Command, by: &str) {
         match command {
             Command::Pause => self.paused = true,
             Command::Resume => {
@@ -496,7 +503,7 @@ impl State {
                 self.held = None;
             }
             Command::Rollback => {
-                let reason = Reason::new("asked-to-go-back", "a person asked for it");
+                let reason = Reason::new("asked-to-go-back", format!("{by} asked for it"));
                 self.going_back.get_or_insert(reason);
                 self.paused = false;
                 self.held = None;

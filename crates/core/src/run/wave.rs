@@ -7,10 +7,13 @@ use super::decide::Decision;
 use super::event::{Action, Answer, Command, Event};
 use super::gate::{self, Wanted};
 use super::state::{OpenWave, State, Visit};
-use crate::model::{GoingBack, Ix, OnFailure, Phase, Reason, Snapshot, StageSpec, UnitId};
+use crate::model::{GoingBack, Ix, OnFailure, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
 
 /// How often the wait for gates is prolonged because what shuts them changed: recovery makes progress.
 const PROLONGED: u32 = 3;
+
+/// Why a unit that had its turn is not stopped once more.
+const NOT_SAFE: &str = "not-safe-to-stop-again";
 
 /// How long after an oracle could not tell it is asked again.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
@@ -250,10 +253,7 @@ impl State {
             })
             .collect();
         if !again.is_empty() {
-            return Decision::Act {
-                fresh: again,
-                again: Vec::new(),
-            };
+            return self.stop_again(now, snapshot, again);
         }
         if !broken.is_empty() {
             let text: Vec<_> = broken
@@ -303,12 +303,74 @@ impl State {
                     let units = missing.into_iter().map(|(unit, _)| unit).collect();
                     Decision::Record(vec![Event::WaveFailed { units, reason }])
                 } else {
-                    Decision::Act {
-                        fresh: again,
-                        again: Vec::new(),
-                    }
+                    self.stop_again(now, snapshot, again)
                 }
             }
+        }
+    }
+
+    /// Acts on units that had their turn: those that are down at once, for nothing is lost by it;
+    /// those that serve would be stopped once more, and what was agreed to before they were first
+    /// stopped may not be so any more. Law 4 holds on the way back too.
+    fn stop_again(&self, now: Timestamp, snapshot: &Snapshot, fresh: Vec<Action>) -> Decision {
+        let serves = |action: &Action| match action {
+            Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. } => snapshot
+                .find(unit)
+                .filter(|ix| snapshot.unit(*ix).state != UnitState::Down)
+                .map(|ix| (ix, unit.clone())),
+            Action::TakeGuard { .. }
+            | Action::DropGuard { .. }
+            | Action::Step { .. }
+            | Action::Collect { .. } => None,
+        };
+        let (set, units): (Vec<Ix>, Vec<UnitId>) = fresh.iter().filter_map(serves).unzip();
+        if units.len() < fresh.len() || units.is_empty() {
+            let fresh = fresh
+                .into_iter()
+                .filter(|action| serves(action).is_none())
+                .collect();
+            return Decision::Act {
+                fresh,
+                again: Vec::new(),
+            };
+        }
+        let wait = |until, why: &str| {
+            let names: Vec<_> = units.iter().map(UnitId::as_str).collect();
+            let why = format!("{} serve and may not be stopped now: {why}", names.join(" "));
+            let why = Reason::new(NOT_SAFE, why);
+            // It may take a person to make it safe, and goes on by itself once it is.
+            match &self.held {
+                Some((held, _)) if held.slug == NOT_SAFE => Decision::Wait { until, why },
+                Some(_) | None => Decision::Record(vec![Event::Held { reason: why }]),
+            }
+        };
+        if let Err(why) = crate::check::may_stop(snapshot, &set) {
+            return wait(None, &why);
+        }
+        // An answer counts for what it was asked about, while nothing has changed since.
+        let answer = self
+            .judged
+            .as_ref()
+            .filter(|judged| judged.seq > self.changed)
+            .and_then(|judged| Some((judged.at, judged.answers.get(&units)?)));
+        let Some((at, (ours, theirs))) = answer else {
+            return Decision::Judge(vec![units]);
+        };
+        let again = at.saturating_add(ASK_AGAIN).unwrap_or(now);
+        match (ours, theirs) {
+            (_, _) if again <= now => Decision::Judge(vec![units]),
+            (Answer::Yes, Answer::Yes | Answer::NoOracle)
+                if self.held.as_ref().is_some_and(|(held, _)| held.slug == NOT_SAFE) =>
+            {
+                Decision::Record(vec![Event::Released])
+            }
+            (Answer::Yes, Answer::Yes | Answer::NoOracle) => Decision::Act {
+                fresh,
+                again: Vec::new(),
+            },
+            (Answer::No { why } | Answer::Unknown { why }, _)
+            | (_, Answer::No { why } | Answer::Unknown { why }) => wait(Some(again), why),
+            (Answer::NoOracle, _) => wait(Some(again), "our own judgement is missing"),
         }
     }
 
@@ -443,7 +505,10 @@ impl State {
             .map(|(unit, visit)| (*unit, *visit, self.rebuild(stage, wave, visit)))
             .collect();
         if !fresh.is_empty() {
-            return self.back_by(stage, wave, fresh);
+            return match back_by(stage, wave, fresh) {
+                Ok(fresh) => self.stop_again(now, snapshot, fresh),
+                Err(reason) => self.hold(reason),
+            };
         }
         let stuck: Vec<_> = visits
             .iter()
@@ -457,9 +522,15 @@ impl State {
             if needs_rebuild(stage) && stuck.iter().all(|(_, visit, _)| !visit.rebuilt) {
                 let how = back::how(&stage.going_back, &self.start.policy);
                 let again = stuck.iter().map(|(unit, visit, _)| (*unit, *visit, how.clone()));
-                return self.back_by(stage, wave, again.collect());
+                return match back_by(stage, wave, again.collect()) {
+                    Ok(fresh) => self.stop_again(now, snapshot, fresh),
+                    Err(reason) => self.hold(reason),
+                };
             }
-            let text: Vec<_> = stuck.iter().map(|(unit, _, why)| format!("{unit}: {why}")).collect();
+            let text: Vec<_> = stuck
+                .iter()
+                .map(|(unit, _, why)| format!("{unit}: {why}"))
+                .collect();
             return self.hold(Reason::new("rollback-failed", text.join("; ")));
         }
         let wanted = wave.units.iter().map(|(unit, visit)| {
@@ -484,7 +555,10 @@ impl State {
                 let again = missing
                     .iter()
                     .filter_map(|(unit, _)| Some((unit, wave.units.get(unit)?, how.clone())));
-                self.back_by(stage, wave, again.collect())
+                match back_by(stage, wave, again.collect()) {
+                    Ok(fresh) => self.stop_again(now, snapshot, fresh),
+                    Err(reason) => self.hold(reason),
+                }
             }
             Waited::TooLong(reason) => match self.start.policy.on_failure {
                 // The wave alone did not help: then all that this run has changed goes back.
@@ -511,35 +585,6 @@ impl State {
             return Ok(false);
         }
         back::how(&stage.going_back, &self.start.policy)
-    }
-
-    fn back_by(
-        &self,
-        stage: &StageSpec,
-        wave: &OpenWave,
-        units: Vec<(&UnitId, &Visit, Result<bool, Reason>)>,
-    ) -> Decision {
-        let mut fresh = Vec::with_capacity(units.len());
-        for (unit, visit, rebuild) in units {
-            let rebuild = match rebuild {
-                Ok(rebuild) => rebuild,
-                Err(reason) => return self.hold(reason),
-            };
-            fresh.push(Action::GoBack {
-                unit: unit.clone(),
-                // On the way there, what it ran before; on the way back, what the stage leads to.
-                revision: if wave.back {
-                    stage.revision.clone()
-                } else {
-                    visit.before.clone()
-                },
-                rebuild,
-            });
-        }
-        Decision::Act {
-            fresh,
-            again: Vec::new(),
-        }
     }
 
     /// The wave is back and healthy there.
@@ -572,8 +617,14 @@ fn needs_rebuild(stage: &StageSpec) -> bool {
 
 /// Whether some of these went back, and none of those by making its data anew.
 fn not_rebuilt(wave: &OpenWave, missing: &[(UnitId, String)]) -> bool {
-    let visits: Vec<_> = missing.iter().filter_map(|(unit, _)| wave.units.get(unit)).collect();
-    !visits.is_empty() && visits.iter().all(|visit| visit.went_back.is_some() && !visit.rebuilt)
+    let visits: Vec<_> = missing
+        .iter()
+        .filter_map(|(unit, _)| wave.units.get(unit))
+        .collect();
+    !visits.is_empty()
+        && visits
+            .iter()
+            .all(|visit| visit.went_back.is_some() && !visit.rebuilt)
 }
 
 /// The phase after `done` among those that the stage's visits have.
@@ -582,4 +633,30 @@ fn next_phase(phases: &[Phase], done: Option<Phase>) -> Option<Phase> {
         .iter()
         .copied()
         .find(|phase| done.is_none_or(|done| *phase > done))
+}
+
+/// The actions that bring these units back.
+///
+/// # Errors
+/// Why one of them cannot go back.
+fn back_by(
+    stage: &StageSpec,
+    wave: &OpenWave,
+    units: Vec<(&UnitId, &Visit, Result<bool, Reason>)>,
+) -> Result<Vec<Action>, Reason> {
+    units
+        .into_iter()
+        .map(|(unit, visit, rebuild)| {
+            Ok(Action::GoBack {
+                unit: unit.clone(),
+                // On the way there, what it ran before; on the way back, what the stage leads to.
+                revision: if wave.back {
+                    stage.revision.clone()
+                } else {
+                    visit.before.clone()
+                },
+                rebuild: rebuild?,
+            })
+        })
+        .collect()
 }

@@ -1,0 +1,101 @@
+//! The rules by which a driver stays the one writer, as plain functions: the driver obeys them, and
+//! the model checker (`tests/model.rs`) explores what comes of them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use stagger_core::model::UnitId;
+use stagger_core::run::{Action, Outcome, Seq};
+
+use crate::backend::{BackendError, Persistence, Rail};
+
+/// What a new holder does before its first effect, so that no call of a holder before does harm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakingOver {
+    /// The fence is raised on these.
+    pub raise: Vec<UnitId>,
+    /// Then so long is waited: what is bounded has ended by then.
+    pub wait: Duration,
+}
+
+/// What a new holder does first. Journal first means that only an open intent can have a stray call.
+pub fn taking_over<'a>(
+    open: impl IntoIterator<Item = &'a Action>,
+    rail: impl Fn(&Action) -> Rail,
+) -> TakingOver {
+    let mut first = TakingOver {
+        raise: Vec::new(),
+        wait: Duration::ZERO,
+    };
+    for action in open {
+        match rail(action) {
+            Rail::Fenced => first.raise.extend(units_of(action)),
+            Rail::Conditional => {}
+            Rail::Bounded(time) => first.wait = first.wait.max(time),
+        }
+    }
+    first
+}
+
+/// Which intents are started now: those just announced and those never settled, but never one that is
+/// under way in this process.
+pub fn to_start(again: Vec<Seq>, announced: Vec<Seq>, under_way: &BTreeSet<Seq>) -> Vec<Seq> {
+    again
+        .into_iter()
+        .chain(announced)
+        .filter(|seq| !under_way.contains(seq))
+        .collect()
+}
+
+/// What an answer is worth to the journal.
+///
+/// A call that may still land is no failure: settled as one, the run would go on, and the call would
+/// land behind its back. `stray`: an earlier call for the same intent may still land; then only what
+/// would be the same next time settles it.
+///
+/// # Errors
+/// The intent stays open, and the call is made again.
+pub fn settles(answer: Result<String, BackendError>, stray: bool) -> Result<Outcome, BackendError> {
+    match answer {
+        Ok(note) => Ok(Outcome::Done { note }),
+        Err(error) if error.may_land || (stray && error.persistence == Persistence::Transient) => Err(error),
+        Err(error) => Ok(Outcome::Failed {
+            why: error.to_string(),
+        }),
+    }
+}
+
+/// The units that an action touches.
+pub fn units_of(action: &Action) -> Vec<UnitId> {
+    match action {
+        Action::TakeGuard { units, .. } | Action::DropGuard { units, .. } | Action::Collect { units } => {
+            units.clone()
+        }
+        Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. } => {
+            vec![unit.clone()]
+        }
+        Action::Step { .. } => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_may_still_land_is_no_failure() {
+        let lost = || BackendError::transient("stop osd.3", "no answer").may_land();
+        let no = || BackendError::permanent("stop osd.3", "it ended with 1");
+        let not_now = || BackendError::transient("stop osd.3", "the host is away");
+        assert!(settles(Err(lost()), false).is_err());
+        assert!(settles(Err(not_now()), false).is_ok(), "nothing was sent");
+        assert!(
+            settles(Err(not_now()), true).is_err(),
+            "the call before may still land"
+        );
+        assert!(
+            settles(Err(no()), true).is_ok(),
+            "it will be the same however often it comes"
+        );
+    }
+}

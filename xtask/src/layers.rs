@@ -1,0 +1,192 @@
+//! Who may depend on whom, and that the core pulls in no clock, no file, no environment, no randomness.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use crate::report::{cargo, root};
+
+/// Each package of ours with those of ours that it may depend on.
+const LAYERS: [(&str, &[&str]); 7] = [
+    ("stagger-core", &[]),
+    ("stagger-engine", &["stagger-core"]),
+    ("stagger-sim", &["stagger-core", "stagger-engine"]),
+    ("stagger-ceph", &["stagger-core", "stagger-engine"]),
+    (
+        "stagger-cli",
+        &["stagger-core", "stagger-engine", "stagger-sim", "stagger-ceph"],
+    ),
+    ("stagger-e2e", &["stagger-core", "stagger-engine", "stagger-ceph"]),
+    ("xtask", &[]),
+];
+
+/// Packages that the core must not reach, however far away.
+const IMPURE: [&str; 9] = [
+    "tokio",
+    "mio",
+    "async-std",
+    "rand",
+    "rand_core",
+    "getrandom",
+    "fastrand",
+    "chrono",
+    "rusqlite",
+];
+
+/// Words that the core's sources must not say.
+const IMPURE_WORDS: [&str; 8] = [
+    "std::fs",
+    "std::env",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "SystemTime",
+    "Instant::now",
+    "Timestamp::now",
+];
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    resolve: Resolve,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    id: String,
+    name: String,
+    source: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<Dep>,
+}
+
+#[derive(Deserialize)]
+struct Dep {
+    pkg: String,
+    dep_kinds: Vec<DepKind>,
+}
+
+#[derive(Deserialize)]
+struct DepKind {
+    kind: Option<String>,
+}
+
+/// Holds the rules; the first that is broken is the error.
+pub(crate) fn layers() -> Result<()> {
+    let output = cargo(&["metadata", "--format-version", "1", "--locked"])
+        .output()
+        .context("cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let metadata: Metadata = serde_json::from_slice(&output.stdout).context("read cargo metadata")?;
+    let names: BTreeMap<&str, &Package> = metadata.packages.iter().map(|p| (p.id.as_str(), p)).collect();
+    // What a package is built from: dependencies of its tests are another matter.
+    let needs: BTreeMap<&str, Vec<&str>> = metadata
+        .resolve
+        .nodes
+        .iter()
+        .map(|node| {
+            let normal = node
+                .deps
+                .iter()
+                .filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind.is_none()));
+            (node.id.as_str(), normal.map(|dep| dep.pkg.as_str()).collect())
+        })
+        .collect();
+    let ours: Vec<&Package> = metadata
+        .packages
+        .iter()
+        .filter(|package| package.source.is_none())
+        .collect();
+    for package in &ours {
+        let Some((_, allowed)) = LAYERS.iter().find(|(name, _)| *name == package.name) else {
+            bail!(
+                "{} has no place in the layers: give it one in xtask/src/layers.rs",
+                package.name
+            );
+        };
+        for need in &needs[package.id.as_str()] {
+            let need = names[need];
+            if need.source.is_none() && !allowed.contains(&need.name.as_str()) {
+                bail!(
+                    "{} may not depend on {}; it may on: {}",
+                    package.name,
+                    need.name,
+                    allowed.join(", ")
+                );
+            }
+        }
+    }
+    let core = ours
+        .iter()
+        .find(|package| package.name == "stagger-core")
+        .context("there is no stagger-core")?;
+    let mut reached: BTreeSet<&str> = BTreeSet::new();
+    let mut open = vec![core.id.as_str()];
+    while let Some(id) = open.pop() {
+        for need in &needs[id] {
+            if reached.insert(need) {
+                open.push(need);
+            }
+        }
+    }
+    if let Some(found) = reached
+        .iter()
+        .map(|id| &names[id].name)
+        .find(|name| IMPURE.contains(&name.as_str()))
+    {
+        bail!("stagger-core reaches {found}: the core decides, and never asks the world");
+    }
+    words(&root().join("crates/core/src"))
+}
+
+fn words(folder: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            words(&path)?;
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        for (at, line) in text.lines().enumerate() {
+            if let Some(word) = IMPURE_WORDS.iter().find(|word| line.contains(**word)) {
+                bail!(
+                    "{}:{} says {word}: the core decides, and never asks the world",
+                    path.display(),
+                    at + 1
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_impure_word_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.rs"), "let now = jiff::Timestamp::now();\n").unwrap();
+        let error = words(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("a.rs:1 says Timestamp::now"), "{error}");
+    }
+
+    #[test]
+    fn the_layers_hold() {
+        layers().unwrap();
+    }
+}

@@ -1,0 +1,120 @@
+//! `test`: sets up all that the tests need and runs them.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::report::{Report, cargo, root, say};
+use crate::{generate, layers};
+
+/// How much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// What needs neither root nor packages.
+    Quick,
+    /// That, and one story on each real system.
+    Usual,
+}
+
+/// Runs the tests and prints one plain summary.
+pub(crate) fn test(extent: Extent) -> Result<()> {
+    let mut report = Report::default();
+    if extent == Extent::Usual {
+        must_be_root()?;
+    }
+    quick(&mut report)?;
+    if extent == Extent::Usual && report.rows.iter().all(|row| row.ok) {
+        set_up(&mut report)?;
+        report.run(
+            "Ceph: the story on a real cluster",
+            &mut ignored("ceph_story", None),
+        )?;
+    }
+    if report.summary() {
+        Ok(())
+    } else {
+        bail!("not all is well")
+    }
+}
+
+/// Tests on real clusters make namespaces, mounts and roots of their own.
+pub(crate) fn must_be_root() -> Result<()> {
+    let id = Command::new("id").arg("-u").output()?;
+    if String::from_utf8_lossy(&id.stdout).trim() == "0" {
+        return Ok(());
+    }
+    bail!(
+        "tests on real clusters need root, for namespaces and roots of their own: \
+         run `sudo -E cargo xtask test`, or `cargo xtask test --quick` for what does without"
+    )
+}
+
+fn quick(report: &mut Report) -> Result<()> {
+    let built = report.run("build", &mut cargo(&["build", "--workspace", "--all-targets"]))?;
+    if !built {
+        return Ok(());
+    }
+    report.done("layers", layers::layers);
+    report.done("generated pages are up to date", || generate::generate(true));
+    report.run("formatting", &mut cargo(&["fmt", "--all", "--check"]))?;
+    report.run(
+        "lints",
+        &mut cargo(&["clippy", "--workspace", "--quiet", "--", "-D", "warnings"]),
+    )?;
+    // Helpers of tests stop at the first surprise, and print what they saw.
+    let mut tests = cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ]);
+    for lint in ["unwrap_used", "expect_used", "print_stdout", "print_stderr"] {
+        tests.arg("-A").arg(format!("clippy::{lint}"));
+    }
+    report.run("lints of tests", &mut tests)?;
+    report.run("quick tests", &mut cargo(&["test", "--workspace", "--quiet"]))?;
+    Ok(())
+}
+
+/// The roots of Ceph, in the cache outside the checkout; built if they are missing.
+pub(crate) fn set_up(report: &mut Report) -> Result<()> {
+    report.run(
+        "roots of Ceph",
+        &mut cargo(&[
+            "run",
+            "--quiet",
+            "--package",
+            "stagger-e2e",
+            "--bin",
+            "ceph-roots",
+        ]),
+    )?;
+    Ok(())
+}
+
+/// A test file of the real clusters, or one case of it.
+pub(crate) fn ignored(file: &str, case: Option<&str>) -> Command {
+    let mut command = cargo(&[
+        "test",
+        "--quiet",
+        "--package",
+        "stagger-e2e",
+        "--test",
+        file,
+        "--",
+    ]);
+    command.args(["--ignored", "--nocapture", "--test-threads", "1"]);
+    if let Some(case) = case {
+        command.args(["--exact", case]);
+    }
+    let binary = crate::report::target_folder().join("debug/stagger");
+    say(&format!(
+        "   with {}",
+        binary.strip_prefix(root()).unwrap_or(&binary).display()
+    ));
+    command.env("STAGGER_BIN", binary);
+    command
+}
