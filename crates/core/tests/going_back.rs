@@ -207,6 +207,15 @@ fn a_rebuild_that_is_not_permitted_holds_only_when_the_old_release_did_not_start
 
 #[test]
 fn a_wave_goes_back_whole_where_rebuilding_is_permitted() {
-    let failed = Failed::new(true, OnFailure::Rollback);
-    assert_eq!(failed.goes_back(), [(osd(0), false), (osd(1), true)]);
+    let mut failed = Failed::new(true, OnFailure::Rollback);
+    assert_eq!(failed.goes_back(), [(osd(0), false)]);
+    failed.back(0, false, "");
+    // osd.1 serves: it is stopped again only when both judges agree.
+    assert_eq!(failed.next(), Decision::Judge(vec![vec![osd(1)]]));
+    failed.write(Event::Judged {
+        units: vec![osd(1)],
+        ours: Answer::Yes,
+        theirs: Answer::Yes,
+    });
+    assert_eq!(failed.goes_back(), [(osd(1), true)]);
 }

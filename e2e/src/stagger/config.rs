@@ -62,6 +62,8 @@ impl Setup {
         Self {
             gate_hold: 12,
             gate_timeout: 30,
+            // When a mon crashes, the others write nothing until they miss it, for ten seconds and more.
+            lock_expires: 30,
             ..Self::default()
         }
     }
