@@ -75,7 +75,10 @@ fn quick(report: &mut Report) -> Result<()> {
         tests.arg("-A").arg(format!("clippy::{lint}"));
     }
     report.run("lints of tests", &mut tests)?;
-    report.run("quick tests", &mut cargo(&["test", "--workspace", "--quiet"]))?;
+    report.run(
+        "quick tests",
+        &mut cargo(&["test", "--workspace", "--quiet", "--no-fail-fast"]),
+    )?;
     Ok(())
 }
 

@@ -97,6 +97,19 @@ fn parts(cli: &Cli, backend: Arc<dyn Backend>) -> Result<Parts, CliError> {
     })
 }
 
+/// Returns on Ctrl-C, or when a service manager says that it is time to stop.
+async fn stop_asked() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else {
+        tokio::signal::ctrl_c().await.ok();
+        return;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+    }
+}
+
 /// Steps until the run is over or held, the lock is lost, or the user has enough.
 async fn carry_out(
     cli: &Cli,
@@ -117,7 +130,7 @@ async fn carry_out(
         }
         let step = tokio::select! {
             step = driver.step() => step?,
-            _ = tokio::signal::ctrl_c() => {
+            () = stop_asked() => {
                 if asked_to_stop {
                     print::talk(&format!("left at once; `stagger resume {run}` goes on"));
                     return Ok(Exit::Interrupted);
@@ -132,7 +145,7 @@ async fn carry_out(
             Step::Wait { until, .. } => {
                 tokio::select! {
                     () = clock.sleep_until(until) => {}
-                    _ = tokio::signal::ctrl_c() => {
+                    () = stop_asked() => {
                         if asked_to_stop || driver.run().wave().is_none() {
                             break None;
                         }

@@ -484,7 +484,11 @@ impl State {
     /// Whether guards of a wave that is over are still to be given back.
     pub(super) fn owes_guards(&self) -> bool {
         let owed = |units: &[UnitId], drops: u32| !units.is_empty() && drops < DROPS;
-        self.wave.is_none() && self.guards.iter().any(|((_, units), taken)| owed(units, taken.drops))
+        self.wave.is_none()
+            && self
+                .guards
+                .iter()
+                .any(|((_, units), taken)| owed(units, taken.drops))
     }
 
     fn give_back_guards(&self, next_stage: Option<&PartName>) -> Option<Decision> {

@@ -2,11 +2,12 @@
 //!
 //! [`Run`] folds a journal ([`event`], [`state`]) and says what comes next ([`decide`]): it never acts.
 //! The engine records, acts, observes, and asks again. [`gate`] says which gates are shut, [`wave`]
-//! leads an open wave, [`back`] turns a target around.
+//! leads an open wave, [`failure`] one that stays unhealthy, [`back`] turns a target around.
 
 mod back;
 mod decide;
 mod event;
+mod failure;
 mod gate;
 mod state;
 mod wave;
