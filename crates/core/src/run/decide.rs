@@ -112,6 +112,10 @@ impl State {
                 "a person paused it; `stagger resume` goes on",
             ));
         }
+        // A guard that could not be taken is not tried without an end: a person looks first.
+        if let Some((held, _)) = self.held.as_ref().filter(|(held, _)| held.slug == "guard-failed") {
+            return Decision::Hold(held.clone());
+        }
         let plan_for = |ask: &Ask<'_>| {
             Decision::Record(vec![Event::Planned {
                 plan: Box::new(plan(ask)),
@@ -175,11 +179,6 @@ impl State {
             .filter(|(unit, aside)| waits(aside.until) && snapshot.find(unit).is_some())
             .map(|(unit, aside)| (unit.clone(), aside.reason.clone()))
             .collect()
-    }
-
-    /// When the first of the units set aside for a time is tried again.
-    fn next_try(&self) -> Option<Timestamp> {
-        self.aside.values().filter_map(|aside| aside.until).min()
     }
 
     fn finish(
@@ -249,12 +248,18 @@ impl State {
 
     /// While units are set aside for a time, neither a step nor the end comes.
     fn wait_for_aside(&self, now: Timestamp, ask: &Ask<'_>, current: &Plan) -> Option<Decision> {
-        let waiting = current.left_alone.iter().any(|left| {
-            self.aside
-                .get(&left.unit)
-                .is_some_and(|aside| aside.until.is_some())
-        });
-        let until = self.next_try().filter(|_| waiting)?;
+        // One whose time has come and that the newest plan leaves alone for another reason is not
+        // waited for any more: it would be planned again without an end.
+        let until = current
+            .left_alone
+            .iter()
+            .filter_map(|left| {
+                let aside = self.aside.get(&left.unit)?;
+                aside
+                    .until
+                    .filter(|until| now < *until || left.reason == aside.reason)
+            })
+            .min()?;
         Some(if until <= now {
             Decision::Record(vec![Event::Planned {
                 plan: Box::new(plan(ask)),

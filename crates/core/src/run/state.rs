@@ -480,6 +480,10 @@ impl State {
                 self.step = None;
                 self.held = None;
                 self.plan_is_fresh = false;
+                for taken in self.guards.values_mut().filter(|taken| taken.failed.is_some()) {
+                    taken.failed = None;
+                    taken.until = Timestamp::MIN;
+                }
                 if let Some(wave) = &mut self.wave {
                     for visit in wave.units.values_mut() {
                         visit.restarted = false;

@@ -28,19 +28,18 @@ impl State {
         };
         let units: Vec<UnitId> = wave.units.keys().cloned().collect();
         let guards = self.missing_guards(now, &stage.guards, &units);
-        if let Some(why) = self.guard_failed(&stage) {
-            return if wave.agreed {
-                self.hold(Reason::new("guard-failed", why))
-            } else {
-                Decision::Record(vec![
-                    Event::WaveDropped {
-                        reason: Reason::new("guard-failed", why.clone()),
-                    },
-                    Event::Held {
-                        reason: Reason::new("guard-failed", why),
-                    },
-                ])
-            };
+        // Once a wave was agreed to, only a renewal can fail: then what was entered is left all the
+        // same, and the guard goes at its expiry.
+        if !wave.agreed
+            && let Some(why) = self.guard_failed(&stage)
+        {
+            let reason = Reason::new("guard-failed", why);
+            return Decision::Record(vec![
+                Event::WaveDropped {
+                    reason: reason.clone(),
+                },
+                Event::Held { reason },
+            ]);
         }
         if !guards.is_empty() {
             return Decision::Act {
