@@ -11,6 +11,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -112,6 +114,32 @@ impl Machine {
         let run = self.newest_run()?;
         let ended = self.call(&["history", &run, "--json"])?.expect(0)?;
         Journal::read(&run, &ended.out)
+    }
+
+    /// Waits until a daemon of a kind is being worked on: its visit is announced and not settled.
+    ///
+    /// By the journal, not by what is printed: how progress is shown may change any day.
+    pub fn until_visit(&self, kind: &str, limit: Duration) -> Result<Journal> {
+        let begun = Instant::now();
+        let visits = |action: &&Value| {
+            let unit = action["unit"].as_str().unwrap_or_default();
+            action["action"] == "visit" && unit.split('.').next() == Some(kind)
+        };
+        loop {
+            // There is none until the run has the lock.
+            if let Ok(journal) = self.journal()
+                && journal.open().iter().any(visits)
+            {
+                return Ok(journal);
+            }
+            ensure!(
+                begun.elapsed() < limit,
+                "no {kind} was visited within {} s; the end of the history:\n{}",
+                limit.as_secs(),
+                self.history_tail(20)
+            );
+            thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// The end of the newest run's history in words, for the message of a failed test.

@@ -161,7 +161,7 @@ fn upgrade_with_kills(
     phases: &mut Phases,
 ) -> Result<()> {
     let mut run = machine.start(&["run", "--to", to])?;
-    run.until("the first mon's turn", LIMIT, |line| says(line, "change", "mon."))?;
+    machine.until_visit("mon", LIMIT)?;
     run.kill()?;
     let open = machine.journal()?.open().len();
     ensure!(open > 0, "it was killed with nothing open");
@@ -178,7 +178,7 @@ fn upgrade_with_kills(
     for _ in 0..2 {
         run.until("an OSD wave", LIMIT, |line| says(line, "wave", "osd:"))?;
     }
-    run.until("an OSD's turn", LIMIT, |line| says(line, "change", "osd."))?;
+    machine.until_visit("osd", LIMIT)?;
     cluster.wait_for("an OSD that is down", LIMIT, |rados| {
         let status = rados.mon("status")?;
         Ok(status["osdmap"]["num_up_osds"] != cluster.spec().osds)

@@ -73,8 +73,7 @@ fn osd_crashes_in_mid_wave() -> Result<()> {
         for _ in 0..3 {
             process.until("an OSD wave", LIMIT, |line| says(line, "wave", "osd:"))?;
         }
-        process.until("an OSD's turn", LIMIT, |line| says(line, "change", "osd."))?;
-        let waves = machine.journal()?.waves();
+        let waves = machine.until_visit("osd", LIMIT)?.waves();
         let wave = waves.last().context("no wave")?;
         let victim = bystander(cluster, &wave.units)?;
         crash(cluster, victim)?;

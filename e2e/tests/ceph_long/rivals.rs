@@ -71,7 +71,7 @@ fn stopped_for_a_minute_while_another_takes_over() -> Result<()> {
         for _ in 0..2 {
             first.until("an OSD wave", LIMIT, |line| says(line, "wave", "osd:"))?;
         }
-        first.until("an OSD's turn", LIMIT, |line| says(line, "change", "osd."))?;
+        machine.until_visit("osd", LIMIT)?;
         first.signal("STOP")?;
         let stopped = Instant::now();
         phases.lap("stopped in mid wave");
