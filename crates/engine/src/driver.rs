@@ -452,7 +452,12 @@ impl Driver {
     fn try_later(&mut self, seq: Seq, error: &BackendError) {
         tracing::warn!(seq, %error, "the outcome of a call is unknown");
         let times = self.strays.get(&seq).map_or(0, |(times, _)| *times);
-        let mut pause = Duration::from_secs(1_u64.checked_shl(times).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE));
+        let mut pause = Duration::from_secs(
+            1_u64
+                .checked_shl(times)
+                .unwrap_or(LONGEST_PAUSE)
+                .min(LONGEST_PAUSE),
+        );
         if let Some(Rail::Bounded(bound)) = self.run.intent(seq).map(|action| self.backend.rail(action)) {
             pause = pause.max(bound);
         }

@@ -219,12 +219,20 @@ impl Hosts {
         if let Some((_, why)) = text.rsplit_once(BROKEN) {
             let error = BackendError::transient(tried, why.trim().to_owned());
             // The script gave up before it ran the command, but an earlier call's command may be at work.
-            return Err(if why.contains(UNDER_WAY) { error.may_land() } else { error });
+            return Err(if why.contains(UNDER_WAY) {
+                error.may_land()
+            } else {
+                error
+            });
         }
         if !ended.status.success() {
             let said = String::from_utf8_lossy(&ended.stderr);
             let why = format!("the shell ended with {}: {}", ended.status, last_words(&said));
-            return Err(if said.contains(NEVER_REACHED) { failed(why) } else { unknown(why) });
+            return Err(if said.contains(NEVER_REACHED) {
+                failed(why)
+            } else {
+                unknown(why)
+            });
         }
         Ok(text)
     }
@@ -372,7 +380,10 @@ mod tests {
         ];
         let error = hosts.run("h9", "r1-1", 1, "true").await.unwrap_err();
         assert!(error.why.contains("h9 is away"), "{error}");
-        assert!(error.may_land, "the connection may have been lost after the command had begun");
+        assert!(
+            error.may_land,
+            "the connection may have been lost after the command had begun"
+        );
         hosts.shell = vec![
             "sh".to_owned(),
             "-c".to_owned(),

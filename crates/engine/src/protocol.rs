@@ -107,7 +107,13 @@ mod tests {
         let not_now = || BackendError::transient("stop osd.3", "the host is away");
         assert!(settles(Err(lost()), false).is_err());
         assert!(settles(Err(not_now()), false).is_ok(), "nothing was sent");
-        assert!(settles(Err(not_now()), true).is_err(), "the call before may still land");
-        assert!(settles(Err(no()), true).is_ok(), "it will be the same however often it comes");
+        assert!(
+            settles(Err(not_now()), true).is_err(),
+            "the call before may still land"
+        );
+        assert!(
+            settles(Err(no()), true).is_ok(),
+            "it will be the same however often it comes"
+        );
     }
 }
