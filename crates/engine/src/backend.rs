@@ -75,7 +75,9 @@ impl BackendError {
 pub enum Rail {
     /// The world checks the fencing token.
     Fenced,
-    /// The world checks a generation, as a resource version.
+    /// The world checks a generation, as a resource version. It must be one that was read before
+    /// [`Backend::perform`] was called, as in the last observation: the driver looks at the lock right
+    /// before the call, and what a process reads when it wakes up after that is new, and so fits.
     Conditional,
     /// The call dies with its sender within this time, and a successor waits that time out.
     Bounded(Duration),
@@ -171,8 +173,9 @@ pub trait Backend: Send + Sync {
     /// the same call after its process died. Returns what is worth telling.
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError>;
 
-    /// Makes these units refuse calls of older fencing tokens; units whose actions run on other
-    /// rails are skipped.
+    /// Makes these units refuse calls of older fencing tokens. Where actions are conditional, it changes
+    /// the units' generation, as by an annotation with the token: what was prepared for the generation
+    /// before is refused from then on. Units whose actions are bounded are skipped.
     async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError>;
 
     /// Gathers what tells later what happened to these units: names and contents, without secrets.

@@ -19,6 +19,9 @@ pub struct TakingOver {
 }
 
 /// What a new holder does first. Journal first means that only an open intent can have a stray call.
+///
+/// A conditional call is no exception: where the new holder finds nothing to change, or does not reach
+/// the unit, the generation stays as it was, and a call of the holder before still fits.
 pub fn taking_over<'a>(
     open: impl IntoIterator<Item = &'a Action>,
     rail: impl Fn(&Action) -> Rail,
@@ -29,8 +32,7 @@ pub fn taking_over<'a>(
     };
     for action in open {
         match rail(action) {
-            Rail::Fenced => first.raise.extend(units_of(action)),
-            Rail::Conditional => {}
+            Rail::Fenced | Rail::Conditional => first.raise.extend(units_of(action)),
             Rail::Bounded(time) => first.wait = first.wait.max(time),
         }
     }
@@ -81,6 +83,22 @@ pub fn units_of(action: &Action) -> Vec<UnitId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_holder_raises_the_fence_wherever_the_world_can_refuse_and_waits_out_the_rest() {
+        let restart = |unit: &str| Action::Restart {
+            unit: UnitId::new(unit).unwrap(),
+        };
+        let open = [restart("fenced"), restart("conditional"), restart("bounded")];
+        let first = taking_over(&open, |action| match units_of(action)[0].as_str() {
+            "fenced" => Rail::Fenced,
+            "conditional" => Rail::Conditional,
+            _ => Rail::Bounded(Duration::from_secs(7)),
+        });
+        let names: Vec<_> = first.raise.iter().map(UnitId::as_str).collect();
+        assert_eq!(names, ["fenced", "conditional"]);
+        assert_eq!(first.wait, Duration::from_secs(7));
+    }
 
     #[test]
     fn a_call_that_may_still_land_is_no_failure() {

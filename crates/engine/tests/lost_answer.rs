@@ -1,0 +1,197 @@
+//! The driver and a call whose answer is lost: the intent stays open until its outcome is known.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{
+    BudgetsBuilder, ClusterName, GoingBack, Kind, Part, PartName, Phase, Policy, Revision, RunId, Snapshot,
+    StageSpec, Target, Unit, UnitId, UnitState, Width,
+};
+use stagger_core::run::{Action, Answer, Ending, Event};
+use stagger_engine::artifacts::Artifacts;
+use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::clock::Clock;
+use stagger_engine::driver::{Listener, Parts, Step};
+use stagger_engine::sqlite::SqliteStore;
+use stagger_engine::supervisor::{self, Identity};
+
+/// One unit. The answer to the first enter is lost, and it lands just before the next call.
+#[derive(Debug)]
+struct OneUnit {
+    cluster: ClusterName,
+    /// Up, what it runs, and the calls made to it.
+    unit: Mutex<(bool, &'static str, Vec<String>)>,
+}
+
+/// Time that passes when somebody waits.
+#[derive(Debug)]
+struct Waiting(Mutex<Timestamp>);
+
+#[async_trait]
+impl Clock for Waiting {
+    fn now(&self) -> Timestamp {
+        *self.0.lock().unwrap()
+    }
+    async fn sleep_until(&self, until: Timestamp) {
+        *self.0.lock().unwrap() = until;
+    }
+}
+
+struct Nobody;
+
+impl Listener for Nobody {
+    fn event(&mut self, _: &stagger_core::run::Entry, _: &stagger_core::run::Run) {}
+}
+
+#[async_trait]
+impl Backend for OneUnit {
+    fn cluster(&self) -> &ClusterName {
+        &self.cluster
+    }
+
+    async fn observe(&self) -> Result<Snapshot, BackendError> {
+        let (up, runs, _) = &*self.unit.lock().unwrap();
+        let unit = Unit {
+            id: UnitId::new("u.1").unwrap(),
+            kind: Kind::new("u").unwrap(),
+            state: if *up { UnitState::Serving } else { UnitState::Down },
+            revision: Some(Revision::new(*runs).unwrap()),
+            domains: BTreeMap::new(),
+            precedence: 0,
+            untouchable: None,
+        };
+        let (cluster, none) = (self.cluster.clone(), BudgetsBuilder::default().build());
+        let at = Timestamp::UNIX_EPOCH;
+        let snapshot = Snapshot::new(
+            cluster,
+            at,
+            String::new(),
+            vec![unit],
+            none,
+            Vec::new(),
+            BTreeMap::new(),
+        );
+        snapshot.map_err(|error| BackendError::permanent("observe", error.to_string()))
+    }
+
+    async fn may_stop(&self, _: &[UnitId]) -> Result<Answer, BackendError> {
+        Ok(Answer::NoOracle)
+    }
+
+    fn rail(&self, _: &Action) -> Rail {
+        Rail::Fenced
+    }
+
+    async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
+        let Action::Visit { phase, .. } = action else {
+            return Err(BackendError::permanent(
+                format!("{action:?}"),
+                "nothing here needs it",
+            ));
+        };
+        let mut unit = self.unit.lock().unwrap();
+        unit.2.push(format!("{phase:?} {}", call.seq));
+        match phase {
+            Phase::Enter if unit.2.len() == 1 => {
+                return Err(BackendError::transient("enter", "no answer").may_land());
+            }
+            Phase::Enter => unit.0 = false,
+            Phase::Change => unit.1 = "2",
+            Phase::Leave => unit.0 = true,
+        }
+        Ok(String::new())
+    }
+
+    async fn raise_fence(&self, _: u64, _: &[UnitId]) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    async fn collect(&self, _: &Call, _: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+        Ok(Vec::new())
+    }
+
+    async fn lock(&self, _: &Claim, at_least: u64) -> Result<u64, LockError> {
+        Ok(at_least + 1)
+    }
+
+    async fn renew(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    async fn unlock(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    fn lock_expires(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    fn poll(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+}
+
+fn target() -> Target {
+    Target {
+        title: "1 to 2".to_owned(),
+        parts: vec![Part::Stage(StageSpec {
+            name: PartName::new("units").unwrap(),
+            kind: Kind::new("u").unwrap(),
+            revision: Revision::new("2").unwrap(),
+            width: Width::Policy,
+            phases: Phase::all(),
+            guards: Vec::new(),
+            gates: Vec::new(),
+            door_before_last: None,
+            going_back: GoingBack::Restart,
+        })],
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_settles_nothing_and_the_call_is_made_again_with_the_same_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = Arc::new(OneUnit {
+        cluster: ClusterName::new("c").unwrap(),
+        unit: Mutex::new((true, "1", Vec::new())),
+    });
+    let parts = Parts {
+        backend: Arc::clone(&world) as Arc<dyn Backend>,
+        store: Box::new(SqliteStore::open(&folder.path().join("journal.db")).unwrap()),
+        clock: Arc::new(Waiting(Mutex::new(Timestamp::UNIX_EPOCH))),
+        artifacts: Artifacts::in_folder(folder.path().join("artifacts")),
+        listener: Box::new(Nobody),
+    };
+    let run = RunId::new("r1").unwrap();
+    let who = Identity::of_this_process();
+    let (mut driver, _lease) = supervisor::start(
+        parts,
+        &who,
+        run,
+        target(),
+        Policy::default(),
+        serde_json::Value::Null,
+    )
+    .await
+    .unwrap();
+    let end = driver.drive(|| None).await.unwrap();
+    assert_eq!(end, Step::Over(Ending::Done));
+    let calls = world.unit.lock().unwrap().2.clone();
+    assert_eq!(calls[0], calls[1], "the same key: {calls:?}");
+    assert_eq!(
+        calls.len(),
+        4,
+        "nothing is done behind the back of the late call: {calls:?}"
+    );
+    let waited = driver.run().started_at() + SignedDuration::from_secs(1);
+    let journal = SqliteStore::open(&folder.path().join("journal.db")).unwrap();
+    let journal = stagger_engine::store::Store::journal(&journal, &driver.run().start().run).unwrap();
+    let first = journal
+        .iter()
+        .find(|entry| matches!(entry.event, Event::Settled { .. }))
+        .unwrap();
+    assert!(first.at >= waited, "the first answer settled nothing");
+}

@@ -1,0 +1,345 @@
+//! What a process does that carries out the run: the shape of `supervisor::resume` and of the driver's
+//! steps, with the driver's own rules from [`stagger_engine::protocol`].
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use stagger_core::model::UnitId;
+use stagger_core::run::{Action, Answer as Judgement, Decision, Event};
+use stagger_engine::backend::{self, BackendError};
+use stagger_engine::protocol;
+
+use super::book::{Book, FoldIx, is_modelled, name, place, what};
+use super::laws::Law;
+use super::rails::{Rail, Setup, Visits};
+use super::system::{Conductor, Stands, System};
+use super::world::{Answer, What};
+
+type Calls = Vec<(u8, Stands)>;
+
+enum Appended {
+    At(FoldIx),
+    Refused,
+    Broken(Law),
+}
+
+/// The rail of an action, as a backend would say it.
+fn rail(setup: &Setup, action: &Action) -> backend::Rail {
+    match what(action).rail(setup) {
+        Visits::Fenced => backend::Rail::Fenced,
+        Visits::Conditional => backend::Rail::Conditional,
+        Visits::Bounded => backend::Rail::Bounded(Duration::from_secs(1)),
+    }
+}
+
+impl System {
+    /// The journal's rule: only the newest token, and only at the place where it stands.
+    fn append(
+        &mut self,
+        setup: &Setup,
+        book: &mut Book,
+        token: u8,
+        run: FoldIx,
+        events: &[Event],
+    ) -> Appended {
+        if setup.has(Rail::JournalToken) && token != self.token
+            || setup.has(Rail::JournalPlace) && book.seq(run) != book.seq(self.journal)
+        {
+            return Appended::Refused;
+        }
+        let before = book.fold(self.journal).token;
+        let (Some(journal), Some(run)) = (
+            book.append(self.journal, token, events),
+            book.append(run, token, events),
+        ) else {
+            return if setup.watches(Law::JournalMakesSense) {
+                Appended::Broken(Law::JournalMakesSense)
+            } else {
+                Appended::Refused
+            };
+        };
+        if token < before && setup.watches(Law::TokensOnlyGrow) {
+            return Appended::Broken(Law::TokensOnlyGrow);
+        }
+        self.journal = journal;
+        Appended::At(run)
+    }
+
+    /// As `supervisor::resume`: the journal is told first, then read, then written.
+    pub(super) fn adopt(&mut self, setup: &Setup, book: &mut Book, token: u8) -> Result<(), Law> {
+        if self.token >= token || book.fold(self.journal).run.ended().is_some() {
+            self.give_back(token);
+            return Ok(());
+        }
+        self.token = token;
+        let taken = Event::LeaseTaken {
+            fence: u64::from(token),
+            holder: format!("p{token}"),
+        };
+        let at = self.index(token);
+        match self.append(setup, book, token, self.journal, &[taken]) {
+            Appended::At(run) => self.conductors[at] = Conductor::Adopted { token, run },
+            Appended::Refused => self.give_back(token),
+            Appended::Broken(law) => return Err(law),
+        }
+        Ok(())
+    }
+
+    pub(super) fn give_back(&mut self, token: u8) {
+        if self.lock.token == token {
+            self.lock.held = false;
+        }
+        self.stop(token);
+    }
+
+    /// As `Driver::resume`: its first acts, by the driver's own rule.
+    pub(super) fn rule_out(&mut self, setup: &Setup, book: &mut Book, token: u8) -> Option<Result<(), Law>> {
+        let at = self.index(token);
+        let Conductor::Adopted { run, .. } = self.conductors[at] else {
+            return None;
+        };
+        let open = book.fold(run).run.open().map(|(_, action)| action);
+        let first = protocol::taking_over(open, |action| rail(setup, action));
+        let units: Vec<usize> = first.raise.iter().map(place).collect();
+        if setup.has(Rail::RaiseFirst) && !self.world.raise_fence(setup, token, &units) {
+            return None;
+        }
+        if setup.has(Rail::WaitOut) && !first.wait.is_zero() && self.world.has_older_bounded(setup, token) {
+            return None;
+        }
+        self.conductors[at] = Conductor::Driving {
+            token,
+            run,
+            seen: None,
+            calls: Vec::new(),
+        };
+        Some(Ok(()))
+    }
+
+    /// As `Driver::step`.
+    pub(super) fn go(&mut self, setup: &Setup, book: &mut Book, token: u8) -> Option<Result<(), Law>> {
+        let at = self.index(token);
+        let Conductor::Driving { run, seen, calls, .. } = self.conductors[at].clone() else {
+            return None;
+        };
+        match book.decide(run, seen) {
+            Decision::Observe => {
+                let seen = Some((self.world.view(), book.seq(run)));
+                self.conductors[at] = Conductor::Driving {
+                    token,
+                    run,
+                    seen,
+                    calls,
+                };
+            }
+            Decision::Record(events) => return self.record(setup, book, token, &events, |_, calls| calls),
+            Decision::Judge(sets) => {
+                let judged: Vec<Event> = sets.into_iter().map(|set| self.judge(book, seen, set)).collect();
+                return self.record(setup, book, token, &judged, |_, calls| calls);
+            }
+            Decision::Act { fresh, .. } if !fresh.iter().all(is_modelled) => return None,
+            Decision::Act { fresh, again } => {
+                let again = if setup.has(Rail::Adopt) { again } else { Vec::new() };
+                let first = u64::from(book.seq(run)) + 1;
+                let announced: Vec<u64> = (first..).take(fresh.len()).collect();
+                let under_way: BTreeSet<u64> = calls.iter().map(|(seq, _)| u64::from(*seq)).collect();
+                let start = protocol::to_start(again, announced, &under_way);
+                let intents: Vec<Event> = fresh.into_iter().map(|action| Event::Intent { action }).collect();
+                let with_started = |_: &mut Self, mut calls: Calls| {
+                    let ready = |seq: u64| (u8::try_from(seq).unwrap(), Stands::Ready { stray: false });
+                    calls.extend(start.into_iter().map(ready));
+                    calls
+                };
+                return self.record(setup, book, token, &intents, with_started);
+            }
+            Decision::Wait { .. } => {
+                self.conductors[at] = Conductor::Driving {
+                    token,
+                    run,
+                    seen: None,
+                    calls,
+                };
+            }
+            // Nothing in the model fails for good: a run that is held is one that does not end.
+            Decision::Hold(_) => return None,
+            Decision::Over(_) => self.give_back(token),
+        }
+        Some(Ok(()))
+    }
+
+    fn judge(&self, book: &mut Book, seen: Option<(u8, u8)>, units: Vec<UnitId>) -> Event {
+        let ours = match seen {
+            None => Judgement::Unknown { why: String::new() },
+            Some((view, _)) => {
+                let snapshot = book.snapshot(view);
+                let set: Vec<_> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
+                match stagger_core::check::may_stop(snapshot, &set) {
+                    Ok(()) => Judgement::Yes,
+                    Err(why) => Judgement::No { why },
+                }
+            }
+        };
+        let down = |at: &usize| !self.world.units[*at].up;
+        let others = (0..self.world.units.len()).filter(|at| !units.contains(&name(*at)));
+        let theirs = if units.len() + others.filter(down).count() <= 1 {
+            Judgement::Yes
+        } else {
+            Judgement::No { why: String::new() }
+        };
+        Event::Judged { units, ours, theirs }
+    }
+
+    /// Appends and goes on, or stops because the journal is another's.
+    fn record(
+        &mut self,
+        setup: &Setup,
+        book: &mut Book,
+        token: u8,
+        events: &[Event],
+        then: impl FnOnce(&mut Self, Calls) -> Calls,
+    ) -> Option<Result<(), Law>> {
+        let at = self.index(token);
+        let Conductor::Driving { run, seen, calls, .. } = self.conductors[at].clone() else {
+            return None;
+        };
+        let run = if events.is_empty() {
+            run
+        } else {
+            match self.append(setup, book, token, run, events) {
+                Appended::At(run) => run,
+                Appended::Refused => {
+                    self.stop(token);
+                    return Some(Ok(()));
+                }
+                Appended::Broken(law) => return Some(Err(law)),
+            }
+        };
+        let calls = then(self, calls);
+        // What was seen before the world may have changed is as good as nothing.
+        let seen = seen.filter(|_| book.decide(run, seen) != Decision::Observe);
+        self.conductors[at] = Conductor::Driving {
+            token,
+            run,
+            seen,
+            calls,
+        };
+        Some(Ok(()))
+    }
+
+    /// As the task of a call in `Driver`: the lock is looked at here, not where it was announced.
+    pub(super) fn send(&mut self, setup: &Setup, book: &Book, token: u8, seq: u8) -> Option<Result<(), Law>> {
+        let at = self.index(token);
+        let Conductor::Driving { run, calls, .. } = &mut self.conductors[at] else {
+            return None;
+        };
+        let (_, stands) = calls.iter_mut().find(|(at, _)| *at == seq)?;
+        let Stands::Ready { stray } = *stands else {
+            return None;
+        };
+        let what = what(book.fold(*run).run.intent(u64::from(seq))?);
+        *stands = Stands::Sent { stray };
+        let rail = what.rail(setup);
+        if rail != Visits::Fenced && setup.has(Rail::SenderStops) && !self.lock.lives.contains(&token) {
+            return None;
+        }
+        if stray && !self.waited_out(setup, token, seq, what) {
+            return None;
+        }
+        self.world.send(seq, token, what);
+        Some(Ok(()))
+    }
+
+    /// As `Driver::try_later`: what is bounded has ended before its intent is tried again.
+    fn waited_out(&self, setup: &Setup, token: u8, seq: u8, what: What) -> bool {
+        let mut flight = self.world.flight.iter();
+        what.rail(setup) != Visits::Bounded
+            || !setup.has(Rail::WaitOut)
+            || !flight.any(|call| call.seq == seq && call.token == token)
+    }
+
+    /// An ensure that finds what it wants is done, and has sent nothing.
+    pub(super) fn read(&mut self, setup: &Setup, book: &Book, token: u8, seq: u8) -> Option<Result<(), Law>> {
+        let what = self.answer_unsent(setup, book, token, seq, Answer::Done)?;
+        self.world.is_so(what).then_some(Ok(()))
+    }
+
+    /// A unit cannot be reached. In the model it can be again later, so only entering fails by it.
+    pub(super) fn not_reached(
+        &mut self,
+        setup: &Setup,
+        book: &Book,
+        token: u8,
+        seq: u8,
+    ) -> Option<Result<(), Law>> {
+        let what = self.answer_unsent(setup, book, token, seq, Answer::NotSent)?;
+        matches!(what, What::Enter(_)).then_some(Ok(()))
+    }
+
+    fn answer_unsent(
+        &mut self,
+        setup: &Setup,
+        book: &Book,
+        token: u8,
+        seq: u8,
+        answer: Answer,
+    ) -> Option<What> {
+        let at = self.index(token);
+        let Conductor::Driving { run, calls, .. } = &mut self.conductors[at] else {
+            return None;
+        };
+        let (_, stands) = calls.iter_mut().find(|(at, _)| *at == seq)?;
+        let Stands::Ready { stray } = *stands else {
+            return None;
+        };
+        *stands = Stands::Answered { stray, answer };
+        let what = what(book.fold(*run).run.intent(u64::from(seq))?);
+        (!stray || self.waited_out(setup, token, seq, what)).then_some(what)
+    }
+
+    /// An answer is taken by the driver's own rule: it settles the intent, or the call is made again.
+    pub(super) fn hear(
+        &mut self,
+        setup: &Setup,
+        book: &mut Book,
+        token: u8,
+        seq: u8,
+    ) -> Option<Result<(), Law>> {
+        let at = self.index(token);
+        let Conductor::Driving { calls, .. } = &mut self.conductors[at] else {
+            return None;
+        };
+        let (_, stands) = calls.iter_mut().find(|(at, _)| *at == seq)?;
+        let Stands::Answered { stray, answer } = *stands else {
+            return None;
+        };
+        let answer = match answer {
+            Answer::Done => Ok(String::new()),
+            Answer::Refused => Err(BackendError::permanent("call", "fenced out")),
+            // The backend reads again and tries again: the same call to the driver.
+            Answer::Conflict => {
+                *stands = Stands::Ready { stray };
+                return Some(Ok(()));
+            }
+            Answer::Lost if setup.has(Rail::LostIsNotFailed) => {
+                Err(BackendError::transient("call", "no answer").may_land())
+            }
+            Answer::Lost | Answer::NotSent => Err(BackendError::transient("call", "no answer")),
+        };
+        match protocol::settles(answer, stray && setup.has(Rail::LostIsNotFailed)) {
+            Err(_) => {
+                *stands = Stands::Ready { stray: true };
+                Some(Ok(()))
+            }
+            Ok(outcome) => {
+                let settled = Event::Settled {
+                    intent: u64::from(seq),
+                    outcome,
+                };
+                self.record(setup, book, token, &[settled], |_, mut calls| {
+                    calls.retain(|(at, _)| *at != seq);
+                    calls
+                })
+            }
+        }
+    }
+}
