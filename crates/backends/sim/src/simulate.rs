@@ -1,5 +1,6 @@
 //! Runs a scenario through the real engine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -98,7 +99,7 @@ pub async fn simulate(
             .snapshot()
             .map_err(|e| BackendError::permanent("observe", e.to_string()))?
     };
-    let (aside, earned) = (Default::default(), Default::default());
+    let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
     let forecast = plan(&Ask {
         snapshot: &first,
         target: &target,
