@@ -17,6 +17,10 @@ use crate::spec::SimSpec;
 pub const EPOCH: i64 = 1_767_225_600;
 
 /// A daemon as it truly is.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, in any combination"
+)]
 #[derive(Debug, Clone)]
 pub(crate) struct Daemon {
     pub(crate) id: UnitId,

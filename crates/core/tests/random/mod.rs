@@ -4,6 +4,7 @@
     missing_docs,
     unreachable_pub,
     clippy::unwrap_used,
+    clippy::type_complexity,
     reason = "each test uses a part of it, and it is test code"
 )]
 
