@@ -84,6 +84,8 @@ fn crashes(name: &str, kind: Kind, rebuild_to_go_back: bool) -> Result<()> {
     under_load(name, Release::Pacific, &RELEASES, |cluster, phases| {
         let setup = Setup {
             rebuild_to_go_back,
+            // A crash of a mon shows only when the others miss it, up to ten seconds later.
+            gate_hold: if kind == Kind::Mon { 25 } else { 12 },
             ..Setup::patient()
         };
         let machine = Machine::new(cluster, "anna", &setup)?;

@@ -397,7 +397,8 @@ impl State {
         let hold = stage.gates.iter().map(|gate| gate.hold).max().unwrap_or_default();
         if shut.is_empty() {
             let until = before.since.saturating_add(hold).unwrap_or(Timestamp::MAX);
-            if now < until {
+            // What was seen counts: an answer that took long tells of the time when it was asked for.
+            if snapshot.observed_at() < until {
                 let why = Reason::new(
                     "gates-holding",
                     "all gates are open; they must stay so for a while",
