@@ -18,10 +18,10 @@ pub fn dir() -> Result<PathBuf> {
     let path = set("STAGGER_CACHE")
         .or_else(|| set("XDG_CACHE_HOME").map(|base| base.join("stagger")))
         .or_else(|| set("HOME").map(|home| home.join(".cache/stagger")))
-        .context("no cache folder: none of STAGGER_CACHE, XDG_CACHE_HOME and HOME is set; set STAGGER_CACHE")?;
-    fs::create_dir_all(&path)
-        .with_context(|| format!("making the cache folder {}", path.display()))?;
+        .context(
+            "no cache folder: none of STAGGER_CACHE, XDG_CACHE_HOME and HOME is set; set STAGGER_CACHE",
+        )?;
+    fs::create_dir_all(&path).with_context(|| format!("making the cache folder {}", path.display()))?;
     // The same path is used inside other roots, so it must not lead over links.
-    fs::canonicalize(&path)
-        .with_context(|| format!("resolving the cache folder {}", path.display()))
+    fs::canonicalize(&path).with_context(|| format!("resolving the cache folder {}", path.display()))
 }

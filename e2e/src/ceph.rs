@@ -125,10 +125,7 @@ impl Cluster {
 
     /// Runs `daemonctl`, which must succeed, and gives its stdout.
     pub fn daemonctl(&self, args: &[&str]) -> Result<String> {
-        run(self
-            .sandbox
-            .command(self.dir().join("daemonctl"))
-            .args(args))
+        run(self.sandbox.command(self.dir().join("daemonctl")).args(args))
     }
 
     /// Gives a daemon the software of a release and restarts it.
@@ -143,8 +140,9 @@ impl Cluster {
     pub fn set_fault(&self, daemon: &Daemon, fault: Option<&str>) -> Result<()> {
         let path = self.dir().join("fault").join(daemon.to_string());
         match fault {
-            Some(text) => fs::write(&path, format!("{text}\n"))
-                .with_context(|| format!("writing {}", path.display())),
+            Some(text) => {
+                fs::write(&path, format!("{text}\n")).with_context(|| format!("writing {}", path.display()))
+            }
             None if path.exists() => {
                 fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))
             }
@@ -218,18 +216,14 @@ impl Cluster {
 /// Whether a `status` shows all OSDs up and all placement groups active and clean.
 fn is_clean(status: &Value, osds: u64) -> bool {
     let number = |path: &str| status.pointer(path).and_then(Value::as_u64);
-    let states = status
-        .pointer("/pgmap/pgs_by_state")
-        .and_then(Value::as_array);
+    let states = status.pointer("/pgmap/pgs_by_state").and_then(Value::as_array);
     let clean: u64 = states
         .into_iter()
         .flatten()
         .filter(|state| state["state_name"] == "active+clean")
         .filter_map(|state| state["count"].as_u64())
         .sum();
-    number("/osdmap/num_up_osds") == Some(osds)
-        && number("/pgmap/num_pgs") == Some(clean)
-        && clean > 0
+    number("/osdmap/num_up_osds") == Some(osds) && number("/pgmap/num_pgs") == Some(clean) && clean > 0
 }
 
 fn logs_tail(dir: &Path) -> String {

@@ -15,10 +15,7 @@ pub fn say(line: impl AsRef<str>) {
 /// The command as one line for messages.
 pub fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(OsStr::to_string_lossy)
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }
 
 /// The last `count` lines of a text.

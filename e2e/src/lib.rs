@@ -10,10 +10,15 @@
 //! Start reading at [`ceph::Cluster::boot`]; hold one open by hand with the binary `ceph-lab`.
 
 pub mod cache;
+pub mod case;
 pub mod ceph;
 pub mod command;
 pub mod load;
 mod machine;
+pub mod oracle;
 pub mod rados;
+pub mod rook;
 pub mod roots;
 pub mod sandbox;
+pub mod stagger;
+pub mod verify;

@@ -65,12 +65,7 @@ impl Load {
             load.add(pool, command, &sender)?;
         }
         if cluster.spec().mdss > 0 {
-            let command = program(
-                cluster,
-                "load-cephfs.py",
-                &[LOAD_CLIENT, "cephfs", FS],
-                true,
-            )?;
+            let command = program(cluster, "load-cephfs.py", &[LOAD_CLIENT, "cephfs", FS], true)?;
             load.add("cephfs", command, &sender)?;
         }
         let gateways = cluster.spec().daemons(Kind::Rgw).len();
@@ -90,12 +85,7 @@ impl Load {
         Ok(load)
     }
 
-    fn add(
-        &mut self,
-        name: &str,
-        mut command: Command,
-        sender: &Sender<(usize, Event)>,
-    ) -> Result<()> {
+    fn add(&mut self, name: &str, mut command: Command, sender: &Sender<(usize, Event)>) -> Result<()> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -139,12 +129,7 @@ impl Load {
             .iter()
             .filter(|event| matches!(event, Event::End(_)))
             .count();
-        self.collect(
-            END,
-            "end",
-            |event| matches!(event, Event::End(_)),
-            total - ended,
-        )?;
+        self.collect(END, "end", |event| matches!(event, Event::End(_)), total - ended)?;
         for client in &mut self.clients {
             client
                 .child
@@ -188,9 +173,7 @@ impl Load {
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let troubles = report::troubles(&self.seen);
-                    bail!(
-                        "the load's clients are gone; what they said on stderr is above: {troubles:?}"
-                    );
+                    bail!("the load's clients are gone; what they said on stderr is above: {troubles:?}");
                 }
             }
         }
@@ -227,8 +210,7 @@ fn program(cluster: &Cluster, file: &str, args: &[&str], conf: bool) -> Result<C
 fn read(index: usize, stdout: ChildStdout, sender: &Sender<(usize, Event)>) -> Result<()> {
     for line in BufReader::new(stdout).lines() {
         let line = line.context("reading its stdout")?;
-        let event =
-            serde_json::from_str(&line).with_context(|| format!("no event: {line:.200}"))?;
+        let event = serde_json::from_str(&line).with_context(|| format!("no event: {line:.200}"))?;
         if sender.send((index, event)).is_err() {
             break; // nobody listens any more
         }

@@ -42,9 +42,8 @@ impl Needed {
         install
             .env("DEBIAN_FRONTEND", "noninteractive")
             .stdin(Stdio::null());
-        run(&mut install).with_context(|| {
-            format!("installing {package}; `apt-get update` may be needed first")
-        })?;
+        run(&mut install)
+            .with_context(|| format!("installing {package}; `apt-get update` may be needed first"))?;
         Ok(())
     }
 }

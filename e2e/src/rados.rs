@@ -95,17 +95,8 @@ impl Rados {
             .spawn()
             .context("starting the connection's Python program")?;
         let stdin = child.stdin.take().context("the connection has no stdin")?;
-        let stdout = BufReader::new(
-            child
-                .stdout
-                .take()
-                .context("the connection has no stdout")?,
-        );
-        let mut this = Self {
-            child,
-            stdin,
-            stdout,
-        };
+        let stdout = BufReader::new(child.stdout.take().context("the connection has no stdout")?);
+        let mut this = Self { child, stdin, stdout };
         let hello: Value = this.read()?;
         ensure!(
             hello.get("connected").is_some(),

@@ -110,19 +110,14 @@ pub struct Root {
 impl Root {
     /// Ceph's own version, without Debian's suffix: what `ceph versions` calls it.
     pub fn ceph_version(&self) -> &str {
-        self.version
-            .split(['+', '-'])
-            .next()
-            .unwrap_or(&self.version)
+        self.version.split(['+', '-']).next().unwrap_or(&self.version)
     }
 
     /// The versions of all packages in it.
     pub fn packages(&self) -> Result<BTreeMap<String, String>> {
         let path = self.path.join(VERSIONS);
-        let text =
-            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        serde_json::from_str(&text)
-            .with_context(|| format!("{} is no map of packages", path.display()))
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is no map of packages", path.display()))
     }
 }
 
@@ -151,11 +146,7 @@ pub fn ensure(releases: &[Release]) -> Result<Vec<Root>> {
             .collect();
         builds
             .into_iter()
-            .map(|build| {
-                build
-                    .join()
-                    .map_err(|_| anyhow!("building a root panicked"))?
-            })
+            .map(|build| build.join().map_err(|_| anyhow!("building a root panicked"))?)
             .collect()
     })
 }
@@ -171,8 +162,9 @@ fn one(base: &Path, release: Release) -> Result<Root> {
         .with_context(|| format!("locking {}", path.display()))?;
     let root = match find(base, release)? {
         Some(root) => root,
-        None => build::build(base, release)
-            .with_context(|| format!("building the root of Ceph {release}"))?,
+        None => {
+            build::build(base, release).with_context(|| format!("building the root of Ceph {release}"))?
+        }
     };
     drop(lock); // held until here: the kernel gives it up also when this process is killed
     Ok(root)

@@ -94,12 +94,7 @@ impl Sandbox {
     }
 
     /// Starts a sandbox, and says which network it has and what becomes of its folder.
-    pub fn start_with(
-        dir: &Path,
-        roots: &[&Path],
-        network: Network,
-        folder: Folder,
-    ) -> Result<Self> {
+    pub fn start_with(dir: &Path, roots: &[&Path], network: Network, folder: Folder) -> Result<Self> {
         ensure!(
             dir.is_absolute(),
             "the sandbox folder {} is not an absolute path",
@@ -120,15 +115,7 @@ impl Sandbox {
             Network::Host => "host",
         };
         command
-            .args([
-                "--fork",
-                "--kill-child",
-                "sh",
-                "-c",
-                FIRST,
-                "first",
-                network,
-            ])
+            .args(["--fork", "--kill-child", "sh", "-c", FIRST, "first", network])
             .arg(dir)
             .args(roots);
         command
@@ -206,9 +193,7 @@ impl Sandbox {
     /// Ends everything inside and waits until it is gone.
     pub fn stop(&mut self) -> Result<()> {
         if self.pipe.take().is_some() {
-            self.outer
-                .wait()
-                .context("waiting for the sandbox to end")?;
+            self.outer.wait().context("waiting for the sandbox to end")?;
         }
         Ok(())
     }

@@ -19,11 +19,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 fn clients_do_not_notice_the_first_steps_of_an_upgrade() -> Result<()> {
     let cluster = Cluster::boot(Release::Pacific, CephSpec::default())?;
     for lap in cluster.laps() {
-        say(format!(
-            "boot: {:5.1} s {}",
-            lap.until.as_secs_f64(),
-            lap.part
-        ));
+        say(format!("boot: {:5.1} s {}", lap.until.as_secs_f64(), lap.part));
     }
     let result = first_steps(&cluster).with_context(|| cluster.logs_tail());
 
@@ -79,11 +75,7 @@ fn first_steps(cluster: &Cluster) -> Result<()> {
     };
     // A new mgr knows nothing until each OSD has reported to it.
     cluster.wait_for("the mgr knows all PGs", LIMIT, |rados| {
-        let ask = stagger_e2e::rados::Request::new(
-            Target::Mgr,
-            "osd ok-to-stop",
-            json!({ "ids": ["0"] }),
-        );
+        let ask = stagger_e2e::rados::Request::new(Target::Mgr, "osd ok-to-stop", json!({ "ids": ["0"] }));
         Ok(rados.ask(&ask)?.rc == 0)
     })?;
     step(cluster, &osd, || cluster.wait_clean(LIMIT))?;

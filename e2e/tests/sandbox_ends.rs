@@ -18,10 +18,9 @@ const HELD: &str = "STAGGER_E2E_HELD_SANDBOX";
 fn hold(dir: &Path) -> Result<()> {
     let sandbox = Sandbox::start(dir, &[])?;
     // A daemon as daemons are: in a session of its own, its parent gone.
-    run(sandbox.command("sh").args([
-        "-c",
-        "setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!",
-    ]))?;
+    run(sandbox
+        .command("sh")
+        .args(["-c", "setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!"]))?;
     writeln!(stdout(), "\nheld {}", sandbox.first_pid())?;
     thread::sleep(Duration::from_mins(2));
     Ok(())
@@ -35,11 +34,7 @@ fn nothing_outlives_a_killed_harness() -> Result<()> {
     }
     let dir = tempfile::tempdir()?.keep();
     let mut harness = Command::new(env::current_exe()?)
-        .args([
-            "--ignored",
-            "--nocapture",
-            "nothing_outlives_a_killed_harness",
-        ])
+        .args(["--ignored", "--nocapture", "nothing_outlives_a_killed_harness"])
         .env(HELD, &dir)
         .stdout(Stdio::piped())
         .spawn()?;

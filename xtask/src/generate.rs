@@ -1,5 +1,6 @@
 //! `generate`: pages made from the program itself, and the check that they are up to date.
 
+use std::fmt::Write as _;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
@@ -10,7 +11,9 @@ const PAGE: &str = "docs/reference/commands.md";
 
 /// Makes the pages anew; with `check`, only says whether they are old.
 pub(crate) fn generate(check: bool) -> Result<()> {
-    let built = cargo(&["build", "--quiet", "--package", "stagger-cli"]).status().context("build stagger")?;
+    let built = cargo(&["build", "--quiet", "--package", "stagger-cli"])
+        .status()
+        .context("build stagger")?;
     if !built.success() {
         bail!("stagger does not build");
     }
@@ -29,21 +32,26 @@ pub(crate) fn generate(check: bool) -> Result<()> {
 
 /// The help of every command.
 fn commands() -> Result<String> {
-    let mut page = String::from("# Commands\n\nMade by `cargo xtask generate` from the program's own help.\n");
+    let mut page =
+        String::from("# Commands\n\nMade by `cargo xtask generate` from the program's own help.\n");
     let top = help(&[])?;
     add(&mut page, "stagger", &top);
     for name in names(&top) {
         let text = help(&[&name])?;
         add(&mut page, &format!("stagger {name}"), &text);
         for inner in names(&text) {
-            add(&mut page, &format!("stagger {name} {inner}"), &help(&[&name, &inner])?);
+            add(
+                &mut page,
+                &format!("stagger {name} {inner}"),
+                &help(&[&name, &inner])?,
+            );
         }
     }
     Ok(page)
 }
 
 fn add(page: &mut String, title: &str, text: &str) {
-    page.push_str(&format!("\n## `{title}`\n\n```text\n{}\n```\n", text.trim_end()));
+    let _ = write!(page, "\n## `{title}`\n\n```text\n{}\n```\n", text.trim_end());
 }
 
 fn help(words: &[&str]) -> Result<String> {

@@ -14,14 +14,26 @@ const LAYERS: [(&str, &[&str]); 7] = [
     ("stagger-engine", &["stagger-core"]),
     ("stagger-sim", &["stagger-core", "stagger-engine"]),
     ("stagger-ceph", &["stagger-core", "stagger-engine"]),
-    ("stagger-cli", &["stagger-core", "stagger-engine", "stagger-sim", "stagger-ceph"]),
+    (
+        "stagger-cli",
+        &["stagger-core", "stagger-engine", "stagger-sim", "stagger-ceph"],
+    ),
     ("stagger-e2e", &["stagger-core", "stagger-engine", "stagger-ceph"]),
     ("xtask", &[]),
 ];
 
 /// Packages that the core must not reach, however far away.
-const IMPURE: [&str; 9] =
-    ["tokio", "mio", "async-std", "rand", "rand_core", "getrandom", "fastrand", "chrono", "rusqlite"];
+const IMPURE: [&str; 9] = [
+    "tokio",
+    "mio",
+    "async-std",
+    "rand",
+    "rand_core",
+    "getrandom",
+    "fastrand",
+    "chrono",
+    "rusqlite",
+];
 
 /// Words that the core's sources must not say.
 const IMPURE_WORDS: [&str; 8] = [
@@ -72,7 +84,9 @@ struct DepKind {
 
 /// Holds the rules; the first that is broken is the error.
 pub(crate) fn layers() -> Result<()> {
-    let output = cargo(&["metadata", "--format-version", "1", "--locked"]).output().context("cargo metadata")?;
+    let output = cargo(&["metadata", "--format-version", "1", "--locked"])
+        .output()
+        .context("cargo metadata")?;
     if !output.status.success() {
         bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     }
@@ -84,23 +98,41 @@ pub(crate) fn layers() -> Result<()> {
         .nodes
         .iter()
         .map(|node| {
-            let normal = node.deps.iter().filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind.is_none()));
+            let normal = node
+                .deps
+                .iter()
+                .filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind.is_none()));
             (node.id.as_str(), normal.map(|dep| dep.pkg.as_str()).collect())
         })
         .collect();
-    let ours: Vec<&Package> = metadata.packages.iter().filter(|package| package.source.is_none()).collect();
+    let ours: Vec<&Package> = metadata
+        .packages
+        .iter()
+        .filter(|package| package.source.is_none())
+        .collect();
     for package in &ours {
         let Some((_, allowed)) = LAYERS.iter().find(|(name, _)| *name == package.name) else {
-            bail!("{} has no place in the layers: give it one in xtask/src/layers.rs", package.name);
+            bail!(
+                "{} has no place in the layers: give it one in xtask/src/layers.rs",
+                package.name
+            );
         };
         for need in &needs[package.id.as_str()] {
             let need = names[need];
             if need.source.is_none() && !allowed.contains(&need.name.as_str()) {
-                bail!("{} may not depend on {}; it may on: {}", package.name, need.name, allowed.join(", "));
+                bail!(
+                    "{} may not depend on {}; it may on: {}",
+                    package.name,
+                    need.name,
+                    allowed.join(", ")
+                );
             }
         }
     }
-    let core = ours.iter().find(|package| package.name == "stagger-core").context("there is no stagger-core")?;
+    let core = ours
+        .iter()
+        .find(|package| package.name == "stagger-core")
+        .context("there is no stagger-core")?;
     let mut reached: BTreeSet<&str> = BTreeSet::new();
     let mut open = vec![core.id.as_str()];
     while let Some(id) = open.pop() {
@@ -110,7 +142,11 @@ pub(crate) fn layers() -> Result<()> {
             }
         }
     }
-    if let Some(found) = reached.iter().map(|id| &names[id].name).find(|name| IMPURE.contains(&name.as_str())) {
+    if let Some(found) = reached
+        .iter()
+        .map(|id| &names[id].name)
+        .find(|name| IMPURE.contains(&name.as_str()))
+    {
         bail!("stagger-core reaches {found}: the core decides, and never asks the world");
     }
     words(&root().join("crates/core/src"))
@@ -126,7 +162,11 @@ fn words(folder: &Path) -> Result<()> {
         let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         for (at, line) in text.lines().enumerate() {
             if let Some(word) = IMPURE_WORDS.iter().find(|word| line.contains(**word)) {
-                bail!("{}:{} says {word}: the core decides, and never asks the world", path.display(), at + 1);
+                bail!(
+                    "{}:{} says {word}: the core decides, and never asks the world",
+                    path.display(),
+                    at + 1
+                );
             }
         }
     }

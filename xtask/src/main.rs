@@ -1,5 +1,6 @@
 //! The one menu: `cargo xtask {test, bench, generate, layers}`. No tool to install first.
 
+mod bench;
 mod generate;
 mod layers;
 mod long;
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 const MENU: &str = "cargo xtask test [--quick | --long [CASE…]]   set up what the tests need, and run them
+cargo xtask bench [--osds N]                  planning on large maps beside its peers; writes docs/bench.md
 cargo xtask layers                            who may depend on whom, and that the core is pure
 cargo xtask generate [--check]                make the generated pages anew, or say which are old";
 
@@ -31,6 +33,8 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["test", "--quick"] => test::test(test::Extent::Quick),
         ["test", "--long", cases @ ..] => long::long(cases),
         ["layers"] => layers::layers(),
+        ["bench"] => bench::bench(&[1_000, 10_000, 30_000]),
+        ["bench", "--osds", count] => bench::bench(&[count.parse()?]),
         ["generate"] => generate::generate(false),
         ["generate", "--check"] => generate::generate(true),
         _ => bail!("what is asked is not on the menu:\n{MENU}"),

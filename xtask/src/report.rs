@@ -9,7 +9,9 @@ use anyhow::{Context as _, Result};
 
 /// The checkout.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap_or(Path::new("."))
 }
 
 /// Where programs are built.
@@ -49,7 +51,9 @@ impl Report {
     pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> Result<bool> {
         say(&format!("== {name}"));
         let begun = Instant::now();
-        let status = command.status().with_context(|| format!("start {name}: {command:?}"))?;
+        let status = command
+            .status()
+            .with_context(|| format!("start {name}: {command:?}"))?;
         self.add(name, status.success(), begun.elapsed());
         Ok(status.success())
     }
@@ -66,19 +70,32 @@ impl Report {
     }
 
     fn add(&mut self, name: &str, ok: bool, took: Duration) {
-        self.rows.push(Row { name: name.to_owned(), ok, took });
+        self.rows.push(Row {
+            name: name.to_owned(),
+            ok,
+            took,
+        });
     }
 
     /// The summary, and whether all is well.
     pub(crate) fn summary(&self) -> bool {
         say("\nsummary");
         for Row { name, ok, took } in &self.rows {
-            say(&format!("  {:<6} {:>6.0} s  {name}", if *ok { "ok" } else { "FAILED" }, took.as_secs_f64()));
+            say(&format!(
+                "  {:<6} {:>6.0} s  {name}",
+                if *ok { "ok" } else { "FAILED" },
+                took.as_secs_f64()
+            ));
         }
         let failed = self.rows.iter().filter(|row| !row.ok).count();
         let total: Duration = self.rows.iter().map(|row| row.took).sum();
         say(&format!("  {:<6} {:>6.0} s  in all", "", total.as_secs_f64()));
-        writeln!(std::io::stdout(), "{} passed, {failed} failed", self.rows.len() - failed).ok();
+        writeln!(
+            std::io::stdout(),
+            "{} passed, {failed} failed",
+            self.rows.len() - failed
+        )
+        .ok();
         failed == 0
     }
 }

@@ -30,7 +30,11 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
             &mut ignored("ceph_story", None),
         )?;
     }
-    if report.summary() { Ok(()) } else { bail!("not all is well") }
+    if report.summary() {
+        Ok(())
+    } else {
+        bail!("not all is well")
+    }
 }
 
 /// Tests on real clusters make namespaces, mounts and roots of their own.
@@ -55,27 +59,65 @@ fn quick(report: &mut Report) -> Result<()> {
     report.run("formatting", &mut cargo(&["fmt", "--all", "--check"]))?;
     report.run(
         "lints",
-        &mut cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+        &mut cargo(&["clippy", "--workspace", "--quiet", "--", "-D", "warnings"]),
     )?;
-    report.run("quick tests", &mut cargo(&["test", "--workspace", "--quiet"]))?;
+    // Helpers of tests stop at the first surprise, and print what they saw.
+    let mut tests = cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ]);
+    for lint in ["unwrap_used", "expect_used", "print_stdout", "print_stderr"] {
+        tests.arg("-A").arg(format!("clippy::{lint}"));
+    }
+    report.run("lints of tests", &mut tests)?;
+    report.run(
+        "quick tests",
+        &mut cargo(&["test", "--workspace", "--quiet", "--no-fail-fast"]),
+    )?;
     Ok(())
 }
 
 /// The roots of Ceph, in the cache outside the checkout; built if they are missing.
 pub(crate) fn set_up(report: &mut Report) -> Result<()> {
-    report.run("roots of Ceph", &mut cargo(&["run", "--quiet", "--package", "stagger-e2e", "--bin", "ceph-roots"]))?;
+    report.run(
+        "roots of Ceph",
+        &mut cargo(&[
+            "run",
+            "--quiet",
+            "--package",
+            "stagger-e2e",
+            "--bin",
+            "ceph-roots",
+        ]),
+    )?;
     Ok(())
 }
 
 /// A test file of the real clusters, or one case of it.
 pub(crate) fn ignored(file: &str, case: Option<&str>) -> Command {
-    let mut command = cargo(&["test", "--quiet", "--package", "stagger-e2e", "--test", file, "--"]);
+    let mut command = cargo(&[
+        "test",
+        "--quiet",
+        "--package",
+        "stagger-e2e",
+        "--test",
+        file,
+        "--",
+    ]);
     command.args(["--ignored", "--nocapture", "--test-threads", "1"]);
     if let Some(case) = case {
         command.args(["--exact", case]);
     }
     let binary = crate::report::target_folder().join("debug/stagger");
-    say(&format!("   with {}", binary.strip_prefix(root()).unwrap_or(&binary).display()));
+    say(&format!(
+        "   with {}",
+        binary.strip_prefix(root()).unwrap_or(&binary).display()
+    ));
     command.env("STAGGER_BIN", binary);
     command
 }

@@ -76,7 +76,7 @@ pub(crate) enum Command {
 /// Where facts come from.
 #[derive(Debug, Args)]
 pub(crate) struct From {
-    /// A saved snapshot, or a folder of answers as `ceph … -f json` prints them, instead of the cluster.
+    /// A folder of answers as `ceph … -f json` prints them, instead of the cluster.
     #[arg(long, value_name = "PATH")]
     pub(crate) from: Option<PathBuf>,
 }

@@ -80,9 +80,9 @@ pub(crate) fn over(mut policy: Policy, wish: &Wish) -> Result<Policy, CliError> 
         policy.growth = Growth::None;
     }
     if let Some(time) = &wish.improve {
-        let time: jiff::SignedDuration = time
-            .parse()
-            .map_err(|_| CliError::usage(format!("--improve {time:?} is not a time")).hint("write 10s or 2m"))?;
+        let time: jiff::SignedDuration = time.parse().map_err(|_| {
+            CliError::usage(format!("--improve {time:?} is not a time")).hint("write 10s or 2m")
+        })?;
         policy.search.steps = crate::improve::steps(time);
     }
     Ok(policy)
@@ -123,7 +123,9 @@ fn parse(text: &str, path: &Path) -> Result<Config, CliError> {
 
 /// The known key nearest to the unknown one that the message names.
 fn nearest(message: &str) -> Option<&str> {
-    let (_, after) = message.split_once("unknown field `").or_else(|| message.split_once("unknown variant `"))?;
+    let (_, after) = message
+        .split_once("unknown field `")
+        .or_else(|| message.split_once("unknown variant `"))?;
     let (unknown, rest) = after.split_once('`')?;
     let known = rest.split('`').skip(1).step_by(2);
     known

@@ -1,5 +1,7 @@
 //! What a person is told when something does not work: what was tried, why it failed, what to do.
 
+use std::fmt::Write as _;
+
 use stagger_core::model::Reason;
 use stagger_engine::backend::{BackendError, LockError, Persistence};
 use stagger_engine::driver::DriveError;
@@ -24,12 +26,20 @@ pub(crate) struct CliError {
 impl CliError {
     /// Wrong use or configuration.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, message: message.into(), causes: Vec::new(), hints: Vec::new() }
+        Self {
+            exit: Exit::Usage,
+            message: message.into(),
+            causes: Vec::new(),
+            hints: Vec::new(),
+        }
     }
 
     /// With this code.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, ..Self::usage(message) }
+        Self {
+            exit,
+            ..Self::usage(message)
+        }
     }
 
     /// The same with what to do.
@@ -43,7 +53,9 @@ impl CliError {
     pub(crate) fn refused(what: &str, reasons: &[Reason]) -> Self {
         let mut error = Self::new(Exit::No, format!("{what} is refused"));
         error.causes = reasons.iter().map(ToString::to_string).collect();
-        error.hints.push("nothing was changed; docs/reference/reasons.md explains each reason".to_owned());
+        error
+            .hints
+            .push("nothing was changed; docs/reference/reasons.md explains each reason".to_owned());
         error
     }
 
@@ -54,17 +66,22 @@ impl CliError {
             causes.push(inner.to_string());
             source = inner.source();
         }
-        Self { exit, message: error.to_string(), causes, hints: Vec::new() }
+        Self {
+            exit,
+            message: error.to_string(),
+            causes,
+            hints: Vec::new(),
+        }
     }
 
     /// As printed, without colour.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("error: {}\n", self.message);
         for cause in &self.causes {
-            text.push_str(&format!("  caused by: {cause}\n"));
+            let _ = writeln!(text, "  caused by: {cause}");
         }
         for hint in &self.hints {
-            text.push_str(&format!("\nhint: {hint}\n"));
+            let _ = writeln!(text, "\nhint: {hint}");
         }
         text
     }
@@ -119,11 +136,14 @@ impl From<SuperviseError> for CliError {
             SuperviseError::Lock(LockError::Backend(error)) => error.into(),
             SuperviseError::Store(error) => error.into(),
             SuperviseError::Drive(error) => error.into(),
-            SuperviseError::Unfinished(run) => Self::new(Exit::No, format!("run {run} of this cluster is not over"))
-                .hint(format!("`stagger resume {run}` carries it on, `stagger abort {run}` ends it")),
-            other @ (SuperviseError::Lock(LockError::Lost(_)) | SuperviseError::Empty(_) | SuperviseError::Over(_)) => {
-                Self::caused(Exit::No, &other)
+            SuperviseError::Unfinished(run) => {
+                Self::new(Exit::No, format!("run {run} of this cluster is not over")).hint(format!(
+                    "`stagger resume {run}` carries it on, `stagger abort {run}` ends it"
+                ))
             }
+            other @ (SuperviseError::Lock(LockError::Lost(_))
+            | SuperviseError::Empty(_)
+            | SuperviseError::Over(_)) => Self::caused(Exit::No, &other),
         }
     }
 }
@@ -135,7 +155,8 @@ impl From<DriveError> for CliError {
             DriveError::Backend(error) => error.into(),
             other @ DriveError::Illegal(_) => Self::caused(Exit::Internal, &other),
             other @ (DriveError::LeaseLost(_) | DriveError::StrayCall { .. }) => {
-                Self::caused(Exit::NeedsYou, &other).hint("nothing more was begun; `stagger resume` tries again")
+                Self::caused(Exit::NeedsYou, &other)
+                    .hint("nothing more was begun; `stagger resume` tries again")
             }
         }
     }

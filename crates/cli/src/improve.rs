@@ -17,7 +17,9 @@ pub(crate) fn steps(time: SignedDuration) -> u64 {
     for _ in 0..32_000 {
         let mut members = [0_u32; 3];
         for member in &mut members {
-            next = next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            next = next
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             *member = (next >> 33) as u32 % 1_000;
         }
         members.sort_unstable();
@@ -25,13 +27,28 @@ pub(crate) fn steps(time: SignedDuration) -> u64 {
             budgets.push(&members, 1);
         }
     }
-    let problem = Problem { units: 1_000, budgets, ..Problem::default() };
+    let problem = Problem {
+        units: 1_000,
+        budgets,
+        ..Problem::default()
+    };
     let begun = Instant::now();
     let without = solve(&problem, Search { seed: 1, steps: 0 }, None);
     let construction = begun.elapsed();
     let begun = Instant::now();
-    let with = solve(&problem, Search { seed: 1, steps: TRIED }, None);
-    debug_assert!(with.waves.len() <= without.waves.len(), "a search never makes it worse");
+    let with = solve(
+        &problem,
+        Search {
+            seed: 1,
+            steps: TRIED,
+        },
+        None,
+    );
+    debug_assert!(
+        with.waves.len() <= without.waves.len(),
+        "a search never makes it worse"
+    );
     let each = begun.elapsed().saturating_sub(construction).as_secs_f64() / with.steps_used.max(1) as f64;
-    (time.as_secs_f64() / each.max(1e-9)) as u64
+    // A time that is less than nothing is no time.
+    ((time.as_secs_f64().max(0.0) / each.max(1e-9)).min(1e15).floor() as i64).cast_unsigned()
 }

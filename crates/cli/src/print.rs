@@ -5,13 +5,17 @@ use std::io::{IsTerminal as _, Write as _};
 /// A line of data. A closed pipe is not our business.
 pub(crate) fn out(text: &str) {
     let mut to = anstream::stdout().lock();
-    to.write_all(text.as_bytes()).and_then(|()| to.write_all(b"\n")).ok();
+    to.write_all(text.as_bytes())
+        .and_then(|()| to.write_all(b"\n"))
+        .ok();
 }
 
 /// A line of talk.
 pub(crate) fn talk(text: &str) {
     let mut to = anstream::stderr().lock();
-    to.write_all(text.as_bytes()).and_then(|()| to.write_all(b"\n")).ok();
+    to.write_all(text.as_bytes())
+        .and_then(|()| to.write_all(b"\n"))
+        .ok();
 }
 
 /// Text of talk as it is, for redrawing.

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use stagger_ceph::api::CephApi;
 use stagger_ceph::api::recorded::Recorded;
 use stagger_ceph::api::session::Session;
-use stagger_ceph::api::CephApi;
 use stagger_ceph::backend::{CephBackend, Memory, hosts_of};
 use stagger_ceph::config::{CephConfig, CephSettings};
 use stagger_ceph::facts::Facts;
@@ -35,12 +35,19 @@ impl World {
         let (api, settings, config): (Arc<dyn CephApi>, _, _) = match &from.from {
             Some(folder) if folder.is_dir() => (Arc::new(Recorded::new(folder)), recorded(folder)?, None),
             Some(other) => {
-                return Err(CliError::usage(format!("{} is not a folder of recorded answers", other.display())));
+                return Err(CliError::usage(format!(
+                    "{} is not a folder of recorded answers",
+                    other.display()
+                )));
             }
             None => {
                 let config = config::read(cli)?;
                 let settings = config.ceph();
-                (Arc::new(Session::new(settings.cluster.access())), settings, Some(config))
+                (
+                    Arc::new(Session::new(settings.cluster.access())),
+                    settings,
+                    Some(config),
+                )
             }
         };
         let config = match config {
@@ -51,7 +58,13 @@ impl World {
         let backend = CephBackend::new(Arc::clone(&api), settings.clone(), None);
         let facts = backend.facts().await?;
         let snapshot = backend.snapshot(&facts)?;
-        Ok(Self { api, settings, config, facts, snapshot })
+        Ok(Self {
+            api,
+            settings,
+            config,
+            facts,
+            snapshot,
+        })
     }
 
     /// The policy: the configuration's with the flags over it.
@@ -64,9 +77,10 @@ impl World {
 
     /// What the wish takes.
     pub(crate) fn target(&self, wish: &Wish, policy: &Policy) -> Result<Target, CliError> {
-        let release = wish.to.as_deref().ok_or_else(|| {
-            CliError::usage("the release to go to is not given").hint("--to 18.2.7")
-        })?;
+        let release = wish
+            .to
+            .as_deref()
+            .ok_or_else(|| CliError::usage("the release to go to is not given").hint("--to 18.2.7"))?;
         let wanted = TargetPolicy {
             pgs: self.config.as_ref().map(Config::pg_gate).unwrap_or_default(),
             hold: policy.gate_hold,
@@ -79,27 +93,42 @@ impl World {
 
     /// What a run keeps of how things were before it.
     pub(crate) fn memory(&self) -> Result<Memory, CliError> {
-        let units = units(&self.facts, None).map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
-        Ok(Memory { baseline: Baseline::of(&self.facts, &units), hosts: hosts_of(&self.facts) })
+        let units =
+            units(&self.facts, None).map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
+        Ok(Memory {
+            baseline: Baseline::of(&self.facts, &units),
+            hosts: hosts_of(&self.facts),
+        })
     }
 
     /// A backend for a run that began with that memory.
     pub(crate) fn for_run(&self, memory: Memory) -> CephBackend {
         CephBackend::new(Arc::clone(&self.api), self.settings.clone(), Some(memory))
+            .lock_over(session(&self.settings))
     }
 }
 
 /// A backend for a run that is in the journal, without observing first.
 pub(crate) fn resumed(cli: &Cli, memory: &serde_json::Value) -> Result<CephBackend, CliError> {
     let settings = config::read(cli)?.ceph();
-    let memory = serde_json::from_value(memory.clone())
-        .map_err(|error| CliError::new(Exit::Internal, format!("the run's memory cannot be read: {error}")))?;
-    let api: Arc<dyn CephApi> = Arc::new(Session::new(settings.cluster.access()));
-    Ok(CephBackend::new(api, settings, Some(memory)))
+    let memory = serde_json::from_value(memory.clone()).map_err(|error| {
+        CliError::new(
+            Exit::Internal,
+            format!("the run's memory cannot be read: {error}"),
+        )
+    })?;
+    let (api, lock) = (session(&settings), session(&settings));
+    Ok(CephBackend::new(api, settings, Some(memory)).lock_over(lock))
+}
+
+fn session(settings: &CephSettings) -> Arc<dyn CephApi> {
+    Arc::new(Session::new(settings.cluster.access()))
 }
 
 fn recorded(folder: &Path) -> Result<CephSettings, CliError> {
-    let name = folder.file_name().map_or("recorded".to_owned(), |name| name.to_string_lossy().into_owned());
+    let name = folder
+        .file_name()
+        .map_or("recorded".to_owned(), |name| name.to_string_lossy().into_owned());
     let name = ClusterName::new(name.replace(char::is_whitespace, "-"))
         .map_err(|error| CliError::usage(error.to_string()))?;
     let text = format!("name = {:?}", name.as_str());

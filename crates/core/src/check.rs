@@ -198,9 +198,9 @@ impl Judge<'_> {
     fn waves(&self, findings: &mut Vec<Finding>) {
         let Ask { snapshot, policy, .. } = *self.ask;
         let Some(planned) = self.planned else { return };
-        let mut earned = self.ask.earned.get(&self.stage.name).copied().unwrap_or(0);
+        let before = self.ask.earned.get(&self.stage.name).copied().unwrap_or(0);
         let mut highest = 0;
-        for (at, wave) in planned.waves.iter().enumerate() {
+        for (at, (earned, wave)) in (before..).zip(&planned.waves).enumerate() {
             let set: Vec<Ix> = wave.units.iter().filter_map(|id| snapshot.find(id)).collect();
             let name = format!("wave {}", at + 1);
             if let Err(violation) = snapshot.budgets().permit(&snapshot.down(), &set) {
@@ -211,7 +211,6 @@ impl Judge<'_> {
                 findings.push(self.found(Fault::TwoAtOnce, format!("{name}: {} units", set.len())));
             }
             self.against_policy(policy, &name, &set, earned, findings);
-            earned += 1;
             let precedence = set.iter().map(|ix| snapshot.unit(*ix).precedence);
             let (low, high) = (
                 precedence.clone().min().unwrap_or(0),

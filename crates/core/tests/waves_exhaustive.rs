@@ -25,10 +25,7 @@ impl Judge {
             budgets.push((costs, u64::from(budget.limit)));
         }
         for wide in &problem.wide {
-            budgets.push((
-                wide.costs.iter().map(|&cost| cost.into()).collect(),
-                wide.limit,
-            ));
+            budgets.push((wide.costs.iter().map(|&cost| cost.into()).collect(), wide.limit));
         }
         let domains = problem.domains.iter().map(|rule| {
             let mut already = rule.already.clone();
@@ -110,9 +107,7 @@ impl Judge {
 
     /// Checks all that a solution says about a problem.
     fn check(&self, problem: &Problem, solution: &Solution) {
-        let possible: Vec<usize> = (0..self.units)
-            .filter(|&unit| self.permits(&[unit]))
-            .collect();
+        let possible: Vec<usize> = (0..self.units).filter(|&unit| self.permits(&[unit])).collect();
         let mut placed: Vec<usize> = Vec::new();
         for (place, wave) in solution.waves.iter().enumerate() {
             let wave: Vec<usize> = wave.iter().map(|&unit| unit as usize).collect();
@@ -135,9 +130,7 @@ const SEARCH: Search = Search { seed: 0, steps: 0 };
 #[test]
 fn all_graphs_up_to_six_units() {
     for units in 0..=6_u32 {
-        let pairs: Vec<[u32; 2]> = (0..units)
-            .flat_map(|b| (0..b).map(move |a| [a, b]))
-            .collect();
+        let pairs: Vec<[u32; 2]> = (0..units).flat_map(|b| (0..b).map(move |a| [a, b])).collect();
         for graph in 0..1_u32 << pairs.len() {
             let mut problem = Problem {
                 units,
@@ -194,14 +187,9 @@ fn random(dice: &mut Dice) -> Problem {
         // Sometimes one unit comes twice.
         let members: Vec<u32> = (0..size).map(|_| dice.throw(0, units - 1)).collect();
         if dice.one_in(2) {
-            problem
-                .budgets
-                .push(&members, dice.throw(0, 12).div_ceil(4));
+            problem.budgets.push(&members, dice.throw(0, 12).div_ceil(4));
         } else {
-            let costs: Vec<(u32, u32)> = members
-                .iter()
-                .map(|&unit| (unit, dice.throw(0, 5)))
-                .collect();
+            let costs: Vec<(u32, u32)> = members.iter().map(|&unit| (unit, dice.throw(0, 5))).collect();
             problem.budgets.push_with_costs(&costs, dice.throw(4, 12));
         }
     }

@@ -52,10 +52,7 @@ fn any_problem() -> impl Strategy<Value = Problem> {
     })
 }
 
-const SEARCH: Search = Search {
-    seed: 5,
-    steps: 300,
-};
+const SEARCH: Search = Search { seed: 5, steps: 300 };
 
 fn is_valid(problem: &Problem, solution: &Solution) {
     let mut seen = vec![0; problem.units as usize];
@@ -184,10 +181,7 @@ fn without_done(problem: &Problem, left: &[Vec<u32>], done: usize) -> (Problem, 
     }
     for wide in &problem.wide {
         rest.wide.push(Wide {
-            costs: units
-                .iter()
-                .map(|&unit| wide.costs[unit as usize])
-                .collect(),
+            costs: units.iter().map(|&unit| wide.costs[unit as usize]).collect(),
             limit: wide.limit,
         });
     }

@@ -1,8 +1,6 @@
 //! `Problem::permits` finds each fault planted in a permitted wave, and names it.
 
-use stagger_core::plan::waves::{
-    DomainRule, Impossible, Problem, Rule, Search, Violation, Wide, solve,
-};
+use stagger_core::plan::waves::{DomainRule, Impossible, Problem, Rule, Search, Violation, Wide, solve};
 
 fn problem() -> Problem {
     let mut problem = Problem {
@@ -25,9 +23,7 @@ fn problem() -> Problem {
         ..Problem::default()
     };
     problem.budgets.push(&[0, 1, 2], 1);
-    problem
-        .budgets
-        .push_with_costs(&[(0, 3), (3, 2), (6, 0)], 4);
+    problem.budgets.push_with_costs(&[(0, 3), (3, 2), (6, 0)], 4);
     problem.budgets.push(&[5, 6, 7], 2);
     problem
 }

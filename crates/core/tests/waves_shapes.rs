@@ -3,10 +3,7 @@
 
 use stagger_core::plan::waves::{BoundReason, DomainRule, Problem, Search, Solution, Wide, solve};
 
-const SEARCH: Search = Search {
-    seed: 1,
-    steps: 200,
-};
+const SEARCH: Search = Search { seed: 1, steps: 200 };
 
 fn of(units: u32) -> Problem {
     Problem {

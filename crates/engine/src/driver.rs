@@ -85,7 +85,7 @@ pub struct Driver {
     seen: Option<(Snapshot, Seq)>,
     /// Effects under way in this process, by the place of their intents.
     under_way: JoinSet<(Seq, Answered)>,
-    keys: BTreeSet<Seq>,
+    started: BTreeSet<Seq>,
     /// Intents with a call that may still land: how often that was so, and when it is tried again.
     strays: BTreeMap<Seq, (u32, Timestamp)>,
     lease: Option<Watch>,
@@ -184,7 +184,7 @@ impl Driver {
             fence,
             seen: None,
             under_way: JoinSet::new(),
-            keys: BTreeSet::new(),
+            started: BTreeSet::new(),
             strays: BTreeMap::new(),
             lease: None,
             failures: 0,
@@ -313,7 +313,11 @@ impl Driver {
                 self.listener.waiting(until, &why, &self.run);
                 Ok(Step::Wait { until, why })
             }
-            Decision::Hold(reason) => Ok(Step::Held(reason)),
+            Decision::Hold(reason) => {
+                // Whoever acts then acts later: what was seen until now is old by then.
+                self.seen = None;
+                Ok(Step::Held(reason))
+            }
             Decision::Over(ending) => Ok(Step::Over(ending)),
         }
     }
@@ -380,7 +384,7 @@ impl Driver {
             self.append(events)?
         };
         let now = self.clock.now();
-        for seq in protocol::to_start(again, announced, &self.keys) {
+        for seq in protocol::to_start(again, announced, &self.started) {
             if self.strays.get(&seq).is_none_or(|(_, until)| *until <= now) {
                 self.start(seq);
             }
@@ -403,7 +407,7 @@ impl Driver {
         while let Some(ended) = next {
             match ended {
                 Ok((seq, answered)) => {
-                    self.keys.remove(&seq);
+                    self.started.remove(&seq);
                     let answer = answered.map_err(|NotSent(why)| DriveError::LeaseLost(why))?;
                     match protocol::settles(answer, self.strays.contains_key(&seq)) {
                         Ok(outcome) => {
@@ -434,7 +438,7 @@ impl Driver {
             seq,
             fence: self.fence,
         };
-        self.keys.insert(seq);
+        self.started.insert(seq);
         let backend = Arc::clone(&self.backend);
         let artifacts = self.artifacts.clone();
         let lease = self.lease.clone();

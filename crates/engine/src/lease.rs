@@ -126,8 +126,9 @@ impl Drop for Lease {
     }
 }
 
-/// Renews at each third of the expiry; gives up when the lock may have been taken over, counted from
-/// when the last successful call was *sent*, less a margin.
+/// Renews at each third of the expiry, and asks again at once where that fails: monitors that restart
+/// let questions hang. Gives up when the lock may have been taken over, counted from when the last
+/// successful call was *sent*, less a margin.
 async fn keep(
     backend: Arc<dyn Backend>,
     claim: Claim,
@@ -137,15 +138,17 @@ async fn keep(
 ) {
     let expires = backend.lock_expires();
     let margin = margin(expires);
+    let mut pause = expires / 3;
     loop {
-        tokio::time::sleep(expires / 3).await;
+        tokio::time::sleep(pause).await;
         let sent = Moment::now();
         let before = renewed.borrow().elapsed();
-        let why = match tokio::time::timeout(expires / 3, backend.renew(&claim, fence)).await {
+        let why = match tokio::time::timeout(expires / 6, backend.renew(&claim, fence)).await {
             Ok(Ok(())) => {
                 // A renewal after too long a pause proves nothing: somebody may have been in between.
                 if before + margin < expires {
                     renewed.send_replace(sent);
+                    pause = expires / 3;
                     continue;
                 }
                 "this process was paused for longer than the lock lasts".to_owned()
@@ -154,7 +157,7 @@ async fn keep(
             Ok(Err(LockError::Backend(_))) | Err(_) => {
                 let since = renewed.borrow().elapsed();
                 if since + margin < expires {
-                    tokio::time::sleep(Duration::from_millis(500)).await;
+                    pause = (expires / 30).min(Duration::from_millis(500));
                     continue;
                 }
                 format!("it could not be renewed for {} s", since.as_secs())
@@ -167,7 +170,120 @@ async fn keep(
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use async_trait::async_trait;
+    use stagger_core::model::{ClusterName, RunId, Snapshot, UnitId};
+    use stagger_core::run::{Action, Answer};
+
     use super::*;
+    use crate::backend::{BackendError, Call, Rail};
+
+    const EXPIRES: Duration = Duration::from_secs(2);
+
+    /// A world with nothing but a lock. Another held it and left it behind when it died; some renewals,
+    /// counted from 1, get no answer.
+    struct LeftBehind {
+        name: ClusterName,
+        renewals: AtomicU32,
+        unanswered: Range<u32>,
+    }
+
+    async fn taken(unanswered: Range<u32>) -> Lease {
+        let name = ClusterName::new("lab").unwrap();
+        let renewals = AtomicU32::new(0);
+        let backend: Arc<dyn Backend> = Arc::new(LeftBehind {
+            name,
+            renewals,
+            unanswered,
+        });
+        let claim = Claim {
+            incarnation: "1".to_owned(),
+            run: RunId::new("r").unwrap(),
+            host: "h".to_owned(),
+            process: 1,
+            since: jiff::Timestamp::UNIX_EPOCH,
+        };
+        Lease::take(&backend, claim, 0).await.unwrap()
+    }
+
+    #[async_trait]
+    impl Backend for LeftBehind {
+        fn cluster(&self) -> &ClusterName {
+            &self.name
+        }
+        async fn observe(&self) -> Result<Snapshot, BackendError> {
+            unreachable!("only the lock is asked for")
+        }
+        async fn may_stop(&self, _: &[UnitId]) -> Result<Answer, BackendError> {
+            unreachable!("only the lock is asked for")
+        }
+        fn rail(&self, _: &Action) -> Rail {
+            Rail::Fenced
+        }
+        async fn perform(&self, _: &Call, _: &Action) -> Result<String, BackendError> {
+            unreachable!("only the lock is asked for")
+        }
+        async fn raise_fence(&self, _: u64, _: &[UnitId]) -> Result<(), BackendError> {
+            Ok(())
+        }
+        async fn collect(&self, _: &Call, _: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+            unreachable!("only the lock is asked for")
+        }
+        async fn lock(&self, _: &Claim, at_least: u64) -> Result<u64, LockError> {
+            tokio::time::sleep(EXPIRES * 2).await;
+            Ok(at_least + 1)
+        }
+        async fn renew(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+            if self
+                .unanswered
+                .contains(&(self.renewals.fetch_add(1, Ordering::Relaxed) + 1))
+            {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        }
+        async fn unlock(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+            Ok(())
+        }
+        fn lock_expires(&self) -> Duration {
+            EXPIRES
+        }
+        fn poll(&self) -> Duration {
+            EXPIRES
+        }
+    }
+
+    #[tokio::test]
+    async fn waiting_for_a_dead_holder_does_not_count_as_a_pause() {
+        let lease = taken(0..0).await;
+        tokio::time::sleep(EXPIRES).await;
+        assert_eq!(lease.lost(), None);
+    }
+
+    #[tokio::test]
+    async fn one_renewal_without_an_answer_loses_nothing() {
+        let lease = taken(2..3).await;
+        tokio::time::sleep(EXPIRES * 2).await;
+        assert_eq!(lease.lost(), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_never_answered_is_given_up_before_it_expires() {
+        let begun = Instant::now();
+        let mut lease = taken(2..u32::MAX).await;
+        lease.watch.lost.changed().await.unwrap();
+        assert!(
+            lease
+                .lost()
+                .is_some_and(|why| why.contains("could not be renewed"))
+        );
+        assert!(
+            begun.elapsed() < EXPIRES * 2 + EXPIRES,
+            "given up after another may have it"
+        );
+    }
 
     fn watch(renewed: Moment) -> (Watch, watch::Sender<Option<String>>) {
         let (tell, lost) = watch::channel(None);

@@ -111,6 +111,9 @@ impl SqliteStore {
             .query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
         self.connection.pragma_update(None, "synchronous", "full")?;
         self.connection.pragma_update(None, "foreign_keys", true)?;
+        // Else each bound value makes the statement be prepared anew.
+        self.connection
+            .set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         self.connection.execute_batch(SCHEMA)
     }
 
@@ -147,32 +150,27 @@ fn insert(
     event: Event,
 ) -> Result<Entry, rusqlite::Error> {
     let before: Vec<u8> = on
-        .query_row(
-            "select hash from journal where run = ?1 and seq = ?2",
-            params![run.as_str(), (seq - 1).cast_signed()],
-            |row| row.get(0),
-        )
+        .prepare_cached("select hash from journal where run = ?1 and seq = ?2")?
+        .query_row(params![run.as_str(), (seq - 1).cast_signed()], |row| row.get(0))
         .optional()?
         .unwrap_or_default();
     let body =
         serde_json::to_string(&event).map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?;
     let when = at.to_string();
     let sum = hash(&before, run, seq, fence, &when, &body);
-    on.execute(
+    on.prepare_cached(
         "insert into journal (run, seq, fence, at, body, hash) values (?1, ?2, ?3, ?4, ?5, ?6)",
-        params![
-            run.as_str(),
-            seq.cast_signed(),
-            fence.cast_signed(),
-            when,
-            body,
-            sum
-        ],
-    )?;
-    on.execute(
-        "update run set events = ?2 where id = ?1",
-        params![run.as_str(), seq.cast_signed()],
-    )?;
+    )?
+    .execute(params![
+        run.as_str(),
+        seq.cast_signed(),
+        fence.cast_signed(),
+        when,
+        body,
+        sum
+    ])?;
+    on.prepare_cached("update run set events = ?2 where id = ?1")?
+        .execute(params![run.as_str(), seq.cast_signed()])?;
     Ok(Entry { seq, at, event })
 }
 
@@ -251,12 +249,20 @@ impl Store for SqliteStore {
         };
         let on = self.transaction().map_err(failed)?;
         let row = on
-            .query_row(
+            .prepare_cached(
                 "select r.events, c.fence, c.id from run r join cluster c on c.id = r.cluster where r.id = ?1",
-                [run.as_str()],
-                |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned(), row.get::<_, String>(2)?)),
             )
-            .optional()
+            .and_then(|mut statement| {
+                statement
+                    .query_row([run.as_str()], |row| {
+                        Ok((
+                            row.get::<_, i64>(0)?.cast_unsigned(),
+                            row.get::<_, i64>(1)?.cast_unsigned(),
+                            row.get::<_, String>(2)?,
+                        ))
+                    })
+                    .optional()
+            })
             .map_err(failed)?;
         let Some((found, newest, cluster)) = row else {
             return Err(StoreError::NoRun(run.clone()));

@@ -48,10 +48,7 @@ fn main() -> Result<()> {
     let dir = cluster.dir().display();
     say(format!("folder      {dir}"));
     say(format!("memory      {} MB", cluster.memory()? >> 20));
-    say(format!(
-        "inside      {}",
-        cluster.sandbox().prefix().join(" ")
-    ));
+    say(format!("inside      {}", cluster.sandbox().prefix().join(" ")));
     say(format!("any command {dir}/enter COMMAND…"));
     say(format!("ceph        {dir}/ceph status"));
     say(format!(

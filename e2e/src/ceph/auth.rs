@@ -40,11 +40,7 @@ pub(super) fn write_keyrings(dir: &Path, spec: &CephSpec) -> Result<()> {
     )?;
     add(
         LOAD_CLIENT,
-        &[
-            ("mon", "allow r"),
-            ("osd", "allow rwx"),
-            ("mds", "allow rw"),
-        ],
+        &[("mon", "allow r"), ("osd", "allow rwx"), ("mds", "allow rw")],
     )?;
     for daemon in spec.all_daemons() {
         if let Some(caps) = caps(&daemon) {
@@ -75,11 +71,7 @@ fn caps(daemon: &Daemon) -> Option<&'static [(&'static str, &'static str)]> {
             ("osd", "allow rwx"),
             ("mds", "allow *"),
         ]),
-        Kind::Rgw => Some(&[
-            ("mon", "allow rw"),
-            ("mgr", "allow rw"),
-            ("osd", "allow rwx"),
-        ]),
+        Kind::Rgw => Some(&[("mon", "allow rw"), ("mgr", "allow rw"), ("osd", "allow rwx")]),
     }
 }
 
@@ -89,9 +81,7 @@ fn key() -> Result<String> {
     File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut secret))
         .context("reading /dev/urandom")?;
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut bytes = vec![1, 0];
     bytes.extend((now.as_secs() as u32).to_le_bytes());
     bytes.extend(now.subsec_nanos().to_le_bytes());

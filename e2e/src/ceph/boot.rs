@@ -39,8 +39,7 @@ pub(super) fn boot(release: Release, spec: CephSpec, releases: &[Release]) -> Re
     Needed::Iproute2.ensure()?;
     let roots = roots::ensure(releases)?;
     let root = roots.iter().find(|root| root.release == release);
-    let root =
-        root.with_context(|| format!("Ceph {release} is not among the releases asked for"))?;
+    let root = root.with_context(|| format!("Ceph {release} is not among the releases asked for"))?;
     let begun = Instant::now();
     let clusters = cache::dir()?.join("clusters");
     fs::create_dir_all(&clusters).with_context(|| format!("making {}", clusters.display()))?;
@@ -48,8 +47,7 @@ pub(super) fn boot(release: Release, spec: CephSpec, releases: &[Release]) -> Re
         .prefix("ceph-")
         .tempdir_in(&clusters)
         .context("making a cluster folder")?;
-    let fsid =
-        fs::read_to_string("/proc/sys/kernel/random/uuid").context("reading a random uuid")?;
+    let fsid = fs::read_to_string("/proc/sys/kernel/random/uuid").context("reading a random uuid")?;
     files::write(folder.path(), fsid.trim(), &spec, release, &roots)?;
     let paths: Vec<&Path> = roots.iter().map(|root| root.path.as_path()).collect();
     let sandbox = Sandbox::start(folder.path(), &paths)?;
@@ -91,12 +89,7 @@ impl Boot<'_> {
         self.lap("OSDs known");
         each(self.spec.daemons(Kind::Mgr), |mgr| self.start(&mgr))?;
         self.lap("mgrs started");
-        let osds = self
-            .spec
-            .daemons(Kind::Osd)
-            .into_iter()
-            .zip(uuids)
-            .collect();
+        let osds = self.spec.daemons(Kind::Osd).into_iter().zip(uuids).collect();
         each(osds, |(osd, uuid): (super::Daemon, String)| {
             let dir = self.dir().join(osd.to_string());
             fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
@@ -159,12 +152,7 @@ impl Boot<'_> {
         if self.release == Release::Tentacle {
             // As a cluster is that was upgraded to it: the keys that older clients have are let in.
             make.args(["--auth-allowed-ciphers", "aes,aes256k"]);
-            make.args([
-                "--auth-service-cipher",
-                "aes",
-                "--auth-preferred-cipher",
-                "aes",
-            ]);
+            make.args(["--auth-service-cipher", "aes", "--auth-preferred-cipher", "aes"]);
         }
         let mons = self.spec.daemons(Kind::Mon);
         for (index, mon) in mons.iter().enumerate() {
@@ -200,8 +188,7 @@ impl Boot<'_> {
         let mut uuids = Vec::new();
         let mut requests = Vec::new();
         for id in 0..self.spec.osds {
-            let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid")
-                .context("reading a random uuid")?;
+            let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").context("reading a random uuid")?;
             let uuid = uuid.trim().to_owned();
             requests.push(Request::new(
                 Target::Mon,
@@ -222,8 +209,7 @@ impl Boot<'_> {
                 json!({ "name": name, "root": "default", "type": over }),
             )
         };
-        let profile =
-            json!({ "name": "ec21", "profile": ["k=2", "m=1", "crush-failure-domain=host"] });
+        let profile = json!({ "name": "ec21", "profile": ["k=2", "m=1", "crush-failure-domain=host"] });
         rados.all(&[
             rule("by-host", "host"),
             rule("by-rack", "rack"),
@@ -286,23 +272,17 @@ impl Boot<'_> {
                 .pointer("/fsmap/up:standby")
                 .and_then(Value::as_u64)
                 .unwrap_or(0);
-            let active = status
-                .pointer("/fsmap/up")
-                .and_then(Value::as_u64)
-                .unwrap_or(0);
+            let active = status.pointer("/fsmap/up").and_then(Value::as_u64).unwrap_or(0);
             let served = mdss == 0 || (active == 1 && standbys == mdss - 1);
             let checks = status.pointer("/health/checks").and_then(Value::as_object);
             let expected = self.release.unavoidable_health_codes();
-            let well = checks
-                .is_some_and(|checks| checks.keys().all(|code| expected.contains(&code.as_str())));
+            let well =
+                checks.is_some_and(|checks| checks.keys().all(|code| expected.contains(&code.as_str())));
             if served && well && is_clean(&status, osds) {
                 return Ok(());
             }
             if self.begun.elapsed() > LIMIT {
-                return Err(anyhow!(
-                    "not healthy within {} s: {status}",
-                    LIMIT.as_secs()
-                ));
+                return Err(anyhow!("not healthy within {} s: {status}", LIMIT.as_secs()));
             }
             thread::sleep(Duration::from_millis(100));
         }

@@ -46,9 +46,7 @@ pub(super) fn text(dir: &Path, fsid: &str, spec: &CephSpec) -> String {
         let (rack, host) = spec.place(osd);
         add(
             &mut conf,
-            format_args!(
-                "[osd.{osd}]\ncrush_location = root=default rack=rack{rack} host=host{host}\n"
-            ),
+            format_args!("[osd.{osd}]\ncrush_location = root=default rack=rack{rack} host=host{host}\n"),
         );
     }
     for (index, daemon) in spec.daemons(Kind::Rgw).iter().enumerate() {

@@ -19,21 +19,13 @@ const DAEMONCTL: &str = include_str!("daemonctl.sh");
 const LONGEST_DIR: usize = 67;
 
 /// Writes everything that does not need the cluster to run.
-pub(super) fn write(
-    dir: &Path,
-    fsid: &str,
-    spec: &CephSpec,
-    release: Release,
-    roots: &[Root],
-) -> Result<()> {
+pub(super) fn write(dir: &Path, fsid: &str, spec: &CephSpec, release: Release, roots: &[Root]) -> Result<()> {
     ensure!(
         dir.as_os_str().len() <= LONGEST_DIR,
         "the cluster folder {} is too long for sockets in it; set STAGGER_CACHE to a shorter path",
         dir.display()
     );
-    for folder in [
-        "run", "log", "crash", "keyring", "lib", "sw", "fault", "releases",
-    ] {
+    for folder in ["run", "log", "crash", "keyring", "lib", "sw", "fault", "releases"] {
         let path = dir.join(folder);
         fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
     }
@@ -73,8 +65,7 @@ pub(super) fn write_entrances(sandbox: &Sandbox, root: &Root) -> Result<()> {
     let dir = sandbox.dir();
     // Those who are inside already need not enter.
     let link = format!("/proc/{}/ns/net", sandbox.first_pid());
-    let net =
-        fs::read_link(&link).with_context(|| format!("reading {link}: has the sandbox ended?"))?;
+    let net = fs::read_link(&link).with_context(|| format!("reading {link}: has the sandbox ended?"))?;
     let enter = format!(
         "#!/bin/sh\n# Runs a command in the namespaces of this cluster.\n\
          if [ \"$(readlink /proc/self/ns/net)\" = '{net}' ]; then exec \"$@\"; fi\n\

@@ -121,16 +121,8 @@ impl CephSpec {
             "{} OSDs on {hosts} hosts: each host needs one",
             self.osds
         );
-        ensure!(
-            (1..=26).contains(&self.mons),
-            "{} mons: from 1 to 26",
-            self.mons
-        );
-        ensure!(
-            (1..=26).contains(&self.mgrs),
-            "{} mgrs: from 1 to 26",
-            self.mgrs
-        );
+        ensure!((1..=26).contains(&self.mons), "{} mons: from 1 to 26", self.mons);
+        ensure!((1..=26).contains(&self.mgrs), "{} mgrs: from 1 to 26", self.mgrs);
         ensure!(self.mdss <= 26 && self.rgws <= 26, "at most 26 of a kind");
         for pgs in [self.host_pgs, self.rack_pgs, self.ec_pgs] {
             ensure!(

@@ -104,10 +104,7 @@ impl Report {
 
     /// The longest operation of all clients, in seconds.
     pub fn worst(&self) -> f64 {
-        self.clients
-            .iter()
-            .map(|client| client.worst)
-            .fold(0.0, f64::max)
+        self.clients.iter().map(|client| client.worst).fold(0.0, f64::max)
     }
 }
 

@@ -123,8 +123,7 @@ pub(super) fn build(base: &Path, release: Release) -> Result<Root> {
     let version = builder.versions(&list)?;
 
     let path = base.join(&version);
-    fs::rename(&root, &path)
-        .with_context(|| format!("renaming {} to {}", root.display(), path.display()))?;
+    fs::rename(&root, &path).with_context(|| format!("renaming {} to {}", root.display(), path.display()))?;
     fs::remove_dir_all(&place).with_context(|| format!("removing {}", place.display()))?;
     say(format!(
         "roots: Ceph {release}: {version} complete after {} s",
@@ -218,8 +217,7 @@ impl Builder<'_> {
         ] {
             let path = self.root.join(dir);
             if path.exists() {
-                fs::remove_dir_all(&path)
-                    .with_context(|| format!("removing {}", path.display()))?;
+                fs::remove_dir_all(&path).with_context(|| format!("removing {}", path.display()))?;
             }
         }
         Ok(())
@@ -248,8 +246,7 @@ impl Builder<'_> {
             self.release.suite(),
             self.release
         );
-        let text =
-            serde_json::to_string_pretty(&packages).context("writing package versions as JSON")?;
+        let text = serde_json::to_string_pretty(&packages).context("writing package versions as JSON")?;
         self.write(VERSIONS, &text)?;
         Ok((*version).to_owned())
     }
@@ -264,7 +261,5 @@ fn mirror() -> Result<String> {
         .lines()
         .find_map(|line| line.strip_prefix("Packages main Debian "))
         .map(|uri| uri.trim().trim_end_matches('/').to_owned())
-        .context(
-            "apt has no source of Debian's component main, or no lists yet; try `apt-get update`",
-        )
+        .context("apt has no source of Debian's component main, or no lists yet; try `apt-get update`")
 }

@@ -76,6 +76,7 @@ pub struct Access {
     pub ceph: Vec<String>,
     /// The Python that has the `rados` module, with what stands before it; `None`: never keep a
     /// connection open. The module comes with the `ceph` program, which is written in Python itself.
+    /// It must hand on words as they are, which ssh does not.
     pub python: Option<Vec<String>>,
     /// `ceph.conf`; the usual places, if `None`.
     pub conf: Option<PathBuf>,
@@ -193,12 +194,11 @@ impl ApiError {
             Self::Refused { rc: 1 | 13, .. } => {
                 Some("give the user `mon 'allow *' mgr 'allow *'`, as client.admin has".to_owned())
             }
-            Self::Refused { .. } => None,
             Self::NotRecorded { command, file } => Some(format!(
                 "ceph {command} -f json > {}",
                 file.display()
             )),
-            Self::Recording { .. } => None,
+            Self::Refused { .. } | Self::Recording { .. } => None,
         }
     }
 }

@@ -15,9 +15,9 @@ use crate::api::{CephApi, Whom};
 use crate::config::CephSettings;
 use crate::effects::{self, OnHosts, api_error};
 use crate::facts::{CollectError, CollectOptions, Facts, collect};
+use crate::guards;
 use crate::lock::Lock;
 use crate::translate::{Baseline, translate};
-use crate::guards;
 
 /// What a run keeps of how things were before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,12 +31,24 @@ pub struct Memory {
 
 /// On which host each daemon is, as it says itself.
 pub fn hosts_of(facts: &Facts) -> BTreeMap<UnitId, String> {
-    let named = [("mon", &facts.mon_metadata), ("mgr", &facts.mgr_metadata), ("mds", &facts.mds_metadata)];
+    let named = [
+        ("mon", &facts.mon_metadata),
+        ("mgr", &facts.mgr_metadata),
+        ("mds", &facts.mds_metadata),
+    ];
     let daemons = named.into_iter().flat_map(|(kind, daemons)| {
-        daemons.iter().map(move |daemon| (format!("{kind}.{}", daemon.name), daemon.host.clone()))
+        daemons
+            .iter()
+            .map(move |daemon| (format!("{kind}.{}", daemon.name), daemon.host.clone()))
     });
-    let osds = facts.osd_metadata.iter().map(|osd| (format!("osd.{}", osd.id), osd.host.clone()));
-    let gateways = facts.gateways.iter().map(|rgw| (format!("rgw.{}", rgw.name), rgw.host.clone()));
+    let osds = facts
+        .osd_metadata
+        .iter()
+        .map(|osd| (format!("osd.{}", osd.id), osd.host.clone()));
+    let gateways = facts
+        .gateways
+        .iter()
+        .map(|rgw| (format!("rgw.{}", rgw.name), rgw.host.clone()));
     daemons
         .chain(osds)
         .chain(gateways)
@@ -47,6 +59,7 @@ pub fn hosts_of(facts: &Facts) -> BTreeMap<UnitId, String> {
 /// A Ceph cluster on plain hosts.
 pub struct CephBackend {
     api: Arc<dyn CephApi>,
+    lock_api: Arc<dyn CephApi>,
     settings: CephSettings,
     memory: Option<Memory>,
     lock: Lock,
@@ -58,8 +71,28 @@ impl CephBackend {
     /// Reaches the cluster through `api`. `memory`: how things were before the run that it serves.
     pub fn new(api: Arc<dyn CephApi>, settings: CephSettings, memory: Option<Memory>) -> Self {
         let lock = Lock::new(Duration::from_secs(settings.cluster.lock_expires));
-        let places = Mutex::new(memory.as_ref().map(|memory| memory.hosts.clone()).unwrap_or_default());
-        Self { api, settings, memory, lock, places }
+        let places = Mutex::new(
+            memory
+                .as_ref()
+                .map(|memory| memory.hosts.clone())
+                .unwrap_or_default(),
+        );
+        Self {
+            lock_api: Arc::clone(&api),
+            api,
+            settings,
+            memory,
+            lock,
+            places,
+        }
+    }
+
+    /// With a connection of its own for the lock: its renewal must not wait behind a question that hangs,
+    /// as those to a manager do that restarts.
+    #[must_use]
+    pub fn lock_over(mut self, api: Arc<dyn CephApi>) -> Self {
+        self.lock_api = api;
+        self
     }
 
     /// All facts, now.
@@ -68,11 +101,13 @@ impl CephBackend {
     /// No answer, an unreadable one, or facts that contradict each other.
     pub async fn facts(&self) -> Result<Facts, BackendError> {
         let tried = format!("observe the cluster {}", self.settings.cluster.name);
-        collect(&*self.api, &CollectOptions::default(), Timestamp::now()).await.map_err(|error| match &error {
-            CollectError::Api(inner) => api_error(&tried, inner),
-            CollectError::Parse(inner) => BackendError::transient(&tried, inner.to_string()),
-            CollectError::Contradict { .. } => BackendError::transient(&tried, error.to_string()),
-        })
+        collect(&*self.api, &CollectOptions::default(), Timestamp::now())
+            .await
+            .map_err(|error| match &error {
+                CollectError::Api(inner) => api_error(&tried, inner),
+                CollectError::Parse(inner) => BackendError::transient(&tried, inner.to_string()),
+                CollectError::Contradict { .. } => BackendError::transient(&tried, error.to_string()),
+            })
     }
 
     /// A snapshot of these facts.
@@ -86,14 +121,26 @@ impl CephBackend {
             .iter()
             .map(|(kind, seconds)| (kind.clone(), SignedDuration::from_secs(i64::from(*seconds))))
             .collect();
-        translate(&cluster.name, facts, health, self.memory.as_ref().map(|memory| &memory.baseline), durations).map_err(|error| {
-            let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), |s| format!("{error}: {s}"));
+        translate(
+            &cluster.name,
+            facts,
+            health,
+            self.memory.as_ref().map(|memory| &memory.baseline),
+            durations,
+        )
+        .map_err(|error| {
+            let why = std::error::Error::source(&error)
+                .map_or_else(|| error.to_string(), |s| format!("{error}: {s}"));
             BackendError::transient("make sense of the cluster's facts", why)
         })
     }
 
     fn on_hosts<'a>(&'a self, places: &'a BTreeMap<UnitId, String>) -> OnHosts<'a> {
-        OnHosts { hosts: &self.settings.hosts, software: &self.settings.software, places }
+        OnHosts {
+            hosts: &self.settings.hosts,
+            software: &self.settings.software,
+            places,
+        }
     }
 
     fn places(&self) -> BTreeMap<UnitId, String> {
@@ -109,7 +156,11 @@ impl CephBackend {
     }
 
     /// Whether a daemon runs that revision already, by what the cluster says now.
-    async fn runs(&self, unit: &UnitId, revision: &stagger_core::model::Revision) -> Result<bool, BackendError> {
+    async fn runs(
+        &self,
+        unit: &UnitId,
+        revision: &stagger_core::model::Revision,
+    ) -> Result<bool, BackendError> {
         let facts = self.facts().await?;
         let snapshot = self.snapshot(&facts)?;
         let found = snapshot.find(unit).map(|ix| snapshot.unit(ix));
@@ -127,7 +178,10 @@ impl Backend for CephBackend {
 
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         let facts = self.facts().await?;
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).extend(hosts_of(&facts));
+        self.places
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(hosts_of(&facts));
         self.snapshot(&facts)
     }
 
@@ -138,7 +192,10 @@ impl Backend for CephBackend {
     fn rail(&self, action: &Action) -> Rail {
         match action {
             Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Rail::Fenced,
-            Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Step { .. } | Action::Collect { .. } => {
+            Action::TakeGuard { .. }
+            | Action::DropGuard { .. }
+            | Action::Step { .. }
+            | Action::Collect { .. } => {
                 // Each question ends with its sender or at its own limit, and a guard asks at most three.
                 Rail::Bounded(Duration::from_secs(self.settings.cluster.timeout + 10))
             }
@@ -149,14 +206,26 @@ impl Backend for CephBackend {
         let places = self.places();
         let hosts = self.on_hosts(&places);
         match action {
-            Action::TakeGuard { guard, units, expires } => {
+            Action::TakeGuard {
+                guard,
+                units,
+                expires,
+            } => {
                 let until = Timestamp::now().as_second() + i64::from(*expires);
                 guards::take(&*self.api, guard, units, call.run.as_str(), until).await
             }
             Action::DropGuard { guard, units } => guards::drop(&*self.api, guard, units).await,
-            Action::Visit { unit, phase, revision } => hosts.change(call, unit, *phase, revision).await,
+            Action::Visit {
+                unit,
+                phase,
+                revision,
+            } => hosts.change(call, unit, *phase, revision).await,
             Action::Restart { unit } => hosts.restart(call, unit, None).await,
-            Action::GoBack { unit, revision, rebuild } => {
+            Action::GoBack {
+                unit,
+                revision,
+                rebuild,
+            } => {
                 if self.runs(unit, revision).await? {
                     return Ok(format!("it runs {revision} already"));
                 }
@@ -172,7 +241,10 @@ impl Backend for CephBackend {
         let mut hosts = std::collections::BTreeSet::new();
         for unit in units {
             hosts.insert(places.get(unit).cloned().ok_or_else(|| {
-                BackendError::transient(format!("raise the fence of {unit}"), "nobody could tell on which host it is")
+                BackendError::transient(
+                    format!("raise the fence of {unit}"),
+                    "nobody could tell on which host it is",
+                )
             })?);
         }
         for host in hosts {
@@ -184,16 +256,28 @@ impl Backend for CephBackend {
     async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         let mut files = Vec::new();
         let questions = [
-            ("health-detail", Whom::Mon, serde_json::json!({ "prefix": "health", "detail": "detail" })),
+            (
+                "health-detail",
+                Whom::Mon,
+                serde_json::json!({ "prefix": "health", "detail": "detail" }),
+            ),
             ("status", Whom::Mon, serde_json::json!({ "prefix": "status" })),
             ("osd-dump", Whom::Mon, serde_json::json!({ "prefix": "osd dump" })),
             ("osd-tree", Whom::Mon, serde_json::json!({ "prefix": "osd tree" })),
             ("versions", Whom::Mon, serde_json::json!({ "prefix": "versions" })),
-            ("pg-dump-stuck", Whom::Mgr, serde_json::json!({ "prefix": "pg dump_stuck" })),
+            (
+                "pg-dump-stuck",
+                Whom::Mgr,
+                serde_json::json!({ "prefix": "pg dump_stuck" }),
+            ),
         ];
         for (name, whom, question) in questions {
             // What cannot be had now is noted in its place: a bundle says what is missing.
-            let content = self.api.ask(whom, question).await.unwrap_or_else(|e| e.to_string().into_bytes());
+            let content = self
+                .api
+                .ask(whom, question)
+                .await
+                .unwrap_or_else(|e| e.to_string().into_bytes());
             files.push((format!("{name}.json"), content));
         }
         let places = self.places();
@@ -207,15 +291,15 @@ impl Backend for CephBackend {
     }
 
     async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
-        self.lock.take(&*self.api, claim, at_least).await
+        self.lock.take(&*self.lock_api, claim, at_least).await
     }
 
     async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
-        self.lock.renew(&*self.api, claim, fence).await
+        self.lock.renew(&*self.lock_api, claim, fence).await
     }
 
     async fn unlock(&self, claim: &Claim, _fence: u64) -> Result<(), LockError> {
-        self.lock.give_back(&*self.api, claim).await
+        self.lock.give_back(&*self.lock_api, claim).await
     }
 
     fn lock_expires(&self) -> Duration {

@@ -23,7 +23,11 @@ pub(crate) fn api_error(tried: &str, error: &ApiError) -> BackendError {
         why = format!("{why}: {inner}");
         source = inner.source();
     }
-    let made = if error.passes() { BackendError::transient(tried, why) } else { BackendError::permanent(tried, why) };
+    let made = if error.passes() {
+        BackendError::transient(tried, why)
+    } else {
+        BackendError::permanent(tried, why)
+    };
     match error.hint() {
         Some(hint) => made.hint(hint),
         None => made,
@@ -79,10 +83,19 @@ impl OnHosts<'_> {
 
     /// Stops and starts a daemon. The lock of a dying predecessor's pidfile is known by its words: the
     /// exit code 250 also means a store that cannot be opened.
-    pub(crate) async fn restart(&self, call: &Call, unit: &UnitId, to: Option<&Revision>) -> Result<String, BackendError> {
+    pub(crate) async fn restart(
+        &self,
+        call: &Call,
+        unit: &UnitId,
+        to: Option<&Revision>,
+    ) -> Result<String, BackendError> {
         let mut attempt = 1;
         loop {
-            let which = if attempt == 1 { "restart".to_owned() } else { format!("restart-{attempt}") };
+            let which = if attempt == 1 {
+                "restart".to_owned()
+            } else {
+                format!("restart-{attempt}")
+            };
             match self.run(call, unit, &which, to).await {
                 Err(error) if attempt < STARTS && error.why.contains("failed to lock pidfile") => {
                     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
@@ -100,7 +113,13 @@ impl OnHosts<'_> {
         self.run(call, unit, "logs", None).await.ok()
     }
 
-    async fn run(&self, call: &Call, unit: &UnitId, which: &str, to: Option<&Revision>) -> Result<String, BackendError> {
+    async fn run(
+        &self,
+        call: &Call,
+        unit: &UnitId,
+        which: &str,
+        to: Option<&Revision>,
+    ) -> Result<String, BackendError> {
         let (kind, id) = kind_and_id(unit);
         let software = self.software.of(kind);
         let verb = which.split('-').next().unwrap_or(which);
@@ -113,11 +132,16 @@ impl OnHosts<'_> {
         };
         let tried = format!("{verb} {unit}");
         let Some(template) = template else {
-            return Err(BackendError::permanent(tried, format!("the configuration has no command for it"))
-                .hint(format!("set `{verb}` in [software.{kind}] or [software.all]")));
+            return Err(
+                BackendError::permanent(tried, "the configuration has no command for it")
+                    .hint(format!("set `{verb}` in [software.{kind}] or [software.all]")),
+            );
         };
         let Some(host) = self.places.get(unit) else {
-            return Err(BackendError::transient(tried, "nobody could tell on which host it is"));
+            return Err(BackendError::transient(
+                tried,
+                "nobody could tell on which host it is",
+            ));
         };
         let release = to.map_or("", Revision::as_str);
         let command = template
@@ -126,16 +150,33 @@ impl OnHosts<'_> {
             .replace("{host}", &quoted_if_needed(host))
             .replace("{release}", &quoted_if_needed(release));
         // Each command of an effect has a lock and a result of its own.
-        let ran = self.hosts.run(host, &format!("{}-{which}", call.key()), call.fence, &command).await?;
+        let ran = self
+            .hosts
+            .run(host, &format!("{}-{which}", call.key()), call.fence, &command)
+            .await?;
         if ran.code == 0 {
-            return Ok(if verb == "logs" { ran.output } else { format!("{verb} on {host}") });
+            return Ok(if verb == "logs" {
+                ran.output
+            } else {
+                format!("{verb} on {host}")
+            });
         }
         let why = if ran.code == 124 {
-            format!("`{command}` on {host} was ended, as it took too long: {}", last_words(&ran.output))
+            format!(
+                "`{command}` on {host} was ended, as it took too long: {}",
+                last_words(&ran.output)
+            )
         } else if ran.output.contains("failed to lock pidfile") {
-            format!("`{command}` on {host} ended with {}: failed to lock pidfile", ran.code)
+            format!(
+                "`{command}` on {host} ended with {}: failed to lock pidfile",
+                ran.code
+            )
         } else {
-            format!("`{command}` on {host} ended with {}: {}", ran.code, last_words(&ran.output))
+            format!(
+                "`{command}` on {host} ended with {}: {}",
+                ran.code,
+                last_words(&ran.output)
+            )
         };
         Err(BackendError::permanent(tried, why))
     }
@@ -143,13 +184,17 @@ impl OnHosts<'_> {
 
 /// Plain words stay readable in commands; anything else is quoted for the shell.
 fn quoted_if_needed(word: &str) -> String {
-    let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '~' | ':'));
+    let plain = word
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '~' | ':'));
     if plain { word.to_owned() } else { quoted(word) }
 }
 
 /// Ceph's own oracle for a set of one kind.
 pub(crate) async fn ok_to_stop(api: &dyn CephApi, units: &[UnitId]) -> Result<Answer, BackendError> {
-    let Some((kind, _)) = units.first().map(kind_and_id) else { return Ok(Answer::Yes) };
+    let Some((kind, _)) = units.first().map(kind_and_id) else {
+        return Ok(Answer::Yes);
+    };
     let ids: Vec<&str> = units.iter().map(|unit| kind_and_id(unit).1).collect();
     let (whom, prefix) = match kind {
         "osd" => (Whom::Mgr, "osd ok-to-stop"),
@@ -164,10 +209,16 @@ pub(crate) async fn ok_to_stop(api: &dyn CephApi, units: &[UnitId]) -> Result<An
     let said = answer.err.trim().lines().next().unwrap_or("").to_owned();
     let body: Value = serde_json::from_slice(&answer.out).unwrap_or(Value::Null);
     // Some releases wrap the answer once more.
-    let body = if body["ok_to_stop"].is_object() { body["ok_to_stop"].clone() } else { body };
+    let body = if body["ok_to_stop"].is_object() {
+        body["ok_to_stop"].clone()
+    } else {
+        body
+    };
     Ok(match answer.rc {
         0 if kind != "osd" || body["ok_to_stop"] == Value::Bool(true) => Answer::Yes,
-        0 => Answer::Unknown { why: "the answer does not say yes".to_owned() },
+        0 => Answer::Unknown {
+            why: "the answer does not say yes".to_owned(),
+        },
         16 => {
             let bad: Vec<_> = ["bad_become_inactive", "bad_already_inactive", "bad_no_pool_pgs"]
                 .iter()
@@ -179,25 +230,43 @@ pub(crate) async fn ok_to_stop(api: &dyn CephApi, units: &[UnitId]) -> Result<An
                 .collect();
             let unknown = body["unknown_pgs"].as_array().map_or(0, Vec::len);
             if bad.is_empty() && unknown > 0 {
-                Answer::Unknown { why: format!("{unknown} placement groups are unknown to the manager") }
+                Answer::Unknown {
+                    why: format!("{unknown} placement groups are unknown to the manager"),
+                }
             } else {
-                Answer::No { why: if bad.is_empty() { said } else { format!("{said} ({})", bad.join("; ")) } }
+                Answer::No {
+                    why: if bad.is_empty() {
+                        said
+                    } else {
+                        format!("{said} ({})", bad.join("; "))
+                    },
+                }
             }
         }
-        rc => Answer::Unknown { why: format!("code {rc}: {said}") },
+        rc => Answer::Unknown {
+            why: format!("code {rc}: {said}"),
+        },
     })
 }
 
 /// A step of the procedure.
 pub(crate) async fn step(api: &dyn CephApi, step: &str) -> Result<String, BackendError> {
     let tried = format!("take the step {step}");
-    let Some(major) = step.strip_prefix("require-osd-release-").and_then(|major| major.parse().ok()) else {
+    let Some(major) = step
+        .strip_prefix("require-osd-release-")
+        .and_then(|major| major.parse().ok())
+    else {
         return Err(BackendError::permanent(tried, "this backend has no such step"));
     };
     let Some(name) = release::name(major) else {
-        return Err(BackendError::permanent(tried, format!("release {major} has no known name")));
+        return Err(BackendError::permanent(
+            tried,
+            format!("release {major} has no known name"),
+        ));
     };
     let command = json!({ "prefix": "osd require-osd-release", "release": name });
-    api.ask(Whom::Mon, command).await.map_err(|e| api_error(&tried, &e))?;
+    api.ask(Whom::Mon, command)
+        .await
+        .map_err(|e| api_error(&tried, &e))?;
     Ok(format!("require_osd_release is {name}"))
 }

@@ -90,7 +90,11 @@ pub struct DaemonMetadata {
     /// Its name without the kind: `a`.
     pub name: String,
     /// `18.2.7`; a daemon that never started has none.
-    #[serde(default, rename = "ceph_version_short", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "ceph_version_short",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub version: Option<String>,
     /// The host that it runs on.
     #[serde(default, rename = "hostname", skip_serializing_if = "Option::is_none")]
@@ -112,7 +116,10 @@ pub fn read_metadata(bytes: &[u8], source: &str) -> Result<Vec<DaemonMetadata>, 
     }
     all.sort_by(|a, b| a.name.cmp(&b.name));
     match all.windows(2).find(|pair| pair[0].name == pair[1].name) {
-        Some(pair) => Err(invalid(source, format!("two daemons are called {:?}", pair[0].name))),
+        Some(pair) => Err(invalid(
+            source,
+            format!("two daemons are called {:?}", pair[0].name),
+        )),
         None => Ok(all),
     }
 }

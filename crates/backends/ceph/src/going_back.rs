@@ -51,7 +51,9 @@ pub const TABLE: &[Line] = &[
         kind: "osd",
         from: 18,
         to: 16,
-        takes: Takes::Rebuild("it is made anew on the old release and filled from the other copies of its data"),
+        takes: Takes::Rebuild(
+            "it is made anew on the old release and filled from the other copies of its data",
+        ),
         seen: "16.2.15 does not mount a store that 18.2.7 has opened; one that 18.2.7 never opened it does",
     },
     Line {
@@ -69,10 +71,14 @@ pub fn going_back(kind: &str, from: u32, to: u32) -> GoingBack {
     if from == to {
         return GoingBack::Restart;
     }
-    let line = TABLE.iter().find(|line| line.kind == kind && line.from == from && line.to == to);
+    let line = TABLE
+        .iter()
+        .find(|line| line.kind == kind && line.from == from && line.to == to);
     match line.map(|line| line.takes) {
         Some(Takes::Restart) => GoingBack::Restart,
-        Some(Takes::Rebuild(cost)) => GoingBack::Rebuild { cost: cost.to_owned() },
+        Some(Takes::Rebuild(cost)) => GoingBack::Rebuild {
+            cost: cost.to_owned(),
+        },
         None => GoingBack::Impossible {
             why: format!("nobody has tried to bring a {kind} back from release {from} to {to}"),
         },

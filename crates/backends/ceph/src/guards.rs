@@ -54,16 +54,29 @@ pub(crate) async fn take(
     let held = read(api, &key).await?;
     let mut record = match held {
         // A renewal, or the same call once more: how it was before is known already.
-        Some(record) => Record { run: run.to_owned(), until, ..record },
+        Some(record) => Record {
+            run: run.to_owned(),
+            until,
+            ..record
+        },
         None => before(api, guard, units, run, until).await?,
     };
     record.until = until;
-    let text = serde_json::to_string(&record).map_err(|e| BackendError::permanent("write a guard", e.to_string()))?;
-    ask(api, json!({ "prefix": "config-key set", "key": key, "val": text })).await?;
+    let text = serde_json::to_string(&record)
+        .map_err(|e| BackendError::permanent("write a guard", e.to_string()))?;
+    ask(
+        api,
+        json!({ "prefix": "config-key set", "key": key, "val": text }),
+    )
+    .await?;
     match guard.as_str() {
         NOOUT if record.osds.is_empty() => Ok("already set by others".to_owned()),
         NOOUT => {
-            ask(api, json!({ "prefix": "osd set-group", "flags": "noout", "who": record.osds })).await?;
+            ask(
+                api,
+                json!({ "prefix": "osd set-group", "flags": "noout", "who": record.osds }),
+            )
+            .await?;
             Ok(format!("set on {}", record.osds.join(" ")))
         }
         NO_STANDBY_REPLAY => {
@@ -78,7 +91,10 @@ pub(crate) async fn take(
             }
             Ok(changed(&record))
         }
-        other => Err(BackendError::permanent(format!("take the guard {other}"), "this backend has no such guard")),
+        other => Err(BackendError::permanent(
+            format!("take the guard {other}"),
+            "this backend has no such guard",
+        )),
     }
 }
 
@@ -86,7 +102,10 @@ fn changed(record: &Record) -> String {
     if record.before.is_empty() {
         "already so".to_owned()
     } else {
-        format!("on {}", record.before.keys().cloned().collect::<Vec<_>>().join(" "))
+        format!(
+            "on {}",
+            record.before.keys().cloned().collect::<Vec<_>>().join(" ")
+        )
     }
 }
 
@@ -98,7 +117,11 @@ async fn before(
     run: &str,
     until: i64,
 ) -> Result<Record, BackendError> {
-    let mut record = Record { run: run.to_owned(), until, ..Record::default() };
+    let mut record = Record {
+        run: run.to_owned(),
+        until,
+        ..Record::default()
+    };
     match guard.as_str() {
         NOOUT => {
             let map = OsdMap::read(&ask(api, json!({ "prefix": "osd dump" })).await?, "osd dump")
@@ -110,7 +133,10 @@ async fn before(
                 let id = unit.as_str().strip_prefix("osd.").and_then(|id| id.parse().ok());
                 let osd = id.and_then(|id: u32| map.osds.get(&id));
                 let Some(osd) = osd else {
-                    return Err(BackendError::permanent(format!("set noout on {unit}"), "there is no such OSD"));
+                    return Err(BackendError::permanent(
+                        format!("set noout on {unit}"),
+                        "there is no such OSD",
+                    ));
                 };
                 if !osd.flags.iter().any(|flag| flag == "noout") {
                     record.osds.push(unit.to_string());
@@ -134,9 +160,15 @@ async fn before(
 }
 
 /// Gives a guard back: what it had changed goes to how it was.
-pub(crate) async fn drop(api: &dyn CephApi, guard: &GuardName, units: &[UnitId]) -> Result<String, BackendError> {
+pub(crate) async fn drop(
+    api: &dyn CephApi,
+    guard: &GuardName,
+    units: &[UnitId],
+) -> Result<String, BackendError> {
     let key = key(guard, units);
-    let Some(record) = read(api, &key).await? else { return Ok("not held".to_owned()) };
+    let Some(record) = read(api, &key).await? else {
+        return Ok("not held".to_owned());
+    };
     give_back(api, guard.as_str(), &record).await?;
     ask(api, json!({ "prefix": "config-key rm", "key": key })).await?;
     Ok("given back".to_owned())
@@ -145,7 +177,11 @@ pub(crate) async fn drop(api: &dyn CephApi, guard: &GuardName, units: &[UnitId])
 async fn give_back(api: &dyn CephApi, guard: &str, record: &Record) -> Result<(), BackendError> {
     match guard {
         NOOUT if !record.osds.is_empty() => {
-            ask(api, json!({ "prefix": "osd unset-group", "flags": "noout", "who": record.osds })).await?;
+            ask(
+                api,
+                json!({ "prefix": "osd unset-group", "flags": "noout", "who": record.osds }),
+            )
+            .await?;
         }
         NO_STANDBY_REPLAY => {
             for (fs, value) in &record.before {
@@ -166,7 +202,9 @@ async fn give_back(api: &dyn CephApi, guard: &str, record: &Record) -> Result<()
 pub(crate) async fn drop_expired(api: &dyn CephApi, now: i64) -> Result<Vec<String>, BackendError> {
     let mut gone = Vec::new();
     for (key, text) in dump(api, "stagger/guard/").await? {
-        let Ok(record) = serde_json::from_str::<Record>(&text) else { continue };
+        let Ok(record) = serde_json::from_str::<Record>(&text) else {
+            continue;
+        };
         if record.until < now {
             let guard = key.split('/').nth(2).unwrap_or_default().to_owned();
             give_back(api, &guard, &record).await?;
@@ -178,7 +216,12 @@ pub(crate) async fn drop_expired(api: &dyn CephApi, now: i64) -> Result<Vec<Stri
 }
 
 async fn fs_set(api: &dyn CephApi, fs: &str, what: &str, value: &str) -> Result<(), BackendError> {
-    ask(api, json!({ "prefix": "fs set", "fs_name": fs, "var": what, "val": value })).await.map(|_| ())
+    ask(
+        api,
+        json!({ "prefix": "fs set", "fs_name": fs, "var": what, "val": value }),
+    )
+    .await
+    .map(|_| ())
 }
 
 async fn read(api: &dyn CephApi, key: &str) -> Result<Option<Record>, BackendError> {
@@ -197,5 +240,7 @@ async fn dump(api: &dyn CephApi, prefix: &str) -> Result<BTreeMap<String, String
 
 async fn ask(api: &dyn CephApi, command: Value) -> Result<Vec<u8>, BackendError> {
     let tried = command["prefix"].as_str().unwrap_or("ask").to_owned();
-    api.ask(Whom::Mon, command).await.map_err(|e| api_error(&tried, &e))
+    api.ask(Whom::Mon, command)
+        .await
+        .map_err(|e| api_error(&tried, &e))
 }

@@ -44,19 +44,29 @@ pub(crate) struct Lock {
 
 impl Lock {
     pub(crate) fn new(expires: Duration) -> Self {
-        Self { expires, beat: std::sync::atomic::AtomicU64::new(0) }
+        Self {
+            expires,
+            beat: std::sync::atomic::AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn expires(&self) -> Duration {
         self.expires
     }
 
-    pub(crate) async fn take(&self, api: &dyn CephApi, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    pub(crate) async fn take(
+        &self,
+        api: &dyn CephApi,
+        claim: &Claim,
+        at_least: u64,
+    ) -> Result<u64, LockError> {
         // Those that were there before us: who of them still lives shows within their own time.
         let mut fence = at_least.max(stored_fence(api).await?);
         let before = claims(api).await?;
-        let mut watched: BTreeMap<String, (Written, Instant)> =
-            before.into_iter().map(|(key, written)| (key, (written, Instant::now()))).collect();
+        let mut watched: BTreeMap<String, (Written, Instant)> = before
+            .into_iter()
+            .map(|(key, written)| (key, (written, Instant::now())))
+            .collect();
         while !watched.is_empty() {
             let now = claims(api).await?;
             watched.retain(|key, _| now.contains_key(key));
@@ -76,11 +86,20 @@ impl Lock {
         }
         fence = fence.max(stored_fence(api).await?) + 1;
         self.write(api, claim, fence).await?;
-        let others: Vec<Written> =
-            claims(api).await?.into_values().filter(|other| other.claim.incarnation != claim.incarnation).collect();
+        let others: Vec<Written> = claims(api)
+            .await?
+            .into_values()
+            .filter(|other| other.claim.incarnation != claim.incarnation)
+            .collect();
         if let Some(other) = others.into_iter().next() {
             remove(api, &key_of(claim)).await?;
             return Err(LockError::Held(other.claim));
+        }
+        // Another may have taken and given back the lock between our reading of the token and our claim.
+        let seen = stored_fence(api).await?;
+        if seen >= fence {
+            fence = seen + 1;
+            self.write(api, claim, fence).await?;
         }
         set(api, FENCE, &fence.to_string()).await?;
         Ok(fence)
@@ -90,16 +109,22 @@ impl Lock {
     pub(crate) async fn renew(&self, api: &dyn CephApi, claim: &Claim, fence: u64) -> Result<(), LockError> {
         let all = claims(api).await?;
         let newest = stored_fence(api).await?;
-        let other = all.values().find(|other| other.claim.incarnation != claim.incarnation && other.fence > fence);
+        let other = all
+            .values()
+            .find(|other| other.claim.incarnation != claim.incarnation && other.fence > fence);
         if let Some(other) = other {
             remove(api, &key_of(claim)).await?;
             return Err(LockError::Held(other.claim.clone()));
         }
         if newest > fence {
-            return Err(LockError::Lost(format!("the cluster has seen the fencing token {newest}, ours is {fence}")));
+            return Err(LockError::Lost(format!(
+                "the cluster has seen the fencing token {newest}, ours is {fence}"
+            )));
         }
         if !all.contains_key(&key_of(claim)) {
-            return Err(LockError::Lost("another took our claim away, as nobody renewed it".to_owned()));
+            return Err(LockError::Lost(
+                "another took our claim away, as nobody renewed it".to_owned(),
+            ));
         }
         self.write(api, claim, fence).await
     }
@@ -110,7 +135,12 @@ impl Lock {
 
     async fn write(&self, api: &dyn CephApi, claim: &Claim, fence: u64) -> Result<(), LockError> {
         let beat = self.beat.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let written = Written { claim: claim.clone(), fence, beat, expires: self.expires.as_secs() };
+        let written = Written {
+            claim: claim.clone(),
+            fence,
+            beat,
+            expires: self.expires.as_secs(),
+        };
         let text = serde_json::to_string(&written).map_err(|error| {
             LockError::Backend(BackendError::permanent("write the lock", error.to_string()))
         })?;
@@ -124,19 +154,29 @@ fn key_of(claim: &Claim) -> String {
 
 async fn set(api: &dyn CephApi, key: &str, value: &str) -> Result<(), LockError> {
     let command = json!({ "prefix": "config-key set", "key": key, "val": value });
-    api.ask(Whom::Mon, command).await.map(|_| ()).map_err(|e| LockError::Backend(api_error(&format!("set {key}"), &e)))
+    api.ask(Whom::Mon, command)
+        .await
+        .map(|_| ())
+        .map_err(|e| LockError::Backend(api_error(&format!("set {key}"), &e)))
 }
 
 async fn remove(api: &dyn CephApi, key: &str) -> Result<(), LockError> {
     let command = json!({ "prefix": "config-key rm", "key": key });
-    api.ask(Whom::Mon, command).await.map(|_| ()).map_err(|e| LockError::Backend(api_error(&format!("remove {key}"), &e)))
+    api.ask(Whom::Mon, command)
+        .await
+        .map(|_| ())
+        .map_err(|e| LockError::Backend(api_error(&format!("remove {key}"), &e)))
 }
 
 async fn dump(api: &dyn CephApi, prefix: &str) -> Result<BTreeMap<String, String>, LockError> {
     let command = json!({ "prefix": "config-key dump", "key": prefix });
     let tried = format!("read the keys below {prefix}");
-    let out = api.ask(Whom::Mon, command).await.map_err(|e| LockError::Backend(api_error(&tried, &e)))?;
-    serde_json::from_slice(&out).map_err(|e| LockError::Backend(BackendError::transient(tried, e.to_string())))
+    let out = api
+        .ask(Whom::Mon, command)
+        .await
+        .map_err(|e| LockError::Backend(api_error(&tried, &e)))?;
+    serde_json::from_slice(&out)
+        .map_err(|e| LockError::Backend(BackendError::transient(tried, e.to_string())))
 }
 
 async fn stored_fence(api: &dyn CephApi) -> Result<u64, LockError> {
@@ -156,8 +196,9 @@ async fn claims(api: &dyn CephApi) -> Result<BTreeMap<String, Written>, LockErro
     for (key, text) in dump(api, PREFIX).await? {
         let written = serde_json::from_str(&text).map_err(|e| {
             LockError::Backend(
-                BackendError::permanent(format!("read the lock {key}"), e.to_string())
-                    .hint(format!("if no stagger is at work, `ceph config-key rm {key}` takes it away")),
+                BackendError::permanent(format!("read the lock {key}"), e.to_string()).hint(format!(
+                    "if no stagger is at work, `ceph config-key rm {key}` takes it away"
+                )),
             )
         })?;
         found.insert(key, written);

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{
-    ConditionName, Door, Gate, GoingBack, GuardName, GuardScope, GuardSpec, IdError, Kind, Part, PartName, Phase, Reason,
-    Revision, StageSpec, StepSpec, Target, Unit, Width,
+    ConditionName, Door, Gate, GoingBack, GuardName, GuardScope, GuardSpec, IdError, Kind, Part, PartName,
+    Phase, Reason, Revision, StageSpec, StepSpec, Target, Unit, Width,
 };
 
 use crate::facts::Facts;
@@ -84,21 +84,34 @@ pub fn target(facts: &Facts, release: &str, policy: &TargetPolicy) -> Result<Tar
     compile(facts, &units, &wanted, policy).map_err(reason)
 }
 
-fn compile(facts: &Facts, units: &[Unit], wanted: &Version, policy: &TargetPolicy) -> Result<Target, IdError> {
+fn compile(
+    facts: &Facts,
+    units: &[Unit],
+    wanted: &Version,
+    policy: &TargetPolicy,
+) -> Result<Target, IdError> {
     let mut parts = Vec::new();
     for kind in ["mon", "mgr", "osd", "mds", "rgw"] {
         if units.iter().any(|unit| unit.kind.as_str() == kind) {
             parts.push(Part::Stage(stage(facts, units, kind, wanted, policy)?));
         }
     }
-    if facts.osds.require_osd_release.is_some_and(|now| now < wanted.major) {
+    if facts
+        .osds
+        .require_osd_release
+        .is_some_and(|now| now < wanted.major)
+    {
         parts.push(Part::Step(require_release(wanted, policy)?));
     }
     let mut running: BTreeMap<Version, u32> = BTreeMap::new();
     for version in units.iter().filter_map(version_of) {
         *running.entry(version).or_default() += 1;
     }
-    let from: Vec<String> = running.keys().filter(|version| *version != wanted).map(ToString::to_string).collect();
+    let from: Vec<String> = running
+        .keys()
+        .filter(|version| *version != wanted)
+        .map(ToString::to_string)
+        .collect();
     let title = if from.is_empty() {
         format!("ceph {wanted}")
     } else {
@@ -117,7 +130,15 @@ fn gates(names: &[&str], policy: &TargetPolicy) -> Result<Vec<Gate>, IdError> {
         PgGate::Clean => "pgs-clean",
         PgGate::NotDegraded => "pgs-not-degraded",
     };
-    let whole = ["daemons-running", "no-crash-loop", "health", "quorum", "pgs-known", "pg-stats-fresh", pgs];
+    let whole = [
+        "daemons-running",
+        "no-crash-loop",
+        "health",
+        "quorum",
+        "pgs-known",
+        "pg-stats-fresh",
+        pgs,
+    ];
     let gate = |name: &&str| {
         Ok(Gate {
             condition: ConditionName::new(*name)?,
@@ -151,7 +172,11 @@ fn stage(
         phases: vec![Phase::Change],
         guards: guards(kind)?,
         gates: gates(own, policy)?,
-        door_before_last: if kind == "mon" { last_mon(facts, wanted)? } else { None },
+        door_before_last: if kind == "mon" {
+            last_mon(facts, wanted)?
+        } else {
+            None
+        },
         going_back: back(units, kind, wanted),
     })
 }
@@ -233,10 +258,19 @@ fn require_release(wanted: &Version, policy: &TargetPolicy) -> Result<StepSpec, 
     Ok(StepSpec {
         name: PartName::new(name.clone())?,
         done_when: ConditionName::new(name.clone())?,
-        before: gates(&[&format!("osds-run-{major}"), &format!("min-mon-release-{major}"), "osds-up-in"], policy)?,
+        before: gates(
+            &[
+                &format!("osds-run-{major}"),
+                &format!("min-mon-release-{major}"),
+                "osds-up-in",
+            ],
+            policy,
+        )?,
         door: Some(Door {
             name: PartName::new(name)?,
-            why: format!("an OSD older than {release} never joins again, and what {release} adds may change its data"),
+            why: format!(
+                "an OSD older than {release} never joins again, and what {release} adds may change its data"
+            ),
         }),
         why: format!("switches on what release {major} ({release}) adds, once every OSD runs it"),
     })

@@ -58,8 +58,11 @@ pub fn translate(
     durations: BTreeMap<Kind, SignedDuration>,
 ) -> Result<Snapshot, TranslateError> {
     let units = units(facts, baseline)?;
-    let places: BTreeMap<&str, u32> =
-        units.iter().enumerate().map(|(at, unit)| (unit.id.as_str(), at as u32)).collect();
+    let places: BTreeMap<&str, u32> = units
+        .iter()
+        .enumerate()
+        .map(|(at, unit)| (unit.id.as_str(), at as u32))
+        .collect();
     let budgets = budgets(facts, &places);
     let conditions = conditions(facts, &units, policy, baseline)?;
     Ok(Snapshot::new(

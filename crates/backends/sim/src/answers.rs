@@ -87,19 +87,26 @@ impl World {
         for at in 0..self.pgs.len() {
             let missing = self.said_missing(at);
             let pg = &self.pgs[at];
-            let members: Vec<(Ix, u32)> = pg
-                .shards
-                .iter()
-                .zip(missing)
-                .filter_map(|(osd, missing)| osd.filter(|_| !missing))
-                .map(|osd| (Ix(osd), 1))
-                .collect();
-            let limit = match unknown {
-                // Nobody could tell: then nothing of it may go.
+            let members = |complete: bool| -> Vec<(Ix, u32)> {
+                let shards = pg.shards.iter().zip(missing);
+                shards
+                    .filter_map(|(osd, missing)| osd.filter(|_| !(complete && *missing)))
+                    .map(|osd| (Ix(osd), 1))
+                    .collect()
+            };
+            let all = members(false);
+            // Nobody could tell: then nothing of it may go.
+            let limit = |members: &[(Ix, u32)]| match unknown {
                 Some(_) => 0,
                 None => (members.len() as u32).saturating_sub(self.spec.pools[pg.pool].min_size),
             };
-            budgets.add(&groups[pg.pool], &self.pg_name(at), limit, &members);
+            budgets.add(&groups[pg.pool], &self.pg_name(at), limit(&all), &all);
+            // It serves with those that are up, and keeps its data on those that are complete.
+            if missing.iter().any(|missing| *missing) {
+                let complete = members(true);
+                let name = format!("{} without missing objects", self.pg_name(at));
+                budgets.add(&groups[pg.pool], &name, limit(&complete), &complete);
+            }
         }
         let conditions = self.conditions(unknown)?;
         let seconds = &self.spec.seconds;
@@ -265,7 +272,10 @@ impl World {
         });
         let fooled = self.is_on(|fault| matches!(fault, Fault::StalePgs { oracle_too: true, .. }));
         let answer = match says {
-            Some(Says::Gone) => return Ok(Answer::NoOracle),
+            Some(Says::Gone) => {
+                self.truth.no_oracle();
+                return Ok(Answer::NoOracle);
+            }
             Some(Says::Error) => {
                 return Err(BackendError::transient(
                     "ask whether the set may stop",
@@ -307,11 +317,20 @@ impl World {
                 .map(|osd| osd as usize)
                 .filter(|osd| self.daemons[*osd].up)
                 .collect();
-            let left = complete.iter().filter(|osd| !going.contains(osd)).count();
-            if left < complete.len() && (left as u32) < self.spec.pools[pg.pool].min_size {
-                return Answer::No {
-                    why: format!("placement group {} would have {left} left", self.pg_name(at)),
-                };
+            let up: Vec<usize> = pg
+                .shards
+                .iter()
+                .flatten()
+                .map(|osd| *osd as usize)
+                .filter(|osd| self.daemons[*osd].up)
+                .collect();
+            for there in [complete, up] {
+                let left = there.iter().filter(|osd| !going.contains(osd)).count();
+                if left < there.len() && (left as u32) < self.spec.pools[pg.pool].min_size {
+                    return Answer::No {
+                        why: format!("placement group {} would have {left} left", self.pg_name(at)),
+                    };
+                }
             }
         }
         for kind in ["mon", "mgr", "mds", "rgw"] {

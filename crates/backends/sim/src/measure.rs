@@ -18,8 +18,12 @@ pub struct Truth {
     pub raced: u32,
     /// Stops made unsafe by lies on which all sources agreed.
     pub undetectable: u32,
-    /// Stops made unsafe by a call that its sender had given up.
+    /// Calls that had their effect after their sender had given them up.
     pub late: u32,
+    /// Stops made unsafe by those.
+    pub late_unsafe: u32,
+    /// One of them has its effect right now.
+    pub(crate) landing: bool,
     /// Calls of older holders that were refused.
     pub refused: u32,
     /// How often each unit was stopped by the run.
@@ -55,6 +59,11 @@ impl Truth {
         self.since_judged.clear();
     }
 
+    /// There is no oracle.
+    pub(crate) fn no_oracle(&mut self) {
+        self.oracle = None;
+    }
+
     /// The oracle was asked, and said so; `honest`: by the truth.
     pub(crate) fn asked(&mut self, set: &[UnitId], yes: bool, honest: bool) {
         if honest {
@@ -85,12 +94,16 @@ impl World {
             None => self.bad_daemon(unit),
         };
         let at = self.elapsed() / 1000;
+        // It was down when it was last looked at, and came up by itself since.
+        let seen_down = !self.truth.said.serving.contains(&id);
         match (bad, contradicted) {
+            (Some(_), _) | (None, Some(_)) if self.truth.landing => self.truth.late_unsafe += 1,
             (Some(bad), _) => {
-                let raced = bad
-                    .absent
-                    .iter()
-                    .any(|unit| self.truth.since_judged.contains(unit));
+                let raced = seen_down
+                    || bad
+                        .absent
+                        .iter()
+                        .any(|unit| self.truth.since_judged.contains(unit));
                 if raced {
                     self.truth.raced += 1;
                 } else if bad.said_fine && self.lied_to() && !self.oracle_refused(&id) {
@@ -100,6 +113,7 @@ impl World {
                     self.truth.violations.push(text);
                 }
             }
+            (None, Some(_)) if seen_down => self.truth.raced += 1,
             (None, Some(why)) => {
                 let text = format!("at {at} s, {what} {id} against what was said: {why}");
                 self.truth.violations.push(text);
@@ -131,7 +145,7 @@ impl World {
             return Some("the oracle said no".to_owned());
         }
         let osd = self.daemons[*self.by_id.get(id)?].osd?;
-        if !self.truth.said.known {
+        if !self.truth.said.known && !self.on_osd[osd as usize].is_empty() {
             return Some("the states of placement groups were not known".to_owned());
         }
         // Only what truth and report both call complete counts.
@@ -167,11 +181,14 @@ impl World {
     fn bad_osd(&self, osd: u32) -> Option<Bad> {
         for (pg, shard) in &self.on_osd[osd as usize] {
             let group = &self.pgs[*pg as usize];
-            if group.missing[*shard as usize] {
-                continue;
-            }
             let pool = &self.spec.pools[group.pool];
-            let left = self.complete(*pg as usize).filter(|other| *other != osd).count() as u32;
+            let up = group.shards.iter().flatten();
+            let up = up.filter(|other| **other != osd && self.daemons[**other as usize].up);
+            let mut left = up.count() as u32;
+            if !group.missing[*shard as usize] {
+                let complete = self.complete(*pg as usize).filter(|other| *other != osd);
+                left = left.min(complete.count() as u32);
+            }
             if left >= pool.min_size {
                 continue;
             }
@@ -192,7 +209,7 @@ impl World {
                 .count() as u32;
             return Some(Bad {
                 what: format!(
-                    "placement group {} has {left} complete left, and needs {}",
+                    "placement group {} has {left} left, and needs {}",
                     self.pg_name(*pg as usize),
                     pool.min_size
                 ),
@@ -200,7 +217,8 @@ impl World {
                     .filter(|(_, other)| !self.daemons[*other as usize].up)
                     .map(|(_, other)| self.daemons[other as usize].id.clone())
                     .collect(),
-                said_fine: said_left >= pool.min_size,
+                // What is said to be incomplete is said to be missed by nobody.
+                said_fine: said_left >= pool.min_size || said.is_some_and(|said| said[*shard as usize]),
             });
         }
         None

@@ -1,5 +1,6 @@
 //! Runs a scenario through the real engine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -73,7 +74,10 @@ pub enum SimError {
 }
 
 /// After so long on the virtual clock a simulation is endless.
-const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 4);
+const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+
+/// After so many steps at one time it is endless too.
+const MOST_STEPS: u32 = 5_000;
 
 /// Plans a scenario and runs it to its end.
 ///
@@ -95,7 +99,7 @@ pub async fn simulate(
             .snapshot()
             .map_err(|e| BackendError::permanent("observe", e.to_string()))?
     };
-    let (aside, earned) = (Default::default(), Default::default());
+    let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
     let forecast = plan(&Ask {
         snapshot: &first,
         target: &target,
@@ -206,7 +210,11 @@ impl<'a> Story<'a> {
     fn due(&mut self, driver: &mut Driver, sim: &Sim, now: Timestamp) -> Result<(), DriveError> {
         if !self.healed && self.scenario.heal.is_some_and(|at| self.after(at) <= now) {
             self.healed = true;
-            sim.world().heal();
+            let in_hand = driver
+                .run()
+                .wave()
+                .map(|wave| wave.units.keys().cloned().collect());
+            sim.world().heal(&in_hand.unwrap_or_default());
         }
         while let Some(ask) = self.scenario.asks.get(self.asked)
             && self.after(ask.at) <= now
@@ -230,14 +238,29 @@ impl<'a> Story<'a> {
         clock: &VirtualClock,
     ) -> Result<SimEnding, DriveError> {
         let poll = SignedDuration::try_from(sim.poll()).unwrap_or(SignedDuration::from_secs(1));
+        let (mut then, mut steps) = (self.began, 0);
         loop {
             let now = clock.now();
+            // A run that turns in a circle writes without an end while no time passes.
+            steps = if now == then { steps + 1 } else { 0 };
+            then = now;
+            if steps > MOST_STEPS {
+                let why = Reason::new("turns-in-a-circle", format!("{steps} steps at one time"));
+                return Ok(SimEnding::Endless(why));
+            }
             self.due(driver, sim, now)?;
             let next = self.next().unwrap_or(Timestamp::MAX);
             let too_long = now.duration_since(self.began) > LONGEST;
             match driver.step().await? {
                 Step::Again => {}
                 Step::Over(ending) => return Ok(SimEnding::Over(ending)),
+                // It is held and would go on by itself, but nothing happens any more.
+                Step::Wait { .. }
+                    if next == Timestamp::MAX && sim.world().is_quiet() && driver.run().held().is_some() =>
+                {
+                    let held = driver.run().held().map(|(reason, _)| reason.clone());
+                    return Ok(held.map_or(SimEnding::Endless(Reason::new("held", "")), SimEnding::Held));
+                }
                 Step::Wait { why, .. } if too_long => return Ok(SimEnding::Endless(why)),
                 Step::Wait { until, .. } => clock.sleep_until(until.min(next)).await,
                 Step::Held(why) if too_long => return Ok(SimEnding::Endless(why)),

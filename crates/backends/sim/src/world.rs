@@ -68,6 +68,10 @@ pub(crate) struct FaultState {
 
 /// The cluster.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fault that is on or off by itself"
+)]
 pub struct World {
     pub(crate) spec: SimSpec,
     /// Milliseconds since the beginning.
@@ -277,6 +281,8 @@ impl World {
         match due {
             Due::Up { unit, turn } if self.daemons[unit].turn == turn => self.come_up(unit),
             Due::Crash { unit, turn, again } if self.daemons[unit].turn == turn => {
+                let id = self.daemons[unit].id.clone();
+                self.truth.fault_hit(&id);
                 self.fall(unit);
                 if again > 0 {
                     let turn = self.daemons[unit].turn;
@@ -293,7 +299,12 @@ impl World {
             Due::Late(call, action) => {
                 if self.fenced_in(&call, &action).is_ok() {
                     self.truth.late += 1;
+                    self.truth.landing = true;
                     self.take_effect(&call, &action);
+                    self.truth.landing = false;
+                    for unit in stagger_engine::driver::units_of(&action) {
+                        self.truth.fault_hit(&unit);
+                    }
                 }
             }
         }
@@ -366,6 +377,7 @@ impl World {
         if self.daemons[unit].osd.is_some() {
             let recovery = u64::from(self.spec.seconds.recovery) * 1000;
             self.due(recovery, Due::Recovered { unit, turn });
+            self.write_on(unit);
         }
         self.elect();
     }
@@ -380,13 +392,25 @@ impl World {
         }
         daemon.up = false;
         self.generation += 1;
-        if let Some(osd) = daemon.osd {
-            // What is written from now on is missing on it.
-            for (pg, shard) in &self.on_osd[osd as usize] {
-                self.pgs[*pg as usize].missing[*shard as usize] = true;
+        self.write_on(unit);
+        self.elect();
+    }
+
+    /// Clients write without a pause: where a placement group of this OSD serves, what is written is
+    /// missing on those of its shards that are down.
+    fn write_on(&mut self, unit: usize) {
+        let Some(osd) = self.daemons[unit].osd else { return };
+        for (pg, _) in &self.on_osd[osd as usize] {
+            let pg = *pg as usize;
+            let pool = &self.spec.pools[self.pgs[pg].pool];
+            if (self.complete(pg).count() as u32) < pool.min_size {
+                continue;
+            }
+            for shard in 0..self.pgs[pg].shards.len() {
+                let down = self.pgs[pg].shards[shard].is_some_and(|osd| !self.daemons[osd as usize].up);
+                self.pgs[pg].missing[shard] |= down;
             }
         }
-        self.elect();
     }
 
     fn recover(&mut self, unit: usize) {
@@ -402,6 +426,7 @@ impl World {
                 again |= group.missing[shard as usize];
             }
         }
+        self.write_on(unit);
         if again {
             let turn = self.daemons[unit].turn;
             let recovery = u64::from(self.spec.seconds.recovery.max(1)) * 1000;
@@ -510,16 +535,22 @@ impl World {
         }
     }
 
-    /// All faults end; what should run and does not is started.
-    pub fn heal(&mut self) {
+    /// All faults end, and a person starts what ran at first and does not: all but what the run has in
+    /// its hands.
+    pub fn heal(&mut self, but: &BTreeSet<UnitId>) {
         for at in 0..self.faults.len() {
             self.fault_off(at);
         }
         self.faults.clear();
-        self.agenda
-            .retain(|_, due| !matches!(due, Due::FaultOn(_) | Due::FaultOff(_) | Due::Crash { .. }));
+        self.agenda.retain(|_, due| {
+            !matches!(
+                due,
+                Due::FaultOn(_) | Due::FaultOff(_) | Due::Crash { .. } | Due::Late(..)
+            )
+        });
         for unit in 0..self.daemons.len() {
-            if self.daemons[unit].wanted {
+            let daemon = &self.daemons[unit];
+            if daemon.wanted || (daemon.baseline && !but.contains(&daemon.id)) {
                 self.start(unit);
             }
         }

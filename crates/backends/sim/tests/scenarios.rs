@@ -1,45 +1,116 @@
 //! Every file in `scenarios/` runs and comes to what it expects.
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "test code")]
 
-use stagger_core::run::{Ending, Entry, Run};
-use stagger_engine::artifacts::Artifacts;
-use stagger_engine::driver::Listener;
-use stagger_engine::sqlite::SqliteStore;
-use stagger_sim::{Pace, Scenario, SimEnding, SimReport, simulate};
+mod common;
 
-struct Talk(bool);
-impl Listener for Talk {
-    fn event(&mut self, entry: &Entry, _run: &Run) {
-        if self.0 {
-            let text = serde_json::to_string(&entry.event).unwrap();
-            println!("{:.0} {} {}", entry.at, entry.seq, &text[..text.len().min(240)]);
-        }
-    }
-}
+use std::path::PathBuf;
 
-fn play(name: &str) -> SimReport {
-    let path = format!("{}/../../../scenarios/{name}", env!("CARGO_MANIFEST_DIR"));
-    let scenario = Scenario::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
+use stagger_sim::Scenario;
+
+fn files() -> Vec<PathBuf> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scenarios");
+    let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
-        .block_on(simulate(
-            &scenario,
-            Box::new(SqliteStore::in_memory().unwrap()),
-            Artifacts::in_folder(folder.path()),
-            Box::new(Talk(std::env::var_os("TALK").is_some())),
-            Pace::Fast,
-        ))
-        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    files
 }
 
 #[test]
-fn demo() {
-    let report = play("demo.toml");
-    println!("{report:?}");
-    assert!(matches!(
-        report.ending,
-        SimEnding::Over(Ending::Incomplete { .. })
-    ));
+fn each_file_comes_to_what_it_expects() {
+    let only = std::env::var("ONLY").ok();
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for file in files() {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        if only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
+            continue;
+        }
+        count += 1;
+        let scenario = Scenario::parse(&std::fs::read_to_string(&file).unwrap())
+            .unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let report = common::play(&scenario);
+        println!(
+            "{name}: {:?}, {} waves of {} planned, {} units, {} stops, took {:#} of {:#} forecast, {} events",
+            common::word(&report.ending),
+            report.waves,
+            report.planned_waves,
+            report.units,
+            report.truth.stops,
+            report.took,
+            report.forecast,
+            report.events,
+        );
+        let mut must = |holds: bool, what: String| {
+            if !holds {
+                wrong.push(format!("{name}: {what}; {:?}", report.ending));
+            }
+        };
+        let expect = &scenario.expect;
+        let (ending, reason) = common::word(&report.ending);
+        must(
+            expect.ending.as_deref() == Some(ending),
+            format!("it ends {ending}"),
+        );
+        if expect.reason.is_some() {
+            must(expect.reason == reason, format!("the reason is {reason:?}"));
+        }
+        if let Some(left) = &expect.left {
+            let found: Vec<_> = common::left(&report.ending)
+                .into_iter()
+                .map(|(what, _)| what)
+                .collect();
+            must(*left == found, format!("left are {found:?}"));
+        }
+        if let Some(most) = expect.waves_at_most {
+            must(report.waves <= most, format!("{} waves", report.waves));
+        }
+        if let Some(least) = expect.units_at_least {
+            must(report.units >= least, format!("{} units", report.units));
+        }
+        must(
+            report.truth.violations.is_empty(),
+            format!("{:?}", report.truth.violations),
+        );
+        must(
+            report.truth.undetectable == expect.undetectable,
+            format!("{} lies", report.truth.undetectable),
+        );
+        must(
+            report.guards.is_empty() || ending == "held",
+            format!("guards left: {:?}", report.guards),
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(only.is_some() || count >= 10, "only {count} scenarios were found");
+}
+
+#[test]
+fn nothing_else_lies_among_the_scenarios() {
+    for file in files() {
+        assert!(
+            file.extension().is_some_and(|end| end == "toml"),
+            "{} is not run",
+            file.display()
+        );
+        let text = std::fs::read_to_string(&file).unwrap();
+        let scenario = Scenario::parse(&text).unwrap();
+        assert!(
+            scenario.expect.ending.is_some(),
+            "{} expects nothing",
+            file.display()
+        );
+        assert!(
+            !scenario.about.is_empty(),
+            "{} does not say what it shows",
+            file.display()
+        );
+        assert_eq!(
+            Scenario::parse(&scenario.text()).unwrap(),
+            scenario,
+            "{}",
+            file.display()
+        );
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::CephBackend;
+use stagger_ceph::facts::Known;
 use stagger_ceph::oktostop::{Maps, load, report_json};
 
 use crate::args::{Cli, From};
@@ -13,38 +14,50 @@ use crate::exit::Exit;
 use crate::print;
 
 /// Whether these OSDs may stop together. Exit 0 yes, 1 no, 2 an id that does not exist.
-pub(crate) async fn ok_to_stop(cli: &Cli, ids: &[String], max: Option<usize>, from: &From) -> Result<Exit, CliError> {
+pub(crate) async fn ok_to_stop(
+    cli: &Cli,
+    ids: &[String],
+    max: Option<usize>,
+    from: &From,
+) -> Result<Exit, CliError> {
     let mut set = Vec::with_capacity(ids.len());
     for id in ids {
         let number = id.strip_prefix("osd.").unwrap_or(id).parse::<u32>();
-        set.push(number.map_err(|_| {
-            CliError::usage(format!("{id:?} is not an OSD")).hint("write 3 or osd.3")
-        })?);
+        set.push(
+            number.map_err(|_| CliError::usage(format!("{id:?} is not an OSD")).hint("write 3 or osd.3"))?,
+        );
     }
-    let maps = match &from.from {
-        Some(folder) => load(folder).map_err(|error| {
+    let maps = if let Some(folder) = &from.from {
+        load(folder).map_err(|error| {
             let why = std::error::Error::source(&error).map_or_else(String::new, |source| format!(": {source}"));
             CliError::usage(format!("{error}{why}"))
                 .hint("the folder holds pg_dump.json, osd_dump.json and osd_tree.json, as `ceph … -f json` prints them")
-        })?,
-        None => {
-            let settings = config::read(cli)?.ceph();
-            let api = Arc::new(Session::new(settings.cluster.access()));
-            let facts = CephBackend::new(api, settings, None).facts().await?;
-            let pgs = match facts.pgs {
-                stagger_ceph::facts::Known::Yes(pgs) => pgs,
-                stagger_ceph::facts::Known::No(why) => {
-                    return Err(CliError::new(Exit::Unreachable, format!("the placement groups are unknown: {why}")));
-                }
-            };
-            Maps { pgs, osds: facts.osds, tree: facts.tree }
+        })?
+    } else {
+        let settings = config::read(cli)?.ceph();
+        let api = Arc::new(Session::new(settings.cluster.access()));
+        let facts = CephBackend::new(api, settings, None).facts().await?;
+        match facts.pgs {
+            Known::Yes(pgs) => Maps {
+                pgs,
+                osds: facts.osds,
+                tree: facts.tree,
+            },
+            Known::No(why) => {
+                return Err(CliError::new(
+                    Exit::Unreachable,
+                    format!("the placement groups are unknown: {why}"),
+                ));
+            }
         }
     };
     let oracle = maps.oracle();
     let unknown = |error: stagger_ceph::oktostop::NoSuchOsd| CliError::usage(error.to_string());
     let (verdict, largest) = match max {
         Some(max) => {
-            let largest = oracle.largest(&set, u32::try_from(max).unwrap_or(u32::MAX)).map_err(unknown)?;
+            let largest = oracle
+                .largest(&set, u32::try_from(max).unwrap_or(u32::MAX))
+                .map_err(unknown)?;
             (largest.verdict.clone(), Some(largest))
         }
         None => (oracle.ask(&set).map_err(unknown)?, None),
@@ -59,7 +72,10 @@ pub(crate) async fn ok_to_stop(cli: &Cli, ids: &[String], max: Option<usize>, fr
         if verdict.ok() {
             print::out(&format!("yes: {} may stop together", names.join(" ")));
         } else if bad.is_empty() {
-            print::out(&format!("no: {} placement groups are unknown", verdict.unknown.len()));
+            print::out(&format!(
+                "no: {} placement groups are unknown",
+                verdict.unknown.len()
+            ));
         } else {
             let shown: Vec<_> = bad.iter().take(10).map(ToString::to_string).collect();
             let more = if bad.len() > 10 { " …" } else { "" };

@@ -16,7 +16,9 @@ pub(crate) fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<E
     let mut store = store(cli)?;
     let run = which(&store, run)?;
     supervisor::ask(&mut store, &run, Timestamp::now(), command, &user())?;
-    print::talk(&format!("run {run} was asked; if nobody carries it out now, `stagger resume {run}` does"));
+    print::talk(&format!(
+        "run {run} was asked; if nobody carries it out now, `stagger resume {run}` does"
+    ));
     Ok(Exit::Done)
 }
 
@@ -39,5 +41,11 @@ pub(crate) fn approve(cli: &Cli, wish: &Approve) -> Result<Exit, CliError> {
         let error = CliError::usage(format!("run {} has no door {}", wish.run, wish.door));
         return Err(error.hint(format!("its doors: {}", names.join(", "))));
     }
-    ask(cli, Some(&wish.run), &Command::Approve { door: wish.door.clone() })
+    ask(
+        cli,
+        Some(&wish.run),
+        &Command::Approve {
+            door: wish.door.clone(),
+        },
+    )
 }

@@ -27,7 +27,12 @@ pub(crate) async fn observe(cli: &Cli, from: &args::From) -> Result<Exit, CliErr
         print::json(&snapshot);
         return Ok(Exit::Done);
     }
-    print::out(&format!("{}  {}, observed {:.0}", snapshot.cluster(), snapshot.generation(), snapshot.observed_at()));
+    print::out(&format!(
+        "{}  {}, observed {:.0}",
+        snapshot.cluster(),
+        snapshot.generation(),
+        snapshot.observed_at()
+    ));
     let mut kinds: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
     for unit in snapshot.units() {
         let counts = kinds.entry(unit.kind.as_str()).or_default();
@@ -38,7 +43,9 @@ pub(crate) async fn observe(cli: &Cli, from: &args::From) -> Result<Exit, CliErr
         }
     }
     for (kind, [serving, down, unknown]) in kinds {
-        print::out(&format!("  {kind:<6} {serving} serving, {down} down, {unknown} unknown"));
+        print::out(&format!(
+            "  {kind:<6} {serving} serving, {down} down, {unknown} unknown"
+        ));
     }
     print::out(&format!("  {} budgets", snapshot.budgets().len()));
     for condition in snapshot.conditions() {
@@ -47,7 +54,10 @@ pub(crate) async fn observe(cli: &Cli, from: &args::From) -> Result<Exit, CliErr
             Verdict::No => 'x',
             Verdict::Unknown => '?',
         };
-        print::out(&format!("  {mark} {:<24} {:<8} {}", condition.name, condition.verdict, condition.why));
+        print::out(&format!(
+            "  {mark} {:<24} {:<8} {}",
+            condition.name, condition.verdict, condition.why
+        ));
     }
     Ok(Exit::Done)
 }
@@ -66,7 +76,13 @@ pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliE
     } else {
         let to = wish.wish.to.as_deref().unwrap_or_default();
         let next = format!("stagger run --to {to} --plan {}", made.id);
-        print::out(&show::plan::plan(&made, &world.snapshot, wish.all, print::width(), &next));
+        print::out(&show::plan::plan(
+            &made,
+            &world.snapshot,
+            wish.all,
+            print::width(),
+            &next,
+        ));
     }
     Ok(Exit::Done)
 }
@@ -77,14 +93,23 @@ pub(crate) fn make(world: &World, wish: &args::Wish) -> Result<Plan, CliError> {
     let target = world.target(wish, &policy)?;
     let none = BTreeMap::new();
     let earned = BTreeMap::new();
-    let ask =
-        Ask { snapshot: &world.snapshot, target: &target, policy: &policy, aside: &none, earned: &earned, parent: None };
+    let ask = Ask {
+        snapshot: &world.snapshot,
+        target: &target,
+        policy: &policy,
+        aside: &none,
+        earned: &earned,
+        parent: None,
+    };
     let made = plan(&ask);
     // The judge never sees a plan of ours that it would not pass; if it does, that is a bug of ours.
     let findings = check(&ask, &made);
     match findings.first() {
         None => Ok(made),
-        Some(finding) => Err(CliError::new(Exit::Internal, format!("the plan is not sound: {finding:?}"))),
+        Some(finding) => Err(CliError::new(
+            Exit::Internal,
+            format!("the plan is not sound: {finding:?}"),
+        )),
     }
 }
 
@@ -98,16 +123,30 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
     let policy = world.policy(&wish.wish)?;
     let target = world.target(&wish.wish, &policy)?;
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
-    let ask =
-        Ask { snapshot: &world.snapshot, target: &target, policy: &policy, aside: &none, earned: &earned, parent: None };
+    let ask = Ask {
+        snapshot: &world.snapshot,
+        target: &target,
+        policy: &policy,
+        aside: &none,
+        earned: &earned,
+        parent: None,
+    };
     let findings = check(&ask, &given);
     if cli.json {
         print::json(&findings);
     } else if findings.is_empty() {
-        print::out(&format!("Plan {} is sound: {} waves, {} units.", given.id, given.waves(), given.units()));
+        print::out(&format!(
+            "Plan {} is sound: {} waves, {} units.",
+            given.id,
+            given.waves(),
+            given.units()
+        ));
     } else {
         for finding in &findings {
-            print::out(&format!("{:?} in {}: {}", finding.fault, finding.part, finding.detail));
+            print::out(&format!(
+                "{:?} in {}: {}",
+                finding.fault, finding.part, finding.detail
+            ));
         }
     }
     Ok(if findings.is_empty() { Exit::Done } else { Exit::No })
@@ -153,8 +192,13 @@ pub(crate) async fn versions(cli: &Cli, from: &args::From) -> Result<Exit, CliEr
     let snapshot = World::observe(cli, from).await?.snapshot;
     let mut by: BTreeMap<(String, String), Vec<stagger_core::model::UnitId>> = BTreeMap::new();
     for unit in snapshot.units() {
-        let revision = unit.revision.as_ref().map_or("unknown".to_owned(), ToString::to_string);
-        by.entry((unit.kind.to_string(), revision)).or_default().push(unit.id.clone());
+        let revision = unit
+            .revision
+            .as_ref()
+            .map_or("unknown".to_owned(), ToString::to_string);
+        by.entry((unit.kind.to_string(), revision))
+            .or_default()
+            .push(unit.id.clone());
     }
     if cli.json {
         let rows: Vec<_> = by
@@ -233,10 +277,14 @@ pub(crate) fn show_artifacts(cli: &Cli, wish: &args::Artifacts) -> Result<Exit, 
     let store = store(cli)?;
     let run = which(&store, wish.run.as_ref())?;
     let kept = artifacts(cli)?;
-    let failed = |error: stagger_engine::artifacts::ArtifactsError| CliError::new(Exit::Internal, error.to_string());
+    let failed =
+        |error: stagger_engine::artifacts::ArtifactsError| CliError::new(Exit::Internal, error.to_string());
     if let Some(file) = &wish.bundle {
-        let journal: Vec<String> =
-            store.journal(&run)?.iter().map(|entry| serde_json::to_string(entry).unwrap_or_default()).collect();
+        let journal: Vec<String> = store
+            .journal(&run)?
+            .iter()
+            .map(|entry| serde_json::to_string(entry).unwrap_or_default())
+            .collect();
         let extra = [("journal.jsonl".to_owned(), journal.join("\n").into_bytes())];
         kept.bundle(&run, &extra, file).map_err(failed)?;
         print::out(&file.display().to_string());
@@ -253,7 +301,10 @@ pub(crate) fn show_artifacts(cli: &Cli, wish: &args::Artifacts) -> Result<Exit, 
         .collect();
     files.sort();
     for file in files {
-        print::out(&format!("  {}", file.strip_prefix(&folder).unwrap_or(&file).display()));
+        print::out(&format!(
+            "  {}",
+            file.strip_prefix(&folder).unwrap_or(&file).display()
+        ));
     }
     Ok(Exit::Done)
 }

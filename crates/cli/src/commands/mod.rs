@@ -50,12 +50,18 @@ pub(crate) fn which(store: &SqliteStore, run: Option<&RunId>) -> Result<RunId, C
     }
     let newest = store.runs()?.into_iter().next();
     newest.map(|listed| listed.run).ok_or_else(|| {
-        CliError::usage("there is no run in this store").hint("`stagger run --to RELEASE` starts one; --state names another store")
+        CliError::usage("there is no run in this store")
+            .hint("`stagger run --to RELEASE` starts one; --state names another store")
     })
 }
 
 /// Who runs this program: `anna@ops1`.
 pub(crate) fn user() -> String {
-    let name = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".to_owned());
-    format!("{name}@{}", stagger_engine::supervisor::Identity::of_this_process().host)
+    let name = std::env::var("USER")
+        .or_else(|_| std::env::var("LOGNAME"))
+        .unwrap_or_else(|_| "somebody".to_owned());
+    format!(
+        "{name}@{}",
+        stagger_engine::supervisor::Identity::of_this_process().host
+    )
 }

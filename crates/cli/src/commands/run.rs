@@ -27,7 +27,10 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
     let target = world.target(&wish.wish, &policy)?;
     let plan = look::make(&world, &wish.wish)?;
     if let Some(wanted) = wish.plan.as_ref().filter(|wanted| **wanted != plan.id) {
-        let moved = Reason::new("snapshot-has-moved", format!("planning now gives {}, not {wanted}", plan.id));
+        let moved = Reason::new(
+            "snapshot-has-moved",
+            format!("planning now gives {}, not {wanted}", plan.id),
+        );
         let mut error = CliError::refused("the run", &[moved]);
         error.hints.insert(0, "look at `stagger plan` again".to_owned());
         return Err(error);
@@ -41,7 +44,13 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
         .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
     let run = supervisor::new_run_id(Timestamp::now());
     let next = format!("this run, {run}; Ctrl-C finishes the wave and stops, `stagger resume {run}` goes on");
-    print::talk(&show::plan::plan(&plan, &world.snapshot, false, print::width(), &next));
+    print::talk(&show::plan::plan(
+        &plan,
+        &world.snapshot,
+        false,
+        print::width(),
+        &next,
+    ));
     let backend: Arc<dyn Backend> = Arc::new(world.for_run(memory));
     let (driver, lease) = supervisor::start(
         parts(cli, Arc::clone(&backend))?,
@@ -69,8 +78,12 @@ pub(crate) async fn resume(cli: &Cli, wish: &OneRun) -> Result<Exit, CliError> {
         print::talk(&format!("guard {guard} was past its expiry and was given back"));
     }
     let backend: Arc<dyn Backend> = Arc::new(backend);
-    let (driver, lease) =
-        supervisor::resume(parts(cli, Arc::clone(&backend))?, &Identity::of_this_process(), &run).await?;
+    let (driver, lease) = supervisor::resume(
+        parts(cli, Arc::clone(&backend))?,
+        &Identity::of_this_process(),
+        &run,
+    )
+    .await?;
     carry_out(cli, &backend, driver, lease).await
 }
 
@@ -84,8 +97,26 @@ fn parts(cli: &Cli, backend: Arc<dyn Backend>) -> Result<Parts, CliError> {
     })
 }
 
+/// Returns on Ctrl-C, or when a service manager says that it is time to stop.
+async fn stop_asked() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else {
+        tokio::signal::ctrl_c().await.ok();
+        return;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+    }
+}
+
 /// Steps until the run is over or held, the lock is lost, or the user has enough.
-async fn carry_out(cli: &Cli, backend: &Arc<dyn Backend>, mut driver: Driver, lease: Lease) -> Result<Exit, CliError> {
+async fn carry_out(
+    cli: &Cli,
+    backend: &Arc<dyn Backend>,
+    mut driver: Driver,
+    lease: Lease,
+) -> Result<Exit, CliError> {
     let clock = SystemClock;
     let mut asked_to_stop = false;
     let run = driver.run().start().run.clone();
@@ -93,12 +124,13 @@ async fn carry_out(cli: &Cli, backend: &Arc<dyn Backend>, mut driver: Driver, le
         if let Some(why) = lease.lost() {
             return Err(DriveError::LeaseLost(why).into());
         }
-        if asked_to_stop && driver.run().wave().is_none() && driver.run().open().next().is_none() {
+        let at_rest = driver.run().wave().is_none() && driver.run().open().next().is_none();
+        if asked_to_stop && at_rest && !driver.run().owes_guards() {
             break None;
         }
         let step = tokio::select! {
             step = driver.step() => step?,
-            _ = tokio::signal::ctrl_c() => {
+            () = stop_asked() => {
                 if asked_to_stop {
                     print::talk(&format!("left at once; `stagger resume {run}` goes on"));
                     return Ok(Exit::Interrupted);
@@ -113,7 +145,7 @@ async fn carry_out(cli: &Cli, backend: &Arc<dyn Backend>, mut driver: Driver, le
             Step::Wait { until, .. } => {
                 tokio::select! {
                     () = clock.sleep_until(until) => {}
-                    _ = tokio::signal::ctrl_c() => {
+                    () = stop_asked() => {
                         if asked_to_stop || driver.run().wave().is_none() {
                             break None;
                         }
@@ -127,16 +159,23 @@ async fn carry_out(cli: &Cli, backend: &Arc<dyn Backend>, mut driver: Driver, le
     };
     drop(driver);
     if let Err(error) = lease.give_back(backend).await {
-        print::talk(&format!("{error}; it goes by itself in {} s", backend.lock_expires().as_secs()));
+        print::talk(&format!(
+            "{error}; it goes by itself in {} s",
+            backend.lock_expires().as_secs()
+        ));
     }
     let journal = state_folder(cli)?.join("journal.db");
     let exit = match end {
         None => {
-            print::talk(&format!("stopped between two waves; `stagger resume {run}` goes on"));
+            print::talk(&format!(
+                "stopped between two waves; `stagger resume {run}` goes on"
+            ));
             Exit::Interrupted
         }
         Some(Step::Held(reason)) => {
-            print::talk(&format!("NEEDS YOU  {reason}\n`stagger resume {run}` goes on when that is settled"));
+            print::talk(&format!(
+                "NEEDS YOU  {reason}\n`stagger resume {run}` goes on when that is settled"
+            ));
             Exit::NeedsYou
         }
         Some(Step::Over(ending)) => {

@@ -42,7 +42,10 @@ pub(crate) async fn simulate(cli: &Cli, scenario: &Path, fast: bool) -> Result<E
 async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Result<Exit, CliError> {
     let scenario = Scenario::parse(text).map_err(|error| {
         let mut refused = CliError::usage(format!("the scenario {name} is refused"));
-        refused.causes = std::error::Error::source(&error).map(ToString::to_string).into_iter().collect();
+        refused.causes = std::error::Error::source(&error)
+            .map(ToString::to_string)
+            .into_iter()
+            .collect();
         refused
     })?;
     if !cli.json {
@@ -50,21 +53,49 @@ async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Result<Exit, Cli
         show_plan(&scenario).await?;
     }
     // A rehearsal at once, in memory: how long it takes on the cluster's clock sets the pace.
-    let rehearsal = run(&scenario, SqliteStore::in_memory()?, Artifacts::in_folder(nowhere()?), Box::new(Silent), Pace::Fast).await?;
+    let rehearsal = run(
+        &scenario,
+        SqliteStore::in_memory()?,
+        Artifacts::in_folder(nowhere()),
+        Box::new(Silent),
+        Pace::Fast,
+    )
+    .await?;
     let factor = WATCHED / rehearsal.took.as_secs_f64().max(1.0);
-    let pace = if fast || cli.json { Pace::Fast } else { Pace::Real { factor } };
+    let pace = if fast || cli.json {
+        Pace::Fast
+    } else {
+        Pace::Real { factor }
+    };
 
-    let folder = state_folder(cli)?
-        .join("simulations")
-        .join(format!("{}-{}", scenario.cluster.name, Timestamp::now().strftime("%Y%m%d-%H%M%S")));
+    let folder = state_folder(cli)?.join("simulations").join(format!(
+        "{}-{}",
+        scenario.cluster.name,
+        Timestamp::now().strftime("%Y%m%d-%H%M%S")
+    ));
     let store = SqliteStore::open(&folder.join("journal.db"))?;
-    let listener: Box<dyn Listener> = if cli.json { Box::new(Silent) } else { Box::new(Progress::new()) };
-    let report = run(&scenario, store, Artifacts::in_folder(folder.join("artifacts")), listener, pace).await?;
+    let listener: Box<dyn Listener> = if cli.json {
+        Box::new(Silent)
+    } else {
+        Box::new(Progress::new())
+    };
+    let report = run(
+        &scenario,
+        store,
+        Artifacts::in_folder(folder.join("artifacts")),
+        listener,
+        pace,
+    )
+    .await?;
     show_report(cli, &report, &folder);
     Ok(match report.ending {
         SimEnding::Over(Ending::Done) => Exit::Done,
         SimEnding::Over(Ending::Incomplete { .. } | Ending::RolledBack { .. } | Ending::Aborted) => {
-            if scenario.expect.ending.is_some() { Exit::Done } else { Exit::No }
+            if scenario.expect.ending.is_some() {
+                Exit::Done
+            } else {
+                Exit::No
+            }
         }
         SimEnding::Held(_) | SimEnding::Endless(_) => Exit::NeedsYou,
     })
@@ -77,7 +108,9 @@ async fn run(
     listener: Box<dyn Listener>,
     pace: Pace,
 ) -> Result<SimReport, CliError> {
-    carry_out(scenario, Box::new(store), artifacts, listener, pace).await.map_err(simulation_failed)
+    carry_out(scenario, Box::new(store), artifacts, listener, pace)
+        .await
+        .map_err(simulation_failed)
 }
 
 fn simulation_failed(error: impl std::error::Error) -> CliError {
@@ -91,8 +124,8 @@ fn simulation_failed(error: impl std::error::Error) -> CliError {
 }
 
 /// A folder that the rehearsal writes to and that is gone with it.
-fn nowhere() -> Result<std::path::PathBuf, CliError> {
-    Ok(std::env::temp_dir().join(format!("stagger-rehearsal-{}", std::process::id())))
+fn nowhere() -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("stagger-rehearsal-{}", std::process::id()))
 }
 
 async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
@@ -109,7 +142,13 @@ async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
         parent: None,
     });
     print::talk("");
-    print::talk(&show::plan::plan(&made, &snapshot, false, print::width(), "carried out now, in simulation\n"));
+    print::talk(&show::plan::plan(
+        &made,
+        &snapshot,
+        false,
+        print::width(),
+        "carried out now, in simulation\n",
+    ));
     Ok(())
 }
 
@@ -157,12 +196,18 @@ fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
         print::out(&format!("  unsafe: {violation}"));
     }
     print::out(&format!("Journal: {}", folder.join("journal.db").display()));
-    print::out(&format!("Next: stagger --state {} history {}", folder.display(), report.run));
+    print::out(&format!(
+        "Next: stagger --state {} history {}",
+        folder.display(),
+        report.run
+    ));
 }
 
 fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Tells nobody.

@@ -10,20 +10,36 @@ pub(crate) fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
     Some(match &entry.event {
         Event::Started(start) => ("started", format!("{}, run {}", start.target.title, start.run)),
         Event::LeaseTaken { fence, holder } => ("lease", format!("token {fence}, {holder}")),
-        Event::Planned { plan } => {
-            ("planned", format!("{} waves left, at least {}, plan {}", plan.waves(), plan.at_least(), plan.id))
-        }
-        Event::WaveOpened { stage, units } => {
-            ("wave", format!("{stage}: {}", compress(units.iter().map(|(unit, _)| unit))))
-        }
+        Event::Planned { plan } => (
+            "planned",
+            format!(
+                "{} waves left, at least {}, plan {}",
+                plan.waves(),
+                plan.at_least(),
+                plan.id
+            ),
+        ),
+        Event::WaveOpened { stage, units } => (
+            "wave",
+            format!("{stage}: {}", compress(units.iter().map(|(unit, _)| unit))),
+        ),
         Event::Judged { units, ours, theirs } => ("judged", judged(units, ours, theirs)),
         Event::WaveDropped { reason } => ("dropped", format!("the wave is not begun: {reason}")),
         Event::Intent { action } => return intent(action),
-        Event::Settled { outcome: Outcome::Done { .. }, .. } => return None,
-        Event::Settled { intent, outcome: Outcome::Failed { why } } => ("failed", format!("intent {intent}: {why}")),
+        Event::Settled {
+            outcome: Outcome::Done { .. },
+            ..
+        } => return None,
+        Event::Settled {
+            intent,
+            outcome: Outcome::Failed { why },
+        } => ("failed", format!("intent {intent}: {why}")),
         Event::GatesTurned { shut } if shut.is_empty() => ("gates", "all open".to_owned()),
         Event::GatesTurned { shut } => {
-            let text: Vec<_> = shut.iter().map(|(name, why)| format!("{name} is {why}")).collect();
+            let text: Vec<_> = shut
+                .iter()
+                .map(|(name, why)| format!("{name} is {why}"))
+                .collect();
             ("gates", text.join("; "))
         }
         Event::WaveFailed { units, reason } => ("FAILED", format!("{} {reason}", compress(units))),
@@ -31,7 +47,9 @@ pub(crate) fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         Event::WaveWentBack => ("back", "what failed is back on the release before".to_owned()),
         Event::StepPassed { step } => ("passed", step.to_string()),
         Event::SetAside { unit, reason, until } => {
-            let again = until.map_or("not again in this run".to_owned(), |until| format!("again at {until:.0}"));
+            let again = until.map_or("not again in this run".to_owned(), |until| {
+                format!("again at {until:.0}")
+            });
             ("aside", format!("{unit}, {again}: {reason}"))
         }
         Event::Asked { command, by } => ("asked", format!("{} by {by}", asked(command))),
@@ -51,7 +69,11 @@ fn judged(units: &[UnitId], ours: &Answer, theirs: &Answer) -> String {
     let names = compress(units);
     match (ours, theirs) {
         (Answer::Yes, Answer::Yes) => format!("{names} may stop: both judges agree"),
-        (ours, theirs) => format!("{names} may stop? ours: {}; the cluster's: {}", word(ours), word(theirs)),
+        (ours, theirs) => format!(
+            "{names} may stop? ours: {}; the cluster's: {}",
+            word(ours),
+            word(theirs)
+        ),
     }
 }
 
@@ -62,16 +84,31 @@ fn intent(action: &Action) -> Option<(&'static str, String)> {
         // The wave's line has named them all.
         Action::Visit { .. } => return None,
         Action::Restart { unit } => ("restart", format!("{unit} once more")),
-        Action::GoBack { unit, revision, rebuild: false } => ("go back", format!("{unit} to {revision}")),
-        Action::GoBack { unit, revision, rebuild: true } => ("rebuild", format!("{unit} on {revision}")),
+        Action::GoBack {
+            unit,
+            revision,
+            rebuild: false,
+        } => ("go back", format!("{unit} to {revision}")),
+        Action::GoBack {
+            unit,
+            revision,
+            rebuild: true,
+        } => ("rebuild", format!("{unit} on {revision}")),
         Action::Step { step } => ("step", step.to_string()),
-        Action::Collect { units } => ("collect", format!("what tells later what happened to {}", compress(units))),
+        Action::Collect { units } => (
+            "collect",
+            format!("what tells later what happened to {}", compress(units)),
+        ),
     })
 }
 
 /// ` on osd.1-3`, or nothing for the whole cluster.
 fn on(units: &[UnitId]) -> String {
-    if units.is_empty() { String::new() } else { format!(" on {}", compress(units)) }
+    if units.is_empty() {
+        String::new()
+    } else {
+        format!(" on {}", compress(units))
+    }
 }
 
 fn asked(command: &Command) -> String {
@@ -89,7 +126,10 @@ pub(crate) fn ending(ending: &Ending) -> String {
     match ending {
         Ending::Done => "done: every unit serves on the target".to_owned(),
         Ending::Incomplete { left } => {
-            let text: Vec<_> = left.iter().map(|(what, reason)| format!("{what} ({reason})")).collect();
+            let text: Vec<_> = left
+                .iter()
+                .map(|(what, reason)| format!("{what} ({reason})"))
+                .collect();
             format!("done but for {}", text.join(", "))
         }
         Ending::RolledBack { reason } => format!("rolled back: {reason}"),

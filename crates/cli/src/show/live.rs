@@ -27,7 +27,10 @@ pub(crate) struct Progress {
 impl Progress {
     /// Redrawing if both streams are terminals.
     pub(crate) fn new() -> Self {
-        Self { live: print::live(), ..Self::default() }
+        Self {
+            live: print::live(),
+            ..Self::default()
+        }
     }
 
     fn clear(&mut self) {
@@ -59,7 +62,10 @@ impl Listener for Progress {
         self.last = Some(entry.at);
         if let Some((word, text)) = events::line(entry, run) {
             if self.live {
-                print::talk(&fit(&format!("{} {word:<9}{text}", entry.at.strftime("%H:%M:%S")), print::width()));
+                print::talk(&fit(
+                    &format!("{} {word:<9}{text}", entry.at.strftime("%H:%M:%S")),
+                    print::width(),
+                ));
             } else {
                 print::talk(&format!("{:.0} {word:<9}{text}", entry.at));
             }
@@ -74,7 +80,10 @@ impl Listener for Progress {
             self.draw(&foot(run, Some(why)));
             return;
         }
-        if self.last.is_none_or(|last| until.duration_since(last) >= HEARTBEAT) {
+        if self
+            .last
+            .is_none_or(|last| until.duration_since(last) >= HEARTBEAT)
+        {
             let view = view::run(run, Some(why));
             print::talk(&format!("{until:.0} {:<9}{} {}", "still", view.verdict, view.why));
             self.last = Some(until);
@@ -92,7 +101,7 @@ fn foot(run: &Run, waiting: Option<&Reason>) -> Vec<String> {
     };
     lines.push(format!("{color}{}  {}", view.verdict, view.why));
     let total = view.waves_passed as usize + view.waves_left.max(usize::from(view.current.is_some()));
-    let share = if total == 0 { 0 } else { view.waves_passed as usize * 24 / total };
+    let share = view.waves_passed as usize * 24 / total.max(1);
     lines.push(format!(
         "wave {} of {total} [{}{}] {} units done, about {} left",
         (view.waves_passed as usize + 1).min(total.max(1)),
@@ -110,7 +119,11 @@ fn foot(run: &Run, waiting: Option<&Reason>) -> Vec<String> {
         }
     }
     for group in &view.left_alone {
-        lines.push(format!("  left alone: {} ({})", group.units.join(" "), group.reason.slug));
+        lines.push(format!(
+            "  left alone: {} ({})",
+            group.units.join(" "),
+            group.reason.slug
+        ));
     }
     lines
 }

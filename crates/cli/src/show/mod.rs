@@ -26,8 +26,21 @@ mod tests {
 
     #[test]
     fn durations_are_said_as_people_say_them() {
-        let said: Vec<_> =
-            [0, 45, 60, 252, 600, 3600, 7800].iter().map(|s| duration(SignedDuration::from_secs(*s))).collect();
-        assert_eq!(said, ["0 s", "45 s", "1 min", "4 min 12 s", "10 min", "1 h", "2 h 10 min"]);
+        let said: Vec<_> = [0, 45, 60, 252, 600, 3600, 7800]
+            .iter()
+            .map(|s| duration(SignedDuration::from_secs(*s)))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                "0 s",
+                "45 s",
+                "1 min",
+                "4 min 12 s",
+                "10 min",
+                "1 h",
+                "2 h 10 min"
+            ]
+        );
     }
 }

@@ -11,15 +11,26 @@ pub(crate) fn compress<'a>(units: impl IntoIterator<Item = &'a UnitId>) -> Strin
     for unit in sorted {
         match unit.natural() {
             // Only `kind.number` is drawn together; `mon.m0` stays as it is.
-            (head, Some(number)) if head.ends_with('.') => match groups.last_mut() {
-                Some((last, numbers)) if *last == head => numbers.push(number),
-                Some(_) | None => groups.push((head, vec![number])),
-            },
-            (_, Some(_) | None) => plain.push(unit.to_string()),
+            (head, Some(number), text) if head.ends_with('.') && !padded(text, head) => {
+                match groups.last_mut() {
+                    Some((last, numbers)) if *last == head => numbers.push(number),
+                    Some(_) | None => groups.push((head, vec![number])),
+                }
+            }
+            (_, Some(_) | None, _) => plain.push(unit.to_string()),
         }
     }
-    plain.extend(groups.into_iter().map(|(head, numbers)| format!("{head}{}", ranges(&numbers))));
+    plain.extend(
+        groups
+            .into_iter()
+            .map(|(head, numbers)| format!("{head}{}", ranges(&numbers))),
+    );
     plain.join(" ")
+}
+
+/// `osd.07` is another name than `osd.7`.
+fn padded(text: &str, head: &str) -> bool {
+    text.len() > head.len() + 1 && text[head.len()..].starts_with('0')
 }
 
 fn ranges(numbers: &[u64]) -> String {
@@ -32,7 +43,13 @@ fn ranges(numbers: &[u64]) -> String {
     }
     let text: Vec<_> = spans
         .into_iter()
-        .map(|(start, end)| if start == end { start.to_string() } else { format!("{start}-{end}") })
+        .map(|(start, end)| {
+            if start == end {
+                start.to_string()
+            } else {
+                format!("{start}-{end}")
+            }
+        })
         .collect();
     text.join(",")
 }

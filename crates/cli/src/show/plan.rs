@@ -16,12 +16,22 @@ const LISTED: usize = 12;
 pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, next: &str) -> String {
     let mut text = String::new();
     let units = snapshot.units().len();
-    let _ = writeln!(text, "{}  {}   {units} units, {}\n", plan.cluster, plan.title, snapshot.generation());
+    let _ = writeln!(
+        text,
+        "{}  {}   {units} units, {}\n",
+        plan.cluster,
+        plan.title,
+        snapshot.generation()
+    );
     if plan.is_empty() && plan.left_alone.is_empty() {
         text.push_str("Nothing to do.\n");
         return text;
     }
-    let _ = writeln!(text, "  {:<22} {:>5} {:>5}  {:>9}  limited by", "stage", "waves", "units", "most down");
+    let _ = writeln!(
+        text,
+        "  {:<22} {:>5} {:>5}  {:>9}  limited by",
+        "stage", "waves", "units", "most down"
+    );
     for part in &plan.parts {
         match part {
             PlannedPart::Stage(stage) => {
@@ -37,7 +47,13 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
                 );
             }
             PlannedPart::Step(step) => {
-                let _ = writeln!(text, "  {:<22} {:>5}                   {}", step.name, "once", fit(&step.why, 60));
+                let _ = writeln!(
+                    text,
+                    "  {:<22} {:>5}                   {}",
+                    step.name,
+                    "once",
+                    fit(&step.why, 60)
+                );
             }
         }
     }
@@ -64,13 +80,24 @@ fn waves(text: &mut String, stage: &PlannedStage, all: bool, width: usize) {
         if at == LISTED && !all && stage.waves.len() > LISTED + 1 {
             let rest = &stage.waves[LISTED..];
             let units: usize = rest.iter().map(|wave| wave.units.len()).sum();
-            let _ = writeln!(text, "  {:<8} and {} more waves of {units} units (--all lists them)", "", rest.len());
+            let _ = writeln!(
+                text,
+                "  {:<8} and {} more waves of {units} units (--all lists them)",
+                "",
+                rest.len()
+            );
             return;
         }
         let name = if at == 0 { stage.name.as_str() } else { "" };
         let units = compress(&wave.units);
-        let units = if all { units } else { fit(&units, width.saturating_sub(24).max(40)) };
-        let door = wave.door.as_ref().map_or_else(String::new, |door| format!("   one-way door before it: {}", door.name));
+        let units = if all {
+            units
+        } else {
+            fit(&units, width.saturating_sub(24).max(40))
+        };
+        let door = wave.door.as_ref().map_or_else(String::new, |door| {
+            format!("   one-way door before it: {}", door.name)
+        });
         let _ = writeln!(text, "  {name:<8} {:>4}: {units}{door}", at + 1);
     }
 }
@@ -83,15 +110,27 @@ fn uncomfortable(text: &mut String, plan: &Plan, width: usize) {
     for stage in plan.stages() {
         match &stage.going_back {
             GoingBack::Restart => {}
-            GoingBack::Rebuild { cost } => lines.push(format!("Back      {} only by a rebuild: {cost}", stage.name)),
-            GoingBack::Impossible { why } => lines.push(format!("Back      {} cannot go back: {why}", stage.name)),
+            GoingBack::Rebuild { cost } => {
+                lines.push(format!("Back      {} only by a rebuild: {cost}", stage.name))
+            }
+            GoingBack::Impossible { why } => {
+                lines.push(format!("Back      {} cannot go back: {why}", stage.name))
+            }
         }
     }
-    let groups = view::group(plan.left_alone.iter().map(|left| (left.unit.to_string(), &left.reason)));
+    let groups = view::group(
+        plan.left_alone
+            .iter()
+            .map(|left| (left.unit.to_string(), &left.reason)),
+    );
     for group in groups {
         // Whoever is left alone is named: nobody looks for what is not mentioned.
         let names = group.units.join(" ");
-        let more = if group.count > group.units.len() { format!(" and {} more", group.count - group.units.len()) } else { String::new() };
+        let more = if group.count > group.units.len() {
+            format!(" and {} more", group.count - group.units.len())
+        } else {
+            String::new()
+        };
         lines.push(format!("Left      {names}{more}: {}", group.reason));
     }
     if !lines.is_empty() {

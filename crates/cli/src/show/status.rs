@@ -30,7 +30,15 @@ pub(crate) fn status(view: &RunView, now: Timestamp, upgrade: bool) -> String {
     );
     if upgrade || !view.completed.is_empty() {
         let names: Vec<_> = view.completed.iter().map(ToString::to_string).collect();
-        let _ = writeln!(text, "completed  {}", if names.is_empty() { "nothing yet".to_owned() } else { names.join(", ") });
+        let _ = writeln!(
+            text,
+            "completed  {}",
+            if names.is_empty() {
+                "nothing yet".to_owned()
+            } else {
+                names.join(", ")
+            }
+        );
     }
     if let Some(current) = &view.current {
         let _ = writeln!(text, "now        {} since {:.0}", current.stage, current.since);
@@ -42,7 +50,13 @@ pub(crate) fn status(view: &RunView, now: Timestamp, upgrade: bool) -> String {
         }
     }
     for group in &view.left_alone {
-        let _ = writeln!(text, "left       {} ({} in all): {}", group.units.join(" "), group.count, group.reason);
+        let _ = writeln!(
+            text,
+            "left       {} ({} in all): {}",
+            group.units.join(" "),
+            group.count,
+            group.reason
+        );
     }
     let _ = write!(text, "held by    {}", view.holder);
     text

@@ -125,13 +125,11 @@ impl BudgetsBuilder {
         }
         budgets.offsets.push(budgets.members.len() as u32);
         budgets.limits.push(limit);
-        let group = match budgets.groups.iter().rposition(|g| g == group) {
-            Some(at) => at,
-            None => {
-                budgets.groups.push(group.to_owned());
-                budgets.groups.len() - 1
-            }
-        };
+        let known = budgets.groups.iter().rposition(|g| g == group);
+        let group = known.unwrap_or_else(|| {
+            budgets.groups.push(group.to_owned());
+            budgets.groups.len() - 1
+        });
         budgets.group.push(group as u16);
         budgets.names.push_str(name);
         budgets.name_ends.push(budgets.names.len() as u32);

@@ -118,11 +118,11 @@ id_type!(
 /// Ids in numeric order where they end in numbers: `osd.9` before `osd.10`.
 impl UnitId {
     /// The key by which units are sorted for people: the text before the trailing number, then that
-    /// number.
-    pub fn natural(&self) -> (&str, Option<u64>) {
+    /// number, then the text itself, since `a1` and `a01` have the same number.
+    pub fn natural(&self) -> (&str, Option<u64>, &str) {
         let digits = self.0.bytes().rev().take_while(u8::is_ascii_digit).count();
         let (head, tail) = self.0.split_at(self.0.len() - digits);
-        (head, tail.parse().ok())
+        (head, tail.parse().ok(), &self.0)
     }
 }
 
@@ -137,6 +137,12 @@ mod tests {
             assert!(UnitId::new(bad).is_err(), "{bad:?} was taken");
             assert!(serde_json::from_value::<UnitId>(serde_json::json!(bad)).is_err());
         }
+    }
+
+    #[test]
+    fn names_that_count_alike_are_still_two() {
+        let (one, other) = (UnitId::new("mon.a1").unwrap(), UnitId::new("mon.a01").unwrap());
+        assert_ne!(one.natural(), other.natural());
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl Plan {
     pub(super) fn identified(mut self) -> Self {
         self.id.clear();
         let bytes = serde_json::to_vec(&self).unwrap_or_default();
-        self.id = crate::model::hex(&Sha256::digest(bytes))[..16].to_owned();
+        crate::model::hex(&Sha256::digest(bytes))[..16].clone_into(&mut self.id);
         self
     }
 

@@ -119,7 +119,7 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<Le
         };
         let solution = waves::solve(&posed.problem, search, before.as_deref());
         for impossible in &solution.impossible {
-            left_alone.push((units[impossible.unit as usize], posed.reason(&impossible.rule)));
+            left_alone.push((units[impossible.unit as usize], posed.reason(impossible.rule)));
         }
         if solution.bound.waves > 0 {
             at_least += solution.bound.waves;

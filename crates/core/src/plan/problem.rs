@@ -76,8 +76,9 @@ pub(super) fn pose<'a>(
     let mut wide_names = vec!["max-in-parallel"];
     if let Some(percent) = policy.max_degraded {
         let share = all.len() as u64 * u64::from(percent) / 100;
-        // One unit alone is always let through, as with a percentage of units.
-        let largest = touched_by.iter().copied().max().unwrap_or(0);
+        // One unit alone is always let through, as with a percentage of units: as wide as the widest
+        // of the kind, whether or not it is still to be visited, so that the limit stays as waves pass.
+        let largest = largest_touch(snapshot, units);
         wide.push(Wide {
             costs: touched_by,
             limit: share.max(u64::from(largest)),
@@ -112,6 +113,25 @@ pub(super) fn pose<'a>(
     }
 }
 
+/// How many budgets the widest unit of that kind touches, whether it serves or not.
+fn largest_touch(snapshot: &Snapshot, units: &[Ix]) -> u32 {
+    let Some(kind) = units.first().map(|unit| &snapshot.unit(*unit).kind) else {
+        return 0;
+    };
+    let budgets = snapshot.budgets();
+    let mut touches = vec![0_u32; snapshot.units().len()];
+    for budget in 0..budgets.len() {
+        for (unit, _) in budgets.members(budget) {
+            touches[unit.at()] += 1;
+        }
+    }
+    snapshot
+        .of_kind(kind)
+        .map(|(unit, _)| touches[unit.at()])
+        .max()
+        .unwrap_or(0)
+}
+
 fn growth_caps(frame: Frame) -> Vec<u32> {
     let mut caps = Vec::new();
     for earned in frame.earned.. {
@@ -142,22 +162,22 @@ fn domain_rule(snapshot: &Snapshot, down: &Down, level: &str, limit: u32, units:
 
 impl Posed<'_> {
     /// Why a unit may not even go down alone.
-    pub(super) fn reason(&self, rule: &super::waves::Rule) -> Reason {
+    pub(super) fn reason(&self, rule: super::waves::Rule) -> Reason {
         use super::waves::Rule;
         match rule {
             Rule::Budget(at) => {
-                let budget = self.budgets[*at as usize];
+                let budget = self.budgets[at as usize];
                 Reason::new("never-ok-to-stop", crate::explain::budget(self.snapshot, budget))
             }
             Rule::Wide(at) => Reason::new(
                 "max-in-parallel-used-up",
-                format!("what is down already uses up {}", self.wide[*at as usize]),
+                format!("what is down already uses up {}", self.wide[at as usize]),
             ),
             Rule::Domains(at) => Reason::new(
                 "max-domains-used-up",
                 format!(
                     "what is down already touches as many of level {} as may be",
-                    self.levels[*at as usize]
+                    self.levels[at as usize]
                 ),
             ),
         }

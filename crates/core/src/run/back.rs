@@ -75,16 +75,13 @@ impl State {
         let mut revisions: BTreeSet<&Revision> = BTreeSet::new();
         let mut left = 0;
         for (_, unit) in snapshot.of_kind(&stage.kind) {
-            match self.done.get(&unit.id) {
-                Some(before) => {
-                    revisions.insert(before);
-                }
-                None => {
-                    let reason = Reason::new("not-changed-by-this-run", "it is left as it was found");
-                    way.aside.insert(unit.id.clone(), reason);
-                }
+            if let Some(before) = self.done.get(&unit.id) {
+                revisions.insert(before);
+                left += 1;
+            } else {
+                let reason = Reason::new("not-changed-by-this-run", "it is left as it was found");
+                way.aside.insert(unit.id.clone(), reason);
             }
-            left += usize::from(self.done.contains_key(&unit.id));
         }
         if left == 0 {
             return;

@@ -112,6 +112,10 @@ impl State {
                 "a person paused it; `stagger resume` goes on",
             ));
         }
+        // A guard that could not be taken is not tried without an end: a person looks first.
+        if let Some((held, _)) = self.held.as_ref().filter(|(held, _)| held.slug == "guard-failed") {
+            return Decision::Hold(held.clone());
+        }
         let plan_for = |ask: &Ask<'_>| {
             Decision::Record(vec![Event::Planned {
                 plan: Box::new(plan(ask)),
@@ -152,7 +156,7 @@ impl State {
                 Some(spec) => match self.before_wave(now, snapshot, &spec, planned) {
                     Some(wait) => wait,
                     None if moved_on => plan_for(&ask),
-                    None => self.open_wave(snapshot, &spec, planned),
+                    None => open_wave(snapshot, &spec, planned),
                 },
                 None => plan_for(&ask),
             },
@@ -175,11 +179,6 @@ impl State {
             .filter(|(unit, aside)| waits(aside.until) && snapshot.find(unit).is_some())
             .map(|(unit, aside)| (unit.clone(), aside.reason.clone()))
             .collect()
-    }
-
-    /// When the first of the units set aside for a time is tried again.
-    fn next_try(&self) -> Option<Timestamp> {
-        self.aside.values().filter_map(|aside| aside.until).min()
     }
 
     fn finish(
@@ -206,7 +205,10 @@ impl State {
                 outcome: Ending::RolledBack { reason },
             }]);
         }
-        if let Some(wait) = self.wait_for_aside(now, ask, current) {
+        if let Some(wait) = self
+            .wait_for_aside(now, ask, current)
+            .or_else(|| self.wait_for_health(now, ask, current))
+        {
             return wait;
         }
         left.sort();
@@ -218,14 +220,46 @@ impl State {
         Decision::Record(vec![Event::Ended { outcome }])
     }
 
+    /// What was left alone because of what is down now is not left for good: while the gates of its
+    /// stage are shut the run waits for them, and then plans again.
+    fn wait_for_health(&self, now: Timestamp, ask: &Ask<'_>, current: &Plan) -> Option<Decision> {
+        const PASSING: [&str; 6] = [
+            "never-ok-to-stop",
+            "unit-down",
+            "unit-unknown",
+            "revision-unknown",
+            "max-in-parallel-used-up",
+            "max-domains-used-up",
+        ];
+        let waiting = current
+            .left_alone
+            .iter()
+            .find(|left| PASSING.contains(&left.reason.slug.as_str()))?;
+        let gates = self.stage(&waiting.stage)?.gates;
+        if let Some(wait) = self.wait_for_gates(now, ask.snapshot, &gates, true) {
+            return Some(wait);
+        }
+        (current.generation != ask.snapshot.generation()).then(|| {
+            Decision::Record(vec![Event::Planned {
+                plan: Box::new(plan(ask)),
+            }])
+        })
+    }
+
     /// While units are set aside for a time, neither a step nor the end comes.
     fn wait_for_aside(&self, now: Timestamp, ask: &Ask<'_>, current: &Plan) -> Option<Decision> {
-        let waiting = current.left_alone.iter().any(|left| {
-            self.aside
-                .get(&left.unit)
-                .is_some_and(|aside| aside.until.is_some())
-        });
-        let until = self.next_try().filter(|_| waiting)?;
+        // One whose time has come and that the newest plan leaves alone for another reason is not
+        // waited for any more: it would be planned again without an end.
+        let until = current
+            .left_alone
+            .iter()
+            .filter_map(|left| {
+                let aside = self.aside.get(&left.unit)?;
+                aside
+                    .until
+                    .filter(|until| now < *until || left.reason == aside.reason)
+            })
+            .min()?;
         Some(if until <= now {
             Decision::Record(vec![Event::Planned {
                 plan: Box::new(plan(ask)),
@@ -256,7 +290,10 @@ impl State {
             earned: &self.earned,
             parent: Some(current),
         };
-        if let Some(wait) = self.wait_for_aside(now, &ask, current) {
+        if let Some(wait) = self
+            .wait_for_aside(now, &ask, current)
+            .or_else(|| self.wait_for_health(now, &ask, current))
+        {
             return wait;
         }
         let before: Vec<&PartName> = target
@@ -280,25 +317,22 @@ impl State {
             }]);
         }
         if let Some(settled) = self.step.as_ref().filter(|settled| settled.step == spec.name) {
-            let reason = match &settled.failed {
-                Some(why) => Reason::new("step-failed", format!("{}: {why}", spec.name)),
-                None => {
-                    let timeout = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));
-                    let until = settled.at.saturating_add(timeout).unwrap_or(Timestamp::MAX);
-                    let why = snapshot.condition(&spec.done_when).why;
-                    let reason = Reason::new(
-                        "step-without-effect",
-                        format!("{} is not yet so: {why}", spec.done_when),
-                    );
-                    if now < until {
-                        return Decision::Wait {
-                            until: Some(until),
-                            why: reason,
-                        };
-                    }
-                    reason
-                }
-            };
+            if let Some(why) = &settled.failed {
+                return self.hold(Reason::new("step-failed", format!("{}: {why}", spec.name)));
+            }
+            let timeout = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));
+            let until = settled.at.saturating_add(timeout).unwrap_or(Timestamp::MAX);
+            let why = snapshot.condition(&spec.done_when).why;
+            let reason = Reason::new(
+                "step-without-effect",
+                format!("{} is not yet so: {why}", spec.done_when),
+            );
+            if now < until {
+                return Decision::Wait {
+                    until: Some(until),
+                    why: reason,
+                };
+            }
             return self.hold(reason);
         }
         self.wait_for_gates(now, snapshot, &spec.before, false)
@@ -424,9 +458,11 @@ impl State {
                     why,
                 });
             }
+            // What it is held by for another reason, as a door, the gates do not release.
             return self
                 .held
                 .as_ref()
+                .filter(|(held, _)| held.slug == "gates-shut")
                 .map(|_| Decision::Record(vec![Event::Released]));
         }
         let text: Vec<_> = shut
@@ -449,21 +485,17 @@ impl State {
         })
     }
 
-    fn open_wave(&self, snapshot: &Snapshot, spec: &StageSpec, planned: &PlannedStage) -> Decision {
-        let units = planned.waves.first().into_iter().flat_map(|wave| &wave.units);
-        let units = units
-            .filter_map(|id| {
-                let unit = snapshot.unit(snapshot.find(id)?);
-                Some((id.clone(), unit.revision.clone()?))
-            })
-            .collect();
-        Decision::Record(vec![Event::WaveOpened {
-            stage: spec.name.clone(),
-            units,
-        }])
+    /// Guards that nothing needs any more. `next_stage`: the stage that comes, if that is known.
+    /// Whether guards of a wave that is over are still to be given back.
+    pub(super) fn owes_guards(&self) -> bool {
+        let owed = |units: &[UnitId], drops: u32| !units.is_empty() && drops < DROPS;
+        self.wave.is_none()
+            && self
+                .guards
+                .iter()
+                .any(|((_, units), taken)| owed(units, taken.drops))
     }
 
-    /// Guards that nothing needs any more. `next_stage`: the stage that comes, if that is known.
     fn give_back_guards(&self, next_stage: Option<&PartName>) -> Option<Decision> {
         let over = self.aborting || self.going_back.is_some();
         let undecided = next_stage.is_none() && !self.plan_is_fresh && !over;
@@ -523,4 +555,18 @@ impl State {
             })
             .collect()
     }
+}
+
+fn open_wave(snapshot: &Snapshot, spec: &StageSpec, planned: &PlannedStage) -> Decision {
+    let units = planned.waves.first().into_iter().flat_map(|wave| &wave.units);
+    let units = units
+        .filter_map(|id| {
+            let unit = snapshot.unit(snapshot.find(id)?);
+            Some((id.clone(), unit.revision.clone()?))
+        })
+        .collect();
+    Decision::Record(vec![Event::WaveOpened {
+        stage: spec.name.clone(),
+        units,
+    }])
 }

@@ -2,11 +2,12 @@
 //!
 //! [`Run`] folds a journal ([`event`], [`state`]) and says what comes next ([`decide`]): it never acts.
 //! The engine records, acts, observes, and asks again. [`gate`] says which gates are shut, [`wave`]
-//! leads an open wave, [`back`] turns a target around.
+//! leads an open wave, [`failure`] one that stays unhealthy, [`back`] turns a target around.
 
 mod back;
 mod decide;
 mod event;
+mod failure;
 mod gate;
 mod state;
 mod wave;
@@ -97,6 +98,11 @@ impl Run {
     /// Intents that are not settled: what may be under way in the world.
     pub fn open(&self) -> impl Iterator<Item = (Seq, &Action)> {
         self.state.open.iter().map(|(seq, action)| (*seq, action))
+    }
+
+    /// Whether guards of a wave that is over are still to be given back.
+    pub fn owes_guards(&self) -> bool {
+        self.state.owes_guards()
     }
 
     /// The action announced at that place, if it is not settled.

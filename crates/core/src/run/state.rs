@@ -91,6 +91,8 @@ pub struct Visit {
     pub restarted: bool,
     /// Whether it was brought back; `Err`: why it could not be.
     pub went_back: Option<Result<(), String>>,
+    /// Whether that made its data anew.
+    pub rebuilt: bool,
     /// When its turn began.
     pub since: Option<Timestamp>,
 }
@@ -192,6 +194,7 @@ impl State {
     }
 
     /// The state after one more event: the whole legal history in one match.
+    #[expect(clippy::too_many_lines, reason = "the whole legal history in one match")]
     pub(super) fn apply(&mut self, entry: Entry) -> Result<(), IllegalEvent> {
         let Entry { seq, at, event } = entry;
         let illegal = |why| Err(IllegalEvent { seq, why });
@@ -348,7 +351,7 @@ impl State {
                 self.aside.insert(unit, Aside { reason, until, tries });
                 self.plan_is_fresh = false;
             }
-            Event::Asked { command, .. } => self.apply_asked(command),
+            Event::Asked { command, by } => self.apply_asked(command, &by),
             Event::Held { reason } => self.held = Some((reason, at)),
             Event::Released => self.held = None,
             Event::Ended { outcome } => {
@@ -372,10 +375,9 @@ impl State {
             .wave
             .as_ref()
             .is_some_and(|wave| wave.units.keys().eq(units.iter()));
-        if whole && ours == Answer::Yes && matches!(theirs, Answer::Yes | Answer::NoOracle) {
-            if let Some(wave) = &mut self.wave {
-                wave.agreed = true;
-            }
+        let both = ours == Answer::Yes && matches!(theirs, Answer::Yes | Answer::NoOracle);
+        if let Some(wave) = self.wave.as_mut().filter(|_| whole && both) {
+            wave.agreed = true;
         }
         let judged = self.judged.get_or_insert(Judged {
             seq,
@@ -423,7 +425,14 @@ impl State {
                 if let Some(visit) = self.visit(&unit) {
                     match failed {
                         None => visit.done = Some(phase),
-                        Some(why) => visit.failed = Some(why),
+                        Some(why) => {
+                            // What could be neither entered nor left is not tried without an end:
+                            // from here on it is a visit that failed.
+                            if visit.failed.is_some() && phase == Phase::Leave {
+                                visit.done = Some(Phase::Change);
+                            }
+                            visit.failed = Some(why);
+                        }
                     }
                 }
             }
@@ -440,10 +449,15 @@ impl State {
                 }
                 self.gates = None;
             }
-            Action::GoBack { unit, .. } => {
+            Action::GoBack { unit, rebuild, .. } => {
                 if let Some(visit) = self.visit(&unit) {
                     visit.went_back = Some(failed.map_or(Ok(()), Err));
+                    visit.rebuilt |= rebuild;
                 }
+                if let Some(wave) = &mut self.wave {
+                    wave.waiting = None;
+                }
+                self.gates = None;
             }
             Action::Step { step } => {
                 self.step = Some(SettledStep { step, failed, at });
@@ -456,7 +470,7 @@ impl State {
         }
     }
 
-    fn apply_asked(&mut self, command: Command) {
+    fn apply_asked(&mut self, command: Command, by: &str) {
         match command {
             Command::Pause => self.paused = true,
             Command::Resume => {
@@ -466,6 +480,10 @@ impl State {
                 self.step = None;
                 self.held = None;
                 self.plan_is_fresh = false;
+                for taken in self.guards.values_mut().filter(|taken| taken.failed.is_some()) {
+                    taken.failed = None;
+                    taken.until = Timestamp::MIN;
+                }
                 if let Some(wave) = &mut self.wave {
                     for visit in wave.units.values_mut() {
                         visit.restarted = false;
@@ -489,7 +507,7 @@ impl State {
                 self.held = None;
             }
             Command::Rollback => {
-                let reason = Reason::new("asked-to-go-back", "a person asked for it");
+                let reason = Reason::new("asked-to-go-back", format!("{by} asked for it"));
                 self.going_back.get_or_insert(reason);
                 self.paused = false;
                 self.held = None;
@@ -507,6 +525,7 @@ impl Visit {
             failed: None,
             restarted: false,
             went_back: None,
+            rebuilt: false,
             since: None,
         }
     }

@@ -1,16 +1,18 @@
-//! An open wave: guards, both judges, visits, gates; and when it stays unhealthy, the way back.
+//! An open wave: guards, both judges, visits, gates.
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::back;
 use super::decide::Decision;
-use super::event::{Action, Answer, Command, Event};
+use super::event::{Action, Answer, Event};
 use super::gate::{self, Wanted};
 use super::state::{OpenWave, State, Visit};
-use crate::model::{Ix, OnFailure, Phase, Reason, Snapshot, StageSpec, UnitId};
+use crate::model::{Ix, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
 
 /// How often the wait for gates is prolonged because what shuts them changed: recovery makes progress.
 const PROLONGED: u32 = 3;
+
+/// Why a unit that had its turn is not stopped once more.
+const NOT_SAFE: &str = "not-safe-to-stop-again";
 
 /// How long after an oracle could not tell it is asked again.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
@@ -26,19 +28,18 @@ impl State {
         };
         let units: Vec<UnitId> = wave.units.keys().cloned().collect();
         let guards = self.missing_guards(now, &stage.guards, &units);
-        if let Some(why) = self.guard_failed(&stage) {
-            return if wave.agreed {
-                self.hold(Reason::new("guard-failed", why))
-            } else {
-                Decision::Record(vec![
-                    Event::WaveDropped {
-                        reason: Reason::new("guard-failed", why.clone()),
-                    },
-                    Event::Held {
-                        reason: Reason::new("guard-failed", why),
-                    },
-                ])
-            };
+        // Once a wave was agreed to, only a renewal can fail: then what was entered is left all the
+        // same, and the guard goes at its expiry.
+        if !wave.agreed
+            && let Some(why) = self.guard_failed(&stage)
+        {
+            let reason = Reason::new("guard-failed", why);
+            return Decision::Record(vec![
+                Event::WaveDropped {
+                    reason: reason.clone(),
+                },
+                Event::Held { reason },
+            ]);
         }
         if !guards.is_empty() {
             return Decision::Act {
@@ -250,10 +251,7 @@ impl State {
             })
             .collect();
         if !again.is_empty() {
-            return Decision::Act {
-                fresh: again,
-                again: Vec::new(),
-            };
+            return self.stop_again(now, snapshot, again);
         }
         if !broken.is_empty() {
             let text: Vec<_> = broken
@@ -303,17 +301,79 @@ impl State {
                     let units = missing.into_iter().map(|(unit, _)| unit).collect();
                     Decision::Record(vec![Event::WaveFailed { units, reason }])
                 } else {
-                    Decision::Act {
-                        fresh: again,
-                        again: Vec::new(),
-                    }
+                    self.stop_again(now, snapshot, again)
                 }
             }
         }
     }
 
+    /// Acts on units that had their turn: those that are down at once, for nothing is lost by it;
+    /// those that serve would be stopped once more, and what was agreed to before they were first
+    /// stopped may not be so any more. Law 4 holds on the way back too.
+    pub(super) fn stop_again(&self, now: Timestamp, snapshot: &Snapshot, fresh: Vec<Action>) -> Decision {
+        let serves = |action: &Action| match action {
+            Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. } => snapshot
+                .find(unit)
+                .filter(|ix| snapshot.unit(*ix).state != UnitState::Down)
+                .map(|ix| (ix, unit.clone())),
+            Action::TakeGuard { .. }
+            | Action::DropGuard { .. }
+            | Action::Step { .. }
+            | Action::Collect { .. } => None,
+        };
+        let (set, units): (Vec<Ix>, Vec<UnitId>) = fresh.iter().filter_map(serves).unzip();
+        if units.len() < fresh.len() || units.is_empty() {
+            let fresh = fresh
+                .into_iter()
+                .filter(|action| serves(action).is_none())
+                .collect();
+            return Decision::Act {
+                fresh,
+                again: Vec::new(),
+            };
+        }
+        let wait = |until, why: &str| {
+            let names: Vec<_> = units.iter().map(UnitId::as_str).collect();
+            let why = format!("{} serve and may not be stopped now: {why}", names.join(" "));
+            let why = Reason::new(NOT_SAFE, why);
+            // It may take a person to make it safe, and goes on by itself once it is.
+            match &self.held {
+                Some((held, _)) if held.slug == NOT_SAFE => Decision::Wait { until, why },
+                Some(_) | None => Decision::Record(vec![Event::Held { reason: why }]),
+            }
+        };
+        if let Err(why) = crate::check::may_stop(snapshot, &set) {
+            return wait(None, &why);
+        }
+        // An answer counts for what it was asked about, while nothing has changed since.
+        let answer = self
+            .judged
+            .as_ref()
+            .filter(|judged| judged.seq > self.changed)
+            .and_then(|judged| Some((judged.at, judged.answers.get(&units)?)));
+        let Some((at, (ours, theirs))) = answer else {
+            return Decision::Judge(vec![units]);
+        };
+        let again = at.saturating_add(ASK_AGAIN).unwrap_or(now);
+        match (ours, theirs) {
+            (_, _) if again <= now => Decision::Judge(vec![units]),
+            (Answer::Yes, Answer::Yes | Answer::NoOracle)
+                if self.held.as_ref().is_some_and(|(held, _)| held.slug == NOT_SAFE) =>
+            {
+                Decision::Record(vec![Event::Released])
+            }
+            (Answer::Yes, Answer::Yes | Answer::NoOracle) => Decision::Act {
+                fresh,
+                again: Vec::new(),
+            },
+            (Answer::No { why } | Answer::Unknown { why }, _)
+            | (_, Answer::No { why } | Answer::Unknown { why }) => wait(Some(again), why),
+            (Answer::NoOracle, _) => wait(Some(again), "our own judgement is missing"),
+        }
+    }
+
     /// Waits for the gates of a wave whose units `missing` are not yet what they should be.
-    fn gates_after(
+    pub(super) fn gates_after(
         &self,
         now: Timestamp,
         snapshot: &Snapshot,
@@ -379,144 +439,9 @@ impl State {
         }
         Waited::TooLong(reason)
     }
-
-    fn on_failure(
-        &self,
-        now: Timestamp,
-        snapshot: &Snapshot,
-        stage: &StageSpec,
-        wave: &OpenWave,
-        blamed: &[UnitId],
-        reason: &Reason,
-    ) -> Decision {
-        let all: Vec<UnitId> = wave.units.keys().cloned().collect();
-        if self.aborting {
-            return Decision::Record(vec![Event::WaveWentBack]);
-        }
-        if !wave.collected {
-            return Decision::Act {
-                fresh: vec![Action::Collect { units: all }],
-                again: Vec::new(),
-            };
-        }
-        if wave.back {
-            return self.hold(Reason::new("rollback-failed", reason.detail.clone()));
-        }
-        match self.start.policy.on_failure {
-            OnFailure::Stop if self.going_back.is_none() => self.hold(Reason::new(
-                "wave-failed",
-                format!("{}: {}", reason.slug, reason.detail),
-            )),
-            OnFailure::Continue if self.going_back.is_none() && !blamed.is_empty() => {
-                self.go_back(now, snapshot, stage, wave, blamed)
-            }
-            OnFailure::Continue | OnFailure::Stop | OnFailure::Rollback => {
-                self.go_back(now, snapshot, stage, wave, &all)
-            }
-        }
-    }
-
-    /// Brings units of the open wave back, then waits for its gates.
-    fn go_back(
-        &self,
-        now: Timestamp,
-        snapshot: &Snapshot,
-        stage: &StageSpec,
-        wave: &OpenWave,
-        which: &[UnitId],
-    ) -> Decision {
-        let visits: Vec<(&UnitId, &Visit)> = which
-            .iter()
-            .filter_map(|unit| wave.units.get(unit).map(|visit| (unit, visit)))
-            .collect();
-        let fresh: Vec<_> = visits
-            .iter()
-            .filter(|(_, visit)| visit.went_back.is_none())
-            .collect();
-        if !fresh.is_empty() {
-            let rebuild = match back::how(&stage.going_back, &self.start.policy) {
-                Ok(rebuild) => rebuild,
-                Err(reason) => return self.hold(reason),
-            };
-            let fresh = fresh
-                .into_iter()
-                .map(|(unit, visit)| Action::GoBack {
-                    unit: (*unit).clone(),
-                    // On the way there, what it ran before; on the way back, what the stage leads to.
-                    revision: if wave.back {
-                        stage.revision.clone()
-                    } else {
-                        visit.before.clone()
-                    },
-                    rebuild,
-                })
-                .collect();
-            return Decision::Act {
-                fresh,
-                again: Vec::new(),
-            };
-        }
-        let stuck: Vec<_> = visits
-            .iter()
-            .filter_map(|(unit, visit)| match &visit.went_back {
-                Some(Err(why)) => Some(format!("{unit}: {why}")),
-                Some(Ok(())) | None => None,
-            })
-            .collect();
-        if !stuck.is_empty() {
-            return self.hold(Reason::new("rollback-failed", stuck.join("; ")));
-        }
-        let wanted = wave.units.iter().map(|(unit, visit)| {
-            let back = visit.went_back.is_some();
-            let revision = if back && !wave.back {
-                &visit.before
-            } else {
-                &stage.revision
-            };
-            (unit, Wanted::On(revision))
-        });
-        let missing = gate::not_serving(wanted, snapshot);
-        match self.gates_after(now, snapshot, stage, wave, &missing) {
-            Waited::Not(decision) => decision,
-            Waited::Open => self.went_back(wave),
-            Waited::TooLong(reason) if wave.back || self.going_back.is_some() => {
-                self.hold(Reason::new("rollback-failed", reason.detail))
-            }
-            Waited::TooLong(reason) => match self.start.policy.on_failure {
-                // The wave alone did not help: then all that this run has changed goes back.
-                OnFailure::Rollback if missing.is_empty() && !self.done.is_empty() => Decision::Record(vec![
-                    Event::WaveWentBack,
-                    Event::Asked {
-                        command: Command::Rollback,
-                        by: "policy on_failure".to_owned(),
-                    },
-                ]),
-                OnFailure::Rollback | OnFailure::Stop | OnFailure::Continue => {
-                    self.hold(Reason::new("rollback-failed", reason.detail))
-                }
-            },
-        }
-    }
-
-    /// The wave is back and healthy there.
-    fn went_back(&self, wave: &OpenWave) -> Decision {
-        let mut events = vec![Event::WaveWentBack];
-        if let Some((blamed, reason)) = wave.failed.as_ref().filter(|_| !wave.back)
-            && self.start.policy.on_failure == OnFailure::Continue
-        {
-            let all: Vec<UnitId> = wave.units.keys().cloned().collect();
-            let blamed = if blamed.is_empty() { &all } else { blamed };
-            events.extend(blamed.iter().map(|unit| Event::SetAside {
-                unit: unit.clone(),
-                reason: Reason::new("went-back", reason.detail.clone()),
-                until: None,
-            }));
-        }
-        Decision::Record(events)
-    }
 }
 
-enum Waited {
+pub(super) enum Waited {
     Open,
     Not(Decision),
     TooLong(Reason),

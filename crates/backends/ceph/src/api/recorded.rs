@@ -84,7 +84,10 @@ mod tests {
     #[test]
     fn names_are_those_of_the_recordings() {
         for (command, file) in [
-            (json!({"prefix": "health", "detail": "detail"}), "health_detail.json"),
+            (
+                json!({"prefix": "health", "detail": "detail"}),
+                "health_detail.json",
+            ),
             (
                 json!({"prefix": "osd ok-to-stop", "ids": ["0"], "max": 4}),
                 "osd_ok_to_stop_0___max_4.json",

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex;
 
 use super::exec::Exec;
@@ -120,7 +120,7 @@ impl Session {
             .args(["-c", SCRIPT, &access.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true)
             .spawn();
@@ -128,18 +128,23 @@ impl Session {
             Ok(process) => process,
             Err(error) => return Ok(self.fall_back(&format!("cannot start {program}: {error}"))),
         };
-        let (Some(questions), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
+        let (questions, answers) = (process.stdin.take(), process.stdout.take());
+        let (Some(questions), Some(answers)) = (questions, answers) else {
             return Err(self.unreachable(asked, "its input and output are not there"));
         };
+        let complaints = process.stderr.take();
         let mut connection = Connection {
             _process: process,
             questions,
             answers: BufReader::new(answers),
         };
-        let (head, _) = tokio::time::timeout(self.access.timeout + GRACE, connection.answer())
+        let hello = tokio::time::timeout(self.access.timeout + GRACE, connection.answer())
             .await
-            .map_err(|_| self.timed_out(asked))?
-            .map_err(|why| self.unreachable(asked, why))?;
+            .map_err(|_| self.timed_out(asked))?;
+        let head = match hello {
+            Ok((head, _)) => head,
+            Err(why) => return Err(self.unreachable(asked, format!("{why}: {}", said(complaints).await))),
+        };
         if let Some(why) = head.missing {
             return Ok(self.fall_back(&format!("{program} has no rados module: {why}")));
         }
@@ -153,6 +158,19 @@ impl Session {
         self.fell_back.get_or_init(|| why.to_owned());
         None
     }
+}
+
+/// What a process that has ended wrote beside its answers.
+async fn said(complaints: Option<ChildStderr>) -> String {
+    const LONGEST: u64 = 2_000;
+    let mut text = Vec::new();
+    if let Some(complaints) = complaints {
+        let mut complaints = complaints.take(LONGEST);
+        let read = tokio::time::timeout(Duration::from_secs(1), complaints.read_to_end(&mut text));
+        // Whatever came is better than nothing.
+        drop(read.await);
+    }
+    String::from_utf8_lossy(&text).trim().to_owned()
 }
 
 impl Connection {
@@ -170,7 +188,10 @@ impl Connection {
         let wanted = head.bytes;
         let got = (&mut self.answers).take(wanted).read_to_end(&mut body).await;
         if got.map_err(|e| e.to_string())? as u64 != wanted {
-            return Err(format!("the answer broke off after {} of {wanted} bytes", body.len()));
+            return Err(format!(
+                "the answer broke off after {} of {wanted} bytes",
+                body.len()
+            ));
         }
         Ok((head, body))
     }

@@ -111,10 +111,16 @@ pub async fn collect(
 fn contradiction(facts: &Facts, after: &OsdMap) -> Option<String> {
     let before = &facts.osds;
     if before.epoch != after.epoch {
-        return Some(format!("the OSD map went from epoch {} to {} meanwhile", before.epoch, after.epoch));
+        return Some(format!(
+            "the OSD map went from epoch {} to {} meanwhile",
+            before.epoch, after.epoch
+        ));
     }
     if before.fsid != facts.mons.fsid {
-        return Some(format!("the OSD map is of cluster {}, the monitors of {}", before.fsid, facts.mons.fsid));
+        return Some(format!(
+            "the OSD map is of cluster {}, the monitors of {}",
+            before.fsid, facts.mons.fsid
+        ));
     }
     let strays = facts.tree.up.keys().find(|osd| !before.osds.contains_key(osd));
     strays.map(|osd| format!("osd.{osd} is in the tree and not in the OSD map"))
@@ -175,7 +181,9 @@ async fn read(api: &dyn CephApi, options: &CollectOptions, now: Timestamp) -> Re
 fn of_manager<T>(answer: Result<T, ApiError>) -> Result<Known<T>, ApiError> {
     match answer {
         Ok(answer) => Ok(Known::Yes(answer)),
-        Err(error @ (ApiError::TimedOut { .. } | ApiError::Refused { .. })) => Ok(Known::No(error.to_string())),
+        Err(error @ (ApiError::TimedOut { .. } | ApiError::Refused { .. })) => {
+            Ok(Known::No(error.to_string()))
+        }
         Err(error) => Err(error),
     }
 }
@@ -228,7 +236,7 @@ async fn look_closer(
         .collect();
     let mut closer = PgMap::default();
     for osd in came_up.iter().take(options.lookups) {
-        let question = json!({ "prefix": "pg ls-by-osd", "osd": osd.to_string() });
+        let question = json!({ "prefix": "pg ls-by-osd", "osd": osd });
         match of_manager(api.ask(Whom::Mgr, question).await)? {
             Known::Yes(answer) => closer.extend(&PgMap::read_slice(&answer, "pg ls-by-osd")?),
             Known::No(why) => return Ok(Known::No(why)),
@@ -269,7 +277,10 @@ const ORCHESTRATORS: [&str; 2] = ["cephadm", "rook"];
 /// `orch status` is refused where no orchestrator is set. Where a module is on that could be one, only
 /// its word counts.
 async fn orchestrator(api: &dyn CephApi, mgrs: &MgrMap) -> Result<Known<Option<String>>, CollectError> {
-    let module = mgrs.modules.iter().find(|module| ORCHESTRATORS.contains(&module.as_str()));
+    let module = mgrs
+        .modules
+        .iter()
+        .find(|module| ORCHESTRATORS.contains(&module.as_str()));
     if module.is_none() {
         return Ok(Known::Yes(None));
     }

@@ -126,6 +126,9 @@ impl FsMap {
         for name in servers.chain(&standbys) {
             parse::name(name, origin)?;
         }
-        Ok(Self { filesystems, standbys })
+        Ok(Self {
+            filesystems,
+            standbys,
+        })
     }
 }

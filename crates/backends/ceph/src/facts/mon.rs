@@ -52,14 +52,20 @@ impl Quorum {
         for mon in &mons {
             parse::name(mon, origin)?;
         }
-        if let Some(pair) = mons.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(invalid(origin, format!("two monitors are called {:?}", pair[0])));
+        if let Some(twice) = mons
+            .windows(2)
+            .find_map(|pair| (pair[0] == pair[1]).then_some(&pair[0]))
+        {
+            return Err(invalid(origin, format!("two monitors are called {twice:?}")));
         }
         let mut in_quorum = raw.quorum_names;
         in_quorum.sort();
         in_quorum.dedup();
         if let Some(odd) = in_quorum.iter().find(|mon| mons.binary_search(mon).is_err()) {
-            return Err(invalid(origin, format!("{odd:?} is in quorum and not in the map of monitors")));
+            return Err(invalid(
+                origin,
+                format!("{odd:?} is in quorum and not in the map of monitors"),
+            ));
         }
         Ok(Self {
             fsid: raw.monmap.fsid,

@@ -104,24 +104,45 @@ impl OsdMap {
         let raw: RawMap = from_json(bytes, origin)?;
         let mut pools = BTreeMap::new();
         for pool in raw.pools {
-            let id = u32::try_from(pool.pool)
-                .map_err(|_| invalid(origin, format!("pool {:?} has the number {}", pool.pool_name, pool.pool)))?;
-            let RawPool { pool_name: name, kind, size, min_size, pg_num, .. } = pool;
+            let id = u32::try_from(pool.pool).map_err(|_| {
+                invalid(
+                    origin,
+                    format!("pool {:?} has the number {}", pool.pool_name, pool.pool),
+                )
+            })?;
+            let RawPool {
+                pool_name: name,
+                kind,
+                size,
+                min_size,
+                pg_num,
+                ..
+            } = pool;
             if min_size > size || size > 255 {
                 return Err(invalid(
                     origin,
                     format!("pool {name:?} has size {size} and min_size {min_size}"),
                 ));
             }
-            let known = Pool { name, size, min_size, pg_num, erasure: kind == ERASURE };
+            let known = Pool {
+                name,
+                size,
+                min_size,
+                pg_num,
+                erasure: kind == ERASURE,
+            };
             if pools.insert(id, known).is_some() {
                 return Err(invalid(origin, format!("pool {id} stands there twice")));
             }
         }
         let mut osds = BTreeMap::new();
         for osd in raw.osds {
-            let id = super::tree::osd_id(osd.osd).ok_or_else(|| invalid(origin, format!("an OSD has the number {}", osd.osd)))?;
-            let flags = osd.state.into_iter().filter(|word| !NO_FLAGS.contains(&word.as_str()));
+            let id = super::tree::osd_id(osd.osd)
+                .ok_or_else(|| invalid(origin, format!("an OSD has the number {}", osd.osd)))?;
+            let flags = osd
+                .state
+                .into_iter()
+                .filter(|word| !NO_FLAGS.contains(&word.as_str()));
             let known = Osd {
                 up: osd.up != 0,
                 inside: osd.inside != 0,
@@ -136,7 +157,12 @@ impl OsdMap {
             epoch: raw.epoch,
             fsid: raw.fsid,
             require_osd_release: release::major(&raw.require_osd_release),
-            flags: raw.flags.split(',').filter(|f| !f.is_empty()).map(str::to_owned).collect(),
+            flags: raw
+                .flags
+                .split(',')
+                .filter(|f| !f.is_empty())
+                .map(str::to_owned)
+                .collect(),
             node_flags: raw.crush_node_flags,
             pools,
             osds,
@@ -150,7 +176,11 @@ pub struct OsdMetadata {
     /// Its number.
     pub id: u32,
     /// `18.2.7`; an OSD that never started has none.
-    #[serde(default, rename = "ceph_version_short", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "ceph_version_short",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub version: Option<String>,
     /// The host that it runs on.
     #[serde(default, rename = "hostname", skip_serializing_if = "Option::is_none")]
@@ -158,8 +188,12 @@ pub struct OsdMetadata {
     /// `bluestore`, `filestore`, `memstore`.
     #[serde(default, rename = "osd_objectstore", skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
-    /// The database in a FileStore: `rocksdb`, `leveldb`.
-    #[serde(default, rename = "filestore_backend", skip_serializing_if = "Option::is_none")]
+    /// The database in a `filestore`: `rocksdb`, `leveldb`.
+    #[serde(
+        default,
+        rename = "filestore_backend",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub backend: Option<String>,
 }
 

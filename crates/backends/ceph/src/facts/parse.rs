@@ -16,13 +16,13 @@ pub struct ParseError {
 #[derive(Debug, thiserror::Error)]
 pub enum ParseCause {
     /// No JSON, or not of the shape that Ceph gives it. A truncated answer is this too.
-    #[error("not the JSON that Ceph gives: {0}")]
+    #[error("it is not the JSON that Ceph gives")]
     Json(#[from] serde_json::Error),
     /// It is of the right shape and makes no sense.
     #[error("it makes no sense: {0}")]
     Sense(String),
     /// It could not be opened.
-    #[error("it cannot be opened: {0}")]
+    #[error("it cannot be opened")]
     Io(#[from] std::io::Error),
 }
 

@@ -105,18 +105,12 @@ impl PgMap {
         let map = read.ok_or_else(|| invalid(origin, "it has no list `pg_stats`"))?;
         let map = map.sorted();
         match map.ids.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(invalid(origin, format!("placement group {} stands there twice", pair[0]))),
+            Some(pair) => Err(invalid(
+                origin,
+                format!("placement group {} stands there twice", pair[0]),
+            )),
             None => Ok(map),
         }
-    }
-
-    /// From placement groups made by hand: name, state, acting, complete, reported.
-    pub fn of<'a>(groups: impl IntoIterator<Item = Pg<'a>>) -> Self {
-        let mut map = Self::default();
-        for pg in groups {
-            map.push(&pg);
-        }
-        map.sorted()
     }
 
     fn push(&mut self, pg: &Pg<'_>) {

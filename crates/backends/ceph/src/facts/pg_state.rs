@@ -96,9 +96,7 @@ impl PgState {
 
     /// Active with as many copies as there should be. Data may still move to other places.
     pub fn whole(self) -> bool {
-        self.settled()
-            && self.has(Self::ACTIVE)
-            && self.0 & (Self::DEGRADED.0 | Self::UNDERSIZED.0) == 0
+        self.settled() && self.has(Self::ACTIVE) && self.0 & (Self::DEGRADED.0 | Self::UNDERSIZED.0) == 0
     }
 }
 
@@ -140,7 +138,10 @@ mod tests {
         assert!(PgState::parse("unknown").has(PgState::UNKNOWN));
         assert!(!PgState::parse("active+levitating").known());
         assert!(PgState::parse("creating").has(PgState::CREATING));
-        assert_eq!(PgState::parse("active+undersized+degraded").to_string(), "active+degraded+undersized");
+        assert_eq!(
+            PgState::parse("active+undersized+degraded").to_string(),
+            "active+degraded+undersized"
+        );
         assert!(PgState::parse("undersized").has(PgState::UNDERSIZED));
         assert!(PgState::parse("stale").has(PgState::STALE));
     }

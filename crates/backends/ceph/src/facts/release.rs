@@ -27,7 +27,10 @@ pub fn name(major: u32) -> Option<&'static str> {
 
 /// The release of that name.
 pub fn major(name: &str) -> Option<u32> {
-    NAMES.into_iter().find(|(_, n)| *n == name).map(|(major, _)| major)
+    NAMES
+        .into_iter()
+        .find(|(_, n)| *n == name)
+        .map(|(major, _)| major)
 }
 
 /// A version in short: `18.2.7`, or `18.2.1-262.el9cp` as vendors write it.
@@ -92,7 +95,9 @@ mod tests {
         for text in ["18.2.7", "18.2.1-262.el9cp", "20.3.0-1234-gabcdef"] {
             assert_eq!(Version::parse(text).unwrap().to_string(), text);
         }
-        for bad in ["", "18", "18.2", "18.2.", "reef", "18.2.7.1", "-1.2.3", "18.2.7 x", "+18.2.7"] {
+        for bad in [
+            "", "18", "18.2", "18.2.", "reef", "18.2.7.1", "-1.2.3", "18.2.7 x", "+18.2.7",
+        ] {
             assert_eq!(Version::parse(bad), None, "{bad}");
         }
         let long = "ceph version 16.2.15 (618f440892089921c3e944a991122ddc44e60516) pacific (stable)";

@@ -73,12 +73,22 @@ impl Status {
         let raw: RawStatus = from_json(bytes, origin)?;
         let mut gateways = Vec::new();
         let enrolled = raw.servicemap.services.get("rgw").map(|service| &service.daemons);
-        for (key, daemon) in enrolled.into_iter().flatten().filter(|(_, daemon)| daemon.is_object()) {
+        for (key, daemon) in enrolled
+            .into_iter()
+            .flatten()
+            .filter(|(_, daemon)| daemon.is_object())
+        {
             let daemon = RawDaemon::deserialize(daemon).map_err(|error| ParseError {
                 origin: origin.to_owned(),
                 source: error.into(),
             })?;
-            let text = |name: &str| daemon.metadata.get(name).and_then(Value::as_str).map(str::to_owned);
+            let text = |name: &str| {
+                daemon
+                    .metadata
+                    .get(name)
+                    .and_then(Value::as_str)
+                    .map(str::to_owned)
+            };
             // Since release 16 they enrol under a number and tell their name beside it.
             let name = text("id").unwrap_or_else(|| key.clone());
             parse::name(&name, origin)?;

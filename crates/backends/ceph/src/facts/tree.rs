@@ -66,11 +66,17 @@ impl CrushTree {
         let mut tree = Self::default();
         for node in nodes.into_iter().chain(stray) {
             if node.id < 0 {
-                let bucket = Bucket { name: node.name, level: node.level, parent: None, children: node.children };
+                let bucket = Bucket {
+                    name: node.name,
+                    level: node.level,
+                    parent: None,
+                    children: node.children,
+                };
                 // An OSD's host is listed once for each root that it stands under.
                 tree.buckets.insert(node.id, bucket);
             } else {
-                let osd = osd_id(node.id).ok_or_else(|| invalid(origin, format!("{:?} has the number {}", node.name, node.id)))?;
+                let osd = osd_id(node.id)
+                    .ok_or_else(|| invalid(origin, format!("{:?} has the number {}", node.name, node.id)))?;
                 tree.up.insert(osd, node.status == "up");
                 tree.parents.entry(osd).or_default();
             }
@@ -87,14 +93,21 @@ impl CrushTree {
             .collect();
         for (child, parent) in links {
             if child < 0 {
-                let bucket = self
-                    .buckets
-                    .get_mut(&child)
-                    .ok_or_else(|| invalid(origin, format!("bucket {parent} holds {child}, which is not there")))?;
+                let bucket = self.buckets.get_mut(&child).ok_or_else(|| {
+                    invalid(
+                        origin,
+                        format!("bucket {parent} holds {child}, which is not there"),
+                    )
+                })?;
                 bucket.parent = Some(parent);
             } else {
                 let osd = osd_id(child).filter(|osd| self.up.contains_key(osd));
-                let osd = osd.ok_or_else(|| invalid(origin, format!("bucket {parent} holds osd.{child}, which is not there")))?;
+                let osd = osd.ok_or_else(|| {
+                    invalid(
+                        origin,
+                        format!("bucket {parent} holds osd.{child}, which is not there"),
+                    )
+                })?;
                 self.parents.entry(osd).or_default().push(parent);
             }
         }

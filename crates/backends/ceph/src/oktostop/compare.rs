@@ -170,7 +170,12 @@ pub fn compare(oracle: &Oracle<'_>, ours: &Verdict, theirs: &Theirs) -> Agreemen
             theirs: theirs.osds.clone(),
         };
     }
-    let proofs = |groups: &[PgId]| groups.iter().filter_map(|id| proof(oracle, *id, &ours.osds)).collect();
+    let proofs = |groups: &[PgId]| {
+        groups
+            .iter()
+            .filter_map(|id| proof(oracle, *id, &ours.osds))
+            .collect()
+    };
     match (ours.ok(), theirs.ok) {
         (false, true) => Agreement::TheyApprove {
             proofs: proofs(&ours.bad()),
@@ -185,7 +190,11 @@ pub fn compare(oracle: &Oracle<'_>, ours: &Verdict, theirs: &Theirs) -> Agreemen
             groups.extend(&ours.ok_become_more_degraded);
             groups.sort_unstable();
             let without = |these: &[PgId], those: &[PgId]| -> Vec<PgId> {
-                these.iter().copied().filter(|id| those.binary_search(id).is_err()).collect()
+                these
+                    .iter()
+                    .copied()
+                    .filter(|id| those.binary_search(id).is_err())
+                    .collect()
             };
             let they_passed_over = without(&groups, &theirs.groups);
             let we_passed_over = without(&theirs.groups, &groups);
@@ -209,7 +218,11 @@ fn proof(oracle: &Oracle<'_>, id: PgId, set: &[u32]) -> Option<Proof> {
         id,
         state: pg.state.to_string(),
         pool: pool.map(|pool| pool.name.clone()),
-        stopping: acting.iter().copied().filter(|osd| set.binary_search(osd).is_ok()).collect(),
+        stopping: acting
+            .iter()
+            .copied()
+            .filter(|osd| set.binary_search(osd).is_ok())
+            .collect(),
         acting,
         min_size: pool.map_or(0, |pool| pool.min_size),
     })

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::oracle::split;
 use super::{NoSuchOsd, Oracle, Verdict};
-use crate::facts::pg::HOLE;
 use crate::facts::pg_state::PgState;
 
 /// A set that may stop, to which nothing can be added, or `max` of them.
@@ -86,9 +86,10 @@ impl Oracle<'_> {
     fn upper_bound(&self, seed: &[u32]) -> u32 {
         let alone = Growing::new(self, &[]);
         let candidates: Vec<u32> = self.osds.osds.keys().copied().collect();
-        let others = candidates.iter().copied().filter(|osd| {
-            seed.binary_search(osd).is_err() && self.up(*osd) && alone.may_add(*osd)
-        });
+        let others = candidates
+            .iter()
+            .copied()
+            .filter(|osd| seed.binary_search(osd).is_err() && self.up(*osd) && alone.may_add(*osd));
         let others: Vec<u32> = others.collect();
         let mut bound = seed.len() + others.len();
         for pool in self.osds.pools.keys() {
@@ -126,10 +127,7 @@ const FREE: i32 = i32::MAX / 2;
 
 impl<'a> Growing<'a> {
     fn new(oracle: &'a Oracle<'a>, seed: &[u32]) -> Self {
-        let count = |members: &[u32]| {
-            let distinct: BTreeSet<u32> = members.iter().copied().filter(|o| *o != HOLE && oracle.up(*o)).collect();
-            distinct.len() as i32
-        };
+        let count = |members: &[u32]| split(members, |osd| oracle.up(osd)).0.cast_signed();
         let (mut spare, mut spare_complete) = (Vec::new(), Vec::new());
         for pg in oracle.pgs.iter() {
             let pool = oracle.pool(&pg).filter(|_| {
@@ -142,9 +140,9 @@ impl<'a> Growing<'a> {
                 spare_complete.push(BLOCKED);
                 continue;
             };
-            spare.push(count(pg.acting) - pool.min_size as i32);
+            spare.push(count(pg.acting) - pool.min_size.cast_signed());
             spare_complete.push(if pg.state.has(PgState::DEGRADED) {
-                count(pg.complete.unwrap_or_default()) - pool.min_size as i32
+                count(pg.complete.unwrap_or_default()) - pool.min_size.cast_signed()
             } else {
                 FREE
             });
@@ -211,13 +209,21 @@ impl<'a> Growing<'a> {
 
     /// How many members the groups of a pool can spare together.
     fn spare_of_pool(&self, pool: u32) -> u64 {
-        let pgs = self.oracle.pgs.iter().enumerate().filter(|(_, pg)| pg.id.pool == pool);
-        pgs.map(|(at, _)| u64::try_from(self.spare[at].max(0)).unwrap_or(0)).sum()
+        let pgs = self
+            .oracle
+            .pgs
+            .iter()
+            .enumerate()
+            .filter(|(_, pg)| pg.id.pool == pool);
+        pgs.map(|(at, _)| u64::try_from(self.spare[at].max(0)).unwrap_or(0))
+            .sum()
     }
 
     /// In how many groups of a pool an OSD acts.
     fn counted(&self, osd: u32, pool: u32) -> u64 {
-        let acts = self.roles(osd).filter(|(at, acts, _)| *acts && self.oracle.pgs.at(*at).id.pool == pool);
+        let acts = self
+            .roles(osd)
+            .filter(|(at, acts, _)| *acts && self.oracle.pgs.at(*at).id.pool == pool);
         acts.count() as u64
     }
 }

@@ -21,6 +21,8 @@ pub struct Oracle<'a> {
     starts: Vec<u32>,
     groups: Vec<u32>,
     unknown: Vec<u32>,
+    /// Whether Ceph's rules say all there is to say of a group: it serves, whole, on OSDs that are up.
+    plain: Vec<bool>,
 }
 
 impl<'a> Oracle<'a> {
@@ -29,7 +31,11 @@ impl<'a> Oracle<'a> {
         let mut ids: Vec<u32> = osds.osds.keys().copied().collect();
         let members = |pg: Pg<'a>| {
             let complete = pg.complete.unwrap_or_default();
-            pg.acting.iter().chain(complete).copied().filter(|osd| *osd != HOLE)
+            pg.acting
+                .iter()
+                .chain(complete)
+                .copied()
+                .filter(|osd| *osd != HOLE)
         };
         let mut named = BTreeSet::new();
         for pg in pgs.iter() {
@@ -50,10 +56,21 @@ impl<'a> Oracle<'a> {
         let mut next = starts.clone();
         let mut groups = vec![0_u32; starts.last().map_or(0, |end| *end as usize)];
         let mut unknown = Vec::new();
+        let up: Vec<bool> = ids
+            .iter()
+            .map(|osd| osds.osds.get(osd).is_some_and(|osd| osd.up))
+            .collect();
+        let mut plain = Vec::with_capacity(pgs.len());
         for (at, pg) in pgs.iter().enumerate() {
             if !pg.state.known() {
                 unknown.push(at as u32);
             }
+            plain.push(
+                pg.state.settled()
+                    && pg.state.has(PgState::ACTIVE)
+                    && !pg.state.has(PgState::DEGRADED)
+                    && pg.live().all(|osd| up[place(osd)]),
+            );
             for osd in members(pg) {
                 let slot = &mut next[place(osd)];
                 groups[*slot as usize] = at as u32;
@@ -68,6 +85,7 @@ impl<'a> Oracle<'a> {
             starts,
             groups,
             unknown,
+            plain,
         }
     }
 
@@ -126,7 +144,11 @@ impl<'a> Oracle<'a> {
         touched.sort_unstable();
         touched.dedup();
         let mut verdict = Verdict {
-            unknown: self.unknown.iter().map(|at| self.pgs.at(*at as usize).id).collect(),
+            unknown: self
+                .unknown
+                .iter()
+                .map(|at| self.pgs.at(*at as usize).id)
+                .collect(),
             ..Verdict::default()
         };
         for at in touched {
@@ -142,7 +164,7 @@ impl<'a> Oracle<'a> {
             let refused = verdict.bad_no_pool.last() == Some(&pg.id)
                 || verdict.bad_already_inactive.last() == Some(&pg.id)
                 || verdict.bad_become_inactive.last() == Some(&pg.id);
-            if !refused && !self.safe(&pg, &set) {
+            if !refused && !self.plain[at as usize] && !self.safe(&pg, &set) {
                 verdict.also_unsafe.push(pg.id);
             }
         }
@@ -185,7 +207,11 @@ impl<'a> Oracle<'a> {
             stopping == 0 || left >= min_size
         };
         let complete = pg.complete.unwrap_or_default();
-        let touched = pg.acting.iter().chain(complete).any(|osd| *osd != HOLE && stops(*osd));
+        let touched = pg
+            .acting
+            .iter()
+            .chain(complete)
+            .any(|osd| *osd != HOLE && stops(*osd));
         if !touched {
             return true;
         }
@@ -208,7 +234,7 @@ enum ByCeph {
 }
 
 /// How many distinct members are picked, and how many are not. Holes are neither.
-fn split(members: &[u32], picked: impl Fn(u32) -> bool) -> (u32, u32) {
+pub(super) fn split(members: &[u32], picked: impl Fn(u32) -> bool) -> (u32, u32) {
     let (mut yes, mut no) = (0, 0);
     for (at, osd) in members.iter().enumerate() {
         if *osd == HOLE || members[..at].contains(osd) {

@@ -52,7 +52,13 @@ impl Verdict {
             ok_become_more_degraded: _,
             also_unsafe,
         } = self;
-        let lists = [unknown, bad_no_pool, bad_already_inactive, bad_become_inactive, also_unsafe];
+        let lists = [
+            unknown,
+            bad_no_pool,
+            bad_already_inactive,
+            bad_become_inactive,
+            also_unsafe,
+        ];
         let mut all: Vec<PgId> = lists.into_iter().flatten().copied().collect();
         all.sort_unstable();
         all

@@ -73,14 +73,17 @@ impl Baseline {
     /// What these facts say, with the units that they make.
     pub fn of(facts: &Facts, units: &[Unit]) -> Self {
         let checks = facts.health.checks.iter().filter(|(_, check)| !check.muted);
-        let running = units.iter().filter(|unit| unit.state == UnitState::Serving).map(|unit| {
-            let daemon = BaselineDaemon {
-                kind: unit.kind.clone(),
-                revision: unit.revision.clone(),
-                domains: unit.domains.clone(),
-            };
-            (unit.id.clone(), daemon)
-        });
+        let running = units
+            .iter()
+            .filter(|unit| unit.state == UnitState::Serving)
+            .map(|unit| {
+                let daemon = BaselineDaemon {
+                    kind: unit.kind.clone(),
+                    revision: unit.revision.clone(),
+                    domains: unit.domains.clone(),
+                };
+                (unit.id.clone(), daemon)
+            });
         let crashes = match &facts.crashes {
             Known::Yes(crashes) => crashes.iter().map(|crash| crash.id.clone()).collect(),
             Known::No(_) => BTreeSet::new(),
@@ -90,7 +93,13 @@ impl Baseline {
             fsid: facts.fsid.clone(),
             health: checks.map(|(code, check)| (code.clone(), check.error)).collect(),
             mgr_standbys: facts.mgrs.standbys.len() as u32,
-            osds_in: facts.osds.osds.iter().filter(|(_, osd)| osd.inside).map(|(id, _)| *id).collect(),
+            osds_in: facts
+                .osds
+                .osds
+                .iter()
+                .filter(|(_, osd)| osd.inside)
+                .map(|(id, _)| *id)
+                .collect(),
             crashes,
             daemons: running.collect(),
         }
@@ -100,17 +109,43 @@ impl Baseline {
 impl TryFrom<Document> for Baseline {
     type Error = BaselineError;
     fn try_from(document: Document) -> Result<Self, BaselineError> {
-        let Document { kind, version, at, fsid, health, mgr_standbys, osds_in, crashes, daemons } = document;
+        let Document {
+            kind,
+            version,
+            at,
+            fsid,
+            health,
+            mgr_standbys,
+            osds_in,
+            crashes,
+            daemons,
+        } = document;
         if kind != DOCUMENT || version > VERSION {
             return Err(BaselineError { kind, version });
         }
-        Ok(Self { at, fsid, health, mgr_standbys, osds_in, crashes, daemons })
+        Ok(Self {
+            at,
+            fsid,
+            health,
+            mgr_standbys,
+            osds_in,
+            crashes,
+            daemons,
+        })
     }
 }
 
 impl From<Baseline> for Document {
     fn from(baseline: Baseline) -> Self {
-        let Baseline { at, fsid, health, mgr_standbys, osds_in, crashes, daemons } = baseline;
+        let Baseline {
+            at,
+            fsid,
+            health,
+            mgr_standbys,
+            osds_in,
+            crashes,
+            daemons,
+        } = baseline;
         Self {
             kind: DOCUMENT.to_owned(),
             version: VERSION,

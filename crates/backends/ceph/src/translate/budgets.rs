@@ -1,6 +1,6 @@
 //! What may be down together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use stagger_core::model::{Budgets, BudgetsBuilder, Ix};
 
@@ -36,8 +36,14 @@ pub fn budgets(facts: &Facts, places: &BTreeMap<&str, u32>) -> Budgets {
     builder.build()
 }
 
-fn of_kind<'a>(prefix: &'a str, places: &'a BTreeMap<&str, u32>) -> impl Iterator<Item = (Ix, u32)> + use<'a> {
-    places.iter().filter(move |(id, _)| id.starts_with(prefix)).map(|(_, at)| (Ix(*at), 1))
+fn of_kind<'a>(
+    prefix: &'a str,
+    places: &'a BTreeMap<&str, u32>,
+) -> impl Iterator<Item = (Ix, u32)> + use<'a> {
+    places
+        .iter()
+        .filter(move |(id, _)| id.starts_with(prefix))
+        .map(|(_, at)| (Ix(*at), 1))
 }
 
 fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBuilder) {
@@ -45,19 +51,31 @@ fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBui
     let count = mons.len() as u32;
     builder.add("monitors", "quorum", count.saturating_sub(count / 2 + 1), &mons);
     let mgrs: Vec<(Ix, u32)> = of_kind("mgr.", places).collect();
-    builder.add("managers", "one stays", (mgrs.len() as u32).saturating_sub(1).max(1), &mgrs);
+    builder.add(
+        "managers",
+        "one stays",
+        (mgrs.len() as u32).saturating_sub(1).max(1),
+        &mgrs,
+    );
     for fs in &facts.fs.filesystems {
         let followers = fs.servers.iter().filter(|mds| mds.follows());
         let standbys = facts.fs.standbys.len() + followers.count();
         let names = fs.servers.iter().map(|mds| &mds.name).chain(&facts.fs.standbys);
-        let members: Vec<(Ix, u32)> =
-            names.filter_map(|name| places.get(format!("mds.{name}").as_str())).map(|at| (Ix(*at), 1)).collect();
+        let members: Vec<(Ix, u32)> = names
+            .filter_map(|name| places.get(format!("mds.{name}").as_str()))
+            .map(|at| (Ix(*at), 1))
+            .collect();
         let name = format!("ranks of {}", fs.name);
         builder.add("metadata servers", &name, (standbys as u32).max(1), &members);
     }
     let rgws: Vec<(Ix, u32)> = of_kind("rgw.", places).collect();
     if !rgws.is_empty() {
-        builder.add("object gateways", "one stays", (rgws.len() as u32 - 1).max(1), &rgws);
+        builder.add(
+            "object gateways",
+            "one stays",
+            (rgws.len() as u32 - 1).max(1),
+            &rgws,
+        );
     }
 }
 
@@ -92,7 +110,10 @@ fn placement_groups(facts: &Facts, pgs: &PgMap, places: &BTreeMap<&str, u32>, bu
         }
         for row in distinct(rows, &flat) {
             let members: Vec<(Ix, u32)> = members(&row, &flat).iter().map(|at| (Ix(*at), 1)).collect();
-            let name = crate::facts::pg::PgId { pool: pool_id, seed: row.seed };
+            let name = crate::facts::pg::PgId {
+                pool: pool_id,
+                seed: row.seed,
+            };
             builder.add(&group, &name.to_string(), row.limit, &members);
         }
     }
@@ -104,46 +125,66 @@ fn members<'a>(row: &Row, flat: &'a [u32]) -> &'a [u32] {
 
 /// Each set of members and limit once, under the first name; in the order of the names.
 fn distinct(mut rows: Vec<Row>, flat: &[u32]) -> Vec<Row> {
-    rows.sort_by(|a, b| {
+    rows.sort_unstable_by(|a, b| {
         let key = |row: &Row| (row.limit, row.seed);
-        members(a, flat).cmp(members(b, flat)).then_with(|| key(a).cmp(&key(b)))
+        members(a, flat)
+            .cmp(members(b, flat))
+            .then_with(|| key(a).cmp(&key(b)))
     });
     rows.dedup_by(|later, first| later.limit == first.limit && members(later, flat) == members(first, flat));
     // Both budgets of a degraded group have its name.
-    rows.sort_by_key(|row| (row.seed, row.start));
+    rows.sort_unstable_by_key(|row| (row.seed, row.start));
     rows
 }
 
-fn rows_of(pg: &Pg<'_>, pool: Option<&Pool>, place: &BTreeMap<u32, u32>, rows: &mut Vec<Row>, flat: &mut Vec<u32>) {
-    let existing = |osds: &[u32]| -> BTreeSet<u32> {
-        osds.iter().filter(|osd| **osd != HOLE).filter_map(|osd| place.get(osd).copied()).collect()
+fn rows_of(
+    pg: &Pg<'_>,
+    pool: Option<&Pool>,
+    place: &BTreeMap<u32, u32>,
+    rows: &mut Vec<Row>,
+    flat: &mut Vec<u32>,
+) {
+    // Sorted, each once.
+    let existing = |osds: &[u32]| -> Vec<u32> {
+        let places = osds.iter().filter(|osd| **osd != HOLE);
+        let mut places: Vec<u32> = places.filter_map(|osd| place.get(osd).copied()).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
     };
-    let mut add = |members: &BTreeSet<u32>, limit: u32| {
+    let mut add = |members: &[u32], limit: u32| {
         if members.is_empty() {
             return;
         }
         let start = flat.len() as u32;
         flat.extend(members);
-        rows.push(Row { limit, start, end: flat.len() as u32, seed: pg.id.seed });
+        rows.push(Row {
+            limit,
+            start,
+            end: flat.len() as u32,
+            seed: pg.id.seed,
+        });
     };
     let acting = existing(pg.acting);
     let complete = existing(pg.complete.unwrap_or_default());
     let degraded = pg.state.has(PgState::DEGRADED);
     let serves = pg.state.settled() && pg.state.has(PgState::ACTIVE) && !(degraded && complete.is_empty());
     let Some(pool) = pool.filter(|_| serves) else {
-        let all = acting.union(&complete).copied().collect();
+        let mut all: Vec<u32> = acting.into_iter().chain(complete).collect();
+        all.sort_unstable();
+        all.dedup();
         add(&all, 0);
         return;
     };
-    let over = |members: &BTreeSet<u32>| (members.len() as u32).saturating_sub(pool.min_size);
+    let over = |members: &[u32]| (members.len() as u32).saturating_sub(pool.min_size);
     if !degraded {
         add(&acting, over(&acting));
         return;
     }
     add(&complete, over(&complete));
-    // It stops serving too when too few act in it, complete or not. Where all complete members act and
-    // are enough, the first budget says so already.
-    if !complete.is_subset(&acting) || (complete.len() as u32) < pool.min_size {
+    // It stops serving too when too few act in it, complete or not. The budget above does not say so:
+    // where its own members are down already, it is not asked about one that lacks objects.
+    if acting != complete {
         add(&acting, over(&acting));
     }
 }

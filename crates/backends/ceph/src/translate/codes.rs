@@ -13,44 +13,102 @@ pub struct Cause {
 }
 
 const fn passing(code: &'static str, why: &'static str) -> Cause {
-    Cause { code, why, half_way: false }
+    Cause {
+        code,
+        why,
+        half_way: false,
+    }
 }
 
 const fn half_way(code: &'static str, why: &'static str) -> Cause {
-    Cause { code, why, half_way: true }
+    Cause {
+        code,
+        why,
+        half_way: true,
+    }
 }
 
 /// The codes that a run causes. The condition `health` passes over them during a run; whether what they
 /// speak of is well is asked more exactly by the conditions named here. `SLOW_OPS` is not among them: it
 /// goes by itself when peering is over, and a wave may well wait for that.
 pub const CAUSED: &[Cause] = &[
-    half_way("DAEMON_OLD_VERSION", "several versions run while an upgrade goes on; each unit's revision is looked at"),
+    half_way(
+        "DAEMON_OLD_VERSION",
+        "several versions run while an upgrade goes on; each unit's revision is looked at",
+    ),
     passing("FS_DEGRADED", "a rank changes hands; `mds-active`"),
     passing("FS_WITH_FAILED_MDS", "a rank changes hands; `mds-active`"),
-    passing("MDS_INSUFFICIENT_STANDBY", "a standby restarts; `daemons-running`"),
+    passing(
+        "MDS_INSUFFICIENT_STANDBY",
+        "a standby restarts; `daemons-running`",
+    ),
     passing("MDS_UP_LESS_THAN_MAX", "a rank changes hands; `mds-active`"),
     passing("MGR_DOWN", "a manager restarts; `mgr-active`"),
     passing("MON_DOWN", "a monitor restarts; `quorum`"),
-    passing("OBJECT_DEGRADED", "objects wait for an OSD that restarts; `pgs-clean` or `pgs-not-degraded`"),
-    passing("OBJECT_MISPLACED", "data moves while an OSD restarts; `pgs-clean`"),
+    passing(
+        "OBJECT_DEGRADED",
+        "objects wait for an OSD that restarts; `pgs-clean` or `pgs-not-degraded`",
+    ),
+    passing(
+        "OBJECT_MISPLACED",
+        "data moves while an OSD restarts; `pgs-clean`",
+    ),
     passing("OSDMAP_FLAGS", "the run's own flags"),
     passing("OSD_DOWN", "an OSD restarts; `osds-up-in`"),
     passing("OSD_FLAGS", "the run's own noout on the OSDs of a wave"),
     passing("OSD_HOST_DOWN", "all OSDs of a host restart; `osds-up-in`"),
     passing("OSD_CHASSIS_DOWN", "all OSDs of a chassis restart; `osds-up-in`"),
     passing("OSD_RACK_DOWN", "all OSDs of a rack restart; `osds-up-in`"),
-    passing("PG_AVAILABILITY", "groups peer for a moment when an OSD stops or starts; `pgs-known`, `pgs-clean`"),
-    passing("PG_DEGRADED", "groups lack the copy of an OSD that restarts; `pgs-clean` or `pgs-not-degraded`"),
+    passing(
+        "PG_AVAILABILITY",
+        "groups peer for a moment when an OSD stops or starts; `pgs-known`, `pgs-clean`",
+    ),
+    passing(
+        "PG_DEGRADED",
+        "groups lack the copy of an OSD that restarts; `pgs-clean` or `pgs-not-degraded`",
+    ),
     passing("RECENT_MGR_MODULE_CRASH", "seen apart, by `no-crash-loop`"),
     passing("RECENT_CRASH", "seen apart, by `no-crash-loop`"),
-    half_way("OSD_UPGRADE_FINISHED", "all OSDs are new and `require-osd-release` is still to come"),
-    passing("AUTH_INSECURE_KEYS_ALLOWED", "release 20 asks what older ones did not; nothing has changed"),
-    passing("AUTH_INSECURE_KEYS_CREATABLE", "release 20 asks what older ones did not; nothing has changed"),
-    passing("AUTH_INSECURE_ROTATING_SERVICE_KEY_TYPE", "release 20 asks what older ones did not; nothing has changed"),
-    passing("AUTH_INSECURE_SERVICE_TICKETS", "release 20 asks what older ones did not; nothing has changed"),
-    passing("AUTH_INSECURE_GLOBAL_ID_RECLAIM", "clients of an older release, as before"),
-    passing("AUTH_INSECURE_GLOBAL_ID_RECLAIM_ALLOWED", "a newer release asks what older ones did not"),
-    passing("MON_MSGR2_NOT_ENABLED", "a newer release asks what older ones did not"),
+    half_way(
+        "OSD_UPGRADE_FINISHED",
+        "all OSDs are new and `require-osd-release` is still to come",
+    ),
+    passing(
+        "AUTH_INSECURE_CLIENT_KEY_TYPE",
+        "release 20 asks what older ones did not; nothing has changed",
+    ),
+    passing(
+        "AUTH_INSECURE_SERVICE_KEY_TYPE",
+        "release 20 asks what older ones did not; nothing has changed",
+    ),
+    passing(
+        "AUTH_INSECURE_KEYS_ALLOWED",
+        "release 20 asks what older ones did not; nothing has changed",
+    ),
+    passing(
+        "AUTH_INSECURE_KEYS_CREATABLE",
+        "release 20 asks what older ones did not; nothing has changed",
+    ),
+    passing(
+        "AUTH_INSECURE_ROTATING_SERVICE_KEY_TYPE",
+        "release 20 asks what older ones did not; nothing has changed",
+    ),
+    passing(
+        "AUTH_INSECURE_SERVICE_TICKETS",
+        "release 20 asks what older ones did not; nothing has changed",
+    ),
+    passing(
+        "AUTH_INSECURE_GLOBAL_ID_RECLAIM",
+        "clients of an older release, as before",
+    ),
+    passing(
+        "AUTH_INSECURE_GLOBAL_ID_RECLAIM_ALLOWED",
+        "a newer release asks what older ones did not",
+    ),
+    passing(
+        "MON_MSGR2_NOT_ENABLED",
+        "a newer release asks what older ones did not",
+    ),
 ];
 
 /// The cause of a code, if a run can be one.

@@ -60,10 +60,16 @@ pub fn conditions(
         let require = facts.osds.require_osd_release;
         let why = format!("require_osd_release is {}", named(require));
         let verdict = require.map_or(Verdict::Unknown, |now| yes(now >= major));
-        all.push(condition(&format!("require-osd-release-{major}"), (verdict, why))?);
+        all.push(condition(
+            &format!("require-osd-release-{major}"),
+            (verdict, why),
+        )?);
         let now = facts.mons.min_mon_release;
         let why = format!("min_mon_release is {}", named(Some(now)));
-        all.push(condition(&format!("min-mon-release-{major}"), (yes(now >= major), why))?);
+        all.push(condition(
+            &format!("min-mon-release-{major}"),
+            (yes(now >= major), why),
+        )?);
         all.push(condition(&format!("osds-run-{major}"), osds_run(facts, major))?);
     }
     Ok(all)
@@ -99,19 +105,29 @@ pub(super) fn some<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
 fn named(major: Option<u32>) -> String {
     match major {
         None | Some(0) => "unknown".to_owned(),
-        Some(major) => format!("{major} {}", release::name(major).unwrap_or_default()).trim_end().to_owned(),
+        Some(major) => format!("{major} {}", release::name(major).unwrap_or_default())
+            .trim_end()
+            .to_owned(),
     }
 }
 
 fn running(units: &[Unit], baseline: Option<&Baseline>) -> Found {
     let expected = |unit: &&Unit| baseline.is_none_or(|baseline| baseline.daemons.contains_key(&unit.id));
-    let missing: Vec<&Unit> = units.iter().filter(expected).filter(|u| u.state != UnitState::Serving).collect();
+    let missing: Vec<&Unit> = units
+        .iter()
+        .filter(expected)
+        .filter(|u| u.state != UnitState::Serving)
+        .collect();
     let count = units.iter().filter(expected).count();
     if missing.is_empty() {
         return (Verdict::Yes, format!("all {count} daemons serve"));
     }
     let down = missing.iter().any(|unit| unit.state == UnitState::Down);
-    let why = format!("{} of {count} daemons do not serve: {}", missing.len(), some(missing.iter().map(|u| &u.id)));
+    let why = format!(
+        "{} of {count} daemons do not serve: {}",
+        missing.len(),
+        some(missing.iter().map(|u| &u.id))
+    );
     (if down { Verdict::No } else { Verdict::Unknown }, why)
 }
 
@@ -121,17 +137,33 @@ fn crash_loop(facts: &Facts, baseline: Option<&Baseline>) -> Found {
         Known::No(why) => return (Verdict::Unknown, format!("crash reports cannot be read: {why}")),
     };
     let mut new: BTreeMap<&str, u32> = BTreeMap::new();
-    for crash in crashes.iter().filter(|c| baseline.is_none_or(|baseline| !baseline.crashes.contains(&c.id))) {
+    for crash in crashes
+        .iter()
+        .filter(|c| baseline.is_none_or(|baseline| !baseline.crashes.contains(&c.id)))
+    {
         *new.entry(&crash.daemon).or_default() += 1;
     }
-    let since = if baseline.is_some() { "since the run began" } else { "that nobody has archived" };
-    let again: Vec<String> =
-        new.iter().filter(|(_, n)| **n > 1).map(|(daemon, n)| format!("{daemon} ({n} times)")).collect();
+    let since = if baseline.is_some() {
+        "since the run began"
+    } else {
+        "that nobody has archived"
+    };
+    let again: Vec<String> = new
+        .iter()
+        .filter(|(_, n)| **n > 1)
+        .map(|(daemon, n)| format!("{daemon} ({n} times)"))
+        .collect();
     if again.is_empty() {
         let count: u32 = new.values().sum();
-        (Verdict::Yes, format!("{count} crash reports {since}, none twice of one daemon"))
+        (
+            Verdict::Yes,
+            format!("{count} crash reports {since}, none twice of one daemon"),
+        )
     } else {
-        (Verdict::No, format!("crashed again and again {since}: {}", some(again)))
+        (
+            Verdict::No,
+            format!("crashed again and again {since}: {}", some(again)),
+        )
     }
 }
 
@@ -160,7 +192,9 @@ fn health(facts: &Facts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> 
     }
     let status = &facts.health.status;
     if bad.is_empty() {
-        let why = format!("{status}: nothing to hold for, {standing} complaints stood before, {own} are the run's own");
+        let why = format!(
+            "{status}: nothing to hold for, {standing} complaints stood before, {own} are the run's own"
+        );
         (Verdict::Yes, why)
     } else {
         (Verdict::No, format!("{status}: {}", some(bad)))
@@ -169,12 +203,22 @@ fn health(facts: &Facts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> 
 
 fn quorum(facts: &Facts) -> Found {
     let mons = &facts.mons;
-    let out: Vec<&String> = mons.mons.iter().filter(|mon| !mons.in_quorum.contains(mon)).collect();
+    let out: Vec<&String> = mons
+        .mons
+        .iter()
+        .filter(|mon| !mons.in_quorum.contains(mon))
+        .collect();
     let inside = some(&mons.in_quorum);
     if out.is_empty() {
-        return (Verdict::Yes, format!("all {} monitors are in quorum: {inside}", mons.mons.len()));
+        return (
+            Verdict::Yes,
+            format!("all {} monitors are in quorum: {inside}", mons.mons.len()),
+        );
     }
-    (Verdict::No, format!("not in quorum: {}; in quorum: {inside}", some(out)))
+    (
+        Verdict::No,
+        format!("not in quorum: {}; in quorum: {inside}", some(out)),
+    )
 }
 
 fn osds_up_in(facts: &Facts, baseline: Option<&Baseline>) -> Found {
@@ -182,8 +226,11 @@ fn osds_up_in(facts: &Facts, baseline: Option<&Baseline>) -> Found {
     let expected = |id: u32| {
         baseline.is_none_or(|b| UnitId::new(format!("osd.{id}")).is_ok_and(|id| b.daemons.contains_key(&id)))
     };
-    let down: Vec<String> =
-        osds.iter().filter(|(id, osd)| !osd.up && expected(**id)).map(|(id, _)| format!("osd.{id}")).collect();
+    let down: Vec<String> = osds
+        .iter()
+        .filter(|(id, osd)| !osd.up && expected(**id))
+        .map(|(id, _)| format!("osd.{id}"))
+        .collect();
     let out: Vec<String> = osds
         .iter()
         .filter(|(id, osd)| !osd.inside && baseline.is_some_and(|b| b.osds_in.contains(id)))
@@ -195,10 +242,18 @@ fn osds_up_in(facts: &Facts, baseline: Option<&Baseline>) -> Found {
     match (down.is_empty(), out.is_empty()) {
         (true, true) => (Verdict::Yes, counts),
         (false, true) => (Verdict::No, format!("{counts}; down: {}", some(down))),
-        (true, false) => (Verdict::No, format!("{counts}; out since the run began: {}", some(out))),
-        (false, false) => {
-            (Verdict::No, format!("{counts}; down: {}; out since the run began: {}", some(down), some(out)))
-        }
+        (true, false) => (
+            Verdict::No,
+            format!("{counts}; out since the run began: {}", some(out)),
+        ),
+        (false, false) => (
+            Verdict::No,
+            format!(
+                "{counts}; down: {}; out since the run began: {}",
+                some(down),
+                some(out)
+            ),
+        ),
     }
 }
 
@@ -208,10 +263,14 @@ fn mgr_active(facts: &Facts, baseline: Option<&Baseline>) -> Found {
     let before = baseline.map_or(0, |baseline| baseline.mgr_standbys);
     match &mgrs.active {
         None => (Verdict::No, "no manager is active".to_owned()),
-        Some(active) if !mgrs.available => (Verdict::No, format!("{active} is to be active and does not answer yet")),
-        Some(active) if standbys < before => {
-            (Verdict::No, format!("{active} is active, {standbys} stand by, {before} did before the run"))
-        }
+        Some(active) if !mgrs.available => (
+            Verdict::No,
+            format!("{active} is to be active and does not answer yet"),
+        ),
+        Some(active) if standbys < before => (
+            Verdict::No,
+            format!("{active} is active, {standbys} stand by, {before} did before the run"),
+        ),
         Some(active) => (Verdict::Yes, format!("{active} is active, {standbys} stand by")),
     }
 }
@@ -221,23 +280,43 @@ fn mds_active(facts: &Facts) -> Found {
     for fs in &facts.fs.filesystems {
         let active = fs.servers.iter().filter(|mds| mds.active()).count() as u32;
         if active < fs.max_mds || fs.lost_ranks > 0 {
-            bad.push(format!("{}: {active} of {} ranks active, {} lost", fs.name, fs.max_mds, fs.lost_ranks));
+            bad.push(format!(
+                "{}: {active} of {} ranks active, {} lost",
+                fs.name, fs.max_mds, fs.lost_ranks
+            ));
         }
     }
     match (bad.is_empty(), facts.fs.filesystems.len()) {
         (true, 0) => (Verdict::Yes, "there is no file system".to_owned()),
-        (true, count) => (Verdict::Yes, format!("all ranks of {count} file systems are active")),
+        (true, count) => (
+            Verdict::Yes,
+            format!("all ranks of {count} file systems are active"),
+        ),
         (false, _) => (Verdict::No, some(bad)),
     }
 }
 
 fn rgw_serving(units: &[Unit]) -> Found {
     let gateways: Vec<&Unit> = units.iter().filter(|unit| unit.kind.as_str() == "rgw").collect();
-    let down: Vec<_> = gateways.iter().filter(|unit| unit.state != UnitState::Serving).map(|u| &u.id).collect();
-    if down.is_empty() {
+    let down: Vec<_> = gateways
+        .iter()
+        .filter(|unit| unit.state != UnitState::Serving)
+        .map(|u| &u.id)
+        .collect();
+    if gateways.is_empty() {
+        (Verdict::Yes, "there is no object gateway".to_owned())
+    } else if down.is_empty() {
         (Verdict::Yes, format!("all {} gateways serve", gateways.len()))
     } else {
-        (Verdict::No, format!("{} of {} gateways do not serve: {}", down.len(), gateways.len(), some(down)))
+        (
+            Verdict::No,
+            format!(
+                "{} of {} gateways do not serve: {}",
+                down.len(),
+                gateways.len(),
+                some(down)
+            ),
+        )
     }
 }
 
@@ -245,7 +324,9 @@ fn osds_run(facts: &Facts, major: u32) -> Found {
     let (mut older, mut unknown) = (Vec::new(), Vec::new());
     for id in facts.osds.osds.keys() {
         let found = facts.osd_metadata.binary_search_by_key(id, |osd| osd.id).ok();
-        let version = found.and_then(|at| facts.osd_metadata[at].version.as_deref()).and_then(Version::parse);
+        let version = found
+            .and_then(|at| facts.osd_metadata[at].version.as_deref())
+            .and_then(Version::parse);
         match version {
             None => unknown.push(format!("osd.{id}")),
             Some(version) if version.major < major => older.push(format!("osd.{id} ({version})")),
@@ -253,10 +334,23 @@ fn osds_run(facts: &Facts, major: u32) -> Found {
         }
     }
     if !older.is_empty() {
-        (Verdict::No, format!("{} OSDs are older: {}", older.len(), some(older)))
+        (
+            Verdict::No,
+            format!("{} OSDs are older: {}", older.len(), some(older)),
+        )
     } else if !unknown.is_empty() {
-        (Verdict::Unknown, format!("the version of {} OSDs is not known: {}", unknown.len(), some(unknown)))
+        (
+            Verdict::Unknown,
+            format!(
+                "the version of {} OSDs is not known: {}",
+                unknown.len(),
+                some(unknown)
+            ),
+        )
     } else {
-        (Verdict::Yes, format!("all {} OSDs run {major} or later", facts.osds.osds.len()))
+        (
+            Verdict::Yes,
+            format!("all {} OSDs run {major} or later", facts.osds.osds.len()),
+        )
     }
 }

@@ -14,7 +14,12 @@ pub(super) fn all(facts: &Facts) -> Vec<(&'static str, Found)> {
     let pgs = match &facts.pgs {
         Known::Yes(pgs) => pgs,
         Known::No(why) => {
-            let unknown = || (Verdict::Unknown, format!("the placement groups cannot be read: {why}"));
+            let unknown = || {
+                (
+                    Verdict::Unknown,
+                    format!("the placement groups cannot be read: {why}"),
+                )
+            };
             return ["pgs-known", "pg-stats-fresh", "pgs-clean", "pgs-not-degraded"]
                 .map(|name| (name, unknown()))
                 .to_vec();
@@ -58,26 +63,39 @@ fn known(facts: &Facts, pgs: &PgMap) -> Found {
     });
     let short: Vec<String> = short.collect();
     if !short.is_empty() {
-        let why = format!("the reports do not match the pools' placement groups: {}", some(short));
+        let why = format!(
+            "the reports do not match the pools' placement groups: {}",
+            some(short)
+        );
         return (Verdict::Unknown, why);
     }
-    (Verdict::Yes, format!("all {} placement groups are reported", pgs.len()))
+    (
+        Verdict::Yes,
+        format!("all {} placement groups are reported", pgs.len()),
+    )
 }
 
 /// For some seconds a manager may show a group as it was before one of its OSDs went down and came back.
 /// A report made after that OSD came up cannot be from before.
 fn fresh(facts: &Facts, pgs: &PgMap) -> Found {
+    // Those that are up, with the epoch at which they came up.
+    let up = facts.osds.osds.iter().filter(|(_, osd)| osd.up);
+    let came_up: Vec<(u32, u32)> = up.map(|(id, osd)| (*id, osd.up_from)).collect();
     let old: Vec<Pg<'_>> = pgs
         .iter()
         .filter(|pg| {
-            pg.live().any(|osd| match facts.osds.osds.get(&osd) {
-                Some(osd) => !osd.up || pg.reported < osd.up_from,
-                None => true,
-            })
+            pg.live()
+                .any(|osd| match came_up.binary_search_by_key(&osd, |(id, _)| *id) {
+                    Ok(at) => pg.reported < came_up[at].1,
+                    Err(_) => true,
+                })
         })
         .collect();
     if old.is_empty() {
-        return (Verdict::Yes, format!("all {} reports are from after the OSDs came up", pgs.len()));
+        return (
+            Verdict::Yes,
+            format!("all {} reports are from after the OSDs came up", pgs.len()),
+        );
     }
     let why = format!(
         "{} of {} placement groups have not been reported since one of their OSDs changed: {}",
@@ -89,10 +107,17 @@ fn fresh(facts: &Facts, pgs: &PgMap) -> Found {
 }
 
 fn every(pgs: &PgMap, what: &str, holds: fn(PgState) -> bool, known: &Found, fresh: &Found) -> Found {
-    let bad: Vec<Pg<'_>> = pgs.iter().filter(|pg| pg.state.settled() && !holds(pg.state)).collect();
+    let bad: Vec<Pg<'_>> = pgs
+        .iter()
+        .filter(|pg| pg.state.settled() && !holds(pg.state))
+        .collect();
     if !bad.is_empty() {
         let count = bad.len();
-        let why = format!("{count} of {} placement groups are not {what}: {}", pgs.len(), named(bad.into_iter()));
+        let why = format!(
+            "{count} of {} placement groups are not {what}: {}",
+            pgs.len(),
+            named(bad.into_iter())
+        );
         return (Verdict::No, why);
     }
     for open in [known, fresh] {
@@ -100,5 +125,8 @@ fn every(pgs: &PgMap, what: &str, holds: fn(PgState) -> bool, known: &Found, fre
             return open.clone();
         }
     }
-    (yes(true), format!("all {} placement groups are {what}", pgs.len()))
+    (
+        yes(true),
+        format!("all {} placement groups are {what}", pgs.len()),
+    )
 }

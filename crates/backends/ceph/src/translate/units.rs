@@ -94,7 +94,8 @@ fn about<'a>(
     let host = found.and_then(|daemon| daemon.host.as_deref());
     (
         found.and_then(|daemon| daemon.version.as_deref()),
-        host.map(|host| facts.tree.domains_of_host(host)).unwrap_or_default(),
+        host.map(|host| facts.tree.domains_of_host(host))
+            .unwrap_or_default(),
     )
 }
 
@@ -114,7 +115,11 @@ fn mons(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
 }
 
 fn mgrs(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
-    let active = facts.mgrs.active.iter().map(|name| (name, facts.mgrs.available, true));
+    let active = facts
+        .mgrs
+        .active
+        .iter()
+        .map(|name| (name, facts.mgrs.available, true));
     let standbys = facts.mgrs.standbys.iter().map(|name| (name, true, false));
     for (name, serves, last) in active.chain(standbys) {
         let (version, domains) = about(facts, &facts.mgr_metadata, name);
@@ -165,7 +170,11 @@ fn mdss(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
         };
         (&mds.name, state, !mds.follows())
     });
-    let standbys = facts.fs.standbys.iter().map(|name| (name, UnitState::Serving, false));
+    let standbys = facts
+        .fs
+        .standbys
+        .iter()
+        .map(|name| (name, UnitState::Serving, false));
     for (name, state, last) in servers.chain(standbys) {
         let (version, domains) = about(facts, &facts.mds_metadata, name);
         units.push(unit(Seen {
@@ -188,7 +197,9 @@ fn rgws(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
             name: &gateway.name,
             state: UnitState::Serving,
             version: gateway.version.as_deref(),
-            domains: host.map(|host| facts.tree.domains_of_host(host)).unwrap_or_default(),
+            domains: host
+                .map(|host| facts.tree.domains_of_host(host))
+                .unwrap_or_default(),
             last: false,
         })?);
     }

@@ -8,7 +8,9 @@ use stagger_ceph::facts::{CollectOptions, Facts, collect};
 pub(crate) const VERSIONS: [&str; 3] = ["16.2.15", "18.2.7", "20.2.4"];
 
 pub(crate) fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name)
 }
 
 pub(crate) fn text(name: &str) -> String {
@@ -24,8 +26,16 @@ pub(crate) fn recorded(version: &str) -> Facts {
     facts_of(&Recorded::new(fixture(version))).unwrap()
 }
 
-pub(crate) fn facts_of(api: &dyn stagger_ceph::api::CephApi) -> Result<Facts, stagger_ceph::facts::CollectError> {
-    let options = CollectOptions { pause: std::time::Duration::ZERO, ..CollectOptions::default() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+pub(crate) fn facts_of(
+    api: &dyn stagger_ceph::api::CephApi,
+) -> Result<Facts, stagger_ceph::facts::CollectError> {
+    let options = CollectOptions {
+        pause: std::time::Duration::ZERO,
+        ..CollectOptions::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(collect(api, &options, now()))
 }

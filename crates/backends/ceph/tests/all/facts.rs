@@ -18,9 +18,19 @@ fn all_releases_are_read() {
         let first: Vec<String> = pgs
             .iter()
             .step_by(20)
-            .map(|pg| format!("{} {} on {:?}, reported at {}", pg.id, pg.state, pg.acting, pg.reported))
+            .map(|pg| {
+                format!(
+                    "{} {} on {:?}, reported at {}",
+                    pg.id, pg.state, pg.acting, pg.reported
+                )
+            })
             .collect();
-        let mut tree: Vec<_> = facts.tree.up.keys().map(|osd| (osd, facts.tree.domains(*osd))).collect();
+        let mut tree: Vec<_> = facts
+            .tree
+            .up
+            .keys()
+            .map(|osd| (osd, facts.tree.domains(*osd)))
+            .collect();
         tree.truncate(3);
         insta::assert_json_snapshot!(
             format!("facts-{version}"),
@@ -43,7 +53,10 @@ fn all_releases_are_read() {
 fn the_brief_list_says_the_same_where_it_says_anything() {
     use stagger_ceph::facts::pg::PgMap;
     let read = |name: &str| PgMap::read(std::fs::File::open(fixture(name)).unwrap(), name).unwrap();
-    let (full, brief) = (read("16.2.15/pg_dump.json"), read("16.2.15/pg_dump_pgs_brief.json"));
+    let (full, brief) = (
+        read("16.2.15/pg_dump.json"),
+        read("16.2.15/pg_dump_pgs_brief.json"),
+    );
     assert_eq!(full.len(), 97);
     // Recorded some seconds later, when a pool had been taken away.
     for pg in brief.iter() {
@@ -62,7 +75,11 @@ struct Changed {
 
 impl Changed {
     fn new(version: &str, change: fn(&str, usize, &mut Answer)) -> Self {
-        Self { base: Recorded::new(fixture(version)), asked: Mutex::default(), change }
+        Self {
+            base: Recorded::new(fixture(version)),
+            asked: Mutex::default(),
+            change,
+        }
     }
 }
 
@@ -76,7 +93,11 @@ impl CephApi for Changed {
             all.iter().filter(|other| **other == asked).count()
         };
         let base = if asked.starts_with("pg ls") {
-            Ok(Answer { rc: 0, out: Vec::new(), err: String::new() })
+            Ok(Answer {
+                rc: 0,
+                out: Vec::new(),
+                err: String::new(),
+            })
         } else {
             self.base.command(whom, command).await
         };
@@ -107,7 +128,10 @@ fn a_map_that_moves_is_read_again_and_given_up_in_the_end() {
     });
     let error = facts_of(&always).unwrap_err();
     assert!(matches!(error, CollectError::Contradict { tries: 5, .. }));
-    assert!(error.passes() && error.to_string().starts_with("facts-contradict: "), "{error}");
+    assert!(
+        error.passes() && error.to_string().starts_with("facts-contradict: "),
+        "{error}"
+    );
 }
 
 #[test]
@@ -145,7 +169,12 @@ fn a_large_cluster_is_read_briefly_and_looked_at_closer_where_it_matters() {
         }),
         "pg dump" => panic!("the whole list was asked for"),
         "pg dump pgs_brief" => edit(answer, |list| {
-            let group = list["pg_stats"].as_array_mut().unwrap().iter_mut().find(|pg| pg["pgid"] == "2.1b").unwrap();
+            let group = list["pg_stats"]
+                .as_array_mut()
+                .unwrap()
+                .iter_mut()
+                .find(|pg| pg["pgid"] == "2.1b")
+                .unwrap();
             group["state"] = "active+undersized+degraded".into();
         }),
         "pg ls-by-osd 5" => {
@@ -153,15 +182,24 @@ fn a_large_cluster_is_read_briefly_and_looked_at_closer_where_it_matters() {
         }
         asked if asked.starts_with("pg ls degraded undersized") => {
             answer.out = br#"{"pg_stats":[{"pgid":"2.1b","state":"active+undersized+degraded","acting":[1,3],
-                "avail_no_missing":["1","3"],"reported_epoch":995}]}"#.to_vec();
+                "avail_no_missing":["1","3"],"reported_epoch":995}]}"#
+                .to_vec();
         }
         _ => {}
     });
     let facts = facts_of(&large).unwrap();
     let pgs = facts.pgs.get().unwrap();
-    let at = |name: &str| pgs.at(pgs.find(stagger_ceph::facts::pg::PgId::parse(name).unwrap()).unwrap());
+    let at = |name: &str| {
+        pgs.at(pgs
+            .find(stagger_ceph::facts::pg::PgId::parse(name).unwrap())
+            .unwrap())
+    };
     assert_eq!((at("3.1a").reported, at("3.1a").acting), (991, &[5, 1, 3][..]));
     assert_eq!(at("2.1b").complete, Some(&[1, 3][..]));
-    assert_eq!(at("3.1b").reported, 0, "it has osd.5, and the closer look did not show it");
+    assert_eq!(
+        at("3.1b").reported,
+        0,
+        "it has osd.5, and the closer look did not show it"
+    );
     assert_eq!(at("2.1a").reported, 900, "its OSDs came up long ago");
 }

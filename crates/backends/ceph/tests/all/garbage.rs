@@ -20,9 +20,13 @@ type Parser = fn(&[u8]) -> Result<(), ParseError>;
 const PARSERS: &[(&str, Parser)] = &[
     ("16.2.15/osd_dump.json", |b| OsdMap::read(b, "it").map(drop)),
     ("16.2.15/osd_tree.json", |b| CrushTree::read(b, "it").map(drop)),
-    ("16.2.15/osd_metadata.json", |b| osd::read_metadata(b, "it").map(drop)),
+    ("16.2.15/osd_metadata.json", |b| {
+        osd::read_metadata(b, "it").map(drop)
+    }),
     ("16.2.15/pg_dump.json", |b| PgMap::read(b, "it").map(drop)),
-    ("16.2.15/pg_dump_pgs_brief.json", |b| PgMap::read_slice(b, "it").map(drop)),
+    ("16.2.15/pg_dump_pgs_brief.json", |b| {
+        PgMap::read_slice(b, "it").map(drop)
+    }),
     ("20.2.4/quorum_status.json", |b| Quorum::read(b, "it").map(drop)),
     ("16.2.15/mon_metadata.json", |b| read_metadata(b, "it").map(drop)),
     ("20.2.4/mgr_dump.json", |b| MgrMap::read(b, "it").map(drop)),
@@ -30,7 +34,9 @@ const PARSERS: &[(&str, Parser)] = &[
     ("20.2.4/status.json", |b| Status::read(b, "it").map(drop)),
     ("20.2.4/health_detail.json", |b| Health::read(b, "it").map(drop)),
     ("20.2.4/versions.json", |b| Versions::read(b, "it").map(drop)),
-    ("18.2.7/osd_ok_to_stop_0_2_4.json", |b| Theirs::read(b, "it").map(drop)),
+    ("18.2.7/osd_ok_to_stop_0_2_4.json", |b| {
+        Theirs::read(b, "it").map(drop)
+    }),
     ("16.2.15/crash_ls_new.json", |b| read_crashes(b, "it").map(drop)),
 ];
 
@@ -76,9 +82,17 @@ proptest! {
 #[test]
 fn errors_say_what_of_what_and_where() {
     let cases: [(&str, Parser); 8] = [
-        (r#"{"pg_stats": [{"pgid": "2.xyz", "state": "active", "acting": []}]}"#, |b| PgMap::read(b, "pg dump").map(drop)),
-        (r#"{"pg_stats": [{"pgid": "2.1", "state": "active"}]}"#, |b| PgMap::read(b, "pg dump").map(drop)),
-        (r#"{"pg_stats": [{"pgid": "2.1", "state": "active", "acting": [-1]}]}"#, |b| PgMap::read(b, "pg dump").map(drop)),
+        (
+            r#"{"pg_stats": [{"pgid": "2.xyz", "state": "active", "acting": []}]}"#,
+            |b| PgMap::read(b, "pg dump").map(drop),
+        ),
+        (r#"{"pg_stats": [{"pgid": "2.1", "state": "active"}]}"#, |b| {
+            PgMap::read(b, "pg dump").map(drop)
+        }),
+        (
+            r#"{"pg_stats": [{"pgid": "2.1", "state": "active", "acting": [-1]}]}"#,
+            |b| PgMap::read(b, "pg dump").map(drop),
+        ),
         (r#"{"pg_ready": true}"#, |b| PgMap::read(b, "pg dump").map(drop)),
         (
             r#"[{"pgid": "2.1", "state": "active", "acting": []}, {"pgid": "2.1", "state": "active", "acting": []}]"#,
@@ -100,7 +114,7 @@ fn errors_say_what_of_what_and_where() {
         let mut line = error.to_string();
         let mut source: Option<&dyn std::error::Error> = std::error::Error::source(&error);
         while let Some(cause) = source {
-            line += &format!("\n  caused by: {cause}");
+            line = format!("{line}\n  caused by: {cause}");
             source = cause.source();
         }
         seen.push(line);

@@ -35,17 +35,27 @@ struct Group {
 
 fn group(osds: u32) -> impl Strategy<Value = Group> {
     let some = proptest::collection::btree_set(0..osds, 0..5);
-    (0..STATES.len(), some, proptest::collection::btree_set(0..osds, 0..4), any::<bool>(), any::<bool>()).prop_map(
-        |(state, acting, other, inside, hole)| {
+    (
+        0..STATES.len(),
+        some,
+        proptest::collection::btree_set(0..osds, 0..4),
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(|(state, acting, other, inside, hole)| {
             let acting: Vec<u32> = acting.into_iter().collect();
             let complete = if inside {
                 acting.iter().copied().filter(|osd| other.contains(osd)).collect()
             } else {
                 other.into_iter().collect()
             };
-            Group { state, acting, complete, hole }
-        },
-    )
+            Group {
+                state,
+                acting,
+                complete,
+                hole,
+            }
+        })
 }
 
 #[derive(Debug, Clone)]
@@ -77,7 +87,8 @@ fn maps(world: &World) -> Maps {
         serde_json::json!({ "pool": id, "pool_name": format!("p{id}"), "type": 1, "size": size,
             "min_size": min_size, "pg_num": 1 })
     };
-    let dump = serde_json::json!({ "epoch": 1, "fsid": "f", "osds": osds, "pools": [pool(1, 3, 2), pool(2, 4, 1)] });
+    let dump =
+        serde_json::json!({ "epoch": 1, "fsid": "f", "osds": osds, "pools": [pool(1, 3, 2), pool(2, 4, 1)] });
     let mut seeds: BTreeMap<u32, u32> = BTreeMap::new();
     let groups: Vec<_> = world
         .groups
@@ -97,10 +108,13 @@ fn maps(world: &World) -> Maps {
         })
         .collect();
     let hosts: Vec<_> = (0..3)
-        .map(|h| serde_json::json!({ "id": -2 - h, "name": format!("h {h}/ä"), "type": "host",
-            "children": [3 * h, 3 * h + 1, 3 * h + 2] }))
+        .map(|h| {
+            serde_json::json!({ "id": -2 - h, "name": format!("h {h}/ä"), "type": "host",
+            "children": [3 * h, 3 * h + 1, 3 * h + 2] })
+        })
         .collect();
-    let mut nodes = vec![serde_json::json!({ "id": -1, "name": "default", "type": "root", "children": [-2, -3, -4] })];
+    let mut nodes =
+        vec![serde_json::json!({ "id": -1, "name": "default", "type": "root", "children": [-2, -3, -4] })];
     nodes.extend(hosts);
     nodes.extend((0..OSDS).map(|id| serde_json::json!({ "id": id, "name": "", "type": "osd" })));
     let read = |value: serde_json::Value| value.to_string().into_bytes();
@@ -171,9 +185,20 @@ proptest! {
 
 #[test]
 fn odd_names_in_the_tree_are_kept() {
-    let world = World { groups: Vec::new(), down: Vec::new(), set: Vec::new() };
+    let world = World {
+        groups: Vec::new(),
+        down: Vec::new(),
+        set: Vec::new(),
+    };
     let facts = facts(&maps(&world));
-    let snapshot = translate(&ClusterName::new("c").unwrap(), &facts, &HealthPolicy::default(), None, BTreeMap::new()).unwrap();
+    let snapshot = translate(
+        &ClusterName::new("c").unwrap(),
+        &facts,
+        &HealthPolicy::default(),
+        None,
+        BTreeMap::new(),
+    )
+    .unwrap();
     let osd = snapshot.find(&UnitId::new("osd.4").unwrap()).unwrap();
     assert_eq!(snapshot.unit(osd).domains["host"], "h 1/ä");
 }

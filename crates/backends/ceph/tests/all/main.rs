@@ -1,5 +1,11 @@
 //! The facts half of the Ceph backend on recorded answers, on maps made at random, and on garbage.
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_sign_loss,
+    reason = "helpers of tests may fail by panicking, and shares of lengths are not negative"
+)]
 
+mod api;
 mod cluster;
 mod facts;
 mod garbage;

@@ -1,12 +1,8 @@
 //! Our `ok-to-stop` against answers recorded from real clusters.
 
-
-
-use stagger_ceph::facts::pg::{PgId, PgMap};
 use crate::cluster::{fixture, text};
+use stagger_ceph::facts::pg::{PgId, PgMap};
 use stagger_ceph::oktostop::{Agreement, Maps, NoSuchOsd, Theirs, compare, load, report_json};
-
-
 
 /// Recorded questions, with the file of the answer, on a map where all groups were active and clean.
 const RECORDED: &[(&str, &[u32], &str)] = &[
@@ -25,10 +21,15 @@ fn answers_are_those_of_16_and_18() {
         let oracle = maps.oracle();
         let ours = oracle.ask(set).unwrap();
         let report: serde_json::Value = serde_json::from_str(&report_json(&ours, None).unwrap()).unwrap();
-        let recorded: serde_json::Value = serde_json::from_str(&text(&format!("{version}/{file}.json"))).unwrap();
+        let recorded: serde_json::Value =
+            serde_json::from_str(&text(&format!("{version}/{file}.json"))).unwrap();
         assert_eq!(report, recorded, "{version} {file}");
         let theirs = Theirs::read(recorded.to_string().as_bytes(), file).unwrap();
-        assert_eq!(compare(&oracle, &ours, &theirs), Agreement::Same, "{version} {file}");
+        assert_eq!(
+            compare(&oracle, &ours, &theirs),
+            Agreement::Same,
+            "{version} {file}"
+        );
     }
 }
 
@@ -53,7 +54,10 @@ fn the_largest_set_is_at_least_ceph_s() {
         assert_eq!(ours.by_ceph_walk as usize, theirs.osds.len(), "{version} {file}");
         assert!(ours.verdict.ok() && ours.verdict.osds.contains(&seed));
         let size = ours.verdict.osds.len() as u32;
-        assert!(ours.by_ceph_walk <= size && size <= ours.upper_bound && size <= max, "{ours:?}");
+        assert!(
+            ours.by_ceph_walk <= size && size <= ours.upper_bound && size <= max,
+            "{ours:?}"
+        );
         nothing_can_be_added(&maps, &ours.verdict.osds, max);
     }
 }
@@ -64,7 +68,10 @@ fn nothing_can_be_added(maps: &Maps, set: &[u32], max: u32) {
     }
     for osd in maps.osds.osds.keys().filter(|osd| !set.contains(osd)) {
         let more: Vec<u32> = set.iter().copied().chain([*osd]).collect();
-        assert!(!maps.oracle().ask(&more).unwrap().ok(), "osd.{osd} could be added to {set:?}");
+        assert!(
+            !maps.oracle().ask(&more).unwrap().ok(),
+            "osd.{osd} could be added to {set:?}"
+        );
     }
 }
 
@@ -91,7 +98,11 @@ fn what_20_2_4_approves_wrongly_is_refused_with_proof() {
     }
     let theirs = Theirs::read(text("20.2.4/bug/ok_to_stop_0.json").as_bytes(), "ok-to-stop").unwrap();
     let ours = maps.oracle().ask(&[0]).unwrap();
-    let Agreement::SameVerdict { they_passed_over, we_passed_over } = compare(&maps.oracle(), &ours, &theirs) else {
+    let Agreement::SameVerdict {
+        they_passed_over,
+        we_passed_over,
+    } = compare(&maps.oracle(), &ours, &theirs)
+    else {
         panic!("both approve, for different groups");
     };
     assert_eq!((they_passed_over.len(), we_passed_over.len()), (12, 0));
@@ -101,15 +112,26 @@ fn what_20_2_4_approves_wrongly_is_refused_with_proof() {
 fn an_osd_that_does_not_exist_is_refused_by_name() {
     let maps = load(&fixture("16.2.15")).unwrap();
     let error = maps.oracle().ask(&[0, 99]).unwrap_err();
-    assert_eq!(error, NoSuchOsd { id: 99, nearest: vec![5, 4, 3] });
-    assert_eq!(error.to_string(), "there is no osd.99; the nearest are osd.5, osd.4, osd.3");
+    assert_eq!(
+        error,
+        NoSuchOsd {
+            id: 99,
+            nearest: vec![5, 4, 3]
+        }
+    );
+    assert_eq!(
+        error.to_string(),
+        "there is no osd.99; the nearest are osd.5, osd.4, osd.3"
+    );
 }
 
 #[test]
 fn one_unknown_group_forbids_everything() {
     let mut maps = load(&fixture("18.2.7")).unwrap();
     let lost = r#"[{"pgid": "2.0", "state": "unknown", "acting": []}]"#;
-    maps.pgs = maps.pgs.with(&PgMap::read_slice(lost.as_bytes(), "by hand").unwrap());
+    maps.pgs = maps
+        .pgs
+        .with(&PgMap::read_slice(lost.as_bytes(), "by hand").unwrap());
     let verdict = maps.oracle().ask(&[3]).unwrap();
     assert_eq!(verdict.unknown, [PgId { pool: 2, seed: 0 }]);
     assert!(!verdict.ok());
@@ -124,7 +146,9 @@ fn small(state: &str, acting: &str, complete: &str, down: &[u32]) -> Maps {
         "epoch": 1, "fsid": "f", "osds": osds,
         "pools": [{ "pool": 1, "pool_name": "p", "type": 1, "size": 3, "min_size": 2, "pg_num": 1 }],
     });
-    let pg = format!(r#"[{{"pgid": "1.0", "state": "{state}", "acting": {acting}, "avail_no_missing": {complete}}}]"#);
+    let pg = format!(
+        r#"[{{"pgid": "1.0", "state": "{state}", "acting": {acting}, "avail_no_missing": {complete}}}]"#
+    );
     Maps {
         pgs: PgMap::read_slice(pg.as_bytes(), "by hand").unwrap(),
         osds: stagger_ceph::facts::osd::OsdMap::read(dump.to_string().as_bytes(), "by hand").unwrap(),
@@ -145,8 +169,16 @@ fn what_ceph_passes_over_is_refused_apart() {
             small("active+recovery_wait+degraded", "[0, 1, 2]", "[]", &[]),
             vec![1],
         ),
-        ("the report is older than the loss of osd.2", small("active+clean", "[0, 1, 2]", "[]", &[2]), vec![1]),
-        ("the report is stale", small("stale+active+clean", "[0, 1, 2]", "[]", &[]), vec![1]),
+        (
+            "the report is older than the loss of osd.2",
+            small("active+clean", "[0, 1, 2]", "[]", &[2]),
+            vec![1],
+        ),
+        (
+            "the report is stale",
+            small("stale+active+clean", "[0, 1, 2]", "[]", &[]),
+            vec![1],
+        ),
     ] {
         let verdict = maps.oracle().ask(&set).unwrap();
         assert!(verdict.ok_by_ceph() && !verdict.ok(), "{why}: {verdict:?}");

@@ -43,7 +43,9 @@ fn a_major_upgrade_has_doors_and_a_minor_one_has_none() {
     let minor = target(&recorded("18.2.7"), "18.2.8", &TargetPolicy::default()).unwrap();
     assert_eq!(minor.parts.len(), 3);
     for part in &minor.parts {
-        let Part::Stage(stage) = part else { panic!("a step in a minor update") };
+        let Part::Stage(stage) = part else {
+            panic!("a step in a minor update")
+        };
         assert!(stage.door_before_last.is_none());
         assert_eq!(stage.going_back, stagger_core::model::GoingBack::Restart);
     }
@@ -51,11 +53,17 @@ fn a_major_upgrade_has_doors_and_a_minor_one_has_none() {
 
 #[test]
 fn the_gate_on_placement_groups_is_policy() {
-    let policy = TargetPolicy { pgs: PgGate::NotDegraded, ..TargetPolicy::default() };
+    let policy = TargetPolicy {
+        pgs: PgGate::NotDegraded,
+        ..TargetPolicy::default()
+    };
     let target = target(&recorded("18.2.7"), "18.2.8", &policy).unwrap();
     let osd = target.stage(&PartName::new("osd").unwrap()).unwrap();
     let names: Vec<_> = osd.gates.iter().map(|gate| gate.condition.as_str()).collect();
-    assert!(names.contains(&"pgs-not-degraded") && !names.contains(&"pgs-clean"), "{names:?}");
+    assert!(
+        names.contains(&"pgs-not-degraded") && !names.contains(&"pgs-clean"),
+        "{names:?}"
+    );
 }
 
 fn slugs(facts: &Facts, release: &str) -> Vec<String> {
@@ -76,7 +84,11 @@ fn nothing_is_begun_where_it_should_not_be() {
     assert_eq!(slugs(&recorded("18.2.7"), "16.2.15"), ["release-too-low"]);
 
     let mut ill = sixteen();
-    let complaint = Complaint { error: false, muted: false, message: "1 pool full".to_owned() };
+    let complaint = Complaint {
+        error: false,
+        muted: false,
+        message: "1 pool full".to_owned(),
+    };
     ill.health.checks.insert("POOL_FULL".to_owned(), complaint);
     assert_eq!(slugs(&ill, "18.2.7"), ["unhealthy"]);
     let mut accepting = TargetPolicy::default();
@@ -101,7 +113,10 @@ fn nothing_is_begun_where_it_should_not_be() {
     let mut behind = recorded("18.2.7");
     behind.osds.require_osd_release = Some(16);
     assert_eq!(slugs(&behind, "20.2.4"), ["require-osd-release-behind"]);
-    assert!(target(&behind, "18.2.7", &TargetPolicy::default()).is_ok(), "the step is what is left");
+    assert!(
+        target(&behind, "18.2.7", &TargetPolicy::default()).is_ok(),
+        "the step is what is left"
+    );
 
     let mut unknown = sixteen();
     unknown.osd_metadata[1].version = None;
@@ -115,16 +130,34 @@ fn all_reasons_are_found_at_once() {
     bad.osd_metadata[0].store = Some("filestore".to_owned());
     let mut found = slugs(&bad, "18.2.7");
     found.sort();
-    assert_eq!(found, ["managed-by-orchestrator", "release-too-low", "store-too-old", "unhealthy"]);
+    assert_eq!(
+        found,
+        [
+            "managed-by-orchestrator",
+            "release-too-low",
+            "store-too-old",
+            "unhealthy"
+        ]
+    );
 }
 
 #[test]
 fn an_upgrade_left_half_way_goes_on() {
     let mut half = recorded("18.2.7");
     half.osds.require_osd_release = Some(16);
-    let complaint = Complaint { error: false, muted: false, message: "all OSDs are running reef".to_owned() };
-    half.health.checks.insert("OSD_UPGRADE_FINISHED".to_owned(), complaint);
+    let complaint = Complaint {
+        error: false,
+        muted: false,
+        message: "all OSDs are running reef".to_owned(),
+    };
+    half.health
+        .checks
+        .insert("OSD_UPGRADE_FINISHED".to_owned(), complaint);
     half.health.status = "HEALTH_WARN".to_owned();
     let target = target(&half, "18.2.7", &TargetPolicy::default()).unwrap();
-    assert!(target.step(&PartName::new("require-osd-release-18").unwrap()).is_some());
+    assert!(
+        target
+            .step(&PartName::new("require-osd-release-18").unwrap())
+            .is_some()
+    );
 }

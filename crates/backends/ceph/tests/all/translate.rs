@@ -1,5 +1,6 @@
 //! From the recorded clusters to snapshots.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use stagger_ceph::facts::health::{Complaint, Crash};
@@ -11,7 +12,14 @@ use stagger_core::model::{ClusterName, ConditionName, Snapshot, UnitId, Verdict}
 use crate::cluster::{VERSIONS, fixture, recorded};
 
 fn snapshot(facts: &Facts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> Snapshot {
-    translate(&ClusterName::new("c").unwrap(), facts, policy, baseline, BTreeMap::new()).unwrap()
+    translate(
+        &ClusterName::new("c").unwrap(),
+        facts,
+        policy,
+        baseline,
+        BTreeMap::new(),
+    )
+    .unwrap()
 }
 
 fn verdict(snapshot: &Snapshot, name: &str) -> Verdict {
@@ -29,13 +37,19 @@ fn the_recorded_clusters_as_snapshots() {
         let mut text = format!("{} of {}\n\n", snapshot.cluster(), snapshot.generation());
         for unit in snapshot.units() {
             let revision = unit.revision.as_ref().map_or("?", |revision| revision.as_str());
-            let _ = writeln!(text, "{} {:?} {revision} {:?} {}", unit.id, unit.state, unit.domains, unit.precedence);
+            let _ = writeln!(
+                text,
+                "{} {:?} {revision} {:?} {}",
+                unit.id, unit.state, unit.domains, unit.precedence
+            );
         }
         let budgets = snapshot.budgets();
         let _ = writeln!(text, "\n{} budgets", budgets.len());
         for budget in (0..budgets.len()).filter(|b| b % 10 == 0 || !budgets.group(*b).contains("placement")) {
-            let members: Vec<_> =
-                budgets.members(budget).map(|(at, _)| snapshot.unit(at).id.to_string()).collect();
+            let members: Vec<_> = budgets
+                .members(budget)
+                .map(|(at, _)| snapshot.unit(at).id.to_string())
+                .collect();
             let _ = writeln!(
                 text,
                 "{} {}: {} of {}",
@@ -47,7 +61,11 @@ fn the_recorded_clusters_as_snapshots() {
         }
         text.push('\n');
         for condition in snapshot.conditions() {
-            let _ = writeln!(text, "{}: {} ({})", condition.name, condition.verdict, condition.why);
+            let _ = writeln!(
+                text,
+                "{}: {} ({})",
+                condition.name, condition.verdict, condition.why
+            );
         }
         insta::assert_snapshot!(format!("snapshot-{version}"), text);
     }
@@ -63,12 +81,25 @@ fn a_cluster_in_trouble_says_so() {
     }
     facts.mons.in_quorum = vec!["m0".to_owned(), "m2".to_owned()];
     let snapshot = snapshot(&facts, &HealthPolicy::default(), None);
-    for name in ["daemons-running", "osds-up-in", "pgs-clean", "pgs-not-degraded", "quorum"] {
+    for name in [
+        "daemons-running",
+        "osds-up-in",
+        "pgs-clean",
+        "pgs-not-degraded",
+        "quorum",
+    ] {
         assert_eq!(verdict(&snapshot, name), Verdict::No, "{name}");
     }
-    assert_eq!(verdict(&snapshot, "pg-stats-fresh"), Verdict::Unknown, "the brief list has no epochs");
+    assert_eq!(
+        verdict(&snapshot, "pg-stats-fresh"),
+        Verdict::Unknown,
+        "the brief list has no epochs"
+    );
     // What has stopped serving spares nobody.
-    let set: Vec<_> = ["osd.9", "osd.10"].iter().map(|id| snapshot.find(&UnitId::new(*id).unwrap()).unwrap()).collect();
+    let set: Vec<_> = ["osd.9", "osd.10"]
+        .iter()
+        .map(|id| snapshot.find(&UnitId::new(*id).unwrap()).unwrap())
+        .collect();
     for osd in set {
         assert!(snapshot.budgets().permit(&snapshot.down(), &[osd]).is_err());
     }
@@ -77,7 +108,10 @@ fn a_cluster_in_trouble_says_so() {
 #[test]
 fn a_report_from_before_the_osd_came_up_does_not_count() {
     let mut facts = recorded("18.2.7");
-    assert_eq!(verdict(&snapshot(&facts, &HealthPolicy::default(), None), "pgs-clean"), Verdict::Yes);
+    assert_eq!(
+        verdict(&snapshot(&facts, &HealthPolicy::default(), None), "pgs-clean"),
+        Verdict::Yes
+    );
     facts.osds.osds.get_mut(&3).unwrap().up_from = facts.osds.epoch + 1;
     let snapshot = snapshot(&facts, &HealthPolicy::default(), None);
     assert_eq!(verdict(&snapshot, "pg-stats-fresh"), Verdict::Unknown);
@@ -106,9 +140,13 @@ fn a_group_that_no_report_speaks_of_is_unknown() {
 }
 
 fn complain(facts: &mut Facts, code: &str, error: bool) {
-    let complaint = Complaint { error, muted: false, message: format!("{code} it is") };
+    let complaint = Complaint {
+        error,
+        muted: false,
+        message: format!("{code} it is"),
+    };
     facts.health.checks.insert(code.to_owned(), complaint);
-    facts.health.status = if error { "HEALTH_ERR" } else { "HEALTH_WARN" }.to_owned();
+    if error { "HEALTH_ERR" } else { "HEALTH_WARN" }.clone_into(&mut facts.health.status);
 }
 
 #[test]
@@ -117,16 +155,32 @@ fn only_what_is_worse_than_before_fails_the_gate() {
     complain(&mut facts, "POOL_NO_REDUNDANCY", false);
     let baseline = before(&facts);
     let policy = HealthPolicy::default();
-    let health = |facts: &Facts, policy: &HealthPolicy, baseline| verdict(&snapshot(facts, policy, baseline), "health");
+    let health = |facts: &Facts, policy: &HealthPolicy, baseline| {
+        verdict(&snapshot(facts, policy, baseline), "health")
+    };
     assert_eq!(health(&facts, &policy, None), Verdict::No);
     assert_eq!(health(&facts, &policy, Some(&baseline)), Verdict::Yes);
     complain(&mut facts, "MON_DOWN", false);
-    assert_eq!(health(&facts, &policy, Some(&baseline)), Verdict::Yes, "the run's own");
-    let block = HealthPolicy { block: ["MON_DOWN".to_owned()].into(), ..HealthPolicy::default() };
+    assert_eq!(
+        health(&facts, &policy, Some(&baseline)),
+        Verdict::Yes,
+        "the run's own"
+    );
+    let block = HealthPolicy {
+        block: ["MON_DOWN".to_owned()].into(),
+        ..HealthPolicy::default()
+    };
     assert_eq!(health(&facts, &block, Some(&baseline)), Verdict::No);
     complain(&mut facts, "POOL_NO_REDUNDANCY", true);
-    assert_eq!(health(&facts, &policy, Some(&baseline)), Verdict::No, "a warning that became an error");
-    let accept = HealthPolicy { accept: ["POOL_NO_REDUNDANCY".to_owned()].into(), ..HealthPolicy::default() };
+    assert_eq!(
+        health(&facts, &policy, Some(&baseline)),
+        Verdict::No,
+        "a warning that became an error"
+    );
+    let accept = HealthPolicy {
+        accept: ["POOL_NO_REDUNDANCY".to_owned()].into(),
+        ..HealthPolicy::default()
+    };
     assert_eq!(health(&facts, &accept, Some(&baseline)), Verdict::Yes);
 }
 
@@ -136,7 +190,11 @@ fn a_manager_that_is_stopped_is_down_and_not_forgotten() {
     let baseline = before(&facts);
     facts.mgrs.standbys.clear();
     let snapshot = snapshot(&facts, &HealthPolicy::default(), Some(&baseline));
-    let standby = snapshot.units().iter().find(|u| u.id.as_str().starts_with("mgr.") && u.precedence == 0).unwrap();
+    let standby = snapshot
+        .units()
+        .iter()
+        .find(|u| u.id.as_str().starts_with("mgr.") && u.precedence == 0)
+        .unwrap();
     assert_eq!(standby.state, stagger_core::model::UnitState::Down);
     assert_eq!(verdict(&snapshot, "daemons-running"), Verdict::No);
     assert_eq!(verdict(&snapshot, "mgr-active"), Verdict::No);
@@ -145,7 +203,10 @@ fn a_manager_that_is_stopped_is_down_and_not_forgotten() {
 #[test]
 fn crashing_again_and_again_is_seen_against_the_baseline() {
     let mut facts = recorded("18.2.7");
-    let crash = |id: &str| Crash { id: id.to_owned(), daemon: "osd.3".to_owned() };
+    let crash = |id: &str| Crash {
+        id: id.to_owned(),
+        daemon: "osd.3".to_owned(),
+    };
     facts.crashes = Known::Yes(vec![crash("old"), crash("older")]);
     let baseline = before(&facts);
     let policy = HealthPolicy::default();
@@ -164,7 +225,10 @@ fn the_baseline_comes_back_as_it_went_and_a_later_one_is_refused() {
     let baseline = before(&recorded("16.2.15"));
     let mut document = serde_json::to_value(&baseline).unwrap();
     assert_eq!(document["kind"], "ceph-baseline");
-    assert_eq!(serde_json::from_value::<Baseline>(document.clone()).unwrap(), baseline);
+    assert_eq!(
+        serde_json::from_value::<Baseline>(document.clone()).unwrap(),
+        baseline
+    );
     document["version"] = 2.into();
     assert!(serde_json::from_value::<Baseline>(document).is_err());
 }

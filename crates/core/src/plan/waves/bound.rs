@@ -70,12 +70,7 @@ pub(super) fn find(ties: &Ties) -> Bound {
     for (index, crowd) in (0_u32..).zip(&ties.crowds) {
         let costs = ties.seats(index).iter().map(|seat| seat.cost);
         let waves = spread(costs, u64::from(crowd.limit), &ties.caps);
-        at_least(
-            waves,
-            BoundReason::Budget {
-                index: crowd.budget,
-            },
-        );
+        at_least(waves, BoundReason::Budget { index: crowd.budget });
     }
     for wide in &ties.wide {
         let waves = spread(wide.costs.iter().copied(), wide.limit, &ties.caps);
@@ -159,11 +154,7 @@ fn clique(ties: &Ties) -> Vec<u32> {
             for &unit in &candidates {
                 mark[unit as usize] = true;
             }
-            let among = |unit: u32| {
-                ties.pairs(unit)
-                    .iter()
-                    .filter(|&&other| mark[other as usize])
-            };
+            let among = |unit: u32| ties.pairs(unit).iter().filter(|&&other| mark[other as usize]);
             work += candidates
                 .iter()
                 .map(|&unit| ties.pairs(unit).len())

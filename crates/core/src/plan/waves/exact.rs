@@ -56,9 +56,7 @@ fn permitted(ties: &Ties) -> Vec<bool> {
     let mut permitted = vec![true; sets];
     for unit in 0..ties.units() {
         let foes = bits(ties.pairs(unit));
-        forbid(&mut permitted, |set| {
-            set >> unit & 1 == 1 && set & foes != 0
-        });
+        forbid(&mut permitted, |set| set >> unit & 1 == 1 && set & foes != 0);
     }
     let mut sums = vec![0_u64; sets];
     let mut costs = vec![0; ties.units() as usize];

@@ -83,9 +83,7 @@ impl<'a> Forming<'a> {
                 continue;
             }
             for seat in ties.seats(joined.crowd) {
-                if seat.cost > left
-                    && !std::mem::replace(&mut self.blocked[seat.unit as usize], true)
-                {
+                if seat.cost > left && !std::mem::replace(&mut self.blocked[seat.unit as usize], true) {
                     newly.push(seat.unit);
                 }
             }

@@ -130,10 +130,7 @@ mod tests {
     #[test]
     fn a_wave_is_spent_on_the_first_small_ones() {
         // 4 + 2 hold one of the planned waves, the first unit comes from another.
-        assert_eq!(
-            sizes(&cut(waves(&[6, 6, 6]), &[1, 2, 4, 8])),
-            [1, 2, 4, 5, 6]
-        );
+        assert_eq!(sizes(&cut(waves(&[6, 6, 6]), &[1, 2, 4, 8])), [1, 2, 4, 5, 6]);
         assert_eq!(sizes(&cut(waves(&[7]), &[1, 2, 4])), [1, 2, 4]);
         assert_eq!(sizes(&cut(waves(&[5]), &[1])), [1; 5]);
         assert_eq!(sizes(&cut(waves(&[2]), &[4])), [2]);

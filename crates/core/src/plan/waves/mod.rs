@@ -116,20 +116,10 @@ pub fn solve(problem: &Problem, search: Search, parent: Option<&[Vec<u32>]>) -> 
         fewer(kept, exact)
     } else {
         let constructed = construct(&ties, kept);
-        improve(
-            &ties,
-            constructed,
-            bound.waves,
-            search.seed,
-            &mut steps_left,
-        )
+        improve(&ties, constructed, bound.waves, search.seed, &mut steps_left)
     };
     Solution {
-        waves: found
-            .waves
-            .iter()
-            .map(|wave| ties.originals(wave))
-            .collect(),
+        waves: found.waves.iter().map(|wave| ties.originals(wave)).collect(),
         impossible,
         bound,
         steps_used: search.steps - steps_left,

@@ -122,11 +122,7 @@ impl Problem {
                 .collect();
             touched.sort_unstable();
             touched.dedup();
-            within(
-                Rule::Domains(index),
-                touched.len() as u64,
-                u64::from(rule.left()),
-            )?;
+            within(Rule::Domains(index), touched.len() as u64, u64::from(rule.left()))?;
         }
         Ok(())
     }

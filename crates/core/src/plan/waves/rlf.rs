@@ -47,12 +47,7 @@ pub(super) fn waves(ties: &Ties, caps: &[u32]) -> Vec<Vec<u32>> {
 
 /// The candidate that costs the others least; as the first of a wave, the one most tied to all. Drops
 /// candidates that no longer fit.
-fn choose(
-    candidates: &mut Vec<u32>,
-    forming: &Forming,
-    scores: &Scores,
-    first: bool,
-) -> Option<u32> {
+fn choose(candidates: &mut Vec<u32>, forming: &Forming, scores: &Scores, first: bool) -> Option<u32> {
     let mut best = None;
     candidates.retain(|&unit| {
         if forming.blocks(unit) || !forming.has_room(unit) {

@@ -35,10 +35,7 @@ impl Room {
         }
         for (touched, rule) in self.touched.iter().zip(&ties.domains) {
             let domain = rule.of[unit as usize];
-            if domain != FREE
-                && touched.len() >= rule.limit as usize
-                && find(touched, domain).is_err()
-            {
+            if domain != FREE && touched.len() >= rule.limit as usize && find(touched, domain).is_err() {
                 return false;
             }
         }
@@ -100,9 +97,7 @@ impl Room {
         for (touched, rule) in self.touched.iter().zip(&ties.domains) {
             let domain = rule.of[unit as usize];
             pain += u64::from(
-                domain != FREE
-                    && touched.len() >= rule.limit as usize
-                    && find(touched, domain).is_err(),
+                domain != FREE && touched.len() >= rule.limit as usize && find(touched, domain).is_err(),
             );
         }
         pain
@@ -113,8 +108,7 @@ impl Room {
         let mut relief = u64::from(self.units > self.cap);
         for (&load, wide) in self.wide.iter().zip(&ties.wide) {
             let without = load - u64::from(wide.costs[unit as usize]);
-            relief +=
-                over(load, wide.limit, wide.largest) - over(without, wide.limit, wide.largest);
+            relief += over(load, wide.limit, wide.largest) - over(without, wide.limit, wide.largest);
         }
         for (touched, rule) in self.touched.iter().zip(&ties.domains) {
             let alone = find(touched, rule.of[unit as usize]).is_ok_and(|at| touched[at].1 == 1);

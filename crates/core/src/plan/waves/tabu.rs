@@ -80,9 +80,7 @@ impl<'a> Tabu<'a> {
             pain: vec![0; units * count],
             until: vec![0; units * count],
             loads: vec![0; ties.crowds.len() * count],
-            crowded_rooms: !(ties.caps.is_empty()
-                && ties.wide.is_empty()
-                && ties.domains.is_empty()),
+            crowded_rooms: !(ties.caps.is_empty() && ties.wide.is_empty() && ties.domains.is_empty()),
             rooms: (0..count)
                 .map(|place| Room::new(ties, cap_at(&ties.caps, place)))
                 .collect(),
@@ -169,9 +167,7 @@ impl<'a> Tabu<'a> {
         let until = &self.until[row];
         let mut relief = i64::from(pains[own as usize]);
         if self.crowded_rooms {
-            relief += self.rooms[own as usize]
-                .relief(self.ties, unit)
-                .cast_signed();
+            relief += self.rooms[own as usize].relief(self.ties, unit).cast_signed();
         }
         for (to, (&pain, &until)) in (0_u32..).zip(pains.iter().zip(until)) {
             let mut change = i64::from(pain) - relief;

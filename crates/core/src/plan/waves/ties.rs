@@ -100,12 +100,7 @@ impl Ties {
             }
             members.sort_unstable_by(|a, b| b.cost.cmp(&a.cost).then(a.unit.cmp(&b.unit)));
             if total > u64::from(u32::MAX) {
-                wide.push(summed_in_u64(
-                    &members,
-                    budget.limit,
-                    index,
-                    placeable.len(),
-                ));
+                wide.push(summed_in_u64(&members, budget.limit, index, placeable.len()));
                 continue;
             }
             let (few_pairs, only_pairs) = push_pairs(&members, budget.limit, &mut edges);
@@ -160,10 +155,7 @@ impl Ties {
 
     /// The number here of a unit of the problem, if it can be placed at all.
     pub(super) fn renumbered(&self, original: u32) -> Option<u32> {
-        self.original
-            .binary_search(&original)
-            .ok()
-            .map(|at| at as u32)
+        self.original.binary_search(&original).ok().map(|at| at as u32)
     }
 
     /// The units that may never share a wave with this one. Ascending.

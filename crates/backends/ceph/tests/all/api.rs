@@ -1,0 +1,174 @@
+//! The ways to ask, against programs that only pretend to be Ceph's.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use stagger_ceph::api::exec::Exec;
+use stagger_ceph::api::session::Session;
+use stagger_ceph::api::{Access, Answer, ApiError, CephApi, Whom};
+
+fn access(dir: &Path, python: Option<Vec<String>>) -> Access {
+    Access {
+        ceph: vec![dir.join("ceph").display().to_string()],
+        python,
+        timeout: Duration::from_secs(2),
+        ..Access::default()
+    }
+}
+
+fn script(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn ask(api: &dyn CephApi, prefix: &str) -> Result<Answer, ApiError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(api.command(Whom::Mon, json!({ "prefix": prefix, "format": "json" })))
+}
+
+const CEPH: &str = r#"#!/bin/sh
+case "$*" in
+*"osd dump") echo '{"said": "'"$*"'"}' ;;
+*"osd ok-to-stop") echo '{}'; echo 'Error EBUSY: unsafe' >&2; exit 16 ;;
+*"status") echo '[errno 2] RADOS object not found (error connecting to the cluster)' >&2; exit 1 ;;
+*"hang") exec sleep 60 ;;
+esac
+"#;
+
+#[test]
+fn the_program_is_asked_once_a_question() {
+    let dir = tempfile::tempdir().unwrap();
+    script(&dir.path().join("ceph"), CEPH);
+    let api = Exec::new(Access {
+        conf: Some("/etc/ceph/c.conf".into()),
+        ..access(dir.path(), None)
+    });
+    let said = String::from_utf8(ask(&api, "osd dump").unwrap().out).unwrap();
+    assert!(
+        said.contains("-c /etc/ceph/c.conf --connect-timeout 2 --format json osd dump"),
+        "{said}"
+    );
+    let no = ask(&api, "osd ok-to-stop").unwrap();
+    assert_eq!((no.rc, no.out.as_slice()), (16, &b"{}\n"[..]));
+    let error = ask(&api, "status").unwrap_err();
+    assert!(
+        matches!(error, ApiError::Unreachable { .. }) && error.passes(),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_program_that_hangs_is_ended_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    script(&dir.path().join("ceph"), CEPH);
+    let started = Instant::now();
+    let error = ask(&Exec::new(access(dir.path(), None)), "hang").unwrap_err();
+    assert!(matches!(error, ApiError::TimedOut { seconds: 2, .. }), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named_with_a_hint() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = ask(&Exec::new(access(dir.path(), None)), "osd dump").unwrap_err();
+    assert!(error.to_string().contains("ceph") && !error.passes(), "{error}");
+    assert!(error.hint().unwrap().contains("install"));
+}
+
+/// A module that counts its connections and answers what it was asked.
+const RADOS: &str = r#"
+import json, os, time
+class Rados:
+    def __init__(self, conffile=None, name=None):
+        pass
+    def conf_set(self, key, value):
+        pass
+    def connect(self):
+        if os.path.exists(os.environ["DIR"] + "/unreachable"):
+            raise RuntimeError("no monitors")
+        with open(os.environ["DIR"] + "/connections", "a") as f:
+            f.write("x")
+    def mon_command(self, command, data):
+        prefix = json.loads(command)["prefix"]
+        if prefix == "hang":
+            time.sleep(60)
+        if prefix == "die":
+            os._exit(9)
+        if prefix == "no":
+            return -16, b"{}", "unsafe"
+        return 0, command.encode(), ""
+    mgr_command = mon_command
+"#;
+
+fn python(dir: &Path) -> Vec<String> {
+    let dir = dir.display();
+    let line = [
+        "env".to_owned(),
+        format!("DIR={dir}"),
+        format!("PYTHONPATH={dir}"),
+        "python3".to_owned(),
+    ];
+    line.to_vec()
+}
+
+#[test]
+fn one_connection_answers_all_questions_and_is_made_anew_when_it_breaks() {
+    let dir = tempfile::tempdir().unwrap();
+    script(&dir.path().join("ceph"), CEPH);
+    fs::write(dir.path().join("rados.py"), RADOS).unwrap();
+    let api = Session::new(access(dir.path(), Some(python(dir.path()))));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let connections = || fs::read(dir.path().join("connections")).unwrap().len();
+    runtime.block_on(async {
+        let ask = |prefix: &'static str| api.command(Whom::Mgr, json!({ "prefix": prefix }));
+        for _ in 0..3 {
+            assert_eq!(ask("osd dump").await.unwrap().out, br#"{"prefix": "osd dump"}"#);
+        }
+        let no = ask("no").await.unwrap();
+        assert_eq!((no.rc, no.err.as_str()), (16, "unsafe"));
+        assert_eq!(connections(), 1);
+        assert!(matches!(ask("die").await, Err(ApiError::Unreachable { .. })));
+        assert_eq!(ask("osd dump").await.unwrap().rc, 0);
+        assert_eq!(connections(), 2);
+        assert!(matches!(ask("hang").await, Err(ApiError::TimedOut { .. })));
+        assert_eq!(ask("osd dump").await.unwrap().rc, 0);
+        // Given up half-way: its late answer is not taken for the next one's.
+        assert!(
+            tokio::time::timeout(Duration::from_millis(200), ask("hang"))
+                .await
+                .is_err()
+        );
+        assert_eq!(ask("osd dump").await.unwrap().out, br#"{"prefix": "osd dump"}"#);
+        assert_eq!(connections(), 4);
+    });
+    assert_eq!(api.fell_back(), None);
+}
+
+#[test]
+fn without_the_module_the_program_is_asked_and_without_the_cluster_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    script(&dir.path().join("ceph"), CEPH);
+    fs::write(dir.path().join("rados.py"), "raise ImportError('not here')").unwrap();
+    let api = Session::new(access(dir.path(), Some(python(dir.path()))));
+    assert_eq!(ask(&api, "osd ok-to-stop").unwrap().rc, 16);
+    assert!(api.fell_back().unwrap().contains("not here"));
+
+    fs::write(dir.path().join("rados.py"), RADOS).unwrap();
+    fs::write(dir.path().join("unreachable"), "").unwrap();
+    let api = Session::new(access(dir.path(), Some(python(dir.path()))));
+    let error = ask(&api, "osd dump").unwrap_err();
+    assert!(
+        matches!(&error, ApiError::Unreachable { why, .. } if why.contains("no monitors")),
+        "{error}"
+    );
+    assert_eq!(api.fell_back(), None);
+}

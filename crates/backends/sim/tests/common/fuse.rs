@@ -1,0 +1,199 @@
+//! A process that dies at its n-th touch of the world or of its journal.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use stagger_core::model::{ClusterName, RunId, Snapshot, UnitId};
+use stagger_core::run::{Action, Answer, Command, Entry, Event, Seq};
+use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::store::{Listed, Store, StoreError};
+use stagger_sim::Sim;
+
+/// Counts every point at which a process can die, and lets it die at one of them.
+#[derive(Debug, Default)]
+pub struct Fuse {
+    pub passed: AtomicU64,
+    pub blows_at: AtomicU64,
+    dead: AtomicBool,
+    /// The call under way when it blew before an effect: it may land later.
+    pub stray: Mutex<Option<(Call, Action)>>,
+}
+
+impl Fuse {
+    pub fn at(point: u64) -> Arc<Self> {
+        let fuse = Self::default();
+        fuse.blows_at.store(point, Ordering::SeqCst);
+        Arc::new(fuse)
+    }
+
+    /// Passes a point; false: the process is dead.
+    fn alive(&self) -> bool {
+        let point = self.passed.fetch_add(1, Ordering::SeqCst) + 1;
+        if point == self.blows_at.load(Ordering::SeqCst) {
+            self.dead.store(true, Ordering::SeqCst);
+        }
+        !self.is_dead()
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    fn store(&self) -> Result<(), StoreError> {
+        if self.alive() { Ok(()) } else { Err(killed()) }
+    }
+
+    fn backend(&self) -> Result<(), BackendError> {
+        if self.alive() {
+            Ok(())
+        } else {
+            Err(BackendError::permanent("live", "killed"))
+        }
+    }
+
+    fn lock(&self) -> Result<(), LockError> {
+        self.backend().map_err(LockError::Backend)
+    }
+}
+
+fn killed() -> StoreError {
+    StoreError::Failed {
+        tried: "live".to_owned(),
+        why: "killed".to_owned(),
+    }
+}
+
+/// The world as a process with a fuse touches it.
+pub struct FusedSim {
+    pub sim: Sim,
+    pub fuse: Arc<Fuse>,
+    /// Switched off to show that the test would find it.
+    pub raises_fences: bool,
+}
+
+#[async_trait]
+impl Backend for FusedSim {
+    fn cluster(&self) -> &ClusterName {
+        self.sim.cluster()
+    }
+    async fn observe(&self) -> Result<Snapshot, BackendError> {
+        self.fuse.backend()?;
+        self.sim.observe().await
+    }
+    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        self.fuse.backend()?;
+        let answer = self.sim.may_stop(units).await;
+        self.fuse.backend()?;
+        answer
+    }
+    fn rail(&self, action: &Action) -> Rail {
+        self.sim.rail(action)
+    }
+    async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
+        if self.fuse.is_dead() {
+            return Err(BackendError::permanent("live", "killed"));
+        }
+        if let Err(error) = self.fuse.backend() {
+            *self.fuse.stray.lock().unwrap() = Some((call.clone(), action.clone()));
+            return Err(error);
+        }
+        let done = self.sim.perform(call, action).await;
+        self.fuse.backend()?;
+        done
+    }
+    async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
+        self.fuse.backend()?;
+        if self.raises_fences {
+            self.sim.raise_fence(fence, units).await?;
+        }
+        self.fuse.backend()
+    }
+    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+        self.fuse.backend()?;
+        self.sim.collect(call, units).await
+    }
+    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+        self.fuse.lock()?;
+        let fence = self.sim.lock(claim, at_least).await;
+        self.fuse.lock()?;
+        fence
+    }
+    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.sim.renew(claim, fence).await
+    }
+    async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.fuse.lock()?;
+        self.sim.unlock(claim, fence).await
+    }
+    fn lock_expires(&self) -> Duration {
+        self.sim.lock_expires()
+    }
+    fn poll(&self) -> Duration {
+        self.sim.poll()
+    }
+}
+
+/// The journal as a process with a fuse touches it.
+pub struct FusedStore<S> {
+    pub store: S,
+    pub fuse: Arc<Fuse>,
+}
+
+impl<S: Store> Store for FusedStore<S> {
+    fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
+        self.fuse.store()?;
+        self.store.fence(cluster)
+    }
+    fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
+        self.fuse.store()?;
+        self.store.raise(cluster, fence, holder)?;
+        self.fuse.store()
+    }
+    fn begin(
+        &mut self,
+        cluster: &ClusterName,
+        fence: u64,
+        at: Timestamp,
+        start: Event,
+    ) -> Result<Entry, StoreError> {
+        self.fuse.store()?;
+        let entry = self.store.begin(cluster, fence, at, start)?;
+        self.fuse.store()?;
+        Ok(entry)
+    }
+    fn append(
+        &mut self,
+        run: &RunId,
+        fence: u64,
+        after: Seq,
+        at: Timestamp,
+        events: Vec<Event>,
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.fuse.store()?;
+        let entries = self.store.append(run, fence, after, at, events)?;
+        self.fuse.store()?;
+        Ok(entries)
+    }
+    fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
+        self.store.journal(run)
+    }
+    fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+        self.store.runs()
+    }
+    fn ask(&mut self, run: &RunId, at: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
+        self.store.ask(run, at, command, by)
+    }
+    fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+        if self.fuse.is_dead() {
+            return Err(killed());
+        }
+        self.store.asked(run)
+    }
+    fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+        self.fuse.store()?;
+        self.store.taken(run, up_to)
+    }
+}

@@ -1,0 +1,60 @@
+//! The same scenario gives the same journal, byte for byte.
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "test code"
+)]
+
+mod common;
+#[path = "common/random.rs"]
+mod random;
+
+use std::sync::{Arc, Mutex};
+
+use stagger_core::run::{Entry, Run};
+use stagger_engine::driver::Listener;
+use stagger_engine::sqlite::SqliteStore;
+use stagger_sim::{Pace, Scenario, simulate};
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<String>>);
+
+impl Listener for Written {
+    fn event(&mut self, entry: &Entry, _run: &Run) {
+        let line = serde_json::to_string(entry).unwrap();
+        let mut text = self.0.lock().unwrap();
+        text.push_str(&line);
+        text.push('\n');
+    }
+}
+
+fn journal(scenario: &Scenario) -> String {
+    let written = Written::default();
+    let store = Box::new(SqliteStore::in_memory().unwrap());
+    let listener = Box::new(written.clone());
+    common::block_on(simulate(
+        scenario,
+        store,
+        common::artifacts(),
+        listener,
+        Pace::Fast,
+    ))
+    .unwrap();
+    written.0.lock().unwrap().clone()
+}
+
+#[test]
+fn the_same_scenario_gives_the_same_bytes() {
+    let demo = include_str!("../../../../scenarios/demo.toml");
+    let demo = Scenario::parse(demo).unwrap();
+    let first = journal(&demo);
+    assert!(first.lines().count() > 300);
+    assert_eq!(first, journal(&demo));
+    for seed in 1..40 {
+        let scenario = random::scenario(seed);
+        assert_eq!(journal(&scenario), journal(&scenario), "seed {seed}");
+        assert_ne!(journal(&scenario), first);
+    }
+}

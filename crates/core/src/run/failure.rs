@@ -1,0 +1,217 @@
+//! What is done with a wave that stays unhealthy: policy first, then the way back of its units.
+
+use jiff::Timestamp;
+
+use super::back;
+use super::decide::Decision;
+use super::event::{Action, Command, Event};
+use super::gate::{self, Wanted};
+use super::state::{OpenWave, State, Visit};
+use super::wave::Waited;
+use crate::model::{GoingBack, OnFailure, Reason, Snapshot, StageSpec, UnitId};
+
+impl State {
+    pub(super) fn on_failure(
+        &self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+        stage: &StageSpec,
+        wave: &OpenWave,
+        blamed: &[UnitId],
+        reason: &Reason,
+    ) -> Decision {
+        let all: Vec<UnitId> = wave.units.keys().cloned().collect();
+        if self.aborting {
+            return Decision::Record(vec![Event::WaveWentBack]);
+        }
+        if !wave.collected {
+            return Decision::Act {
+                fresh: vec![Action::Collect { units: all }],
+                again: Vec::new(),
+            };
+        }
+        if wave.back {
+            return self.hold(Reason::new("rollback-failed", reason.detail.clone()));
+        }
+        match self.start.policy.on_failure {
+            OnFailure::Stop if self.going_back.is_none() => self.hold(Reason::new(
+                "wave-failed",
+                format!("{}: {}", reason.slug, reason.detail),
+            )),
+            OnFailure::Continue if self.going_back.is_none() && !blamed.is_empty() => {
+                self.go_back(now, snapshot, stage, wave, blamed)
+            }
+            // Those that serve on the new release and cannot leave it stay: the fault is not theirs.
+            OnFailure::Rollback
+                if self.going_back.is_none()
+                    && !blamed.is_empty()
+                    && back::how(&stage.going_back, &self.start.policy).is_err() =>
+            {
+                self.go_back(now, snapshot, stage, wave, blamed)
+            }
+            OnFailure::Continue | OnFailure::Stop | OnFailure::Rollback => {
+                self.go_back(now, snapshot, stage, wave, &all)
+            }
+        }
+    }
+
+    /// Brings units of the open wave back, then waits for its gates.
+    pub(super) fn go_back(
+        &self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+        stage: &StageSpec,
+        wave: &OpenWave,
+        which: &[UnitId],
+    ) -> Decision {
+        let visits: Vec<(&UnitId, &Visit)> = which
+            .iter()
+            .filter_map(|unit| wave.units.get(unit).map(|visit| (unit, visit)))
+            .collect();
+        let fresh: Vec<_> = visits
+            .iter()
+            .filter(|(_, visit)| visit.went_back.is_none())
+            .map(|(unit, visit)| (*unit, *visit, self.rebuild(stage, wave, visit)))
+            .collect();
+        if !fresh.is_empty() {
+            return match back_by(stage, wave, fresh) {
+                Ok(fresh) => self.stop_again(now, snapshot, fresh),
+                Err(reason) => self.hold(reason),
+            };
+        }
+        let stuck: Vec<_> = visits
+            .iter()
+            .filter_map(|(unit, visit)| match &visit.went_back {
+                Some(Err(why)) => Some((*unit, *visit, why)),
+                Some(Ok(())) | None => None,
+            })
+            .collect();
+        if !stuck.is_empty() {
+            // The old release did not start on the data as it is.
+            if needs_rebuild(stage) && stuck.iter().all(|(_, visit, _)| !visit.rebuilt) {
+                let how = back::how(&stage.going_back, &self.start.policy);
+                let again = stuck.iter().map(|(unit, visit, _)| (*unit, *visit, how.clone()));
+                return match back_by(stage, wave, again.collect()) {
+                    Ok(fresh) => self.stop_again(now, snapshot, fresh),
+                    Err(reason) => self.hold(reason),
+                };
+            }
+            let text: Vec<_> = stuck
+                .iter()
+                .map(|(unit, _, why)| format!("{unit}: {why}"))
+                .collect();
+            return self.hold(Reason::new("rollback-failed", text.join("; ")));
+        }
+        let wanted = wave.units.iter().map(|(unit, visit)| {
+            let back = visit.went_back.is_some();
+            let revision = if back && !wave.back {
+                &visit.before
+            } else {
+                &stage.revision
+            };
+            (unit, Wanted::On(revision))
+        });
+        let missing = gate::not_serving(wanted, snapshot);
+        match self.gates_after(now, snapshot, stage, wave, &missing) {
+            Waited::Not(decision) => decision,
+            Waited::Open => self.went_back(wave),
+            Waited::TooLong(reason) if wave.back || self.going_back.is_some() => {
+                self.hold(Reason::new("rollback-failed", reason.detail))
+            }
+            // Its start was reported as done, and it does not serve: that is a start that failed.
+            Waited::TooLong(_) if needs_rebuild(stage) && not_rebuilt(wave, &missing) => {
+                let how = back::how(&stage.going_back, &self.start.policy);
+                let again = missing
+                    .iter()
+                    .filter_map(|(unit, _)| Some((unit, wave.units.get(unit)?, how.clone())));
+                match back_by(stage, wave, again.collect()) {
+                    Ok(fresh) => self.stop_again(now, snapshot, fresh),
+                    Err(reason) => self.hold(reason),
+                }
+            }
+            Waited::TooLong(reason) => match self.start.policy.on_failure {
+                // The wave alone did not help: then all that this run has changed goes back.
+                OnFailure::Rollback if missing.is_empty() && !self.done.is_empty() => Decision::Record(vec![
+                    Event::WaveWentBack,
+                    Event::Asked {
+                        command: Command::Rollback,
+                        by: "policy on_failure".to_owned(),
+                    },
+                ]),
+                OnFailure::Rollback | OnFailure::Stop | OnFailure::Continue => {
+                    self.hold(Reason::new("rollback-failed", reason.detail))
+                }
+            },
+        }
+    }
+
+    /// Whether bringing a unit back begins with making its data anew.
+    ///
+    /// A unit whose start on the new release failed may never have opened its data: the old release is
+    /// tried on it first, which harms nothing where that cannot read it.
+    fn rebuild(&self, stage: &StageSpec, wave: &OpenWave, visit: &Visit) -> Result<bool, Reason> {
+        if !wave.back && visit.failed.is_some() && !visit.rebuilt && needs_rebuild(stage) {
+            return Ok(false);
+        }
+        back::how(&stage.going_back, &self.start.policy)
+    }
+
+    /// The wave is back and healthy there.
+    fn went_back(&self, wave: &OpenWave) -> Decision {
+        let mut events = vec![Event::WaveWentBack];
+        if let Some((blamed, reason)) = wave.failed.as_ref().filter(|_| !wave.back)
+            && self.start.policy.on_failure == OnFailure::Continue
+        {
+            let all: Vec<UnitId> = wave.units.keys().cloned().collect();
+            let blamed = if blamed.is_empty() { &all } else { blamed };
+            events.extend(blamed.iter().map(|unit| Event::SetAside {
+                unit: unit.clone(),
+                reason: Reason::new("went-back", reason.detail.clone()),
+                until: None,
+            }));
+        }
+        Decision::Record(events)
+    }
+}
+
+fn needs_rebuild(stage: &StageSpec) -> bool {
+    matches!(stage.going_back, GoingBack::Rebuild { .. })
+}
+
+/// Whether some of these went back, and none of those by making its data anew.
+fn not_rebuilt(wave: &OpenWave, missing: &[(UnitId, String)]) -> bool {
+    let visits: Vec<_> = missing
+        .iter()
+        .filter_map(|(unit, _)| wave.units.get(unit))
+        .collect();
+    !visits.is_empty()
+        && visits
+            .iter()
+            .all(|visit| visit.went_back.is_some() && !visit.rebuilt)
+}
+
+/// The actions that bring these units back.
+///
+/// # Errors
+/// Why one of them cannot go back.
+fn back_by(
+    stage: &StageSpec,
+    wave: &OpenWave,
+    units: Vec<(&UnitId, &Visit, Result<bool, Reason>)>,
+) -> Result<Vec<Action>, Reason> {
+    units
+        .into_iter()
+        .map(|(unit, visit, rebuild)| {
+            Ok(Action::GoBack {
+                unit: unit.clone(),
+                // On the way there, what it ran before; on the way back, what the stage leads to.
+                revision: if wave.back {
+                    stage.revision.clone()
+                } else {
+                    visit.before.clone()
+                },
+                rebuild: rebuild?,
+            })
+        })
+        .collect()
+}

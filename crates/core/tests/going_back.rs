@@ -1,0 +1,221 @@
+//! How a failed wave goes back where the new release may have changed the data.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use stagger_core::model::{
+    Budgets, ClusterName, GoingBack, Kind, OnFailure, Part, PartName, Phase, Policy, Reason, Revision, RunId,
+    Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Width,
+};
+use stagger_core::run::{Action, Answer, Decision, Entry, Event, Outcome, Run, Seen, Start};
+
+const OLD: &str = "16.2.15";
+const NEW: &str = "18.2.7";
+
+fn osd(id: u32) -> UnitId {
+    UnitId::new(format!("osd.{id}")).unwrap()
+}
+
+fn revision(text: &str) -> Revision {
+    Revision::new(text).unwrap()
+}
+
+/// A run whose wave of osd.0 and osd.1 has failed, and what was gathered.
+struct Failed {
+    run: Run,
+    snapshot: Snapshot,
+}
+
+impl Failed {
+    /// osd.0 did not start on the new release; osd.1 serves on it.
+    fn new(rebuild_to_go_back: bool, on_failure: OnFailure) -> Self {
+        let stage = StageSpec {
+            name: PartName::new("osd").unwrap(),
+            kind: Kind::new("osd").unwrap(),
+            revision: revision(NEW),
+            width: Width::Policy,
+            phases: vec![Phase::Change],
+            guards: Vec::new(),
+            gates: Vec::new(),
+            door_before_last: None,
+            going_back: GoingBack::Rebuild {
+                cost: "filling it anew".to_owned(),
+            },
+        };
+        let start = Start {
+            version: stagger_core::run::VERSION,
+            run: RunId::new("r").unwrap(),
+            cluster: ClusterName::new("lab").unwrap(),
+            target: Target {
+                title: "up".to_owned(),
+                parts: vec![Part::Stage(stage)],
+            },
+            policy: Policy {
+                rebuild_to_go_back,
+                on_failure,
+                ..Policy::default()
+            },
+            baseline: serde_json::Value::Null,
+        };
+        let first = Entry {
+            seq: 1,
+            at: Timestamp::UNIX_EPOCH,
+            event: Event::Started(Box::new(start)),
+        };
+        let unit = |id: u32, state, runs: &str| Unit {
+            id: osd(id),
+            kind: Kind::new("osd").unwrap(),
+            state,
+            revision: Some(revision(runs)),
+            domains: BTreeMap::new(),
+            precedence: 0,
+            untouchable: None,
+        };
+        let snapshot = Snapshot::new(
+            ClusterName::new("lab").unwrap(),
+            Timestamp::UNIX_EPOCH,
+            "1".to_owned(),
+            vec![unit(0, UnitState::Down, OLD), unit(1, UnitState::Serving, NEW)],
+            Budgets::default(),
+            Vec::new(),
+            BTreeMap::new(),
+        )
+        .unwrap();
+        let mut failed = Self {
+            run: Run::begin(first).unwrap(),
+            snapshot,
+        };
+        let units = vec![osd(0), osd(1)];
+        let stage = PartName::new("osd").unwrap();
+        failed.write(Event::WaveOpened {
+            stage,
+            units: units.iter().map(|unit| (unit.clone(), revision(OLD))).collect(),
+        });
+        failed.write(Event::Judged {
+            units,
+            ours: Answer::Yes,
+            theirs: Answer::Yes,
+        });
+        for (id, outcome) in [(0, "it does not start"), (1, "")] {
+            failed.done(
+                Action::Visit {
+                    unit: osd(id),
+                    phase: Phase::Change,
+                    revision: revision(NEW),
+                },
+                outcome,
+            );
+        }
+        failed.done(Action::Restart { unit: osd(0) }, "it does not start");
+        failed.write(Event::WaveFailed {
+            units: vec![osd(0)],
+            reason: Reason::new("visit-failed", "osd.0"),
+        });
+        failed.done(
+            Action::Collect {
+                units: vec![osd(0), osd(1)],
+            },
+            "",
+        );
+        failed
+    }
+
+    fn write(&mut self, event: Event) -> u64 {
+        let seq = self.run.seq() + 1;
+        let at = Timestamp::UNIX_EPOCH;
+        self.run.apply(Entry { seq, at, event }).unwrap();
+        seq
+    }
+
+    /// Announces and settles an effect; it failed if there is a why.
+    fn done(&mut self, action: Action, why: &str) {
+        let intent = self.write(Event::Intent { action });
+        let outcome = if why.is_empty() {
+            Outcome::Done { note: String::new() }
+        } else {
+            Outcome::Failed { why: why.to_owned() }
+        };
+        self.write(Event::Settled { intent, outcome });
+    }
+
+    fn next(&self) -> Decision {
+        self.run.next(
+            Timestamp::UNIX_EPOCH,
+            Some(Seen {
+                snapshot: &self.snapshot,
+                as_of: self.run.seq(),
+            }),
+        )
+    }
+
+    /// The units that go back now, and whether by a rebuild.
+    fn goes_back(&self) -> Vec<(UnitId, bool)> {
+        let Decision::Act { fresh, .. } = self.next() else {
+            panic!("nothing goes back: {:?}", self.next());
+        };
+        fresh
+            .into_iter()
+            .map(|action| match action {
+                Action::GoBack { unit, rebuild, .. } => (unit, rebuild),
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    fn back(&mut self, unit: u32, rebuild: bool, why: &str) {
+        let action = Action::GoBack {
+            unit: osd(unit),
+            revision: revision(OLD),
+            rebuild,
+        };
+        self.done(action, why);
+    }
+
+    /// The reason for which it holds now.
+    fn held(&self) -> String {
+        match self.next() {
+            Decision::Record(events) => match events.as_slice() {
+                [Event::Held { reason }] => reason.slug.clone(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_did_not_start_is_tried_on_the_old_release_before_its_data_is_made_anew() {
+    let mut failed = Failed::new(true, OnFailure::Continue);
+    assert_eq!(failed.goes_back(), [(osd(0), false)]);
+    failed.back(0, false, "unable to mount object store");
+    assert_eq!(failed.goes_back(), [(osd(0), true)]);
+    failed.back(0, true, "no space");
+    assert_eq!(failed.held(), "rollback-failed");
+}
+
+#[test]
+fn a_rebuild_that_is_not_permitted_holds_only_when_the_old_release_did_not_start() {
+    let mut failed = Failed::new(false, OnFailure::Rollback);
+    assert_eq!(
+        failed.goes_back(),
+        [(osd(0), false)],
+        "osd.1 serves and cannot leave the new release: it stays"
+    );
+    failed.back(0, false, "unable to mount object store");
+    assert_eq!(failed.held(), "going-back-needs-a-rebuild");
+}
+
+#[test]
+fn a_wave_goes_back_whole_where_rebuilding_is_permitted() {
+    let mut failed = Failed::new(true, OnFailure::Rollback);
+    assert_eq!(failed.goes_back(), [(osd(0), false)]);
+    failed.back(0, false, "");
+    // osd.1 serves: it is stopped again only when both judges agree.
+    assert_eq!(failed.next(), Decision::Judge(vec![vec![osd(1)]]));
+    failed.write(Event::Judged {
+        units: vec![osd(1)],
+        ours: Answer::Yes,
+        theirs: Answer::Yes,
+    });
+    assert_eq!(failed.goes_back(), [(osd(1), true)]);
+}

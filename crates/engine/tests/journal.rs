@@ -1,0 +1,216 @@
+//! A damaged journal is refused with its last good event, or is complete: nothing in between.
+#![allow(missing_docs, clippy::unwrap_used, reason = "test code")]
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use rusqlite::Connection;
+use stagger_core::model::{ClusterName, Policy, Reason, RunId, Target};
+use stagger_core::run::{Entry, Event, Start, VERSION};
+use stagger_engine::sqlite::SqliteStore;
+use stagger_engine::store::{Store, StoreError};
+
+const EVENTS: u64 = 60;
+
+fn run() -> RunId {
+    "run-1".parse().unwrap()
+}
+
+/// A journal of so many events, and what is in it.
+fn written(path: &Path, events: u64) -> (SqliteStore, Vec<Entry>) {
+    let cluster: ClusterName = "c1".parse().unwrap();
+    let mut store = SqliteStore::open(path).unwrap();
+    store.raise(&cluster, 1, "test").unwrap();
+    let start = Start {
+        version: VERSION,
+        run: run(),
+        cluster: cluster.clone(),
+        target: Target {
+            title: "nothing".to_owned(),
+            parts: Vec::new(),
+        },
+        policy: Policy::default(),
+        baseline: serde_json::Value::Null,
+    };
+    let at = Timestamp::from_second(1_000_000).unwrap();
+    let mut entries = vec![
+        store
+            .begin(&cluster, 1, at, Event::Started(Box::new(start)))
+            .unwrap(),
+    ];
+    for number in 1..events {
+        let detail = format!("event {number} {}", "x".repeat(120));
+        let event = Event::Held {
+            reason: Reason::new("paused", detail),
+        };
+        entries.extend(store.append(&run(), 1, number, at, vec![event]).unwrap());
+    }
+    (store, entries)
+}
+
+/// One file without a log beside it.
+fn closed(folder: &Path, events: u64) -> (PathBuf, Vec<Entry>) {
+    let path = folder.join("journal.db");
+    let (store, entries) = written(&path, events);
+    drop(store);
+    let connection = Connection::open(&path).unwrap();
+    connection
+        .query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()))
+        .unwrap();
+    drop(connection);
+    (path, entries)
+}
+
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+enum Found {
+    Complete,
+    /// Refused, naming this as the last good event.
+    Damaged(u64),
+    /// Refused as a whole.
+    Refused,
+}
+
+/// What comes of reading it; panics where something else than what was written is taken for good.
+fn read(path: &Path, entries: &[Entry]) -> Found {
+    let store = match SqliteStore::open(path) {
+        Ok(store) => store,
+        Err(error) => {
+            assert!(error.to_string().contains("journal"), "{error}");
+            return Found::Refused;
+        }
+    };
+    match store.journal(&run()) {
+        Ok(found) => {
+            assert_eq!(found, entries, "another journal was taken for good");
+            Found::Complete
+        }
+        Err(StoreError::Damaged { last_good, .. }) => {
+            assert!(last_good <= entries.len() as u64);
+            Found::Damaged(last_good)
+        }
+        Err(StoreError::NoRun(_) | StoreError::Failed { .. }) => Found::Refused,
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// The journal with one statement run on it by somebody who took the triggers off.
+fn altered(statement: &str) -> (Found, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, entries) = closed(folder.path(), EVENTS);
+    let connection = Connection::open(&path).unwrap();
+    connection
+        .execute_batch("drop trigger journal_is_append_only_1; drop trigger journal_is_append_only_2;")
+        .unwrap();
+    let changed = connection.execute(statement, []).unwrap() as u64;
+    drop(connection);
+    (read(&path, &entries), changed)
+}
+
+#[test]
+fn an_altered_row_names_the_last_good_event() {
+    for (statement, last_good) in [
+        (
+            "update journal set body = replace(body, 'event 30', 'event 31') where seq = 31",
+            30,
+        ),
+        ("update journal set body = substr(body, 1, 40) where seq = 31", 30),
+        (
+            "update journal set at = '2001-01-01T00:00:00Z' where seq = 12",
+            11,
+        ),
+        ("update journal set fence = 2 where seq = 5", 4),
+        ("update journal set hash = zeroblob(32) where seq = 60", 59),
+        ("update journal set hash = x'' where seq = 1", 0),
+        ("delete from journal where seq = 20", 19),
+        ("delete from journal where seq = 1", 0),
+        ("delete from journal where seq > 40", 40),
+        ("delete from journal where seq = 60", 59),
+        ("update journal set seq = 1000 where seq = 33", 32),
+    ] {
+        let (found, changed) = altered(statement);
+        assert!(changed > 0, "{statement} changed nothing");
+        assert_eq!(found, Found::Damaged(last_good), "{statement}");
+    }
+}
+
+#[test]
+fn each_flipped_byte_of_a_row_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, entries) = closed(folder.path(), 8);
+    let body: Vec<u8> = {
+        let connection = Connection::open(&path).unwrap();
+        let text: String = connection
+            .query_row("select body from journal where seq = 5", [], |row| row.get(0))
+            .unwrap();
+        text.into_bytes()
+    };
+    let file = std::fs::read(&path).unwrap();
+    let start = file
+        .windows(body.len())
+        .position(|window| window == body)
+        .unwrap();
+    for at in 0..body.len() {
+        let mut bad = file.clone();
+        bad[start + at] ^= 1;
+        let copy = folder.path().join("copy.db");
+        std::fs::write(&copy, bad).unwrap();
+        assert_eq!(read(&copy, &entries), Found::Damaged(4), "byte {at} of the body");
+    }
+}
+
+#[test]
+fn a_truncated_file_is_refused_at_any_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, entries) = closed(folder.path(), EVENTS);
+    let file = std::fs::read(&path).unwrap();
+    let mut named = 0;
+    for length in (0..file.len()).step_by(509) {
+        let copy = folder.path().join(format!("copy-{length}.db"));
+        std::fs::write(&copy, &file[..length]).unwrap();
+        let found = read(&copy, &entries);
+        assert_ne!(found, Found::Complete, "{length} of {} bytes", file.len());
+        named += u32::from(matches!(found, Found::Damaged(_)));
+    }
+    assert!(
+        named > 0 || file.len() < 8192,
+        "no cut was named with its last good event"
+    );
+    assert_eq!(read(&path, &entries), Found::Complete);
+}
+
+/// The machine stops while the log beside the database is half written: what was told to be durable in
+/// the part that is there is read, the rest is cut off as a whole, and nothing is made up.
+#[test]
+fn a_half_written_log_gives_a_prefix_that_holds_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let (store, entries) = written(&path, EVENTS);
+    let beside = |of: &Path| PathBuf::from(format!("{}-wal", of.display()));
+    let (database, log) = (
+        std::fs::read(&path).unwrap(),
+        std::fs::read(beside(&path)).unwrap(),
+    );
+    assert!(!log.is_empty());
+    let mut lengths = std::collections::BTreeSet::new();
+    for length in (0..=log.len()).step_by(1021).chain([log.len()]) {
+        let copy = folder.path().join(format!("copy-{length}.db"));
+        std::fs::write(&copy, &database).unwrap();
+        std::fs::write(beside(&copy), &log[..length]).unwrap();
+        let Ok(store) = SqliteStore::open(&copy) else {
+            continue;
+        };
+        match store.journal(&run()) {
+            Ok(found) => {
+                assert_eq!(found, entries[..found.len()]);
+                lengths.insert(found.len());
+            }
+            Err(StoreError::NoRun(_) | StoreError::Damaged { .. } | StoreError::Failed { .. }) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert!(
+        lengths.len() > 5 && lengths.contains(&entries.len()),
+        "{lengths:?}"
+    );
+    drop(store);
+}

@@ -1,0 +1,118 @@
+//! One test case: what it prints for whoever collects results, and what it tells when it fails.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::ceph::{CephSpec, Cluster};
+use crate::command::say;
+use crate::load::Load;
+use crate::roots::Release;
+
+/// Runs a case and prints `case NAME ok|FAILED SECONDS`, on stderr, as the last line of it.
+pub fn case(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let begun = Instant::now();
+    let result = work();
+    let word = if result.is_ok() { "ok" } else { "FAILED" };
+    if let Err(error) = &result {
+        say(format!("{error:#}"));
+    }
+    say(format!("case {name} {word} {:.1}", begun.elapsed().as_secs_f64()));
+    result
+}
+
+/// A case on a cluster of the usual shape under load. Whatever happens, the cluster is gone afterwards.
+///
+/// `work` must leave the cluster serving; then the clients are asked: no operation may have failed, and
+/// everything that was written must be there.
+pub fn under_load(
+    name: &str,
+    release: Release,
+    releases: &[Release],
+    work: impl FnOnce(&Cluster, &mut Phases) -> Result<()>,
+) -> Result<()> {
+    case(name, || {
+        let mut phases = Phases::begin();
+        let cluster = Cluster::boot_with(release, CephSpec::default(), releases)?;
+        phases.lap("boot");
+        let result = loaded(&cluster, &mut phases, work);
+        if result.is_err() {
+            // Apart from the error, which would drown in it.
+            say(cluster.logs_tail());
+        }
+        let dir = cluster.dir().to_owned();
+        let stopped = cluster.stop(false);
+        phases.print();
+        result?;
+        stopped?;
+        ensure!(!dir.exists(), "{} is left", dir.display());
+        Ok(())
+    })
+}
+
+fn loaded(
+    cluster: &Cluster,
+    phases: &mut Phases,
+    work: impl FnOnce(&Cluster, &mut Phases) -> Result<()>,
+) -> Result<()> {
+    let mut load = Load::start(cluster)?;
+    phases.lap("load on all clients");
+    let result = work(cluster, phases);
+    let failed: Vec<String> = load.failures().iter().map(ToString::to_string).collect();
+    result.with_context(|| format!("operations that failed by then: {failed:?}"))?;
+    let report = load.stop()?;
+    phases.lap("all data verified");
+    say(format!("{report}"));
+    ensure!(
+        report.failures().is_empty(),
+        "{} operations failed, the first: {}",
+        report.failures().len(),
+        report.failures()[0]
+    );
+    for client in &report.clients {
+        ensure!(
+            client.failures == 0 && client.wrong == 0 && client.verified > 0,
+            "the client {} at the end: {client:?}",
+            client.client
+        );
+    }
+    Ok(())
+}
+
+/// How long the parts of a case took.
+#[derive(Debug)]
+pub struct Phases {
+    begun: Instant,
+    last: Instant,
+    rows: Vec<(String, Duration)>,
+}
+
+impl Phases {
+    /// Begins now.
+    pub fn begin() -> Self {
+        let now = Instant::now();
+        Self {
+            begun: now,
+            last: now,
+            rows: Vec::new(),
+        }
+    }
+
+    /// A part has ended; it began when the one before ended.
+    pub fn lap(&mut self, part: impl Into<String>) {
+        let part = part.into();
+        let now = Instant::now();
+        let took = now.duration_since(self.last);
+        say(format!("-- {:6.1} s  {part}", took.as_secs_f64()));
+        self.rows.push((part, took));
+        self.last = now;
+    }
+
+    /// Prints the table.
+    pub fn print(&self) {
+        for (part, took) in &self.rows {
+            say(format!("{:7.1} s  {part}", took.as_secs_f64()));
+        }
+        say(format!("{:7.1} s  in all", self.begun.elapsed().as_secs_f64()));
+    }
+}

@@ -1,0 +1,189 @@
+//! The real `stagger`, as a person at a machine of their own runs it on a test cluster.
+//!
+//! A [`Machine`] is a configuration and a folder for journals. Two of them on one cluster are two people
+//! with two laptops. Everything goes through the binary; nothing of it is linked in.
+
+mod config;
+mod journal;
+mod running;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+pub use config::Setup;
+pub use journal::{Journal, Wave};
+pub use running::{Ended, Running};
+
+use crate::ceph::Cluster;
+use crate::command::{last_lines, output, shown};
+
+/// A machine from which a cluster is worked on: its configuration, and its folder of journals.
+#[derive(Debug)]
+pub struct Machine {
+    binary: PathBuf,
+    config: PathBuf,
+    state: PathBuf,
+}
+
+impl Machine {
+    /// A machine of that name. Its files live in the cluster's folder and go with it.
+    pub fn new(cluster: &Cluster, name: &str, setup: &Setup) -> Result<Self> {
+        let folder = cluster.dir().join("machines").join(name);
+        fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        let config = folder.join("stagger.toml");
+        fs::write(&config, setup.text(cluster)?).with_context(|| format!("writing {}", config.display()))?;
+        Ok(Self {
+            binary: binary()?,
+            config,
+            state: folder.join("state"),
+        })
+    }
+
+    /// The program with these words, to be run in whatever way.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.arg("--config").arg(&self.config);
+        command.arg("--state").arg(&self.state).args(words);
+        command
+    }
+
+    /// Runs it to its end, whatever that is.
+    pub fn call(&self, words: &[&str]) -> Result<Ended> {
+        let mut command = self.command(words);
+        let out = output(&mut command)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Ended {
+            command: shown(&command),
+            code: out.status.code(),
+            out: text(&out.stdout),
+            said: text(&out.stderr),
+        })
+    }
+
+    /// Runs it with `--json`; it must end with 0, and what it prints is one document.
+    pub fn json(&self, words: &[&str]) -> Result<Value> {
+        let ended = self.call(&[words, &["--json"]].concat())?.expect(0)?;
+        serde_json::from_str(&ended.out)
+            .with_context(|| format!("`{}` printed no JSON: {:.300}", ended.command, ended.out))
+    }
+
+    /// Starts it as a process that goes on beside the test.
+    pub fn start(&self, words: &[&str]) -> Result<Running> {
+        Running::start(&mut self.command(words))
+    }
+
+    /// The waves of a stage in the plan to a version.
+    pub fn planned(&self, to: &str, stage: &str) -> Result<Vec<Vec<String>>> {
+        let plan = self.json(&["plan", "--to", to])?;
+        let parts = plan["parts"].as_array().context("a plan without parts")?;
+        let stage = parts
+            .iter()
+            .filter_map(|part| part.get("stage"))
+            .find(|found| found["name"] == stage)
+            .with_context(|| format!("a plan without the stage {stage}"))?;
+        let waves = stage["waves"].as_array().context("a stage without waves")?;
+        let units = |wave: &Value| {
+            let units = wave["units"].as_array().into_iter().flatten();
+            units.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        Ok(waves.iter().map(units).collect())
+    }
+
+    /// The newest run of this machine.
+    pub fn newest_run(&self) -> Result<String> {
+        let ended = self.call(&["history", "--json"])?.expect(0)?;
+        let first = ended
+            .out
+            .lines()
+            .next()
+            .context("there is no run in the history")?;
+        let run: Value = serde_json::from_str(first).context("a line of the history")?;
+        let name = run["run"].as_str().context("a run without a name")?;
+        Ok(name.to_owned())
+    }
+
+    /// The journal of the newest run, as it stands now.
+    pub fn journal(&self) -> Result<Journal> {
+        let run = self.newest_run()?;
+        let ended = self.call(&["history", &run, "--json"])?.expect(0)?;
+        Journal::read(&run, &ended.out)
+    }
+
+    /// Waits until a daemon of a kind is being worked on: its visit is announced and not settled.
+    ///
+    /// By the journal, not by what is printed: how progress is shown may change any day.
+    pub fn until_visit(&self, kind: &str, limit: Duration) -> Result<Journal> {
+        let begun = Instant::now();
+        let visits = |action: &&Value| {
+            let unit = action["unit"].as_str().unwrap_or_default();
+            action["action"] == "visit" && unit.split('.').next() == Some(kind)
+        };
+        loop {
+            // There is none until the run has the lock.
+            if let Ok(journal) = self.journal()
+                && journal.open().iter().any(visits)
+            {
+                return Ok(journal);
+            }
+            ensure!(
+                begun.elapsed() < limit,
+                "no {kind} was visited within {} s; the end of the history:\n{}",
+                limit.as_secs(),
+                self.history_tail(20)
+            );
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The end of the newest run's history in words, for the message of a failed test.
+    pub fn history_tail(&self, lines: usize) -> String {
+        let history = || {
+            let run = self.newest_run()?;
+            Ok::<_, anyhow::Error>(self.call(&["history", &run])?.out)
+        };
+        history().map_or_else(|error| format!("{error:#}"), |text| last_lines(&text, lines))
+    }
+}
+
+/// The program: `STAGGER_BIN`, or what was built last in this checkout.
+pub fn binary() -> Result<PathBuf> {
+    if let Some(given) = env::var_os("STAGGER_BIN") {
+        let given = PathBuf::from(given);
+        ensure!(
+            given.is_file(),
+            "STAGGER_BIN is {}, and there is no such file",
+            given.display()
+        );
+        return Ok(given);
+    }
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
+        PathBuf::from,
+    );
+    let built = |profile: &str| {
+        let path = target.join(profile).join("stagger");
+        let time = fs::metadata(&path).and_then(|file| file.modified()).ok()?;
+        Some((time, path))
+    };
+    let newest = ["debug", "release"].into_iter().filter_map(built).max();
+    let (_, path) = newest.with_context(|| {
+        format!(
+            "there is no stagger in {}: `cargo build -p stagger-cli` builds it; STAGGER_BIN names another",
+            target.display()
+        )
+    })?;
+    Ok(path)
+}
+
+/// Whether a line of progress has that word, and its text begins so.
+pub fn says(line: &str, word: &str, text: &str) -> bool {
+    let mut words = line.split_once(' ').map_or("", |(_, rest)| rest).splitn(2, ' ');
+    words.next() == Some(word) && words.next().unwrap_or_default().trim_start().starts_with(text)
+}

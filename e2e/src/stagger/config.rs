@@ -1,0 +1,144 @@
+//! The configuration with which a test cluster is upgraded.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use crate::ceph::Cluster;
+use crate::roots::Release;
+
+/// What the tests vary. The default is quick: short holds, doors that open by themselves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// `ask` or seconds after which doors open by themselves.
+    pub doors: Doors,
+    /// `max_in_parallel`.
+    pub max_in_parallel: &'static str,
+    /// Whether the first waves are small.
+    pub growth: bool,
+    /// `canary_soak`, in seconds.
+    pub canary_soak: u32,
+    /// `gate_hold`, in seconds.
+    pub gate_hold: u32,
+    /// `gate_timeout`, in seconds.
+    pub gate_timeout: u32,
+    /// `on_failure`: rollback, continue or stop.
+    pub on_failure: &'static str,
+    /// `rebuild_to_go_back`.
+    pub rebuild_to_go_back: bool,
+    /// After so many seconds without renewal the lock may be taken over.
+    pub lock_expires: u32,
+}
+
+/// How one-way doors are passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doors {
+    /// By a person.
+    Ask,
+    /// By themselves, after so many seconds.
+    AutoAfter(u32),
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            doors: Doors::AutoAfter(1),
+            max_in_parallel: "100%",
+            growth: true,
+            canary_soak: 2,
+            gate_hold: 1,
+            gate_timeout: 120,
+            on_failure: "rollback",
+            rebuild_to_go_back: false,
+            lock_expires: 15,
+        }
+    }
+}
+
+impl Setup {
+    /// One in which a daemon that crashes ten seconds after its start is noticed by its wave's gates.
+    pub fn patient() -> Self {
+        Self {
+            gate_hold: 12,
+            gate_timeout: 30,
+            // When a mon crashes, the others write nothing until they miss it, for ten seconds and more.
+            lock_expires: 30,
+            ..Self::default()
+        }
+    }
+
+    /// The file.
+    pub(super) fn text(&self, cluster: &Cluster) -> Result<String> {
+        let Self {
+            doors,
+            max_in_parallel,
+            growth,
+            canary_soak,
+            gate_hold,
+            gate_timeout,
+            on_failure,
+            rebuild_to_go_back,
+            lock_expires,
+        } = self;
+        let dir = cluster.dir().display();
+        let root = cluster.root(cluster.begun_with())?.path.display();
+        let doors = match doors {
+            Doors::Ask => "\"ask\"".to_owned(),
+            Doors::AutoAfter(seconds) => format!("{{ auto-after = {seconds} }}"),
+        };
+        let growth = if *growth { "double" } else { "none" };
+        let unavoidable: BTreeSet<_> = Release::ALL
+            .iter()
+            .flat_map(|release| release.unavoidable_health_codes())
+            .collect();
+        let unavoidable: Vec<_> = unavoidable.into_iter().collect();
+        let mut text = String::new();
+        write!(
+            text,
+            r#"[cluster]
+kind = "ceph"
+name = "lab"
+ceph = ["{dir}/ceph"]
+python = ["{dir}/enter", "chroot", "{root}", "/usr/bin/python3"]
+conf = "{dir}/ceph.conf"
+lock_expires = {lock_expires}
+
+[policy]
+max_in_parallel = "{max_in_parallel}"
+growth = "{growth}"
+canary_soak = {canary_soak}
+gate_hold = {gate_hold}
+gate_timeout = {gate_timeout}
+doors = {doors}
+on_failure = "{on_failure}"
+rebuild_to_go_back = {rebuild_to_go_back}
+
+[health]
+accept = {unavoidable:?}
+
+[hosts]
+shell = ["{dir}/enter", "sh", "-s"]
+folder = "{dir}/stagger"
+timeout = 120
+
+[software.all]
+upgrade = "r={{release}}; {dir}/daemonctl use {{kind}} {{id}} ${{r%%.*}}"
+restart = "{restart}"
+rebuild = "r={{release}}; {rebuild}"
+logs = "tail -n 200 {dir}/log/*{{kind}}.{{id}}.log"
+"#,
+            restart = told(&dir, "daemonctl restart {kind} {id}"),
+            rebuild = told(&dir, "daemonctl rebuild {kind} {id} ${r%%.*}"),
+        )?;
+        Ok(text)
+    }
+}
+
+/// A command that writes down when it begins and ends, so that a test sees what was done at once.
+fn told(dir: &impl std::fmt::Display, command: &str) -> String {
+    format!(
+        "echo begin {{kind}}.{{id}} >>{dir}/visits; {dir}/{command}; c=$?; \
+         echo end {{kind}}.{{id}} >>{dir}/visits; exit $c"
+    )
+}

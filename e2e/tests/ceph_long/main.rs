@@ -1,0 +1,14 @@
+//! The long cases: each on a real cluster of its own, under load, with one thing that goes wrong.
+//!
+//! `cargo xtask test --long` runs them one after another and notes what each prints last:
+//! `case NAME ok|FAILED SECONDS`.
+
+mod going_back;
+mod interrupted;
+mod rivals;
+mod upgrades;
+
+use std::time::Duration;
+
+/// By then anything that goes well has gone.
+const LIMIT: Duration = Duration::from_mins(10);

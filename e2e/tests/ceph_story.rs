@@ -1,0 +1,213 @@
+//! One story for every change: a real cluster goes from 16 to 18 and on to 20 under load, while `stagger`
+//! is killed, while a second one tries its luck, and nobody who reads or writes notices anything.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use stagger_e2e::case::{Phases, under_load};
+use stagger_e2e::ceph::{Cluster, Daemon, Kind};
+use stagger_e2e::command::say;
+use stagger_e2e::oracle;
+use stagger_e2e::rook;
+use stagger_e2e::roots::Release;
+use stagger_e2e::stagger::{Machine, Setup, says};
+use stagger_e2e::verify;
+
+const LIMIT: Duration = Duration::from_mins(5);
+/// Sets that both oracles are asked about on each map.
+const SETS: usize = 300;
+
+#[test]
+#[ignore = "needs root and Ceph; cargo xtask test runs it"]
+fn from_16_over_18_to_20_under_load_with_kills_and_a_rival() -> Result<()> {
+    under_load("story_16_18_20", Release::Pacific, &Release::ALL, story)
+}
+
+fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
+    let setup = Setup {
+        lock_expires: 12,
+        ..Setup::default()
+    };
+    let machine = Machine::new(cluster, "anna", &setup)?;
+    let rival = Machine::new(cluster, "bert", &setup)?;
+    let to = verify::version(cluster, Release::Reef)?;
+
+    let planned = machine.planned(&to, "osd")?;
+    let over_hosts = planned.iter().filter(|wave| hosts(wave).len() > 1).count();
+    let rounds = rook::walk(cluster, cluster.spec().osds)?;
+    say(format!(
+        "OSD waves planned: {}, {over_hosts} of them over several hosts; Rook's walk: {} rounds",
+        planned.len(),
+        rounds.len()
+    ));
+    ensure!(over_hosts > 0, "no wave has OSDs of two hosts: {planned:?}");
+    ensure!(
+        planned.len() < rounds.len(),
+        "{planned:?} is no better than {rounds:?}"
+    );
+    phases.lap("plan, and Rook's walk");
+
+    oracles_agree(cluster, phases)?;
+
+    upgrade_with_kills(cluster, &machine, &rival, &to, phases)
+        .with_context(|| format!("the end of the history:\n{}", machine.history_tail(40)))?;
+
+    let waves = upgraded(cluster, &machine, Release::Reef, 1)?;
+    ensure!(
+        waves < rounds.len(),
+        "{waves} OSD waves, Rook {} rounds",
+        rounds.len()
+    );
+    phases.lap("16 to 18 verified");
+
+    let to = verify::version(cluster, Release::Tentacle)?;
+    let run = machine.start(&["run", "--to", &to])?;
+    let ended = run
+        .end(LIMIT)?
+        .expect(0)
+        .with_context(|| machine.history_tail(40))?;
+    say(&ended.said);
+    phases.lap("18 to 20");
+    upgraded(cluster, &machine, Release::Tentacle, 2)?;
+    phases.lap("18 to 20 verified");
+    let tally = oracle::beside_the_real_one(cluster, 3, SETS)?;
+    tally.print("20");
+    ensure!(
+        tally.others.is_empty(),
+        "disagreements that the map does not prove: {:?}",
+        tally.others
+    );
+    phases.lap("both oracles on 20");
+    Ok(())
+}
+
+/// Everything is on that release, nothing is left, each daemon was visited so often in all. Gives the
+/// number of OSD waves.
+fn upgraded(cluster: &Cluster, machine: &Machine, release: Release, visits: u32) -> Result<usize> {
+    verify::is_on(cluster, machine, release)?;
+    verify::nothing_is_left(cluster)?;
+    verify::visited_each(cluster, visits)?;
+    verify::is_healthy(cluster)?;
+    let journal = machine.journal()?;
+    journal.both_judges_agreed()?;
+    let waves = journal.passed("osd");
+    let on: Vec<_> = waves.iter().map(|wave| hosts(&wave.units).len()).collect();
+    ensure!(
+        on.iter().any(|hosts| *hosts > 1),
+        "no wave had OSDs of two hosts: {waves:?}"
+    );
+    say(format!(
+        "OSD waves to {release}: {}, on {on:?} hosts, each with the consent of both judges",
+        waves.len()
+    ));
+    for (stage, seconds) in journal.stage_seconds() {
+        say(format!("   stage {stage}: {seconds:.1} s"));
+    }
+    Ok(waves.len())
+}
+
+/// The hosts of OSDs: two on each, in order.
+fn hosts(osds: &[String]) -> BTreeSet<u32> {
+    osds.iter()
+        .filter_map(|osd| osd.strip_prefix("osd.")?.parse::<u32>().ok())
+        .map(|osd| osd / 2)
+        .collect()
+}
+
+fn oracles_agree(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
+    let clean = oracle::beside_the_real_one(cluster, 1, SETS)?;
+    clean.print("16, clean");
+    ensure!(clean.same == SETS, "they differ: {:?}", clean.others);
+    ensure!(
+        clean.yes > 0 && clean.yes < SETS,
+        "the sets ask for nothing: {clean:?}"
+    );
+    let stopped = Daemon {
+        kind: Kind::Osd,
+        id: "5".to_owned(),
+    };
+    cluster.daemonctl(&["stop", "osd", &stopped.id])?;
+    cluster.wait_for("a map that stands still without osd.5", LIMIT, |rados| {
+        let status = rados.mon("status")?;
+        let states = status["pgmap"]["pgs_by_state"].as_array().cloned();
+        let states = states.unwrap_or_default();
+        let known = ["active+clean", "active+undersized+degraded", "active+undersized"];
+        Ok(states.len() > 1
+            && status["osdmap"]["num_up_osds"] == cluster.spec().osds - 1
+            && states.iter().all(|state| {
+                state["state_name"]
+                    .as_str()
+                    .is_some_and(|name| known.contains(&name))
+            }))
+    })?;
+    let degraded = oracle::beside_the_real_one(cluster, 2, SETS);
+    cluster.daemonctl(&["start", "osd", &stopped.id])?;
+    let degraded = degraded?;
+    degraded.print("16, an OSD down");
+    ensure!(degraded.same == SETS, "they differ: {:?}", degraded.others);
+    verify::is_healthy(cluster)?;
+    phases.lap(format!("both oracles on {} sets", 2 * SETS));
+    Ok(())
+}
+
+/// Killed in the mon stage with an intent open, in mid OSD wave with daemons down, and after a wave has
+/// settled while its gates are still waited for; each time somebody resumes.
+fn upgrade_with_kills(
+    cluster: &Cluster,
+    machine: &Machine,
+    rival: &Machine,
+    to: &str,
+    phases: &mut Phases,
+) -> Result<()> {
+    let mut run = machine.start(&["run", "--to", to])?;
+    machine.until_visit("mon", LIMIT)?;
+    run.kill()?;
+    let open = machine.journal()?.open().len();
+    ensure!(open > 0, "it was killed with nothing open");
+    phases.lap("killed with a mon's intent open");
+
+    let mut run = machine.start(&["resume"])?;
+    run.until("the lease", LIMIT, |line| says(line, "lease", "token"))?;
+    let refused = rival.call(&["run", "--to", to])?.expect(1)?;
+    let (name, pid) = (machine.newest_run()?, run.pid().to_string());
+    refused.expect_said(&["locked", &name, &pid, "since"])?;
+    phases.lap("a rival was refused");
+
+    // A wave of several OSDs, which growth permits from the second one on.
+    for _ in 0..2 {
+        run.until("an OSD wave", LIMIT, |line| says(line, "wave", "osd:"))?;
+    }
+    machine.until_visit("osd", LIMIT)?;
+    cluster.wait_for("an OSD that is down", LIMIT, |rados| {
+        let status = rados.mon("status")?;
+        Ok(status["osdmap"]["num_up_osds"] != cluster.spec().osds)
+    })?;
+    run.kill()?;
+    let journal = machine.journal()?;
+    ensure!(
+        journal.open().iter().any(|action| action["action"] == "visit"),
+        "killed in mid wave with no visit open: {:?}",
+        journal.open()
+    );
+    phases.lap("killed in mid OSD wave");
+
+    let mut run = machine.start(&["resume"])?;
+    run.until("the next OSD wave", LIMIT, |line| says(line, "wave", "osd:"))?;
+    run.until("gates", LIMIT, |line| says(line, "gates", ""))?;
+    run.kill()?;
+    let journal = machine.journal()?;
+    let open = journal.waves().last().is_some_and(|wave| wave.ended.is_none());
+    ensure!(
+        open && journal.open().is_empty(),
+        "killed between settle and gate: {:?}",
+        journal.events.last()
+    );
+    phases.lap("killed between settle and gate");
+
+    let run = machine.start(&["resume"])?;
+    let ended = run.end(LIMIT)?.expect(0)?;
+    say(&ended.said);
+    phases.lap("resumed to the end");
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! `bench`: planning on large maps, beside Ceph's own tools and Rook's walk, in one run.
+//!
+//! Maps are made with `crushtool` and `osdmaptool`, and written as the answers that `ceph … -f json`
+//! would print; the program that users run reads and plans them. Figures are ratios against the named
+//! peer on the same input in the same run; seconds alone say little on a shared machine.
+
+mod answers;
+mod maps;
+mod peers;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::report::{cargo, root, say, target_folder};
+use crate::test::must_be_root;
+use maps::Map;
+
+/// How a program ran.
+#[derive(Debug)]
+struct Measured {
+    took: Duration,
+    /// The most memory that it held, in MB.
+    memory: u64,
+    out: String,
+}
+
+/// What came of one map.
+#[derive(Debug)]
+struct Row {
+    osds: u32,
+    groups: u32,
+    mapping: f64,
+    first: Measured,
+    first_waves: u64,
+    improved: Measured,
+    improved_waves: u64,
+    bound: u64,
+    rook: u32,
+    first_fit: u32,
+    oracle: Measured,
+    dump_mb: u64,
+}
+
+/// Runs the bench on maps of these many OSDs and writes `docs/bench.md`.
+pub(crate) fn bench(sizes: &[u32]) -> Result<()> {
+    must_be_root()?;
+    say("building the release binary");
+    if !cargo(&["build", "--release", "--quiet", "--package", "stagger-cli"])
+        .status()?
+        .success()
+    {
+        bail!("stagger does not build");
+    }
+    let ceph = maps::root_of_ceph()?;
+    let mut rows = Vec::new();
+    for osds in sizes {
+        say(&format!("{osds} OSDs: making the map"));
+        let map = Map::make(&ceph, *osds)?;
+        let folder = tempfile::tempdir().context("make a folder for the answers")?;
+        answers::write(&map, folder.path())?;
+        rows.push(one(&map, folder.path())?);
+    }
+    let page = page(&rows);
+    std::fs::create_dir_all(root().join("docs")).context("make docs/")?;
+    std::fs::write(root().join("docs/bench.md"), &page).context("write docs/bench.md")?;
+    say(&page);
+    Ok(())
+}
+
+fn one(map: &Map, folder: &Path) -> Result<Row> {
+    let from = folder.to_string_lossy();
+    let plan = |improve: &str| -> Result<(Measured, u64, u64)> {
+        let words = [
+            "plan",
+            "--to",
+            "20.2.4",
+            "--from",
+            &from,
+            "--max-in-parallel",
+            "100%",
+            "--no-growth",
+        ];
+        let ran = measured(&words, &["--improve", improve, "--json"])?;
+        let plan: Value = serde_json::from_str(&ran.out).context("read the plan")?;
+        let parts = plan["parts"].as_array().context("a plan has parts")?;
+        let osd = parts
+            .iter()
+            .filter_map(|part| part.get("stage"))
+            .find(|stage| stage["name"] == "osd")
+            .context("the plan has no OSDs")?;
+        let waves = osd["waves"].as_array().map_or(0, Vec::len) as u64;
+        Ok((ran, waves, osd["at_least"].as_u64().unwrap_or(0)))
+    };
+    say("   planning, first plan");
+    let (first, first_waves, bound) = plan("0s")?;
+    say("   planning, 10 s of search");
+    let (improved, improved_waves, _) = plan("10s")?;
+    say("   Rook's walk and first fit");
+    let (rook, first_fit) = peers::rounds(map);
+    say("   one ok-to-stop, from a full dump");
+    let dump = answers::full_dump(map, folder)?;
+    let oracle = measured(&["ceph", "ok-to-stop", "0", "--from", &from], &["--json"])?;
+    Ok(Row {
+        osds: map.osds,
+        groups: map.groups.len() as u32,
+        mapping: map.mapping.as_secs_f64(),
+        first,
+        first_waves,
+        improved,
+        improved_waves,
+        bound,
+        rook,
+        first_fit,
+        oracle,
+        dump_mb: dump >> 20,
+    })
+}
+
+/// Runs the release binary to its end and watches its memory.
+fn measured(words: &[&str], more: &[&str]) -> Result<Measured> {
+    let begun = Instant::now();
+    let mut child = Command::new(target_folder().join("release/stagger"))
+        .args(words)
+        .args(more)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("start stagger")?;
+    let status = format!("/proc/{}/status", child.id());
+    let reader = child.stdout.take().context("stagger has no output")?;
+    let output = std::thread::spawn(move || std::io::read_to_string(reader));
+    let mut memory = 0;
+    let ended = loop {
+        // The high-water mark is gone with the process: the last reading before its end stands.
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let mark = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kb = mark.and_then(|mark| mark.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        memory = memory.max(kb.unwrap_or(0) >> 10);
+        if let Some(ended) = child.try_wait()? {
+            break ended;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let took = begun.elapsed();
+    let Ok(out) = output.join() else {
+        bail!("the reader of stagger's output ended early")
+    };
+    if !matches!(ended.code(), Some(0 | 1)) {
+        bail!("`stagger {}` ended with {ended}", words.join(" "));
+    }
+    Ok(Measured {
+        took,
+        memory,
+        out: out?,
+    })
+}
+
+fn page(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "# Bench\n\nWritten by `cargo xtask bench`; not by hand. Whole processes of the release binary: start, reading,\n\
+         planning and printing included. Maps: three copies, `min_size` 2, 20 OSDs a host, 20 hosts a rack, the host as\n\
+         failure domain, made with `crushtool` and `osdmaptool`. The peer of the time is `osdmaptool --test-map-pgs-dump`\n\
+         on the same map in the same run. Rook's walk and first fit are counted on the same placement groups, with no limit\n\
+         on the size of a set.\n\n",
+    );
+    text.push_str(
+        "| OSDs | groups | waves, 10 s of search | first plan | at least | Rook's walk | first fit |\n|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} |",
+            row.osds, row.groups, row.improved_waves, row.first_waves, row.bound, row.rook, row.first_fit
+        );
+    }
+    text.push_str(
+        "\n| OSDs | osdmaptool maps | first plan | ratio | peak MB | peak MB, 10 s of search | full dump, MB | one ok-to-stop from it |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let first = row.first.took.as_secs_f64();
+        let _ = writeln!(
+            text,
+            "| {} | {:.2} s | {first:.2} s | {:.2} | {} | {} | {} | {:.2} s, {} MB |",
+            row.osds,
+            row.mapping,
+            first / row.mapping,
+            row.first.memory,
+            row.improved.memory,
+            row.dump_mb,
+            row.oracle.took.as_secs_f64(),
+            row.oracle.memory
+        );
+    }
+    text
+}

@@ -1,0 +1,143 @@
+//! Maps made by Ceph's own tools.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+/// OSDs on a host, and hosts in a rack.
+pub(crate) const HOST: u32 = 20;
+/// Hosts in a rack.
+pub(crate) const RACK: u32 = 20;
+
+/// A map: which OSDs serve each placement group.
+#[derive(Debug)]
+pub(crate) struct Map {
+    pub(crate) osds: u32,
+    pub(crate) groups: Vec<[u32; 3]>,
+    /// How long `osdmaptool` took to map it once.
+    pub(crate) mapping: Duration,
+}
+
+/// The root of Ceph 16 in the cache: its tools are used.
+pub(crate) fn root_of_ceph() -> Result<PathBuf> {
+    let cache = std::env::var_os("STAGGER_CACHE")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("XDG_CACHE_HOME").map(|home| PathBuf::from(home).join("stagger")))
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/stagger")))
+        .context("there is no cache folder")?;
+    let roots = cache.join("ceph-roots");
+    let found = std::fs::read_dir(&roots)
+        .with_context(|| {
+            format!(
+                "there are no roots of Ceph in {}: run `cargo xtask test` once",
+                roots.display()
+            )
+        })?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .find(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("16."))
+        });
+    found.with_context(|| {
+        format!(
+            "there is no root of Ceph 16 in {}: run `cargo xtask test` once",
+            roots.display()
+        )
+    })
+}
+
+impl Map {
+    /// Makes a map of so many OSDs with 32 placement groups for each.
+    pub(crate) fn make(ceph: &Path, osds: u32) -> Result<Self> {
+        let work = tempfile::Builder::new()
+            .prefix("stagger-bench-")
+            .tempdir_in(ceph.join("tmp"))
+            .context("make a folder in the root of Ceph")?;
+        let inside = Path::new("/tmp").join(work.path().file_name().context("a folder has a name")?);
+        let file = |name: &str| inside.join(name).display().to_string();
+        let (crush, map) = (file("crush"), file("map"));
+        let run = |words: &[&str]| -> Result<Vec<u8>> {
+            let output = Command::new("chroot")
+                .arg(ceph)
+                .args(words)
+                .output()
+                .context("chroot into the root of Ceph")?;
+            if !output.status.success() {
+                bail!("{}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr));
+            }
+            Ok(output.stdout)
+        };
+        let (count, host, rack) = (osds.to_string(), HOST.to_string(), RACK.to_string());
+        run(&[
+            "crushtool",
+            "-o",
+            &crush,
+            "--build",
+            "--num_osds",
+            &count,
+            "host",
+            "straw2",
+            &host,
+            "rack",
+            "straw2",
+            &rack,
+            "root",
+            "straw2",
+            "0",
+        ])?;
+        run(&[
+            "osdmaptool",
+            "--createsimple",
+            &count,
+            &map,
+            "--with-default-pool",
+            "--pg-bits",
+            "5",
+            "--clobber",
+        ])?;
+        run(&["osdmaptool", &map, "--import-crush", &crush])?;
+        let begun = Instant::now();
+        let dump = run(&[
+            "osdmaptool",
+            &map,
+            "--mark-up-in",
+            "--test-map-pgs-dump",
+            "--pool",
+            "1",
+        ])?;
+        let mapping = begun.elapsed();
+        let groups = String::from_utf8_lossy(&dump)
+            .lines()
+            .filter_map(group)
+            .collect::<Vec<_>>();
+        if groups.is_empty() {
+            bail!("osdmaptool printed no placement groups");
+        }
+        Ok(Self {
+            osds,
+            groups,
+            mapping,
+        })
+    }
+}
+
+/// `1.0  [a,b,c]  a`
+fn group(line: &str) -> Option<[u32; 3]> {
+    let list = line.strip_prefix("1.")?.split_once('[')?.1.split_once(']')?.0;
+    let members: Vec<u32> = list.split(',').filter_map(|osd| osd.parse().ok()).collect();
+    members.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_dump_is_read() {
+        assert_eq!(group("1.1f\t[3,4711,20]\t3"), Some([3, 4711, 20]));
+        assert_eq!(group("#osd\tcount\tfirst"), None);
+    }
+}
