@@ -72,10 +72,6 @@ pub(crate) struct FaultState {
 
 /// The cluster.
 #[derive(Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fault that is on or off by itself"
-)]
 pub struct World {
     pub(crate) spec: SimSpec,
     /// Milliseconds since the beginning.
