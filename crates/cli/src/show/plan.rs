@@ -111,10 +111,10 @@ fn uncomfortable(text: &mut String, plan: &Plan, width: usize) {
         match &stage.going_back {
             GoingBack::Restart => {}
             GoingBack::Rebuild { cost } => {
-                lines.push(format!("Back      {} only by a rebuild: {cost}", stage.name))
+                lines.push(format!("Back      {} only by a rebuild: {cost}", stage.name));
             }
             GoingBack::Impossible { why } => {
-                lines.push(format!("Back      {} cannot go back: {why}", stage.name))
+                lines.push(format!("Back      {} cannot go back: {why}", stage.name));
             }
         }
     }
