@@ -1,5 +1,7 @@
 //! The driver and a call whose answer is lost: the intent stays open until its outcome is known.
 
+#![expect(clippy::unwrap_used, reason = "what is made here is made of valid names")]
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -126,7 +128,7 @@ impl Backend for OneUnit {
     }
 
     fn lock_expires(&self) -> Duration {
-        Duration::from_secs(60)
+        Duration::from_mins(1)
     }
 
     fn poll(&self) -> Duration {
