@@ -23,6 +23,7 @@ use stagger_engine::supervisor::{self, Identity};
 /// One unit. The answer to the first enter is lost, and it lands just before the next call.
 #[derive(Debug)]
 struct OneUnit {
+    clock: Arc<Waiting>,
     cluster: ClusterName,
     /// Up, what it runs, and the calls made to it.
     unit: Mutex<(bool, &'static str, Vec<String>)>,
@@ -66,7 +67,7 @@ impl Backend for OneUnit {
             untouchable: None,
         };
         let (cluster, none) = (self.cluster.clone(), BudgetsBuilder::default().build());
-        let at = Timestamp::UNIX_EPOCH;
+        let at = self.clock.now();
         let snapshot = Snapshot::new(
             cluster,
             at,
@@ -156,14 +157,16 @@ fn target() -> Target {
 #[tokio::test]
 async fn a_lost_answer_settles_nothing_and_the_call_is_made_again_with_the_same_key() {
     let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Waiting(Mutex::new(Timestamp::UNIX_EPOCH)));
     let world = Arc::new(OneUnit {
+        clock: Arc::clone(&clock),
         cluster: ClusterName::new("c").unwrap(),
         unit: Mutex::new((true, "1", Vec::new())),
     });
     let parts = Parts {
         backend: Arc::clone(&world) as Arc<dyn Backend>,
         store: Box::new(SqliteStore::open(&folder.path().join("journal.db")).unwrap()),
-        clock: Arc::new(Waiting(Mutex::new(Timestamp::UNIX_EPOCH))),
+        clock,
         artifacts: Artifacts::in_folder(folder.path().join("artifacts")),
         listener: Box::new(Nobody),
     };
