@@ -116,30 +116,48 @@ impl Machine {
         Journal::read(&run, &ended.out)
     }
 
-    /// Waits until a daemon of a kind is being worked on: its visit is announced and not settled.
+    /// Waits until the journal is at a point, and gives it; not where the run was only passing by.
     ///
-    /// By the journal, not by what is printed: how progress is shown may change any day.
-    pub fn until_visit(&self, kind: &str, limit: Duration) -> Result<Journal> {
+    /// By the journal, not by what is printed: how progress is shown may change any day. The run is
+    /// stopped (SIGSTOP) to look a second time, and stays stopped: whoever kills it there kills it at
+    /// just that point, on a machine of any speed.
+    pub fn stop_when(
+        &self,
+        run: &Running,
+        what: &str,
+        limit: Duration,
+        mut there: impl FnMut(&Journal) -> Result<bool>,
+    ) -> Result<Journal> {
         let begun = Instant::now();
-        let visits = |action: &&Value| {
-            let unit = action["unit"].as_str().unwrap_or_default();
-            action["action"] == "visit" && unit.split('.').next() == Some(kind)
+        let mut look = || match self.journal() {
+            Ok(journal) => Ok(there(&journal)?.then_some(journal)),
+            // There is none until the run has the lock.
+            Err(_) => Ok::<_, anyhow::Error>(None),
         };
         loop {
-            // There is none until the run has the lock.
-            if let Ok(journal) = self.journal()
-                && journal.open().iter().any(visits)
-            {
-                return Ok(journal);
+            if look()?.is_some() {
+                run.signal("STOP")?;
+                if let Some(journal) = look()? {
+                    return Ok(journal);
+                }
+                run.signal("CONT")?;
             }
             ensure!(
                 begun.elapsed() < limit,
-                "no {kind} was visited within {} s; the end of the history:\n{}",
+                "not at {what} within {} s; the end of the history:\n{}",
                 limit.as_secs(),
                 self.history_tail(20)
             );
             thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Waits until a daemon of a kind is being worked on, and stops the run there, as
+    /// [`Machine::stop_when`] does.
+    pub fn stop_in_visit(&self, run: &Running, kind: &str, limit: Duration) -> Result<Journal> {
+        self.stop_when(run, &format!("a visit of a {kind}"), limit, |journal| {
+            Ok(journal.visits(kind))
+        })
     }
 
     /// The end of the newest run's history in words, for the message of a failed test.

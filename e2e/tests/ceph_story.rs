@@ -161,10 +161,8 @@ fn upgrade_with_kills(
     phases: &mut Phases,
 ) -> Result<()> {
     let mut run = machine.start(&["run", "--to", to])?;
-    machine.until_visit("mon", LIMIT)?;
+    machine.stop_in_visit(&run, "mon", LIMIT)?;
     run.kill()?;
-    let open = machine.journal()?.open().len();
-    ensure!(open > 0, "it was killed with nothing open");
     phases.lap("killed with a mon's intent open");
 
     let mut run = machine.start(&["resume"])?;
@@ -178,31 +176,19 @@ fn upgrade_with_kills(
     for _ in 0..2 {
         run.until("an OSD wave", LIMIT, |line| says(line, "wave", "osd:"))?;
     }
-    machine.until_visit("osd", LIMIT)?;
-    cluster.wait_for("an OSD that is down", LIMIT, |rados| {
-        let status = rados.mon("status")?;
-        Ok(status["osdmap"]["num_up_osds"] != cluster.spec().osds)
+    machine.stop_when(&run, "an OSD that is down", LIMIT, |journal| {
+        let up = &cluster.rados().mon("status")?["osdmap"]["num_up_osds"];
+        Ok(journal.visits("osd") && *up != cluster.spec().osds)
     })?;
     run.kill()?;
-    let journal = machine.journal()?;
-    ensure!(
-        journal.open().iter().any(|action| action["action"] == "visit"),
-        "killed in mid wave with no visit open: {:?}",
-        journal.open()
-    );
     phases.lap("killed in mid OSD wave");
 
     let mut run = machine.start(&["resume"])?;
     run.until("the next OSD wave", LIMIT, |line| says(line, "wave", "osd:"))?;
-    run.until("gates", LIMIT, |line| says(line, "gates", ""))?;
+    machine.stop_when(&run, "gates that are waited for", LIMIT, |journal| {
+        Ok(journal.waits_for_gates())
+    })?;
     run.kill()?;
-    let journal = machine.journal()?;
-    let open = journal.waves().last().is_some_and(|wave| wave.ended.is_none());
-    ensure!(
-        open && journal.open().is_empty(),
-        "killed between settle and gate: {:?}",
-        journal.events.last()
-    );
     phases.lap("killed between settle and gate");
 
     let run = machine.start(&["resume"])?;

@@ -10,7 +10,7 @@ use crate::report::{Report, cargo, root, say};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long, with their package.
-const FILES: [(&str, &str); 1] = [("stagger-e2e", "ceph_long")];
+const FILES: [(&str, &str); 2] = [("stagger-engine", "model"), ("stagger-e2e", "ceph_long")];
 
 /// Runs all long cases, or those named, and writes the page.
 pub(crate) fn long(wanted: &[&str]) -> Result<()> {
@@ -29,7 +29,7 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
                 continue;
             }
             let begun = Instant::now();
-            let ok = report.run(&case, &mut ignored(file, Some(&case)))?;
+            let ok = report.run(&case, &mut ignored(package, file, Some(&case)))?;
             rows.push((case, ok, begun.elapsed().as_secs()));
         }
     }

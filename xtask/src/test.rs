@@ -27,7 +27,7 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
         set_up(&mut report)?;
         report.run(
             "Ceph: the story on a real cluster",
-            &mut ignored("ceph_story", None),
+            &mut ignored("stagger-e2e", "ceph_story", None),
         )?;
     }
     if report.summary() {
@@ -98,17 +98,9 @@ pub(crate) fn set_up(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A test file of the real clusters, or one case of it.
-pub(crate) fn ignored(file: &str, case: Option<&str>) -> Command {
-    let mut command = cargo(&[
-        "test",
-        "--quiet",
-        "--package",
-        "stagger-e2e",
-        "--test",
-        file,
-        "--",
-    ]);
+/// What a test file leaves out of the quick tests, or one case of it.
+pub(crate) fn ignored(package: &str, file: &str, case: Option<&str>) -> Command {
+    let mut command = cargo(&["test", "--quiet", "--package", package, "--test", file, "--"]);
     command.args(["--ignored", "--nocapture", "--test-threads", "1"]);
     if let Some(case) = case {
         command.args(["--exact", case]);

@@ -58,6 +58,28 @@ impl Journal {
             .collect()
     }
 
+    /// Whether a daemon of that kind is being worked on: its visit is announced and not settled.
+    pub fn visits(&self, kind: &str) -> bool {
+        self.open().iter().any(|action| {
+            let unit = action["unit"].as_str().unwrap_or_default();
+            action["action"] == "visit" && unit.split('.').next() == Some(kind)
+        })
+    }
+
+    /// Whether a wave is open whose units were all visited, with nothing left to settle.
+    pub fn waits_for_gates(&self) -> bool {
+        let opened = |event: &Value| event["event"] == "wave-opened";
+        let Some(at) = self.events.iter().rposition(opened) else {
+            return false;
+        };
+        let visits = |event: &&Value| event["event"] == "intent" && event["action"]["action"] == "visit";
+        let visited = self.events[at..].iter().filter(visits).count();
+        self.waves()
+            .last()
+            .is_some_and(|wave| wave.ended.is_none() && visited == wave.units.len())
+            && self.open().is_empty()
+    }
+
     /// The waves, in the order in which they were opened.
     pub fn waves(&self) -> Vec<Wave> {
         let mut waves: Vec<Wave> = Vec::new();

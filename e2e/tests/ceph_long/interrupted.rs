@@ -73,10 +73,11 @@ fn osd_crashes_in_mid_wave() -> Result<()> {
         for _ in 0..3 {
             process.until("an OSD wave", LIMIT, |line| says(line, "wave", "osd:"))?;
         }
-        let waves = machine.until_visit("osd", LIMIT)?.waves();
+        let waves = machine.stop_in_visit(&process, "osd", LIMIT)?.waves();
         let wave = waves.last().context("no wave")?;
         let victim = bystander(cluster, &wave.units)?;
         crash(cluster, victim)?;
+        process.signal("CONT")?;
         phases.lap(format!("osd.{victim} killed beside {:?}", wave.units));
 
         // The wave is finished: its units come up on the new release. And nothing more is stopped.

@@ -71,8 +71,7 @@ fn stopped_for_a_minute_while_another_takes_over() -> Result<()> {
         for _ in 0..2 {
             first.until("an OSD wave", LIMIT, |line| says(line, "wave", "osd:"))?;
         }
-        machine.until_visit("osd", LIMIT)?;
-        first.signal("STOP")?;
+        machine.stop_in_visit(&first, "osd", LIMIT)?;
         let stopped = Instant::now();
         phases.lap("stopped in mid wave");
 
