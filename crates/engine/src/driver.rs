@@ -3,7 +3,7 @@
 //! It holds no judgement. [`Run::next`] says what comes next; this carries it out, and writes down
 //! before and after. An effect that is under way keeps running while others settle.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::lease::Watch;
 use crate::protocol;
 pub use crate::protocol::units_of;
 use crate::store::{Store, StoreError};
+use crate::strays::{Strays, pause_after};
 
 /// Why a run cannot be driven on by this process.
 #[derive(Debug, thiserror::Error)]
@@ -86,10 +87,12 @@ pub struct Driver {
     /// Effects under way in this process, by the place of their intents.
     under_way: JoinSet<(Seq, Answered)>,
     started: BTreeSet<Seq>,
-    /// Intents with a call that may still land: how often that was so, and when it is tried again.
-    strays: BTreeMap<Seq, (u32, Timestamp)>,
+    /// Intents with a call that may still land.
+    strays: Strays,
     lease: Option<Watch>,
     failures: u32,
+    /// A holder before us wrote its intents where we cannot read them.
+    stranger: bool,
 }
 
 /// What came of a call.
@@ -111,9 +114,6 @@ pub struct Parts {
     /// Who is told.
     pub listener: Box<dyn Listener>,
 }
-
-/// The longest pause after an observation that failed.
-const LONGEST_PAUSE: u64 = 60;
 
 impl Driver {
     /// Begins a run with this first event.
@@ -185,9 +185,10 @@ impl Driver {
             seen: None,
             under_way: JoinSet::new(),
             started: BTreeSet::new(),
-            strays: BTreeMap::new(),
+            strays: Strays::default(),
             lease: None,
             failures: 0,
+            stranger: false,
         }
     }
 
@@ -195,6 +196,13 @@ impl Driver {
     /// has no other rail against a process that was paused between announcing a call and making it.
     pub fn heed(&mut self, lease: Watch) {
         self.lease = Some(lease);
+    }
+
+    /// A holder before us kept its journal elsewhere, on another machine: its open intents are unknown,
+    /// so each unit may have one. Before anything is begun the fence is raised on all of them, which waits
+    /// for commands that are still under way there.
+    pub fn beware_of_a_stranger(&mut self) {
+        self.stranger = true;
     }
 
     /// The run as it stands.
@@ -213,9 +221,22 @@ impl Driver {
             raise: fenced,
             wait: bound,
         } = protocol::taking_over(open, |action| self.backend.rail(action));
+        self.keep_out(&fenced, bound).await
+    }
+
+    /// As if each unit, and the cluster as a whole, had an open intent of each kind.
+    async fn rule_out_a_strangers_calls(&mut self, snapshot: &Snapshot) -> Result<(), DriveError> {
+        let units: Vec<_> = snapshot.units().iter().map(|unit| unit.id.clone()).collect();
+        let bound = protocol::longest_bound(&self.run.start().target, &units, |action| {
+            self.backend.rail(action)
+        });
+        self.keep_out(&units, bound).await
+    }
+
+    async fn keep_out(&mut self, fenced: &[UnitId], bound: Duration) -> Result<(), DriveError> {
         if !fenced.is_empty() {
             self.backend
-                .raise_fence(self.fence, &fenced)
+                .raise_fence(self.fence, fenced)
                 .await
                 .map_err(|error| DriveError::StrayCall {
                     units: fenced.iter().map(UnitId::as_str).collect::<Vec<_>>().join(" "),
@@ -295,6 +316,14 @@ impl Driver {
         }
         self.take_commands()?;
         let now = self.clock.now();
+        if self.stranger {
+            let Some((snapshot, _)) = self.seen.take() else {
+                return self.observe(now).await;
+            };
+            self.rule_out_a_strangers_calls(&snapshot).await?;
+            self.stranger = false;
+            return Ok(Step::Again);
+        }
         let seen = self.seen.as_ref().map(|(snapshot, as_of)| Seen {
             snapshot,
             as_of: *as_of,
@@ -332,12 +361,9 @@ impl Driver {
             }
             Err(error) if error.persistence == Persistence::Permanent => Err(error.into()),
             Err(error) => {
-                let pause = 1_u64
-                    .checked_shl(self.failures)
-                    .unwrap_or(LONGEST_PAUSE)
-                    .min(LONGEST_PAUSE);
+                let pause = pause_after(self.failures);
                 self.failures += 1;
-                let pause = SignedDuration::from_secs(pause.cast_signed());
+                let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
                 let until = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
                 let why = Reason::new("cluster-unreachable", error.to_string());
                 self.listener.waiting(until, &why, &self.run);
@@ -385,13 +411,20 @@ impl Driver {
         };
         let now = self.clock.now();
         for seq in protocol::to_start(again, announced, &self.started) {
-            if self.strays.get(&seq).is_none_or(|(_, until)| *until <= now) {
+            if self.strays.is_due(seq, now) {
                 self.start(seq);
             }
         }
         if self.under_way.is_empty()
-            && let Some(until) = self.strays.values().map(|(_, until)| *until).min()
+            && let Some(until) = self.strays.next()
         {
+            if let Some(reason) = self.strays.given_up() {
+                self.strays.begin_anew();
+                self.append(vec![Event::Held {
+                    reason: reason.clone(),
+                }])?;
+                return Ok(Step::Held(reason));
+            }
             let why = Reason::new(
                 "outcome-unknown",
                 "a call may still be under way; it is made again until its outcome is known",
@@ -409,9 +442,9 @@ impl Driver {
                 Ok((seq, answered)) => {
                     self.started.remove(&seq);
                     let answer = answered.map_err(|NotSent(why)| DriveError::LeaseLost(why))?;
-                    match protocol::settles(answer, self.strays.contains_key(&seq)) {
+                    match protocol::settles(answer, self.strays.has(seq)) {
                         Ok(outcome) => {
-                            self.strays.remove(&seq);
+                            self.strays.remove(seq);
                             settled.push(Event::Settled { intent: seq, outcome });
                         }
                         Err(error) => self.try_later(seq, &error),
@@ -451,23 +484,13 @@ impl Driver {
         });
     }
 
-    /// A call for this intent may still land: it is made again later, and only when one that is bounded
-    /// has ended.
     fn try_later(&mut self, seq: Seq, error: &BackendError) {
         tracing::warn!(seq, %error, "the outcome of a call is unknown");
-        let times = self.strays.get(&seq).map_or(0, |(times, _)| *times);
-        let mut pause = Duration::from_secs(
-            1_u64
-                .checked_shl(times)
-                .unwrap_or(LONGEST_PAUSE)
-                .min(LONGEST_PAUSE),
-        );
-        if let Some(Rail::Bounded(bound)) = self.run.intent(seq).map(|action| self.backend.rail(action)) {
-            pause = pause.max(bound);
-        }
-        let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
-        let until = self.clock.now().saturating_add(pause).unwrap_or(Timestamp::MAX);
-        self.strays.insert(seq, (times.saturating_add(1), until));
+        let bound = match self.run.intent(seq).map(|action| self.backend.rail(action)) {
+            Some(Rail::Bounded(bound)) => bound,
+            Some(Rail::Fenced | Rail::Conditional) | None => Duration::ZERO,
+        };
+        self.strays.add(seq, error, self.clock.now(), bound);
     }
 
     /// Steps until the run is over, held, or `stop` says so between two waits.

@@ -16,4 +16,5 @@ pub mod lease;
 pub mod protocol;
 pub mod sqlite;
 pub mod store;
+mod strays;
 pub mod supervisor;

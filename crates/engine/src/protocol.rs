@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use stagger_core::model::UnitId;
+use stagger_core::model::{Part, Target, UnitId};
 use stagger_core::run::{Action, Outcome, Seq};
 
 use crate::backend::{BackendError, Persistence, Rail};
@@ -37,6 +37,37 @@ pub fn taking_over<'a>(
         }
     }
     first
+}
+
+/// Whether a holder before kept its journal where we cannot read it: the cluster has given out tokens
+/// between the newest that our store knows and the one that it gave us.
+pub fn had_a_stranger(known: u64, given: u64) -> bool {
+    given > known.saturating_add(1)
+}
+
+/// How long whoever had the lock before may have calls under way that nothing but time ends, if its
+/// target was like this one and nothing is known of what it had announced.
+pub fn longest_bound(target: &Target, units: &[UnitId], rail: impl Fn(&Action) -> Rail) -> Duration {
+    let whole = target.parts.iter().flat_map(|part| match part {
+        Part::Stage(stage) => stage
+            .guards
+            .iter()
+            .map(|guard| Action::TakeGuard {
+                guard: guard.name.clone(),
+                units: Vec::new(),
+                expires: 0,
+            })
+            .collect(),
+        Part::Step(step) => vec![Action::Step {
+            step: step.name.clone(),
+        }],
+    });
+    let each = units.iter().map(|unit| Action::Restart { unit: unit.clone() });
+    let bounds = whole.chain(each).map(|action| match rail(&action) {
+        Rail::Bounded(bound) => bound,
+        Rail::Fenced | Rail::Conditional => Duration::ZERO,
+    });
+    bounds.max().unwrap_or_default()
 }
 
 /// Which intents are started now: those just announced and those never settled, but never one that is

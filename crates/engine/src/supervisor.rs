@@ -9,6 +9,7 @@ use stagger_core::run::{Command, Event, Run, Start};
 use crate::backend::{Backend, Claim, LockError};
 use crate::driver::{DriveError, Driver, Parts};
 use crate::lease::Lease;
+use crate::protocol;
 use crate::store::{Store, StoreError};
 
 /// Why a run cannot be started or carried on.
@@ -120,7 +121,8 @@ pub async fn start(
     }
     let claim = who.claim(&run, parts.clock.now());
     let holder = format!("{}@{} process {}", who.incarnation, who.host, who.process);
-    let lease = Lease::take(&parts.backend, claim, parts.store.fence(&cluster)?).await?;
+    let known = parts.store.fence(&cluster)?;
+    let lease = Lease::take(&parts.backend, claim, known).await?;
     parts.store.raise(&cluster, lease.fence(), &holder)?;
     let start = Start {
         version: stagger_core::run::VERSION,
@@ -132,6 +134,9 @@ pub async fn start(
     };
     let mut driver = Driver::begin(parts, lease.fence(), &holder, Event::Started(Box::new(start)))?;
     driver.heed(lease.watch());
+    if protocol::had_a_stranger(known, lease.fence()) {
+        driver.beware_of_a_stranger();
+    }
     Ok((driver, lease))
 }
 
@@ -148,13 +153,17 @@ pub async fn resume(parts: Parts, who: &Identity, run: &RunId) -> Result<(Driver
     let cluster = parts.backend.cluster().clone();
     let claim = who.claim(run, parts.clock.now());
     let holder = format!("{}@{} process {}", who.incarnation, who.host, who.process);
-    let lease = Lease::take(&parts.backend, claim, parts.store.fence(&cluster)?).await?;
+    let known = parts.store.fence(&cluster)?;
+    let lease = Lease::take(&parts.backend, claim, known).await?;
     parts.store.raise(&cluster, lease.fence(), &holder)?;
     // The holder before may have written until now.
     let replayed = replay(&*parts.store, run)?;
     let fence = lease.fence();
     let mut driver = Driver::resume(parts, replayed, fence, &holder).await?;
     driver.heed(lease.watch());
+    if protocol::had_a_stranger(known, fence) {
+        driver.beware_of_a_stranger();
+    }
     Ok((driver, lease))
 }
 

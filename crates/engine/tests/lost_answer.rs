@@ -1,4 +1,5 @@
-//! The driver and a call whose answer is lost: the intent stays open until its outcome is known.
+//! The driver and calls that may still land: of its own whose answers are lost, and of a holder before
+//! whose journal is elsewhere.
 
 #![expect(clippy::unwrap_used, reason = "what is made here is made of valid names")]
 
@@ -12,19 +13,24 @@ use stagger_core::model::{
     BudgetsBuilder, ClusterName, GoingBack, Kind, Part, PartName, Phase, Policy, Revision, RunId, Snapshot,
     StageSpec, Target, Unit, UnitId, UnitState, Width,
 };
-use stagger_core::run::{Action, Answer, Ending, Event};
+use stagger_core::run::{Action, Answer, Command, Ending, Event};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
 use stagger_engine::clock::Clock;
-use stagger_engine::driver::{Listener, Parts, Step};
+use stagger_engine::driver::{Driver, Listener, Parts, Step};
+use stagger_engine::lease::Lease;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::supervisor::{self, Identity};
 
-/// One unit. The answer to the first enter is lost, and it lands just before the next call.
+/// One unit. The answer to the first enters is lost, and they land just before the next call.
 #[derive(Debug)]
 struct OneUnit {
     clock: Arc<Waiting>,
     cluster: ClusterName,
+    /// How many answers are lost.
+    lost: usize,
+    /// How many tokens the cluster has given to others.
+    others: u64,
     /// Up, what it runs, and the calls made to it.
     unit: Mutex<(bool, &'static str, Vec<String>)>,
 }
@@ -98,7 +104,7 @@ impl Backend for OneUnit {
         let mut unit = self.unit.lock().unwrap();
         unit.2.push(format!("{phase:?} {}", call.seq));
         match phase {
-            Phase::Enter if unit.2.len() == 1 => {
+            Phase::Enter if unit.2.len() <= self.lost => {
                 return Err(BackendError::transient("enter", "no answer").may_land());
             }
             Phase::Enter => unit.0 = false,
@@ -108,7 +114,10 @@ impl Backend for OneUnit {
         Ok(String::new())
     }
 
-    async fn raise_fence(&self, _: u64, _: &[UnitId]) -> Result<(), BackendError> {
+    async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
+        let names: Vec<_> = units.iter().map(UnitId::as_str).collect();
+        let raised = format!("fence {fence} on {}", names.join(" "));
+        self.unit.lock().unwrap().2.push(raised);
         Ok(())
     }
 
@@ -117,7 +126,7 @@ impl Backend for OneUnit {
     }
 
     async fn lock(&self, _: &Claim, at_least: u64) -> Result<u64, LockError> {
-        Ok(at_least + 1)
+        Ok(at_least + 1 + self.others)
     }
 
     async fn renew(&self, _: &Claim, _: u64) -> Result<(), LockError> {
@@ -154,49 +163,115 @@ fn target() -> Target {
     }
 }
 
+/// The world, a driver that has begun, and the folder with its journal.
+struct Begun {
+    world: Arc<OneUnit>,
+    driver: Driver,
+    _lease: Lease,
+    folder: tempfile::TempDir,
+}
+
+impl Begun {
+    async fn with(lost: usize, others: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(Waiting(Mutex::new(Timestamp::UNIX_EPOCH)));
+        let world = Arc::new(OneUnit {
+            clock: Arc::clone(&clock),
+            cluster: ClusterName::new("c").unwrap(),
+            lost,
+            others,
+            unit: Mutex::new((true, "1", Vec::new())),
+        });
+        let parts = Parts {
+            backend: Arc::clone(&world) as Arc<dyn Backend>,
+            store: Box::new(SqliteStore::open(&folder.path().join("journal.db")).unwrap()),
+            clock,
+            artifacts: Artifacts::in_folder(folder.path().join("artifacts")),
+            listener: Box::new(Nobody),
+        };
+        let run = RunId::new("r1").unwrap();
+        let who = Identity::of_this_process();
+        let (driver, lease) = supervisor::start(
+            parts,
+            &who,
+            run,
+            target(),
+            Policy::default(),
+            serde_json::Value::Null,
+        )
+        .await
+        .unwrap();
+        Self {
+            world,
+            driver,
+            _lease: lease,
+            folder,
+        }
+    }
+
+    fn calls(&self) -> Vec<String> {
+        self.world.unit.lock().unwrap().2.clone()
+    }
+}
+
 #[tokio::test]
 async fn a_lost_answer_settles_nothing_and_the_call_is_made_again_with_the_same_key() {
-    let folder = tempfile::tempdir().unwrap();
-    let clock = Arc::new(Waiting(Mutex::new(Timestamp::UNIX_EPOCH)));
-    let world = Arc::new(OneUnit {
-        clock: Arc::clone(&clock),
-        cluster: ClusterName::new("c").unwrap(),
-        unit: Mutex::new((true, "1", Vec::new())),
-    });
-    let parts = Parts {
-        backend: Arc::clone(&world) as Arc<dyn Backend>,
-        store: Box::new(SqliteStore::open(&folder.path().join("journal.db")).unwrap()),
-        clock,
-        artifacts: Artifacts::in_folder(folder.path().join("artifacts")),
-        listener: Box::new(Nobody),
-    };
-    let run = RunId::new("r1").unwrap();
-    let who = Identity::of_this_process();
-    let (mut driver, _lease) = supervisor::start(
-        parts,
-        &who,
-        run,
-        target(),
-        Policy::default(),
-        serde_json::Value::Null,
-    )
-    .await
-    .unwrap();
-    let end = driver.drive(|| None).await.unwrap();
+    let mut begun = Begun::with(1, 0).await;
+    let end = begun.driver.drive(|| None).await.unwrap();
     assert_eq!(end, Step::Over(Ending::Done));
-    let calls = world.unit.lock().unwrap().2.clone();
+    let calls = begun.calls();
     assert_eq!(calls[0], calls[1], "the same key: {calls:?}");
     assert_eq!(
         calls.len(),
         4,
         "nothing is done behind the back of the late call: {calls:?}"
     );
-    let waited = driver.run().started_at() + SignedDuration::from_secs(1);
-    let journal = SqliteStore::open(&folder.path().join("journal.db")).unwrap();
-    let journal = stagger_engine::store::Store::journal(&journal, &driver.run().start().run).unwrap();
+    let waited = begun.driver.run().started_at() + SignedDuration::from_secs(1);
+    let journal = SqliteStore::open(&begun.folder.path().join("journal.db")).unwrap();
+    let journal = stagger_engine::store::Store::journal(&journal, &begun.driver.run().start().run).unwrap();
     let first = journal
         .iter()
         .find(|entry| matches!(entry.event, Event::Settled { .. }))
         .unwrap();
     assert!(first.at >= waited, "the first answer settled nothing");
+}
+
+#[tokio::test]
+async fn a_host_that_is_gone_for_good_ends_in_a_hold_and_a_person_lets_it_go_on() {
+    let mut begun = Begun::with(8, 0).await;
+    let end = begun.driver.drive(|| None).await.unwrap();
+    let Step::Held(reason) = end else {
+        panic!("{end:?}")
+    };
+    assert_eq!(reason.slug, "outcome-unknown");
+    assert!(reason.detail.contains("no answer"), "{reason}");
+    let held = begun.driver.run().held().map(|(held, _)| held.slug.clone());
+    assert_eq!(held.as_deref(), Some("outcome-unknown"), "the journal says so");
+    let calls = begun.calls();
+    assert_eq!(calls.len(), 8, "{calls:?}");
+    assert!(
+        calls.iter().all(|call| *call == calls[0]),
+        "nothing else: {calls:?}"
+    );
+
+    begun.driver.ask(Command::Resume, "a person").unwrap();
+    let end = begun.driver.drive(|| None).await.unwrap();
+    assert_eq!(end, Step::Over(Ending::Done));
+    assert!(begun.driver.run().held().is_none());
+}
+
+#[tokio::test]
+async fn where_a_holder_before_kept_its_journal_elsewhere_the_fence_is_raised_on_every_unit_first() {
+    let mut begun = Begun::with(0, 3).await;
+    begun.driver.drive(|| None).await.unwrap();
+    assert_eq!(begun.calls()[0], "fence 4 on u.1");
+    assert_eq!(begun.calls().len(), 4, "once: {:?}", begun.calls());
+
+    let mut alone = Begun::with(0, 0).await;
+    alone.driver.drive(|| None).await.unwrap();
+    assert!(
+        alone.calls().iter().all(|call| !call.contains("fence")),
+        "{:?}",
+        alone.calls()
+    );
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use stagger_core::model::{ClusterName, Kind, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use tokio::task::JoinSet;
 
 use crate::api::{CephApi, Whom};
 use crate::config::CephSettings;
@@ -28,6 +29,9 @@ pub struct Memory {
     /// On which host each daemon ran.
     pub hosts: BTreeMap<UnitId, String>,
 }
+
+/// How many hosts are talked to at once to raise the fence.
+const AT_ONCE: usize = 32;
 
 /// On which host each daemon is, as it says itself.
 pub fn hosts_of(facts: &Facts) -> BTreeMap<UnitId, String> {
@@ -247,10 +251,24 @@ impl Backend for CephBackend {
                 )
             })?);
         }
-        for host in hosts {
-            self.settings.hosts.raise_fence(&host, fence).await?;
+        // Side by side: after a stranger it is every host of the cluster.
+        let mut hosts = hosts.into_iter();
+        let mut raising = JoinSet::new();
+        loop {
+            while raising.len() < AT_ONCE
+                && let Some(host) = hosts.next()
+            {
+                let shell = self.settings.hosts.clone();
+                raising.spawn(async move { shell.raise_fence(&host, fence).await });
+            }
+            match raising.join_next().await {
+                None => return Ok(()),
+                Some(Ok(raised)) => raised?,
+                Some(Err(ended)) => {
+                    return Err(BackendError::transient("raise the fence", ended.to_string()));
+                }
+            }
         }
-        Ok(())
     }
 
     async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {

@@ -28,6 +28,14 @@ pub(crate) fn api_error(tried: &str, error: &ApiError) -> BackendError {
     } else {
         BackendError::permanent(tried, why)
     };
+    // A question that was sent and never answered may still be carried out.
+    let made = match error {
+        ApiError::TimedOut { .. } | ApiError::Unreachable { .. } => made.may_land(),
+        ApiError::Start { .. }
+        | ApiError::Refused { .. }
+        | ApiError::NotRecorded { .. }
+        | ApiError::Recording { .. } => made,
+    };
     match error.hint() {
         Some(hint) => made.hint(hint),
         None => made,

@@ -227,14 +227,14 @@ impl World {
                 {
                     self.faults[at].used += 1;
                     self.land_later(*seconds, call, action);
-                    return Err(BackendError::transient(tried, "no answer came"));
+                    return Err(BackendError::transient(tried, "no answer came").may_land());
                 }
                 (Fault::AnswerLost { unit, phase }, Some((of, now)))
                     if unit == of && Some(*phase) == now && used == 0 =>
                 {
                     self.faults[at].used += 1;
                     self.take_effect(call, action);
-                    return Err(BackendError::transient(tried, "the answer was lost"));
+                    return Err(BackendError::transient(tried, "the answer was lost").may_land());
                 }
                 (Fault::GuardFails { times }, None) if *times == 0 || used < *times => {
                     self.faults[at].used += 1;
