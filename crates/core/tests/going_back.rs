@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    Budgets, ClusterName, GoingBack, Kind, OnFailure, Part, PartName, Phase, Policy, Reason, Revision, RunId,
-    Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Width,
+    Budgets, ClusterName, Condition, ConditionName, Gate, GoingBack, Kind, OnFailure, Part, PartName, Phase,
+    Policy, Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict, Width,
 };
-use stagger_core::run::{Action, Answer, Decision, Entry, Event, Outcome, Run, Seen, Start};
+use stagger_core::run::{Action, Answer, Command, Decision, Ending, Entry, Event, Outcome, Run, Seen, Start};
 
 const OLD: &str = "16.2.15";
 const NEW: &str = "18.2.7";
@@ -18,6 +18,34 @@ fn osd(id: u32) -> UnitId {
 
 fn revision(text: &str) -> Revision {
     Revision::new(text).unwrap()
+}
+
+/// osd.0 as told and osd.1 on the new release, seen so many seconds after the start.
+fn seen(second: i64, first: (UnitState, &str), health: Verdict) -> Snapshot {
+    let unit = |id: u32, (state, runs): (UnitState, &str)| Unit {
+        id: osd(id),
+        kind: Kind::new("osd").unwrap(),
+        state,
+        revision: Some(revision(runs)),
+        domains: BTreeMap::new(),
+        precedence: 0,
+        untouchable: None,
+    };
+    let health = Condition {
+        name: ConditionName::new("health").unwrap(),
+        verdict: health,
+        why: "six placement groups do not serve".to_owned(),
+    };
+    Snapshot::new(
+        ClusterName::new("lab").unwrap(),
+        Timestamp::from_second(second).unwrap(),
+        "1".to_owned(),
+        vec![unit(0, first), unit(1, (UnitState::Serving, NEW))],
+        Budgets::default(),
+        vec![health],
+        BTreeMap::new(),
+    )
+    .unwrap()
 }
 
 /// A run whose wave of osd.0 and osd.1 has failed, and what was gathered.
@@ -36,7 +64,11 @@ impl Failed {
             width: Width::Policy,
             phases: vec![Phase::Change],
             guards: Vec::new(),
-            gates: Vec::new(),
+            gates: vec![Gate {
+                condition: ConditionName::new("health").unwrap(),
+                hold: SignedDuration::ZERO,
+                timeout: SignedDuration::from_secs(60),
+            }],
             door_before_last: None,
             going_back: GoingBack::Rebuild {
                 cost: "filling it anew".to_owned(),
@@ -62,28 +94,9 @@ impl Failed {
             at: Timestamp::UNIX_EPOCH,
             event: Event::Started(Box::new(start)),
         };
-        let unit = |id: u32, state, runs: &str| Unit {
-            id: osd(id),
-            kind: Kind::new("osd").unwrap(),
-            state,
-            revision: Some(revision(runs)),
-            domains: BTreeMap::new(),
-            precedence: 0,
-            untouchable: None,
-        };
-        let snapshot = Snapshot::new(
-            ClusterName::new("lab").unwrap(),
-            Timestamp::UNIX_EPOCH,
-            "1".to_owned(),
-            vec![unit(0, UnitState::Down, OLD), unit(1, UnitState::Serving, NEW)],
-            Budgets::default(),
-            Vec::new(),
-            BTreeMap::new(),
-        )
-        .unwrap();
         let mut failed = Self {
             run: Run::begin(first).unwrap(),
-            snapshot,
+            snapshot: seen(0, (UnitState::Down, OLD), Verdict::Yes),
         };
         let units = vec![osd(0), osd(1)];
         let stage = PartName::new("osd").unwrap();
@@ -122,7 +135,7 @@ impl Failed {
 
     fn write(&mut self, event: Event) -> u64 {
         let seq = self.run.seq() + 1;
-        let at = Timestamp::UNIX_EPOCH;
+        let at = self.snapshot.observed_at();
         self.run.apply(Entry { seq, at, event }).unwrap();
         seq
     }
@@ -140,7 +153,7 @@ impl Failed {
 
     fn next(&self) -> Decision {
         self.run.next(
-            Timestamp::UNIX_EPOCH,
+            self.snapshot.observed_at(),
             Some(Seen {
                 snapshot: &self.snapshot,
                 as_of: self.run.seq(),
@@ -218,4 +231,40 @@ fn a_wave_goes_back_whole_where_rebuilding_is_permitted() {
         theirs: Answer::Yes,
     });
     assert_eq!(failed.goes_back(), [(osd(1), true)]);
+}
+
+#[test]
+fn a_rollback_is_over_when_health_has_returned_and_a_person_is_asked_where_it_does_not() {
+    // osd.0 is back, osd.1 cannot leave the new release, and placement groups do not serve.
+    let mut failed = Failed::new(false, OnFailure::Rollback);
+    failed.back(0, false, "");
+    failed.write(Event::WaveWentBack);
+    let rollback = Event::Asked {
+        command: Command::Rollback,
+        by: "policy on_failure".to_owned(),
+    };
+    failed.write(rollback);
+    let mut until_held = |second, health| {
+        failed.snapshot = seen(second, (UnitState::Serving, OLD), health);
+        for _ in 0..20 {
+            match failed.next() {
+                Decision::Record(events) => events.into_iter().for_each(|event| {
+                    failed.write(event);
+                }),
+                other => return other,
+            }
+        }
+        panic!("it only writes");
+    };
+    assert!(matches!(until_held(1, Verdict::No), Decision::Wait { .. }));
+    let Decision::Hold(reason) = until_held(100, Verdict::No) else {
+        panic!("it is not held for a person");
+    };
+    assert_eq!(reason.slug, "rollback-failed");
+    assert!(reason.detail.contains("six placement groups"), "{reason}");
+    let ended = until_held(200, Verdict::Yes);
+    assert!(
+        matches!(ended, Decision::Over(Ending::RolledBack { .. })),
+        "{ended:?}"
+    );
 }

@@ -194,6 +194,9 @@ impl State {
             .map(|left| (left.unit.to_string(), left.reason.clone()))
             .collect();
         if let Some(impossible) = way_back {
+            if let Some(wait) = self.wait_for_health_after_going_back(now, ask.snapshot) {
+                return wait;
+            }
             let mut reason = self
                 .going_back
                 .clone()
@@ -218,6 +221,30 @@ impl State {
             Ending::Incomplete { left }
         };
         Decision::Record(vec![Event::Ended { outcome }])
+    }
+
+    /// Going back is over when health has returned; where it does not, a person has to look.
+    fn wait_for_health_after_going_back(&self, now: Timestamp, snapshot: &Snapshot) -> Option<Decision> {
+        const SLUG: &str = "rollback-failed";
+        let stages = self.start.target.parts.iter().filter_map(|part| match part {
+            Part::Stage(stage) => Some(&stage.gates),
+            Part::Step(_) => None,
+        });
+        let mut gates: Vec<Gate> = stages.flatten().cloned().collect();
+        gates.sort_by(|a, b| a.condition.cmp(&b.condition));
+        gates.dedup_by(|a, b| a.condition == b.condition);
+        let too_long =
+            |reason: &Reason| Reason::new(SLUG, format!("health has not returned: {}", reason.detail));
+        Some(match self.wait_for_gates(now, snapshot, &gates, true)? {
+            Decision::Wait { why, .. } if self.held.as_ref().is_some_and(|(held, _)| held.slug == SLUG) => {
+                Decision::Hold(too_long(&why))
+            }
+            Decision::Record(events) => match events.as_slice() {
+                [Event::Held { reason }] => self.hold(too_long(reason)),
+                _ => Decision::Record(events),
+            },
+            other => other,
+        })
     }
 
     /// What was left alone because of what is down now is not left for good: while the gates of its
