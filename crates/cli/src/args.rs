@@ -220,4 +220,14 @@ pub(crate) enum Ceph {
         /// Where facts come from.
         from: From,
     },
+    /// Show the guards that runs hold in the cluster, as `noout`, and until when.
+    Guards {
+        /// Give back those that are past their expiry.
+        #[arg(long)]
+        drop_expired: bool,
+        /// Go on until stdin ends and no guard is left. Each run starts one of these beside itself, so that
+        /// its guards go at their expiry even if it is killed.
+        #[arg(long, hide = true)]
+        watch: bool,
+    },
 }

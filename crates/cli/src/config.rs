@@ -91,19 +91,21 @@ pub(crate) fn over(mut policy: Policy, wish: &Wish) -> Result<Policy, CliError> 
 /// Where the configuration is looked for.
 const PLACES: [&str; 2] = ["stagger.toml", "/etc/stagger/stagger.toml"];
 
-/// Reads the configuration that the command line names, or the first of the usual ones.
+/// Where the configuration is that the command line names, or the first of the usual ones.
+pub(crate) fn path(cli: &Cli) -> Result<PathBuf, CliError> {
+    if let Some(path) = &cli.config {
+        return Ok(path.clone());
+    }
+    let usual = PLACES.iter().map(PathBuf::from);
+    usual.into_iter().find(|path| path.exists()).ok_or_else(|| {
+        CliError::usage(format!("there is no configuration at {}", PLACES.join(" or ")))
+            .hint("docs/guides/ceph.md shows one; --config names another place")
+    })
+}
+
+/// Reads that configuration.
 pub(crate) fn read(cli: &Cli) -> Result<Config, CliError> {
-    let path = match &cli.config {
-        Some(path) => path.clone(),
-        None => PLACES
-            .iter()
-            .map(PathBuf::from)
-            .find(|path| path.exists())
-            .ok_or_else(|| {
-                CliError::usage(format!("there is no configuration at {}", PLACES.join(" or ")))
-                    .hint("docs/guides/ceph.md shows one; --config names another place")
-            })?,
-    };
+    let path = path(cli)?;
     let text = std::fs::read_to_string(&path)
         .map_err(|error| CliError::usage(format!("read the configuration {}: {error}", path.display())))?;
     parse(&text, &path)

@@ -16,7 +16,7 @@ use clap::{CommandFactory as _, Parser as _};
 use stagger_core::run::Command as Asked;
 
 use args::{Ceph, Cli, Command};
-use commands::{ceph, control, look, run, simulate};
+use commands::{ceph, control, guards, look, run, simulate};
 use error::CliError;
 use exit::Exit;
 
@@ -56,6 +56,8 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Approve(wish) => control::approve(cli, wish),
         Command::Artifacts(wish) => look::show_artifacts(cli, wish),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
+        Command::Ceph(Ceph::Guards { watch: true, .. }) => guards::watch(cli).await,
+        Command::Ceph(Ceph::Guards { drop_expired, .. }) => guards::show(cli, *drop_expired).await,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "stagger", &mut text);

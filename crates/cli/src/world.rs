@@ -85,6 +85,7 @@ impl World {
             pgs: self.config.as_ref().map(Config::pg_gate).unwrap_or_default(),
             hold: policy.gate_hold,
             timeout: policy.gate_timeout,
+            noout: self.settings.cluster.noout_expires,
             health: self.settings.health.clone(),
         };
         target(&self.facts, release, &wanted)

@@ -29,6 +29,8 @@ pub struct Setup {
     pub rebuild_to_go_back: bool,
     /// After so many seconds without renewal the lock may be taken over.
     pub lock_expires: u32,
+    /// `noout` goes by itself after so many seconds.
+    pub noout_expires: u32,
 }
 
 /// How one-way doors are passed.
@@ -52,6 +54,7 @@ impl Default for Setup {
             on_failure: "rollback",
             rebuild_to_go_back: false,
             lock_expires: 15,
+            noout_expires: 1200,
         }
     }
 }
@@ -80,6 +83,7 @@ impl Setup {
             on_failure,
             rebuild_to_go_back,
             lock_expires,
+            noout_expires,
         } = self;
         let dir = cluster.dir().display();
         let root = cluster.root(cluster.begun_with())?.path.display();
@@ -103,6 +107,7 @@ ceph = ["{dir}/ceph"]
 python = ["{dir}/enter", "chroot", "{root}", "/usr/bin/python3"]
 conf = "{dir}/ceph.conf"
 lock_expires = {lock_expires}
+noout_expires = {noout_expires}
 
 [policy]
 max_in_parallel = "{max_in_parallel}"

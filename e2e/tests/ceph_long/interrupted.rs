@@ -64,6 +64,50 @@ fn killed_at_every_kind_of_moment() -> Result<()> {
 
 #[test]
 #[ignore = "long; needs root and Ceph; cargo xtask test --long runs it"]
+fn noout_goes_at_its_expiry_though_nobody_resumes() -> Result<()> {
+    let name = "noout_goes_at_its_expiry_though_nobody_resumes";
+    under_load(name, Release::Pacific, &RELEASES, |cluster, phases| {
+        let setup = Setup {
+            noout_expires: 20,
+            ..Setup::default()
+        };
+        let machine = Machine::new(cluster, "anna", &setup)?;
+        let to = verify::version(cluster, Release::Reef)?;
+        let mut process = machine.start(&["run", "--to", &to])?;
+        machine.stop_in_visit(&process, "osd", LIMIT)?;
+        process.kill()?;
+        let noout = |cluster: &Cluster| -> Result<bool> {
+            let dump = cluster.rados().mon("osd dump")?;
+            Ok(dump["osds"].to_string().contains("noout"))
+        };
+        ensure!(noout(cluster)?, "no OSD of the wave has noout");
+        let held = machine.call(&["ceph", "guards"])?.expect(0)?;
+        ensure!(held.out.contains("noout on osd."), "{}", held.out);
+        phases.lap("killed in mid wave, noout is set");
+
+        let limit = Duration::from_mins(1);
+        cluster.wait_for("an osdmap without noout", limit, |rados| {
+            Ok(!rados.mon("osd dump")?["osds"].to_string().contains("noout"))
+        })?;
+        // The record goes right after the flag.
+        let begun = Instant::now();
+        while machine.json(&["ceph", "guards"])?["guards"] != serde_json::json!([]) {
+            ensure!(begun.elapsed() < limit, "a guard's record is left");
+        }
+        phases.lap("noout went by itself");
+
+        let process = machine.start(&["resume"])?;
+        process
+            .end(LIMIT)?
+            .expect(0)
+            .with_context(|| machine.history_tail(40))?;
+        verify::is_on(cluster, &machine, Release::Reef)?;
+        verify::nothing_is_left(cluster)
+    })
+}
+
+#[test]
+#[ignore = "long; needs root and Ceph; cargo xtask test --long runs it"]
 fn osd_crashes_in_mid_wave() -> Result<()> {
     let name = "osd_crashes_in_mid_wave";
     under_load(name, Release::Pacific, &RELEASES, |cluster, phases| {

@@ -16,7 +16,7 @@ use crate::api::{CephApi, Whom};
 use crate::config::CephSettings;
 use crate::effects::{self, OnHosts, api_error};
 use crate::facts::{CollectError, CollectOptions, Facts, collect};
-use crate::guards;
+use crate::guards::{self, HeldGuard};
 use crate::lock::Lock;
 use crate::translate::{Baseline, translate};
 
@@ -151,12 +151,20 @@ impl CephBackend {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Gives back guards past their expiry, of whatever run. Returns their names.
+    /// Gives back guards past their expiry, of whatever run, and returns them.
     ///
     /// # Errors
     /// The cluster cannot be asked.
-    pub async fn drop_expired_guards(&self) -> Result<Vec<String>, BackendError> {
-        guards::drop_expired(&*self.api, Timestamp::now().as_second()).await
+    pub async fn drop_expired_guards(&self) -> Result<Vec<HeldGuard>, BackendError> {
+        guards::drop_expired(&*self.api, Timestamp::now()).await
+    }
+
+    /// The guards that are held in the cluster, of whatever run.
+    ///
+    /// # Errors
+    /// The cluster cannot be asked.
+    pub async fn guards(&self) -> Result<Vec<HeldGuard>, BackendError> {
+        guards::held(&*self.api).await
     }
 
     /// Whether a daemon runs that revision already, by what the cluster says now.

@@ -38,6 +38,9 @@ pub struct CephConfig {
     /// A lock not renewed for so many seconds may be taken over.
     #[serde(default = "lock_expires")]
     pub lock_expires: u64,
+    /// `noout` stays on a wave's OSDs at most for so many seconds, if nobody renews it or gives it back.
+    #[serde(default = "noout_expires")]
+    pub noout_expires: u32,
     /// Seconds between two observations while something is waited for.
     #[serde(default = "poll")]
     pub poll: u64,
@@ -57,6 +60,9 @@ fn timeout() -> u64 {
 }
 fn lock_expires() -> u64 {
     30
+}
+fn noout_expires() -> u32 {
+    1200
 }
 fn poll() -> u64 {
     2

@@ -4,7 +4,9 @@
 //! whoever comes after a crash can give it back, and what an administrator had set stays.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_core::model::{GuardName, UnitId};
@@ -21,6 +23,9 @@ pub(crate) const NOOUT: &str = "noout";
 pub(crate) const NO_STANDBY_REPLAY: &str = "no-standby-replay";
 /// One rank a file system while its servers are changed.
 pub(crate) const ONE_RANK: &str = "one-rank";
+
+/// How long surplus ranks may take to stop.
+const RANKS_STOP: Duration = Duration::from_mins(5);
 
 /// What a guard has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -89,12 +94,39 @@ pub(crate) async fn take(
             for fs in record.before.keys() {
                 fs_set(api, fs, "max_mds", "1").await?;
             }
+            one_rank_is_left(api).await?;
             Ok(changed(&record))
         }
         other => Err(BackendError::permanent(
             format!("take the guard {other}"),
             "this backend has no such guard",
         )),
+    }
+}
+
+/// Ceph stops the surplus ranks one after another, after it was told; only then the guard is there.
+async fn one_rank_is_left(api: &dyn CephApi) -> Result<(), BackendError> {
+    let begun = Instant::now();
+    loop {
+        let map = FsMap::read(&ask(api, json!({ "prefix": "fs dump" })).await?, "fs dump")
+            .map_err(|e| BackendError::transient("read the file systems", e.to_string()))?;
+        let several: Vec<_> = map
+            .filesystems
+            .iter()
+            .filter(|fs| fs.ranks() > 1)
+            .map(|fs| format!("{} has {}", fs.name, fs.ranks()))
+            .collect();
+        if several.is_empty() {
+            return Ok(());
+        }
+        if begun.elapsed() > RANKS_STOP {
+            return Err(BackendError::transient(
+                "bring the file systems to one rank",
+                format!("after {} s {} ranks", RANKS_STOP.as_secs(), several.join(", ")),
+            )
+            .hint("see `ceph fs status`"));
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
@@ -198,21 +230,63 @@ async fn give_back(api: &dyn CephApi, guard: &str, record: &Record) -> Result<()
     Ok(())
 }
 
-/// Gives back every guard that is past its expiry, whoever took it. Returns their names.
-pub(crate) async fn drop_expired(api: &dyn CephApi, now: i64) -> Result<Vec<String>, BackendError> {
+/// A guard that is held in the cluster, whoever took it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HeldGuard {
+    /// Its name.
+    pub guard: String,
+    /// What it changed: OSDs, or file systems; nothing, if others had set it before.
+    pub on: Vec<String>,
+    /// Which run took it.
+    pub run: String,
+    /// When it goes by itself.
+    pub until: Timestamp,
+}
+
+/// All guards that are held.
+pub(crate) async fn held(api: &dyn CephApi) -> Result<Vec<HeldGuard>, BackendError> {
+    let all = all(api).await?;
+    Ok(all
+        .into_iter()
+        .map(|(_, guard, record)| shown(guard, &record))
+        .collect())
+}
+
+/// Gives back every guard that is past its expiry, whoever took it, and returns them.
+pub(crate) async fn drop_expired(api: &dyn CephApi, now: Timestamp) -> Result<Vec<HeldGuard>, BackendError> {
     let mut gone = Vec::new();
-    for (key, text) in dump(api, "stagger/guard/").await? {
-        let Ok(record) = serde_json::from_str::<Record>(&text) else {
-            continue;
-        };
-        if record.until < now {
-            let guard = key.split('/').nth(2).unwrap_or_default().to_owned();
+    for (key, guard, record) in all(api).await? {
+        if record.until < now.as_second() {
             give_back(api, &guard, &record).await?;
             ask(api, json!({ "prefix": "config-key rm", "key": key })).await?;
-            gone.push(guard);
+            gone.push(shown(guard, &record));
         }
     }
     Ok(gone)
+}
+
+/// Keys, names and records.
+async fn all(api: &dyn CephApi) -> Result<Vec<(String, String, Record)>, BackendError> {
+    let mut found = Vec::new();
+    for (key, text) in dump(api, "stagger/guard/").await? {
+        let record = serde_json::from_str(&text).map_err(|error| {
+            BackendError::permanent(format!("read the guard {key}"), error.to_string()).hint(format!(
+                "if the setting is as it should be, `ceph config-key rm {key}` takes the record away"
+            ))
+        })?;
+        let guard = key.split('/').nth(2).unwrap_or_default().to_owned();
+        found.push((key, guard, record));
+    }
+    Ok(found)
+}
+
+fn shown(guard: String, record: &Record) -> HeldGuard {
+    HeldGuard {
+        guard,
+        on: record.osds.iter().chain(record.before.keys()).cloned().collect(),
+        run: record.run.clone(),
+        until: Timestamp::from_second(record.until).unwrap_or(Timestamp::MAX),
+    }
 }
 
 async fn fs_set(api: &dyn CephApi, fs: &str, what: &str, value: &str) -> Result<(), BackendError> {

@@ -16,7 +16,7 @@ pub mod config;
 mod effects;
 pub mod facts;
 pub mod going_back;
-mod guards;
+pub mod guards;
 mod lock;
 pub mod oktostop;
 pub mod target;

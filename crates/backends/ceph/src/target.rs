@@ -40,6 +40,9 @@ pub struct TargetPolicy {
     pub hold: u32,
     /// How long to wait for a gate, in seconds.
     pub timeout: u32,
+    /// How long `noout` stays on a wave's OSDs at most, in seconds. After that Ceph marks them out as it
+    /// always would.
+    pub noout: u32,
     /// What is thought of Ceph's complaints before the run.
     pub health: HealthPolicy,
 }
@@ -50,6 +53,7 @@ impl Default for TargetPolicy {
             pgs: PgGate::Clean,
             hold: 5,
             timeout: 600,
+            noout: 1200,
             health: HealthPolicy::default(),
         }
     }
@@ -60,8 +64,6 @@ impl Default for TargetPolicy {
 #[error("refused: {}", .0.iter().map(|reason| reason.slug.as_str()).collect::<Vec<_>>().join(", "))]
 pub struct Refusal(pub Vec<Reason>);
 
-/// How long `noout` stays on a wave's OSDs at most. After that Ceph marks them out as it always would.
-const NOOUT: SignedDuration = SignedDuration::from_mins(20);
 /// How long file systems stay on one rank without standby-replay at most.
 const ONE_RANK: SignedDuration = SignedDuration::from_hours(2);
 
@@ -170,7 +172,7 @@ fn stage(
         width,
         // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
         phases: vec![Phase::Change],
-        guards: guards(kind)?,
+        guards: guards(kind, policy)?,
         gates: gates(own, policy)?,
         door_before_last: if kind == "mon" {
             last_mon(facts, wanted)?
@@ -181,7 +183,7 @@ fn stage(
     })
 }
 
-fn guards(kind: &str) -> Result<Vec<GuardSpec>, IdError> {
+fn guards(kind: &str, policy: &TargetPolicy) -> Result<Vec<GuardSpec>, IdError> {
     let guard = |name: &str, scope, expiry, why: &str| {
         Ok(GuardSpec {
             name: GuardName::new(name)?,
@@ -194,7 +196,7 @@ fn guards(kind: &str) -> Result<Vec<GuardSpec>, IdError> {
         "osd" => Ok(vec![guard(
             "noout",
             GuardScope::Wave,
-            NOOUT,
+            SignedDuration::from_secs(i64::from(policy.noout)),
             "no data is moved away from OSDs that are only restarted",
         )?]),
         "mds" => Ok(vec![

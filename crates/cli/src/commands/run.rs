@@ -11,6 +11,7 @@ use stagger_engine::driver::{DriveError, Driver, Parts, Step};
 use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 
+use super::guards::{Watcher, words};
 use super::{artifacts, look, state_folder, store, user, which};
 use crate::args::{Cli, From, OneRun, Run};
 use crate::error::CliError;
@@ -75,7 +76,10 @@ pub(crate) async fn resume(cli: &Cli, wish: &OneRun) -> Result<Exit, CliError> {
     }
     let backend = world::resumed(cli, &replayed.start().baseline)?;
     for guard in backend.drop_expired_guards().await? {
-        print::talk(&format!("guard {guard} was past its expiry and was given back"));
+        print::talk(&format!(
+            "{} was past its expiry and was given back",
+            words(&guard)
+        ));
     }
     let backend: Arc<dyn Backend> = Arc::new(backend);
     let (driver, lease) = supervisor::resume(
@@ -118,6 +122,7 @@ async fn carry_out(
     lease: Lease,
 ) -> Result<Exit, CliError> {
     let clock = SystemClock;
+    let _watcher = Watcher::start(cli)?;
     let mut asked_to_stop = false;
     let run = driver.run().start().run.clone();
     let end = loop {

@@ -30,6 +30,13 @@ pub struct Filesystem {
     pub servers: Vec<Server>,
 }
 
+impl Filesystem {
+    /// How many servers hold a rank, those included that are about to stop.
+    pub fn ranks(&self) -> usize {
+        self.servers.iter().filter(|server| !server.follows()).count()
+    }
+}
+
 /// A metadata server of a file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Server {
