@@ -12,6 +12,7 @@ use crate::plan::{Ask, Plan, PlannedPart, PlannedStage};
 
 /// What is wrong with a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Which rule is broken.
     pub fault: Fault,
@@ -23,6 +24,7 @@ pub struct Finding {
 
 /// The rules that a plan can break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
     /// A unit stands in two waves of a stage, or in a wave and among those left alone.

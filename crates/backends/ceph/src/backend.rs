@@ -100,8 +100,16 @@ impl CephBackend {
     /// # Errors
     /// No answer, an unreadable one, or facts that contradict each other.
     pub async fn facts(&self) -> Result<Facts, BackendError> {
+        self.facts_of(Timestamp::now()).await
+    }
+
+    /// All facts, as of that time: that of the observation, where answers come from a file.
+    ///
+    /// # Errors
+    /// As [`CephBackend::facts`].
+    pub async fn facts_of(&self, time: Timestamp) -> Result<Facts, BackendError> {
         let tried = format!("observe the cluster {}", self.settings.cluster.name);
-        collect(&*self.api, &CollectOptions::default(), Timestamp::now())
+        collect(&*self.api, &CollectOptions::default(), time)
             .await
             .map_err(|error| match &error {
                 CollectError::Api(inner) => api_error(&tried, inner),

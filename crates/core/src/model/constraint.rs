@@ -84,6 +84,7 @@ pub enum BudgetError {
 
 /// The columns as stored in documents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BudgetColumns {
     groups: Vec<String>,

@@ -194,6 +194,7 @@ impl Retry {
 /// The search for fewer waves: its seed and its budget, counted in moves so that the same input gives
 /// the same plan on any machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Search {
     /// Seed of the generator.
