@@ -29,6 +29,11 @@ pub(crate) fn json(document: &impl serde::Serialize) {
     out(&serde_json::to_string_pretty(document).unwrap_or_default());
 }
 
+/// A document of data on one line, one of many.
+pub(crate) fn line(document: &impl serde::Serialize) {
+    out(&serde_json::to_string(document).unwrap_or_default());
+}
+
 /// Whether progress may be redrawn: both streams are terminals that can.
 pub(crate) fn live() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");

@@ -4,19 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stagger_ceph::api::CephApi;
-use stagger_ceph::api::recorded::Recorded;
 use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::{CephBackend, Memory, hosts_of};
-use stagger_ceph::config::{CephConfig, CephSettings};
+use stagger_ceph::config::CephSettings;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::target::{TargetPolicy, target};
-use stagger_ceph::translate::{Baseline, HealthPolicy, units};
-use stagger_core::model::{ClusterName, Policy, Snapshot, Target};
+use stagger_ceph::translate::{Baseline, units};
+use stagger_core::model::{Policy, Snapshot, Target};
 
 use crate::args::{Cli, From, Wish};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::source::Source;
 
 /// A Ceph cluster as seen now, or as it was recorded.
 pub(crate) struct World {
@@ -30,34 +30,28 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Observes the cluster, or reads a folder of recorded answers.
+    /// Observes the cluster, or what `--from` names.
     pub(crate) async fn observe(cli: &Cli, from: &From) -> Result<Self, CliError> {
-        let (api, settings, config): (Arc<dyn CephApi>, _, _) = match &from.from {
-            Some(folder) if folder.is_dir() => (Arc::new(Recorded::new(folder)), recorded(folder)?, None),
-            Some(other) => {
-                return Err(CliError::usage(format!(
-                    "{} is not a folder of recorded answers",
-                    other.display()
-                )));
-            }
-            None => {
-                let config = config::read(cli)?;
-                let settings = config.ceph();
-                (
-                    Arc::new(Session::new(settings.cluster.access())),
-                    settings,
-                    Some(config),
-                )
-            }
+        Self::of(Source::open(cli, from)?, None).await
+    }
+
+    /// The same, with the answers of the cluster written to a file.
+    pub(crate) async fn observe_and_save(cli: &Cli, from: &From, file: &Path) -> Result<Self, CliError> {
+        Self::of(Source::open(cli, from)?, Some(file)).await
+    }
+
+    async fn of(source: Source, save: Option<&Path>) -> Result<Self, CliError> {
+        let facts = match save {
+            Some(file) => source.facts_saved(file).await?,
+            None => source.facts().await?,
         };
-        let config = match config {
-            // A recorded cluster is judged by the configuration, where one is named.
-            None if cli.config.is_some() => Some(config::read(cli)?),
-            other => other,
-        };
-        let backend = CephBackend::new(Arc::clone(&api), settings.clone(), None);
-        let facts = backend.facts().await?;
-        let snapshot = backend.snapshot(&facts)?;
+        let Source {
+            api,
+            settings,
+            config,
+            ..
+        } = source;
+        let snapshot = CephBackend::new(Arc::clone(&api), settings.clone(), None).snapshot(&facts)?;
         Ok(Self {
             api,
             settings,
@@ -123,21 +117,4 @@ pub(crate) fn resumed(cli: &Cli, memory: &serde_json::Value) -> Result<CephBacke
 
 fn session(settings: &CephSettings) -> Arc<dyn CephApi> {
     Arc::new(Session::new(settings.cluster.access()))
-}
-
-fn recorded(folder: &Path) -> Result<CephSettings, CliError> {
-    let name = folder
-        .file_name()
-        .map_or("recorded".to_owned(), |name| name.to_string_lossy().into_owned());
-    let name = ClusterName::new(name.replace(char::is_whitespace, "-"))
-        .map_err(|error| CliError::usage(error.to_string()))?;
-    let text = format!("name = {:?}", name.as_str());
-    let cluster: CephConfig =
-        toml::from_str(&text).map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
-    Ok(CephSettings {
-        cluster,
-        hosts: stagger_engine::hosts::Hosts::default(),
-        software: stagger_ceph::config::SoftwareByKind::default(),
-        health: HealthPolicy::default(),
-    })
 }
