@@ -1,5 +1,6 @@
 //! The only place that knows every backend: makes one from the configuration or from saved facts.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use stagger_ceph::config::CephSettings;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, units};
-use stagger_core::model::{Policy, Snapshot, Target};
+use stagger_core::model::{Order, Policy, Snapshot, Target};
 
 use crate::args::{Cli, From, Wish};
 use crate::config::{self, Config};
@@ -63,10 +64,37 @@ impl World {
 
     /// The policy: the configuration's with the flags over it.
     pub(crate) fn policy(&self, wish: &Wish) -> Result<Policy, CliError> {
-        match &self.config {
-            Some(config) => config.policy(wish),
-            None => config::over(Policy::default(), wish),
+        let policy = match &self.config {
+            Some(config) => config.policy(wish)?,
+            None => config::over(Policy::default(), wish)?,
+        };
+        self.names_are_known(&policy)?;
+        Ok(policy)
+    }
+
+    /// A bound on what there is not would bind nothing, and nobody would notice. What this cluster lacks
+    /// and another may have is no mistake.
+    fn names_are_known(&self, policy: &Policy) -> Result<(), CliError> {
+        let mut levels: BTreeSet<&str> = LEVELS.into();
+        levels.extend(
+            self.snapshot
+                .units()
+                .iter()
+                .flat_map(|unit| unit.domains.keys())
+                .map(String::as_str),
+        );
+        let by = match &policy.order {
+            Order::ByDomain(level) => Some(level),
+            Order::FewestWaves | Order::List(_) => None,
+        };
+        for level in by.into_iter().chain(policy.max_domains.keys()) {
+            known("level of failure domains", level, &levels)?;
         }
+        let kinds = BTreeSet::from(KINDS);
+        for kind in policy.max_in_parallel_of.keys() {
+            known("kind of daemon", kind.as_str(), &kinds)?;
+        }
+        Ok(())
     }
 
     /// What the wish takes.
@@ -102,14 +130,46 @@ impl World {
     }
 }
 
+/// The levels that Ceph itself names.
+const LEVELS: [&str; 12] = [
+    "osd",
+    "host",
+    "chassis",
+    "rack",
+    "row",
+    "pdu",
+    "pod",
+    "room",
+    "datacenter",
+    "zone",
+    "region",
+    "root",
+];
+/// The kinds of daemons that are units.
+const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
+
+/// Whether a name of the policy is one of those that there can be.
+fn known(what: &str, name: &str, known: &BTreeSet<&str>) -> Result<(), CliError> {
+    if known.contains(name) {
+        return Ok(());
+    }
+    let all: Vec<&str> = known.iter().copied().collect();
+    let error = CliError::usage(format!("the policy names {name:?}, and there is no such {what}"));
+    let nearest = all
+        .iter()
+        .max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)));
+    Err(match nearest {
+        Some(nearest) => error.hint(format!("the nearest is {nearest}; there are: {}", all.join(", "))),
+        None => error,
+    })
+}
+
 /// A backend for a run that is in the journal, without observing first.
 pub(crate) fn resumed(cli: &Cli, memory: &serde_json::Value) -> Result<CephBackend, CliError> {
     let settings = config::read(cli)?.ceph();
     let memory = serde_json::from_value(memory.clone()).map_err(|error| {
-        CliError::new(
-            Exit::Internal,
-            format!("the run's memory cannot be read: {error}"),
-        )
+        CliError::usage(format!("the run keeps no memory of a Ceph cluster: {error}"))
+            .hint("a run of `stagger simulate` ended with its simulation, and cannot be carried on")
     })?;
     let (api, lock) = (session(&settings), session(&settings));
     Ok(CephBackend::new(api, settings, Some(memory)).lock_over(lock))

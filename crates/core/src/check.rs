@@ -55,6 +55,13 @@ pub enum Fault {
     PrecedenceBroken,
 }
 
+/// The same word as in documents.
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
+    }
+}
+
 /// All that is wrong with a plan for what was asked.
 pub fn check(ask: &Ask<'_>, plan: &Plan) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -78,8 +78,7 @@ pub(crate) async fn ok_to_stop(
 /// Of a folder only the three answers are read that the oracle needs.
 fn in_folder(folder: &Path) -> Result<Maps, CliError> {
     load(folder).map_err(|error| {
-        let why = std::error::Error::source(&error).map_or_else(String::new, |source| format!(": {source}"));
-        CliError::usage(format!("{error}{why}")).hint(
+        CliError::caused(Exit::Usage, &error).hint(
             "the folder holds pg_dump.json, osd_dump.json and osd_tree.json, as `ceph … -f json` prints them",
         )
     })

@@ -153,7 +153,7 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
     } else {
         for finding in &findings {
             print::out(&format!(
-                "{:?} in {}: {}",
+                "{} in {}: {}",
                 finding.fault, finding.part, finding.detail
             ));
         }

@@ -212,6 +212,16 @@ impl Default for Search {
     }
 }
 
+fn percent<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let percent = Option::<u32>::deserialize(from)?;
+    match percent {
+        Some(over @ 101..) => Err(serde::de::Error::custom(format!(
+            "{over} is not a percentage: give a number from 0 to 100"
+        ))),
+        Some(0..=100) | None => Ok(percent),
+    }
+}
+
 /// How bold to be. Every field has a default; the configuration file and flags override them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -227,6 +237,7 @@ pub struct Policy {
     /// At most so many distinct failure domains of a level in one wave.
     pub max_domains: BTreeMap<String, u32>,
     /// At most this share of placement groups (percent of all budgets) with a member down at once.
+    #[serde(deserialize_with = "percent")]
     pub max_degraded: Option<u32>,
     /// How long all gates of a wave must have held before the next one starts, in seconds.
     pub soak: u32,

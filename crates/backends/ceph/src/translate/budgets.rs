@@ -1,5 +1,6 @@
 //! What may be down together.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use stagger_core::model::{Budgets, BudgetsBuilder, Ix};
@@ -88,6 +89,21 @@ struct Row {
     seed: u32,
 }
 
+/// Ceph takes any character in the name of a pool; here it stands in sentences.
+fn on_one_line(name: &str) -> Cow<'_, str> {
+    if !name.contains(char::is_control) {
+        return Cow::Borrowed(name);
+    }
+    let tame = |c: char| {
+        if c.is_control() {
+            c.escape_default().to_string()
+        } else {
+            c.to_string()
+        }
+    };
+    Cow::Owned(name.chars().map(tame).collect())
+}
+
 fn placement_groups(facts: &Facts, pgs: &PgMap, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBuilder) {
     let place: BTreeMap<u32, u32> = facts
         .osds
@@ -100,7 +116,7 @@ fn placement_groups(facts: &Facts, pgs: &PgMap, places: &BTreeMap<&str, u32>, bu
         let pool_id = pgs.at(at).id.pool;
         let pool = facts.osds.pools.get(&pool_id);
         let group = match pool {
-            Some(pool) => format!("placement group of pool {}", pool.name),
+            Some(pool) => format!("placement group of pool {}", on_one_line(&pool.name)),
             None => format!("placement group of pool {pool_id}, which is gone"),
         };
         let (mut rows, mut flat) = (Vec::new(), Vec::new());
