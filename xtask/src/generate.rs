@@ -8,8 +8,9 @@ use anyhow::{Context as _, Result, bail};
 use crate::report::{cargo, root, say, target_folder};
 
 const PAGE: &str = "docs/reference/commands.md";
+const SCHEMAS: &str = "docs/reference/schemas";
 
-/// Makes the pages anew; with `check`, only says whether they are old.
+/// Makes the pages and schemas anew; with `check`, only says which are old.
 pub(crate) fn generate(check: bool) -> Result<()> {
     let built = cargo(&["build", "--quiet", "--package", "stagger-cli"])
         .status()
@@ -17,17 +18,50 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     if !built.success() {
         bail!("stagger does not build");
     }
-    let page = commands()?;
-    let path = root().join(PAGE);
-    if std::fs::read_to_string(&path).is_ok_and(|found| found == page) {
-        return Ok(());
+    let mut pages = vec![(PAGE.to_owned(), commands()?)];
+    for name in ask(&["schema"])?.lines() {
+        let schema = ask(&["schema", name])?;
+        pages.push((format!("{SCHEMAS}/{name}.json"), schema));
     }
-    if check {
-        bail!("{PAGE} is not what the program says: run `cargo xtask generate` and commit it");
+    let mut old = strangers(&pages)?;
+    for (name, page) in &pages {
+        let path = root().join(name);
+        if std::fs::read_to_string(&path).is_ok_and(|found| found == *page) {
+            continue;
+        }
+        if check {
+            old.push(name.clone());
+            continue;
+        }
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+        }
+        std::fs::write(&path, page).with_context(|| format!("write {name}"))?;
+        say(&format!("wrote {name}"));
     }
-    std::fs::write(&path, page).with_context(|| format!("write {PAGE}"))?;
-    say(&format!("wrote {PAGE}"));
+    if !old.is_empty() {
+        bail!(
+            "not what the program says: {}; run `cargo xtask generate`, remove what it does not write, and commit",
+            old.join(", ")
+        );
+    }
     Ok(())
+}
+
+/// Schemas of documents that there are no more.
+fn strangers(pages: &[(String, String)]) -> Result<Vec<String>> {
+    let folder = root().join(SCHEMAS);
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))? {
+        let name = format!("{SCHEMAS}/{}", entry?.file_name().to_string_lossy());
+        if !pages.iter().any(|(page, _)| *page == name) {
+            found.push(name);
+        }
+    }
+    Ok(found)
 }
 
 /// The help of every command.
@@ -55,17 +89,21 @@ fn add(page: &mut String, title: &str, text: &str) {
 }
 
 fn help(words: &[&str]) -> Result<String> {
+    let text = ask(&[words, &["--help"]].concat())?;
+    Ok(text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n"))
+}
+
+/// What the program prints.
+fn ask(words: &[&str]) -> Result<String> {
     let output = Command::new(target_folder().join("debug/stagger"))
         .args(words)
-        .arg("--help")
         .env("COLUMNS", "100")
         .output()
-        .context("ask stagger for its help")?;
+        .with_context(|| format!("ask stagger {}", words.join(" ")))?;
     if !output.status.success() {
-        bail!("`stagger {} --help` failed", words.join(" "));
+        bail!("`stagger {}` failed", words.join(" "));
     }
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n"))
+    String::from_utf8(output.stdout).context("stagger prints UTF-8")
 }
 
 /// The commands that a help lists.

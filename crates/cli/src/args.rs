@@ -27,7 +27,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show all that is known of the cluster now.
-    Observe(From),
+    Observe(Observe),
     /// Show what would be done, and what is left alone.
     Plan(Plan),
     /// Judge a plan by other means than those that made it.
@@ -61,6 +61,11 @@ pub(crate) enum Command {
     /// Ceph's own questions.
     #[command(subcommand)]
     Ceph(Ceph),
+    /// Print the JSON schema of a document, or the names of all documents.
+    Schema {
+        /// Which: plan, run, …
+        document: Option<String>,
+    },
     /// Print completions for a shell.
     Completions {
         /// Which.
@@ -76,9 +81,21 @@ pub(crate) enum Command {
 /// Where facts come from.
 #[derive(Debug, Args)]
 pub(crate) struct From {
-    /// A folder of answers as `ceph … -f json` prints them, instead of the cluster.
+    /// Instead of the cluster: a file of `observe --save`, or a folder of answers as `ceph … -f json`
+    /// prints them.
     #[arg(long, value_name = "PATH")]
     pub(crate) from: Option<PathBuf>,
+}
+
+/// `observe`
+#[derive(Debug, Args)]
+pub(crate) struct Observe {
+    #[command(flatten)]
+    /// Where facts come from.
+    pub(crate) from: From,
+    /// Write the cluster's answers to this file as well; every --from reads it. It holds no keys.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
 }
 
 /// What to plan for, and how boldly.

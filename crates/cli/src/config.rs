@@ -115,7 +115,12 @@ fn parse(text: &str, path: &Path) -> Result<Config, CliError> {
     toml::from_str(text).map_err(|error| {
         let message = error.to_string();
         let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
-        refused.causes.push(message.trim_end().replace('\n', "\n    "));
+        // In the words of a file's author, not of this program's.
+        let words = message
+            .trim_end()
+            .replace("expected u32", "expected a whole number from 0 up");
+        let words = words.replace("expected u64", "expected a whole number from 0 up");
+        refused.causes.push(words.replace('\n', "\n    "));
         match nearest(&message) {
             Some(known) => refused.hint(format!("did you mean `{known}`?")),
             None => refused,
@@ -160,6 +165,14 @@ mod tests {
         assert!(refused("[policy]\nmax_in_paralel = 3\n").contains("did you mean `max_in_parallel`?"));
         assert!(refused("[polcy]\n").contains("did you mean `policy`?"));
         assert!(refused("[software.osd]\nupgade = \"x\"\n").contains("did you mean `upgrade`?"));
+    }
+
+    #[test]
+    fn a_share_is_of_a_hundred() {
+        let text = refused("[policy]\nmax_degraded = 200\n");
+        assert!(text.contains("200 is not a percentage"), "{text}");
+        let text = refused("[policy]\nsoak = -3\n");
+        assert!(text.contains("expected a whole number from 0 up"), "{text}");
     }
 
     #[test]

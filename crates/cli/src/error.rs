@@ -59,7 +59,8 @@ impl CliError {
         error
     }
 
-    fn caused(exit: Exit, error: &dyn std::error::Error) -> Self {
+    /// Another error, with what is behind it.
+    pub(crate) fn caused(exit: Exit, error: &dyn std::error::Error) -> Self {
         let mut causes = Vec::new();
         let mut source = error.source();
         while let Some(inner) = source {

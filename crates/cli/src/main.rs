@@ -3,11 +3,13 @@
 mod args;
 mod commands;
 mod config;
+mod documents;
 mod error;
 mod exit;
 mod improve;
 mod print;
 mod show;
+mod source;
 mod world;
 
 use std::process::ExitCode;
@@ -31,6 +33,9 @@ fn main() -> ExitCode {
     match ended {
         Ok(exit) => exit.into(),
         Err(error) => {
+            if cli.json {
+                print::json(&documents::ERROR.of(&documents::Failed::of(&error)));
+            }
             print::talk(error.text().trim_end());
             error.exit.into()
         }
@@ -39,7 +44,7 @@ fn main() -> ExitCode {
 
 async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
     match &cli.command {
-        Command::Observe(from) => look::observe(cli, from).await,
+        Command::Observe(wish) => look::observe(cli, wish).await,
         Command::Plan(wish) => look::show_plan(cli, wish).await,
         Command::Check(wish) => look::check_plan(cli, wish).await,
         Command::Run(wish) => run::run(cli, wish).await,
@@ -58,6 +63,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
         Command::Ceph(Ceph::Guards { watch: true, .. }) => guards::watch(cli).await,
         Command::Ceph(Ceph::Guards { drop_expired, .. }) => guards::show(cli, *drop_expired).await,
+        Command::Schema { document } => schema(document.as_deref()),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "stagger", &mut text);
@@ -69,6 +75,27 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             clap_mangen::generate_to(Cli::command(), folder)?;
             print::talk(&format!("manual pages are in {}", folder.display()));
             Ok(Exit::Done)
+        }
+    }
+}
+
+/// One schema, or the names of all.
+fn schema(document: Option<&str>) -> Result<Exit, CliError> {
+    let all = documents::schemas();
+    let Some(asked) = document else {
+        for (name, _) in all {
+            print::out(name);
+        }
+        return Ok(Exit::Done);
+    };
+    match all.iter().find(|(name, _)| *name == asked) {
+        Some((_, schema)) => {
+            print::json(schema);
+            Ok(Exit::Done)
+        }
+        None => {
+            Err(CliError::usage(format!("there is no document {asked:?}"))
+                .hint("`stagger schema` lists them"))
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The only place that prints. stdout is data, stderr is talk.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
 
 /// A line of data. A closed pipe is not our business.
 pub(crate) fn out(text: &str) {
     let mut to = anstream::stdout().lock();
-    to.write_all(text.as_bytes())
+    to.write_all(tame(text).as_bytes())
         .and_then(|()| to.write_all(b"\n"))
         .ok();
 }
@@ -13,9 +14,41 @@ pub(crate) fn out(text: &str) {
 /// A line of talk.
 pub(crate) fn talk(text: &str) {
     let mut to = anstream::stderr().lock();
-    to.write_all(text.as_bytes())
+    to.write_all(tame(text).as_bytes())
         .and_then(|()| to.write_all(b"\n"))
         .ok();
+}
+
+/// The text without orders to a terminal, but for colours: Ceph takes any character in the name of a pool
+/// or a bucket, and a journal may come from elsewhere.
+fn tame(text: &str) -> Cow<'_, str> {
+    let order = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(order) {
+        return Cow::Borrowed(text);
+    }
+    let mut tamed = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(order) {
+        let (before, from) = rest.split_at(at);
+        tamed.push_str(before);
+        let length = colour(from).unwrap_or(0);
+        tamed.push_str(&from[..length]);
+        rest = &from[length..];
+        if length == 0 {
+            let mut letters = rest.chars();
+            tamed.extend(letters.next().into_iter().flat_map(char::escape_default));
+            rest = letters.as_str();
+        }
+    }
+    tamed.push_str(rest);
+    Cow::Owned(tamed)
+}
+
+/// How long the change of colour is with which the text begins.
+fn colour(text: &str) -> Option<usize> {
+    let rest = text.strip_prefix("\u{1b}[")?;
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+    rest[end..].starts_with('m').then_some("\u{1b}[".len() + end + 1)
 }
 
 /// Text of talk as it is, for redrawing.
@@ -29,6 +62,11 @@ pub(crate) fn json(document: &impl serde::Serialize) {
     out(&serde_json::to_string_pretty(document).unwrap_or_default());
 }
 
+/// A document of data on one line, one of many.
+pub(crate) fn line(document: &impl serde::Serialize) {
+    out(&serde_json::to_string(document).unwrap_or_default());
+}
+
 /// Whether progress may be redrawn: both streams are terminals that can.
 pub(crate) fn live() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -38,4 +76,22 @@ pub(crate) fn live() -> bool {
 /// The terminal's width; 100 elsewhere.
 pub(crate) fn width() -> usize {
     terminal_size::terminal_size().map_or(100, |(terminal_size::Width(width), _)| usize::from(width))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tame;
+
+    #[test]
+    fn only_colours_reach_the_terminal() {
+        for (text, tamed) in [
+            ("räck 0/$(id)\n", "räck 0/$(id)\n"),
+            ("\u{1b}[1;32mok\u{1b}[0m", "\u{1b}[1;32mok\u{1b}[0m"),
+            ("a\u{1b}]0;title\u{7}b", "a\\u{1b}]0;title\\u{7}b"),
+            ("\u{1b}[2J\u{1b}[", "\\u{1b}[2J\\u{1b}["),
+            ("\u{9b}31m\r", "\\u{9b}31m\\r"),
+        ] {
+            assert_eq!(tame(text), tamed);
+        }
+    }
 }

@@ -1,22 +1,23 @@
 //! The only place that knows every backend: makes one from the configuration or from saved facts.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use stagger_ceph::api::CephApi;
-use stagger_ceph::api::recorded::Recorded;
 use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::{CephBackend, Memory, hosts_of};
-use stagger_ceph::config::{CephConfig, CephSettings};
+use stagger_ceph::config::CephSettings;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::target::{TargetPolicy, target};
-use stagger_ceph::translate::{Baseline, HealthPolicy, units};
-use stagger_core::model::{ClusterName, Policy, Snapshot, Target};
+use stagger_ceph::translate::{Baseline, units};
+use stagger_core::model::{Order, Policy, Snapshot, Target};
 
 use crate::args::{Cli, From, Wish};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::source::Source;
 
 /// A Ceph cluster as seen now, or as it was recorded.
 pub(crate) struct World {
@@ -30,34 +31,28 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Observes the cluster, or reads a folder of recorded answers.
+    /// Observes the cluster, or what `--from` names.
     pub(crate) async fn observe(cli: &Cli, from: &From) -> Result<Self, CliError> {
-        let (api, settings, config): (Arc<dyn CephApi>, _, _) = match &from.from {
-            Some(folder) if folder.is_dir() => (Arc::new(Recorded::new(folder)), recorded(folder)?, None),
-            Some(other) => {
-                return Err(CliError::usage(format!(
-                    "{} is not a folder of recorded answers",
-                    other.display()
-                )));
-            }
-            None => {
-                let config = config::read(cli)?;
-                let settings = config.ceph();
-                (
-                    Arc::new(Session::new(settings.cluster.access())),
-                    settings,
-                    Some(config),
-                )
-            }
+        Self::of(Source::open(cli, from)?, None).await
+    }
+
+    /// The same, with the answers of the cluster written to a file.
+    pub(crate) async fn observe_and_save(cli: &Cli, from: &From, file: &Path) -> Result<Self, CliError> {
+        Self::of(Source::open(cli, from)?, Some(file)).await
+    }
+
+    async fn of(source: Source, save: Option<&Path>) -> Result<Self, CliError> {
+        let facts = match save {
+            Some(file) => source.facts_saved(file).await?,
+            None => source.facts().await?,
         };
-        let config = match config {
-            // A recorded cluster is judged by the configuration, where one is named.
-            None if cli.config.is_some() => Some(config::read(cli)?),
-            other => other,
-        };
-        let backend = CephBackend::new(Arc::clone(&api), settings.clone(), None);
-        let facts = backend.facts().await?;
-        let snapshot = backend.snapshot(&facts)?;
+        let Source {
+            api,
+            settings,
+            config,
+            ..
+        } = source;
+        let snapshot = CephBackend::new(Arc::clone(&api), settings.clone(), None).snapshot(&facts)?;
         Ok(Self {
             api,
             settings,
@@ -69,10 +64,37 @@ impl World {
 
     /// The policy: the configuration's with the flags over it.
     pub(crate) fn policy(&self, wish: &Wish) -> Result<Policy, CliError> {
-        match &self.config {
-            Some(config) => config.policy(wish),
-            None => config::over(Policy::default(), wish),
+        let policy = match &self.config {
+            Some(config) => config.policy(wish)?,
+            None => config::over(Policy::default(), wish)?,
+        };
+        self.names_are_known(&policy)?;
+        Ok(policy)
+    }
+
+    /// A bound on what there is not would bind nothing, and nobody would notice. What this cluster lacks
+    /// and another may have is no mistake.
+    fn names_are_known(&self, policy: &Policy) -> Result<(), CliError> {
+        let mut levels: BTreeSet<&str> = LEVELS.into();
+        levels.extend(
+            self.snapshot
+                .units()
+                .iter()
+                .flat_map(|unit| unit.domains.keys())
+                .map(String::as_str),
+        );
+        let by = match &policy.order {
+            Order::ByDomain(level) => Some(level),
+            Order::FewestWaves | Order::List(_) => None,
+        };
+        for level in by.into_iter().chain(policy.max_domains.keys()) {
+            known("level of failure domains", level, &levels)?;
         }
+        let kinds = BTreeSet::from(KINDS);
+        for kind in policy.max_in_parallel_of.keys() {
+            known("kind of daemon", kind.as_str(), &kinds)?;
+        }
+        Ok(())
     }
 
     /// What the wish takes.
@@ -109,14 +131,46 @@ impl World {
     }
 }
 
+/// The levels that Ceph itself names.
+const LEVELS: [&str; 12] = [
+    "osd",
+    "host",
+    "chassis",
+    "rack",
+    "row",
+    "pdu",
+    "pod",
+    "room",
+    "datacenter",
+    "zone",
+    "region",
+    "root",
+];
+/// The kinds of daemons that are units.
+const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
+
+/// Whether a name of the policy is one of those that there can be.
+fn known(what: &str, name: &str, known: &BTreeSet<&str>) -> Result<(), CliError> {
+    if known.contains(name) {
+        return Ok(());
+    }
+    let all: Vec<&str> = known.iter().copied().collect();
+    let error = CliError::usage(format!("the policy names {name:?}, and there is no such {what}"));
+    let nearest = all
+        .iter()
+        .max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)));
+    Err(match nearest {
+        Some(nearest) => error.hint(format!("the nearest is {nearest}; there are: {}", all.join(", "))),
+        None => error,
+    })
+}
+
 /// A backend for a run that is in the journal, without observing first.
 pub(crate) fn resumed(cli: &Cli, memory: &serde_json::Value) -> Result<CephBackend, CliError> {
     let settings = config::read(cli)?.ceph();
     let memory = serde_json::from_value(memory.clone()).map_err(|error| {
-        CliError::new(
-            Exit::Internal,
-            format!("the run's memory cannot be read: {error}"),
-        )
+        CliError::usage(format!("the run keeps no memory of a Ceph cluster: {error}"))
+            .hint("a run of `stagger simulate` ended with its simulation, and cannot be carried on")
     })?;
     let (api, lock) = (session(&settings), session(&settings));
     Ok(CephBackend::new(api, settings, Some(memory)).lock_over(lock))
@@ -124,21 +178,4 @@ pub(crate) fn resumed(cli: &Cli, memory: &serde_json::Value) -> Result<CephBacke
 
 fn session(settings: &CephSettings) -> Arc<dyn CephApi> {
     Arc::new(Session::new(settings.cluster.access()))
-}
-
-fn recorded(folder: &Path) -> Result<CephSettings, CliError> {
-    let name = folder
-        .file_name()
-        .map_or("recorded".to_owned(), |name| name.to_string_lossy().into_owned());
-    let name = ClusterName::new(name.replace(char::is_whitespace, "-"))
-        .map_err(|error| CliError::usage(error.to_string()))?;
-    let text = format!("name = {:?}", name.as_str());
-    let cluster: CephConfig =
-        toml::from_str(&text).map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
-    Ok(CephSettings {
-        cluster,
-        hosts: stagger_engine::hosts::Hosts::default(),
-        software: stagger_ceph::config::SoftwareByKind::default(),
-        health: HealthPolicy::default(),
-    })
 }

@@ -3,7 +3,7 @@
 //! It shares with the planner only the constraint predicate, and finds each fault by the plainest
 //! means there is. A plan of ours has no findings; a fault planted in one is found.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
@@ -12,6 +12,7 @@ use crate::plan::{Ask, Plan, PlannedPart, PlannedStage};
 
 /// What is wrong with a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Which rule is broken.
     pub fault: Fault,
@@ -23,6 +24,7 @@ pub struct Finding {
 
 /// The rules that a plan can break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
     /// A unit stands in two waves of a stage, or in a wave and among those left alone.
@@ -51,6 +53,13 @@ pub enum Fault {
     DoorWithoutGate,
     /// A unit is visited before one that comes before it (the active one before a standby).
     PrecedenceBroken,
+}
+
+/// The same word as in documents.
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// All that is wrong with a plan for what was asked.
@@ -280,32 +289,24 @@ impl Judge<'_> {
         {
             let budgets = snapshot.budgets();
             let touched = |b: &usize| budgets.members(*b).any(|(unit, _)| set.contains(&unit));
-            let count = (0..budgets.len()).filter(touched).count() as u64;
-            let share = budgets.len() as u64 * u64::from(percent) / 100;
-            let alone: BTreeMap<Ix, u64> = set
-                .iter()
-                .map(|ix| {
-                    (
-                        *ix,
-                        (0..budgets.len())
-                            .filter(|b| budgets.members(*b).any(|(u, _)| u == *ix))
-                            .count() as u64,
-                    )
-                })
-                .collect();
-            if count > share && alone.values().any(|one| count > *one) && count > self.largest_share() {
+            let count: u64 = (0..budgets.len())
+                .filter(touched)
+                .map(|b| u64::from(budgets.share(b)))
+                .sum();
+            let share = budgets.shares() * u64::from(percent) / 100;
+            if count > share && count > self.largest_share() {
                 findings.push(self.found(Fault::OverDegraded, format!("{name}: {count} of at most {share}")));
             }
         }
     }
 
-    /// The most budgets that one unit of the stage touches: so many are always let through.
+    /// The most placement groups that one unit of the stage touches: so many are always let through.
     fn largest_share(&self) -> u64 {
         let budgets = self.ask.snapshot.budgets();
         let mut touches = vec![0_u64; self.ask.snapshot.units().len()];
         for budget in 0..budgets.len() {
             for (unit, _) in budgets.members(budget) {
-                touches[unit.at()] += 1;
+                touches[unit.at()] += u64::from(budgets.share(budget));
             }
         }
         self.ask

@@ -50,6 +50,7 @@ pub fn violation(snapshot: &Snapshot, violation: &Violation) -> String {
 
 /// Where a unit stands in a plan and what holds it there.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Explanation {
     /// Which unit.
     pub unit: UnitId,

@@ -12,6 +12,7 @@ use crate::run::{Action, Ending, Run};
 
 /// One word that says whether somebody is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It goes on by itself.
@@ -40,6 +41,7 @@ impl std::fmt::Display for Verdict {
 
 /// A run at a glance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RunView {
     /// `{"name": "run", "version": 1}`.
@@ -80,6 +82,7 @@ pub struct RunView {
 
 /// Name and version of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Schema {
     /// Its name.
@@ -90,6 +93,7 @@ pub struct Schema {
 
 /// What a run is at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Current {
     /// The stage.
@@ -104,6 +108,7 @@ pub struct Current {
 
 /// Units with the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Group {
     /// Why.

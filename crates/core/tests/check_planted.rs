@@ -105,7 +105,8 @@ const PLANTS: [(Fault, Plant); 13] = [
                 .budgets
                 .iter()
                 .filter(|(.., members)| members.iter().any(has))
-                .count()
+                .map(|(group, name, ..)| random::share(group, name))
+                .sum::<u32>()
         };
         let osds = facts.units.iter().filter(|unit| unit.kind.as_str() == "osd");
         let most = osds.map(|unit| touches(std::slice::from_ref(&unit.id))).max()?;

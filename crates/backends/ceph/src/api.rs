@@ -1,11 +1,12 @@
-//! Asking a cluster: one small trait, and three ways behind it.
+//! Asking a cluster: one small trait, and four ways behind it.
 //!
 //! [`exec::Exec`] starts the `ceph` program for each question, which works with every version and
 //! installation. [`session::Session`] keeps one connection open. [`recorded::Recorded`] answers from
-//! files.
+//! a folder of files, [`saved::FromSaved`] from the one file that [`saved::Recorder`] made.
 
 pub mod exec;
 pub mod recorded;
+pub mod saved;
 pub mod session;
 mod words;
 
@@ -153,6 +154,14 @@ pub enum ApiError {
         /// Where it would stand.
         file: PathBuf,
     },
+    /// The saved snapshot has no answer to this question.
+    #[error("no answer to {command:?} in the saved snapshot {}", file.display())]
+    NotSaved {
+        /// The question.
+        command: String,
+        /// The snapshot.
+        file: PathBuf,
+    },
     /// A recorded answer could not be read.
     #[error("cannot read the recorded answer {}", file.display())]
     Recording {
@@ -177,7 +186,7 @@ impl ApiError {
             ),
             Self::TimedOut { .. } | Self::Unreachable { .. } => true,
             Self::Refused { rc, .. } => PASSING.contains(rc),
-            Self::NotRecorded { .. } | Self::Recording { .. } => false,
+            Self::NotRecorded { .. } | Self::NotSaved { .. } | Self::Recording { .. } => false,
         }
     }
 
@@ -198,6 +207,7 @@ impl ApiError {
                 "ceph {command} -f json > {}",
                 file.display()
             )),
+            Self::NotSaved { .. } => Some("make a new one: stagger observe --save FILE".to_owned()),
             Self::Refused { .. } | Self::Recording { .. } => None,
         }
     }

@@ -60,6 +60,17 @@ pub fn hosts_of(facts: &Facts) -> BTreeMap<UnitId, String> {
         .collect()
 }
 
+/// An error with all that is behind it.
+fn in_full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}
+
 /// A Ceph cluster on plain hosts.
 pub struct CephBackend {
     api: Arc<dyn CephApi>,
@@ -104,12 +115,20 @@ impl CephBackend {
     /// # Errors
     /// No answer, an unreadable one, or facts that contradict each other.
     pub async fn facts(&self) -> Result<Facts, BackendError> {
+        self.facts_of(Timestamp::now()).await
+    }
+
+    /// All facts, as of that time: that of the observation, where answers come from a file.
+    ///
+    /// # Errors
+    /// As [`CephBackend::facts`].
+    pub async fn facts_of(&self, time: Timestamp) -> Result<Facts, BackendError> {
         let tried = format!("observe the cluster {}", self.settings.cluster.name);
-        collect(&*self.api, &CollectOptions::default(), Timestamp::now())
+        collect(&*self.api, &CollectOptions::default(), time)
             .await
             .map_err(|error| match &error {
                 CollectError::Api(inner) => api_error(&tried, inner),
-                CollectError::Parse(inner) => BackendError::transient(&tried, inner.to_string()),
+                CollectError::Parse(inner) => BackendError::transient(&tried, in_full(inner)),
                 CollectError::Contradict { .. } => BackendError::transient(&tried, error.to_string()),
             })
     }
@@ -132,11 +151,7 @@ impl CephBackend {
             self.memory.as_ref().map(|memory| &memory.baseline),
             durations,
         )
-        .map_err(|error| {
-            let why = std::error::Error::source(&error)
-                .map_or_else(|| error.to_string(), |s| format!("{error}: {s}"));
-            BackendError::transient("make sense of the cluster's facts", why)
-        })
+        .map_err(|error| BackendError::transient("make sense of the cluster's facts", in_full(&error)))
     }
 
     fn on_hosts<'a>(&'a self, places: &'a BTreeMap<UnitId, String>) -> OnHosts<'a> {

@@ -34,7 +34,8 @@ pub(crate) fn api_error(tried: &str, error: &ApiError) -> BackendError {
         ApiError::Start { .. }
         | ApiError::Refused { .. }
         | ApiError::NotRecorded { .. }
-        | ApiError::Recording { .. } => made,
+        | ApiError::Recording { .. }
+        | ApiError::NotSaved { .. } => made,
     };
     match error.hint() {
         Some(hint) => made.hint(hint),

@@ -232,6 +232,7 @@ async fn give_back(api: &dyn CephApi, guard: &str, record: &Record) -> Result<()
 
 /// A guard that is held in the cluster, whoever took it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeldGuard {
     /// Its name.
     pub guard: String,
@@ -240,6 +241,7 @@ pub struct HeldGuard {
     /// Which run took it.
     pub run: String,
     /// When it goes by itself.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub until: Timestamp,
 }
 

@@ -22,7 +22,7 @@ use std::path::Path;
 pub use compare::{Agreement, Proof, Theirs, compare};
 pub use largest::Largest;
 pub use oracle::Oracle;
-pub use verdict::{Verdict, report_json};
+pub use verdict::{Report, Verdict, report};
 
 use crate::facts::ParseError;
 use crate::facts::osd::OsdMap;

@@ -105,7 +105,7 @@ impl World {
             if missing.iter().any(|missing| *missing) {
                 let complete = members(true);
                 let name = format!("{} without missing objects", self.pg_name(at));
-                budgets.add(&groups[pg.pool], &name, limit(&complete), &complete);
+                budgets.add_for(0, &groups[pg.pool], &name, limit(&complete), &complete);
             }
         }
         let conditions = self.conditions(unknown)?;
@@ -166,7 +166,7 @@ impl World {
             let members = of(kind);
             let all = members.len() as u32;
             if all > 0 {
-                budgets.add(name, "", all.saturating_sub(need(kind, all)), &members);
+                budgets.add_for(0, name, "", all.saturating_sub(need(kind, all)), &members);
             }
         }
     }

@@ -1,17 +1,16 @@
 //! `ceph ok-to-stop`: our own oracle on its own.
 
-use std::sync::Arc;
+use std::path::Path;
 
-use stagger_ceph::api::session::Session;
-use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Known;
-use stagger_ceph::oktostop::{Maps, load, report_json};
+use stagger_ceph::oktostop::{Maps, load, report};
 
 use crate::args::{Cli, From};
-use crate::config;
+use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
+use crate::source::Source;
 
 /// Whether these OSDs may stop together. Exit 0 yes, 1 no, 2 an id that does not exist.
 pub(crate) async fn ok_to_stop(
@@ -27,29 +26,9 @@ pub(crate) async fn ok_to_stop(
             number.map_err(|_| CliError::usage(format!("{id:?} is not an OSD")).hint("write 3 or osd.3"))?,
         );
     }
-    let maps = if let Some(folder) = &from.from {
-        load(folder).map_err(|error| {
-            let why = std::error::Error::source(&error).map_or_else(String::new, |source| format!(": {source}"));
-            CliError::usage(format!("{error}{why}"))
-                .hint("the folder holds pg_dump.json, osd_dump.json and osd_tree.json, as `ceph … -f json` prints them")
-        })?
-    } else {
-        let settings = config::read(cli)?.ceph();
-        let api = Arc::new(Session::new(settings.cluster.access()));
-        let facts = CephBackend::new(api, settings, None).facts().await?;
-        match facts.pgs {
-            Known::Yes(pgs) => Maps {
-                pgs,
-                osds: facts.osds,
-                tree: facts.tree,
-            },
-            Known::No(why) => {
-                return Err(CliError::new(
-                    Exit::Unreachable,
-                    format!("the placement groups are unknown: {why}"),
-                ));
-            }
-        }
+    let maps = match from.from.as_deref().filter(|path| path.is_dir()) {
+        Some(folder) => in_folder(folder)?,
+        None => observed(cli, from).await?,
     };
     let oracle = maps.oracle();
     let unknown = |error: stagger_ceph::oktostop::NoSuchOsd| CliError::usage(error.to_string());
@@ -62,10 +41,8 @@ pub(crate) async fn ok_to_stop(
         }
         None => (oracle.ask(&set).map_err(unknown)?, None),
     };
-    let report = report_json(&verdict, largest.as_ref())
-        .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
     if cli.json {
-        print::out(&report);
+        print::json(&documents::OK_TO_STOP.of(&report(&verdict, largest.as_ref())));
     } else {
         let names: Vec<_> = verdict.osds.iter().map(|osd| format!("osd.{osd}")).collect();
         let bad = verdict.bad();
@@ -96,4 +73,28 @@ pub(crate) async fn ok_to_stop(
         }
     }
     Ok(if verdict.ok() { Exit::Done } else { Exit::No })
+}
+
+/// Of a folder only the three answers are read that the oracle needs.
+fn in_folder(folder: &Path) -> Result<Maps, CliError> {
+    load(folder).map_err(|error| {
+        CliError::caused(Exit::Usage, &error).hint(
+            "the folder holds pg_dump.json, osd_dump.json and osd_tree.json, as `ceph … -f json` prints them",
+        )
+    })
+}
+
+async fn observed(cli: &Cli, from: &From) -> Result<Maps, CliError> {
+    let facts = Source::open(cli, from)?.facts().await?;
+    match facts.pgs {
+        Known::Yes(pgs) => Ok(Maps {
+            pgs,
+            osds: facts.osds,
+            tree: facts.tree,
+        }),
+        Known::No(why) => Err(CliError::new(
+            Exit::Unreachable,
+            format!("the placement groups are unknown: {why}"),
+        )),
+    }
 }

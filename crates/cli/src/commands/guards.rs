@@ -18,6 +18,7 @@ use stagger_ceph::guards::HeldGuard;
 
 use crate::args::Cli;
 use crate::config;
+use crate::documents::{GUARDS, Guards};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -42,10 +43,7 @@ pub(crate) async fn show(cli: &Cli, drop_expired: bool) -> Result<Exit, CliError
     }
     let held = backend.guards().await?;
     if cli.json {
-        print::json(&serde_json::json!({
-            "schema": { "name": "ceph-guards", "version": 1 },
-            "guards": held,
-        }));
+        print::json(&GUARDS.of(&Guards { guards: held }));
         return Ok(Exit::Done);
     }
     if held.is_empty() {

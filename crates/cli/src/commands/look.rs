@@ -1,6 +1,7 @@
 //! Commands that only look.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use stagger_core::check::check;
@@ -13,6 +14,7 @@ use stagger_engine::supervisor;
 
 use super::{artifacts, store, which};
 use crate::args::{self, Cli};
+use crate::documents::{self, Checked, Gathered, VersionRow, Versions};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -21,10 +23,14 @@ use crate::show::{self, events};
 use crate::world::World;
 
 /// `observe`
-pub(crate) async fn observe(cli: &Cli, from: &args::From) -> Result<Exit, CliError> {
-    let snapshot = World::observe(cli, from).await?.snapshot;
+pub(crate) async fn observe(cli: &Cli, wish: &args::Observe) -> Result<Exit, CliError> {
+    let world = match &wish.save {
+        Some(file) => World::observe_and_save(cli, &wish.from, file).await?,
+        None => World::observe(cli, &wish.from).await?,
+    };
+    let snapshot = world.snapshot;
     if cli.json {
-        print::json(&snapshot);
+        print::json(&documents::SNAPSHOT.of(&snapshot));
         return Ok(Exit::Done);
     }
     print::out(&format!(
@@ -67,12 +73,12 @@ pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliE
     let world = World::observe(cli, &wish.from).await?;
     let made = make(&world, &wish.wish)?;
     if let Some(path) = &wish.out {
-        let text = serde_json::to_string_pretty(&made).unwrap_or_default();
+        let text = serde_json::to_string_pretty(&documents::PLAN.of(&made)).unwrap_or_default();
         std::fs::write(path, text)
             .map_err(|error| CliError::usage(format!("write the plan to {}: {error}", path.display())))?;
     }
     if cli.json {
-        print::json(&made);
+        print::json(&documents::PLAN.of(&made));
     } else {
         let to = wish.wish.to.as_deref().unwrap_or_default();
         let next = format!("stagger run --to {to} --plan {}", made.id);
@@ -117,8 +123,7 @@ pub(crate) fn make(world: &World, wish: &args::Wish) -> Result<Plan, CliError> {
 pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, CliError> {
     let text = std::fs::read_to_string(&wish.plan)
         .map_err(|error| CliError::usage(format!("read the plan {}: {error}", wish.plan.display())))?;
-    let given: Plan = serde_json::from_str(&text)
-        .map_err(|error| CliError::usage(format!("{} is not a plan: {error}", wish.plan.display())))?;
+    let given: Plan = documents::PLAN.read(&wish.plan, &text)?;
     let world = World::observe(cli, &wish.from).await?;
     let policy = world.policy(&wish.wish)?;
     let target = world.target(&wish.wish, &policy)?;
@@ -133,7 +138,11 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
     };
     let findings = check(&ask, &given);
     if cli.json {
-        print::json(&findings);
+        print::json(&documents::CHECK.of(&Checked {
+            plan: given.id.clone(),
+            sound: findings.is_empty(),
+            findings: findings.clone(),
+        }));
     } else if findings.is_empty() {
         print::out(&format!(
             "Plan {} is sound: {} waves, {} units.",
@@ -144,7 +153,7 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
     } else {
         for finding in &findings {
             print::out(&format!(
-                "{:?} in {}: {}",
+                "{} in {}: {}",
                 finding.fault, finding.part, finding.detail
             ));
         }
@@ -160,7 +169,7 @@ pub(crate) async fn explain_unit(cli: &Cli, wish: &args::Explain) -> Result<Exit
         return Err(unknown_unit(&world.snapshot, wish.unit.as_str()));
     };
     if cli.json {
-        print::json(&said);
+        print::json(&documents::EXPLANATION.of(&said));
         return Ok(Exit::Done);
     }
     print::out(&format!("{}.", said.place));
@@ -201,11 +210,15 @@ pub(crate) async fn versions(cli: &Cli, from: &args::From) -> Result<Exit, CliEr
             .push(unit.id.clone());
     }
     if cli.json {
-        let rows: Vec<_> = by
-            .iter()
-            .map(|((kind, revision), units)| serde_json::json!({ "kind": kind, "revision": revision, "count": units.len(), "units": units }))
-            .collect();
-        print::json(&serde_json::json!({ "schema": { "name": "versions", "version": 1 }, "versions": rows }));
+        let rows = by.into_iter().map(|((kind, revision), units)| VersionRow {
+            kind,
+            revision,
+            count: units.len(),
+            units,
+        });
+        print::json(&documents::VERSIONS.of(&Versions {
+            versions: rows.collect(),
+        }));
         return Ok(Exit::Done);
     }
     print::out(&format!("{:<6} {:<10} {:>5}  units", "kind", "release", "count"));
@@ -241,7 +254,7 @@ pub(crate) fn history(cli: &Cli, wish: &args::SomeRun) -> Result<Exit, CliError>
             let run = supervisor::replay(&store, &listed.run)?;
             let seen = view::run(&run, None);
             if cli.json {
-                print::out(&serde_json::to_string(&seen).unwrap_or_default());
+                print::line(&seen);
             } else {
                 print::out(&format!(
                     "{}  {:.0}  {}  {}  {}: {}",
@@ -255,7 +268,7 @@ pub(crate) fn history(cli: &Cli, wish: &args::SomeRun) -> Result<Exit, CliError>
     let mut so_far: Option<stagger_core::run::Run> = None;
     for entry in entries {
         if cli.json {
-            print::out(&serde_json::to_string(&entry).unwrap_or_default());
+            print::line(&documents::EVENT.of(&entry));
             continue;
         }
         let illegal = |error| CliError::from(stagger_engine::driver::DriveError::Illegal(error));
@@ -279,6 +292,7 @@ pub(crate) fn show_artifacts(cli: &Cli, wish: &args::Artifacts) -> Result<Exit, 
     let kept = artifacts(cli)?;
     let failed =
         |error: stagger_engine::artifacts::ArtifactsError| CliError::new(Exit::Internal, error.to_string());
+    let folder = kept.of(&run);
     if let Some(file) = &wish.bundle {
         let journal: Vec<String> = store
             .journal(&run)?
@@ -287,24 +301,36 @@ pub(crate) fn show_artifacts(cli: &Cli, wish: &args::Artifacts) -> Result<Exit, 
             .collect();
         let extra = [("journal.jsonl".to_owned(), journal.join("\n").into_bytes())];
         kept.bundle(&run, &extra, file).map_err(failed)?;
-        print::out(&file.display().to_string());
-        return Ok(Exit::Done);
     }
-    let folder = kept.of(&run);
-    print::out(&folder.display().to_string());
-    let mut files: Vec<_> = std::fs::read_dir(&folder)
+    let files = gathered(&folder);
+    match (&wish.bundle, cli.json) {
+        (bundle, true) => print::json(&documents::ARTIFACTS.of(&Gathered {
+            run,
+            folder,
+            files,
+            bundle: bundle.clone(),
+        })),
+        (Some(bundle), false) => print::out(&bundle.display().to_string()),
+        (None, false) => {
+            print::out(&folder.display().to_string());
+            for file in files {
+                print::out(&format!("  {}", file.display()));
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// All files below a run's folder, from there on: one folder for each time that they were gathered.
+fn gathered(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(folder)
         .into_iter()
         .flatten()
         .flatten()
-        .flat_map(|gathered| std::fs::read_dir(gathered.path()).into_iter().flatten().flatten())
+        .flat_map(|times| std::fs::read_dir(times.path()).into_iter().flatten().flatten())
         .map(|file| file.path())
+        .map(|file| file.strip_prefix(folder).map(Path::to_owned).unwrap_or(file))
         .collect();
     files.sort();
-    for file in files {
-        print::out(&format!(
-            "  {}",
-            file.strip_prefix(&folder).unwrap_or(&file).display()
-        ));
-    }
-    Ok(Exit::Done)
+    files
 }

@@ -70,7 +70,14 @@ pub(crate) async fn resume(cli: &Cli, wish: &OneRun) -> Result<Exit, CliError> {
     let mut journal = store(cli)?;
     let run = which(&journal, wish.run.as_ref())?;
     let replayed = supervisor::replay(&journal, &run)?;
-    if replayed.ended().is_none() && replayed.held().is_some() {
+    if let Some(ending) = replayed.ended() {
+        // Before anything is asked of the cluster.
+        return Err(CliError::new(
+            Exit::No,
+            format!("run {run} is over: {}", events::ending(ending)),
+        ));
+    }
+    if replayed.held().is_some() {
         // Whoever resumes has looked: what is held for a person is tried again.
         supervisor::ask(&mut journal, &run, Timestamp::now(), &Command::Resume, &user())?;
     }

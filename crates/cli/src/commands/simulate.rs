@@ -14,6 +14,7 @@ use stagger_sim::{Pace, Scenario, Sim, SimEnding, SimReport, simulate as carry_o
 
 use super::state_folder;
 use crate::args::Cli;
+use crate::documents::{self, Simulation};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -159,20 +160,21 @@ fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
         SimEnding::Endless(reason) => format!("still waiting after days: {reason}"),
     };
     if cli.json {
-        print::json(&serde_json::json!({
-            "schema": { "name": "simulation", "version": 1 },
-            "ending": ending,
-            "waves": report.waves,
-            "planned_waves": report.planned_waves,
-            "units": report.units,
-            "forecast_seconds": report.forecast.as_secs(),
-            "took_seconds": report.took.as_secs(),
-            "events": report.events,
-            "stops": report.truth.stops,
-            "unsafe_stops": report.truth.violations,
-            "undetectable_lies": report.truth.undetectable,
-            "guards_left": report.guards,
-            "journal": folder.join("journal.db"),
+        let violations = report.truth.violations.iter().map(ToString::to_string);
+        print::json(&documents::SIMULATION.of(&Simulation {
+            ending,
+            waves: report.waves,
+            planned_waves: report.planned_waves,
+            units: report.units,
+            forecast_seconds: report.forecast.as_secs(),
+            took_seconds: report.took.as_secs(),
+            events: report.events,
+            stops: report.truth.stops,
+            unsafe_stops: violations.collect(),
+            undetectable_lies: report.truth.undetectable,
+            guards_left: report.guards.clone(),
+            run: report.run.clone(),
+            journal: folder.join("journal.db"),
         }));
         return;
     }

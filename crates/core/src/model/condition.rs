@@ -7,6 +7,7 @@ use super::ConditionName;
 
 /// Yes, no, or nobody could tell. Unknown never counts as yes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It is so.
@@ -29,6 +30,7 @@ impl std::fmt::Display for Verdict {
 
 /// A named health fact with its why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
     /// What is asked: `quorum`.

@@ -56,6 +56,8 @@ pub struct Budgets {
     /// One a member; empty when all are 1.
     costs: Vec<u32>,
     limits: Vec<u32>,
+    /// How many placement groups each stands for; empty when each stands for one.
+    shares: Vec<u32>,
     /// Which of `groups` each belongs to.
     group: Vec<u16>,
     groups: Vec<String>,
@@ -84,6 +86,7 @@ pub enum BudgetError {
 
 /// The columns as stored in documents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BudgetColumns {
     groups: Vec<String>,
@@ -95,6 +98,9 @@ pub struct BudgetColumns {
     /// Costs beside `members`; empty when all are 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     costs: Vec<Vec<u32>>,
+    /// How many placement groups each stands for; empty when each stands for one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    shares: Vec<u32>,
 }
 
 /// Builds budgets one at a time.
@@ -102,12 +108,20 @@ pub struct BudgetColumns {
 pub struct BudgetsBuilder {
     budgets: Budgets,
     any_cost: bool,
+    any_share: bool,
 }
 
 impl BudgetsBuilder {
     /// Adds one. `group` says what it stands for and is shared by many: `placement group of pool rbd`.
     /// Of a unit listed twice the costs are added.
     pub fn add(&mut self, group: &str, name: &str, limit: u32, members: &[(Ix, u32)]) {
+        self.add_for(1, group, name, limit, members);
+    }
+
+    /// Adds one that stands for so many things whose share down at once a policy may bound
+    /// ([`Policy::max_degraded`](super::Policy)): the placement groups with these members, or none.
+    pub fn add_for(&mut self, share: u32, group: &str, name: &str, limit: u32, members: &[(Ix, u32)]) {
+        self.any_share |= share != 1;
         let budgets = &mut self.budgets;
         if budgets.offsets.is_empty() {
             budgets.offsets.push(0);
@@ -125,6 +139,7 @@ impl BudgetsBuilder {
         }
         budgets.offsets.push(budgets.members.len() as u32);
         budgets.limits.push(limit);
+        budgets.shares.push(share);
         let known = budgets.groups.iter().rposition(|g| g == group);
         let group = known.unwrap_or_else(|| {
             budgets.groups.push(group.to_owned());
@@ -139,6 +154,9 @@ impl BudgetsBuilder {
     pub fn build(mut self) -> Budgets {
         if !self.any_cost {
             self.budgets.costs = Vec::new();
+        }
+        if !self.any_share {
+            self.budgets.shares = Vec::new();
         }
         if self.budgets.offsets.is_empty() {
             self.budgets.offsets.push(0);
@@ -180,6 +198,16 @@ impl Budgets {
     /// How much of it may be down.
     pub fn limit(&self, budget: usize) -> u32 {
         self.limits[budget]
+    }
+
+    /// How many placement groups it stands for.
+    pub fn share(&self, budget: usize) -> u32 {
+        self.shares.get(budget).copied().unwrap_or(1)
+    }
+
+    /// How many placement groups all of them stand for.
+    pub fn shares(&self) -> u64 {
+        (0..self.len()).map(|budget| u64::from(self.share(budget))).sum()
     }
 
     /// Its name within its group: `2.1f`.
@@ -264,6 +292,7 @@ impl TryFrom<BudgetColumns> for Budgets {
             limit,
             members,
             costs,
+            shares,
         } = columns;
         let rows = name.len();
         if group.len() != rows || limit.len() != rows || members.len() != rows {
@@ -273,6 +302,9 @@ impl TryFrom<BudgetColumns> for Budgets {
         }
         if !costs.is_empty() && costs.iter().map(Vec::len).ne(members.iter().map(Vec::len)) {
             return Err(BudgetError::Columns("costs and members differ in length"));
+        }
+        if !shares.is_empty() && shares.len() != rows {
+            return Err(BudgetError::Columns("shares and name differ in length"));
         }
         if group.iter().any(|g| usize::from(*g) >= groups.len()) {
             return Err(BudgetError::Columns("a budget's group does not exist"));
@@ -285,7 +317,14 @@ impl TryFrom<BudgetColumns> for Budgets {
                 .enumerate()
                 .map(|(at, m)| (*m, cost(at)))
                 .collect();
-            builder.add(&groups[usize::from(group[row])], &name[row], limit[row], &pairs);
+            let share = shares.get(row).copied().unwrap_or(1);
+            builder.add_for(
+                share,
+                &groups[usize::from(group[row])],
+                &name[row],
+                limit[row],
+                &pairs,
+            );
         }
         Ok(builder.build())
     }
@@ -309,6 +348,7 @@ impl From<Budgets> for BudgetColumns {
             groups: budgets.groups,
             group: budgets.group,
             limit: budgets.limits,
+            shares: budgets.shares,
         }
     }
 }

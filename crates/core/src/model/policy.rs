@@ -194,6 +194,7 @@ impl Retry {
 /// The search for fewer waves: its seed and its budget, counted in moves so that the same input gives
 /// the same plan on any machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Search {
     /// Seed of the generator.
@@ -211,6 +212,16 @@ impl Default for Search {
     }
 }
 
+fn percent<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let percent = Option::<u32>::deserialize(from)?;
+    match percent {
+        Some(over @ 101..) => Err(serde::de::Error::custom(format!(
+            "{over} is not a percentage: give a number from 0 to 100"
+        ))),
+        Some(0..=100) | None => Ok(percent),
+    }
+}
+
 /// How bold to be. Every field has a default; the configuration file and flags override them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -225,7 +236,8 @@ pub struct Policy {
     pub order: Order,
     /// At most so many distinct failure domains of a level in one wave.
     pub max_domains: BTreeMap<String, u32>,
-    /// At most this share of placement groups (percent of all budgets) with a member down at once.
+    /// At most this share of all placement groups, in percent, with a member down at once.
+    #[serde(deserialize_with = "percent")]
     pub max_degraded: Option<u32>,
     /// How long all gates of a wave must have held before the next one starts, in seconds.
     pub soak: u32,

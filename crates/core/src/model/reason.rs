@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A refusal, a hold or the cause why a unit is left alone. `slug` is stable and has a paragraph in
 /// `docs/reference/reasons.md`; `detail` carries the facts of this case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Reason {
     /// Stable kebab-case word.

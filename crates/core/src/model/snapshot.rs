@@ -10,6 +10,7 @@ use super::{Budgets, ClusterName, Condition, ConditionName, Ix, Kind, Unit, Unit
 
 /// All that was observed of one cluster at one time. Units are sorted as people count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "SnapshotDocument", into = "SnapshotDocument")]
 pub struct Snapshot {
     cluster: ClusterName,
@@ -23,6 +24,7 @@ pub struct Snapshot {
 
 /// The document as stored and shown: `kind` and `version` first, so that a later release knows it.
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct SnapshotDocument {
     kind: String,

@@ -67,6 +67,7 @@ pub enum Width {
 
 /// The phases of a unit's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Out of service, what must move moved.
@@ -132,6 +133,7 @@ pub struct StepSpec {
 
 /// A point that cannot be gone back across.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Door {
     /// Its name, by which it is approved.
@@ -142,6 +144,7 @@ pub struct Door {
 
 /// What going back to the release before takes. Unknown is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "how", deny_unknown_fields)]
 pub enum GoingBack {
     /// Start the old release on the unit's data as it is.

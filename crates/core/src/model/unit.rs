@@ -8,6 +8,7 @@ use super::{Kind, Revision, UnitId};
 
 /// The place of a unit in its snapshot. Dense, so that constraints are flat arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Ix(pub u32);
 
@@ -20,6 +21,7 @@ impl Ix {
 
 /// Whether a unit serves. Unknown counts as down: it is never assumed to serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum UnitState {
     /// It serves.
@@ -32,6 +34,7 @@ pub enum UnitState {
 
 /// One unit as observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Unit {
     /// Its name, unique in the cluster.

@@ -10,6 +10,7 @@ use crate::model::{ClusterName, Door, GoingBack, Kind, PartName, Reason, Revisio
 /// is a forecast: before each wave a run observes afresh and plans again, and the new plan names its
 /// parent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// `plan`, so that a stored document says what it is.
@@ -37,6 +38,7 @@ pub struct Plan {
 
 /// A stage or a step with what is planned for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PlannedPart {
     /// Units of one kind in waves.
@@ -47,6 +49,7 @@ pub enum PlannedPart {
 
 /// Units of one kind in waves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PlannedStage {
     /// Its name.
@@ -71,6 +74,7 @@ pub struct PlannedStage {
 
 /// Units visited together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Wave {
     /// Sorted as people count.
@@ -84,6 +88,7 @@ pub struct Wave {
 
 /// A thing done once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PlannedStep {
     /// Its name.
@@ -97,6 +102,7 @@ pub struct PlannedStep {
 
 /// A unit that does not get the change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LeftAlone {
     /// Which.

@@ -59,7 +59,7 @@ pub(super) fn pose<'a>(
             } else if let Some(at) = local[unit.at()] {
                 members.push((at, cost));
                 could += u64::from(cost);
-                touched_by[at as usize] += 1;
+                touched_by[at as usize] += all.share(budget);
             }
         }
         let left = u64::from(all.limit(budget)).saturating_sub(was);
@@ -75,7 +75,7 @@ pub(super) fn pose<'a>(
     }];
     let mut wide_names = vec!["max-in-parallel"];
     if let Some(percent) = policy.max_degraded {
-        let share = all.len() as u64 * u64::from(percent) / 100;
+        let share = all.shares() * u64::from(percent) / 100;
         // One unit alone is always let through, as with a percentage of units: as wide as the widest
         // of the kind, whether or not it is still to be visited, so that the limit stays as waves pass.
         let largest = largest_touch(snapshot, units);
@@ -113,7 +113,7 @@ pub(super) fn pose<'a>(
     }
 }
 
-/// How many budgets the widest unit of that kind touches, whether it serves or not.
+/// How many placement groups the widest unit of that kind touches, whether it serves or not.
 fn largest_touch(snapshot: &Snapshot, units: &[Ix]) -> u32 {
     let Some(kind) = units.first().map(|unit| &snapshot.unit(*unit).kind) else {
         return 0;
@@ -122,7 +122,7 @@ fn largest_touch(snapshot: &Snapshot, units: &[Ix]) -> u32 {
     let mut touches = vec![0_u32; snapshot.units().len()];
     for budget in 0..budgets.len() {
         for (unit, _) in budgets.members(budget) {
-            touches[unit.at()] += 1;
+            touches[unit.at()] += budgets.share(budget);
         }
     }
     snapshot

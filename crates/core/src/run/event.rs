@@ -13,6 +13,7 @@ pub type Seq = u64;
 
 /// An event in its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Its place.
@@ -26,6 +27,7 @@ pub struct Entry {
 
 /// What happened, or is about to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
     /// The run begins.
@@ -128,6 +130,7 @@ pub enum Event {
 
 /// What a run is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Start {
     /// Version of the journal's events.
@@ -137,8 +140,16 @@ pub struct Start {
     /// Of which cluster.
     pub cluster: ClusterName,
     /// What is wanted.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "serde_json::Map<String, serde_json::Value>")
+    )]
     pub target: Target,
     /// How bold to be.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "serde_json::Map<String, serde_json::Value>")
+    )]
     pub policy: Policy,
     /// The backend's own memory of how things were before.
     pub baseline: serde_json::Value,
@@ -146,6 +157,7 @@ pub struct Start {
 
 /// What a person may ask of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Command {
     /// No new wave.
@@ -165,6 +177,7 @@ pub enum Command {
 
 /// An answer of one of the two judges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
     /// It may.
@@ -185,6 +198,7 @@ pub enum Answer {
 
 /// One effect on the world. Every effect is an *ensure*: it names the state wanted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "action", rename_all = "kebab-case")]
 pub enum Action {
     /// Take or renew a guard.
@@ -240,6 +254,7 @@ pub enum Action {
 
 /// How an effect ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
     /// The state wanted is there.
@@ -256,6 +271,7 @@ pub enum Outcome {
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "ending", rename_all = "kebab-case")]
 pub enum Ending {
     /// Every unit serves on the target, and every step is done.

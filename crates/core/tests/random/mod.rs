@@ -209,6 +209,14 @@ pub fn facts(rng: &mut Rng) -> Facts {
     facts
 }
 
+/// How many placement groups a budget of that name stands for: one, several, or none.
+pub fn share(group: &str, name: &str) -> u32 {
+    match (group, name.bytes().last()) {
+        ("placement group", Some(last)) => u32::from(last) % 4,
+        _ => 0,
+    }
+}
+
 pub fn policy(rng: &mut Rng) -> Policy {
     let mut max_domains = BTreeMap::new();
     if rng.percent(30) {
@@ -254,7 +262,7 @@ impl Facts {
     pub fn budgets(&self) -> Budgets {
         let mut builder = BudgetsBuilder::default();
         for (group, name, limit, members) in &self.budgets {
-            builder.add(group, name, *limit, members);
+            builder.add_for(share(group, name), group, name, *limit, members);
         }
         builder.build()
     }

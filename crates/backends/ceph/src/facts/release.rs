@@ -47,13 +47,15 @@ pub struct Version {
 }
 
 impl Version {
-    /// From three numbers with dots between, whatever follows.
+    /// From three numbers with dots between, and what vendors put behind them: letters, digits and
+    /// `. - _ + ~`, since it goes into the names of packages.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '.');
         let (major, minor, last) = (parts.next()?, parts.next()?, parts.next()?);
         let digits = last.bytes().take_while(u8::is_ascii_digit).count();
         let (patch, rest) = last.split_at(digits);
-        if rest.starts_with('.') || rest.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        let odd = |c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '-' | '_' | '+' | '~');
+        if rest.starts_with('.') || rest.contains(odd) {
             return None;
         }
         let number = |part: &str| match part {
@@ -96,7 +98,18 @@ mod tests {
             assert_eq!(Version::parse(text).unwrap().to_string(), text);
         }
         for bad in [
-            "", "18", "18.2", "18.2.", "reef", "18.2.7.1", "-1.2.3", "18.2.7 x", "+18.2.7",
+            "",
+            "18",
+            "18.2",
+            "18.2.",
+            "reef",
+            "18.2.7.1",
+            "-1.2.3",
+            "18.2.7 x",
+            "+18.2.7",
+            "18.2.7;id",
+            "18.2.7$(id)",
+            "18.2.7é",
         ] {
             assert_eq!(Version::parse(bad), None, "{bad}");
         }

@@ -65,26 +65,36 @@ impl Verdict {
     }
 }
 
-/// The answer as Ceph prints it: the same fields in the same order.
+/// The answer as Ceph prints it: the same fields in the same order. Beside them stand
+/// `also_unsafe_pgs`, where there are any, and `upper_bound` where a largest set was asked for.
 #[derive(Serialize)]
-struct Report<'a> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Report<'a> {
     ok_to_stop: bool,
     osds: &'a [u32],
     num_ok_pgs: usize,
     num_not_ok_pgs: usize,
     #[serde(skip_serializing_if = "Names::none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     unknown_pgs: Names<'a>,
     #[serde(skip_serializing_if = "Names::none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     bad_no_pool_pgs: Names<'a>,
     #[serde(skip_serializing_if = "Names::none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     bad_already_inactive: Names<'a>,
     #[serde(skip_serializing_if = "Names::none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     bad_become_inactive: Names<'a>,
     #[serde(skip_serializing_if = "Names::none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     ok_become_degraded: Names<'a>,
     #[serde(skip_serializing_if = "Names::none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     ok_become_more_degraded: Names<'a>,
     #[serde(skip_serializing_if = "Names::none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     also_unsafe_pgs: Names<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     upper_bound: Option<u32>,
@@ -104,13 +114,9 @@ impl Serialize for Names<'_> {
     }
 }
 
-/// The answer as JSON with Ceph's fields, in Ceph's order. Beside them stand `also_unsafe_pgs`, where
-/// there are any, and `upper_bound` where a largest set was asked for.
-///
-/// # Errors
-/// None that could be met: the answer is plain data.
-pub fn report_json(verdict: &Verdict, largest: Option<&Largest>) -> Result<String, serde_json::Error> {
-    serde_json::to_string(&Report {
+/// The answer as a document.
+pub fn report<'a>(verdict: &'a Verdict, largest: Option<&Largest>) -> Report<'a> {
+    Report {
         ok_to_stop: verdict.ok(),
         osds: &verdict.osds,
         num_ok_pgs: verdict.ok_become_degraded.len() + verdict.ok_become_more_degraded.len(),
@@ -125,5 +131,5 @@ pub fn report_json(verdict: &Verdict, largest: Option<&Largest>) -> Result<Strin
         ok_become_more_degraded: Names(&verdict.ok_become_more_degraded),
         also_unsafe_pgs: Names(&verdict.also_unsafe),
         upper_bound: largest.map(|largest| largest.upper_bound),
-    })
+    }
 }

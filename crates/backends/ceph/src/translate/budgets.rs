@@ -1,5 +1,6 @@
 //! What may be down together.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use stagger_core::model::{Budgets, BudgetsBuilder, Ix};
@@ -49,9 +50,16 @@ fn of_kind<'a>(
 fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBuilder) {
     let mons: Vec<(Ix, u32)> = of_kind("mon.", places).collect();
     let count = mons.len() as u32;
-    builder.add("monitors", "quorum", count.saturating_sub(count / 2 + 1), &mons);
+    builder.add_for(
+        NONE,
+        "monitors",
+        "quorum",
+        count.saturating_sub(count / 2 + 1),
+        &mons,
+    );
     let mgrs: Vec<(Ix, u32)> = of_kind("mgr.", places).collect();
-    builder.add(
+    builder.add_for(
+        NONE,
         "managers",
         "one stays",
         (mgrs.len() as u32).saturating_sub(1).max(1),
@@ -66,11 +74,18 @@ fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBui
             .map(|at| (Ix(*at), 1))
             .collect();
         let name = format!("ranks of {}", fs.name);
-        builder.add("metadata servers", &name, (standbys as u32).max(1), &members);
+        builder.add_for(
+            NONE,
+            "metadata servers",
+            &name,
+            (standbys as u32).max(1),
+            &members,
+        );
     }
     let rgws: Vec<(Ix, u32)> = of_kind("rgw.", places).collect();
     if !rgws.is_empty() {
-        builder.add(
+        builder.add_for(
+            NONE,
             "object gateways",
             "one stays",
             (rgws.len() as u32 - 1).max(1),
@@ -79,13 +94,33 @@ fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBui
     }
 }
 
+/// Daemons are no placement groups.
+const NONE: u32 = 0;
+
 /// One line of the table above: so many of these may be down.
 struct Row {
     limit: u32,
+    /// How many placement groups it stands for: none, where another line stands for the same group.
+    share: u32,
     /// Where its members start and end in the flat list.
     start: u32,
     end: u32,
     seed: u32,
+}
+
+/// Ceph takes any character in the name of a pool; here it stands in sentences.
+fn on_one_line(name: &str) -> Cow<'_, str> {
+    if !name.contains(char::is_control) {
+        return Cow::Borrowed(name);
+    }
+    let tame = |c: char| {
+        if c.is_control() {
+            c.escape_default().to_string()
+        } else {
+            c.to_string()
+        }
+    };
+    Cow::Owned(name.chars().map(tame).collect())
 }
 
 fn placement_groups(facts: &Facts, pgs: &PgMap, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBuilder) {
@@ -100,7 +135,7 @@ fn placement_groups(facts: &Facts, pgs: &PgMap, places: &BTreeMap<&str, u32>, bu
         let pool_id = pgs.at(at).id.pool;
         let pool = facts.osds.pools.get(&pool_id);
         let group = match pool {
-            Some(pool) => format!("placement group of pool {}", pool.name),
+            Some(pool) => format!("placement group of pool {}", on_one_line(&pool.name)),
             None => format!("placement group of pool {pool_id}, which is gone"),
         };
         let (mut rows, mut flat) = (Vec::new(), Vec::new());
@@ -114,7 +149,7 @@ fn placement_groups(facts: &Facts, pgs: &PgMap, places: &BTreeMap<&str, u32>, bu
                 pool: pool_id,
                 seed: row.seed,
             };
-            builder.add(&group, &name.to_string(), row.limit, &members);
+            builder.add_for(row.share, &group, &name.to_string(), row.limit, &members);
         }
     }
 }
@@ -131,7 +166,13 @@ fn distinct(mut rows: Vec<Row>, flat: &[u32]) -> Vec<Row> {
             .cmp(members(b, flat))
             .then_with(|| key(a).cmp(&key(b)))
     });
-    rows.dedup_by(|later, first| later.limit == first.limit && members(later, flat) == members(first, flat));
+    rows.dedup_by(|later, first| {
+        let same = later.limit == first.limit && members(later, flat) == members(first, flat);
+        if same {
+            first.share += later.share;
+        }
+        same
+    });
     // Both budgets of a degraded group have its name.
     rows.sort_unstable_by_key(|row| (row.seed, row.start));
     rows
@@ -152,6 +193,7 @@ fn rows_of(
         places.dedup();
         places
     };
+    let mut share = 1;
     let mut add = |members: &[u32], limit: u32| {
         if members.is_empty() {
             return;
@@ -160,6 +202,7 @@ fn rows_of(
         flat.extend(members);
         rows.push(Row {
             limit,
+            share: std::mem::take(&mut share),
             start,
             end: flat.len() as u32,
             seed: pg.id.seed,

@@ -3,10 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use stagger_ceph::api::exec::Exec;
+use stagger_ceph::api::saved::{FromSaved, Recorder, Saved};
 use stagger_ceph::api::session::Session;
 use stagger_ceph::api::{Access, Answer, ApiError, CephApi, Whom};
 
@@ -171,4 +173,62 @@ fn without_the_module_the_program_is_asked_and_without_the_cluster_nobody() {
         "{error}"
     );
     assert_eq!(api.fell_back(), None);
+}
+
+/// Answers whatever is asked, or not in time.
+struct Anything;
+
+#[async_trait::async_trait]
+impl CephApi for Anything {
+    async fn command(&self, _whom: Whom, command: serde_json::Value) -> Result<Answer, ApiError> {
+        match command["prefix"].as_str().unwrap() {
+            "pg dump" => Err(ApiError::TimedOut {
+                command: "pg dump".to_owned(),
+                via: "ceph".to_owned(),
+                seconds: 30,
+            }),
+            "crash ls-new" => Ok(Answer {
+                rc: 13,
+                out: Vec::new(),
+                err: "access denied".to_owned(),
+            }),
+            prefix => Ok(Answer {
+                rc: 0,
+                out: format!("{{\"said\": \"{prefix}\", \"precise\": 0.10000000000000000001}}\n")
+                    .into_bytes(),
+                err: String::new(),
+            }),
+        }
+    }
+}
+
+#[test]
+fn only_facts_are_saved_and_they_come_back_as_they_were() {
+    let recorder = Recorder::new(Arc::new(Anything));
+    let facts = ["osd dump", "pg dump", "crash ls-new"];
+    for prefix in facts
+        .into_iter()
+        .chain(["auth ls", "config-key dump", "config-key get"])
+    {
+        drop(ask(&recorder, prefix));
+    }
+    let name = stagger_core::model::ClusterName::new("lab").unwrap();
+    let document = recorder
+        .saved(name, jiff::Timestamp::UNIX_EPOCH)
+        .to_json()
+        .unwrap();
+    let text = String::from_utf8(document).unwrap();
+    assert!(!text.contains("auth") && !text.contains("config-key"), "{text}");
+    let saved = FromSaved::new(Saved::read(text.as_bytes()).unwrap(), "x.json");
+    for prefix in facts {
+        match (ask(&Anything, prefix), ask(&saved, prefix)) {
+            (Ok(was), Ok(is)) => {
+                assert_eq!((was.rc, &was.err), (is.rc, &is.err));
+                assert_eq!(was.out.trim_ascii(), is.out.trim_ascii());
+            }
+            (Err(was), Err(is)) => assert_eq!(was.to_string(), is.to_string()),
+            (was, is) => panic!("{prefix}: {was:?} became {is:?}"),
+        }
+    }
+    assert!(matches!(ask(&saved, "auth ls"), Err(ApiError::NotSaved { .. })));
 }

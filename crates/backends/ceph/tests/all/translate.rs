@@ -45,6 +45,14 @@ fn the_recorded_clusters_as_snapshots() {
         }
         let budgets = snapshot.budgets();
         let _ = writeln!(text, "\n{} budgets", budgets.len());
+        let Known::Yes(groups) = recorded(version).pgs else {
+            panic!("{version}: the placement groups are known");
+        };
+        assert_eq!(
+            budgets.shares(),
+            groups.len() as u64,
+            "{version}: they stand for each placement group once"
+        );
         for budget in (0..budgets.len()).filter(|b| b % 10 == 0 || !budgets.group(*b).contains("placement")) {
             let members: Vec<_> = budgets
                 .members(budget)

@@ -1,0 +1,289 @@
+//! Every document that `--json` prints: its name, its version, and its schema.
+//!
+//! `cargo xtask generate` writes the schemas into `docs/reference/schemas/`. A field that goes, or means
+//! something else, takes a new version; a new field that may be missing does not.
+
+use std::path::{Path, PathBuf};
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, json_schema};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use stagger_ceph::api::saved::Saved;
+use stagger_ceph::guards::HeldGuard;
+use stagger_core::check::Finding;
+use stagger_core::explain::Explanation;
+use stagger_core::model::{RunId, Snapshot, UnitId};
+use stagger_core::plan::Plan;
+use stagger_core::run::Entry;
+use stagger_core::view::{RunView, Schema};
+
+use crate::error::CliError;
+
+/// What one document is called, and which version of it is printed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Name(&'static str, u32);
+
+/// `observe`
+pub(crate) const SNAPSHOT: Name = Name("snapshot", 1);
+/// `plan`, and the file of `plan --out`
+pub(crate) const PLAN: Name = Name(Plan::DOCUMENT, Plan::VERSION);
+/// `check`
+pub(crate) const CHECK: Name = Name("check", 1);
+/// `versions`
+pub(crate) const VERSIONS: Name = Name("versions", 1);
+/// A line of `history RUN`
+pub(crate) const EVENT: Name = Name("event", 1);
+/// `explain`
+pub(crate) const EXPLANATION: Name = Name("explanation", 1);
+/// `simulate`, `demo`
+pub(crate) const SIMULATION: Name = Name("simulation", 1);
+/// `ceph ok-to-stop`
+pub(crate) const OK_TO_STOP: Name = Name("ceph-ok-to-stop", 1);
+/// `ceph guards`
+pub(crate) const GUARDS: Name = Name("ceph-guards", 1);
+/// `artifacts`
+pub(crate) const ARTIFACTS: Name = Name("artifacts", 1);
+/// Any command that fails
+pub(crate) const ERROR: Name = Name("error", 1);
+/// `status`, and a line of `history`; the core makes it with its schema.
+const RUN: Name = Name("run", 1);
+/// The file of `observe --save`
+const SAVED: Name = Name(Saved::SCHEMA, Saved::VERSION);
+
+/// `check`: what the judge says of a plan.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Checked {
+    /// The plan's id.
+    pub(crate) plan: String,
+    /// Whether there are no findings.
+    pub(crate) sound: bool,
+    /// Every fault that was found.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// `versions`: who runs what.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Versions {
+    /// One row for each kind and revision.
+    pub(crate) versions: Vec<VersionRow>,
+}
+
+/// The units of one kind that run the same.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct VersionRow {
+    /// Their kind.
+    pub(crate) kind: String,
+    /// What they run; `unknown` where nobody could tell.
+    pub(crate) revision: String,
+    /// How many they are.
+    pub(crate) count: usize,
+    /// Which.
+    pub(crate) units: Vec<UnitId>,
+}
+
+/// `simulate`: how it ended, and what was true meanwhile.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Simulation {
+    /// How it ended, in words.
+    pub(crate) ending: String,
+    /// Waves that were carried out.
+    pub(crate) waves: u32,
+    /// Waves of the first plan.
+    pub(crate) planned_waves: usize,
+    /// Units that serve on something else than before.
+    pub(crate) units: usize,
+    /// How long the first plan said that it takes.
+    pub(crate) forecast_seconds: i64,
+    /// How long it took on the cluster's clock.
+    pub(crate) took_seconds: i64,
+    /// Events in the journal.
+    pub(crate) events: u64,
+    /// Daemons that were stopped.
+    pub(crate) stops: u32,
+    /// Stops that were unsafe by the truth, in words.
+    pub(crate) unsafe_stops: Vec<String>,
+    /// Lies that no honest tool could have known.
+    pub(crate) undetectable_lies: u32,
+    /// Guards that were left behind.
+    pub(crate) guards_left: Vec<String>,
+    /// Which run, in the journal.
+    pub(crate) run: RunId,
+    /// Where the journal is.
+    pub(crate) journal: PathBuf,
+}
+
+/// `ceph guards`: what runs hold in the cluster.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Guards {
+    /// Each guard.
+    pub(crate) guards: Vec<HeldGuard>,
+}
+
+/// `artifacts`: what was gathered of a run.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Gathered {
+    /// Of which run.
+    pub(crate) run: RunId,
+    /// Where it is.
+    pub(crate) folder: PathBuf,
+    /// The files, from that folder on.
+    pub(crate) files: Vec<PathBuf>,
+    /// The file into which all was packed, if that was asked.
+    pub(crate) bundle: Option<PathBuf>,
+}
+
+/// Why a command failed.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Failed<'a> {
+    /// The exit code.
+    pub(crate) exit: u8,
+    /// What was tried, and why it failed.
+    pub(crate) error: &'a str,
+    /// What is behind it, outermost first.
+    pub(crate) causes: &'a [String],
+    /// What to do.
+    pub(crate) hints: &'a [String],
+}
+
+impl<'a> Failed<'a> {
+    /// What is told to scripts.
+    pub(crate) fn of(error: &'a CliError) -> Self {
+        Self {
+            exit: error.exit.code(),
+            error: &error.message,
+            causes: &error.causes,
+            hints: &error.hints,
+        }
+    }
+}
+
+/// A document with its name and version before it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a, T> {
+    schema: Schema,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
+impl Name {
+    /// That document.
+    pub(crate) fn of<T: Serialize>(self, body: &T) -> Document<'_, T> {
+        Document {
+            schema: Schema {
+                name: self.0.to_owned(),
+                version: self.1,
+            },
+            body,
+        }
+    }
+
+    /// Reads a document that may have been stored without its name and version.
+    pub(crate) fn read<T: serde::de::DeserializeOwned>(self, path: &Path, text: &str) -> Result<T, CliError> {
+        let Self(name, newest) = self;
+        let shown = path.display();
+        let wrong = |why: String| CliError::usage(format!("{shown} is not a {name}: {why}"));
+        let mut value: Map<String, Value> = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
+        if let Some(schema) = value.remove("schema") {
+            let found: Schema = serde_json::from_value(schema).map_err(|e| wrong(e.to_string()))?;
+            if found.name != name {
+                return Err(wrong(format!("it is a document {:?}", found.name)));
+            }
+            if found.version > newest {
+                return Err(wrong(format!(
+                    "it is of version {}, and this program reads up to version {newest}",
+                    found.version
+                ))
+                .hint("use the release that wrote it, or a later one"));
+            }
+        }
+        serde_json::from_value(value.into()).map_err(|e| wrong(e.to_string()))
+    }
+
+    fn schema<T: JsonSchema>(self, about: &str) -> Value {
+        let Self(name, version) = self;
+        let mut schema = SchemaSettings::draft2020_12()
+            .for_serialize()
+            .into_generator()
+            .into_root_schema_for::<T>();
+        let head = json_schema!({
+            "description": "What this document is.",
+            "type": "object",
+            "properties": { "name": { "const": name }, "version": { "const": version } },
+            "required": ["name", "version"],
+            "additionalProperties": false,
+        });
+        let fields = schema.ensure_object();
+        fields.insert("title".to_owned(), name.into());
+        fields.insert("description".to_owned(), about.into());
+        if let Some(properties) = fields
+            .entry("properties")
+            .or_insert_with(|| Map::new().into())
+            .as_object_mut()
+        {
+            properties.insert("schema".to_owned(), head.to_value());
+        }
+        if let Some(required) = fields
+            .entry("required")
+            .or_insert_with(|| Vec::<Value>::new().into())
+            .as_array_mut()
+            && !required.contains(&"schema".into())
+        {
+            required.insert(0, "schema".into());
+        }
+        // A schema is of one release, and says all that this one prints.
+        if !fields.contains_key("additionalProperties") {
+            fields.insert("unevaluatedProperties".to_owned(), false.into());
+        }
+        schema.to_value()
+    }
+}
+
+/// All schemas by the name of their document.
+pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
+    vec![
+        (ARTIFACTS.0, ARTIFACTS.schema::<Gathered>("`artifacts --json`")),
+        (
+            SAVED.0,
+            SAVED.schema::<Saved>("The file that `observe --save` writes and `--from` reads."),
+        ),
+        (
+            OK_TO_STOP.0,
+            OK_TO_STOP.schema::<stagger_ceph::oktostop::Report<'_>>(
+                "`ceph ok-to-stop --json`: the fields of Ceph's own answer, and ours beside them.",
+            ),
+        ),
+        (GUARDS.0, GUARDS.schema::<Guards>("`ceph guards --json`")),
+        (CHECK.0, CHECK.schema::<Checked>("`check --json`")),
+        (
+            ERROR.0,
+            ERROR.schema::<Failed<'_>>("What a command that fails prints with `--json`."),
+        ),
+        (EVENT.0, EVENT.schema::<Entry>("A line of `history RUN --json`.")),
+        (
+            EXPLANATION.0,
+            EXPLANATION.schema::<Explanation>("`explain --json`"),
+        ),
+        (
+            PLAN.0,
+            PLAN.schema::<Plan>("`plan --json`, and the file of `plan --out`."),
+        ),
+        (
+            RUN.0,
+            RUN.schema::<RunView>("`status --json`, and a line of `history --json`."),
+        ),
+        (
+            SIMULATION.0,
+            SIMULATION.schema::<Simulation>("`simulate --json`, `demo --json`"),
+        ),
+        (SNAPSHOT.0, SNAPSHOT.schema::<Snapshot>("`observe --json`")),
+        (VERSIONS.0, VERSIONS.schema::<Versions>("`versions --json`")),
+    ]
+}

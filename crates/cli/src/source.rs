@@ -1,0 +1,147 @@
+//! Where facts come from: the cluster, a folder of recorded answers, or a saved snapshot.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use stagger_ceph::api::CephApi;
+use stagger_ceph::api::recorded::Recorded;
+use stagger_ceph::api::saved::{FromSaved, Recorder, Saved, write_whole};
+use stagger_ceph::api::session::Session;
+use stagger_ceph::backend::CephBackend;
+use stagger_ceph::config::{CephConfig, CephSettings};
+use stagger_ceph::facts::Facts;
+use stagger_ceph::translate::HealthPolicy;
+use stagger_core::model::ClusterName;
+
+use crate::args::{Cli, From};
+use crate::config::{self, Config};
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// Something that answers as a cluster does.
+pub(crate) struct Source {
+    /// What answers.
+    pub(crate) api: Arc<dyn CephApi>,
+    /// How it is judged.
+    pub(crate) settings: CephSettings,
+    /// The configuration, if one was read.
+    pub(crate) config: Option<Config>,
+    /// When the answers were given; `None`: they are given now.
+    taken: Option<Timestamp>,
+    /// The cluster itself, and not a file.
+    live: bool,
+}
+
+impl Source {
+    /// What `--from` names, or else the cluster of the configuration.
+    pub(crate) fn open(cli: &Cli, from: &From) -> Result<Self, CliError> {
+        let Some(path) = &from.from else {
+            let config = config::read(cli)?;
+            let settings = config.ceph();
+            return Ok(Self {
+                api: Arc::new(Session::new(settings.cluster.access())),
+                settings,
+                config: Some(config),
+                taken: None,
+                live: true,
+            });
+        };
+        let (api, cluster, taken): (Arc<dyn CephApi>, _, _) = if path.is_dir() {
+            (Arc::new(Recorded::new(path)), named_after(path)?, None)
+        } else {
+            let saved = read_saved(path)?;
+            let (cluster, taken) = (saved.cluster.clone(), Some(saved.taken));
+            (Arc::new(FromSaved::new(saved, path)), cluster, taken)
+        };
+        // What was recorded is judged by the configuration, where one is named.
+        let config = cli.config.is_some().then(|| config::read(cli)).transpose()?;
+        Ok(Self {
+            api,
+            settings: settings_of(cluster, config.as_ref())?,
+            config,
+            taken,
+            live: false,
+        })
+    }
+
+    /// All facts.
+    pub(crate) async fn facts(&self) -> Result<Facts, CliError> {
+        self.facts_through(Arc::clone(&self.api)).await
+    }
+
+    /// All facts, with the answers behind them written to that file.
+    pub(crate) async fn facts_saved(&self, file: &Path) -> Result<Facts, CliError> {
+        let recorder = Arc::new(Recorder::new(Arc::clone(&self.api)));
+        let facts = self
+            .facts_through(Arc::clone(&recorder) as Arc<dyn CephApi>)
+            .await?;
+        let saved = recorder.saved(self.settings.cluster.name.clone(), facts.collected_at);
+        let bytes = saved
+            .to_json()
+            .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
+        write_whole(file, &bytes)
+            .map_err(|error| CliError::usage(format!("write the snapshot to {}: {error}", file.display())))?;
+        Ok(facts)
+    }
+
+    async fn facts_through(&self, api: Arc<dyn CephApi>) -> Result<Facts, CliError> {
+        let backend = CephBackend::new(api, self.settings.clone(), None);
+        let time = self.taken.unwrap_or_else(Timestamp::now);
+        backend.facts_of(time).await.map_err(|error| {
+            let mut error = CliError::from(error);
+            // Asking a file again gives the same answer: it is not out of reach, it is wrong.
+            if !self.live {
+                error.exit = Exit::Usage;
+            }
+            error
+        })
+    }
+}
+
+fn read_saved(path: &Path) -> Result<Saved, CliError> {
+    let bytes = std::fs::read(path).map_err(|error| {
+        let why = match error.kind() {
+            std::io::ErrorKind::NotFound => format!("there is no file or folder {}", path.display()),
+            _ => format!("read {}: {error}", path.display()),
+        };
+        CliError::usage(why).hint(
+            "--from takes a file that `stagger observe --save FILE` wrote, or a folder of answers as `ceph … -f json` prints them",
+        )
+    })?;
+    Saved::read(&bytes).map_err(|error| {
+        let mut refused = CliError::usage(format!("{} cannot be planned from", path.display()));
+        refused.causes.push(error.to_string());
+        refused
+            .causes
+            .extend(std::error::Error::source(&error).map(ToString::to_string));
+        refused.hint(error.hint())
+    })
+}
+
+/// A folder is called what its cluster is called.
+fn named_after(folder: &Path) -> Result<ClusterName, CliError> {
+    let name = folder
+        .file_name()
+        .map_or("recorded".to_owned(), |name| name.to_string_lossy().into_owned());
+    ClusterName::new(name.replace(char::is_whitespace, "-"))
+        .map_err(|error| CliError::usage(error.to_string()))
+}
+
+/// The settings for answers of that cluster: the configuration's, with its own name.
+fn settings_of(cluster: ClusterName, config: Option<&Config>) -> Result<CephSettings, CliError> {
+    if let Some(config) = config {
+        let mut settings = config.ceph();
+        settings.cluster.name = cluster;
+        return Ok(settings);
+    }
+    let text = format!("name = {:?}", cluster.as_str());
+    let cluster: CephConfig =
+        toml::from_str(&text).map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
+    Ok(CephSettings {
+        cluster,
+        hosts: stagger_engine::hosts::Hosts::default(),
+        software: stagger_ceph::config::SoftwareByKind::default(),
+        health: HealthPolicy::default(),
+    })
+}

@@ -1,0 +1,131 @@
+//! What `--json` prints is what the schemas in the book say.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+const FIXTURE: &str = "crates/backends/ceph/tests/fixtures/18.2.7";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What the program prints, whatever its exit code.
+fn said(words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stagger"));
+    command.args(words).stdin(Stdio::null()).current_dir(root());
+    String::from_utf8(command.output().unwrap().stdout).unwrap()
+}
+
+/// Validates documents, and remembers which there were.
+#[derive(Default)]
+struct Validator(BTreeSet<String>);
+
+impl Validator {
+    fn document(&mut self, text: &str, what: &str) {
+        let document: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{what}: {e}: {text}"));
+        let name = document["schema"]["name"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{what}: {text}"));
+        let path = root().join(format!("docs/reference/schemas/{name}.json"));
+        let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        let wrong: Vec<String> = validator
+            .iter_errors(&document)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(
+            wrong.is_empty(),
+            "{what} is not a valid {name}:\n{}",
+            wrong.join("\n")
+        );
+        let mut stranger = document.clone();
+        stranger["no-such-field"] = Value::Null;
+        assert!(!validator.is_valid(&stranger), "{name} permits any field");
+        self.0.insert(name.to_owned());
+    }
+
+    fn command(&mut self, words: &[&str]) {
+        let words = [words, &["--json"]].concat();
+        self.document(&said(&words), &words.join(" "));
+    }
+
+    fn lines(&mut self, words: &[&str]) -> usize {
+        let words = [words, &["--json"]].concat();
+        let text = said(&words);
+        text.lines()
+            .for_each(|line| self.document(line, &words.join(" ")));
+        text.lines().count()
+    }
+}
+
+#[test]
+fn what_is_printed_is_valid() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = |name: &str| scratch.path().join(name).display().to_string();
+    let mut all = Validator::default();
+    let from = ["--from", FIXTURE];
+
+    all.command(&[&["observe", "--save", &file("saved.json")][..], &from].concat());
+    all.document(&fs::read_to_string(file("saved.json")).unwrap(), "observe --save");
+    all.command(&[&["versions"][..], &from].concat());
+    let to = ["--to", "20.2.4", "--max-in-parallel", "50%"];
+    all.command(&[&["plan", "--out", &file("plan.json")][..], &to, &from].concat());
+    all.document(&fs::read_to_string(file("plan.json")).unwrap(), "plan --out");
+    all.command(&[&["check", &file("plan.json")][..], &to, &from].concat());
+    all.command(&[&["explain", "osd.4"][..], &to, &from].concat());
+    all.command(&[&["ceph", "ok-to-stop", "0", "--max", "20"][..], &from].concat());
+    all.command(&[&["ceph", "ok-to-stop", "0", "2", "4"][..], &from].concat());
+    // Refused: 16 to 20 is too far.
+    all.command(&[
+        "plan",
+        "--to",
+        "20.2.4",
+        "--from",
+        "crates/backends/ceph/tests/fixtures/16.2.15",
+    ]);
+
+    // A plan for other wishes has findings.
+    let narrow = ["--to", "20.2.4", "--max-in-parallel", "1"];
+    let plan = file("plan.json");
+    let text = said(&[&["check", &plan, "--json"][..], &narrow, &from].concat());
+    assert!(text.contains("\"sound\": false"), "{text}");
+    all.document(&text, "check with findings");
+
+    let mut events = 0;
+    for scenario in ["demo", "rollback", "no-way-back", "aborted"] {
+        let state = file(scenario);
+        let path = format!("scenarios/{scenario}.toml");
+        let text = said(&["--state", &state, "simulate", "--fast", "--json", &path]);
+        all.document(&text, &path);
+        let told: Value = serde_json::from_str(&text).unwrap();
+        let folder = Path::new(told["journal"].as_str().unwrap()).parent().unwrap();
+        let state = ["--state", folder.to_str().unwrap()];
+        all.command(&[&state[..], &["status"]].concat());
+        assert_eq!(all.lines(&[&state[..], &["history"]].concat()), 1);
+        let run = told["run"].as_str().unwrap();
+        events += all.lines(&[&state[..], &["history", run]].concat());
+        all.command(&[&state[..], &["artifacts"]].concat());
+        all.command(&[&state[..], &["artifacts", "--bundle", &file("bundle.tar.gz")]].concat());
+    }
+    assert!(events > 200, "only {events} events");
+
+    let listed: BTreeSet<String> = said(&["schema"]).lines().map(str::to_owned).collect();
+    assert_eq!(
+        all.0, listed,
+        "every document was printed, and every one has a schema"
+    );
+}
+
+#[test]
+fn the_book_lists_every_document() {
+    let page = fs::read_to_string(root().join("docs/reference/documents.md")).unwrap();
+    for name in said(&["schema"]).lines() {
+        assert!(page.contains(&format!("\n| `{name}` | ")), "{name}");
+    }
+}

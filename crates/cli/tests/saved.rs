@@ -1,0 +1,131 @@
+//! A cluster's answers in one file: what is planned from it is what is planned from the cluster.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../backends/ceph/tests/fixtures")
+        .join(name)
+}
+
+fn stagger(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stagger"));
+    command.args(words).stdin(Stdio::null()).env("NO_COLOR", "1");
+    command.output().unwrap()
+}
+
+fn said(words: &[&str]) -> String {
+    let output = stagger(words);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {err}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What is written on stderr, with the exit code.
+fn refused(from: &Path) -> (Option<i32>, String) {
+    let output = stagger(&["plan", "--to", "20.2.4", "--from", from.to_str().unwrap()]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), text)
+}
+
+fn save(from: &Path, to: &Path) {
+    said(&[
+        "observe",
+        "--from",
+        from.to_str().unwrap(),
+        "--save",
+        to.to_str().unwrap(),
+    ]);
+}
+
+#[test]
+fn what_is_saved_is_planned_as_the_cluster_is() {
+    let scratch = tempfile::tempdir().unwrap();
+    for (name, to) in [("16.2.15", "18.2.7"), ("18.2.7", "20.2.4")] {
+        let folder = fixture(name);
+        let (file, again) = (
+            scratch.path().join(format!("{name}.json")),
+            scratch.path().join(format!("{name}-again.json")),
+        );
+        save(&folder, &file);
+        let (folder, file_name) = (folder.to_str().unwrap(), file.to_str().unwrap());
+        for words in [
+            &["plan", "--to", to, "--json"][..],
+            &["explain", "osd.1", "--to", to],
+            &["versions", "--json"],
+            &["ceph", "ok-to-stop", "0", "--max", "4", "--json"],
+        ] {
+            let from = |from| {
+                let words = [words, &["--from", from][..]].concat();
+                String::from_utf8(stagger(&words).stdout).unwrap()
+            };
+            assert!(!from(folder).is_empty(), "{words:?}");
+            assert_eq!(from(folder), from(file_name), "{words:?}");
+        }
+        let plan = scratch.path().join("plan.json");
+        let plan = plan.to_str().unwrap();
+        said(&["plan", "--to", to, "--from", folder, "--out", plan]);
+        said(&["check", plan, "--to", to, "--from", file_name]);
+        // Facts are judged as of the time at which they were taken, however often they are passed on.
+        save(&file, &again);
+        assert_eq!(fs::read(&file).unwrap(), fs::read(&again).unwrap());
+        let observed = |from| said(&["observe", "--json", "--from", from]);
+        assert_eq!(observed(file_name), observed(again.to_str().unwrap()));
+    }
+}
+
+#[test]
+fn nothing_is_left_beside_the_file() {
+    let scratch = tempfile::tempdir().unwrap();
+    save(&fixture("18.2.7"), &scratch.path().join("a.json"));
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_file_that_is_none_is_refused_with_what_to_do() {
+    let scratch = tempfile::tempdir().unwrap();
+    let good = scratch.path().join("good.json");
+    save(&fixture("18.2.7"), &good);
+    let text = fs::read_to_string(&good).unwrap();
+    let newer = text.replacen("\"version\": 1", "\"version\": 2", 1);
+    let other = text.replacen("\"ceph-answers\"", "\"ganeti-answers\"", 1);
+    let shape = text.replacen("\"answers\"", "\"anwsers\"", 1);
+    let cut = &text[..text.len() / 2];
+    for (what, content, says) in [
+        ("truncated", cut, "it was not copied whole"),
+        ("empty", "", "it was not copied whole"),
+        (
+            "of a newer release",
+            &newer,
+            "version 2, and this program reads up to version 1",
+        ),
+        ("another document", &other, "a document \"ganeti-answers\""),
+        ("of another shape", &shape, "unknown field `anwsers`"),
+        ("no JSON", "osd.0 up", "it is not a saved snapshot"),
+    ] {
+        let bad = scratch.path().join("bad.json");
+        fs::write(&bad, content).unwrap();
+        let (code, text) = refused(&bad);
+        assert_eq!(code, Some(2), "{what}: {text}");
+        assert!(text.contains(says) && text.contains("hint: "), "{what}: {text}");
+    }
+    let (code, text) = refused(&scratch.path().join("nothing"));
+    assert_eq!(code, Some(2));
+    assert!(text.contains("there is no file or folder"), "{text}");
+}
+
+#[test]
+fn an_answer_that_is_missing_is_named() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("a.json");
+    save(&fixture("18.2.7"), &file);
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replacen("\"osd tree\"", "\"osd treee\"", 1)).unwrap();
+    let (code, text) = refused(&file);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("no answer to \"osd tree\""), "{text}");
+}

@@ -1,0 +1,170 @@
+//! What the commands print, a file for each: `transcripts/*.trycmd`.
+//!
+//! `TRYCMD=overwrite cargo test -p stagger-cli --test transcripts` writes them anew; read the difference
+//! before you commit it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+const FIXTURES: &str = "../backends/ceph/tests/fixtures";
+
+fn here() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).canonicalize().unwrap()
+}
+
+fn stagger(words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stagger"));
+    command.args(words).stdin(Stdio::null()).env("NO_COLOR", "1");
+    let output = command.output().unwrap();
+    assert!(
+        !output.stdout.is_empty(),
+        "{words:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn copied(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for file in fs::read_dir(from)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+    {
+        fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
+    }
+}
+
+/// What the transcripts find in their folder: recorded clusters, some of them spoilt, and journals.
+fn furnish(folder: &Path) {
+    for version in ["16.2.15", "18.2.7", "20.2.4"] {
+        copied(&here().join(FIXTURES).join(version), &folder.join(version));
+    }
+    let good = folder.join("18.2.7");
+    stagger(&[
+        "observe",
+        "--from",
+        good.to_str().unwrap(),
+        "--save",
+        folder.join("saved.json").to_str().unwrap(),
+    ]);
+
+    copied(&good, &folder.join("truncated"));
+    let dump = fs::read(good.join("pg_dump.json")).unwrap();
+    fs::write(folder.join("truncated/pg_dump.json"), &dump[..dump.len() / 2]).unwrap();
+    copied(&good, &folder.join("without-tree"));
+    fs::remove_file(folder.join("without-tree/osd_tree.json")).unwrap();
+    let saved = fs::read(folder.join("saved.json")).unwrap();
+    fs::write(folder.join("half.json"), &saved[..saved.len() / 2]).unwrap();
+
+    // CRUSH takes any name, and so do files that somebody edits.
+    copied(&good, &folder.join("odd-names"));
+    let tree = folder.join("odd-names/osd_tree.json");
+    let odd = fs::read_to_string(&tree)
+        .unwrap()
+        .replace("\"rack0\"", r#""räck 0/$(id) | \"a\"""#)
+        .replace("\"rack1\"", r#""a\nb\u001b[31m""#);
+    fs::write(&tree, odd).unwrap();
+    let map = folder.join("odd-names/osd_dump.json");
+    let odd = fs::read_to_string(&map).unwrap();
+    let odd = odd.replace("\"rephost\"", r#""re\u001b]0;p\u0007 \u001b[2J\n""#);
+    fs::write(&map, odd).unwrap();
+
+    for input in fs::read_dir(here().join("tests/transcripts/inputs"))
+        .unwrap()
+        .map(Result::unwrap)
+    {
+        fs::copy(input.path(), folder.join(input.file_name())).unwrap();
+    }
+    for (scenario, name) in [("no-way-back", "held"), ("demo", "over"), ("rollback", "back")] {
+        let file = here().join(format!("../../scenarios/{scenario}.toml"));
+        let state = folder.join(format!("{name}-state"));
+        let told = stagger(&[
+            "--state",
+            state.to_str().unwrap(),
+            "simulate",
+            "--fast",
+            "--json",
+            file.to_str().unwrap(),
+        ]);
+        let told: Value = serde_json::from_str(&told).unwrap();
+        let journal = Path::new(told["journal"].as_str().unwrap()).parent().unwrap();
+        fs::rename(journal, folder.join(name)).unwrap();
+        // Files of transcripts run side by side: what is asked of a run is asked of a copy.
+        copied(&folder.join(name), &folder.join(format!("{name}-asked")));
+        fs::copy(&file, folder.join(format!("{scenario}.toml"))).unwrap();
+    }
+}
+
+/// The one test of this file that changes the folder that it is in.
+#[test]
+fn commands_print_what_they_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    furnish(folder.path());
+    std::env::set_current_dir(folder.path()).unwrap();
+    let cases = trycmd::TestCases::new();
+    cases
+        .env("NO_COLOR", "1")
+        .env("COLUMNS", "120")
+        .env("XDG_STATE_HOME", folder.path().join("state").to_str().unwrap())
+        .env("USER", "anna")
+        .case(here().join("tests/transcripts/*.trycmd").to_str().unwrap());
+    cases.run();
+}
+
+/// `order = { by-domain = "rack" }`: all OSDs of one rack, then all of the next.
+#[test]
+fn a_rack_is_done_before_the_next_begins() {
+    let input = |name: &str| {
+        here()
+            .join("tests/transcripts/inputs")
+            .join(name)
+            .display()
+            .to_string()
+    };
+    let from = here().join(FIXTURES).join("18.2.7").display().to_string();
+    let observed: Value = serde_json::from_str(&stagger(&["observe", "--json", "--from", &from])).unwrap();
+    let racks: BTreeMap<&str, &str> = observed["units"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|unit| Some((unit["id"].as_str()?, unit["domains"]["rack"].as_str()?)))
+        .collect();
+    let plan = |words: &[&str]| -> Vec<Vec<String>> {
+        let words = [&["plan", "--to", "20.2.4", "--json", "--from", &from], words].concat();
+        let plan: Value = serde_json::from_str(&stagger(&words)).unwrap();
+        let stages = plan["parts"].as_array().unwrap();
+        let osds = stages.iter().find(|part| part["stage"]["kind"] == "osd").unwrap();
+        let waves = osds["stage"]["waves"].as_array().unwrap().iter();
+        waves
+            .map(|wave| serde_json::from_value(wave["units"].clone()).unwrap())
+            .collect()
+    };
+    let mut order = Vec::new();
+    let waves = plan(&["--config", &input("by-rack.toml")]);
+    for wave in &waves {
+        for osd in wave {
+            let rack = racks[osd.as_str()];
+            if order.last() != Some(&rack) {
+                order.push(rack);
+            }
+        }
+    }
+    let all: Vec<&str> = racks
+        .values()
+        .copied()
+        .collect::<std::collections::BTreeSet<_>>()
+        .into_iter()
+        .collect();
+    assert_eq!(order, all, "each rack once, in the order of their names");
+    assert_eq!(waves.iter().map(Vec::len).sum::<usize>(), racks.len());
+    // Without that wish the racks are mixed.
+    let mixed = plan(&["--max-in-parallel", "50%", "--no-growth"]);
+    assert!(mixed.len() <= waves.len());
+}
