@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::report::{Report, cargo, root, say};
-use crate::{generate, layers};
+use crate::{generate, layers, licences};
 
 /// How much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,7 @@ fn quick(report: &mut Report) -> Result<()> {
         return Ok(());
     }
     report.done("layers", layers::layers);
+    report.done("licences", licences::licences);
     report.done("generated pages are up to date", || generate::generate(true));
     report.run("formatting", &mut cargo(&["fmt", "--all", "--check"]))?;
     report.run(
