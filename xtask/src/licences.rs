@@ -28,12 +28,12 @@ struct Package {
     source: Option<String>,
 }
 
-/// Looks at all that is in the lock file.
+/// Looks at all that is in the two lock files.
 pub(crate) fn licences() -> Result<()> {
     let text = std::fs::read_to_string(root().join("deny.toml")).context("read deny.toml")?;
     let allowed = allowed(&text)?;
     let mut wrong = BTreeSet::new();
-    for manifest in ["Cargo.toml"] {
+    for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
         let output = cargo(&[
             "metadata",
             "--format-version",

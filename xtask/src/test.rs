@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::report::{Report, cargo, root, say};
-use crate::{generate, layers, licences};
+use crate::{fuzz, generate, layers, licences};
 
 /// How much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +80,8 @@ fn quick(report: &mut Report) -> Result<()> {
         "quick tests",
         &mut cargo(&["test", "--workspace", "--quiet", "--no-fail-fast"]),
     )?;
+    // Long enough to run every seed and some thousand inputs more; `cargo xtask fuzz` goes on from there.
+    report.done("fuzzing, 3 s a target", || fuzz::fuzz(3, None));
     Ok(())
 }
 
