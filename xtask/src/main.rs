@@ -1,8 +1,10 @@
-//! The one menu: `cargo xtask {test, bench, generate, layers}`. No tool to install first.
+//! The one menu: `cargo xtask {test, bench, fuzz, generate, layers, licences}`. No tool to install first.
 
 mod bench;
+mod fuzz;
 mod generate;
 mod layers;
+mod licences;
 mod long;
 mod report;
 mod test;
@@ -14,6 +16,8 @@ use anyhow::{Result, bail};
 const MENU: &str = "cargo xtask test [--quick | --long [CASE…]]   set up what the tests need, and run them
 cargo xtask bench [--osds N]                  planning on large maps beside its peers; writes docs/bench.md
 cargo xtask layers                            who may depend on whom, and that the core is pure
+cargo xtask licences                          that every dependency's licence is one that deny.toml allows
+cargo xtask fuzz [--seconds N] [TARGET]       what comes from outside, against the parsers; 20 s each
 cargo xtask generate [--check]                make the generated pages anew, or say which are old";
 
 fn main() -> ExitCode {
@@ -33,6 +37,11 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["test", "--quick"] => test::test(test::Extent::Quick),
         ["test", "--long", cases @ ..] => long::long(cases),
         ["layers"] => layers::layers(),
+        ["licences"] => licences::licences(),
+        ["fuzz"] => fuzz::fuzz(20, None),
+        ["fuzz", "--seconds", seconds] => fuzz::fuzz(seconds.parse()?, None),
+        ["fuzz", "--seconds", seconds, target] => fuzz::fuzz(seconds.parse()?, Some(target)),
+        ["fuzz", target] => fuzz::fuzz(20, Some(target)),
         ["bench"] => bench::bench(&[1_000, 10_000, 30_000]),
         ["bench", "--osds", count] => bench::bench(&[count.parse()?]),
         ["generate"] => generate::generate(false),

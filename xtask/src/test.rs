@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::report::{Report, cargo, root, say};
-use crate::{generate, layers};
+use crate::{fuzz, generate, layers, licences};
 
 /// How much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,7 @@ fn quick(report: &mut Report) -> Result<()> {
         return Ok(());
     }
     report.done("layers", layers::layers);
+    report.done("licences", licences::licences);
     report.done("generated pages are up to date", || generate::generate(true));
     report.run("formatting", &mut cargo(&["fmt", "--all", "--check"]))?;
     report.run(
@@ -79,6 +80,8 @@ fn quick(report: &mut Report) -> Result<()> {
         "quick tests",
         &mut cargo(&["test", "--workspace", "--quiet", "--no-fail-fast"]),
     )?;
+    // Long enough to run every seed and some thousand inputs more; `cargo xtask fuzz` goes on from there.
+    report.done("fuzzing, 3 s a target", || fuzz::fuzz(3, None));
     Ok(())
 }
 

@@ -91,7 +91,8 @@ impl World {
             known("level of failure domains", level, &levels)?;
         }
         let kinds = BTreeSet::from(KINDS);
-        for kind in policy.max_in_parallel_of.keys() {
+        let durations = self.settings.cluster.durations.keys();
+        for kind in policy.max_in_parallel_of.keys().chain(durations) {
             known("kind of daemon", kind.as_str(), &kinds)?;
         }
         Ok(())
@@ -155,7 +156,9 @@ fn known(what: &str, name: &str, known: &BTreeSet<&str>) -> Result<(), CliError>
         return Ok(());
     }
     let all: Vec<&str> = known.iter().copied().collect();
-    let error = CliError::usage(format!("the policy names {name:?}, and there is no such {what}"));
+    let error = CliError::usage(format!(
+        "the configuration names {name:?}, and there is no such {what}"
+    ));
     let nearest = all
         .iter()
         .max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)));

@@ -310,13 +310,11 @@ fn the_ceph_guide_shows_every_key() {
     none("keys that docs/guides/ceph.md does not show", &missing);
 }
 
-#[test]
-fn the_ceph_guide_s_configuration_is_taken() {
-    let folder = scratch("configuration");
-    let file = folder.join("stagger.toml");
-    fs::write(&file, blocks(&ceph_guide(), "toml").concat()).unwrap();
+/// What comes of planning with that configuration: nothing, or the error.
+fn planned_with(configuration: &str, file: &Path) -> Result<(), String> {
+    fs::write(file, configuration).unwrap();
     let mut command = stagger();
-    command.arg("--config").arg(&file);
+    command.arg("--config").arg(file);
     command.args([
         "plan",
         "--to",
@@ -325,10 +323,61 @@ fn the_ceph_guide_s_configuration_is_taken() {
         "crates/backends/ceph/tests/fixtures/16.2.15",
     ]);
     let output = command.output().unwrap();
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn the_ceph_guide_s_configuration_is_taken() {
+    let file = scratch("configuration").join("stagger.toml");
+    planned_with(&blocks(&ceph_guide(), "toml").concat(), &file).unwrap();
+}
+
+/// So each key that the guide shows is one that the program knows.
+#[test]
+fn no_section_of_the_configuration_takes_an_unknown_key() {
+    let file = scratch("sections").join("stagger.toml");
+    let whole = blocks(&ceph_guide(), "toml").concat();
+    let headers: Vec<&str> = whole
+        .lines()
+        .filter(|line| line.starts_with('['))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(headers.len() >= 10, "{headers:?}");
+    for header in headers {
+        let spoilt = whole.replacen(header, &format!("{header}\nno_such_key = 1 #"), 1);
+        let said = planned_with(&spoilt, &file).expect_err(header);
+        assert!(said.contains("no_such_key"), "{header}: {said}");
+    }
+}
+
+/// The words of a key's value, as the error about a wrong one lists them.
+fn words_of<T: serde::de::DeserializeOwned>(wrong: serde_json::Value) -> Vec<String> {
+    let error = serde_json::from_value::<T>(wrong).err().unwrap().to_string();
+    let (_, expected) = error.split_once("expected ").unwrap();
+    let words = expected.split('`').skip(1).step_by(2);
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_ceph_guide_shows_every_word() {
+    use stagger_ceph::target::PgGate;
+    use stagger_core::model::Policy;
+    let example = blocks(&ceph_guide(), "toml").concat();
+    let mut missing = Vec::new();
+    for key in ["growth", "order", "doors", "on_failure"] {
+        let words = words_of::<Policy>(serde_json::json!({ key: "no-such-word" }));
+        assert!(words.len() > 1, "{key}: {words:?}");
+        missing.extend(words.into_iter().map(|word| (key, word)));
+    }
+    let gates = words_of::<PgGate>(serde_json::json!("no-such-word"));
+    missing.extend(gates.into_iter().map(|word| ("pgs", word)));
+    missing.retain(|(_, word)| !example.contains(word.as_str()));
     assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
+        missing.is_empty(),
+        "docs/guides/ceph.md does not show {missing:?}"
     );
 }
 

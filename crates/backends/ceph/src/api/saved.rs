@@ -155,11 +155,10 @@ impl Saved {
         match head.schema {
             Some(schema) if schema.name != Self::SCHEMA => return Err(SavedError::Other(schema.name)),
             Some(schema) if schema.version > Self::VERSION => return Err(SavedError::Newer(schema.version)),
-            Some(_) => {}
             None if head.kind.is_some() => {
                 return Err(SavedError::Other(head.kind.unwrap_or_default()));
             }
-            None => {}
+            Some(_) | None => {}
         }
         Ok(serde_json::from_slice(bytes)?)
     }

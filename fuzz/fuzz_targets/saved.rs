@@ -1,0 +1,85 @@
+//! A saved snapshot: what can be observed can be planned, and the judge agrees with each plan.
+#![no_main]
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use jiff::Timestamp;
+use libfuzzer_sys::fuzz_target;
+use stagger_ceph::api::saved::{FromSaved, Saved};
+use stagger_ceph::facts::{CollectOptions, Known, collect};
+use stagger_ceph::oktostop::Maps;
+use stagger_ceph::target::{TargetPolicy, target};
+use stagger_ceph::translate::{HealthPolicy, translate};
+use stagger_core::check::check;
+use stagger_core::model::{Growth, Limit, Policy};
+use stagger_core::plan::{Ask, plan};
+
+/// A saved snapshot answers at once, so there is nothing to wait for.
+fn now<T>(work: impl Future<Output = T>) -> Option<T> {
+    match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => None,
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(saved) = Saved::read(bytes) else { return };
+    let (cluster, taken) = (saved.cluster.clone(), saved.taken);
+    let written = saved.to_json().unwrap();
+    assert_eq!(Saved::read(&written).unwrap().to_json().unwrap(), written);
+    let options = CollectOptions {
+        tries: 1,
+        ..CollectOptions::default()
+    };
+    let api = FromSaved::new(saved, "it");
+    let Some(Ok(facts)) = now(collect(&api, &options, taken)) else {
+        return;
+    };
+    let Ok(snapshot) = translate(&cluster, &facts, &HealthPolicy::default(), None, BTreeMap::new()) else {
+        return;
+    };
+    if let Known::Yes(pgs) = &facts.pgs {
+        let maps = Maps {
+            pgs: pgs.clone(),
+            osds: facts.osds.clone(),
+            tree: facts.tree.clone(),
+        };
+        let oracle = maps.oracle();
+        if let Some(first) = facts.osds.osds.keys().next() {
+            let largest = oracle.largest(&[*first], 8).unwrap();
+            if largest.verdict.ok() {
+                assert!(largest.verdict.osds.len() as u32 >= largest.by_ceph_walk.min(8));
+            }
+        }
+    }
+    let mut policy = Policy {
+        max_in_parallel: Limit::Percent(50),
+        growth: Growth::None,
+        ..Policy::default()
+    };
+    policy.search.steps = 200;
+    let none = BTreeMap::new();
+    let earned = BTreeMap::new();
+    for release in ["18.2.7", "20.2.4"] {
+        let Ok(target) = target(&facts, release, &TargetPolicy::default()) else {
+            continue;
+        };
+        let ask = Ask {
+            snapshot: &snapshot,
+            target: &target,
+            policy: &policy,
+            aside: &none,
+            earned: &earned,
+            parent: None,
+        };
+        let made = plan(&ask);
+        assert_eq!(
+            check(&ask, &made),
+            [],
+            "the judge finds nothing in a plan of ours"
+        );
+        let _: Timestamp = snapshot.observed_at();
+    }
+});
