@@ -11,6 +11,14 @@ use serde_json::Value;
 
 const FIXTURE: &str = "crates/backends/ceph/tests/fixtures/18.2.7";
 
+/// A cluster whose `ceph` answers one thing: a run holds `noout`.
+const GUARDED: &str = r#"[cluster]
+kind = "ceph"
+name = "lab"
+python = []
+ceph = ["sh", "-c", "cat <<'END'\n{\"stagger/guard/noout/osd.1,osd.4\": \"{\\\"run\\\":\\\"r1\\\",\\\"until\\\":4102444800,\\\"osds\\\":[\\\"osd.1\\\",\\\"osd.4\\\"]}\"}\nEND", "ceph"]
+"#;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -114,6 +122,15 @@ fn what_is_printed_is_valid() {
         all.command(&[&state[..], &["artifacts", "--bundle", &file("bundle.tar.gz")]].concat());
     }
     assert!(events > 200, "only {events} events");
+
+    let config = file("stagger.toml");
+    fs::write(&config, GUARDED).unwrap();
+    let guards = ["--config", &config, "ceph", "guards"];
+    assert_eq!(
+        said(&guards),
+        "noout on osd.1 osd.4, run r1, until 2100-01-01T00:00:00Z\n"
+    );
+    all.command(&guards);
 
     let listed: BTreeSet<String> = said(&["schema"]).lines().map(str::to_owned).collect();
     assert_eq!(
