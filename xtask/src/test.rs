@@ -58,6 +58,8 @@ fn quick(report: &mut Report) -> Result<()> {
     report.done("licences", licences::licences);
     report.done("generated pages are up to date", || generate::generate(true));
     report.run("formatting", &mut cargo(&["fmt", "--all", "--check"]))?;
+    let apart = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
+    report.run("formatting of the fuzz targets", &mut cargo(&apart))?;
     report.run(
         "lints",
         &mut cargo(&["clippy", "--workspace", "--quiet", "--", "-D", "warnings"]),
