@@ -1,8 +1,9 @@
 //! Our `ok-to-stop` beside the real one, on many sets over one connection.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use stagger_ceph::oktostop::{Agreement, Maps, Theirs, compare, load};
 
@@ -28,6 +29,23 @@ pub struct Tally {
 }
 
 impl Tally {
+    fn add(&mut self, more: Self) {
+        let Self {
+            sets,
+            yes,
+            same,
+            passed_over,
+            they_approve,
+            others,
+        } = more;
+        self.sets += sets;
+        self.yes += yes;
+        self.same += same;
+        self.passed_over += passed_over;
+        self.they_approve.extend(they_approve);
+        self.others.extend(others);
+    }
+
     /// Tells it, with each proof that Ceph is wrong.
     pub fn print(&self, on: &str) {
         let Self {
@@ -52,18 +70,42 @@ impl Tally {
 
 /// Asks both about `count` sets of one to six OSDs, the same sets for the same seed.
 ///
-/// The maps must not move meanwhile: what is asked at another epoch of them says nothing, and the whole
-/// is asked again, three times at most.
+/// What is asked while the maps move says nothing. So it is asked in portions, each on maps that are the
+/// same before and after, and asked again where they are not: on a busy machine a cluster that has just
+/// been made settles for a while.
 pub fn beside_the_real_one(cluster: &Cluster, seed: u64, count: usize) -> Result<Tally> {
-    for _ in 0..3 {
+    let mut all = Tally::default();
+    for portion in 0.. {
+        let sets = PORTION.min(count - all.sets);
+        if sets == 0 {
+            break;
+        }
+        all.add(portion_asked(cluster, seed * 1000 + portion, sets)?);
+    }
+    Ok(all)
+}
+
+/// Sets that are asked about on one map.
+const PORTION: usize = 25;
+
+fn portion_asked(cluster: &Cluster, seed: u64, sets: usize) -> Result<Tally> {
+    let begun = Instant::now();
+    loop {
         let before = maps(cluster)?;
-        let tally = ask(cluster, &before, seed, count)?;
+        let tally = ask(cluster, &before, seed, sets)?;
         if maps(cluster)? == before {
             return Ok(tally);
         }
+        ensure!(
+            begun.elapsed() < STILL,
+            "the maps did not stand still for {sets} questions within {} s",
+            STILL.as_secs()
+        );
     }
-    bail!("the maps never stood still for {count} questions")
 }
+
+/// How long maps may go on moving.
+const STILL: Duration = Duration::from_mins(1);
 
 /// Whether a set may stop, by our own answer on the maps of this moment.
 pub fn may_stop(cluster: &Cluster, set: &[u32]) -> Result<bool> {
