@@ -7,6 +7,8 @@ const BY_PLACE: &[(&str, &[&str])] = &[
     ("config get", &["who", "key"]),
     ("config rm", &["who", "name"]),
     ("config set", &["who", "name", "value"]),
+    // `--key` would be taken for the secret by which the program itself connects.
+    ("config-key dump", &["key"]),
     ("config-key exists", &["key"]),
     ("config-key get", &["key"]),
     ("config-key rm", &["key"]),
@@ -87,6 +89,10 @@ mod tests {
             (
                 json!({"prefix": "pg dump", "dumpcontents": ["pgs_brief"]}),
                 "pg dump pgs_brief",
+            ),
+            (
+                json!({"prefix": "config-key dump", "key": "stagger/lock/"}),
+                "config-key dump stagger/lock/",
             ),
             (
                 json!({"prefix": "osd set-group", "flags": "noout", "who": ["osd.1", "osd.2"]}),
