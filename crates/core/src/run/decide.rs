@@ -235,16 +235,19 @@ impl State {
         gates.dedup_by(|a, b| a.condition == b.condition);
         let too_long =
             |reason: &Reason| Reason::new(SLUG, format!("health has not returned: {}", reason.detail));
-        Some(match self.wait_for_gates(now, snapshot, &gates, true)? {
-            Decision::Wait { why, .. } if self.held.as_ref().is_some_and(|(held, _)| held.slug == SLUG) => {
-                Decision::Hold(too_long(&why))
-            }
-            Decision::Record(events) => match events.as_slice() {
-                [Event::Held { reason }] => self.hold(too_long(reason)),
-                _ => Decision::Record(events),
-            },
-            other => other,
-        })
+        let decision = self.wait_for_gates(now, snapshot, &gates, true)?;
+        let failed = self.held.as_ref().is_some_and(|(held, _)| held.slug == SLUG);
+        if let Decision::Wait { why, .. } = &decision
+            && failed
+        {
+            return Some(Decision::Hold(too_long(why)));
+        }
+        if let Decision::Record(events) = &decision
+            && let [Event::Held { reason }] = events.as_slice()
+        {
+            return Some(self.hold(too_long(reason)));
+        }
+        Some(decision)
     }
 
     /// What was left alone because of what is down now is not left for good: while the gates of its
