@@ -113,7 +113,7 @@ fn one(map: &Map, folder: &Path) -> Result<Row> {
     let (rook, first_fit) = peers::rounds(map);
     say("   once loaded");
     let loaded = cargo(&["bench", "--quiet", "--package", "stagger-ceph", "--bench"])
-        .args(["once_loaded", "--", &from])
+        .args(["once_loaded", "--", from.as_ref()])
         .output()
         .context("run the bench once_loaded")?;
     let loaded = serde_json::from_slice(&loaded.stdout).with_context(|| {
