@@ -11,6 +11,10 @@ const TRIED: u64 = 20_000;
 
 /// About how many steps fit into that time.
 pub(crate) fn steps(time: SignedDuration) -> u64 {
+    if time <= SignedDuration::ZERO {
+        // There is nothing to measure for.
+        return 0;
+    }
     // A thousand units in three copies, spread by a plain sequence: the shape of a Ceph map.
     let mut budgets = Budgets::default();
     let mut next = 1_u64;
@@ -49,6 +53,5 @@ pub(crate) fn steps(time: SignedDuration) -> u64 {
         "a search never makes it worse"
     );
     let each = begun.elapsed().saturating_sub(construction).as_secs_f64() / with.steps_used.max(1) as f64;
-    // A time that is less than nothing is no time.
-    ((time.as_secs_f64().max(0.0) / each.max(1e-9)).min(1e15).floor() as i64).cast_unsigned()
+    ((time.as_secs_f64() / each.max(1e-9)).min(1e15).floor() as i64).cast_unsigned()
 }

@@ -28,6 +28,7 @@ fn main() {
     let facts = read(Path::new(&folder));
     let told = serde_json::json!({
         "ok_to_stop_ms": one_question(&facts),
+        "first_plan_ms": first_plan(&facts),
         "plan_again_ms": planning_again(facts),
     });
     println!("{told}");
@@ -69,6 +70,12 @@ fn one_question(facts: &Facts) -> f64 {
         let set = [1, 101, 211, 331].map(|step| (round * 37 + step) % osds);
         assert_eq!(oracle.ask(&set).unwrap().osds.len(), 4);
     })
+}
+
+/// From the facts to the first plan.
+fn first_plan(facts: &Facts) -> f64 {
+    let wanted = target(facts, WANTED, &TargetPolicy::default()).unwrap();
+    median(5, |_| assert!(!planned(facts, &wanted, None).is_empty()))
 }
 
 /// From the facts to the next plan, after the first wave of OSDs has passed.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use stagger_core::model::{Budgets, BudgetsBuilder, Ix};
 
@@ -124,7 +125,8 @@ fn on_one_line(name: &str) -> Cow<'_, str> {
 }
 
 fn placement_groups(facts: &Facts, pgs: &PgMap, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBuilder) {
-    let place: BTreeMap<u32, u32> = facts
+    // In the order of the numbers.
+    let place: Vec<(u32, u32)> = facts
         .osds
         .osds
         .keys()
@@ -159,36 +161,42 @@ fn members<'a>(row: &Row, flat: &'a [u32]) -> &'a [u32] {
 }
 
 /// Each set of members and limit once, under the first name; in the order of the names.
-fn distinct(mut rows: Vec<Row>, flat: &[u32]) -> Vec<Row> {
-    rows.sort_unstable_by(|a, b| {
-        let key = |row: &Row| (row.limit, row.seed);
-        members(a, flat)
-            .cmp(members(b, flat))
-            .then_with(|| key(a).cmp(&key(b)))
+fn distinct(rows: Vec<Row>, flat: &[u32]) -> Vec<Row> {
+    // By a hash first: a million lists are slow to compare. Which hash does not show in what comes out.
+    let mut rows: Vec<(u64, Row)> = rows
+        .into_iter()
+        .map(|row| {
+            let mut hasher = DefaultHasher::new();
+            (row.limit, members(&row, flat)).hash(&mut hasher);
+            (hasher.finish(), row)
+        })
+        .collect();
+    let what = |row: &Row| (row.limit, members(row, flat));
+    rows.sort_unstable_by(|(a_hash, a), (b_hash, b)| {
+        a_hash
+            .cmp(b_hash)
+            .then_with(|| what(a).cmp(&what(b)))
+            .then_with(|| a.seed.cmp(&b.seed))
     });
-    rows.dedup_by(|later, first| {
-        let same = later.limit == first.limit && members(later, flat) == members(first, flat);
+    rows.dedup_by(|(later_hash, later), (hash, first)| {
+        let same = later_hash == hash && what(later) == what(first);
         if same {
             first.share += later.share;
         }
         same
     });
+    let mut rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
     // Both budgets of a degraded group have its name.
     rows.sort_unstable_by_key(|row| (row.seed, row.start));
     rows
 }
 
-fn rows_of(
-    pg: &Pg<'_>,
-    pool: Option<&Pool>,
-    place: &BTreeMap<u32, u32>,
-    rows: &mut Vec<Row>,
-    flat: &mut Vec<u32>,
-) {
+fn rows_of(pg: &Pg<'_>, pool: Option<&Pool>, place: &[(u32, u32)], rows: &mut Vec<Row>, flat: &mut Vec<u32>) {
     // Sorted, each once.
     let existing = |osds: &[u32]| -> Vec<u32> {
         let places = osds.iter().filter(|osd| **osd != HOLE);
-        let mut places: Vec<u32> = places.filter_map(|osd| place.get(osd).copied()).collect();
+        let at = |osd: &u32| place.binary_search_by_key(osd, |(id, _)| *id).ok();
+        let mut places: Vec<u32> = places.filter_map(|osd| Some(place[at(osd)?].1)).collect();
         places.sort_unstable();
         places.dedup();
         places
