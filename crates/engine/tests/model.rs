@@ -51,6 +51,9 @@ fn with_all_rails_every_law_holds() {
         holds(&Setup::new(visits, false, 2, 2));
     }
     holds(&Setup::new(Visits::Fenced, true, 2, 2));
+    for visits in [Visits::Fenced, Visits::Conditional, Visits::Bounded] {
+        holds(&Setup::new(visits, false, 2, 2).with_a_stranger());
+    }
 }
 
 #[test]
@@ -61,6 +64,9 @@ fn with_all_rails_every_law_holds_for_three_conductors_and_three_holders() {
     }
     holds(&Setup::new(Visits::Bounded, true, 3, 3));
     holds(&Setup::new(Visits::Fenced, true, 2, 3));
+    for visits in [Visits::Fenced, Visits::Conditional, Visits::Bounded] {
+        holds(&Setup::new(visits, false, 3, 3).with_a_stranger());
+    }
 }
 
 /// A rail, or two that stand in for each other, and what goes wrong without.
@@ -192,11 +198,42 @@ const CASES: &[Case] = &[
         breaks: Law::OneDownAtMost,
         says: "A call that goes unanswered is taken for one that failed; the wave passes, and then it lands.",
     },
+    Case {
+        name: "stranger",
+        visits: Visits::Fenced,
+        guard: false,
+        without: &[Rail::Stranger],
+        breaks: Law::OneDownAtMost,
+        says: "A run begins on another machine, whose journal knows nothing of the holder before; that one's command \
+               is still on its way to another unit.",
+    },
+    Case {
+        name: "stranger-conditional",
+        visits: Visits::Conditional,
+        guard: false,
+        without: &[Rail::Stranger],
+        breaks: Law::OneDownAtMost,
+        says: "A run begins on another machine and touches one unit; the call of the holder before to another one \
+               still fits there.",
+    },
+    Case {
+        name: "stranger-bounded",
+        visits: Visits::Bounded,
+        guard: false,
+        without: &[Rail::Stranger],
+        breaks: Law::OneDownAtMost,
+        says: "A run begins on another machine and waits for nothing; the call of the holder before lands afterwards.",
+    },
 ];
 
 impl Case {
     fn with(&self) -> Setup {
-        Setup::new(self.visits, self.guard, 2, 2)
+        let setup = Setup::new(self.visits, self.guard, 2, 2);
+        if self.without.contains(&Rail::Stranger) {
+            setup.with_a_stranger()
+        } else {
+            setup
+        }
     }
 }
 

@@ -46,21 +46,29 @@ fn digest(text: &str) -> Digest {
 }
 
 impl Book {
-    /// A book with one journal in it: a run that has just begun.
+    /// The journal of another machine, as it begins.
+    pub(crate) const ELSEWHERE: FoldIx = 1;
+
+    /// A book with two journals in it, on two machines: a run that has just begun in each. Only the first
+    /// is written until a stranger comes.
     pub(crate) fn new(guard: bool) -> Self {
-        let start = Entry {
-            seq: 1,
-            at: Timestamp::UNIX_EPOCH,
-            event: Event::Started(Box::new(start(guard))),
-        };
-        Self {
-            folds: vec![Fold {
-                run: Run::begin(start).unwrap(),
+        // The effects of two runs have different keys.
+        let begun = |seq: u64| {
+            let entry = Entry {
+                seq,
+                at: Timestamp::UNIX_EPOCH,
+                event: Event::Started(Box::new(start(guard))),
+            };
+            Fold {
+                run: Run::begin(entry).unwrap(),
                 token: 0,
                 passed: [false; UNITS],
                 in_wave: [false; UNITS],
                 twice_open: false,
-            }],
+            }
+        };
+        Self {
+            folds: vec![begun(1), begun(120)],
             by_content: BTreeMap::new(),
             appended: BTreeMap::new(),
             decided: BTreeMap::new(),

@@ -25,11 +25,26 @@ enum Appended {
 
 /// The rail of an action, as a backend would say it.
 fn rail(setup: &Setup, action: &Action) -> backend::Rail {
-    match what(action).rail(setup) {
+    as_backend(what(action).rail(setup))
+}
+
+fn as_backend(visits: Visits) -> backend::Rail {
+    match visits {
         Visits::Fenced => backend::Rail::Fenced,
         Visits::Conditional => backend::Rail::Conditional,
         Visits::Bounded => backend::Rail::Bounded(Duration::from_secs(1)),
     }
+}
+
+/// The same of any action, also of those that the model does not have: they are like visits or like guards.
+fn backend_rail(setup: &Setup, action: &Action) -> backend::Rail {
+    let like = match action {
+        Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Step { .. } | Action::Collect { .. } => {
+            Visits::Bounded
+        }
+        Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => setup.visits,
+    };
+    as_backend(like)
 }
 
 impl System {
@@ -85,6 +100,23 @@ impl System {
         Ok(())
     }
 
+    /// As `supervisor::start` on another machine: it begins a run in a journal of its own, and all that
+    /// it learns of the holder before is how much its token has grown.
+    pub(super) fn begin_elsewhere(
+        &mut self,
+        setup: &Setup,
+        book: &mut Book,
+        token: u8,
+    ) -> Option<Result<(), Law>> {
+        let knows_better = self.apart > 0 || self.token == 0 || self.token >= token;
+        if !setup.stranger || knows_better {
+            return None;
+        }
+        self.apart = token - 1;
+        self.journal = Book::ELSEWHERE;
+        Some(self.adopt(setup, book, token))
+    }
+
     pub(super) fn give_back(&mut self, token: u8) {
         if self.lock.token == token {
             self.lock.held = false;
@@ -100,11 +132,21 @@ impl System {
         };
         let open = book.fold(run).run.open().map(|(_, action)| action);
         let first = protocol::taking_over(open, |action| rail(setup, action));
-        let units: Vec<usize> = first.raise.iter().map(place).collect();
+        let (mut units, mut wait): (Vec<usize>, _) = (first.raise.iter().map(place).collect(), first.wait);
+        // The journal knows of no token, where this is its first.
+        let known = if token == self.apart + 1 { 0 } else { u64::from(token - 1) };
+        if setup.has(Rail::Stranger) && protocol::had_a_stranger(known, u64::from(token)) {
+            let all: Vec<UnitId> = (0..self.world.units.len()).map(name).collect();
+            let target = &book.fold(run).run.start().target;
+            wait = wait.max(protocol::longest_bound(target, &all, |action| {
+                backend_rail(setup, action)
+            }));
+            units = (0..self.world.units.len()).collect();
+        }
         if setup.has(Rail::RaiseFirst) && !self.world.raise_fence(setup, token, &units) {
             return None;
         }
-        if setup.has(Rail::WaitOut) && !first.wait.is_zero() && self.world.has_older_bounded(setup, token) {
+        if setup.has(Rail::WaitOut) && !wait.is_zero() && self.world.has_older_bounded(setup, token) {
             return None;
         }
         self.conductors[at] = Conductor::Driving {

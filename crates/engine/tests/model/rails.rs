@@ -32,11 +32,13 @@ pub(crate) enum Rail {
     Lock,
     /// A call that may still land does not settle its intent.
     LostIsNotFailed,
+    /// Who follows a holder whose journal is elsewhere takes each unit for one with an open intent.
+    Stranger,
 }
 
 impl Rail {
     /// All of them.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::JournalToken,
         Self::JournalPlace,
         Self::WorldFence,
@@ -48,6 +50,7 @@ impl Rail {
         Self::EffectLock,
         Self::Lock,
         Self::LostIsNotFailed,
+        Self::Stranger,
     ];
 }
 
@@ -75,6 +78,9 @@ pub(crate) struct Setup {
     pub(crate) conductors: usize,
     /// How often the lock is taken; the last holder stays.
     pub(crate) tokens: u8,
+    /// Whether a holder may come that has a journal of its own, and knows nothing of the one before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) stranger: bool,
     /// What is switched off.
     #[serde(default)]
     pub(crate) without: BTreeSet<Rail>,
@@ -90,9 +96,16 @@ impl Setup {
             guard,
             conductors,
             tokens,
+            stranger: false,
             without: BTreeSet::new(),
             only: None,
         }
+    }
+
+    /// The same with two machines: the second one's journal is its own.
+    pub(crate) fn with_a_stranger(mut self) -> Self {
+        self.stranger = true;
+        self
     }
 
     pub(crate) fn without(mut self, rails: &[Rail]) -> Self {

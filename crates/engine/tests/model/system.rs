@@ -69,6 +69,8 @@ pub(crate) struct System {
     /// The newest token that the journal has met.
     pub(crate) token: u8,
     pub(crate) journal: FoldIx,
+    /// Holders up to this token have another journal, on another machine; 0: there is only one.
+    pub(crate) apart: u8,
     pub(crate) conductors: Vec<Conductor>,
     pub(crate) world: World,
 }
@@ -79,6 +81,7 @@ pub(crate) enum Step {
     TakeLock,
     Lapse(u8),
     Adopt(u8),
+    BeginElsewhere(u8),
     RuleOut(u8),
     Go(u8),
     Send(u8, u8),
@@ -102,6 +105,7 @@ impl System {
             },
             token: 0,
             journal: 0,
+            apart: 0,
             conductors: vec![Conductor::Away; setup.conductors],
             world: World::new(),
         }
@@ -114,7 +118,9 @@ impl System {
         for conductor in &self.conductors {
             match conductor {
                 Conductor::Away => continue,
-                Conductor::Locked { token } => steps.push(Step::Adopt(*token)),
+                Conductor::Locked { token } => {
+                    steps.extend([Step::Adopt(*token), Step::BeginElsewhere(*token)]);
+                }
                 Conductor::Adopted { token, .. } => steps.push(Step::RuleOut(*token)),
                 Conductor::Driving { token, calls, .. } => {
                     steps.push(Step::Go(*token));
@@ -236,6 +242,7 @@ impl System {
                 self.stop(token);
             }
             Step::Adopt(token) => return Some(self.adopt(setup, book, token)),
+            Step::BeginElsewhere(token) => return self.begin_elsewhere(setup, book, token),
             Step::RuleOut(token) => return self.rule_out(setup, book, token),
             Step::Go(token) => return self.go(setup, book, token),
             Step::Send(token, seq) => return self.send(setup, book, token, seq),

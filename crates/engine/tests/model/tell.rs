@@ -18,6 +18,9 @@ impl System {
             Step::TakeLock => format!("a process takes the lock: token {}", self.lock.token + 1),
             Step::Lapse(token) => format!("the lock of token {token} lapses"),
             Step::Adopt(token) => format!("token {token} takes over the journal"),
+            Step::BeginElsewhere(token) => {
+                format!("token {token} begins a run on another machine, in a journal of its own")
+            }
             Step::RuleOut(token) => format!("token {token} rules out stray calls"),
             Step::Go(token) => format!("token {token} goes on ({})", self.tell_decision(book, token)),
             Step::Send(token, seq) => format!("token {token} sends {}", self.tell_intent(book, token, seq)),
