@@ -1,18 +1,20 @@
-//! `test --long`: every named case, and `docs/long-run.md` written from what was seen.
+//! `test --long`: every named case, and `docs/long-run.md` written from what was seen. The whole takes an
+//! hour, so it may be run in parts: each case has a row of its own, with the commit that was tested.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::report::{Report, cargo, root, say};
+use crate::report::{Report, cargo, root};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long, with their package.
 const FILES: [(&str, &str); 2] = [("stagger-engine", "model"), ("stagger-e2e", "ceph_long")];
 
-/// Runs all long cases, or those named, and writes the page.
+/// Runs all long cases, or those named, and writes what came of each into the page at once.
 pub(crate) fn long(wanted: &[&str]) -> Result<()> {
     must_be_root()?;
     let mut report = Report::default();
@@ -20,29 +22,33 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
         bail!("it does not build");
     }
     set_up(&mut report)?;
-    let mut rows = Vec::new();
     let mut known = Vec::new();
     for (package, file) in FILES {
-        for case in cases(package, file)? {
-            known.push(case.clone());
-            if !wanted.is_empty() && !wanted.contains(&case.as_str()) {
-                continue;
-            }
-            let begun = Instant::now();
-            let ok = report.run(&case, &mut ignored(package, file, Some(&case)))?;
-            rows.push((case, ok, begun.elapsed().as_secs()));
-        }
+        known.extend(
+            cases(package, file)?
+                .into_iter()
+                .map(|case| (package, file, case)),
+        );
     }
     if let Some(stray) = wanted
         .iter()
-        .find(|case| !known.iter().any(|known| known == *case))
+        .find(|case| !known.iter().any(|(.., known)| known == *case))
     {
+        let known: Vec<_> = known.iter().map(|(.., case)| case.as_str()).collect();
         bail!("there is no case {stray}; there are: {}", known.join(", "));
     }
-    if wanted.is_empty() {
-        write(&rows)?;
-    } else {
-        say("docs/long-run.md is written only when all cases are run");
+    let mut page = Page::read()?;
+    let names: Vec<&str> = known.iter().map(|(.., case)| case.as_str()).collect();
+    page.rows.retain(|case, _| names.contains(&case.as_str()));
+    for (package, file, case) in &known {
+        if !wanted.is_empty() && !wanted.contains(&case.as_str()) {
+            continue;
+        }
+        let begun = Instant::now();
+        let ok = report.run(case, &mut ignored(package, file, Some(case)))?;
+        page.rows
+            .insert(case.clone(), Row::of(ok, begun.elapsed().as_secs())?);
+        page.write(&names)?;
     }
     if report.summary() {
         Ok(())
@@ -79,35 +85,101 @@ fn cases(package: &str, file: &str) -> Result<Vec<String>> {
     Ok(cases)
 }
 
-fn write(rows: &[(String, bool, u64)]) -> Result<()> {
-    let commit = said(Command::new("git").args(["rev-parse", "--short=12", "HEAD"]))?;
-    let dirty =
-        !said(Command::new("git").args(["status", "--porcelain", "--untracked-files=no"]))?.is_empty();
-    let mut text = String::from("# The long run\n\nWritten by `cargo xtask test --long`; not by hand.\n\n");
-    let _ = writeln!(
-        text,
-        "- commit: `{commit}`{}",
-        if dirty {
-            " with changes that are not committed"
-        } else {
-            ""
-        }
-    );
-    let _ = writeln!(
-        text,
-        "- when: {}",
-        said(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%MZ"]))?
-    );
-    let _ = writeln!(text, "- versions: {}\n", versions()?.join(", "));
-    text.push_str("| case | result | seconds |\n|---|---|---|\n");
-    for (case, ok, seconds) in rows {
-        let _ = writeln!(
-            text,
-            "| {case} | {} | {seconds} |",
-            if *ok { "passed" } else { "FAILED" }
-        );
+const PAGE: &str = "docs/long-run.md";
+
+/// The page: what came of each case when it was run last.
+struct Page {
+    rows: BTreeMap<String, Row>,
+}
+
+/// What came of one case. The commit has a `+` where the tree had changes that were not committed.
+struct Row {
+    result: String,
+    seconds: String,
+    commit: String,
+    when: String,
+}
+
+impl Row {
+    fn of(ok: bool, seconds: u64) -> Result<Self> {
+        let commit = said(Command::new("git").args(["rev-parse", "--short=12", "HEAD"]))?;
+        // The page itself changes with each case.
+        let changed = [
+            "status",
+            "--porcelain",
+            "--untracked-files=no",
+            "--",
+            ".",
+            ":!docs/long-run.md",
+        ];
+        let dirty = !said(Command::new("git").args(changed))?.is_empty();
+        Ok(Self {
+            result: if ok { "passed" } else { "FAILED" }.to_owned(),
+            seconds: seconds.to_string(),
+            commit: format!("{commit}{}", if dirty { "+" } else { "" }),
+            when: said(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%MZ"]))?,
+        })
     }
-    std::fs::write(root().join("docs/long-run.md"), text).context("write docs/long-run.md")
+}
+
+impl Page {
+    /// The rows of the page as it is; none, if there is no page.
+    fn read() -> Result<Self> {
+        let path = root().join(PAGE);
+        let text = if path.exists() {
+            std::fs::read_to_string(&path).with_context(|| format!("read {PAGE}"))?
+        } else {
+            String::new()
+        };
+        Ok(Self::of(&text))
+    }
+
+    fn of(text: &str) -> Self {
+        let rows = text
+            .lines()
+            .filter_map(|line| {
+                let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+                let [case, result, seconds, commit, when] = cells.as_slice() else {
+                    return None;
+                };
+                let row = Row {
+                    result: (*result).to_owned(),
+                    seconds: (*seconds).to_owned(),
+                    commit: commit.trim_matches('`').to_owned(),
+                    when: (*when).to_owned(),
+                };
+                // The head of the table, and cases that were never run.
+                (!row.commit.is_empty() && *result != "result" && !result.starts_with('-'))
+                    .then(|| ((*case).to_owned(), row))
+            })
+            .collect();
+        Self { rows }
+    }
+
+    fn write(&self, cases: &[&str]) -> Result<()> {
+        let text = self.text(cases, &versions()?.join(", "));
+        std::fs::write(root().join(PAGE), text).with_context(|| format!("write {PAGE}"))
+    }
+
+    fn text(&self, cases: &[&str], versions: &str) -> String {
+        let mut text = String::from(
+            "# The long run\n\nWritten by `cargo xtask test --long`, case by case; not by hand. Each row is of the commit \
+             that it names.\n\n",
+        );
+        let _ = writeln!(text, "Versions of the last run: {versions}.\n");
+        text.push_str("| case | result | seconds | commit | when |\n|---|---|---|---|---|\n");
+        for case in cases {
+            let _ = match self.rows.get(*case) {
+                Some(row) => writeln!(
+                    text,
+                    "| {case} | {} | {} | `{}` | {} |",
+                    row.result, row.seconds, row.commit, row.when
+                ),
+                None => writeln!(text, "| {case} | not run | | | |"),
+            };
+        }
+        text
+    }
 }
 
 /// Rust, and the exact versions of Ceph in the cache.
@@ -133,4 +205,29 @@ fn said(command: &mut Command) -> Result<String> {
         .output()
         .with_context(|| format!("run {command:?}"))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Page, Row};
+
+    #[test]
+    fn a_page_is_read_as_it_was_written() {
+        let row = Row {
+            result: "FAILED".to_owned(),
+            seconds: "7".to_owned(),
+            commit: "0123456789ab+".to_owned(),
+            when: "2026-11-21T08:00Z".to_owned(),
+        };
+        let page = Page {
+            rows: [("a::b".to_owned(), row)].into(),
+        };
+        let cases = ["a::b", "never"];
+        let text = page.text(&cases, "rustc 1");
+        assert!(text.contains("| a::b | FAILED | 7 | `0123456789ab+` | 2026-11-21T08:00Z |\n"));
+        assert!(text.contains("| never | not run |"));
+        let read = Page::of(&text);
+        assert_eq!(read.rows.len(), 1, "what was never run has no row");
+        assert_eq!(read.text(&cases, "rustc 1"), text);
+    }
 }

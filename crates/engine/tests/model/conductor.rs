@@ -39,9 +39,10 @@ fn as_backend(visits: Visits) -> backend::Rail {
 /// The same of any action, also of those that the model does not have: they are like visits or like guards.
 fn backend_rail(setup: &Setup, action: &Action) -> backend::Rail {
     let like = match action {
-        Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Step { .. } | Action::Collect { .. } => {
-            Visits::Bounded
-        }
+        Action::TakeGuard { .. }
+        | Action::DropGuard { .. }
+        | Action::Step { .. }
+        | Action::Collect { .. } => Visits::Bounded,
         Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => setup.visits,
     };
     as_backend(like)
@@ -134,7 +135,11 @@ impl System {
         let first = protocol::taking_over(open, |action| rail(setup, action));
         let (mut units, mut wait): (Vec<usize>, _) = (first.raise.iter().map(place).collect(), first.wait);
         // The journal knows of no token, where this is its first.
-        let known = if token == self.apart + 1 { 0 } else { u64::from(token - 1) };
+        let known = if token == self.apart + 1 {
+            0
+        } else {
+            u64::from(token - 1)
+        };
         if setup.has(Rail::Stranger) && protocol::had_a_stranger(known, u64::from(token)) {
             let all: Vec<UnitId> = (0..self.world.units.len()).map(name).collect();
             let target = &book.fold(run).run.start().target;
