@@ -47,7 +47,8 @@ impl Sim {
         Ok(Self {
             cluster: world.spec.name.clone(),
             lock: Duration::from_secs(u64::from(world.spec.seconds.lock)),
-            poll: Duration::from_secs(u64::from(world.spec.seconds.poll.max(1))),
+            // Who drives it knows when something happens, and looks again then: see [`World::next_look`].
+            poll: Duration::from_secs(u64::from(world.spec.seconds.lock)),
             world: Arc::new(Mutex::new(world)),
         })
     }

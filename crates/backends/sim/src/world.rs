@@ -137,6 +137,19 @@ impl World {
         self.agenda.is_empty()
     }
 
+    /// When an observation can first show anything else than one made now: the first look after
+    /// something has happened, where the cluster is looked at again and again from now on. `None`:
+    /// nothing more happens by itself.
+    pub fn next_look(&self) -> Option<Timestamp> {
+        let due = self.agenda.keys().next().map(|(at, _)| *at);
+        let sees = Some(self.blind_until).filter(|until| *until > self.now);
+        let next = due.into_iter().chain(sees).min()?;
+        let poll = u64::from(self.spec.seconds.poll.max(1)) * 1000;
+        let looks = next.saturating_sub(self.now).div_ceil(poll).max(1);
+        let after = SignedDuration::from_millis((looks * poll).cast_signed());
+        self.time().checked_add(after).ok()
+    }
+
     /// The guards that are set now.
     pub fn guards(&self) -> impl Iterator<Item = &GuardName> {
         let now = self.now;

@@ -68,8 +68,6 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 60);
 const HELD: SignedDuration = SignedDuration::from_hours(1);
 /// After so many steps at one time a run turns in a circle.
 const MOST_STEPS: u32 = 5_000;
-/// Until a window for maintenance opens, time is passed in steps of this.
-const WINDOW: SignedDuration = SignedDuration::from_mins(1);
 
 /// Makes runs of one rehearsal.
 pub(super) struct Courses<'a> {
@@ -174,13 +172,16 @@ async fn drive(driver: &mut Driver, sim: &Sim, clock: &VirtualClock) -> Result<S
             (Step::Wait { why, .. } | Step::Held(why), _) if now.duration_since(began) > LONGEST => {
                 return Ok(SimEnding::Endless(why));
             }
-            (Step::Wait { why, .. }, _) if why.slug == "outside-window" => {
-                clock.sleep_until(after(now, WINDOW)).await;
+            // Until something happens or a time comes each look shows the same: none of them is made.
+            (Step::Wait { until, .. }, _) => {
+                let look = sim.world().next_look();
+                clock
+                    .sleep_until(look.map_or(until, |look| look.min(until)))
+                    .await;
             }
-            (Step::Wait { until, .. }, _) => clock.sleep_until(until).await,
             (Step::Held(_), _) => {
-                let poll = SignedDuration::try_from(sim.poll()).unwrap_or(SignedDuration::from_secs(1));
-                clock.sleep_until(after(now, poll)).await;
+                let look = sim.world().next_look();
+                clock.sleep_until(look.unwrap_or_else(|| after(now, HELD))).await;
             }
         }
     }
