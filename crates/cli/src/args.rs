@@ -208,7 +208,7 @@ pub(crate) struct Simulate {
     #[command(flatten)]
     /// Where facts come from.
     pub(crate) from: From,
-    /// In so many further runs one more OSD dies [default: 100, fewer in large clusters].
+    /// In so many further runs one more OSD dies [default: 100; 10 above 200 OSDs, 3 above 1000].
     #[arg(long, value_name = "N", requires = "to")]
     pub(crate) runs: Option<u32>,
     /// Draws which OSD dies when; the same seed gives the same answer [default: 1].

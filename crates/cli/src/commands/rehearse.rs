@@ -35,6 +35,11 @@ pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, C
         runs,
         scratch: scratch.clone(),
     };
+    if osds > 200 {
+        print::talk(&format!(
+            "{osds} OSDs: the run and {runs} more, each of which plans before each wave; --runs makes them fewer"
+        ));
+    }
     // It makes runtimes of its own.
     let came = tokio::task::spawn_blocking(move || stagger_sim::rehearse(&what)).await;
     // What the simulated runs gathered is of no use to anybody; often there is nothing.
@@ -56,12 +61,12 @@ pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, C
     })
 }
 
-/// A large cluster takes longer to run through, and has more of all that is drawn from.
+/// Each run plans anew before each of its waves: with a thousand OSDs it takes some ten seconds.
 fn usual_runs(osds: usize) -> u32 {
     match osds {
-        0..=500 => 100,
-        501..=2_000 => 20,
-        _ => 5,
+        0..=200 => 100,
+        201..=1_000 => 10,
+        _ => 3,
     }
 }
 
