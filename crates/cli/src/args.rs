@@ -44,7 +44,7 @@ pub(crate) enum Command {
     History(SomeRun),
     /// Say why a unit is where it is in the plan, what holds it, and what would free it.
     Explain(Explain),
-    /// Carry out a scenario on a simulated cluster.
+    /// Rehearse an upgrade on a copy of the cluster in memory, or carry out a scenario.
     Simulate(Simulate),
     /// Simulate scenarios/demo.toml: no root, no network, no cluster.
     Demo,
@@ -196,11 +196,24 @@ pub(crate) struct Explain {
 /// `simulate`
 #[derive(Debug, Args)]
 pub(crate) struct Simulate {
-    /// The scenario.
-    pub(crate) scenario: PathBuf,
+    /// A scenario: a made-up cluster, and what goes wrong.
+    #[arg(required_unless_present = "to", conflicts_with_all = ["to", "from", "runs", "seed"])]
+    pub(crate) scenario: Option<PathBuf>,
     /// Do not slow down for people to watch.
-    #[arg(long)]
+    #[arg(long, requires = "scenario")]
     pub(crate) fast: bool,
+    #[command(flatten)]
+    /// Instead of a scenario: what to rehearse on a copy of the cluster.
+    pub(crate) wish: Wish,
+    #[command(flatten)]
+    /// Where facts come from.
+    pub(crate) from: From,
+    /// In so many further runs one more OSD dies [default: 100; 10 above 200 OSDs, 3 above 1000].
+    #[arg(long, value_name = "N", requires = "to")]
+    pub(crate) runs: Option<u32>,
+    /// Draws which OSD dies when; the same seed gives the same answer [default: 1].
+    #[arg(long, value_name = "S", requires = "to")]
+    pub(crate) seed: Option<u64>,
 }
 
 /// `approve`

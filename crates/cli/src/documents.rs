@@ -3,6 +3,8 @@
 //! `cargo xtask generate` writes the schemas into `docs/reference/schemas/`. A field that goes, or means
 //! something else, takes a new version; a new field that may be missing does not.
 
+mod rehearsal;
+
 use std::path::{Path, PathBuf};
 
 use schemars::generate::SchemaSettings;
@@ -20,6 +22,8 @@ use stagger_core::view::{RunView, Schema};
 
 use crate::error::CliError;
 
+pub(crate) use rehearsal::{Case, EndedSo, Exposed, Rehearsal, Risk, Time};
+
 /// What one document is called, and which version of it is printed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Name(&'static str, u32);
@@ -36,7 +40,9 @@ pub(crate) const VERSIONS: Name = Name("versions", 1);
 pub(crate) const EVENT: Name = Name("event", 1);
 /// `explain`
 pub(crate) const EXPLANATION: Name = Name("explanation", 1);
-/// `simulate`, `demo`
+/// `simulate --to`
+pub(crate) const REHEARSAL: Name = Name("rehearsal", 1);
+/// `simulate` of a scenario, `demo`
 pub(crate) const SIMULATION: Name = Name("simulation", 1);
 /// `ceph ok-to-stop`
 pub(crate) const OK_TO_STOP: Name = Name("ceph-ok-to-stop", 1);
@@ -85,7 +91,7 @@ pub(crate) struct VersionRow {
     pub(crate) units: Vec<UnitId>,
 }
 
-/// `simulate`: how it ended, and what was true meanwhile.
+/// `simulate` of a scenario: how it ended, and what was true meanwhile.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Simulation {
@@ -276,12 +282,16 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
             PLAN.schema::<Plan>("`plan --json`, and the file of `plan --out`."),
         ),
         (
+            REHEARSAL.0,
+            REHEARSAL.schema::<Rehearsal>("`simulate --to --json`"),
+        ),
+        (
             RUN.0,
             RUN.schema::<RunView>("`status --json`, and a line of `history --json`."),
         ),
         (
             SIMULATION.0,
-            SIMULATION.schema::<Simulation>("`simulate --json`, `demo --json`"),
+            SIMULATION.schema::<Simulation>("`simulate SCENARIO --json`, `demo --json`"),
         ),
         (SNAPSHOT.0, SNAPSHOT.schema::<Snapshot>("`observe --json`")),
         (VERSIONS.0, VERSIONS.schema::<Versions>("`versions --json`")),

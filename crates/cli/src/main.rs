@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod config;
+mod copy;
 mod documents;
 mod error;
 mod exit;
@@ -18,7 +19,7 @@ use clap::{CommandFactory as _, Parser as _};
 use stagger_core::run::Command as Asked;
 
 use args::{Ceph, Cli, Command};
-use commands::{ceph, control, guards, look, run, simulate};
+use commands::{ceph, control, guards, look, rehearse, run, simulate};
 use error::CliError;
 use exit::Exit;
 
@@ -53,7 +54,10 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Versions(from) => look::versions(cli, from).await,
         Command::History(wish) => look::history(cli, wish),
         Command::Explain(wish) => look::explain_unit(cli, wish).await,
-        Command::Simulate(wish) => simulate::simulate(cli, &wish.scenario, wish.fast).await,
+        Command::Simulate(wish) => match &wish.scenario {
+            Some(scenario) => simulate::simulate(cli, scenario, wish.fast).await,
+            None => rehearse::rehearse(cli, wish).await,
+        },
         Command::Demo => simulate::demo(cli).await,
         Command::Pause(wish) => control::ask(cli, wish.run.as_ref(), &Asked::Pause),
         Command::Abort(wish) => control::ask(cli, wish.run.as_ref(), &Asked::Abort),

@@ -12,9 +12,11 @@ use stagger_ceph::facts::Facts;
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, units};
 use stagger_core::model::{Order, Policy, Snapshot, Target};
+use stagger_sim::ClusterCopy;
 
 use crate::args::{Cli, From, Wish};
 use crate::config::{self, Config};
+use crate::copy;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::source::Source;
@@ -123,6 +125,14 @@ impl World {
             baseline: Baseline::of(&self.facts, &units),
             hosts: hosts_of(&self.facts),
         })
+    }
+
+    /// All that the simulator takes over of it, judged as a run would that begins now.
+    pub(crate) fn copy(&self) -> Result<ClusterCopy, CliError> {
+        let memory = self.memory()?;
+        let seen = CephBackend::new(Arc::clone(&self.api), self.settings.clone(), Some(memory));
+        let poll = u32::try_from(self.settings.cluster.poll).unwrap_or(u32::MAX);
+        Ok(copy::of(&self.facts, seen.snapshot(&self.facts)?, poll))
     }
 
     /// A backend for a run that began with that memory.

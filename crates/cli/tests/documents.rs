@@ -89,6 +89,7 @@ fn what_is_printed_is_valid() {
     all.command(&[&["explain", "osd.4"][..], &to, &from].concat());
     all.command(&[&["ceph", "ok-to-stop", "0", "--max", "20"][..], &from].concat());
     all.command(&[&["ceph", "ok-to-stop", "0", "2", "4"][..], &from].concat());
+    all.command(&[&["simulate", "--runs", "2"][..], &to, &from].concat());
     // Refused: 16 to 20 is too far.
     all.command(&[
         "plan",

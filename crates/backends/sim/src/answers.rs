@@ -57,6 +57,9 @@ impl World {
     /// What an observation shows now.
     pub(crate) fn snapshot(&mut self) -> Result<Snapshot, ObserveError> {
         let unknown = self.pgs_unknown();
+        if let Some(snapshot) = self.copied_snapshot(unknown)? {
+            return Ok(snapshot);
+        }
         let mut units = Vec::with_capacity(self.daemons.len());
         for (at, daemon) in self.daemons.iter().enumerate() {
             let mut domains = BTreeMap::new();
@@ -304,6 +307,9 @@ impl World {
     }
 
     fn true_answer(&self, set: &[UnitId], fooled: bool) -> Answer {
+        if self.copy.is_some() {
+            return self.copied_answer(set);
+        }
         let going: Vec<usize> = set.iter().filter_map(|id| self.by_id.get(id).copied()).collect();
         for (at, pg) in self.pgs.iter().enumerate() {
             let missing = if fooled {

@@ -10,6 +10,7 @@ use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rai
 use stagger_engine::driver::units_of;
 
 use crate::clock::{Pace, VirtualClock};
+use crate::copy::ClusterCopy;
 use crate::fault::Fault;
 use crate::spec::SimSpec;
 use crate::world::World;
@@ -34,6 +35,21 @@ impl Sim {
             lock: Duration::from_secs(u64::from(spec.seconds.lock)),
             poll: Duration::from_secs(u64::from(spec.seconds.poll.max(1))),
             world: Arc::new(Mutex::new(World::new(spec, faults)?)),
+        })
+    }
+
+    /// A cluster like that one, with its faults.
+    ///
+    /// # Errors
+    /// A name is not valid.
+    pub fn copied(copy: &Arc<ClusterCopy>, seed: u64, faults: Vec<Fault>) -> Result<Self, IdError> {
+        let world = World::copied(copy, seed, faults)?;
+        Ok(Self {
+            cluster: world.spec.name.clone(),
+            lock: Duration::from_secs(u64::from(world.spec.seconds.lock)),
+            // Who drives it knows when something happens, and looks again then: see [`World::next_look`].
+            poll: Duration::from_secs(u64::from(world.spec.seconds.lock)),
+            world: Arc::new(Mutex::new(world)),
         })
     }
 
@@ -289,6 +305,10 @@ impl World {
                         self.fall(at);
                         self.daemons[at].wanted = false;
                         "stopped".to_owned()
+                    }
+                    // A daemon of a real cluster goes down and comes up in its one phase.
+                    Phase::Change if self.copy.is_some() => {
+                        self.once(call, unit, "restart", Some(revision), false)
                     }
                     Phase::Change => {
                         self.daemons[at].installed = revision.clone();

@@ -3,16 +3,19 @@
 //! [`world`] keeps what is *true*: who is up, and whose copies are complete. [`backend`] shows the
 //! engine what such a cluster would *say*, which may be late, missing or a lie. The world judges each
 //! stop by the truth at that instant and counts what no honest tool could have known.
-//! [`simulate`] runs a whole [`scenario::Scenario`] through the real engine.
+//! [`simulate`] runs a whole [`scenario::Scenario`] through the real engine; [`rehearse`] runs an upgrade
+//! on the [`copy`] of a real cluster.
 //!
 //! Start reading at [`simulate`], then [`world`].
 
 mod answers;
 pub mod backend;
 pub mod clock;
+pub mod copy;
 pub mod fault;
 mod measure;
 mod placement;
+pub mod rehearse;
 pub mod rng;
 pub mod scenario;
 pub mod simulate;
@@ -22,6 +25,8 @@ pub mod world;
 
 pub use backend::Sim;
 pub use clock::{Pace, VirtualClock};
+pub use copy::ClusterCopy;
+pub use rehearse::{Rehearsal, Rehearsed, rehearse};
 pub use scenario::Scenario;
 pub use simulate::{SimEnding, SimError, SimReport, simulate};
 pub use spec::SimSpec;

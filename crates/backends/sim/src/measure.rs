@@ -88,6 +88,11 @@ impl World {
         let id = self.daemons[unit].id.clone();
         self.truth.stops += 1;
         *self.truth.visits.entry(id.clone()).or_insert(0) += 1;
+        self.daemons[unit].ours = true;
+        // Of a copy it is counted what each stop comes to for the placement groups.
+        if self.copy.is_some() {
+            return;
+        }
         let contradicted = self.contradicted(&id);
         let bad = match self.daemons[unit].osd {
             Some(osd) => self.bad_osd(osd),
@@ -245,6 +250,10 @@ impl World {
     }
 
     pub(crate) fn pg_name(&self, pg: usize) -> String {
-        format!("{}.{:x}", self.pgs[pg].pool + 1, self.pgs[pg].number)
+        format!(
+            "{}.{:x}",
+            self.pool_number(self.pgs[pg].pool),
+            self.pgs[pg].number
+        )
     }
 }

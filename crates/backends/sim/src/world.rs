@@ -1,9 +1,18 @@
 //! What is true of the simulated cluster, and how it goes on by itself.
+//!
+//! [`making`] makes it, from a specification or as the copy of a real one, [`copied`] says what a copy
+//! shows of itself, and [`standing`] counts what it comes to for its placement groups.
+
+mod copied;
+mod making;
+mod standing;
+
+pub use standing::{Exposure, WaveName};
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{GuardName, IdError, Kind, Revision, UnitId};
+use stagger_core::model::{GuardName, Kind, Revision, UnitId};
 use stagger_core::run::Action;
 use stagger_engine::backend::{Call, Claim};
 
@@ -12,6 +21,7 @@ use crate::measure::Truth;
 use crate::placement::{self, Pg};
 use crate::rng::hash;
 use crate::spec::SimSpec;
+use copied::Copied;
 
 /// When every simulation begins.
 pub const EPOCH: i64 = 1_767_225_600;
@@ -43,6 +53,8 @@ pub(crate) struct Daemon {
     pub(crate) outages: u32,
     /// Was up when all began.
     pub(crate) baseline: bool,
+    /// The run stopped it, and what it missed since is not made good yet.
+    pub(crate) ours: bool,
     /// Counts its starts and stops, so that what was due for one of them is not taken for another.
     pub(crate) turn: u64,
 }
@@ -97,123 +109,15 @@ pub struct World {
     pub(crate) frozen: Option<Vec<Vec<bool>>>,
     osd_stops: u32,
     pub(crate) truth: Truth,
-}
-
-fn name(prefix: &str, number: u32) -> Result<UnitId, IdError> {
-    let letter = char::from_u32(u32::from('a') + number % 26).unwrap_or('z');
-    if number < 26 {
-        UnitId::new(format!("{prefix}.{letter}"))
-    } else {
-        UnitId::new(format!("{prefix}.{letter}{}", number / 26))
-    }
+    begin: Timestamp,
+    /// What it is a copy of, if it is one.
+    pub(crate) copy: Option<Copied>,
 }
 
 impl World {
-    /// A healthy cluster, but for what the specification says is down.
-    ///
-    /// # Errors
-    /// A name is not valid.
-    pub fn new(spec: SimSpec, faults: Vec<Fault>) -> Result<Self, IdError> {
-        let mut daemons = Vec::new();
-        let hosts = spec.hosts().max(1);
-        let mut add = |id: UnitId, kind: &str, host: u32, osd: Option<u32>| -> Result<(), IdError> {
-            let up = !spec.down.contains(&id);
-            daemons.push(Daemon {
-                kind: Kind::new(kind)?,
-                host,
-                osd,
-                out: spec.out.contains(&id),
-                first: spec.release.clone(),
-                installed: spec.release.clone(),
-                runs: spec.release.clone(),
-                up,
-                wanted: up,
-                starting: false,
-                outages: 0,
-                baseline: up,
-                turn: 0,
-                id,
-            });
-            Ok(())
-        };
-        for osd in 0..spec.osds() {
-            let host = placement::host_of(&spec, osd);
-            add(UnitId::new(format!("osd.{osd}"))?, "osd", host, Some(osd))?;
-        }
-        let kinds = [
-            ("mon", spec.mons),
-            ("mgr", spec.mgrs),
-            ("mds", spec.mds),
-            ("rgw", spec.rgws),
-        ];
-        for (kind, count) in kinds {
-            for number in 0..count {
-                // Spread over the racks: the first host of each, then the second.
-                let rack = number % spec.racks.max(1);
-                let host = (rack * spec.hosts_per_rack + number / spec.racks.max(1)) % hosts;
-                add(name(kind, number)?, kind, host, None)?;
-            }
-        }
-        let is_out: Vec<bool> = daemons.iter().take(spec.osds() as usize).map(|d| d.out).collect();
-        let pgs = placement::place(&spec, &is_out);
-        let mut on_osd = vec![Vec::new(); spec.osds() as usize];
-        for (at, pg) in pgs.iter().enumerate() {
-            for (shard, osd) in pg.shards.iter().enumerate() {
-                if let Some(osd) = osd {
-                    on_osd[*osd as usize].push((at as u32, shard as u32));
-                }
-            }
-        }
-        let by_id = daemons
-            .iter()
-            .enumerate()
-            .map(|(at, d)| (d.id.clone(), at))
-            .collect();
-        let mut world = Self {
-            spec,
-            now: 0,
-            by_id,
-            pgs,
-            on_osd,
-            agenda: BTreeMap::new(),
-            count: 0,
-            faults: Vec::new(),
-            guards: BTreeMap::new(),
-            lock: None,
-            fence: 0,
-            host_fence: BTreeMap::new(),
-            effects: BTreeSet::new(),
-            require: None,
-            generation: 1,
-            blind_until: 0,
-            active_mgr: None,
-            frozen: None,
-            osd_stops: 0,
-            truth: Truth::default(),
-            daemons,
-        };
-        world.elect();
-        for (at, fault) in faults.into_iter().enumerate() {
-            let when = fault.when();
-            world.faults.push(FaultState {
-                fault,
-                on: false,
-                armed: when.is_some(),
-                used: 0,
-                hit: Vec::new(),
-            });
-            if let Some(when) = when.filter(|when| when.osd_stop == 0) {
-                world.due(u64::from(when.at) * 1000, Due::FaultOn(at));
-                world.faults[at].armed = false;
-            }
-        }
-        Ok(world)
-    }
-
     /// Now.
     pub fn time(&self) -> Timestamp {
-        let begin = Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH);
-        begin
+        self.begin
             .saturating_add(SignedDuration::from_millis(self.now.cast_signed()))
             .unwrap_or(Timestamp::MAX)
     }
@@ -231,6 +135,19 @@ impl World {
     /// Whether anything is still due to happen.
     pub fn is_quiet(&self) -> bool {
         self.agenda.is_empty()
+    }
+
+    /// When an observation can first show anything else than one made now: the first look after
+    /// something has happened, where the cluster is looked at again and again from now on. `None`:
+    /// nothing more happens by itself.
+    pub fn next_look(&self) -> Option<Timestamp> {
+        let due = self.agenda.keys().next().map(|(at, _)| *at);
+        let sees = Some(self.blind_until).filter(|until| *until > self.now);
+        let next = due.into_iter().chain(sees).min()?;
+        let poll = u64::from(self.spec.seconds.poll.max(1)) * 1000;
+        let looks = next.saturating_sub(self.now).div_ceil(poll).max(1);
+        let after = SignedDuration::from_millis((looks * poll).cast_signed());
+        self.time().checked_add(after).ok()
     }
 
     /// The guards that are set now.
@@ -254,8 +171,7 @@ impl World {
 
     /// Lets time pass until then.
     pub fn advance_to(&mut self, until: Timestamp) {
-        let begin = Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH);
-        let until = u64::try_from(until.duration_since(begin).as_millis()).unwrap_or(0);
+        let until = u64::try_from(until.duration_since(self.begin).as_millis()).unwrap_or(0);
         self.advance(until);
     }
 
@@ -325,14 +241,20 @@ impl World {
         daemon.starting = true;
         daemon.turn += 1;
         let turn = daemon.turn;
-        let usual = if daemon.osd.is_some() {
-            self.spec.seconds.restart_osd
-        } else {
-            self.spec.seconds.restart
-        };
+        let usual = self.usual_start(unit);
         let slow = self.slowness(unit);
         let spread = hash(&[self.spec.seed, unit as u64, turn]) % (u64::from(usual) * 250 + 1);
         self.due(u64::from(usual + slow) * 1000 + spread, Due::Up { unit, turn });
+    }
+
+    /// From start to serving, in seconds.
+    fn usual_start(&self, unit: usize) -> u32 {
+        let daemon = &self.daemons[unit];
+        match &self.copy {
+            Some(copy) => copy.start(&daemon.kind),
+            None if daemon.osd.is_some() => self.spec.seconds.restart_osd,
+            None => self.spec.seconds.restart,
+        }
     }
 
     fn slowness(&self, unit: usize) -> u32 {
@@ -378,6 +300,7 @@ impl World {
             let recovery = u64::from(self.spec.seconds.recovery) * 1000;
             self.due(recovery, Due::Recovered { unit, turn });
             self.write_on(unit);
+            self.settle(unit);
         }
         self.elect();
     }
@@ -393,6 +316,7 @@ impl World {
         daemon.up = false;
         self.generation += 1;
         self.write_on(unit);
+        self.settle(unit);
         self.elect();
     }
 
@@ -427,6 +351,8 @@ impl World {
             }
         }
         self.write_on(unit);
+        self.daemons[unit].ours &= again;
+        self.settle(unit);
         if again {
             let turn = self.daemons[unit].turn;
             let recovery = u64::from(self.spec.seconds.recovery.max(1)) * 1000;
@@ -510,6 +436,8 @@ impl World {
                         self.truth.fault_hit(&self.daemons[*unit].id);
                     }
                     self.fall(*unit);
+                    // One that was down already is down for another reason now.
+                    self.settle(*unit);
                 }
                 self.faults[at].hit = hit;
             }
@@ -556,8 +484,19 @@ impl World {
         }
     }
 
+    /// The number of a pool in the names of its placement groups.
+    pub(crate) fn pool_number(&self, pool: usize) -> u32 {
+        match &self.copy {
+            Some(copy) => copy.pool_number(pool),
+            None => pool as u32 + 1,
+        }
+    }
+
     /// The name of a host.
     pub(crate) fn host_name(&self, host: u32) -> String {
+        if let Some(copy) = &self.copy {
+            return copy.host(host);
+        }
         format!(
             "host-{}-{}",
             placement::rack_of(&self.spec, host),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use stagger_core::check::check;
 use stagger_core::explain::explain;
-use stagger_core::model::{Snapshot, UnitState, Verdict};
+use stagger_core::model::{Policy, Snapshot, Target, UnitState, Verdict};
 use stagger_core::plan::{Ask, Plan, plan};
 use stagger_core::view;
 use stagger_engine::store::Store as _;
@@ -97,12 +97,17 @@ pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliE
 pub(crate) fn make(world: &World, wish: &args::Wish) -> Result<Plan, CliError> {
     let policy = world.policy(wish)?;
     let target = world.target(wish, &policy)?;
+    made_for(&world.snapshot, &target, &policy)
+}
+
+/// The plan that leads from that snapshot to a target.
+pub(crate) fn made_for(snapshot: &Snapshot, target: &Target, policy: &Policy) -> Result<Plan, CliError> {
     let none = BTreeMap::new();
     let earned = BTreeMap::new();
     let ask = Ask {
-        snapshot: &world.snapshot,
-        target: &target,
-        policy: &policy,
+        snapshot,
+        target,
+        policy,
         aside: &none,
         earned: &earned,
         parent: None,

@@ -4,6 +4,7 @@ pub(crate) mod ceph;
 pub(crate) mod control;
 pub(crate) mod guards;
 pub(crate) mod look;
+pub(crate) mod rehearse;
 pub(crate) mod run;
 pub(crate) mod simulate;
 

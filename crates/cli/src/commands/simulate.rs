@@ -114,7 +114,7 @@ async fn run(
         .map_err(simulation_failed)
 }
 
-fn simulation_failed(error: impl std::error::Error) -> CliError {
+pub(super) fn simulation_failed(error: impl std::error::Error) -> CliError {
     let mut failed = CliError::new(Exit::Internal, error.to_string());
     let mut source = error.source();
     while let Some(inner) = source {
@@ -125,7 +125,7 @@ fn simulation_failed(error: impl std::error::Error) -> CliError {
 }
 
 /// A folder that the rehearsal writes to and that is gone with it.
-fn nowhere() -> std::path::PathBuf {
+pub(super) fn nowhere() -> std::path::PathBuf {
     std::env::temp_dir().join(format!("stagger-rehearsal-{}", std::process::id()))
 }
 

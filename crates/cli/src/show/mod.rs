@@ -4,6 +4,7 @@ pub(crate) mod events;
 pub(crate) mod live;
 pub(crate) mod names;
 pub(crate) mod plan;
+pub(crate) mod rehearsal;
 pub(crate) mod status;
 
 use jiff::SignedDuration;

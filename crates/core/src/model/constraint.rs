@@ -111,6 +111,21 @@ pub struct BudgetsBuilder {
     any_share: bool,
 }
 
+impl From<Budgets> for BudgetsBuilder {
+    /// Goes on from budgets that are there.
+    fn from(mut budgets: Budgets) -> Self {
+        let any_cost = !budgets.costs.is_empty();
+        let any_share = !budgets.shares.is_empty();
+        budgets.costs.resize(budgets.members.len(), 1);
+        budgets.shares.resize(budgets.limits.len(), 1);
+        Self {
+            budgets,
+            any_cost,
+            any_share,
+        }
+    }
+}
+
 impl BudgetsBuilder {
     /// Adds one. `group` says what it stands for and is shared by many: `placement group of pool rbd`.
     /// Of a unit listed twice the costs are added.
@@ -401,6 +416,15 @@ mod tests {
         let after = Budgets::try_from(serde_json::from_str::<BudgetColumns>(&json).unwrap()).unwrap();
         assert_eq!(before, after);
         assert_eq!(after.name(1), "p1");
+    }
+
+    #[test]
+    fn a_builder_goes_on_from_budgets() {
+        let rows: [(u32, &[(u32, u32)]); 3] = [(1, &[(0, 1), (1, 1)]), (2, &[(2, 1)]), (0, &[(1, 3)])];
+        let mut onwards = BudgetsBuilder::from(budgets(&rows[..2]));
+        onwards.add("pair", "p2", 0, &[(Ix(1), 3)]);
+        assert_eq!(onwards.build(), budgets(&rows));
+        assert_eq!(BudgetsBuilder::from(budgets(&rows)).build(), budgets(&rows));
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub struct Ask<'a> {
 }
 
 /// A visit is expected to take this long where nothing was measured.
-const USUAL_VISIT: SignedDuration = SignedDuration::from_secs(60);
+pub const USUAL_VISIT: SignedDuration = SignedDuration::from_secs(60);
 
 /// The plan that leads from the snapshot to the target.
 pub fn plan(ask: &Ask<'_>) -> Plan {

@@ -38,6 +38,8 @@ pub struct Pool {
     pub pg_num: u32,
     /// Whether it is erasure-coded.
     pub erasure: bool,
+    /// How many of its shards hold all its data: 1 of a replicated pool. `None` if the answer did not say.
+    pub data_shards: Option<u32>,
 }
 
 /// An OSD in the map.
@@ -63,6 +65,8 @@ struct RawMap {
     flags: String,
     #[serde(default)]
     crush_node_flags: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    erasure_code_profiles: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
     pools: Vec<RawPool>,
     osds: Vec<RawOsd>,
 }
@@ -76,6 +80,8 @@ struct RawPool {
     size: u32,
     min_size: u32,
     pg_num: u32,
+    #[serde(default)]
+    erasure_code_profile: String,
 }
 
 #[derive(Deserialize)]
@@ -124,12 +130,16 @@ impl OsdMap {
                     format!("pool {name:?} has size {size} and min_size {min_size}"),
                 ));
             }
+            let erasure = kind == ERASURE;
+            let profile = raw.erasure_code_profiles.get(&pool.erasure_code_profile);
+            let k = profile.and_then(|profile| profile.get("k")?.as_str()?.parse().ok());
             let known = Pool {
+                data_shards: if erasure { k } else { Some(1) },
                 name,
                 size,
                 min_size,
                 pg_num,
-                erasure: kind == ERASURE,
+                erasure,
             };
             if pools.insert(id, known).is_some() {
                 return Err(invalid(origin, format!("pool {id} stands there twice")));

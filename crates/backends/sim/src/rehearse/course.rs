@@ -1,0 +1,232 @@
+//! One run on a copy, from its beginning to where it ends or stands still.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{IdError, PartName, Reason, RunId};
+use stagger_core::plan::{LeftAlone, Plan};
+use stagger_core::run::{Action, Entry, Event, Run};
+use stagger_engine::artifacts::Artifacts;
+use stagger_engine::backend::Backend;
+use stagger_engine::clock::Clock as _;
+use stagger_engine::driver::{DriveError, Driver, Listener, Parts, Step};
+use stagger_engine::sqlite::SqliteStore;
+use stagger_engine::store::StoreError;
+use stagger_engine::supervisor::{self, Identity, SuperviseError};
+
+use super::Rehearsal;
+use crate::backend::Sim;
+use crate::clock::{Pace, VirtualClock};
+use crate::fault::Fault;
+use crate::simulate::SimEnding;
+use crate::world::{Exposure, WaveName};
+
+/// How a run on a copy went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Course {
+    /// How it ended, or what it stands still for.
+    pub ending: SimEnding,
+    /// Waves passed.
+    pub waves: u32,
+    /// Units that it changed.
+    pub units: usize,
+    /// How long it took on the virtual clock. One that is held counts until then.
+    pub took: SignedDuration,
+    /// Its first plan.
+    pub plan: Option<Plan>,
+    /// The one-way doors that it passed.
+    pub doors: Vec<PartName>,
+    /// The units that its last plan left alone.
+    pub left_alone: Vec<LeftAlone>,
+    /// What it came to for the placement groups.
+    pub exposure: Exposure,
+}
+
+/// A rehearsal that could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum RehearseError {
+    /// A name of the copy.
+    #[error("a name in the copy of the cluster is not valid")]
+    Name(#[from] IdError),
+    /// The journal in memory.
+    #[error("the journal of a simulated run cannot be kept")]
+    Store(#[from] StoreError),
+    /// A run could not be started.
+    #[error("a simulated run could not be started")]
+    Supervise(#[from] SuperviseError),
+    /// A run could not be driven.
+    #[error("a simulated run could not be driven")]
+    Drive(#[from] DriveError),
+    /// The system gives no more threads or files.
+    #[error("a simulated run has no runtime to run in")]
+    Runtime(#[from] std::io::Error),
+}
+
+/// After so long on the virtual clock a run has no end. Windows for maintenance may be rare.
+const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 60);
+/// Held for so long, nothing more will happen.
+const HELD: SignedDuration = SignedDuration::from_hours(1);
+/// After so many steps at one time a run turns in a circle.
+const MOST_STEPS: u32 = 5_000;
+
+/// Makes runs of one rehearsal.
+pub(super) struct Courses<'a> {
+    what: &'a Rehearsal,
+}
+
+impl<'a> Courses<'a> {
+    pub(super) fn new(what: &'a Rehearsal) -> Self {
+        Self { what }
+    }
+
+    /// Carries out one run, with these faults.
+    pub(super) fn run(&self, number: usize, faults: Vec<Fault>) -> Result<Course, RehearseError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()?;
+        runtime.block_on(self.carry_out(number, faults))
+    }
+
+    async fn carry_out(&self, number: usize, faults: Vec<Fault>) -> Result<Course, RehearseError> {
+        let Rehearsal {
+            copy,
+            target,
+            policy,
+            seed,
+            scratch,
+            ..
+        } = self.what;
+        let sim = Sim::copied(copy, *seed, faults)?;
+        let clock = sim.clock(Pace::Fast);
+        let noted: Arc<Mutex<Noted>> = Arc::default();
+        let who = Identity {
+            incarnation: "simulated-1".to_owned(),
+            host: "localhost".to_owned(),
+            process: 1,
+        };
+        let backend: Arc<dyn Backend> = Arc::new(sim.clone());
+        let parts = Parts {
+            backend: Arc::clone(&backend),
+            store: Box::new(SqliteStore::in_memory()?),
+            clock: Arc::new(clock.clone()),
+            artifacts: Artifacts::in_folder(scratch.clone()),
+            listener: Box::new(Watching {
+                sim: sim.clone(),
+                noted: Arc::clone(&noted),
+            }),
+        };
+        let began = clock.now();
+        let (mut driver, lease) = supervisor::start(
+            parts,
+            &who,
+            RunId::new(format!("rehearsal-{number}"))?,
+            target.clone(),
+            policy.clone(),
+            serde_json::Value::Null,
+        )
+        .await?;
+        let ending = drive(&mut driver, &sim, &clock).await?;
+        lease.give_back(&backend).await.map_err(SuperviseError::from)?;
+        let run = driver.run();
+        // What it waited for in vain does not count.
+        let ended = match (&ending, run.held()) {
+            (SimEnding::Held(_), Some((_, since))) => since,
+            (SimEnding::Held(_) | SimEnding::Over(_) | SimEnding::Endless(_), _) => clock.now(),
+        };
+        let noted = std::mem::take(&mut *noted.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(Course {
+            ending,
+            waves: run.waves_passed(),
+            units: run.changed(),
+            took: ended.duration_since(began),
+            plan: noted.first,
+            doors: noted.doors,
+            left_alone: run.plan().map(|plan| plan.left_alone.clone()).unwrap_or_default(),
+            exposure: sim.world().exposure(),
+        })
+    }
+}
+
+/// Drives a run until it is over, or held with nothing to come that would release it.
+async fn drive(driver: &mut Driver, sim: &Sim, clock: &VirtualClock) -> Result<SimEnding, DriveError> {
+    let began = clock.now();
+    let (mut then, mut steps) = (began, 0);
+    let after = |now: Timestamp, time| now.saturating_add(time).unwrap_or(Timestamp::MAX);
+    loop {
+        let now = clock.now();
+        steps = if now == then { steps + 1 } else { 0 };
+        then = now;
+        if steps > MOST_STEPS {
+            let why = Reason::new("turns-in-a-circle", format!("{steps} steps at one time"));
+            return Ok(SimEnding::Endless(why));
+        }
+        let stepped = driver.step().await?;
+        let held = driver.run().held().map(|(why, since)| (why.clone(), since));
+        let for_good = |since: Timestamp| sim.world().is_quiet() || now.duration_since(since) > HELD;
+        match (stepped, held) {
+            (Step::Again, _) => {}
+            (Step::Over(ending), _) => return Ok(SimEnding::Over(ending)),
+            (Step::Wait { .. } | Step::Held(_), Some((why, since))) if for_good(since) => {
+                return Ok(SimEnding::Held(why));
+            }
+            (Step::Wait { why, .. } | Step::Held(why), _) if now.duration_since(began) > LONGEST => {
+                return Ok(SimEnding::Endless(why));
+            }
+            // Until something happens or a time comes each look shows the same: none of them is made.
+            (Step::Wait { until, .. }, _) => {
+                let look = sim.world().next_look();
+                clock
+                    .sleep_until(look.map_or(until, |look| look.min(until)))
+                    .await;
+            }
+            (Step::Held(_), _) => {
+                let look = sim.world().next_look();
+                clock.sleep_until(look.unwrap_or_else(|| after(now, HELD))).await;
+            }
+        }
+    }
+}
+
+/// What is noted of a run while it goes on.
+#[derive(Debug, Default)]
+struct Noted {
+    first: Option<Plan>,
+    doors: Vec<PartName>,
+    waves: std::collections::BTreeMap<PartName, u32>,
+}
+
+struct Watching {
+    sim: Sim,
+    noted: Arc<Mutex<Noted>>,
+}
+
+impl Listener for Watching {
+    fn event(&mut self, entry: &Entry, run: &Run) {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        match &entry.event {
+            Event::Planned { plan } if noted.first.is_none() => noted.first = Some((**plan).clone()),
+            Event::WaveOpened { stage, .. } => {
+                let wave = run.plan().and_then(|plan| plan.stage(stage)?.waves.first());
+                let door = wave.and_then(|wave| wave.door.as_ref());
+                if let Some(door) = door.filter(|door| !noted.doors.contains(&door.name)) {
+                    noted.doors.push(door.name.clone());
+                }
+                let number = noted.waves.entry(stage.clone()).or_default();
+                *number += 1;
+                self.sim.world().wave_opened(WaveName {
+                    stage: stage.to_string(),
+                    number: *number,
+                });
+            }
+            Event::Intent {
+                action: Action::Step { step },
+            } => {
+                let spec = run.start().target.step(step);
+                if let Some(door) = spec.and_then(|spec| spec.door.as_ref()) {
+                    noted.doors.push(door.name.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Makes a world: as a scenario describes it, or as the copy of a real cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use stagger_core::model::{IdError, Kind, Revision, UnitId, UnitState};
+
+use super::copied::{Copied, recovery, visit};
+use super::{Daemon, Due, EPOCH, FaultState, World};
+use crate::copy::ClusterCopy;
+use crate::fault::Fault;
+use crate::measure::Truth;
+use crate::placement::{self, Pg};
+use crate::spec::{Level, PoolSpec, Seconds, SimSpec};
+
+fn name(prefix: &str, number: u32) -> Result<UnitId, IdError> {
+    let letter = char::from_u32(u32::from('a') + number % 26).unwrap_or('z');
+    if number < 26 {
+        UnitId::new(format!("{prefix}.{letter}"))
+    } else {
+        UnitId::new(format!("{prefix}.{letter}{}", number / 26))
+    }
+}
+
+impl World {
+    /// A healthy cluster, but for what the specification says is down.
+    ///
+    /// # Errors
+    /// A name is not valid.
+    pub fn new(spec: SimSpec, faults: Vec<Fault>) -> Result<Self, IdError> {
+        let mut daemons = Vec::new();
+        let hosts = spec.hosts().max(1);
+        let mut add = |id: UnitId, kind: &str, host: u32, osd: Option<u32>| -> Result<(), IdError> {
+            let up = !spec.down.contains(&id);
+            daemons.push(Daemon {
+                kind: Kind::new(kind)?,
+                host,
+                osd,
+                out: spec.out.contains(&id),
+                first: spec.release.clone(),
+                installed: spec.release.clone(),
+                runs: spec.release.clone(),
+                up,
+                wanted: up,
+                starting: false,
+                outages: 0,
+                baseline: up,
+                ours: false,
+                turn: 0,
+                id,
+            });
+            Ok(())
+        };
+        for osd in 0..spec.osds() {
+            let host = placement::host_of(&spec, osd);
+            add(UnitId::new(format!("osd.{osd}"))?, "osd", host, Some(osd))?;
+        }
+        let kinds = [
+            ("mon", spec.mons),
+            ("mgr", spec.mgrs),
+            ("mds", spec.mds),
+            ("rgw", spec.rgws),
+        ];
+        for (kind, count) in kinds {
+            for number in 0..count {
+                // Spread over the racks: the first host of each, then the second.
+                let rack = number % spec.racks.max(1);
+                let host = (rack * spec.hosts_per_rack + number / spec.racks.max(1)) % hosts;
+                add(name(kind, number)?, kind, host, None)?;
+            }
+        }
+        let is_out: Vec<bool> = daemons.iter().take(spec.osds() as usize).map(|d| d.out).collect();
+        let pgs = placement::place(&spec, &is_out);
+        let begin = Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH);
+        let mut world = Self::of(spec, daemons, pgs, begin);
+        world.elect();
+        world.await_faults(faults);
+        Ok(world)
+    }
+
+    /// A cluster like that one. Of its units the OSDs are known by their places among all units.
+    ///
+    /// # Errors
+    /// A name is not valid.
+    pub fn copied(copy: &Arc<ClusterCopy>, seed: u64, faults: Vec<Fault>) -> Result<Self, IdError> {
+        let unknown = Revision::new("unknown")?;
+        let hosts = copy.hosts();
+        let places: BTreeMap<&str, u32> = hosts
+            .iter()
+            .enumerate()
+            .map(|(at, host)| (*host, at as u32))
+            .collect();
+        let units = copy.snapshot.units().iter().enumerate();
+        let daemons = units.map(|(at, unit)| {
+            let up = unit.state == UnitState::Serving;
+            let runs = unit.revision.clone().unwrap_or_else(|| unknown.clone());
+            Daemon {
+                id: unit.id.clone(),
+                kind: unit.kind.clone(),
+                host: places.get(ClusterCopy::host_of(unit)).copied().unwrap_or(0),
+                osd: (unit.kind.as_str() == "osd").then_some(at as u32),
+                out: false,
+                first: runs.clone(),
+                installed: runs.clone(),
+                runs,
+                up,
+                wanted: up,
+                starting: false,
+                outages: 0,
+                baseline: up,
+                ours: false,
+                turn: 0,
+            }
+        });
+        let daemons: Vec<Daemon> = daemons.collect();
+        let pgs = copy.groups.iter().map(|group| Pg {
+            pool: group.pool,
+            number: group.seed,
+            shards: group.shards.iter().map(|unit| unit.map(|ix| ix.0)).collect(),
+            missing: group.missing.clone(),
+        });
+        let pools = copy.pools.iter().map(|pool| PoolSpec {
+            name: pool.name.clone(),
+            size: pool.size,
+            min_size: pool.min_size,
+            k: pool.k,
+            // Where its shards lie is known.
+            domain: Level::Host,
+            pgs: 0,
+        });
+        let spec = SimSpec {
+            name: copy.snapshot.cluster().clone(),
+            release: unknown.clone(),
+            seed,
+            racks: 0,
+            hosts_per_rack: 0,
+            osds_per_host: 0,
+            mons: 0,
+            mgrs: 0,
+            mds: 0,
+            mds_ranks: 0,
+            rgws: 0,
+            pools: pools.collect(),
+            out: Vec::new(),
+            down: Vec::new(),
+            seconds: Seconds {
+                recovery: recovery(visit(&copy.snapshot, &Kind::new("osd")?)),
+                poll: copy.poll,
+                // Nobody else is there to take it, and a large plan is made in more real time than this.
+                lock: 24 * 3600,
+                ..Seconds::default()
+            },
+        };
+        let pgs: Vec<Pg> = pgs.collect();
+        let mut world = Self::of(spec, daemons, pgs, copy.snapshot.observed_at());
+        world.copy = Some(Copied::new(Arc::clone(copy)));
+        // The one that is active now, and not the first.
+        world.active_mgr = copy
+            .snapshot
+            .units()
+            .iter()
+            .position(|unit| unit.kind.as_str() == "mgr" && unit.precedence > 0)
+            .filter(|at| world.daemons[*at].up);
+        world.elect();
+        world.stand();
+        world.await_faults(faults);
+        Ok(world)
+    }
+
+    fn of(spec: SimSpec, daemons: Vec<Daemon>, pgs: Vec<Pg>, begin: Timestamp) -> Self {
+        let mut on_osd = vec![Vec::new(); daemons.len()];
+        for (at, pg) in pgs.iter().enumerate() {
+            for (shard, osd) in pg.shards.iter().enumerate() {
+                if let Some(osd) = osd {
+                    on_osd[*osd as usize].push((at as u32, shard as u32));
+                }
+            }
+        }
+        let by_id = daemons
+            .iter()
+            .enumerate()
+            .map(|(at, d)| (d.id.clone(), at))
+            .collect();
+        Self {
+            spec,
+            now: 0,
+            by_id,
+            pgs,
+            on_osd,
+            agenda: BTreeMap::new(),
+            count: 0,
+            faults: Vec::new(),
+            guards: BTreeMap::new(),
+            lock: None,
+            fence: 0,
+            host_fence: BTreeMap::new(),
+            effects: BTreeSet::new(),
+            require: None,
+            generation: 1,
+            blind_until: 0,
+            active_mgr: None,
+            frozen: None,
+            osd_stops: 0,
+            truth: Truth::default(),
+            begin,
+            copy: None,
+            daemons,
+        }
+    }
+
+    fn await_faults(&mut self, faults: Vec<Fault>) {
+        for (at, fault) in faults.into_iter().enumerate() {
+            let when = fault.when();
+            self.faults.push(FaultState {
+                fault,
+                on: false,
+                armed: when.is_some(),
+                used: 0,
+                hit: Vec::new(),
+            });
+            if let Some(when) = when.filter(|when| when.osd_stop == 0) {
+                self.due(u64::from(when.at) * 1000, Due::FaultOn(at));
+                self.faults[at].armed = false;
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `simulate --to`: the upgrade on a copy of the cluster, in memory.
+
+use std::sync::Arc;
+
+use stagger_core::model::{Doors, Policy, Reason};
+use stagger_core::plan::Plan;
+use stagger_core::run::Ending;
+use stagger_sim::rehearse::{Course, Disturbed};
+use stagger_sim::{ClusterCopy, Rehearsed, SimEnding};
+
+use super::look;
+use crate::args::{self, Cli};
+use crate::documents::{self, Case, EndedSo, Exposed, Rehearsal, Risk, Time};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+use crate::show;
+use crate::world::World;
+
+/// `simulate --to`
+pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, CliError> {
+    let world = World::observe(cli, &wish.from).await?;
+    let policy = world.policy(&wish.wish)?;
+    let target = world.target(&wish.wish, &policy)?;
+    let made = look::made_for(&world.snapshot, &target, &policy)?;
+    let copy = Arc::new(world.copy()?);
+    let (seed, osds) = (wish.seed.unwrap_or(1), copy.osds_up());
+    let runs = wish.runs.unwrap_or_else(|| usual_runs(osds));
+    let scratch = super::simulate::nowhere();
+    let what = stagger_sim::Rehearsal {
+        copy: Arc::clone(&copy),
+        target,
+        policy: with_open_doors(policy),
+        seed,
+        runs,
+        scratch: scratch.clone(),
+    };
+    if osds > 200 {
+        print::talk(&format!(
+            "{osds} OSDs: the run and {runs} more, each of which plans before each wave; --runs makes them fewer"
+        ));
+    }
+    // It makes runtimes of its own.
+    let came = tokio::task::spawn_blocking(move || stagger_sim::rehearse(&what)).await;
+    // What the simulated runs gathered is of no use to anybody; often there is nothing.
+    std::fs::remove_dir_all(scratch).ok();
+    let came = came
+        .map_err(|error| CliError::new(Exit::Internal, format!("rehearse the upgrade: {error}")))?
+        .map_err(super::simulate::simulation_failed)?;
+    let told = told(&made, &copy, seed, came);
+    if cli.json {
+        print::json(&documents::REHEARSAL.of(&told));
+    } else {
+        let next = wish.wish.to.as_deref().unwrap_or_default();
+        print::out(&show::rehearsal::rehearsal(&told, print::width(), next));
+    }
+    Ok(match told.ended {
+        EndedSo::Done => Exit::Done,
+        EndedSo::Incomplete | EndedSo::RolledBack | EndedSo::Aborted => Exit::No,
+        EndedSo::Held | EndedSo::Endless => Exit::NeedsYou,
+    })
+}
+
+/// Each run plans anew before each of its waves: with a thousand OSDs it takes some ten seconds.
+fn usual_runs(osds: usize) -> u32 {
+    match osds {
+        0..=200 => 100,
+        201..=1_000 => 10,
+        _ => 3,
+    }
+}
+
+/// Nobody is there to be asked.
+fn with_open_doors(policy: Policy) -> Policy {
+    let doors = match policy.doors {
+        Doors::Ask => Doors::AutoAfter(0),
+        auto @ Doors::AutoAfter(_) => auto,
+    };
+    Policy { doors, ..policy }
+}
+
+fn told(made: &Plan, copy: &ClusterCopy, seed: u64, came: Rehearsed) -> Rehearsal {
+    let Rehearsed {
+        undisturbed,
+        disturbed,
+    } = came;
+    let first = undisturbed.plan.as_ref().unwrap_or(made);
+    let (ended, reason) = ended(&undisturbed.ending);
+    let exposure = &undisturbed.exposure;
+    let wave = exposure.worst_wave.as_ref();
+    Rehearsal {
+        cluster: first.cluster.clone(),
+        title: first.title.clone(),
+        plan: first.id.clone(),
+        search: first.search,
+        seed,
+        ended,
+        why: reason.map(ToString::to_string),
+        time: Time {
+            planned_waves: first.waves(),
+            waves: undisturbed.waves,
+            planned_units: first.units(),
+            units: undisturbed.units,
+            forecast_seconds: first.forecast().as_secs(),
+            took_seconds: undisturbed.took.as_secs(),
+        },
+        doors: undisturbed.doors.clone(),
+        exposure: Exposed {
+            placement_groups: copy.groups.len(),
+            worst: exposure.worst,
+            stage: wave.map(|wave| wave.stage.clone()),
+            wave: wave.map(|wave| wave.number),
+            placement_group_seconds: exposure.group_seconds,
+            stopped: exposure.stopped,
+        },
+        risk: (!disturbed.is_empty()).then(|| risk(disturbed)),
+        left_alone: undisturbed.left_alone,
+    }
+}
+
+fn risk(disturbed: Vec<Disturbed>) -> Risk {
+    let cases: Vec<Case> = disturbed.into_iter().map(case).collect();
+    let hit = || cases.iter().filter(|case| case.stopped > 0);
+    Risk {
+        runs: cases.len(),
+        stopped_in: hit().count(),
+        longest_seconds: hit().map(|case| case.longest_seconds).max().unwrap_or(0),
+        most_placement_groups: hit().map(|case| case.stopped).max().unwrap_or(0),
+        still_stopped_in: hit().filter(|case| case.still_stopped > 0).count(),
+        cases,
+    }
+}
+
+fn case(disturbed: Disturbed) -> Case {
+    let Disturbed { osd, at, course } = disturbed;
+    let (ended, reason) = ended(&course.ending);
+    let reason = reason.map(|reason| reason.slug.clone());
+    let Course {
+        units,
+        left_alone,
+        exposure,
+        ..
+    } = course;
+    Case {
+        osd,
+        at_seconds: at,
+        ended,
+        reason,
+        units,
+        left_alone: left_alone.into_iter().map(|left| left.unit).collect(),
+        stopped: exposure.stopped,
+        longest_seconds: exposure.longest_stop,
+        still_stopped: exposure.still_stopped,
+    }
+}
+
+fn ended(ending: &SimEnding) -> (EndedSo, Option<&Reason>) {
+    match ending {
+        SimEnding::Over(Ending::Done) => (EndedSo::Done, None),
+        SimEnding::Over(Ending::Incomplete { .. }) => (EndedSo::Incomplete, None),
+        SimEnding::Over(Ending::RolledBack { reason }) => (EndedSo::RolledBack, Some(reason)),
+        SimEnding::Over(Ending::Aborted) => (EndedSo::Aborted, None),
+        SimEnding::Held(reason) => (EndedSo::Held, Some(reason)),
+        SimEnding::Endless(reason) => (EndedSo::Endless, Some(reason)),
+    }
+}

@@ -1,0 +1,55 @@
+//! From what a Ceph cluster says to what the simulator has to know of it.
+
+use std::collections::BTreeMap;
+
+use stagger_ceph::facts::pg::{HOLE, Pg};
+use stagger_ceph::facts::pg_state::PgState;
+use stagger_ceph::facts::{Facts, Known};
+use stagger_core::model::{Ix, Snapshot, UnitId};
+use stagger_sim::ClusterCopy;
+use stagger_sim::copy::{CopiedGroup, CopiedPool};
+
+/// A copy of the cluster that these facts and this snapshot of them speak of. Where nobody could tell how
+/// the placement groups lie there are none, and the snapshot forbids each stop.
+pub(crate) fn of(facts: &Facts, snapshot: Snapshot, poll: u32) -> ClusterCopy {
+    let mut places = BTreeMap::new();
+    for osd in facts.osds.osds.keys() {
+        let found = UnitId::new(format!("osd.{osd}")).ok();
+        if let Some(ix) = found.and_then(|id| snapshot.find(&id)) {
+            places.insert(*osd, ix);
+        }
+    }
+    let pools = facts.osds.pools.iter().map(|(number, pool)| CopiedPool {
+        number: *number,
+        name: pool.name.clone(),
+        size: pool.size,
+        min_size: pool.min_size,
+        // What is not known is taken for the worst that it can be.
+        k: pool.data_shards.unwrap_or(pool.min_size),
+    });
+    let place_of_pool: BTreeMap<u32, usize> = facts.osds.pools.keys().copied().zip(0..).collect();
+    let groups = match &facts.pgs {
+        Known::Yes(pgs) => pgs
+            .iter()
+            .filter_map(|pg| Some(group(&pg, *place_of_pool.get(&pg.id.pool)?, &places)))
+            .collect(),
+        Known::No(_) => Vec::new(),
+    };
+    ClusterCopy {
+        snapshot,
+        pools: pools.collect(),
+        groups,
+        poll,
+    }
+}
+
+fn group(pg: &Pg<'_>, pool: usize, places: &BTreeMap<u32, Ix>) -> CopiedGroup {
+    let complete = pg.complete.filter(|_| pg.state.has(PgState::DEGRADED));
+    let missing = |osd: &u32| *osd != HOLE && complete.is_some_and(|whole| !whole.contains(osd));
+    CopiedGroup {
+        pool,
+        seed: pg.id.seed,
+        shards: pg.acting.iter().map(|osd| places.get(osd).copied()).collect(),
+        missing: pg.acting.iter().map(missing).collect(),
+    }
+}

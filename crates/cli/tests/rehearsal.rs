@@ -1,0 +1,94 @@
+//! `simulate --to` carries out the plan that `plan` shows, on a copy of the same cluster.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+const FIXTURES: &str = "crates/backends/ceph/tests/fixtures";
+
+fn stagger(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stagger"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    command.args(words).stdin(Stdio::null()).current_dir(root);
+    command.env("NO_COLOR", "1").output().unwrap()
+}
+
+fn json(words: &[&str]) -> Value {
+    let output = stagger(&[words, &["--json"]].concat());
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The waves of a plan, stage by stage, and the names of its steps.
+fn waves(plan: &Value) -> usize {
+    let parts = plan["parts"].as_array().unwrap().iter();
+    parts
+        .filter_map(|part| part["stage"]["waves"].as_array())
+        .map(Vec::len)
+        .sum()
+}
+
+/// The simulated run makes its first plan from the copy. That it has the same id says that units, waves,
+/// order, doors, what is left alone and the forecast are the same to the last byte.
+#[test]
+fn the_plan_that_is_rehearsed_is_the_plan() {
+    for (from, to, more) in [
+        ("16.2.15", "18.2.7", &[][..]),
+        ("18.2.7", "20.2.4", &[]),
+        ("18.2.7", "20.2.4", &["--max-in-parallel", "50%", "--no-growth"]),
+        ("18.2.7", "20.2.4", &["--max-in-parallel", "1"]),
+        ("18.2.7", "18.2.8", &[]),
+    ] {
+        let from = format!("{FIXTURES}/{from}");
+        let wish = [&["--to", to, "--from", &from][..], more].concat();
+        let plan = json(&[&["plan"], &wish[..]].concat());
+        let rehearsal = json(&[&["simulate", "--runs", "0"], &wish[..]].concat());
+        assert_eq!(rehearsal["plan"], plan["id"], "{wish:?}");
+        let time = &rehearsal["time"];
+        assert_eq!(time["planned_waves"], waves(&plan), "{wish:?}");
+        assert_eq!(time["waves"], waves(&plan), "{wish:?}");
+        assert_eq!(rehearsal["ended"], "done", "{wish:?}");
+        assert_eq!(rehearsal["exposure"]["stopped"], 0, "{wish:?}");
+        let doors = |plan: &Value| -> Vec<String> {
+            let parts = plan["parts"].as_array().unwrap().iter();
+            let doors = parts.flat_map(|part| {
+                let waves = part["stage"]["waves"].as_array().into_iter().flatten();
+                waves
+                    .map(|wave| wave["door"]["name"].clone())
+                    .chain([part["step"]["door"]["name"].clone()])
+                    .collect::<Vec<_>>()
+            });
+            doors.filter_map(|door| Some(door.as_str()?.to_owned())).collect()
+        };
+        assert_eq!(rehearsal["doors"], serde_json::json!(doors(&plan)), "{wish:?}");
+    }
+}
+
+#[test]
+fn the_same_input_and_seed_give_the_same_bytes() {
+    let from = format!("{FIXTURES}/18.2.7");
+    let words = [
+        "simulate", "--to", "20.2.4", "--from", &from, "--runs", "12", "--json",
+    ];
+    let first = stagger(&words).stdout;
+    assert!(!first.is_empty());
+    assert_eq!(first, stagger(&words).stdout);
+    let other = stagger(&[&words[..], &["--seed", "2"]].concat()).stdout;
+    assert_ne!(first, other, "another seed draws other failures");
+}
+
+#[test]
+fn what_plan_refuses_is_not_rehearsed() {
+    for (from, to) in [("16.2.15", "20.2.4"), ("18.2.7", "16.2.15"), ("18.2.7", "31.0.0")] {
+        let from = format!("{FIXTURES}/{from}");
+        let plan = stagger(&["plan", "--to", to, "--from", &from]);
+        let rehearsal = stagger(&["simulate", "--to", to, "--from", &from]);
+        assert_eq!(plan.status.code(), Some(1), "{to}");
+        assert_eq!(
+            (rehearsal.status, rehearsal.stdout, rehearsal.stderr),
+            (plan.status, plan.stdout, plan.stderr)
+        );
+    }
+}
