@@ -15,7 +15,7 @@ use stagger_e2e::roots::Release;
 const LIMIT: Duration = Duration::from_secs(90);
 
 #[test]
-#[ignore = "needs root and Ceph; cargo xtask test runs it"]
+#[ignore = "needs root and Ceph; cargo xtask test --long runs it"]
 fn clients_do_not_notice_the_first_steps_of_an_upgrade() -> Result<()> {
     let cluster = Cluster::boot(Release::Pacific, CephSpec::default())?;
     for lap in cluster.laps() {

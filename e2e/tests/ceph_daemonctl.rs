@@ -11,7 +11,7 @@ use stagger_e2e::roots::Release;
 const LIMIT: Duration = Duration::from_mins(2);
 
 #[test]
-#[ignore = "needs root and Ceph; cargo xtask test runs it"]
+#[ignore = "needs root and Ceph; cargo xtask test --long runs it"]
 fn faults_are_seen_and_stores_are_made_anew() -> Result<()> {
     let spec = CephSpec {
         osds: 12,

@@ -27,7 +27,7 @@ fn hold(dir: &Path) -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root; cargo xtask test runs it"]
+#[ignore = "needs root; cargo xtask test --long runs it"]
 fn nothing_outlives_a_killed_harness() -> Result<()> {
     if let Some(dir) = env::var_os(HELD) {
         return hold(Path::new(&dir));
@@ -64,7 +64,7 @@ fn nothing_outlives_a_killed_harness() -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs root; cargo xtask test runs it"]
+#[ignore = "needs root; cargo xtask test --long runs it"]
 fn an_orphan_that_ends_is_reaped() -> Result<()> {
     let dir = tempfile::tempdir()?.keep();
     let sandbox = Sandbox::start(&dir, &[])?;

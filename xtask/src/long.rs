@@ -12,7 +12,13 @@ use crate::report::{Report, cargo, root};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long, with their package.
-const FILES: [(&str, &str); 2] = [("stagger-engine", "model"), ("stagger-e2e", "ceph_long")];
+const FILES: [(&str, &str); 5] = [
+    ("stagger-engine", "model"),
+    ("stagger-e2e", "sandbox_ends"),
+    ("stagger-e2e", "ceph_boot"),
+    ("stagger-e2e", "ceph_daemonctl"),
+    ("stagger-e2e", "ceph_long"),
+];
 
 /// Runs all long cases, or those named, and writes what came of each into the page at once.
 pub(crate) fn long(wanted: &[&str]) -> Result<()> {

@@ -23,21 +23,9 @@ enum Appended {
     Broken(Law),
 }
 
-/// The rail of an action, as a backend would say it.
+/// The rail of an action, as a backend would say it: also of those that the model does not have, which are
+/// like visits or like guards.
 fn rail(setup: &Setup, action: &Action) -> backend::Rail {
-    as_backend(what(action).rail(setup))
-}
-
-fn as_backend(visits: Visits) -> backend::Rail {
-    match visits {
-        Visits::Fenced => backend::Rail::Fenced,
-        Visits::Conditional => backend::Rail::Conditional,
-        Visits::Bounded => backend::Rail::Bounded(Duration::from_secs(1)),
-    }
-}
-
-/// The same of any action, also of those that the model does not have: they are like visits or like guards.
-fn backend_rail(setup: &Setup, action: &Action) -> backend::Rail {
     let like = match action {
         Action::TakeGuard { .. }
         | Action::DropGuard { .. }
@@ -45,7 +33,11 @@ fn backend_rail(setup: &Setup, action: &Action) -> backend::Rail {
         | Action::Collect { .. } => Visits::Bounded,
         Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => setup.visits,
     };
-    as_backend(like)
+    match like {
+        Visits::Fenced => backend::Rail::Fenced,
+        Visits::Conditional => backend::Rail::Conditional,
+        Visits::Bounded => backend::Rail::Bounded(Duration::from_secs(1)),
+    }
 }
 
 impl System {
@@ -144,7 +136,7 @@ impl System {
             let all: Vec<UnitId> = (0..self.world.units.len()).map(name).collect();
             let target = &book.fold(run).run.start().target;
             wait = wait.max(protocol::longest_bound(target, &all, |action| {
-                backend_rail(setup, action)
+                rail(setup, action)
             }));
             units = (0..self.world.units.len()).collect();
         }
