@@ -90,6 +90,7 @@ fn an_answer_that_took_long_does_not_show_that_a_gate_has_held() {
         Event::WaveOpened {
             stage: PartName::new("mon").unwrap(),
             units: vec![(mon(), before)],
+            not_serving: Vec::new(),
         },
         Event::Judged {
             units: vec![mon()],

@@ -103,6 +103,7 @@ impl Failed {
         failed.write(Event::WaveOpened {
             stage,
             units: units.iter().map(|unit| (unit.clone(), revision(OLD))).collect(),
+            not_serving: Vec::new(),
         });
         failed.write(Event::Judged {
             units,

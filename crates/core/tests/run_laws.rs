@@ -140,7 +140,7 @@ impl Walk {
     }
 
     fn judge_record(&mut self, event: &Event) {
-        let Event::WaveOpened { stage, units } = event else {
+        let Event::WaveOpened { stage, units, .. } = event else {
             return;
         };
         let (snapshot, _) = self.seen.as_ref().unwrap();

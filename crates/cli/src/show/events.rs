@@ -19,7 +19,7 @@ pub(crate) fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
                 plan.id
             ),
         ),
-        Event::WaveOpened { stage, units } => (
+        Event::WaveOpened { stage, units, .. } => (
             "wave",
             format!("{stage}: {}", compress(units.iter().map(|(unit, _)| unit))),
         ),

@@ -50,6 +50,9 @@ pub enum Event {
         stage: PartName,
         /// Its units, with what they run now.
         units: Vec<(UnitId, Revision)>,
+        /// What did not serve before it: that is not laid to a later fault.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        not_serving: Vec<UnitId>,
     },
     /// Both judges were asked whether a set may go down now.
     Judged {

@@ -1,15 +1,21 @@
 //! A plan being carried out, as a state machine.
 //!
 //! [`Run`] folds a journal ([`event`], [`state`]) and says what comes next ([`decide`]): it never acts.
-//! The engine records, acts, observes, and asks again. [`gate`] says which gates are shut, [`wave`]
-//! leads an open wave, [`failure`] one that stays unhealthy, [`back`] turns a target around.
+//! The engine records, acts, observes, and asks again. [`gate`] says which gates are shut, [`waits`] what
+//! is waited for between waves, [`guards`] which guards come and go, [`wave`] leads an open wave,
+//! [`outside`] one beside which something else fails,
+//! [`failure`] one that stays unhealthy, [`back`] turns a target around, [`finish`] ends it.
 
 mod back;
 mod decide;
 mod event;
 mod failure;
+mod finish;
 mod gate;
+mod guards;
+mod outside;
 mod state;
+mod waits;
 mod wave;
 
 pub use decide::{Decision, Seen};

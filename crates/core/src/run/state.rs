@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::event::{Action, Answer, Command, Ending, Entry, Event, Outcome, Seq, Start};
+use super::outside;
 use crate::model::{ConditionName, GuardName, OnFailure, PartName, Phase, Reason, Revision, UnitId};
 use crate::plan::Plan;
 
@@ -62,6 +63,8 @@ pub struct OpenWave {
     pub stage: PartName,
     /// Its units, with what they ran before.
     pub units: BTreeMap<UnitId, Visit>,
+    /// What did not serve before it was opened.
+    pub not_serving: Vec<UnitId>,
     /// When it was opened.
     pub opened: Timestamp,
     /// Since when its gates are waited for.
@@ -230,7 +233,11 @@ impl State {
                 self.plan = Some(plan);
                 self.plan_is_fresh = true;
             }
-            Event::WaveOpened { stage, units } => {
+            Event::WaveOpened {
+                stage,
+                units,
+                not_serving,
+            } => {
                 if self.wave.is_some() {
                     return illegal("another wave is open");
                 }
@@ -244,6 +251,7 @@ impl State {
                 self.wave = Some(OpenWave {
                     stage,
                     units,
+                    not_serving,
                     opened: at,
                     waiting: None,
                     agreed: false,
@@ -353,7 +361,17 @@ impl State {
             }
             Event::Asked { command, by } => self.apply_asked(command, &by),
             Event::Held { reason } => self.held = Some((reason, at)),
-            Event::Released => self.held = None,
+            Event::Released => {
+                let held = self.held.take();
+                if let Some(wave) = &mut self.wave
+                    && held.is_some_and(|(held, _)| held.slug == outside::FAULT_OUTSIDE)
+                {
+                    // Recovery after the fault has its own time.
+                    wave.waiting = None;
+                    wave.prolonged = 0;
+                    self.gates = None;
+                }
+            }
             Event::Ended { outcome } => {
                 if self.wave.is_some() || !self.open.is_empty() {
                     return illegal("something is still open");

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::decide::Decision;
 use super::event::{Action, Answer, Event};
 use super::gate::{self, Wanted};
+use super::outside::FAULT_OUTSIDE;
 use super::state::{OpenWave, State, Visit};
 use crate::model::{Ix, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
 
@@ -288,7 +289,18 @@ impl State {
                                 until: self.start.policy.retry.after(now, tries),
                             }
                         });
-                Decision::Record(std::iter::once(Event::WavePassed).chain(aside).collect())
+                let fault_is_gone = self
+                    .held
+                    .as_ref()
+                    .filter(|(held, _)| held.slug == FAULT_OUTSIDE)
+                    .map(|_| Event::Released);
+                Decision::Record(
+                    fault_is_gone
+                        .into_iter()
+                        .chain([Event::WavePassed])
+                        .chain(aside)
+                        .collect(),
+                )
             }
             Waited::Not(decision) => decision,
             Waited::TooLong(reason) => {
@@ -297,12 +309,17 @@ impl State {
                     .filter(|(unit, _)| wave.units.get(unit).is_some_and(|visit| !visit.restarted))
                     .map(|(unit, _)| Action::Restart { unit: unit.clone() })
                     .collect();
-                if again.is_empty() {
-                    let units = missing.into_iter().map(|(unit, _)| unit).collect();
-                    Decision::Record(vec![Event::WaveFailed { units, reason }])
-                } else {
-                    self.stop_again(now, snapshot, again)
+                if !again.is_empty() {
+                    return self.stop_again(now, snapshot, again);
                 }
+                if !self.aborting
+                    && self.going_back.is_none()
+                    && let Some(hold) = self.hold_for_outside(snapshot, wave, &reason)
+                {
+                    return hold;
+                }
+                let units = missing.into_iter().map(|(unit, _)| unit).collect();
+                Decision::Record(vec![Event::WaveFailed { units, reason }])
             }
         }
     }

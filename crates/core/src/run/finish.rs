@@ -1,0 +1,134 @@
+//! How a run ends: what is left is waited for as long as that can help.
+
+use jiff::Timestamp;
+
+use super::decide::Decision;
+use super::event::{Ending, Event};
+use super::state::State;
+use crate::model::{Gate, Part, Reason, Snapshot, UnitId};
+use crate::plan::{Ask, Plan, plan};
+
+impl State {
+    pub(super) fn finish(
+        &self,
+        now: Timestamp,
+        ask: &Ask<'_>,
+        current: &Plan,
+        way_back: Option<Vec<(String, Reason)>>,
+    ) -> Decision {
+        let mut left: Vec<_> = current
+            .left_alone
+            .iter()
+            .map(|left| (left.unit.to_string(), left.reason.clone()))
+            .collect();
+        if let Some(impossible) = way_back {
+            if let Some(wait) = self.wait_for_health_after_going_back(now, ask.snapshot) {
+                return wait;
+            }
+            let mut reason = self
+                .going_back
+                .clone()
+                .unwrap_or_else(|| Reason::new("asked-to-go-back", ""));
+            for (what, why) in impossible {
+                reason.detail = format!("{}; {what} stay as they are: {why}", reason.detail);
+            }
+            return Decision::Record(vec![Event::Ended {
+                outcome: Ending::RolledBack { reason },
+            }]);
+        }
+        if let Some(wait) = self
+            .wait_for_aside(now, ask, current)
+            .or_else(|| self.wait_for_health(now, ask, current))
+        {
+            return wait;
+        }
+        left.sort();
+        let outcome = if left.is_empty() {
+            Ending::Done
+        } else {
+            Ending::Incomplete { left }
+        };
+        Decision::Record(vec![Event::Ended { outcome }])
+    }
+
+    /// Going back is over when health has returned; where it does not, a person has to look.
+    fn wait_for_health_after_going_back(&self, now: Timestamp, snapshot: &Snapshot) -> Option<Decision> {
+        const SLUG: &str = "rollback-failed";
+        let stages = self.start.target.parts.iter().filter_map(|part| match part {
+            Part::Stage(stage) => Some(&stage.gates),
+            Part::Step(_) => None,
+        });
+        let mut gates: Vec<Gate> = stages.flatten().cloned().collect();
+        gates.sort_by(|a, b| a.condition.cmp(&b.condition));
+        gates.dedup_by(|a, b| a.condition == b.condition);
+        let too_long =
+            |reason: &Reason| Reason::new(SLUG, format!("health has not returned: {}", reason.detail));
+        let decision = self.wait_for_gates(now, snapshot, &gates, true)?;
+        let failed = self.held.as_ref().is_some_and(|(held, _)| held.slug == SLUG);
+        if let Decision::Wait { why, .. } = &decision
+            && failed
+        {
+            return Some(Decision::Hold(too_long(why)));
+        }
+        if let Decision::Record(events) = &decision
+            && let [Event::Held { reason }] = events.as_slice()
+        {
+            return Some(self.hold(too_long(reason)));
+        }
+        Some(decision)
+    }
+
+    /// What was left alone because of what is down now is not left for good: while the gates of its
+    /// stage are shut the run waits for them, and then plans again.
+    pub(super) fn wait_for_health(&self, now: Timestamp, ask: &Ask<'_>, current: &Plan) -> Option<Decision> {
+        const PASSING: [&str; 6] = [
+            "never-ok-to-stop",
+            "unit-down",
+            "unit-unknown",
+            "revision-unknown",
+            "max-in-parallel-used-up",
+            "max-domains-used-up",
+        ];
+        let waiting = current
+            .left_alone
+            .iter()
+            .find(|left| PASSING.contains(&left.reason.slug.as_str()))?;
+        let gates = self.stage(&waiting.stage)?.gates;
+        if let Some(wait) = self.wait_for_gates(now, ask.snapshot, &gates, true) {
+            return Some(wait);
+        }
+        (current.generation != ask.snapshot.generation()).then(|| {
+            Decision::Record(vec![Event::Planned {
+                plan: Box::new(plan(ask)),
+            }])
+        })
+    }
+
+    /// While units are set aside for a time, neither a step nor the end comes.
+    pub(super) fn wait_for_aside(&self, now: Timestamp, ask: &Ask<'_>, current: &Plan) -> Option<Decision> {
+        // One whose time has come and that the newest plan leaves alone for another reason is not
+        // waited for any more: it would be planned again without an end.
+        let until = current
+            .left_alone
+            .iter()
+            .filter_map(|left| {
+                let aside = self.aside.get(&left.unit)?;
+                aside
+                    .until
+                    .filter(|until| now < *until || left.reason == aside.reason)
+            })
+            .min()?;
+        Some(if until <= now {
+            Decision::Record(vec![Event::Planned {
+                plan: Box::new(plan(ask)),
+            }])
+        } else {
+            let units: Vec<_> = self.aside.keys().map(UnitId::as_str).collect();
+            let why = Reason::new("units-set-aside", format!("{} are tried again", units.join(" ")));
+            Decision::Wait {
+                until: Some(until),
+                why,
+            }
+        })
+    }
+}

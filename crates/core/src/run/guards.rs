@@ -1,0 +1,84 @@
+//! Which guards are to be taken, renewed and given back.
+
+use jiff::Timestamp;
+
+use super::decide::Decision;
+use super::event::Action;
+use super::state::State;
+use crate::model::{GuardName, GuardScope, GuardSpec, Part, PartName, UnitId};
+
+/// How often giving a guard back is tried before it is left to its expiry.
+const DROPS: u32 = 3;
+
+impl State {
+    /// Whether guards of a wave that is over are still to be given back.
+    pub(super) fn owes_guards(&self) -> bool {
+        let owed = |units: &[UnitId], drops: u32| !units.is_empty() && drops < DROPS;
+        self.wave.is_none()
+            && self
+                .guards
+                .iter()
+                .any(|((_, units), taken)| owed(units, taken.drops))
+    }
+
+    /// Guards that nothing needs any more. `next_stage`: the stage that comes, if that is known.
+    pub(super) fn give_back_guards(&self, next_stage: Option<&PartName>) -> Option<Decision> {
+        let over = self.aborting || self.going_back.is_some();
+        let undecided = next_stage.is_none() && !self.plan_is_fresh && !over;
+        let wanted = |guard: &GuardName| {
+            let mut scopes = self.start.target.parts.iter().filter_map(|part| match part {
+                Part::Stage(stage) => stage
+                    .guards
+                    .iter()
+                    .find(|spec| spec.name == *guard)
+                    .map(|spec| (stage, spec)),
+                Part::Step(_) => None,
+            });
+            scopes.any(|(stage, spec)| {
+                spec.scope == GuardScope::Stage && (undecided || (!over && next_stage == Some(&stage.name)))
+            })
+        };
+        let fresh: Vec<_> = self
+            .guards
+            .iter()
+            .filter(|((guard, _), taken)| !wanted(guard) && taken.drops < DROPS)
+            .map(|((guard, units), _)| Action::DropGuard {
+                guard: guard.clone(),
+                units: units.clone(),
+            })
+            .collect();
+        (!fresh.is_empty()).then_some(Decision::Act {
+            fresh,
+            again: Vec::new(),
+        })
+    }
+
+    /// Guards that a stage wants for these units and that are not there or soon go by themselves.
+    pub(super) fn missing_guards(
+        &self,
+        now: Timestamp,
+        specs: &[GuardSpec],
+        units: &[UnitId],
+    ) -> Vec<Action> {
+        specs
+            .iter()
+            .filter_map(|spec| {
+                let units = match spec.scope {
+                    GuardScope::Stage => Vec::new(),
+                    GuardScope::Wave => units.to_vec(),
+                };
+                let half = spec.expiry / 2;
+                let fine = self
+                    .guards
+                    .get(&(spec.name.clone(), units.clone()))
+                    .is_some_and(|taken| now.saturating_add(half).unwrap_or(Timestamp::MAX) < taken.until);
+                let expires = u32::try_from(spec.expiry.as_secs()).unwrap_or(u32::MAX);
+                (!fine).then(|| Action::TakeGuard {
+                    guard: spec.name.clone(),
+                    units,
+                    expires,
+                })
+            })
+            .collect()
+    }
+}

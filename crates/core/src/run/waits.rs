@@ -1,0 +1,93 @@
+//! What is waited for between waves: gates and doors.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::decide::Decision;
+use super::event::Event;
+use super::gate;
+use super::state::State;
+use crate::model::{Door, Doors, Gate, Reason, Snapshot};
+
+impl State {
+    pub(super) fn wait_for_door(&self, now: Timestamp, door: Option<&Door>) -> Option<Decision> {
+        let door = door.filter(|door| !self.doors.contains(&door.name))?;
+        match self.start.policy.doors {
+            Doors::Ask => {
+                let run = &self.start.run;
+                let detail = format!("{}; `stagger approve {run} {}` passes it", door.why, door.name);
+                Some(self.hold(Reason::new("one-way-door", detail)))
+            }
+            Doors::AutoAfter(seconds) => {
+                let since = self.last_wave.as_ref().map_or(self.started_at, |last| last.at);
+                let soak = SignedDuration::from_secs(i64::from(seconds));
+                let until = since.saturating_add(soak).unwrap_or(Timestamp::MAX);
+                let why = Reason::new("door-soaking", format!("{} opens by itself", door.name));
+                (now < until).then_some(Decision::Wait {
+                    until: Some(until),
+                    why,
+                })
+            }
+        }
+    }
+
+    /// Waits until the gates are open; past their time the run is held, and goes on by itself when
+    /// they open.
+    pub(super) fn wait_for_gates(
+        &self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+        gates: &[Gate],
+        at_once: bool,
+    ) -> Option<Decision> {
+        let shut = gate::shut(gates, snapshot);
+        let turned = || Decision::Record(vec![Event::GatesTurned { shut: shut.clone() }]);
+        let Some(before) = &self.gates else {
+            return (!shut.is_empty() || !at_once).then(turned);
+        };
+        let names = |gates: &[(crate::model::ConditionName, String)]| -> Vec<_> {
+            gates.iter().map(|(name, _)| name.clone()).collect()
+        };
+        if names(&before.shut) != names(&shut) {
+            return Some(turned());
+        }
+        let holds = gates.iter().map(|gate| gate.hold).max().unwrap_or_default();
+        if shut.is_empty() {
+            let until = before.since.saturating_add(holds).unwrap_or(Timestamp::MAX);
+            // What was seen counts: an answer that took long tells of the time when it was asked for.
+            if snapshot.observed_at() < until && !at_once {
+                let why = Reason::new(
+                    "gates-holding",
+                    "all gates are open; they must stay so for a while",
+                );
+                return Some(Decision::Wait {
+                    until: Some(until),
+                    why,
+                });
+            }
+            // What it is held by for another reason, as a door, the gates do not release.
+            return self
+                .held
+                .as_ref()
+                .filter(|(held, _)| held.slug == "gates-shut")
+                .map(|_| Decision::Record(vec![Event::Released]));
+        }
+        let text: Vec<_> = shut
+            .iter()
+            .map(|(name, why)| format!("{name} is {why}"))
+            .collect();
+        let reason = Reason::new("gates-shut", text.join("; "));
+        let timeout = gates.iter().map(|gate| gate.timeout).max().unwrap_or_default();
+        let until = before.since.saturating_add(timeout).unwrap_or(Timestamp::MAX);
+        Some(match &self.held {
+            None if until <= now => Decision::Record(vec![Event::Held { reason }]),
+            None => Decision::Wait {
+                until: Some(until),
+                why: reason,
+            },
+            Some(_) => Decision::Wait {
+                until: None,
+                why: reason,
+            },
+        })
+    }
+}

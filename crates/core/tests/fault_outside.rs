@@ -1,0 +1,247 @@
+//! A unit outside the open wave that dies and stays dead is not laid to the wave.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{
+    Budgets, ClusterName, Condition, ConditionName, Gate, GoingBack, Kind, Part, PartName, Phase, Policy,
+    Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict, Width,
+};
+use stagger_core::run::{Action, Answer, Command, Decision, Entry, Event, Outcome, Run, Seen, Start};
+
+const OLD: &str = "18.2.7";
+const NEW: &str = "20.2.1";
+/// What the wave's gates have, in seconds.
+const TIMEOUT: i64 = 60;
+
+fn osd(id: u32) -> UnitId {
+    UnitId::new(format!("osd.{id}")).unwrap()
+}
+
+fn revision(text: &str) -> Revision {
+    Revision::new(text).unwrap()
+}
+
+fn start() -> Start {
+    let stage = StageSpec {
+        name: PartName::new("osd").unwrap(),
+        kind: Kind::new("osd").unwrap(),
+        revision: revision(NEW),
+        width: Width::Policy,
+        phases: vec![Phase::Change],
+        guards: Vec::new(),
+        gates: vec![Gate {
+            condition: ConditionName::new("pgs-clean").unwrap(),
+            hold: SignedDuration::ZERO,
+            timeout: SignedDuration::from_secs(TIMEOUT),
+        }],
+        door_before_last: None,
+        going_back: GoingBack::Restart,
+    };
+    Start {
+        version: stagger_core::run::VERSION,
+        run: RunId::new("r").unwrap(),
+        cluster: ClusterName::new("lab").unwrap(),
+        target: Target {
+            title: "up".to_owned(),
+            parts: vec![Part::Stage(stage)],
+        },
+        policy: Policy::default(),
+        baseline: serde_json::Value::Null,
+    }
+}
+
+/// osd.0 on the new release, osd.1 as told, and whether all placement groups are clean.
+fn seen(second: i64, other: UnitState, clean: Verdict) -> Snapshot {
+    let unit = |id: u32, state: UnitState, runs: &str| Unit {
+        id: osd(id),
+        kind: Kind::new("osd").unwrap(),
+        state,
+        revision: Some(revision(runs)),
+        domains: BTreeMap::new(),
+        precedence: 0,
+        untouchable: None,
+    };
+    let clean = Condition {
+        name: ConditionName::new("pgs-clean").unwrap(),
+        verdict: clean,
+        why: "4 placement groups are degraded".to_owned(),
+    };
+    Snapshot::new(
+        ClusterName::new("lab").unwrap(),
+        Timestamp::from_second(second).unwrap(),
+        "1".to_owned(),
+        vec![unit(0, UnitState::Serving, NEW), unit(1, other, OLD)],
+        Budgets::default(),
+        vec![clean],
+        BTreeMap::new(),
+    )
+    .unwrap()
+}
+
+/// A run whose wave of osd.0 serves on the new release.
+struct Waiting(Run);
+
+impl Waiting {
+    fn new(not_serving: Vec<UnitId>) -> Self {
+        let first = Entry {
+            seq: 1,
+            at: Timestamp::UNIX_EPOCH,
+            event: Event::Started(Box::new(start())),
+        };
+        let mut waiting = Self(Run::begin(first).unwrap());
+        let visit = Action::Visit {
+            unit: osd(0),
+            phase: Phase::Change,
+            revision: revision(NEW),
+        };
+        for event in [
+            Event::WaveOpened {
+                stage: PartName::new("osd").unwrap(),
+                units: vec![(osd(0), revision(OLD))],
+                not_serving,
+            },
+            Event::Judged {
+                units: vec![osd(0)],
+                ours: Answer::Yes,
+                theirs: Answer::Yes,
+            },
+            Event::Intent { action: visit },
+            Event::Settled {
+                intent: 4,
+                outcome: Outcome::Done { note: String::new() },
+            },
+        ] {
+            waiting.write(0, event);
+        }
+        waiting
+    }
+
+    fn write(&mut self, second: i64, event: Event) {
+        let at = Timestamp::from_second(second).unwrap();
+        let seq = self.0.seq() + 1;
+        self.0.apply(Entry { seq, at, event }).unwrap();
+    }
+
+    /// What comes next at that second; what it would write is written.
+    fn next(&mut self, second: i64, other: UnitState, clean: Verdict) -> Decision {
+        let snapshot = seen(second, other, clean);
+        let as_of = self.0.seq();
+        let now = snapshot.observed_at();
+        let decision = self.0.next(
+            now,
+            Some(Seen {
+                snapshot: &snapshot,
+                as_of,
+            }),
+        );
+        if let Decision::Record(events) = &decision {
+            for event in events.clone() {
+                self.write(second, event);
+            }
+        }
+        decision
+    }
+
+    /// Up to the end of the gates' time, with osd.1 down.
+    fn time_is_over(&mut self) -> Decision {
+        let turned = self.next(1, UnitState::Down, Verdict::No);
+        assert!(
+            matches!(&turned, Decision::Record(events) if matches!(events[..], [Event::GatesTurned { .. }])),
+            "{turned:?}"
+        );
+        let waits = self.next(TIMEOUT, UnitState::Down, Verdict::No);
+        assert!(matches!(waits, Decision::Wait { .. }), "{waits:?}");
+        self.next(TIMEOUT + 1, UnitState::Down, Verdict::No)
+    }
+}
+
+fn slugs(decision: &Decision) -> Vec<String> {
+    let Decision::Record(events) = decision else {
+        panic!("{decision:?}");
+    };
+    let slug = |event: &Event| match event {
+        Event::Held { reason } => reason.slug.clone(),
+        Event::WaveFailed { reason, .. } => format!("failed: {}", reason.slug),
+        Event::Released => "released".to_owned(),
+        Event::WavePassed => "passed".to_owned(),
+        Event::GatesTurned { .. } => "turned".to_owned(),
+        other => panic!("{other:?}"),
+    };
+    events.iter().map(slug).collect()
+}
+
+#[test]
+fn it_is_held_by_name_and_the_wave_stays() {
+    let mut run = Waiting::new(Vec::new());
+    let held = run.time_is_over();
+    assert_eq!(slugs(&held), ["fault-outside-the-wave"]);
+    let Decision::Record(events) = &held else {
+        unreachable!("just told")
+    };
+    let [Event::Held { reason }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert!(reason.detail.starts_with("osd.1 served"), "{}", reason.detail);
+    // It waits without an end, and without writing the same again.
+    let waits = run.next(100 * TIMEOUT, UnitState::Down, Verdict::No);
+    assert!(matches!(waits, Decision::Wait { until: None, .. }), "{waits:?}");
+}
+
+#[test]
+fn it_passes_when_the_fault_is_gone_and_recovery_has_its_own_time() {
+    let mut run = Waiting::new(Vec::new());
+    run.time_is_over();
+    let back = 10 * TIMEOUT;
+    assert_eq!(
+        slugs(&run.next(back, UnitState::Serving, Verdict::No)),
+        ["released"]
+    );
+    assert_eq!(
+        slugs(&run.next(back, UnitState::Serving, Verdict::No)),
+        ["turned"]
+    );
+    let waits = run.next(back + TIMEOUT - 1, UnitState::Serving, Verdict::No);
+    assert!(matches!(waits, Decision::Wait { .. }), "{waits:?}");
+    assert_eq!(
+        slugs(&run.next(back + TIMEOUT - 1, UnitState::Serving, Verdict::Yes)),
+        ["turned"]
+    );
+    assert_eq!(
+        slugs(&run.next(back + TIMEOUT - 1, UnitState::Serving, Verdict::Yes)),
+        ["passed"]
+    );
+}
+
+#[test]
+fn a_hold_is_released_by_open_gates_though_the_unit_stays_away() {
+    let mut run = Waiting::new(Vec::new());
+    run.time_is_over();
+    assert_eq!(
+        slugs(&run.next(TIMEOUT + 9, UnitState::Down, Verdict::Yes)),
+        ["turned"]
+    );
+    assert_eq!(
+        slugs(&run.next(TIMEOUT + 9, UnitState::Down, Verdict::Yes)),
+        ["released", "passed"]
+    );
+}
+
+#[test]
+fn what_did_not_serve_before_excuses_nothing() {
+    let mut run = Waiting::new(vec![osd(1)]);
+    assert_eq!(slugs(&run.time_is_over()), ["failed: gates-shut"]);
+}
+
+#[test]
+fn a_person_may_still_ask_it_to_go_back() {
+    let mut run = Waiting::new(Vec::new());
+    run.time_is_over();
+    let ask = Event::Asked {
+        command: Command::Rollback,
+        by: "anna".to_owned(),
+    };
+    run.write(TIMEOUT + 2, ask);
+    let failed = run.next(TIMEOUT + 3, UnitState::Down, Verdict::No);
+    assert_eq!(slugs(&failed), ["failed: gates-shut"]);
+}
