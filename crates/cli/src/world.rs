@@ -92,6 +92,12 @@ impl World {
         for level in by.into_iter().chain(policy.max_domains.keys()) {
             known("level of failure domains", level, &levels)?;
         }
+        if let Order::List(listed) = &policy.order {
+            let units = self.snapshot.units().iter().map(|unit| unit.id.as_str()).collect();
+            for unit in listed {
+                known("unit in this cluster", unit.as_str(), &units)?;
+            }
+        }
         let kinds = BTreeSet::from(KINDS);
         let durations = self.settings.cluster.durations.keys();
         for kind in policy.max_in_parallel_of.keys().chain(durations) {
@@ -111,6 +117,7 @@ impl World {
             hold: policy.gate_hold,
             timeout: policy.gate_timeout,
             noout: self.settings.cluster.noout_expires,
+            before_rollback: self.settings.software.of("osd").before_rollback.is_some(),
             health: self.settings.health.clone(),
         };
         target(&self.facts, release, &wanted)
@@ -160,6 +167,9 @@ const LEVELS: [&str; 12] = [
 /// The kinds of daemons that are units.
 const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
 
+/// As many names are listed to choose from.
+const FEW: usize = 12;
+
 /// Whether a name of the policy is one of those that there can be.
 fn known(what: &str, name: &str, known: &BTreeSet<&str>) -> Result<(), CliError> {
     if known.contains(name) {
@@ -173,6 +183,7 @@ fn known(what: &str, name: &str, known: &BTreeSet<&str>) -> Result<(), CliError>
         .iter()
         .max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)));
     Err(match nearest {
+        Some(nearest) if all.len() > FEW => error.hint(format!("the nearest is {nearest}")),
         Some(nearest) => error.hint(format!("the nearest is {nearest}; there are: {}", all.join(", "))),
         None => error,
     })

@@ -397,6 +397,7 @@ fn the_ceph_guide_has_the_tables_of_the_sources() {
     for line in stagger_ceph::going_back::TABLE {
         let takes = match line.takes {
             stagger_ceph::going_back::Takes::Restart => "restart",
+            stagger_ceph::going_back::Takes::Convert(_) => "conversion",
             stagger_ceph::going_back::Takes::Rebuild(_) => "rebuild",
         };
         let start = format!("| {} | {} | {} | {takes}", line.kind, line.from, line.to);

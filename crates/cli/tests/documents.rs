@@ -118,6 +118,9 @@ fn what_is_printed_is_valid() {
         all.command(&[&state[..], &["status"]].concat());
         assert_eq!(all.lines(&[&state[..], &["history"]].concat()), 1);
         let run = told["run"].as_str().unwrap();
+        if scenario == "no-way-back" {
+            all.command(&[&state[..], &["pause", run]].concat());
+        }
         events += all.lines(&[&state[..], &["history", run]].concat());
         all.command(&[&state[..], &["artifacts"]].concat());
         all.command(&[&state[..], &["artifacts", "--bundle", &file("bundle.tar.gz")]].concat());

@@ -1,5 +1,7 @@
 //! A unit outside the open wave that dies and stays dead is not laid to the wave.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};

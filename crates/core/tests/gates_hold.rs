@@ -1,5 +1,7 @@
 //! How long a gate has held is told by what was seen, not by the clock.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};

@@ -1,5 +1,7 @@
 //! How a failed wave goes back where the new release may have changed the data.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};

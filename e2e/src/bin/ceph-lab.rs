@@ -52,7 +52,7 @@ fn main() -> Result<()> {
     say(format!("any command {dir}/enter COMMAND…"));
     say(format!("ceph        {dir}/ceph status"));
     say(format!(
-        "daemons     {dir}/enter {dir}/daemonctl use|start|stop|restart|status|release|rebuild KIND ID [RELEASE]"
+        "daemons     {dir}/enter {dir}/daemonctl use|start|stop|restart|status|release|plain-wal|rebuild KIND ID [RELEASE]"
     ));
     let load = args.load.then(|| Load::start(&cluster)).transpose()?;
     say("It ends when stdin closes, or on Ctrl-C.");

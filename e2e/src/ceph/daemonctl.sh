@@ -5,6 +5,8 @@
 #   daemonctl start|stop|restart KIND ID
 #   daemonctl status KIND ID           "running RELEASE PID" (exit 0) or "stopped" (exit 1)
 #   daemonctl release KIND ID          the release that the next start runs
+#   daemonctl plain-wal osd ID RELEASE the OSD stopped, and its log put into the form of before release 20, by
+#                                      the tool of that release
 #   daemonctl rebuild mon ID RELEASE   the mon's store made anew on that release, then started
 #   daemonctl rebuild osd ID RELEASE   the OSD destroyed and made anew on that release, then started
 #
@@ -21,7 +23,7 @@ dir=$(cd "$(dirname "$0")" && pwd)
 conf=$dir/ceph.conf
 
 say() { echo "daemonctl: $*" >&2; }
-wrong() { say "$*"; say "use: daemonctl use|start|stop|restart|status|release|rebuild KIND ID [RELEASE]"; exit 2; }
+wrong() { say "$*"; say "use: daemonctl use|start|stop|restart|status|release|plain-wal|rebuild KIND ID [RELEASE]"; exit 2; }
 
 [ $# -ge 3 ] || wrong "too few words"
 verb=$1 kind=$2 id=$3 asked=${4:-}
@@ -196,6 +198,17 @@ case $verb in
             echo "running $(release_in "$(readlink "/proc/$pid/root" || true)") $pid"
         else
             echo stopped
+            exit 1
+        fi
+        ;;
+    plain-wal)
+        [ "$kind" = osd ] || wrong "a $kind has no such log"
+        root_of "$asked"
+        stop
+        if ! run_in "$root" ceph-bluestore-tool revert-wal-to-plain --path "$dir/$daemon" \
+            >"$dir/log/plain-wal-$daemon" 2>&1; then
+            say "$daemon: its log stays as it is; the last lines:"
+            tail -n 12 "$dir/log/plain-wal-$daemon" >&2
             exit 1
         fi
         ;;

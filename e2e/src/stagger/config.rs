@@ -132,6 +132,9 @@ upgrade = "r={{release}}; {dir}/daemonctl use {{kind}} {{id}} ${{r%%.*}}"
 restart = "{restart}"
 rebuild = "r={{release}}; {rebuild}"
 logs = "tail -n 200 {dir}/log/*{{kind}}.{{id}}.log"
+
+[software.osd]
+before_rollback = "[ ! -e {dir}/releases/20 ] || {dir}/daemonctl plain-wal osd {{id}} 20"
 "#,
             restart = told(&dir, "daemonctl restart {kind} {id}"),
             rebuild = told(&dir, "daemonctl rebuild {kind} {id} ${r%%.*}"),

@@ -25,6 +25,8 @@ pub enum Whom {
     Mon,
     /// The active manager: placement groups, `ok-to-stop`, crash reports.
     Mgr,
+    /// One OSD, about itself.
+    Osd(u32),
 }
 
 /// What came back.

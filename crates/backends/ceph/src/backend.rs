@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::api::{CephApi, Whom};
 use crate::config::CephSettings;
+use crate::converted;
 use crate::effects::{self, OnHosts, api_error};
 use crate::facts::{CollectError, CollectOptions, Facts, collect};
 use crate::guards::{self, HeldGuard};
@@ -253,7 +254,11 @@ impl Backend for CephBackend {
                 revision,
                 rebuild,
             } => {
-                if self.runs(unit, revision).await? {
+                let runs = self.runs(unit, revision).await?;
+                if !rebuild && effects::is_converted(unit, revision) {
+                    return converted::go_back(&*self.api, &hosts, call, unit, revision, runs).await;
+                }
+                if runs {
                     return Ok(format!("it runs {revision} already"));
                 }
                 hosts.go_back(call, unit, revision, *rebuild).await

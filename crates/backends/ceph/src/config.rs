@@ -91,6 +91,9 @@ pub struct Software {
     pub upgrade: Option<String>,
     /// Stops and starts the daemon.
     pub restart: Option<String>,
+    /// Stops the daemon and makes its data readable for the older `{release}`, by the tools of the newer
+    /// one, which is still there. Needed where [`going_back`](crate::going_back) says so.
+    pub before_rollback: Option<String>,
     /// Makes the older `{release}` what the next start runs; `upgrade`, if not given.
     pub rollback: Option<String>,
     /// Makes the daemon's store anew on `{release}` and starts it.
@@ -133,6 +136,7 @@ impl SoftwareByKind {
         Software {
             upgrade: pick(&own.upgrade, &all.upgrade),
             restart: pick(&own.restart, &all.restart),
+            before_rollback: pick(&own.before_rollback, &all.before_rollback),
             rollback: pick(&own.rollback, &all.rollback),
             rebuild: pick(&own.rebuild, &all.rebuild),
             logs: pick(&own.logs, &all.logs),

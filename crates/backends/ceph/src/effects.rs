@@ -11,6 +11,7 @@ use stagger_engine::hosts::{Hosts, last_words, quoted};
 use crate::api::{ApiError, CephApi, Whom};
 use crate::config::SoftwareByKind;
 use crate::facts::release;
+use crate::going_back;
 
 /// How often a start that met the pidfile of its dying predecessor is tried again.
 const STARTS: u32 = 4;
@@ -46,6 +47,12 @@ pub(crate) fn api_error(tried: &str, error: &ApiError) -> BackendError {
 /// A unit's kind and id: `osd.3` is `osd` and `3`.
 pub(crate) fn kind_and_id(unit: &UnitId) -> (&str, &str) {
     unit.as_str().split_once('.').unwrap_or((unit.as_str(), ""))
+}
+
+/// Whether a unit that goes back to that release needs its data converted before.
+pub(crate) fn is_converted(unit: &UnitId, to: &Revision) -> bool {
+    let major = to.as_str().split('.').next().and_then(|major| major.parse().ok());
+    major.is_some_and(|major| going_back::is_converted(kind_and_id(unit).0, major))
 }
 
 /// Changes daemons on hosts.
@@ -115,6 +122,31 @@ impl OnHosts<'_> {
         }
     }
 
+    /// Stops the daemon and makes its data readable for the older release; then that is what its next
+    /// start runs.
+    pub(crate) async fn convert(
+        &self,
+        call: &Call,
+        unit: &UnitId,
+        to: &Revision,
+    ) -> Result<(), BackendError> {
+        self.run(call, unit, "before_rollback", Some(to)).await?;
+        self.run(call, unit, "rollback", Some(to)).await?;
+        Ok(())
+    }
+
+    /// Starts a daemon that nobody counts on, for the nth time in the same effect.
+    pub(crate) async fn start_unseen(
+        &self,
+        call: &Call,
+        unit: &UnitId,
+        nth: u32,
+    ) -> Result<(), BackendError> {
+        self.run(call, unit, &format!("restart-unseen-{nth}"), None)
+            .await?;
+        Ok(())
+    }
+
     /// The last log lines of a daemon, if there is a command for them.
     pub(crate) async fn logs(&self, call: &Call, unit: &UnitId) -> Option<String> {
         let (kind, _) = kind_and_id(unit);
@@ -134,6 +166,7 @@ impl OnHosts<'_> {
         let verb = which.split('-').next().unwrap_or(which);
         let template = match verb {
             "upgrade" => software.upgrade,
+            "before_rollback" => software.before_rollback,
             "rollback" => software.rollback.or(software.upgrade),
             "rebuild" => software.rebuild,
             "logs" => software.logs,

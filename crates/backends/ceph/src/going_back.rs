@@ -24,6 +24,9 @@ pub struct Line {
 pub enum Takes {
     /// Starting the old release on the data as it is.
     Restart,
+    /// The daemon's data put into the old release's form by the new one's tools, while the daemon is
+    /// stopped; then starting the old release on it.
+    Convert(&'static str),
     /// Making the data anew on the old release, in this way.
     Rebuild(&'static str),
 }
@@ -60,14 +63,18 @@ pub const TABLE: &[Line] = &[
         kind: "osd",
         from: 20,
         to: 18,
-        takes: Takes::Restart,
-        seen: "18.2.7 mounted the store that 20.2.4 had opened, and its groups became clean",
+        takes: Takes::Convert(
+            "`ceph-bluestore-tool revert-wal-to-plain` of the new release, on the stopped OSD",
+        ),
+        seen: "20.2.4 writes RocksDB's log in a form that 18.2.7 reads as empty: without the conversion 18.2.7 \
+               started on older data and lost acknowledged writes; with it nothing was lost",
     },
 ];
 
 /// What it takes to bring a daemon of that kind back from release `from` to the older release `to`. The
-/// same release is a restart; what the table does not have is impossible.
-pub fn going_back(kind: &str, from: u32, to: u32) -> GoingBack {
+/// same release is a restart; what the table does not have is impossible. `converts`: whether the
+/// configuration says how the data of that kind is converted.
+pub fn going_back(kind: &str, from: u32, to: u32, converts: bool) -> GoingBack {
     if from == to {
         return GoingBack::Restart;
     }
@@ -76,6 +83,13 @@ pub fn going_back(kind: &str, from: u32, to: u32) -> GoingBack {
         .find(|line| line.kind == kind && line.from == from && line.to == to);
     match line.map(|line| line.takes) {
         Some(Takes::Restart) => GoingBack::Restart,
+        Some(Takes::Convert(_)) if converts => GoingBack::Restart,
+        Some(Takes::Convert(by)) => GoingBack::Impossible {
+            why: format!(
+                "release {to} does not read all that {from} has written: it takes {by}; set `before_rollback` in \
+                 [software.{kind}]"
+            ),
+        },
         Some(Takes::Rebuild(cost)) => GoingBack::Rebuild {
             cost: cost.to_owned(),
         },
@@ -85,16 +99,45 @@ pub fn going_back(kind: &str, from: u32, to: u32) -> GoingBack {
     }
 }
 
+/// Whether a daemon of that kind that starts on release `to` after a later one needs its data converted
+/// before.
+pub(crate) fn is_converted(kind: &str, to: u32) -> bool {
+    TABLE
+        .iter()
+        .any(|line| line.kind == kind && line.to == to && matches!(line.takes, Takes::Convert(_)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_was_not_tried_is_impossible() {
-        assert_eq!(going_back("osd", 18, 18), GoingBack::Restart);
-        assert_eq!(going_back("osd", 20, 18), GoingBack::Restart);
-        assert!(matches!(going_back("osd", 18, 16), GoingBack::Rebuild { .. }));
-        assert!(matches!(going_back("mgr", 18, 16), GoingBack::Impossible { .. }));
-        assert!(matches!(going_back("osd", 20, 16), GoingBack::Impossible { .. }));
+        assert_eq!(going_back("osd", 18, 18, false), GoingBack::Restart);
+        assert!(matches!(
+            going_back("osd", 18, 16, true),
+            GoingBack::Rebuild { .. }
+        ));
+        assert!(matches!(
+            going_back("mgr", 18, 16, true),
+            GoingBack::Impossible { .. }
+        ));
+        assert!(matches!(
+            going_back("osd", 20, 16, true),
+            GoingBack::Impossible { .. }
+        ));
+    }
+
+    #[test]
+    fn an_osd_goes_from_20_to_18_only_where_its_log_is_converted() {
+        assert_eq!(going_back("osd", 20, 18, true), GoingBack::Restart);
+        let GoingBack::Impossible { why } = going_back("osd", 20, 18, false) else {
+            panic!("it lost writes on a real cluster");
+        };
+        assert!(
+            why.contains("revert-wal-to-plain") && why.contains("before_rollback"),
+            "{why}"
+        );
+        assert!(is_converted("osd", 18) && !is_converted("osd", 16) && !is_converted("mon", 18));
     }
 }

@@ -19,6 +19,8 @@ use crate::facts::osd::OsdMap;
 
 /// `noout` on the OSDs of a wave.
 pub(crate) const NOOUT: &str = "noout";
+/// `noup` on an OSD that starts on an older release: nobody counts on it while it fetches maps.
+pub(crate) const NOUP: &str = "noup";
 /// No standby follows an active metadata server's journal while they are changed.
 pub(crate) const NO_STANDBY_REPLAY: &str = "no-standby-replay";
 /// One rank a file system while its servers are changed.
@@ -75,11 +77,11 @@ pub(crate) async fn take(
     )
     .await?;
     match guard.as_str() {
-        NOOUT if record.osds.is_empty() => Ok("already set by others".to_owned()),
-        NOOUT => {
+        NOOUT | NOUP if record.osds.is_empty() => Ok("already set by others".to_owned()),
+        flag @ (NOOUT | NOUP) => {
             ask(
                 api,
-                json!({ "prefix": "osd set-group", "flags": "noout", "who": record.osds }),
+                json!({ "prefix": "osd set-group", "flags": flag, "who": record.osds }),
             )
             .await?;
             Ok(format!("set on {}", record.osds.join(" ")))
@@ -155,10 +157,10 @@ async fn before(
         ..Record::default()
     };
     match guard.as_str() {
-        NOOUT => {
+        flag @ (NOOUT | NOUP) => {
             let map = OsdMap::read(&ask(api, json!({ "prefix": "osd dump" })).await?, "osd dump")
                 .map_err(|e| BackendError::transient("read the OSD map", e.to_string()))?;
-            if map.flags.iter().any(|flag| flag == "noout") {
+            if map.flags.iter().any(|set| set == flag) {
                 return Ok(record);
             }
             for unit in units {
@@ -166,11 +168,11 @@ async fn before(
                 let osd = id.and_then(|id: u32| map.osds.get(&id));
                 let Some(osd) = osd else {
                     return Err(BackendError::permanent(
-                        format!("set noout on {unit}"),
+                        format!("set {flag} on {unit}"),
                         "there is no such OSD",
                     ));
                 };
-                if !osd.flags.iter().any(|flag| flag == "noout") {
+                if !osd.flags.iter().any(|set| set == flag) {
                     record.osds.push(unit.to_string());
                 }
             }
@@ -208,10 +210,10 @@ pub(crate) async fn drop(
 
 async fn give_back(api: &dyn CephApi, guard: &str, record: &Record) -> Result<(), BackendError> {
     match guard {
-        NOOUT if !record.osds.is_empty() => {
+        NOOUT | NOUP if !record.osds.is_empty() => {
             ask(
                 api,
-                json!({ "prefix": "osd unset-group", "flags": "noout", "who": record.osds }),
+                json!({ "prefix": "osd unset-group", "flags": guard, "who": record.osds }),
             )
             .await?;
         }

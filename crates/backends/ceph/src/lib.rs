@@ -13,6 +13,7 @@
 pub mod api;
 pub mod backend;
 pub mod config;
+mod converted;
 mod effects;
 pub mod facts;
 pub mod going_back;

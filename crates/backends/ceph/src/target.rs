@@ -43,6 +43,8 @@ pub struct TargetPolicy {
     /// How long `noout` stays on a wave's OSDs at most, in seconds. After that Ceph marks them out as it
     /// always would.
     pub noout: u32,
+    /// Whether the configuration says how an OSD's data is made readable for an older release.
+    pub before_rollback: bool,
     /// What is thought of Ceph's complaints before the run.
     pub health: HealthPolicy,
 }
@@ -54,6 +56,7 @@ impl Default for TargetPolicy {
             hold: 5,
             timeout: 600,
             noout: 1200,
+            before_rollback: false,
             health: HealthPolicy::default(),
         }
     }
@@ -179,7 +182,7 @@ fn stage(
         } else {
             None
         },
-        going_back: back(units, kind, wanted),
+        going_back: back(units, kind, wanted, policy),
     })
 }
 
@@ -234,7 +237,7 @@ fn last_mon(facts: &Facts, wanted: &Version) -> Result<Option<Door>, IdError> {
 
 /// What going back takes for the units that are not on the wanted release yet; the hardest case, where
 /// they run several.
-fn back(units: &[Unit], kind: &str, wanted: &Version) -> GoingBack {
+fn back(units: &[Unit], kind: &str, wanted: &Version, policy: &TargetPolicy) -> GoingBack {
     let rank = |back: &GoingBack| match back {
         GoingBack::Restart => 0,
         GoingBack::Rebuild { .. } => 1,
@@ -244,7 +247,7 @@ fn back(units: &[Unit], kind: &str, wanted: &Version) -> GoingBack {
         .iter()
         .filter(|unit| unit.kind.as_str() == kind)
         .map(|unit| match version_of(unit) {
-            Some(now) => going_back(kind, wanted.major, now.major),
+            Some(now) => going_back(kind, wanted.major, now.major, policy.before_rollback),
             None => GoingBack::Impossible {
                 why: format!("nobody knows what {} runs", unit.id),
             },

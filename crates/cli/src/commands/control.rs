@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use stagger_core::model::RunId;
 use stagger_core::run::Command;
+use stagger_core::view;
 use stagger_engine::supervisor;
 
 use super::{store, user, which};
@@ -19,6 +20,9 @@ pub(crate) fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<E
     print::talk(&format!(
         "run {run} was asked; if nobody carries it out now, `stagger resume {run}` does"
     ));
+    if cli.json {
+        print::json(&view::run(&supervisor::replay(&store, &run)?, None));
+    }
     Ok(Exit::Done)
 }
 

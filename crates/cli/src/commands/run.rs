@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use stagger_core::model::Reason;
 use stagger_core::run::{Command, Ending};
+use stagger_core::view;
 use stagger_engine::backend::Backend;
 use stagger_engine::clock::{Clock as _, SystemClock};
 use stagger_engine::driver::{DriveError, Driver, Parts, Step};
@@ -14,6 +15,7 @@ use stagger_engine::supervisor::{self, Identity};
 use super::guards::{Watcher, words};
 use super::{artifacts, look, state_folder, store, user, which};
 use crate::args::{Cli, From, OneRun, Run};
+use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -37,7 +39,11 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
         return Err(error);
     }
     if plan.is_empty() && plan.left_alone.is_empty() {
-        print::out("Nothing to do: every unit serves on the target.");
+        if cli.json {
+            print::json(&documents::PLAN.of(&plan));
+        } else {
+            print::out("Nothing to do: every unit serves on the target.");
+        }
         return Ok(Exit::Done);
     }
     let memory = world.memory()?;
@@ -121,6 +127,13 @@ async fn stop_asked() {
     }
 }
 
+/// What the run has come to, as `status --json` tells it.
+fn document(cli: &Cli, run: &stagger_core::run::Run) {
+    if cli.json {
+        print::json(&view::run(run, None));
+    }
+}
+
 /// Steps until the run is over or held, the lock is lost, or the user has enough.
 async fn carry_out(
     cli: &Cli,
@@ -145,6 +158,7 @@ async fn carry_out(
             () = stop_asked() => {
                 if asked_to_stop {
                     print::talk(&format!("left at once; `stagger resume {run}` goes on"));
+                    document(cli, driver.run());
                     return Ok(Exit::Interrupted);
                 }
                 asked_to_stop = true;
@@ -169,6 +183,7 @@ async fn carry_out(
             end @ (Step::Held(_) | Step::Over(_)) => break Some(end),
         }
     };
+    document(cli, driver.run());
     drop(driver);
     if let Err(error) = lease.give_back(backend).await {
         print::talk(&format!(

@@ -42,7 +42,7 @@ impl Exec {
         self.access.timeout + Duration::from_secs(GRACE)
     }
 
-    fn line(&self, command: &Value) -> Vec<String> {
+    fn line(&self, whom: Whom, command: &Value) -> Vec<String> {
         let Access {
             ceph,
             python: _,
@@ -69,6 +69,9 @@ impl Exec {
         if let Some(format) = command["format"].as_str() {
             line.extend(["--format".to_owned(), format.to_owned()]);
         }
+        if let Whom::Osd(id) = whom {
+            line.extend(["tell".to_owned(), format!("osd.{id}")]);
+        }
         line.extend(words(command));
         line
     }
@@ -76,9 +79,9 @@ impl Exec {
 
 #[async_trait]
 impl CephApi for Exec {
-    async fn command(&self, _whom: Whom, command: Value) -> Result<Answer, ApiError> {
+    async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError> {
         let asked = words(&command).join(" ");
-        let line = self.line(&command);
+        let line = self.line(whom, &command);
         let via = self.access.ceph.join(" ");
         let start_failed = |source| ApiError::Start {
             program: line[0].clone(),

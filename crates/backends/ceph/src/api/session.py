@@ -53,11 +53,15 @@ def main():
     say({"ready": True})
     for line in sys.stdin:
         question = json.loads(line)
-        send = cluster.mgr_command if question["whom"] == "mgr" else cluster.mon_command
+        whom, command = question["whom"], json.dumps(question["command"])
 
         def ask():
             try:
-                return send(json.dumps(question["command"]), b"")
+                if whom == "mon":
+                    return cluster.mon_command(command, b"")
+                if whom == "mgr":
+                    return cluster.mgr_command(command, b"")
+                return cluster.osd_command(whom, command, b"")
             except Exception as error:
                 return error
 

@@ -223,11 +223,12 @@ impl CephApi for Session {
                 None => return self.exec.command(whom, command).await,
             },
         };
-        let name = match whom {
-            Whom::Mon => "mon",
-            Whom::Mgr => "mgr",
+        let whom = match whom {
+            Whom::Mon => json!("mon"),
+            Whom::Mgr => json!("mgr"),
+            Whom::Osd(id) => json!(id),
         };
-        let question = json!({ "whom": name, "command": command });
+        let question = json!({ "whom": whom, "command": command });
         let (head, out) = tokio::time::timeout(self.access.timeout + GRACE, connection.ask(&question))
             .await
             .map_err(|_| self.timed_out(&asked))?

@@ -194,7 +194,8 @@ fn releases(facts: &Facts, units: &[Unit], wanted: &Version, running: Running, r
         .iter()
         .filter(|unit| {
             version_of(unit).is_some_and(|now| {
-                now.major > major && going_back(unit.kind.as_str(), now.major, major) != GoingBack::Restart
+                now.major > major
+                    && going_back(unit.kind.as_str(), now.major, major, false) != GoingBack::Restart
             })
         })
         .map(|unit| unit.id.as_str())

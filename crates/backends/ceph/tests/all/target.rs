@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use stagger_ceph::facts::health::Complaint;
 use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
-use stagger_core::model::{Part, PartName};
+use stagger_core::model::{GoingBack, Part, PartName};
 
 use crate::cluster::recorded;
 
@@ -47,8 +47,26 @@ fn a_major_upgrade_has_doors_and_a_minor_one_has_none() {
             panic!("a step in a minor update")
         };
         assert!(stage.door_before_last.is_none());
-        assert_eq!(stage.going_back, stagger_core::model::GoingBack::Restart);
+        assert_eq!(stage.going_back, GoingBack::Restart);
     }
+}
+
+#[test]
+fn an_osd_has_a_way_back_from_20_only_with_the_command_that_converts_its_data() {
+    let way_back = |before_rollback| {
+        let policy = TargetPolicy {
+            before_rollback,
+            ..TargetPolicy::default()
+        };
+        let target = target(&recorded("18.2.7"), "20.2.4", &policy).unwrap();
+        target
+            .stage(&PartName::new("osd").unwrap())
+            .unwrap()
+            .going_back
+            .clone()
+    };
+    assert_eq!(way_back(true), GoingBack::Restart);
+    assert!(matches!(way_back(false), GoingBack::Impossible { why } if why.contains("before_rollback")));
 }
 
 #[test]

@@ -1,0 +1,203 @@
+//! How an OSD goes back to a release that does not read all that the newer one has written.
+//!
+//! Release 20 writes the log of `RocksDB` and the range of an OSD's maps in new ways. The log is converted
+//! by 20's own tool before. Of the maps 18 reads that there are none: it fetches all again, from the first,
+//! forty a message, and when it is marked up in the midst of that, it now and then stays `booting` for
+//! good, while its placement groups wait for it. So it may not come up before it has them; and one that
+//! stands still all the same is started once more. (Measured: `docs/reference/measured.md`.)
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use stagger_core::model::{GuardName, Revision, UnitId};
+use stagger_engine::backend::{BackendError, Call};
+use tokio::time::{Instant, sleep};
+
+use crate::api::{CephApi, Whom};
+use crate::effects::{OnHosts, kind_and_id};
+use crate::guards;
+
+/// How often it is started before the gates have to tell.
+const STARTS: u32 = 3;
+
+/// How long it has for its maps after a start, with nobody counting on it.
+const FETCHES: Duration = Duration::from_secs(8);
+
+/// When `noup` goes though this process was killed, in seconds: a start, and the time for the maps.
+const NOUP_EXPIRES: i64 = 180;
+
+/// How long an OSD that is not active may show the same newest map.
+const STANDS_STILL: Duration = Duration::from_secs(10);
+
+/// How long it is watched at most. After that the gates tell.
+const LONGEST: Duration = Duration::from_mins(2);
+
+/// Converts an OSD's data, starts it on the older release, and waits until it is active. Where it `runs`
+/// that already, it is only started once more if it stands still.
+///
+/// # Errors
+/// A command failed, or the guard could not be taken or given back.
+pub(crate) async fn go_back(
+    api: &dyn CephApi,
+    hosts: &OnHosts<'_>,
+    call: &Call,
+    unit: &UnitId,
+    to: &Revision,
+    runs: bool,
+) -> Result<String, BackendError> {
+    let noup =
+        GuardName::new(guards::NOUP).map_err(|e| BackendError::permanent("name a guard", e.to_string()))?;
+    let units = std::slice::from_ref(unit);
+    let id: Result<u32, _> = kind_and_id(unit).1.parse();
+    if !runs {
+        hosts.convert(call, unit, to).await?;
+    } else if let Ok(id) = id.clone()
+        && watch(api, id).await == Woke::Active
+    {
+        return Ok(format!("it is active on {to} already"));
+    }
+    for nth in 1..=STARTS {
+        let until = Timestamp::now().as_second() + NOUP_EXPIRES;
+        guards::take(api, &noup, units, call.run.as_str(), until).await?;
+        let started = hosts.start_unseen(call, unit, nth).await;
+        if started.is_ok() {
+            sleep(FETCHES).await;
+        }
+        guards::drop(api, &noup, units).await?;
+        started?;
+        let Ok(id) = id.clone() else { break };
+        match watch(api, id).await {
+            Woke::Active => {
+                return Ok(format!(
+                    "converted, active on {to} after {nth} of at most {STARTS} starts"
+                ));
+            }
+            Woke::Stuck => {}
+            Woke::Unknown => break,
+        }
+    }
+    Ok(format!("converted and started on {to}"))
+}
+
+/// What an OSD says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Said {
+    active: bool,
+    newest_map: u64,
+}
+
+/// What has come of watching it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Woke {
+    /// It is active.
+    Active,
+    /// It has stopped to fetch maps before it was active: it serves nothing.
+    Stuck,
+    /// It told nothing, or was still fetching at the end.
+    Unknown,
+}
+
+/// Watches an OSD until it is active or stands still.
+pub(crate) async fn watch(api: &dyn CephApi, id: u32) -> Woke {
+    let began = Instant::now();
+    let mut last: Option<(Said, Instant)> = None;
+    while began.elapsed() < LONGEST {
+        if let Some(said) = ask(api, id).await {
+            if said.active {
+                return Woke::Active;
+            }
+            match last {
+                Some((before, since)) if before == said => {
+                    if since.elapsed() >= STANDS_STILL {
+                        return Woke::Stuck;
+                    }
+                }
+                Some(_) | None => last = Some((said, Instant::now())),
+            }
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    Woke::Unknown
+}
+
+/// What it says now; `None`: nothing that can be understood, as while it starts.
+async fn ask(api: &dyn CephApi, id: u32) -> Option<Said> {
+    let out = api
+        .ask(Whom::Osd(id), json!({ "prefix": "status", "format": "json" }))
+        .await
+        .ok()?;
+    understood(&out)
+}
+
+fn understood(out: &[u8]) -> Option<Said> {
+    let said: Value = serde_json::from_slice(out).ok()?;
+    Some(Said {
+        active: said["state"].as_str()? == "active",
+        // 18 tells a number, 20 the same in a string.
+        newest_map: match &said["newest_map"] {
+            Value::String(text) => text.parse().ok()?,
+            other => other.as_u64()?,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::api::{Answer, ApiError};
+
+    /// An OSD that says these states and newest maps, a second each, and then the last for ever.
+    struct Saying(Mutex<Vec<(&'static str, u64)>>);
+
+    #[async_trait]
+    impl CephApi for Saying {
+        async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError> {
+            assert_eq!((whom, &command["prefix"]), (Whom::Osd(20), &json!("status")));
+            let mut left = self.0.lock().unwrap();
+            let (state, newest) = if left.len() > 1 { left.remove(0) } else { left[0] };
+            Ok(Answer {
+                rc: 0,
+                out: json!({ "state": state, "newest_map": newest })
+                    .to_string()
+                    .into_bytes(),
+                err: String::new(),
+            })
+        }
+    }
+
+    async fn watched(said: &[(&'static str, u64)]) -> Woke {
+        watch(&Saying(Mutex::new(said.to_vec())), 20).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_fetches_is_waited_for_and_one_that_stands_still_is_not() {
+        assert_eq!(watched(&[("active", 393)]).await, Woke::Active);
+        let slow: Vec<_> = (0..30)
+            .map(|i| ("booting", 40 * i))
+            .chain([("active", 1200)])
+            .collect();
+        assert_eq!(watched(&slow).await, Woke::Active);
+        assert_eq!(watched(&[("booting", 200), ("booting", 240)]).await, Woke::Stuck);
+    }
+
+    #[test]
+    fn both_releases_are_understood() {
+        let said = Said {
+            active: true,
+            newest_map: 117,
+        };
+        let of_18 = br#"{"whoami":6,"state":"active","oldest_map":1,"newest_map":117,"num_pgs":4}"#;
+        let of_20 = br#"{"whoami":6,"state":"active","maps":"[1~117]","oldest_map":"1","newest_map":"117"}"#;
+        assert_eq!(understood(of_18), Some(said));
+        assert_eq!(understood(of_20), Some(said));
+        assert_eq!(
+            understood(b"Error ENXIO: problem getting command descriptions"),
+            None
+        );
+    }
+}
