@@ -93,7 +93,12 @@ impl World {
             known("level of failure domains", level, &levels)?;
         }
         if let Order::List(listed) = &policy.order {
-            let units = self.snapshot.units().iter().map(|unit| unit.id.as_str()).collect();
+            let units = self
+                .snapshot
+                .units()
+                .iter()
+                .map(|unit| unit.id.as_str())
+                .collect();
             for unit in listed {
                 known("unit in this cluster", unit.as_str(), &units)?;
             }
