@@ -13,6 +13,7 @@ pub mod cache;
 pub mod case;
 pub mod ceph;
 pub mod command;
+pub mod kubernetes;
 pub mod load;
 mod machine;
 pub mod oracle;

@@ -1,0 +1,103 @@
+//! Rook's names and labels, as of its release 1.20.
+
+use sha2::{Digest as _, Sha256};
+
+/// The label that says what a pod is.
+pub const APP: &str = "app";
+/// `app` of every OSD.
+pub const OSD_APP: &str = "rook-ceph-osd";
+/// The label with an OSD's number.
+pub const OSD: &str = "osd";
+/// The budget over all OSDs.
+pub const DEFAULT_BUDGET: &str = "rook-ceph-osd";
+
+/// The levels of failure domains, from the lowest up.
+pub const LEVELS: [&str; 11] = [
+    "osd",
+    "host",
+    "chassis",
+    "rack",
+    "row",
+    "pdu",
+    "pod",
+    "room",
+    "datacenter",
+    "zone",
+    "region",
+];
+
+/// The longest name that an object may have.
+const LONGEST: usize = 253;
+
+/// The label that has an OSD's place at a level.
+pub fn topology(level: &str) -> String {
+    format!("topology-location-{level}")
+}
+
+/// The name of the budget that blocks a failure domain: Rook's where that is a name that an object may
+/// have, else one as near to it as can be, with a few letters that keep two of them apart.
+pub fn blocking_budget(level: &str, domain: &str) -> String {
+    let name = format!("{OSD_APP}-{level}-{domain}");
+    if is_object_name(&name) {
+        return name;
+    }
+    let plain: String = name
+        .to_ascii_lowercase()
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '.' {
+                c
+            } else {
+                '-'
+            }
+        })
+        .take(LONGEST - 9)
+        .collect();
+    let sum = Sha256::digest(name.as_bytes());
+    let tail: String = sum.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let plain: Vec<_> = plain
+        .split('.')
+        .map(|part| part.trim_matches('-'))
+        .filter(|part| !part.is_empty())
+        .collect();
+    format!("{}-{tail}", plain.join("."))
+}
+
+/// Whether an object may have that name (RFC 1123 subdomain).
+fn is_object_name(name: &str) -> bool {
+    let good = |part: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !part.is_empty() && part.chars().all(inner) && !part.starts_with('-') && !part.ends_with('-')
+    };
+    name.len() <= LONGEST && name.split('.').all(good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crush_name_that_no_object_may_have_gets_a_name_of_its_own() {
+        assert_eq!(blocking_budget("zone", "zone-a"), "rook-ceph-osd-zone-zone-a");
+        assert_eq!(
+            blocking_budget("host", "n1.example.com"),
+            "rook-ceph-osd-host-n1.example.com"
+        );
+        let odd = [
+            "Rack_1",
+            "rack_1",
+            "rack 1",
+            "-rack",
+            "rack-",
+            "a..b",
+            "räck",
+            &"r".repeat(300),
+        ];
+        let names: Vec<_> = odd.iter().map(|domain| blocking_budget("rack", domain)).collect();
+        for (domain, name) in odd.iter().zip(&names) {
+            assert!(is_object_name(name), "{domain:?} became {name:?}");
+        }
+        let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
+    }
+}

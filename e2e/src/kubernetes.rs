@@ -1,0 +1,223 @@
+//! A real Kubernetes control plane on this machine: etcd, API server, controllers and scheduler, with
+//! RBAC on, in the namespaces of a sandbox.
+//!
+//! Nothing of it listens outside the sandbox's own loopback. Nodes are not part of it.
+
+mod certificates;
+pub mod servers;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::{last_lines, output, run};
+use crate::sandbox::Sandbox;
+use certificates::Certificates;
+use servers::Servers;
+
+/// Where the API server listens, inside the sandbox.
+pub const ADDRESS: &str = "https://127.0.0.1:6443";
+
+/// How long a part of it may take to be ready, on a busy machine.
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// A running control plane. It ends with its sandbox.
+#[derive(Debug)]
+pub struct Plane {
+    folder: PathBuf,
+    servers: Servers,
+    prefix: Vec<String>,
+    children: Vec<(&'static str, Child)>,
+}
+
+impl Plane {
+    /// Starts one inside `sandbox`, with its files in the folder `kubernetes` of the sandbox's own.
+    ///
+    /// # Errors
+    /// A program cannot be built or started, or is not ready in time; the ends of the logs are told.
+    pub fn start(sandbox: &Sandbox) -> Result<Self> {
+        let servers = Servers::get()?;
+        let folder = sandbox.dir().join("kubernetes");
+        fs::create_dir_all(folder.join("log")).with_context(|| format!("making {}", folder.display()))?;
+        Certificates::new()?.write(&folder)?;
+        let token = fs::read_to_string("/proc/sys/kernel/random/uuid").context("reading a random uuid")?;
+        let token = token.trim();
+        fs::write(
+            folder.join("tokens.csv"),
+            format!("{token},admin,admin,\"system:masters\"\n"),
+        )
+        .context("writing the token of the administrator")?;
+        fs::write(folder.join("kubeconfig"), kubeconfig(&folder, token)).context("writing the kubeconfig")?;
+        let mut plane = Self {
+            folder,
+            servers,
+            prefix: sandbox.prefix(),
+            children: Vec::new(),
+        };
+        plane.boot().with_context(|| {
+            format!(
+                "starting Kubernetes in {}; the ends of its logs:\n{}",
+                plane.folder.display(),
+                plane.logs_tail()
+            )
+        })?;
+        Ok(plane)
+    }
+
+    fn boot(&mut self) -> Result<()> {
+        self.etcd()?;
+        self.api_server()?;
+        self.wait("the API server is ready", |plane| {
+            Ok(output(plane.kubectl().args(["get", "--raw", "/readyz"]))?
+                .status
+                .success())
+        })?;
+        let config = format!("--kubeconfig={}", self.folder.join("kubeconfig").display());
+        let key = format!(
+            "--service-account-private-key-file={}",
+            self.folder.join("accounts.key").display()
+        );
+        let ca = format!("--root-ca-file={}", self.folder.join("ca.crt").display());
+        let alone = "--leader-elect=false".to_owned();
+        let nodes = [
+            "--node-monitor-period=2s".to_owned(),
+            "--node-monitor-grace-period=20s".to_owned(),
+        ];
+        let controllers = [&[config.clone(), key, ca, alone.clone()][..], &nodes].concat();
+        self.spawn("kube-controller-manager", &controllers)?;
+        self.spawn("kube-scheduler", &[config, alone])?;
+        self.wait("the controllers are at work", |plane| {
+            let account = ["get", "serviceaccount", "default", "-n", "default"];
+            Ok(output(plane.kubectl().args(account))?.status.success())
+        })
+    }
+
+    fn etcd(&mut self) -> Result<()> {
+        let data = format!("--data-dir={}", self.folder.join("etcd").display());
+        let words = [
+            data.as_str(),
+            "--listen-client-urls=http://127.0.0.1:2379",
+            "--advertise-client-urls=http://127.0.0.1:2379",
+            "--listen-peer-urls=http://127.0.0.1:2380",
+            // It is thrown away in any case.
+            "--unsafe-no-fsync",
+        ];
+        self.spawn("etcd", &words.map(str::to_owned))
+    }
+
+    fn api_server(&mut self) -> Result<()> {
+        let file = |option: &str, name: &str| format!("--{option}={}", self.folder.join(name).display());
+        let words = [
+            "--etcd-servers=http://127.0.0.1:2379".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=127.0.0.1".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--secure-port=6443".to_owned(),
+            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--allow-privileged=true".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            file("token-auth-file", "tokens.csv"),
+            file("service-account-key-file", "accounts.pub"),
+            file("service-account-signing-key-file", "accounts.key"),
+            file("tls-cert-file", "server.crt"),
+            file("tls-private-key-file", "server.key"),
+            file("cert-dir", "certificates"),
+        ];
+        self.spawn("kube-apiserver", &words)
+    }
+
+    /// Starts a program of the plane; what it says goes to `log/NAME`.
+    fn spawn(&mut self, name: &'static str, words: &[String]) -> Result<()> {
+        let path = self.folder.join("log").join(name);
+        let log = File::create(&path).with_context(|| format!("making {}", path.display()))?;
+        let mut command = self.inside(&self.servers.program(name));
+        command
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().context("sharing a log")?)
+            .stderr(log);
+        let child = command.spawn().with_context(|| format!("starting {name}"))?;
+        self.children.push((name, child));
+        Ok(())
+    }
+
+    /// Waits until something is so, or a program has ended, or the time is over.
+    fn wait(&mut self, what: &str, mut done: impl FnMut(&Self) -> Result<bool>) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            if done(self)? {
+                return Ok(());
+            }
+            for (name, child) in &mut self.children {
+                if let Some(status) = child.try_wait().context("looking after a program")? {
+                    bail!("{name} ended with {status} before {what}");
+                }
+            }
+            if begun.elapsed() > LIMIT {
+                bail!("not within {} s: {what}", LIMIT.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn inside(&self, program: &Path) -> Command {
+        let mut command = Command::new(&self.prefix[0]);
+        command.args(&self.prefix[1..]).arg(program);
+        command
+    }
+
+    /// `kubectl` as the administrator, inside the sandbox.
+    pub fn kubectl(&self) -> Command {
+        let mut command = self.inside(&self.servers.program("kubectl"));
+        command.arg("--kubeconfig").arg(self.kubeconfig());
+        command
+    }
+
+    /// Runs `kubectl`, which must succeed, and gives what it printed.
+    ///
+    /// # Errors
+    /// It failed; with its words.
+    pub fn ask(&self, words: &[&str]) -> Result<String> {
+        run(self.kubectl().args(words))
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.join("kubeconfig")
+    }
+
+    /// The last lines of every log, for the message of a failed test.
+    pub fn logs_tail(&self) -> String {
+        let mut text = String::new();
+        for (name, _) in &self.children {
+            let log = fs::read(self.folder.join("log").join(name)).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            text.push_str(&format!("--- {name}\n{}\n", last_lines(&log, 12)));
+        }
+        text
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        // The last first, so that nothing complains about those before it.
+        for (_, child) in self.children.iter_mut().rev() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
+fn kubeconfig(folder: &Path, token: &str) -> String {
+    let ca = folder.join("ca.crt");
+    let ca = ca.display();
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: test\nclusters:\n- name: test\n  cluster:\n    \
+         server: {ADDRESS}\n    certificate-authority: {ca}\ncontexts:\n- name: test\n  context:\n    \
+         cluster: test\n    user: admin\nusers:\n- name: admin\n  user:\n    token: {token}\n"
+    )
+}
