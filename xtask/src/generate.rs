@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::report::{cargo, root, say, target_folder};
 
 const PAGE: &str = "docs/reference/commands.md";
+const DEFINITIONS: &str = "deploy/crds.yaml";
 const SCHEMAS: &str = "docs/reference/schemas";
 
 /// Makes the pages and schemas anew; with `check`, only says which are old.
@@ -18,7 +19,10 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     if !built.success() {
         bail!("stagger does not build");
     }
-    let mut pages = vec![(PAGE.to_owned(), commands()?)];
+    let mut pages = vec![
+        (PAGE.to_owned(), commands()?),
+        (DEFINITIONS.to_owned(), ask(&["crds"])?),
+    ];
     for name in ask(&["schema"])?.lines() {
         let schema = ask(&["schema", name])?;
         pages.push((format!("{SCHEMAS}/{name}.json"), schema));

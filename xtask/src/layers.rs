@@ -20,7 +20,13 @@ const LAYERS: [(&str, &[&str]); 8] = [
     ),
     (
         "stagger-cli",
-        &["stagger-core", "stagger-engine", "stagger-sim", "stagger-ceph"],
+        &[
+            "stagger-core",
+            "stagger-engine",
+            "stagger-sim",
+            "stagger-ceph",
+            "stagger-rook",
+        ],
     ),
     ("stagger-e2e", &["stagger-core", "stagger-engine", "stagger-ceph"]),
     ("xtask", &[]),

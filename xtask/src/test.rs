@@ -29,6 +29,11 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
             "Ceph: the story on a real cluster",
             &mut ignored("stagger-e2e", "ceph_story", None),
         )?;
+        report.run("programs of Kubernetes", &mut prepare("kubernetes-servers"))?;
+        report.run(
+            "Kubernetes: the definitions on a real API server",
+            &mut ignored("stagger-e2e", "kubernetes_api", None),
+        )?;
     }
     if report.summary() {
         Ok(())
@@ -89,18 +94,13 @@ fn quick(report: &mut Report) -> Result<()> {
 
 /// The roots of Ceph, in the cache outside the checkout; built if they are missing.
 pub(crate) fn set_up(report: &mut Report) -> Result<()> {
-    report.run(
-        "roots of Ceph",
-        &mut cargo(&[
-            "run",
-            "--quiet",
-            "--package",
-            "stagger-e2e",
-            "--bin",
-            "ceph-roots",
-        ]),
-    )?;
+    report.run("roots of Ceph", &mut prepare("ceph-roots"))?;
     Ok(())
+}
+
+/// A program of the harness that fills the cache.
+fn prepare(program: &str) -> Command {
+    cargo(&["run", "--quiet", "--package", "stagger-e2e", "--bin", program])
 }
 
 /// What a test file leaves out of the quick tests, or one case of it.

@@ -66,6 +66,8 @@ pub(crate) enum Command {
         /// Which: plan, run, …
         document: Option<String>,
     },
+    /// Print the definitions of the Kubernetes resources, as YAML.
+    Crds,
     /// Print completions for a shell.
     Completions {
         /// Which.

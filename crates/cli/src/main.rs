@@ -68,6 +68,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Ceph(Ceph::Guards { watch: true, .. }) => guards::watch(cli).await,
         Command::Ceph(Ceph::Guards { drop_expired, .. }) => guards::show(cli, *drop_expired).await,
         Command::Schema { document } => schema(document.as_deref()),
+        Command::Crds => crds(),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "stagger", &mut text);
@@ -81,6 +82,16 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             Ok(Exit::Done)
         }
     }
+}
+
+/// The definitions of the Kubernetes resources, as `kubectl apply -f -` takes them.
+fn crds() -> Result<Exit, CliError> {
+    for definition in stagger_rook::cluster::definitions() {
+        let text = serde_saphyr::to_string(&definition)
+            .map_err(|error| CliError::new(Exit::Internal, format!("write a definition: {error}")))?;
+        print::out(&format!("---\n{}", text.trim_end()));
+    }
+    Ok(Exit::Done)
 }
 
 /// One schema, or the names of all.

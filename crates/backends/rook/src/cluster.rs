@@ -1,0 +1,142 @@
+//! The CephCluster resource: the fields of it that are read here, Rook's and ours.
+//!
+//! All others are Rook's business; the definition preserves them, and nothing of a `spec` is ever written.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{CustomResource, CustomResourceExt as _};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::policy::UpdatePolicy;
+
+/// What is not set is not written either: a definition with defaults would write them into every resource.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// The definitions of all resources that are read here.
+pub fn definitions() -> Vec<CustomResourceDefinition> {
+    vec![CephCluster::crd()]
+}
+
+/// `spec` of a CephCluster.
+#[derive(CustomResource, JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[kube(
+    group = "ceph.rook.io",
+    version = "v1",
+    kind = "CephCluster",
+    plural = "cephclusters",
+    shortname = "ceph",
+    namespaced,
+    status = "CephClusterStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "A Ceph storage cluster.",
+    printcolumn(name = "Image", type_ = "string", json_path = ".spec.cephVersion.image"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
+    printcolumn(name = "Health", type_ = "string", json_path = ".status.ceph.health"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct CephClusterSpec {
+    /// Which Ceph the daemons run.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ceph_version: CephVersion,
+    /// Where daemons keep their data on the hosts. Without it an upgrade is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_dir_host_path: Option<String>,
+    /// Deprecated: `updatePolicy.skipUpgradeChecks`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip_upgrade_checks: Option<bool>,
+    /// Deprecated: `updatePolicy.continueUpgradeAfterChecksEvenIfNotHealthy`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continue_upgrade_after_checks_even_if_not_healthy: Option<bool>,
+    /// How long to wait for an OSD that may not be stopped now, in minutes. Rook's default is 10.
+    #[serde(rename = "waitTimeoutForHealthyOSDInMinutes")]
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_timeout_for_healthy_osd_in_minutes: Option<i64>,
+    /// Whether placement groups must be clean before each wave of OSDs.
+    #[serde(rename = "upgradeOSDRequiresHealthyPGs")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upgrade_osd_requires_healthy_pgs: Option<bool>,
+    /// Deprecated: `updatePolicy.osds.removeIfOutAndSafeToDestroy`.
+    #[serde(rename = "removeOSDsIfOutAndSafeToRemove")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remove_osds_if_out_and_safe_to_remove: Option<bool>,
+    /// The same by the name that the design gave it.
+    #[serde(rename = "removeOSDsIfOutAndSafeToDestroy")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remove_osds_if_out_and_safe_to_destroy: Option<bool>,
+    /// How the cluster is updated and upgraded.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub update_policy: UpdatePolicy,
+    /// OSDs.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub storage: Storage,
+    /// Node drains.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub disruption_management: DisruptionManagement,
+}
+
+/// `spec.cephVersion`.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct CephVersion {
+    /// The image: `quay.io/ceph/ceph:v18.2.7`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Whether a release may be tried that is not known to work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_unsupported: Option<bool>,
+}
+
+/// `spec.storage`.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct Storage {
+    /// Deprecated: `updatePolicy.osds.maxInParallelPerCluster`.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub osd_max_updates_in_parallel: Option<i64>,
+}
+
+/// `spec.disruptionManagement`.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct DisruptionManagement {
+    /// Whether PodDisruptionBudgets are managed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manage_pod_budgets: Option<bool>,
+    /// How long `noout` stays on a drained failure domain, in minutes; 30, if not set.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub osd_maintenance_timeout: Option<i64>,
+    /// The states in which a placement group is healthy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pg_healthy_regex: Option<String>,
+    /// Deprecated, without effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pg_health_check_timeout: Option<i64>,
+    /// Deprecated, without effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manage_machine_disruption_budgets: Option<bool>,
+}
+
+/// `status` of a CephCluster, as far as it is read here.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct CephClusterStatus {
+    /// In a word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// In a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}

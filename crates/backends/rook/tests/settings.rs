@@ -1,0 +1,176 @@
+//! What the fields of a CephCluster come to, old and new, and what is said of them.
+
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use kube::CustomResourceExt as _;
+use serde_json::{Value, json};
+use stagger_core::model::{Doors, Growth, Kind, Limit, OnFailure, Order};
+use stagger_rook::cluster::{CephCluster, CephClusterSpec};
+use stagger_rook::policy::Settings;
+
+fn read(spec: Value) -> Settings {
+    let spec: CephClusterSpec = serde_json::from_value(spec).unwrap();
+    Settings::read(&spec, true)
+}
+
+fn osds(settings: &Settings) -> Limit {
+    let osd = Kind::new("osd").unwrap();
+    let policy = &settings.policy;
+    *policy
+        .max_in_parallel_of
+        .get(&osd)
+        .unwrap_or(&policy.max_in_parallel)
+}
+
+#[test]
+fn nothing_set_is_15_percent_growing_and_checked() {
+    let settings = read(json!({}));
+    assert_eq!(osds(&settings), Limit::Percent(15));
+    assert_eq!(settings.policy.growth, Growth::Double);
+    assert_eq!(settings.policy.doors, Doors::Ask);
+    assert!(!settings.skip_checks && !settings.go_on_unhealthy && !settings.remove_osds && !settings.paused);
+    assert!(settings.remarks.is_empty());
+}
+
+#[test]
+fn a_new_release_goes_back_and_a_new_revision_goes_on() {
+    let of = |release_changes| {
+        Settings::read(&CephClusterSpec::default(), release_changes)
+            .policy
+            .on_failure
+    };
+    assert_eq!((of(true), of(false)), (OnFailure::Rollback, OnFailure::Continue));
+    let told = json!({ "updatePolicy": { "onFailure": "stop" } });
+    assert_eq!(read(told).policy.on_failure, OnFailure::Stop);
+}
+
+#[test]
+fn old_fields_are_honoured() {
+    let settings = read(json!({
+        "skipUpgradeChecks": true,
+        "continueUpgradeAfterChecksEvenIfNotHealthy": true,
+        "removeOSDsIfOutAndSafeToRemove": true,
+        "waitTimeoutForHealthyOSDInMinutes": 20,
+        "storage": { "osdMaxUpdatesInParallel": 4, "useAllNodes": true },
+    }));
+    assert!(settings.skip_checks && settings.go_on_unhealthy && settings.remove_osds);
+    assert_eq!(osds(&settings), Limit::Count(4));
+    assert_eq!(settings.policy.gate_timeout, 1200);
+    assert!(settings.remarks.is_empty());
+}
+
+#[test]
+fn the_new_field_counts_where_both_are_set_and_that_is_said() {
+    let settings = read(json!({
+        "skipUpgradeChecks": true,
+        "storage": { "osdMaxUpdatesInParallel": 20 },
+        "updatePolicy": {
+            "skipUpgradeChecks": false,
+            "osds": { "maxInParallelPerCluster": "10%" },
+        },
+    }));
+    assert!(!settings.skip_checks);
+    assert_eq!(osds(&settings), Limit::Percent(10));
+    let fields: Vec<_> = settings
+        .remarks
+        .iter()
+        .map(|remark| remark.field.as_str())
+        .collect();
+    assert_eq!(
+        fields,
+        ["spec.skipUpgradeChecks", "spec.storage.osdMaxUpdatesInParallel"]
+    );
+    // The same said twice is no news.
+    let twice = json!({ "skipUpgradeChecks": true, "updatePolicy": { "skipUpgradeChecks": true } });
+    assert!(read(twice).remarks.is_empty());
+}
+
+#[test]
+fn of_the_two_spellings_of_removal_the_one_that_says_no_counts() {
+    let of = |remove, destroy| {
+        read(json!({ "removeOSDsIfOutAndSafeToRemove": remove, "removeOSDsIfOutAndSafeToDestroy": destroy }))
+            .remove_osds
+    };
+    assert!(of(json!(true), json!(true)) && of(Value::Null, json!(true)));
+    assert!(!of(json!(true), json!(false)));
+}
+
+#[test]
+fn bold_and_careful_wishes_reach_the_policy() {
+    let settings = read(json!({ "updatePolicy": {
+        "pause": true,
+        "healthErrorsToIgnore": ["POOL_NO_REDUNDANCY"],
+        "doorsOpenAfterMinutes": 60,
+        "windows": [{ "days": ["sat"], "from": "22:00", "until": "05:00", "zone": "Europe/Berlin" }],
+        "osds": { "maxInParallelPerCluster": 8, "grow": false, "oneFailureDomainAtATime": "zone", "soakSeconds": 90 },
+    }}));
+    let policy = &settings.policy;
+    assert_eq!(osds(&settings), Limit::Count(8));
+    assert_eq!((policy.growth, policy.soak), (Growth::None, 90));
+    assert_eq!(policy.order, Order::ByDomain("zone".to_owned()));
+    assert_eq!(policy.doors, Doors::AutoAfter(3600));
+    assert_eq!(policy.windows.len(), 1);
+    assert!(settings.paused && settings.accepted == ["POOL_NO_REDUNDANCY"]);
+    assert_eq!(settings.remarks, []);
+}
+
+#[test]
+fn what_is_absurd_is_named_and_taken_as_not_set() {
+    let settings = read(json!({
+        "storage": { "osdMaxUpdatesInParallel": -3 },
+        "waitTimeoutForHealthyOSDInMinutes": -1,
+        "updatePolicy": {
+            "windows": [{ "days": ["Caturday"], "from": "22:00", "until": "05:00", "zone": "Europe/Berlin" }],
+            "osds": { "maxInParallelPerCluster": "150%", "soakSeconds": -1 },
+        },
+    }));
+    assert_eq!(osds(&settings), Limit::Percent(15));
+    let fields: Vec<_> = settings
+        .remarks
+        .iter()
+        .map(|remark| remark.field.as_str())
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            "spec.updatePolicy.osds.maxInParallelPerCluster",
+            "spec.storage.osdMaxUpdatesInParallel",
+            "spec.updatePolicy.osds.soakSeconds",
+            "spec.waitTimeoutForHealthyOSDInMinutes",
+            "spec.updatePolicy.windows[0]",
+        ]
+    );
+}
+
+/// A definition with defaults would have the API server write fields into resources that are Rook's too.
+#[test]
+fn the_definition_has_no_defaults_and_preserves_what_it_does_not_know() {
+    fn walk(value: &Value, path: &str, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, inner) in fields {
+                    if name == "default" && !path.ends_with("/properties") {
+                        found.push(path.to_owned());
+                    }
+                    walk(inner, &format!("{path}/{name}"), found);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|inner| walk(inner, path, found)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let definition = serde_json::to_value(CephCluster::crd()).unwrap();
+    let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let mut defaults = Vec::new();
+    walk(schema, "", &mut defaults);
+    assert_eq!(defaults, Vec::<String>::new());
+    for path in [
+        "/spec",
+        "/spec/properties/storage",
+        "/spec/properties/updatePolicy",
+        "/status",
+    ] {
+        let at = schema.pointer(&format!("/properties{path}")).unwrap();
+        assert_eq!(at["x-kubernetes-preserve-unknown-fields"], json!(true), "{path}");
+    }
+}
