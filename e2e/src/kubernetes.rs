@@ -6,6 +6,7 @@
 mod certificates;
 pub mod servers;
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -196,7 +197,7 @@ impl Plane {
         for (name, _) in &self.children {
             let log = fs::read(self.folder.join("log").join(name)).unwrap_or_default();
             let log = String::from_utf8_lossy(&log);
-            text.push_str(&format!("--- {name}\n{}\n", last_lines(&log, 12)));
+            let _ = writeln!(text, "--- {name}\n{}", last_lines(&log, 12));
         }
         text
     }

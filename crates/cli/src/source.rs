@@ -10,7 +10,7 @@ use stagger_ceph::api::saved::{FromSaved, Recorder, Saved, write_whole};
 use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings};
-use stagger_ceph::facts::Facts;
+use stagger_ceph::facts::{Facts, stores};
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::ClusterName;
 
@@ -86,16 +86,21 @@ impl Source {
     }
 
     async fn facts_through(&self, api: Arc<dyn CephApi>) -> Result<Facts, CliError> {
-        let backend = CephBackend::new(api, self.settings.clone(), None);
+        let backend = CephBackend::new(Arc::clone(&api), self.settings.clone(), None);
         let time = self.taken.unwrap_or_else(Timestamp::now);
-        backend.facts_of(time).await.map_err(|error| {
+        let facts = backend.facts_of(time).await.map_err(|error| {
             let mut error = CliError::from(error);
             // Asking a file again gives the same answer: it is not out of reach, it is wrong.
             if !self.live {
                 error.exit = Exit::Usage;
             }
             error
-        })
+        });
+        let mut facts = facts?;
+        if self.live {
+            stores::ask_mons(&*api, &mut facts).await;
+        }
+        Ok(facts)
     }
 }
 

@@ -25,6 +25,8 @@ pub enum Whom {
     Mon,
     /// The active manager: placement groups, `ok-to-stop`, crash reports.
     Mgr,
+    /// One monitor, by its place in their map, about itself.
+    MonAt(u32),
     /// One OSD, about itself.
     Osd(u32),
 }

@@ -15,6 +15,7 @@ mod pg_read;
 pub mod pg_state;
 pub mod release;
 pub mod rgw;
+pub mod stores;
 pub mod tree;
 pub mod versions;
 
@@ -99,8 +100,8 @@ pub struct DaemonMetadata {
     /// The host that it runs on.
     #[serde(default, rename = "hostname", skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The key-value store under a monitor. Ceph does not say; whoever reads the file `kv_backend` in
-    /// the monitor's data folder may add it.
+    /// The database under a monitor, `rocksdb`, `leveldb` or `unknown`, where it was asked for:
+    /// [`stores::ask_mons`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_backend: Option<String>,
 }

@@ -2,6 +2,11 @@
 //!
 //! All others are Rook's business; the definition preserves them, and nothing of a `spec` is ever written.
 
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "one list of columns has many columns"
+)]
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResource, CustomResourceExt as _};
 use schemars::JsonSchema;

@@ -26,6 +26,7 @@ use budgets::{Budget, Selects};
 
 /// An OSD as Kubernetes and Ceph show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Osd {
     /// Its number.
     pub id: u32,

@@ -54,13 +54,13 @@ pub fn blocking_budget(level: &str, domain: &str) -> String {
         .take(LONGEST - 9)
         .collect();
     let sum = Sha256::digest(name.as_bytes());
-    let tail: String = sum.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let [a, b, c, d, ..] = sum.0;
     let plain: Vec<_> = plain
         .split('.')
         .map(|part| part.trim_matches('-'))
         .filter(|part| !part.is_empty())
         .collect();
-    format!("{}-{tail}", plain.join("."))
+    format!("{}-{a:02x}{b:02x}{c:02x}{d:02x}", plain.join("."))
 }
 
 /// Whether an object may have that name (RFC 1123 subdomain).

@@ -128,6 +128,7 @@ impl JsonSchema for NumberOrPercent {
 
 /// What the fields of a CephCluster come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own")]
 pub struct Settings {
     /// How bold to be.
     pub policy: Policy,
@@ -240,12 +241,12 @@ fn policy(spec: &CephClusterSpec, release_changes: bool, remarks: &mut Vec<Remar
     if let Some(level) = &new.osds.one_failure_domain_at_a_time {
         policy.order = Order::ByDomain(level.clone());
     }
-    let seconds = |value: i64, field: &str, remarks: &mut Vec<Remark>| match u32::try_from(value) {
-        Ok(seconds) => Some(seconds),
-        Err(_) => {
+    let seconds = |value: i64, field: &str, remarks: &mut Vec<Remark>| {
+        let seconds = u32::try_from(value).ok();
+        if seconds.is_none() {
             remarks.push(unusable(field, &format!("{value} is not a time")));
-            None
         }
+        seconds
     };
     if let Some(soak) = new.osds.soak_seconds
         && let Some(soak) = seconds(soak, "spec.updatePolicy.osds.soakSeconds", remarks)
@@ -279,12 +280,15 @@ fn policy(spec: &CephClusterSpec, release_changes: bool, remarks: &mut Vec<Remar
             }
         }
     }
-    policy.on_failure = match new.on_failure {
-        Some(Failure::Rollback) => OnFailure::Rollback,
-        Some(Failure::Stop) => OnFailure::Stop,
-        Some(Failure::Continue) => OnFailure::Continue,
-        None if release_changes => OnFailure::Rollback,
-        None => OnFailure::Continue,
+    let by_change = if release_changes {
+        Failure::Rollback
+    } else {
+        Failure::Continue
+    };
+    policy.on_failure = match new.on_failure.unwrap_or(by_change) {
+        Failure::Rollback => OnFailure::Rollback,
+        Failure::Stop => OnFailure::Stop,
+        Failure::Continue => OnFailure::Continue,
     };
     policy
 }

@@ -69,8 +69,10 @@ impl Exec {
         if let Some(format) = command["format"].as_str() {
             line.extend(["--format".to_owned(), format.to_owned()]);
         }
-        if let Whom::Osd(id) = whom {
-            line.extend(["tell".to_owned(), format!("osd.{id}")]);
+        match whom {
+            Whom::Mon | Whom::Mgr => {}
+            Whom::MonAt(rank) => line.extend(["tell".to_owned(), format!("mon.{rank}")]),
+            Whom::Osd(id) => line.extend(["tell".to_owned(), format!("osd.{id}")]),
         }
         line.extend(words(command));
         line

@@ -61,7 +61,10 @@ def main():
                     return cluster.mon_command(command, b"")
                 if whom == "mgr":
                     return cluster.mgr_command(command, b"")
-                return cluster.osd_command(whom, command, b"")
+                kind, which = whom
+                if kind == "mon":
+                    return cluster.mon_command(command, b"", target=str(which))
+                return cluster.osd_command(which, command, b"")
             except Exception as error:
                 return error
 

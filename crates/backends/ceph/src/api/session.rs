@@ -226,7 +226,8 @@ impl CephApi for Session {
         let whom = match whom {
             Whom::Mon => json!("mon"),
             Whom::Mgr => json!("mgr"),
-            Whom::Osd(id) => json!(id),
+            Whom::MonAt(rank) => json!(["mon", rank]),
+            Whom::Osd(id) => json!(["osd", id]),
         };
         let question = json!({ "whom": whom, "command": command });
         let (head, out) = tokio::time::timeout(self.access.timeout + GRACE, connection.ask(&question))

@@ -1,5 +1,7 @@
 //! The monitors and their quorum.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{ParseError, from_json, invalid, parse};
@@ -11,6 +13,8 @@ pub struct Quorum {
     pub fsid: String,
     /// All monitors in the map, sorted by name.
     pub mons: Vec<String>,
+    /// The place of each in the map, by which it can be asked alone.
+    pub ranks: BTreeMap<String, u32>,
     /// Those in quorum.
     pub in_quorum: Vec<String>,
     /// The one that leads them.
@@ -38,6 +42,8 @@ struct RawMap {
 #[derive(Deserialize)]
 struct RawMon {
     name: String,
+    #[serde(default)]
+    rank: u32,
 }
 
 impl Quorum {
@@ -47,6 +53,12 @@ impl Quorum {
     /// No JSON, not that shape, a name that cannot be one, or a monitor in quorum that is not in the map.
     pub fn read(bytes: &[u8], origin: &str) -> Result<Self, ParseError> {
         let raw: Raw = from_json(bytes, origin)?;
+        let ranks = raw
+            .monmap
+            .mons
+            .iter()
+            .map(|mon| (mon.name.clone(), mon.rank))
+            .collect();
         let mut mons: Vec<String> = raw.monmap.mons.into_iter().map(|mon| mon.name).collect();
         mons.sort();
         for mon in &mons {
@@ -70,6 +82,7 @@ impl Quorum {
         Ok(Self {
             fsid: raw.monmap.fsid,
             mons,
+            ranks,
             in_quorum,
             leader: raw.quorum_leader_name,
             min_mon_release: raw.monmap.min_mon_release,

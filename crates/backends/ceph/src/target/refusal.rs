@@ -4,6 +4,7 @@ use stagger_core::model::{GoingBack, Reason, Unit};
 
 use super::{Refusal, Running, TargetPolicy, version_of};
 use crate::facts::release::{self, Version};
+use crate::facts::stores::NO_LEVELDB;
 use crate::facts::{Facts, Known};
 use crate::going_back::going_back;
 use crate::translate::{CAUSED, unaccepted};
@@ -131,14 +132,19 @@ fn orchestrator(facts: &Facts) -> Option<Reason> {
 }
 
 /// The first releases that do not open a store of that sort any more.
-const NO_LEVELDB: u32 = 17;
 const NO_FILESTORE: u32 = 18;
 
 fn stores(facts: &Facts, major: u32) -> Option<Reason> {
     let level = |backend: &Option<String>| major >= NO_LEVELDB && backend.as_deref() == Some("leveldb");
     let file = |store: &Option<String>| major >= NO_FILESTORE && store.as_deref() == Some("filestore");
-    let mons = facts.mon_metadata.iter().filter(|mon| level(&mon.kv_backend));
-    let mut old: Vec<String> = mons.map(|mon| format!("mon.{} (LevelDB)", mon.name)).collect();
+    let mons = facts.mon_metadata.iter();
+    let mut old: Vec<String> = mons
+        .filter_map(|mon| match mon.kv_backend.as_deref() {
+            Some("leveldb") if major >= NO_LEVELDB => Some(format!("mon.{} (LevelDB)", mon.name)),
+            Some("unknown") if major >= NO_LEVELDB => Some(format!("mon.{} (it does not tell)", mon.name)),
+            Some(_) | None => None,
+        })
+        .collect();
     for osd in &facts.osd_metadata {
         if file(&osd.store) {
             old.push(format!("osd.{} (FileStore)", osd.id));

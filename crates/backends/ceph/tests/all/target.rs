@@ -126,6 +126,10 @@ fn nothing_is_begun_where_it_should_not_be() {
     old.mon_metadata[0].kv_backend = Some("leveldb".to_owned());
     assert_eq!(slugs(&old, "18.2.7"), ["store-too-old"]);
     assert_eq!(slugs(&old, "17.2.9"), ["store-too-old"], "the monitor's");
+    old.mon_metadata[0].kv_backend = Some("unknown".to_owned());
+    assert_eq!(slugs(&old, "17.2.9"), ["store-too-old"], "unknown is unsafe");
+    old.mon_metadata[0].kv_backend = Some("rocksdb".to_owned());
+    assert!(target(&old, "17.2.9", &TargetPolicy::default()).is_ok());
     assert!(target(&old, "16.2.16", &TargetPolicy::default()).is_ok());
 
     let mut behind = recorded("18.2.7");
