@@ -39,10 +39,12 @@ pub fn taking_over<'a>(
     first
 }
 
-/// Whether a holder before kept its journal where we cannot read it: the cluster has given out tokens
-/// between the newest that our store knows and the one that it gave us.
-pub fn had_a_stranger(known: u64, given: u64) -> bool {
-    given > known.saturating_add(1)
+/// Whether a holder before may have calls under way of which our journals know nothing: the cluster has
+/// given out tokens between the newest whose holder went on (`ruled_out`) and the one that it gave us.
+///
+/// A holder that only took the lock counts for nothing: what it had found out it has not acted upon.
+pub fn had_a_stranger(ruled_out: u64, given: u64) -> bool {
+    given > ruled_out.saturating_add(1)
 }
 
 /// How long whoever had the lock before may have calls under way that nothing but time ends, if its

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use stagger_core::model::{Policy, RunId, Target};
+use stagger_core::model::{ClusterName, Policy, RunId, Target};
 use stagger_core::run::{Command, Event, Run, Start};
 
 use crate::backend::{Backend, Claim, LockError};
@@ -116,6 +116,7 @@ pub async fn start(
 ) -> Result<(Driver, Lease), SuperviseError> {
     let mut parts = parts;
     let cluster = parts.backend.cluster().clone();
+    let ruled_out = ruled_out(&*parts.store, &cluster)?;
     if let Some(other) = unfinished(&*parts.store, &parts.backend)? {
         return Err(SuperviseError::Unfinished(other));
     }
@@ -134,7 +135,7 @@ pub async fn start(
     };
     let mut driver = Driver::begin(parts, lease.fence(), &holder, Event::Started(Box::new(start)))?;
     driver.heed(lease.watch());
-    if protocol::had_a_stranger(known, lease.fence()) {
+    if protocol::had_a_stranger(ruled_out, lease.fence()) {
         driver.beware_of_a_stranger();
     }
     Ok((driver, lease))
@@ -158,10 +159,11 @@ pub async fn resume(parts: Parts, who: &Identity, run: &RunId) -> Result<(Driver
     parts.store.raise(&cluster, lease.fence(), &holder)?;
     // The holder before may have written until now.
     let replayed = replay(&*parts.store, run)?;
+    let ruled_out = ruled_out(&*parts.store, &cluster)?;
     let fence = lease.fence();
     let mut driver = Driver::resume(parts, replayed, fence, &holder).await?;
     driver.heed(lease.watch());
-    if protocol::had_a_stranger(known, fence) {
+    if protocol::had_a_stranger(ruled_out, fence) {
         driver.beware_of_a_stranger();
     }
     Ok((driver, lease))
@@ -192,6 +194,17 @@ pub fn ask(
         return Err(SuperviseError::Over(run.clone()));
     }
     Ok(store.ask(run, at, command, by)?)
+}
+
+/// The newest token whose holder went on after it took over, in any run of that cluster in this store.
+fn ruled_out(store: &dyn Store, cluster: &ClusterName) -> Result<u64, SuperviseError> {
+    let mut newest = 0;
+    for listed in store.runs()? {
+        if listed.cluster == *cluster {
+            newest = newest.max(replay(store, &listed.run)?.ruled_out());
+        }
+    }
+    Ok(newest)
 }
 
 /// A run of that cluster in this store that is not over.

@@ -91,6 +91,12 @@ impl Run {
         (self.state.fence, &self.state.holder)
     }
 
+    /// The newest fencing token whose holder has gone on after it took over. Before it did, it had ruled
+    /// out stray calls of all holders before it; 0: none has.
+    pub fn ruled_out(&self) -> u64 {
+        self.state.ruled_out
+    }
+
     /// The newest plan.
     pub fn plan(&self) -> Option<&Plan> {
         self.state.plan.as_deref()

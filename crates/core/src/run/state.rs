@@ -27,6 +27,9 @@ pub struct State {
     pub(super) seq: Seq,
     pub(super) fence: u64,
     pub(super) holder: String,
+    /// The newest token whose holder has written something of its own: before that it had ruled out
+    /// stray calls of all holders before.
+    pub(super) ruled_out: u64,
     /// The place of the last event that changed the world, or may have: what was observed before it
     /// is old.
     pub(super) changed: Seq,
@@ -172,6 +175,7 @@ impl State {
             seq,
             fence: 0,
             holder: String::new(),
+            ruled_out: 0,
             changed: seq,
             plan: None,
             plan_is_fresh: false,
@@ -207,6 +211,10 @@ impl State {
         if self.ended.is_some() && !matches!(event, Event::LeaseTaken { .. }) {
             return illegal("the run is over");
         }
+        let of_the_holder = !matches!(
+            event,
+            Event::Started(_) | Event::LeaseTaken { .. } | Event::Asked { .. }
+        );
         match event {
             Event::Started(_) => return illegal("a run starts once"),
             Event::LeaseTaken { fence, holder } => {
@@ -379,6 +387,9 @@ impl State {
                 self.ended = Some(outcome);
                 self.held = None;
             }
+        }
+        if of_the_holder {
+            self.ruled_out = self.fence;
         }
         self.seq = seq;
         Ok(())

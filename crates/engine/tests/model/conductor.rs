@@ -126,13 +126,8 @@ impl System {
         let open = book.fold(run).run.open().map(|(_, action)| action);
         let first = protocol::taking_over(open, |action| rail(setup, action));
         let (mut units, mut wait): (Vec<usize>, _) = (first.raise.iter().map(place).collect(), first.wait);
-        // The journal knows of no token, where this is its first.
-        let known = if token == self.apart + 1 {
-            0
-        } else {
-            u64::from(token - 1)
-        };
-        if setup.has(Rail::Stranger) && protocol::had_a_stranger(known, u64::from(token)) {
+        let ruled_out = book.fold(run).run.ruled_out();
+        if setup.has(Rail::Stranger) && protocol::had_a_stranger(ruled_out, u64::from(token)) {
             let all: Vec<UnitId> = (0..self.world.units.len()).map(name).collect();
             let target = &book.fold(run).run.start().target;
             wait = wait.max(protocol::longest_bound(target, &all, |action| {

@@ -67,7 +67,7 @@ pub(crate) fn from(setup: &Setup, book: &mut Book, first: System) -> Found {
         at += 1;
     }
     if broken.is_none() && setup.watches(Law::EndReachable) {
-        let over = |at: usize| is_over(book, &states[at]);
+        let over = |at: usize| is_over(book, &states[at]) || is_spent(setup, &states[at]);
         if let Some(stuck) = stuck(&before, over) {
             broken = Some((Law::EndReachable, way(book, &states, &came, stuck, None)));
         }
@@ -84,6 +84,17 @@ pub(crate) fn from(setup: &Setup, book: &mut Book, first: System) -> Found {
 
 fn is_over(book: &Book, system: &System) -> bool {
     book.fold(system.journal).run.ended().is_some()
+}
+
+/// Whether nobody is there any more and nobody can come, as the model's tokens are all given out: then a
+/// run that was begun elsewhere by one that had lost the lock waits for a token beyond the model.
+fn is_spent(setup: &Setup, system: &System) -> bool {
+    setup.stranger
+        && system.lock.token == setup.tokens
+        && system
+            .conductors
+            .iter()
+            .all(|conductor| conductor.token().is_none())
 }
 
 /// The first state from which the end cannot be reached.
