@@ -184,13 +184,13 @@ impl CephBackend {
     }
 
     /// Whether a daemon runs that revision already, by what the cluster says now.
-    async fn runs(
+    fn runs(
         &self,
+        facts: &Facts,
         unit: &UnitId,
         revision: &stagger_core::model::Revision,
     ) -> Result<bool, BackendError> {
-        let facts = self.facts().await?;
-        let snapshot = self.snapshot(&facts)?;
+        let snapshot = self.snapshot(facts)?;
         let found = snapshot.find(unit).map(|ix| snapshot.unit(ix));
         Ok(found.is_some_and(|unit| {
             unit.state == stagger_core::model::UnitState::Serving && unit.revision.as_ref() == Some(revision)
@@ -254,8 +254,9 @@ impl Backend for CephBackend {
                 revision,
                 rebuild,
             } => {
-                let runs = self.runs(unit, revision).await?;
-                if !rebuild && effects::is_converted(unit, revision) {
+                let facts = self.facts().await?;
+                let runs = self.runs(&facts, unit, revision)?;
+                if !rebuild && effects::is_converted(unit, facts.versions.newest(), revision) {
                     return converted::go_back(&*self.api, &hosts, call, unit, revision, runs).await;
                 }
                 if runs {

@@ -49,10 +49,11 @@ pub(crate) fn kind_and_id(unit: &UnitId) -> (&str, &str) {
     unit.as_str().split_once('.').unwrap_or((unit.as_str(), ""))
 }
 
-/// Whether a unit that goes back to that release needs its data converted before.
-pub(crate) fn is_converted(unit: &UnitId, to: &Revision) -> bool {
+/// Whether a unit that goes back to that release needs its data converted before, where `newest` is the
+/// newest release that runs in its cluster.
+pub(crate) fn is_converted(unit: &UnitId, newest: u32, to: &Revision) -> bool {
     let major = to.as_str().split('.').next().and_then(|major| major.parse().ok());
-    major.is_some_and(|major| going_back::is_converted(kind_and_id(unit).0, major))
+    major.is_some_and(|major| going_back::is_converted(kind_and_id(unit).0, newest, major))
 }
 
 /// Changes daemons on hosts.

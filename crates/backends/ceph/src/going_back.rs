@@ -99,12 +99,12 @@ pub fn going_back(kind: &str, from: u32, to: u32, converts: bool) -> GoingBack {
     }
 }
 
-/// Whether a daemon of that kind that starts on release `to` after a later one needs its data converted
-/// before.
-pub(crate) fn is_converted(kind: &str, to: u32) -> bool {
-    TABLE
-        .iter()
-        .any(|line| line.kind == kind && line.to == to && matches!(line.takes, Takes::Convert(_)))
+/// Whether a daemon of that kind needs its data converted before it starts on release `to`, in a cluster
+/// where `newest` is the newest release that runs. An OSD is never changed before the monitors are.
+pub(crate) fn is_converted(kind: &str, newest: u32, to: u32) -> bool {
+    TABLE.iter().any(|line| {
+        line.kind == kind && line.to == to && line.from <= newest && matches!(line.takes, Takes::Convert(_))
+    })
 }
 
 #[cfg(test)]
@@ -138,6 +138,8 @@ mod tests {
             why.contains("revert-wal-to-plain") && why.contains("before_rollback"),
             "{why}"
         );
-        assert!(is_converted("osd", 18) && !is_converted("osd", 16) && !is_converted("mon", 18));
+        assert!(is_converted("osd", 20, 18) && !is_converted("mon", 20, 18));
+        // From 18.2.8 to 18.2.7, and from 18 to 16: there is nothing that 20 has written.
+        assert!(!is_converted("osd", 18, 18) && !is_converted("osd", 18, 16));
     }
 }

@@ -31,4 +31,11 @@ impl Versions {
         }
         Ok(Self { by_kind })
     }
+
+    /// The newest major release that any daemon runs; 0, if none tells.
+    pub fn newest(&self) -> u32 {
+        let versions = self.by_kind.values().flat_map(BTreeMap::keys);
+        let majors = versions.filter_map(|version| version.split('.').next()?.parse().ok());
+        majors.max().unwrap_or(0)
+    }
 }
