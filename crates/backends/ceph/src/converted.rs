@@ -34,7 +34,8 @@ const STANDS_STILL: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_mins(2);
 
 /// Converts an OSD's data, starts it on the older release, and waits until it is active. Where it `runs`
-/// that already, it is only started once more if it stands still.
+/// that already, it is only started once more if it says that it stands still: then it serves nothing. One
+/// that says nothing may well serve, and is left to the gates.
 ///
 /// # Errors
 /// A command failed, or the guard could not be taken or given back.
@@ -50,12 +51,18 @@ pub(crate) async fn go_back(
         GuardName::new(guards::NOUP).map_err(|e| BackendError::permanent("name a guard", e.to_string()))?;
     let units = std::slice::from_ref(unit);
     let id: Result<u32, _> = kind_and_id(unit).1.parse();
-    if !runs {
+    if runs {
+        let woke = match id {
+            Ok(id) => watch(api, id).await,
+            Err(_) => Woke::Unknown,
+        };
+        match woke {
+            Woke::Active => return Ok(format!("it is active on {to} already")),
+            Woke::Unknown => return Ok(format!("it runs {to} already, and tells nothing of itself")),
+            Woke::Stuck => {}
+        }
+    } else {
         hosts.convert(call, unit, to).await?;
-    } else if let Ok(id) = id.clone()
-        && watch(api, id).await == Woke::Active
-    {
-        return Ok(format!("it is active on {to} already"));
     }
     for nth in 1..=STARTS {
         let until = Timestamp::now().as_second() + NOUP_EXPIRES;
@@ -144,12 +151,16 @@ fn understood(out: &[u8]) -> Option<Said> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Mutex;
 
     use async_trait::async_trait;
+    use stagger_core::model::RunId;
+    use stagger_engine::hosts::Hosts;
 
     use super::*;
     use crate::api::{Answer, ApiError};
+    use crate::config::SoftwareByKind;
 
     /// An OSD that says these states and newest maps, a second each, and then the last for ever.
     struct Saying(Mutex<Vec<(&'static str, u64)>>);
@@ -183,6 +194,43 @@ mod tests {
             .collect();
         assert_eq!(watched(&slow).await, Woke::Active);
         assert_eq!(watched(&[("booting", 200), ("booting", 240)]).await, Woke::Stuck);
+    }
+
+    /// An OSD that does not answer.
+    struct Silent;
+
+    #[async_trait]
+    impl CephApi for Silent {
+        async fn command(&self, _: Whom, _: Value) -> Result<Answer, ApiError> {
+            Err(ApiError::NotRecorded {
+                command: "status".to_owned(),
+                file: "nowhere".into(),
+            })
+        }
+    }
+
+    /// To start one that serves is to stop it, and nobody was asked whether that is safe now.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_runs_and_says_nothing_is_not_started_once_more() {
+        let unit = UnitId::new("osd.20").unwrap();
+        let to = Revision::new("18.2.7").unwrap();
+        let (software, places) = (SoftwareByKind::default(), BTreeMap::new());
+        let hosts = OnHosts {
+            hosts: &Hosts::default(),
+            software: &software,
+            places: &places,
+        };
+        let call = Call {
+            run: RunId::new("r").unwrap(),
+            seq: 1,
+            fence: 1,
+        };
+        let said = go_back(&Silent, &hosts, &call, &unit, &to, true).await.unwrap();
+        assert!(said.contains("tells nothing"), "{said}");
+        // What does not run is started: here it cannot be, as there is no command for it.
+        go_back(&Silent, &hosts, &call, &unit, &to, false)
+            .await
+            .unwrap_err();
     }
 
     #[test]
