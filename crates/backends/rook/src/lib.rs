@@ -1,9 +1,17 @@
 //! Ceph clusters that Rook laid out on Kubernetes.
 //!
-//! So far what is decided, and nothing that talks to Kubernetes yet: how bold to be, from the fields of a
-//! CephCluster; which PodDisruptionBudgets there should be, and on which failure domains `noout`.
+//! Start reading at [`backend`]: Ceph's facts as on plain hosts, daemons as Deployments ([`daemons`],
+//! [`made`], [`rollout`]) that are kept in view by [`watched`]. How bold to be is read from a CephCluster
+//! ([`policy`]); which PodDisruptionBudgets there should be is decided by [`drains`].
 
+pub mod access;
+pub mod backend;
 pub mod cluster;
+pub mod daemons;
 pub mod drains;
+pub mod journal;
+pub mod made;
 pub mod names;
 pub mod policy;
+pub mod rollout;
+pub mod watched;

@@ -1,0 +1,519 @@
+//! The backend: Ceph's facts and guards as on plain hosts, daemons as Deployments.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Event as KubeEvent;
+use kube::api::{ListParams, LogParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use stagger_ceph::backend::CephBackend;
+use stagger_ceph::facts::Facts;
+use stagger_ceph::translate::{Baseline, HealthPolicy, budgets, conditions, units};
+use stagger_core::model::{ClusterName, IdError, Phase, Reason, Revision, Snapshot, Unit, UnitId};
+use stagger_core::run::{Action, Answer};
+use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use tokio::time::Instant;
+
+use crate::daemons::kind_of;
+use crate::made::{Book, Made, image_of, with_image};
+use crate::rollout::{Rollout, rollout};
+use crate::watched::Watched;
+
+/// The name under which fields of Deployments are ours.
+pub const MANAGER: &str = "stagger";
+/// The annotation with the newest fencing token that a Deployment has seen.
+pub const FENCE: &str = "stagger.dev/fence";
+/// The label with which a person keeps everybody's hands off a daemon.
+pub const DO_NOT_RECONCILE: &str = "ceph.rook.io/do-not-reconcile";
+/// The annotation of a pod that was restarted, with the effect that did it.
+const RESTARTED: &str = "stagger.dev/restarted";
+
+/// The label with Ceph's release, as Rook writes it.
+const VERSION: &str = "ceph-version";
+
+/// A rollout that is neither done nor failed after this time has failed.
+const LONGEST: Duration = Duration::from_mins(10);
+/// How often a write is tried that another's write came before.
+const WRITES: u32 = 5;
+
+/// What a run keeps of how things were before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// The cluster's health and daemons.
+    pub baseline: Baseline,
+    /// What revisions stand for.
+    pub book: Book,
+}
+
+/// A Ceph cluster laid out by Rook.
+pub struct RookBackend {
+    ceph: CephBackend,
+    client: Client,
+    deployments: Api<Deployment>,
+    namespace: String,
+    cluster: ClusterName,
+    health: HealthPolicy,
+    watched: Arc<Watched>,
+    memory: Memory,
+}
+
+/// What a [`RookBackend`] is made of.
+pub struct Parts {
+    /// Ceph as on plain hosts; of it facts, guards, the oracle and the lock are used.
+    pub ceph: CephBackend,
+    /// How to reach Kubernetes.
+    pub client: Client,
+    /// Where the cluster is.
+    pub namespace: String,
+    /// What it is called.
+    pub cluster: ClusterName,
+    /// What is thought of Ceph's complaints.
+    pub health: HealthPolicy,
+    /// What Kubernetes shows.
+    pub watched: Arc<Watched>,
+    /// How things were before the run.
+    pub memory: Memory,
+}
+
+/// The daemons as units, with the revisions of their pods: the release is what Ceph says that runs, the
+/// image what the youngest pod is made of.
+///
+/// # Errors
+/// A name that cannot be used.
+pub fn units_of(
+    facts: &Facts,
+    baseline: Option<&Baseline>,
+    watched: &Watched,
+) -> Result<Vec<Unit>, BackendError> {
+    let failed =
+        |error: IdError| BackendError::permanent("name the cluster's daemons", error.to_string());
+    let there: BTreeSet<UnitId> = units(facts, None)
+        .map_err(failed)?
+        .into_iter()
+        .map(|unit| unit.id)
+        .collect();
+    let mut units = units(facts, baseline).map_err(failed)?;
+    let (daemons, _) = watched.daemons();
+    for unit in &mut units {
+        let Some(deployment) = daemons.get(&unit.id) else {
+            unit.untouchable = Some(Reason::new(
+                "no-deployment",
+                "no Deployment in the cluster's namespace has its labels",
+            ));
+            continue;
+        };
+        if deployment.labels().contains_key(DO_NOT_RECONCILE) {
+            unit.untouchable = Some(Reason::new(
+                "left-alone-by-label",
+                format!("its Deployment has the label {DO_NOT_RECONCILE}"),
+            ));
+        }
+        // What is only known from before the run has its revision from then.
+        if let Some(release) = unit.revision.take_if(|_| there.contains(&unit.id)) {
+            let pods = watched.pods_of(deployment);
+            let youngest = pods
+                .iter()
+                .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+                .max_by_key(|pod| pod.metadata.creation_timestamp.clone());
+            let image = youngest.and_then(|pod| image_of(pod.spec.as_ref()?, kind_of(&unit.id)));
+            let made = image.map(|image| Made {
+                image: image.to_owned(),
+                release: release.as_str().to_owned(),
+            });
+            unit.revision = made.map(|made| made.revision()).transpose().map_err(failed)?;
+        }
+    }
+    Ok(units)
+}
+
+impl RookBackend {
+    /// One for a run.
+    pub fn new(parts: Parts) -> Self {
+        let Parts {
+            ceph,
+            client,
+            namespace,
+            cluster,
+            health,
+            watched,
+            memory,
+        } = parts;
+        Self {
+            deployments: Api::namespaced(client.clone(), &namespace),
+            ceph,
+            client,
+            namespace,
+            cluster,
+            health,
+            watched,
+            memory,
+        }
+    }
+
+    fn made(&self, revision: &Revision) -> Result<&Made, BackendError> {
+        self.memory.book.get(revision).ok_or_else(|| {
+            BackendError::permanent(
+                format!("look up the revision {revision}"),
+                "the run's memory does not say what it is made of",
+            )
+        })
+    }
+
+    fn name_of(&self, unit: &UnitId) -> Result<String, BackendError> {
+        self.watched
+            .daemon(unit)
+            .map(|deployment| deployment.name_any())
+            .ok_or_else(|| {
+                BackendError::transient(
+                    format!("find the Deployment of {unit}"),
+                    format!("none in {} has its labels", self.namespace),
+                )
+            })
+    }
+
+    /// Writes what `change` makes of a Deployment, unless a newer fencing token has been there. What was
+    /// read and what is written are one version of the object, or it is read anew: so a call that was
+    /// held up for long cannot land on what another holder has fenced since.
+    async fn write(
+        &self,
+        unit: &UnitId,
+        fence: u64,
+        tried: &str,
+        change: impl Fn(&Deployment) -> Value,
+    ) -> Result<(), BackendError> {
+        let name = self.name_of(unit)?;
+        let mut seen = self.watched.daemon(unit);
+        let mut tries = 0;
+        loop {
+            let deployment = match seen.take() {
+                Some(cached) => cached,
+                None => Arc::new(self.deployments.get(&name).await.map_err(|e| failed(tried, &e))?),
+            };
+            let newest = fence_of(&deployment);
+            if newest > fence {
+                let why = format!("its Deployment has seen the fencing token {newest}, ours is {fence}");
+                return Err(BackendError::permanent(tried, why));
+            }
+            let mut patch = change(&deployment);
+            patch["apiVersion"] = json!("apps/v1");
+            patch["kind"] = json!("Deployment");
+            patch["metadata"]["name"] = json!(name);
+            patch["metadata"]["namespace"] = json!(self.namespace);
+            patch["metadata"]["resourceVersion"] = json!(deployment.metadata.resource_version);
+            patch["metadata"]["annotations"][FENCE] = json!(fence.to_string());
+            let params = PatchParams::apply(MANAGER).force();
+            match self.deployments.patch(&name, &params, &Patch::Apply(&patch)).await {
+                Ok(_) => return Ok(()),
+                Err(kube::Error::Api(answer)) if answer.code == 409 && tries < WRITES => tries += 1,
+                Err(error) => return Err(failed(tried, &error)),
+            }
+        }
+    }
+
+    /// Makes a daemon's pods of what a revision stands for, and waits until they are.
+    async fn change(&self, call: &Call, unit: &UnitId, to: &Revision) -> Result<String, BackendError> {
+        let made = self.made(to)?.clone();
+        let tried = format!("give {unit} the image {}", made.image);
+        let kind = kind_of(unit).to_owned();
+        let before = self.watched.daemon(unit).map(|deployment| deployment.metadata.generation);
+        self.write(unit, call.fence, &tried, |deployment| {
+            fields(deployment, &kind, &made.image, Some(&made.release))
+        })
+        .await?;
+        self.settled(unit, &tried, |deployment| {
+            template_image(deployment, &kind) == Some(made.image.as_str())
+        })
+        .await?;
+        let same = self.watched.daemon(unit).map(|deployment| deployment.metadata.generation) == before;
+        Ok(if same {
+            format!("it has the image {} already", made.image)
+        } else {
+            made.image
+        })
+    }
+
+    /// Ends a daemon's pods and has new ones started.
+    async fn restart(&self, call: &Call, unit: &UnitId) -> Result<String, BackendError> {
+        let tried = format!("restart {unit}");
+        let (kind, key) = (kind_of(unit).to_owned(), call.key());
+        self.write(unit, call.fence, &tried, |deployment| {
+            let mut patch = as_they_are(deployment, &kind);
+            patch["spec"]["template"]["metadata"]["annotations"][RESTARTED] = json!(key);
+            patch
+        })
+        .await?;
+        self.settled(unit, &tried, |deployment| restarted(deployment) == Some(&key))
+        .await?;
+        Ok("restarted".to_owned())
+    }
+
+    /// Waits until the change is seen and its rollout has ended.
+    async fn settled(
+        &self,
+        unit: &UnitId,
+        tried: &str,
+        seen: impl Fn(&Deployment) -> bool,
+    ) -> Result<(), BackendError> {
+        let begun = Instant::now();
+        let mut changes = self.watched.changes();
+        loop {
+            changes.borrow_and_update();
+            let state = match self.watched.daemon(unit) {
+                Some(deployment) if seen(&deployment) => {
+                    rollout(&deployment, &self.watched.pods_of(&deployment))
+                }
+                Some(_) => Rollout::Waiting("the change is not seen yet".to_owned()),
+                None => Rollout::Waiting("there is no such Deployment".to_owned()),
+            };
+            let why = match state {
+                Rollout::Serves => return Ok(()),
+                Rollout::Failed(why) => return Err(BackendError::permanent(tried, why)),
+                Rollout::Waiting(why) => why,
+            };
+            if begun.elapsed() > LONGEST {
+                let why = format!("not within {} s: {why}", LONGEST.as_secs());
+                return Err(BackendError::permanent(tried, why));
+            }
+            // Now and then also when nothing changes: the time passes.
+            tokio::time::timeout(Duration::from_secs(5), changes.changed())
+                .await
+                .ok();
+        }
+    }
+
+    /// What Kubernetes tells of a daemon: its Deployment, its pods, their events and last words.
+    async fn tell_of(&self, unit: &UnitId, files: &mut Vec<(String, Vec<u8>)>) {
+        let Some(deployment) = self.watched.daemon(unit) else { return };
+        let pods = self.watched.pods_of(&deployment);
+        files.push((format!("{unit}-deployment.json"), as_json(&*deployment)));
+        for pod in &pods {
+            files.push((format!("{unit}-{}.json", pod.name_any()), as_json(&**pod)));
+        }
+        let events: Api<KubeEvent> = Api::namespaced(self.client.clone(), &self.namespace);
+        let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        for pod in &pods {
+            let name = pod.name_any();
+            let of_pod = ListParams::default().fields(&format!("involvedObject.name={name}"));
+            if let Ok(list) = events.list(&of_pod).await {
+                files.push((format!("{unit}-{name}-events.json"), as_json(&list.items)));
+            }
+            for previous in [true, false] {
+                let params = LogParams {
+                    container: Some(kind_of(unit).to_owned()),
+                    previous,
+                    tail_lines: Some(500),
+                    ..LogParams::default()
+                };
+                // Most have no run before; that is no news.
+                if let Ok(log) = api.logs(&name, &params).await {
+                    let which = if previous { "previous" } else { "current" };
+                    files.push((format!("{unit}-{name}-{which}.log"), log.into_bytes()));
+                }
+            }
+        }
+    }
+}
+
+fn as_json<T: Serialize>(object: &T) -> Vec<u8> {
+    serde_json::to_vec_pretty(object).unwrap_or_else(|error| error.to_string().into_bytes())
+}
+
+/// The fields of a Deployment that are ours, with that image; all of them, for what an apply leaves out it
+/// takes away.
+fn fields(deployment: &Deployment, kind: &str, image: &str, release: Option<&str>) -> Value {
+    let template = &deployment.spec.template;
+    let now = template_image(deployment, kind).unwrap_or_default();
+    let (inits, containers) = template
+        .spec
+        .as_ref()
+        .map(|spec| with_image(spec, now))
+        .unwrap_or_default();
+    let all = |names: Vec<String>| -> Vec<Value> {
+        names
+            .into_iter()
+            .map(|name| json!({ "name": name, "image": image }))
+            .collect()
+    };
+    let mut patch = json!({
+        "spec": { "template": { "spec": { "containers": all(containers) } } },
+    });
+    let inits = all(inits);
+    if !inits.is_empty() {
+        patch["spec"]["template"]["spec"]["initContainers"] = json!(inits);
+    }
+    if let Some(restarted) = restarted(deployment) {
+        patch["spec"]["template"]["metadata"]["annotations"][RESTARTED] = json!(restarted);
+    }
+    let version = match release {
+        Some(release) => Some(format!("{release}-0")),
+        None => deployment.labels().get(VERSION).cloned(),
+    };
+    if let Some(version) = version {
+        patch["metadata"]["labels"][VERSION] = json!(version);
+    }
+    patch
+}
+
+/// The fields that are ours as they are.
+fn as_they_are(deployment: &Deployment, kind: &str) -> Value {
+    let image = template_image(deployment, kind).unwrap_or_default().to_owned();
+    fields(deployment, kind, &image, None)
+}
+
+/// Which effect restarted a daemon last.
+fn restarted(deployment: &Deployment) -> Option<&String> {
+    let meta = deployment.spec.template.metadata.as_ref()?;
+    meta.annotations.as_ref()?.get(RESTARTED)
+}
+
+fn template_image<'a>(deployment: &'a Deployment, kind: &str) -> Option<&'a str> {
+    image_of(deployment.spec.template.spec.as_ref()?, kind)
+}
+
+fn fence_of(deployment: &Deployment) -> u64 {
+    let text = deployment.annotations().get(FENCE);
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// An error of the API server as the engine takes it.
+pub(crate) fn failed(tried: &str, error: &kube::Error) -> BackendError {
+    match error {
+        kube::Error::Api(answer) if answer.code == 403 => {
+            BackendError::permanent(tried, answer.message.clone())
+                .hint("the service account lacks rights; apply deploy/rbac.yaml of this release again")
+        }
+        kube::Error::Api(answer) if (400..500).contains(&answer.code) && answer.code != 409 && answer.code != 429 => {
+            BackendError::permanent(tried, answer.message.clone())
+        }
+        // A request whose answer was lost may have been carried out; each names a version, so that it
+        // cannot land later than another's.
+        other => BackendError::transient(tried, other.to_string()),
+    }
+}
+
+#[async_trait]
+impl Backend for RookBackend {
+    fn cluster(&self) -> &ClusterName {
+        &self.cluster
+    }
+
+    async fn observe(&self) -> Result<Snapshot, BackendError> {
+        let facts = self.ceph.facts().await?;
+        snapshot(
+            &self.cluster,
+            &facts,
+            &self.health,
+            Some(&self.memory.baseline),
+            &self.watched,
+        )
+    }
+
+    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        self.ceph.may_stop(units).await
+    }
+
+    fn rail(&self, action: &Action) -> Rail {
+        self.ceph.rail(action)
+    }
+
+    async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
+        match action {
+            Action::Visit { unit, phase, revision } => match phase {
+                // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
+                Phase::Enter | Phase::Leave => Ok(String::new()),
+                Phase::Change => self.change(call, unit, revision).await,
+            },
+            Action::Restart { unit } => self.restart(call, unit).await,
+            Action::GoBack {
+                unit,
+                revision,
+                rebuild: false,
+            } => self.change(call, unit, revision).await,
+            Action::GoBack { unit, .. } => Err(BackendError::permanent(
+                format!("make the data of {unit} anew"),
+                "on Kubernetes a person does that",
+            )),
+            Action::TakeGuard { .. }
+            | Action::DropGuard { .. }
+            | Action::Step { .. }
+            | Action::Collect { .. } => self.ceph.perform(call, action).await,
+        }
+    }
+
+    async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
+        for unit in units {
+            let tried = format!("raise the fence of {unit}");
+            let kind = kind_of(unit).to_owned();
+            self.write(unit, fence, &tried, |deployment| as_they_are(deployment, &kind))
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+        let mut files = self.ceph.collect(call, units).await?;
+        for unit in units {
+            self.tell_of(unit, &mut files).await;
+        }
+        Ok(files)
+    }
+
+    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+        self.ceph.lock(claim, at_least).await
+    }
+
+    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.ceph.renew(claim, fence).await
+    }
+
+    async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.ceph.unlock(claim, fence).await
+    }
+
+    fn lock_expires(&self) -> Duration {
+        self.ceph.lock_expires()
+    }
+
+    fn poll(&self) -> Duration {
+        self.ceph.poll()
+    }
+}
+
+/// A snapshot of these facts and of what Kubernetes shows.
+///
+/// # Errors
+/// Facts that make no snapshot.
+pub fn snapshot(
+    cluster: &ClusterName,
+    facts: &Facts,
+    health: &HealthPolicy,
+    baseline: Option<&Baseline>,
+    watched: &Watched,
+) -> Result<Snapshot, BackendError> {
+    let tried = "make sense of the cluster's facts";
+    let units = units_of(facts, baseline, watched)?;
+    let places: BTreeMap<&str, u32> = units
+        .iter()
+        .enumerate()
+        .map(|(at, unit)| (unit.id.as_str(), at as u32))
+        .collect();
+    let budgets = budgets(facts, &places);
+    let conditions = conditions(facts, &units, health, baseline)
+        .map_err(|error| BackendError::transient(tried, error.to_string()))?;
+    Snapshot::new(
+        cluster.clone(),
+        facts.collected_at,
+        format!("osdmap {}", facts.osds.epoch),
+        units,
+        budgets,
+        conditions,
+        BTreeMap::new(),
+    )
+    .map_err(|error| BackendError::transient(tried, error.to_string()))
+}

@@ -1,0 +1,47 @@
+//! Which Deployment is which daemon.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt as _;
+use stagger_core::model::UnitId;
+
+/// The label with the kind of a daemon.
+pub const KIND: &str = "ceph_daemon_type";
+/// The label with its id.
+pub const ID: &str = "ceph_daemon_id";
+
+/// The kinds of daemons that are units.
+pub const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
+
+/// The unit that a Deployment runs; `None`: it runs something else.
+///
+/// # Errors
+/// It should be one, and its labels do not say which; in words, with what to do.
+pub fn unit_of(deployment: &Deployment) -> Result<Option<UnitId>, String> {
+    let labels = deployment.labels();
+    let app = labels.get(crate::names::APP).map(String::as_str).unwrap_or_default();
+    let kind = labels
+        .get(KIND)
+        .map(String::as_str)
+        .or_else(|| app.strip_prefix("rook-ceph-"))
+        .unwrap_or_default();
+    if !KINDS.contains(&kind) {
+        return Ok(None);
+    }
+    let name = deployment.name_any();
+    let id = labels
+        .get(ID)
+        .ok_or_else(|| format!("Deployment {name} has no label {ID}; set it to the daemon's id"))?;
+    if kind == "osd" && id.parse::<u32>().is_err() {
+        return Err(format!(
+            "Deployment {name}: its label {ID} is {id:?}, and an OSD's id is a number; set it right"
+        ));
+    }
+    UnitId::new(format!("{kind}.{id}"))
+        .map(Some)
+        .map_err(|error| format!("Deployment {name}: {error}"))
+}
+
+/// The kind in a unit's name.
+pub fn kind_of(unit: &UnitId) -> &str {
+    unit.as_str().split_once('.').map_or(unit.as_str(), |(kind, _)| kind)
+}

@@ -1,0 +1,523 @@
+//! Journals kept in the cluster itself, as ConfigMaps: an operator that is started on another node goes on.
+//!
+//! One ConfigMap a cluster, the *head*, has the newest fencing token and says where each run begins. A run
+//! is a chain of ConfigMaps, its *chunks*, as one object may hold a megabyte: each names the next. An append
+//! writes to the last chunk, under the condition that it is still as it was read (`resourceVersion`), so it
+//! is one request and all or nothing. Who takes over writes its token into the last chunk of every chain:
+//! from then on the condition of an older holder fails, and it finds the token and stops.
+//!
+//! Each event carries a checksum over the one before and itself.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use stagger_core::model::{ClusterName, RunId};
+use stagger_core::run::{Command, Entry, Event, Seq};
+use stagger_engine::store::{Listed, Store, StoreError};
+use tokio::runtime::Handle;
+
+/// The label of all these ConfigMaps, with the cluster's name.
+pub const LABEL: &str = "stagger.dev/journal-of";
+/// Events in a chunk, and their bytes, before the next is begun.
+const FULL: (usize, usize) = (400, 200_000);
+/// The key of the next chunk's name.
+const NEXT: &str = "next";
+/// The key of the newest token that may write.
+const FENCE: &str = "fence";
+/// The key of who holds it.
+const HOLDER: &str = "holder";
+/// What the keys of events begin with.
+const EVENT: &str = "event-";
+/// What the keys of runs begin with.
+const RUN: &str = "run-";
+
+/// What people ask of runs: handed in by whoever reads it off the CephCluster.
+#[derive(Debug, Clone, Default)]
+pub struct Asked(Arc<Mutex<Vec<(i64, Command, String)>>>);
+
+impl Asked {
+    /// Leaves a command.
+    pub fn ask(&self, command: Command, by: impl Into<String>) {
+        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = asked.last().map_or(1, |(id, ..)| id + 1);
+        asked.push((next, command, by.into()));
+    }
+}
+
+/// A chain's last chunk, as it was last read or written.
+#[derive(Debug, Clone)]
+struct Tail {
+    name: String,
+    version: Option<String>,
+    events: usize,
+    bytes: usize,
+    seq: Seq,
+    sum: String,
+}
+
+/// The store of one cluster. Its calls wait for the API server in the runtime that they are made in, which
+/// must have several threads.
+pub struct KubeStore {
+    maps: Api<ConfigMap>,
+    cluster: ClusterName,
+    asked: Asked,
+    tails: BTreeMap<RunId, Tail>,
+}
+
+impl KubeStore {
+    /// The store of a cluster in its namespace.
+    pub fn new(client: &Client, namespace: &str, cluster: ClusterName, asked: Asked) -> Self {
+        Self {
+            maps: Api::namespaced(client.clone(), namespace),
+            cluster,
+            asked,
+            tails: BTreeMap::new(),
+        }
+    }
+
+    fn head_name(&self) -> String {
+        format!("stagger-{}", self.cluster)
+    }
+
+    fn get(&self, name: &str) -> Result<Option<ConfigMap>, StoreError> {
+        wait(self.maps.get_opt(name)).map_err(|error| failed(&format!("read ConfigMap {name}"), &error))
+    }
+
+    /// Makes a ConfigMap; one that is there already is left as it is.
+    fn make(&self, name: &str, data: &Value) -> Result<(), StoreError> {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name, "labels": { LABEL: self.cluster } },
+            "data": data,
+        });
+        let tried = format!("make ConfigMap {name}");
+        let object: ConfigMap = serde_json::from_value(object).map_err(|error| StoreError::Failed {
+            tried: tried.clone(),
+            why: error.to_string(),
+        })?;
+        match wait(self.maps.create(&PostParams::default(), &object)) {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(answer)) if answer.code == 409 => Ok(()),
+            Err(error) => Err(failed(&tried, &error)),
+        }
+    }
+
+    /// Changes data of a ConfigMap if it is still that version. `None`: it is not.
+    fn set(
+        &self,
+        name: &str,
+        version: Option<&str>,
+        data: &Value,
+    ) -> Result<Option<ConfigMap>, StoreError> {
+        let patch = json!({ "metadata": { "resourceVersion": version }, "data": data });
+        let mut lost = false;
+        for pause in [1, 2, 4, 8, 0] {
+            match wait(self.maps.patch(name, &PatchParams::default(), &Patch::Merge(&patch))) {
+                Ok(written) => return Ok(Some(written)),
+                // After an answer that was lost the version may be another because this was written.
+                Err(kube::Error::Api(answer)) if answer.code == 409 && lost => {
+                    let now = self.get(name)?;
+                    return Ok(now.filter(|now| holds(now, data)));
+                }
+                Err(kube::Error::Api(answer)) if answer.code == 409 => return Ok(None),
+                Err(error) if pause == 0 || refused(&error) => {
+                    return Err(failed(&format!("write ConfigMap {name}"), &error));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, name, "a write to the journal is tried again");
+                    lost = true;
+                    wait(tokio::time::sleep(std::time::Duration::from_secs(pause)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn head(&self) -> Result<ConfigMap, StoreError> {
+        let name = self.head_name();
+        if let Some(head) = self.get(&name)? {
+            return Ok(head);
+        }
+        self.make(&name, &json!({ FENCE: "0" }))?;
+        self.get(&name)?.ok_or_else(|| StoreError::Failed {
+            tried: format!("read ConfigMap {name}"),
+            why: "it was made, and is not there".to_owned(),
+        })
+    }
+
+    /// The chunks of a run, from the first to the last.
+    fn chain(&self, run: &RunId) -> Result<Vec<ConfigMap>, StoreError> {
+        let head = self.get(&self.head_name())?;
+        let first = head.as_ref().and_then(|head| text(head, &format!("{RUN}{run}")));
+        let mut next = Some(first.ok_or_else(|| StoreError::NoRun(run.clone()))?.to_owned());
+        let mut chunks = Vec::new();
+        while let Some(name) = next {
+            let chunk = self.get(&name)?.ok_or_else(|| StoreError::Damaged {
+                run: run.clone(),
+                last_good: chunks.iter().filter_map(last_seq).max().unwrap_or(0),
+                why: format!("the ConfigMap {name} is gone"),
+            })?;
+            next = text(&chunk, NEXT).map(str::to_owned);
+            chunks.push(chunk);
+        }
+        Ok(chunks)
+    }
+
+    /// The events of a run, verified, and its last chunk.
+    fn read(&self, run: &RunId) -> Result<(Vec<Entry>, Tail), StoreError> {
+        let chunks = self.chain(run)?;
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut sum = String::new();
+        for chunk in &chunks {
+            for (key, line) in events(chunk) {
+                let damaged = |why: String| StoreError::Damaged {
+                    run: run.clone(),
+                    last_good: entries.last().map_or(0, |entry| entry.seq),
+                    why,
+                };
+                let (told, body) = line
+                    .split_once(' ')
+                    .ok_or_else(|| damaged(format!("{key} has no checksum")))?;
+                if checksum(&sum, body) != told {
+                    return Err(damaged(format!("the checksum of {key} is wrong")));
+                }
+                let entry: Entry = serde_json::from_str(body).map_err(|e| damaged(e.to_string()))?;
+                if entry.seq != entries.len() as Seq + 1 {
+                    return Err(damaged(format!("{key} stands in the place of event {}", entries.len() + 1)));
+                }
+                told.clone_into(&mut sum);
+                entries.push(entry);
+            }
+        }
+        let last = chunks.last().ok_or_else(|| StoreError::NoRun(run.clone()))?;
+        let tail = Tail {
+            name: last.name_any(),
+            version: last.metadata.resource_version.clone(),
+            events: events(last).count(),
+            bytes: events(last).map(|(_, line)| line.len()).sum(),
+            seq: entries.last().map_or(0, |entry| entry.seq),
+            sum,
+        };
+        Ok((entries, tail))
+    }
+
+    /// Why a conditional write to the last chunk found another version: fenced out, or moved on.
+    fn why_not(&mut self, run: &RunId, fence: u64, expected: Seq) -> Result<Tail, StoreError> {
+        let (_, tail) = self.read(run)?;
+        let newest = self.newest_of(&tail.name)?;
+        if newest > fence {
+            return Err(StoreError::FencedOut {
+                cluster: self.cluster.clone(),
+                ours: fence,
+                newest,
+            });
+        }
+        if tail.seq != expected {
+            return Err(StoreError::MovedOn {
+                run: run.clone(),
+                expected,
+                found: tail.seq,
+            });
+        }
+        self.tails.insert(run.clone(), tail.clone());
+        Ok(tail)
+    }
+
+    fn newest_of(&self, chunk: &str) -> Result<u64, StoreError> {
+        let chunk = self.get(chunk)?;
+        Ok(chunk.as_ref().and_then(|chunk| text(chunk, FENCE)).and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    /// The chunk after a full one: made first, then linked.
+    fn begin_next(&mut self, run: &RunId, fence: u64, tail: &Tail) -> Result<Tail, StoreError> {
+        let name = format!("{}-{run}-{:06}-{fence}", self.head_name(), tail.seq);
+        self.make(&name, &json!({ FENCE: fence.to_string() }))?;
+        if self.set(&tail.name, tail.version.as_deref(), &json!({ NEXT: name }))?.is_none() {
+            return self.why_not(run, fence, tail.seq);
+        }
+        let made = self.get(&name)?;
+        Ok(Tail {
+            version: made.and_then(|made| made.metadata.resource_version),
+            name,
+            events: 0,
+            bytes: 0,
+            ..tail.clone()
+        })
+    }
+}
+
+impl Store for KubeStore {
+    fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
+        debug_assert_eq!(*cluster, self.cluster, "a store has one cluster");
+        let head = self.get(&self.head_name())?;
+        Ok(head.as_ref().and_then(|head| text(head, FENCE)).and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
+        loop {
+            let head = self.head()?;
+            let newest = text(&head, FENCE).and_then(|text| text.parse().ok()).unwrap_or(0);
+            if newest >= fence {
+                return Err(StoreError::FencedOut {
+                    cluster: cluster.clone(),
+                    ours: fence,
+                    newest,
+                });
+            }
+            let data = json!({ FENCE: fence.to_string(), HOLDER: holder });
+            let version = head.metadata.resource_version.as_deref();
+            if self.set(&self.head_name(), version, &data)?.is_some() {
+                break;
+            }
+        }
+        for listed in self.runs()? {
+            loop {
+                let (_, tail) = self.read(&listed.run)?;
+                let data = json!({ FENCE: fence.to_string() });
+                if let Some(written) = self.set(&tail.name, tail.version.as_deref(), &data)? {
+                    let version = written.metadata.resource_version;
+                    self.tails.insert(listed.run.clone(), Tail { version, ..tail });
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        cluster: &ClusterName,
+        fence: u64,
+        at: Timestamp,
+        start: Event,
+    ) -> Result<Entry, StoreError> {
+        let Event::Started(first) = &start else {
+            return Err(StoreError::Failed {
+                tried: "begin a journal".to_owned(),
+                why: "its first event is not the start of a run".to_owned(),
+            });
+        };
+        let run = first.run.clone();
+        let entry = Entry { seq: 1, at, event: start };
+        let (key, line, sum) = line(&entry, "")?;
+        let name = format!("{}-{run}-{:06}-{fence}", self.head_name(), 0);
+        self.make(&name, &json!({ FENCE: fence.to_string(), key: line }))?;
+        loop {
+            let head = self.head()?;
+            let newest = text(&head, FENCE).and_then(|text| text.parse().ok()).unwrap_or(0);
+            if newest != fence {
+                return Err(StoreError::FencedOut {
+                    cluster: cluster.clone(),
+                    ours: fence,
+                    newest,
+                });
+            }
+            let data = json!({ format!("{RUN}{run}"): name });
+            let version = head.metadata.resource_version.as_deref();
+            if self.set(&self.head_name(), version, &data)?.is_some() {
+                break;
+            }
+        }
+        let made = self.get(&name)?;
+        let tail = Tail {
+            version: made.and_then(|made| made.metadata.resource_version),
+            name,
+            events: 1,
+            bytes: line.len(),
+            seq: 1,
+            sum,
+        };
+        self.tails.insert(run, tail);
+        Ok(entry)
+    }
+
+    fn append(
+        &mut self,
+        run: &RunId,
+        fence: u64,
+        after: Seq,
+        at: Timestamp,
+        events: Vec<Event>,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let mut tail = match self.tails.get(run) {
+            Some(tail) => tail.clone(),
+            None => self.why_not(run, fence, after)?,
+        };
+        loop {
+            if tail.seq != after {
+                return Err(StoreError::MovedOn {
+                    run: run.clone(),
+                    expected: after,
+                    found: tail.seq,
+                });
+            }
+            if tail.events >= FULL.0 || tail.bytes >= FULL.1 {
+                tail = self.begin_next(run, fence, &tail)?;
+            }
+            let mut data = serde_json::Map::new();
+            let mut entries = Vec::with_capacity(events.len());
+            let mut new = tail.clone();
+            for event in &events {
+                let entry = Entry {
+                    seq: new.seq + 1,
+                    at,
+                    event: event.clone(),
+                };
+                let (key, text, sum) = line(&entry, &new.sum)?;
+                new.seq += 1;
+                new.events += 1;
+                new.bytes += text.len();
+                new.sum = sum;
+                data.insert(key, json!(text));
+                entries.push(entry);
+            }
+            data.insert(FENCE.to_owned(), json!(fence.to_string()));
+            if let Some(written) = self.set(&tail.name, tail.version.as_deref(), &Value::Object(data))? {
+                new.version = written.metadata.resource_version;
+                self.tails.insert(run.clone(), new);
+                return Ok(entries);
+            }
+            // Somebody's hand on a label is no reason to stop.
+            tail = self.why_not(run, fence, after)?;
+        }
+    }
+
+    fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
+        self.read(run).map(|(entries, _)| entries)
+    }
+
+    fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+        let Some(head) = self.get(&self.head_name())? else {
+            return Ok(Vec::new());
+        };
+        let mut listed = Vec::new();
+        for key in head.data.iter().flat_map(BTreeMap::keys) {
+            let Some(run) = key.strip_prefix(RUN).and_then(|run| RunId::new(run).ok()) else {
+                continue;
+            };
+            let (entries, _) = self.read(&run)?;
+            let started = entries.first().map_or(Timestamp::UNIX_EPOCH, |first| first.at);
+            listed.push(Listed {
+                run,
+                cluster: self.cluster.clone(),
+                started,
+            });
+        }
+        listed.sort_by(|a, b| b.started.cmp(&a.started).then_with(|| b.run.cmp(&a.run)));
+        Ok(listed)
+    }
+
+    fn ask(&mut self, _: &RunId, _: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
+        self.asked.ask(command.clone(), by);
+        Ok(())
+    }
+
+    fn asked(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+        Ok(self.asked.0.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    fn taken(&mut self, _: &RunId, up_to: i64) -> Result<(), StoreError> {
+        let mut asked = self.asked.0.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.retain(|(id, ..)| *id > up_to);
+        Ok(())
+    }
+}
+
+/// Removes the journals of runs that are over, but for the newest `keep`.
+///
+/// # Errors
+/// The API server does not answer.
+pub async fn prune(
+    client: &Client,
+    namespace: &str,
+    cluster: &ClusterName,
+    over: &[RunId],
+) -> Result<(), kube::Error> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let all = maps
+        .list(&ListParams::default().labels(&format!("{LABEL}={cluster}")))
+        .await?;
+    for run in over {
+        let prefix = format!("stagger-{cluster}-{run}-");
+        let key = format!("{RUN}{run}");
+        let patch = json!({ "data": { key: null } });
+        // The head first: chunks that it does not name are nobody's.
+        maps.patch(&format!("stagger-{cluster}"), &PatchParams::default(), &Patch::Merge(&patch))
+            .await?;
+        for chunk in all.items.iter().filter(|map| map.name_any().starts_with(&prefix)) {
+            maps.delete(&chunk.name_any(), &kube::api::DeleteParams::default())
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits for the API server without holding up the runtime's other tasks.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::task::block_in_place(|| Handle::current().block_on(future))
+}
+
+fn failed(tried: &str, error: &kube::Error) -> StoreError {
+    StoreError::Failed {
+        tried: tried.to_owned(),
+        why: error.to_string(),
+    }
+}
+
+fn refused(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(answer) if (400..500).contains(&answer.code) && answer.code != 429)
+}
+
+fn text<'a>(map: &'a ConfigMap, key: &str) -> Option<&'a str> {
+    map.data.as_ref()?.get(key).map(String::as_str)
+}
+
+fn holds(map: &ConfigMap, data: &Value) -> bool {
+    data.as_object()
+        .into_iter()
+        .flatten()
+        .all(|(key, value)| text(map, key) == value.as_str())
+}
+
+fn events(chunk: &ConfigMap) -> impl Iterator<Item = (&String, &String)> {
+    chunk
+        .data
+        .iter()
+        .flatten()
+        .filter(|(key, _)| key.starts_with(EVENT))
+}
+
+fn last_seq(chunk: &ConfigMap) -> Option<Seq> {
+    events(chunk)
+        .filter_map(|(key, _)| key.strip_prefix(EVENT)?.parse().ok())
+        .max()
+}
+
+/// The key and the text of an event, and its checksum.
+fn line(entry: &Entry, before: &str) -> Result<(String, String, String), StoreError> {
+    let body = serde_json::to_string(entry).map_err(|error| StoreError::Failed {
+        tried: "write an event".to_owned(),
+        why: error.to_string(),
+    })?;
+    let sum = checksum(before, &body);
+    Ok((format!("{EVENT}{:08}", entry.seq), format!("{sum} {body}"), sum))
+}
+
+fn checksum(before: &str, body: &str) -> String {
+    use std::fmt::Write as _;
+    let sum = Sha256::new()
+        .chain_update(before.as_bytes())
+        .chain_update([b' '])
+        .chain_update(body.as_bytes())
+        .finalize();
+    sum.iter().take(16).fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

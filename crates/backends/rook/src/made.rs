@@ -1,0 +1,54 @@
+//! What a daemon's pod is made of, as far as it is ours to say, and its short name: the revision.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::PodSpec;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use stagger_core::model::{IdError, Revision};
+
+/// What a daemon's pod is made of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Made {
+    /// The image with Ceph.
+    pub image: String,
+    /// The release of Ceph that is in it.
+    pub release: String,
+}
+
+impl Made {
+    /// Its revision: the release, and a few letters that tell two images of one release apart.
+    ///
+    /// # Errors
+    /// The release cannot be part of a name.
+    pub fn revision(&self) -> Result<Revision, IdError> {
+        let sum = Sha256::digest(self.image.as_bytes());
+        let [a, b, c, ..] = sum.0;
+        Revision::new(format!("{}-{a:02x}{b:02x}{c:02x}", self.release))
+    }
+}
+
+/// The image of a daemon's container, which Rook names after the kind of daemon.
+pub fn image_of<'a>(spec: &'a PodSpec, kind: &str) -> Option<&'a str> {
+    let own = spec.containers.iter().find(|container| container.name == kind);
+    own.or_else(|| spec.containers.first())?.image.as_deref()
+}
+
+/// All containers of a pod that run the daemon's image, by name: the daemon itself and its helpers.
+pub fn with_image(spec: &PodSpec, image: &str) -> (Vec<String>, Vec<String>) {
+    let named = |containers: &[k8s_openapi::api::core::v1::Container]| {
+        containers
+            .iter()
+            .filter(|container| container.image.as_deref() == Some(image))
+            .map(|container| container.name.clone())
+            .collect()
+    };
+    (
+        named(spec.init_containers.as_deref().unwrap_or_default()),
+        named(&spec.containers),
+    )
+}
+
+/// What revisions stand for: all that a run may have to bring back, and what it leads to.
+pub type Book = BTreeMap<Revision, Made>;

@@ -1,0 +1,116 @@
+//! Whether a Deployment has come to what it should run, by itself and its pods.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+
+/// After so many restarts a container is in a crash loop.
+const CRASHES: i32 = 2;
+
+/// How far a Deployment has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rollout {
+    /// Its pods are those that it asks for, and all are ready.
+    Serves,
+    /// They are not yet.
+    Waiting(String),
+    /// They will not be.
+    Failed(String),
+}
+
+/// How far it has come. `pods`: those of the Deployment, of all its revisions.
+pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
+    let generation = deployment.metadata.generation.unwrap_or(0);
+    let wanted = deployment.spec.replicas.unwrap_or(1);
+    let Some(status) = &deployment.status else {
+        return Rollout::Waiting("its controller has not looked at it yet".to_owned());
+    };
+    if status.observed_generation.unwrap_or(0) < generation {
+        return Rollout::Waiting("its controller has not seen the change yet".to_owned());
+    }
+    let stopped = status.conditions.iter().flatten().find(|condition| {
+        condition.type_.as_deref() == Some("Progressing")
+            && condition.status.as_deref() == Some("False")
+            && condition.reason.as_deref() == Some("ProgressDeadlineExceeded")
+    });
+    if let Some(condition) = stopped {
+        return Rollout::Failed(condition.message.clone().unwrap_or_default());
+    }
+    let count = |number: Option<i32>| number.unwrap_or(0);
+    if count(status.updated_replicas) == wanted
+        && count(status.ready_replicas) == wanted
+        && count(status.replicas) == wanted
+    {
+        return Rollout::Serves;
+    }
+    let hash = newest(pods);
+    for pod in pods.iter().filter(|pod| pod_hash(pod) == hash) {
+        if let Some(why) = broken(pod) {
+            return Rollout::Failed(why);
+        }
+    }
+    Rollout::Waiting(format!(
+        "{} of {wanted} pods are new, {} are ready",
+        count(status.updated_replicas),
+        count(status.ready_replicas)
+    ))
+}
+
+fn pod_hash(pod: &Pod) -> Option<&String> {
+    pod.metadata.labels.as_ref()?.get("pod-template-hash")
+}
+
+/// The template of the youngest pod.
+fn newest(pods: &[Arc<Pod>]) -> Option<&String> {
+    pods.iter()
+        .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+        .max_by_key(|pod| pod.metadata.creation_timestamp.clone())
+        .and_then(|pod| pod_hash(pod))
+}
+
+/// Why a pod will not be ready, if it will not.
+fn broken(pod: &Pod) -> Option<String> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let status = pod.status.as_ref()?;
+    let all = status
+        .init_container_statuses
+        .iter()
+        .flatten()
+        .chain(status.container_statuses.iter().flatten());
+    for container in all {
+        let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+        let reason = waiting.and_then(|waiting| waiting.reason.as_deref()).unwrap_or_default();
+        let no_image = matches!(
+            reason,
+            "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "CreateContainerConfigError"
+        );
+        if no_image || container.restart_count >= CRASHES {
+            let why = waiting
+                .and_then(|waiting| waiting.message.clone())
+                .unwrap_or_default();
+            return Some(format!(
+                "container {} of {name}: {reason} {why}{}",
+                container.name,
+                how_it_ended(container)
+            ));
+        }
+    }
+    None
+}
+
+fn how_it_ended(container: &ContainerStatus) -> String {
+    let ended = container
+        .last_state
+        .as_ref()
+        .and_then(|state| state.terminated.as_ref());
+    match ended {
+        Some(ended) => format!(
+            "; restarted {} times, it ended with {} {}",
+            container.restart_count,
+            ended.exit_code,
+            ended.message.as_deref().unwrap_or_default()
+        ),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,120 @@
+//! What Kubernetes shows of a cluster, kept up to date by watches: no question is asked twice.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use stagger_core::model::UnitId;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::daemons;
+
+/// The Deployments and pods of one namespace.
+pub struct Watched {
+    deployments: Store<Deployment>,
+    pods: Store<Pod>,
+    changed: watch::Receiver<u64>,
+    /// Ends the watches when it is dropped.
+    _watching: JoinSet<()>,
+}
+
+impl Watched {
+    /// Begins to watch, and returns when everything has been seen once.
+    pub async fn begin(client: &Client, namespace: &str) -> Self {
+        let (tell, changed) = watch::channel(0);
+        let tell = Arc::new(tell);
+        let mut watching = JoinSet::new();
+        let daemons = watcher::Config::default().labels(&format!("rook_cluster={namespace}"));
+        let deployments = keep(
+            Api::namespaced(client.clone(), namespace),
+            daemons.clone(),
+            &tell,
+            &mut watching,
+        );
+        let pods = keep(Api::namespaced(client.clone(), namespace), daemons, &tell, &mut watching);
+        // The writers live as long as the watches, which live as long as this.
+        deployments.wait_until_ready().await.ok();
+        pods.wait_until_ready().await.ok();
+        Self {
+            deployments,
+            pods,
+            changed,
+            _watching: watching,
+        }
+    }
+
+    /// The Deployment of each daemon, and what is wrong with those of which it is not clear.
+    pub fn daemons(&self) -> (BTreeMap<UnitId, Arc<Deployment>>, Vec<String>) {
+        let mut found = BTreeMap::new();
+        let mut wrong = Vec::new();
+        for deployment in self.deployments.state() {
+            match daemons::unit_of(&deployment) {
+                Ok(Some(unit)) => drop(found.insert(unit, deployment)),
+                Ok(None) => {}
+                Err(why) => wrong.push(why),
+            }
+        }
+        wrong.sort();
+        (found, wrong)
+    }
+
+    /// A daemon's Deployment.
+    pub fn daemon(&self, unit: &UnitId) -> Option<Arc<Deployment>> {
+        self.deployments
+            .find(|deployment| daemons::unit_of(deployment).ok().flatten().as_ref() == Some(unit))
+    }
+
+    /// The pods of a Deployment.
+    pub fn pods_of(&self, deployment: &Deployment) -> Vec<Arc<Pod>> {
+        let wanted = deployment.spec.selector.match_labels.clone().unwrap_or_default();
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        self.pods
+            .state_filter(|pod| wanted.iter().all(|(label, value)| pod.labels().get(label) == Some(value)))
+    }
+
+    /// All pods of daemons.
+    pub fn pods(&self) -> Vec<Arc<Pod>> {
+        self.pods.state()
+    }
+
+    /// Tells of changes.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.clone()
+    }
+}
+
+fn keep<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    tell: &Arc<watch::Sender<u64>>,
+    watching: &mut JoinSet<()>,
+) -> Store<K>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Default,
+{
+    let (store, writer) = reflector::store();
+    let tell = Arc::clone(tell);
+    watching.spawn(async move {
+        let stream = reflector::reflector(writer, watcher(api, config).default_backoff());
+        tokio::pin!(stream);
+        while let Some(event) = stream.next().await {
+            match event {
+                Ok(_) => tell.send_modify(|count| *count += 1),
+                Err(error) => tracing::warn!(%error, "a watch was interrupted and goes on"),
+            }
+        }
+    });
+    store
+}

@@ -1,0 +1,265 @@
+//! A real Ceph cluster on a real Kubernetes, laid out as Rook does: its names, its labels, its objects.
+//!
+//! The Ceph cluster is made as any other of the harness, then its daemons are ended, and from then on pods
+//! run them: a Deployment for each, on the node that has the same name as its CRUSH host.
+
+mod deployments;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::ceph::{CephSpec, Cluster, Kind};
+use crate::kubernetes::Plane;
+use crate::node::{self, Agent, Broken, Image};
+use crate::roots::Release;
+
+/// The namespace of the cluster, and of the operators.
+pub const NAMESPACE: &str = "rook-ceph";
+/// The image in which `stagger` itself runs.
+pub const STAGGER_IMAGE: &str = "stagger:test";
+
+/// A cluster laid out. Dropping it ends all of it.
+#[derive(Debug)]
+pub struct LaidOut {
+    // In this order they end: the agent and the plane before the sandbox that they run in.
+    /// The kubelets.
+    pub agent: Agent,
+    /// The control plane.
+    pub plane: Plane,
+    /// The Ceph cluster.
+    pub ceph: Cluster,
+}
+
+impl LaidOut {
+    /// Makes one on `release`; `releases` are at hand as images.
+    ///
+    /// # Errors
+    /// A part of it does not start; the ends of its logs are told.
+    pub fn start(release: Release, spec: CephSpec, releases: &[Release], agent: &Path) -> Result<Self> {
+        let ceph = Cluster::boot_with(release, spec, releases)?;
+        let plane = Plane::start(ceph.sandbox())?;
+        let settings = settings(&ceph, &plane, releases)?;
+        let agent = Agent::start(ceph.sandbox(), &plane, agent, &settings)?;
+        let this = Self { agent, plane, ceph };
+        this.objects(release)?;
+        this.hand_over(release)?;
+        Ok(this)
+    }
+
+    /// The name of an image with that release of Ceph.
+    ///
+    /// # Errors
+    /// The release is not at hand.
+    pub fn image(&self, release: Release) -> Result<String> {
+        image(&self.ceph, release)
+    }
+
+    /// Applies objects as somebody of that name, as `kubectl apply --server-side` does.
+    ///
+    /// # Errors
+    /// The server refuses one.
+    pub fn apply(&self, manager: &str, objects: &[Value]) -> Result<()> {
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
+        let mut child = self
+            .plane
+            .kubectl()
+            .args(["apply", "--server-side", "--field-manager", manager, "-f", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("starting kubectl")?;
+        let mut stdin = child.stdin.take().context("kubectl has no stdin")?;
+        stdin.write_all(list.to_string().as_bytes()).context("telling kubectl")?;
+        drop(stdin);
+        let out = child.wait_with_output().context("waiting for kubectl")?;
+        ensure!(
+            out.status.success(),
+            "kubectl apply: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        Ok(())
+    }
+
+    /// An object as JSON.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn get(&self, what: &str, name: &str) -> Result<Value> {
+        let text = self
+            .plane
+            .ask(&["get", what, name, "-n", NAMESPACE, "-o", "json"])?;
+        serde_json::from_str(&text).context("reading what kubectl printed")
+    }
+
+    /// All objects of a kind in the namespace.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn all(&self, what: &str) -> Result<Vec<Value>> {
+        let text = self.plane.ask(&["get", what, "-n", NAMESPACE, "-o", "json"])?;
+        let mut list: Value = serde_json::from_str(&text).context("reading what kubectl printed")?;
+        match list["items"].take() {
+            Value::Array(items) => Ok(items),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Changes the CephCluster as a person would.
+    ///
+    /// # Errors
+    /// The server refuses it.
+    pub fn patch_cluster(&self, patch: &Value) -> Result<()> {
+        let patch = patch.to_string();
+        let words = ["patch", "cephcluster", NAMESPACE, "-n", NAMESPACE, "--type=merge", "-p", &patch];
+        self.plane.ask(&words).map(|_| ())
+    }
+
+    fn objects(&self, release: Release) -> Result<()> {
+        let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds.yaml");
+        self.plane
+            .ask(&["apply", "--server-side", "-f", &definitions.display().to_string()])?;
+        self.plane.ask(&[
+            "wait",
+            "crd/cephclusters.ceph.rook.io",
+            "--for=condition=Established",
+            "--timeout=30s",
+        ])?;
+        let endpoints: Vec<String> = self
+            .ceph
+            .spec()
+            .daemons(Kind::Mon)
+            .iter()
+            .map(|mon| {
+                let path = self.ceph.dir().join("sw").join(format!("{mon}.addr"));
+                let address = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+                Ok(format!("{}={}", mon.id, address.trim()))
+            })
+            .collect::<Result<_>>()?;
+        let keyring = self.ceph.dir().join("keyring/client.admin");
+        let keyring =
+            fs::read_to_string(&keyring).with_context(|| format!("reading {}", keyring.display()))?;
+        let key = keyring
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("key = "))
+            .context("the keyring has no key")?;
+        let fsid = self.ceph.rados().mon("fsid")?;
+        let meta = |name: &str| json!({ "name": name, "namespace": NAMESPACE });
+        self.apply("rook", &[json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
+        })])?;
+        self.apply("rook", &[
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("rook-ceph-mon-endpoints"),
+                "data": { "data": endpoints.join(","), "maxMonId": "2", "mapping": "{}" },
+            }),
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": meta("rook-ceph-mon"),
+                "type": "kubernetes.io/rook",
+                "stringData": {
+                    "cluster-name": NAMESPACE, "fsid": fsid["fsid"],
+                    "ceph-username": "client.admin", "ceph-secret": key,
+                },
+            }),
+            json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("rook-ceph-operator"),
+                "spec": {
+                    "replicas": 0,
+                    "selector": { "matchLabels": { "app": "rook-ceph-operator" } },
+                    "template": {
+                        "metadata": { "labels": { "app": "rook-ceph-operator" } },
+                        "spec": { "containers": [{ "name": "operator", "image": "rook/ceph:v1.20.0" }] },
+                    },
+                },
+            }),
+            json!({
+                "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "metadata": meta(NAMESPACE),
+                "spec": {
+                    "cephVersion": { "image": self.image(release)? },
+                    "dataDirHostPath": "/var/lib/rook",
+                    "mon": { "count": self.ceph.spec().mons, "allowMultiplePerNode": false },
+                    "mgr": { "count": self.ceph.spec().mgrs },
+                    "storage": { "useAllNodes": true, "useAllDevices": false },
+                },
+            }),
+        ])
+    }
+
+    /// Ends the daemons where they are, and has pods run them.
+    fn hand_over(&self, release: Release) -> Result<()> {
+        let daemons = self.ceph.spec().all_daemons();
+        let mut objects = Vec::new();
+        for daemon in &daemons {
+            objects.push(deployments::of(&self.ceph, daemon, &self.image(release)?)?);
+        }
+        std::thread::scope(|scope| {
+            let ending: Vec<_> = daemons
+                .iter()
+                .map(|daemon| {
+                    scope.spawn(|| self.ceph.daemonctl(&["stop", &daemon.kind.to_string(), &daemon.id]))
+                })
+                .collect();
+            ending.into_iter().try_for_each(|one| match one.join() {
+                Ok(ended) => ended.map(|_| ()),
+                Err(_) => Err(anyhow::anyhow!("a daemon could not be ended")),
+            })
+        })?;
+        self.apply("rook", &objects)?;
+        self.ceph.wait_clean(Duration::from_mins(3)).with_context(|| {
+            let pods = self.plane.ask(&["get", "pods", "-n", NAMESPACE, "-o", "wide"]);
+            format!("pods do not serve: {}", pods.unwrap_or_default())
+        })?;
+        Ok(())
+    }
+}
+
+fn image(ceph: &Cluster, release: Release) -> Result<String> {
+    let version = ceph.root(release)?.ceph_version();
+    Ok(format!("quay.io/ceph/ceph:v{version}"))
+}
+
+/// Nodes as the CRUSH hosts, and images: each release, and each with a broken program.
+fn settings(ceph: &Cluster, plane: &Plane, releases: &[Release]) -> Result<node::Settings> {
+    let mut nodes = BTreeMap::new();
+    for osd in 0..ceph.spec().osds {
+        let (rack, host) = ceph.spec().place(osd);
+        let labels = BTreeMap::from([("topology.rook.io/rack".to_owned(), format!("rack{rack}"))]);
+        nodes.insert(format!("host{host}"), labels);
+    }
+    let mut images = BTreeMap::from([(STAGGER_IMAGE.to_owned(), Image::default())]);
+    for release in releases {
+        let good = Image {
+            root: Some(ceph.root(*release)?.path.clone()),
+            env: BTreeMap::from([("PYTHONPATH".to_owned(), "/opt/stagger".to_owned())]),
+            broken: BTreeMap::new(),
+        };
+        let name = image(ceph, *release)?;
+        for program in ["ceph-mon", "ceph-osd"] {
+            for (how, broken) in [("fails", Broken::AtOnce), ("crashes", Broken::After(10))] {
+                let bad = Image {
+                    broken: BTreeMap::from([(program.to_owned(), broken)]),
+                    ..good.clone()
+                };
+                images.insert(format!("{name}-{program}-{how}"), bad);
+            }
+        }
+        images.insert(name, good);
+    }
+    Ok(node::Settings {
+        kubeconfig: plane.kubeconfig(),
+        folder: node_folder(ceph),
+        nodes,
+        images,
+    })
+}
+
+fn node_folder(ceph: &Cluster) -> PathBuf {
+    ceph.dir().join("nodes")
+}

@@ -1,0 +1,116 @@
+//! Deployments of daemons with Rook's names and labels.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::NAMESPACE;
+use crate::ceph::{Cluster, Daemon, Kind};
+
+/// The Deployment of a daemon.
+pub(super) fn of(ceph: &Cluster, daemon: &Daemon, image: &str) -> Result<Value> {
+    let (kind, id) = (daemon.kind.to_string(), &daemon.id);
+    let name = match daemon.kind {
+        Kind::Mds => format!("rook-ceph-mds-fs-{id}"),
+        Kind::Rgw => format!("rook-ceph-rgw-store-{id}"),
+        Kind::Mon | Kind::Mgr | Kind::Osd => format!("rook-ceph-{kind}-{id}"),
+    };
+    let mut labels = json!({
+        "app": format!("rook-ceph-{kind}"),
+        "rook_cluster": NAMESPACE,
+        "ceph_daemon_type": kind,
+        "ceph_daemon_id": id,
+        kind.clone(): id,
+        "app.kubernetes.io/name": format!("ceph-{kind}"),
+        "app.kubernetes.io/component": "cephclusters.ceph.rook.io",
+        "app.kubernetes.io/managed-by": "rook-ceph-operator",
+    });
+    let node = place(ceph, daemon);
+    if daemon.kind == Kind::Osd {
+        let (rack, host) = ceph.spec().place(id.parse().context("an OSD's id is a number")?);
+        labels["ceph-osd-id"] = json!(id);
+        labels["failure-domain"] = json!(node);
+        labels["portable"] = json!("false");
+        labels["topology-location-root"] = json!("default");
+        labels["topology-location-rack"] = json!(format!("rack{rack}"));
+        labels["topology-location-host"] = json!(format!("host{host}"));
+    }
+    let selector = json!({
+        "app": labels["app"], "rook_cluster": NAMESPACE, "ceph_daemon_id": id,
+    });
+    let mut of_deployment = labels.clone();
+    let version = image.rsplit_once(":v").map_or("unknown", |(_, version)| version);
+    of_deployment["ceph-version"] = json!(format!("{version}-0"));
+    of_deployment["rook-version"] = json!("v1.20.0");
+    let socket = ceph.dir().join("run").join(format!("{}.asok", daemon.ceph_name()));
+    let up = format!("test -S '{}'", socket.display());
+    let env = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
+    Ok(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": name, "namespace": NAMESPACE, "labels": of_deployment },
+        "spec": {
+            "replicas": 1,
+            "revisionHistoryLimit": 0,
+            "strategy": { "type": "Recreate" },
+            "selector": { "matchLabels": selector },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": {
+                    "nodeSelector": { "kubernetes.io/hostname": node },
+                    "hostNetwork": true,
+                    "automountServiceAccountToken": false,
+                    "terminationGracePeriodSeconds": 30,
+                    "initContainers": [{
+                        "name": "chown-container-data-dir", "image": image, "command": ["true"],
+                    }],
+                    "containers": [{
+                        "name": kind, "image": image, "command": command(ceph, daemon)?,
+                        "env": [
+                            env("POD_NAME", "metadata.name"),
+                            env("NODE_NAME", "spec.nodeName"),
+                        ],
+                        "startupProbe": {
+                            "exec": { "command": ["sh", "-c", up] },
+                            "periodSeconds": 1, "failureThreshold": 60,
+                        },
+                    }],
+                },
+            },
+        },
+    }))
+}
+
+/// OSDs are on the node that has their CRUSH host's name; others are spread.
+fn place(ceph: &Cluster, daemon: &Daemon) -> String {
+    let nth = |id: &str| id.bytes().next().map_or(0, |letter| u32::from(letter - b'a'));
+    let hosts = ceph.spec().racks * ceph.spec().hosts_per_rack;
+    let host = match daemon.kind {
+        Kind::Osd => ceph.spec().place(daemon.id.parse().unwrap_or(0)).1,
+        // One in each rack.
+        Kind::Mon => nth(&daemon.id) * ceph.spec().hosts_per_rack,
+        Kind::Mgr => nth(&daemon.id) * ceph.spec().hosts_per_rack + 1,
+        Kind::Mds => nth(&daemon.id) * ceph.spec().hosts_per_rack + 2,
+        Kind::Rgw => nth(&daemon.id) * ceph.spec().hosts_per_rack + 3,
+    };
+    format!("host{}", host % hosts)
+}
+
+fn command(ceph: &Cluster, daemon: &Daemon) -> Result<Vec<String>> {
+    let conf = ceph.conf().display().to_string();
+    let program = match daemon.kind {
+        Kind::Rgw => "radosgw".to_owned(),
+        Kind::Mon | Kind::Mgr | Kind::Osd | Kind::Mds => format!("ceph-{}", daemon.kind),
+    };
+    let mut words = vec![program, "--foreground".to_owned(), "-c".to_owned(), conf];
+    match daemon.kind {
+        Kind::Rgw => words.extend(["-n".to_owned(), daemon.ceph_name()]),
+        Kind::Mon | Kind::Mgr | Kind::Osd | Kind::Mds => words.extend(["-i".to_owned(), daemon.id.clone()]),
+    }
+    if daemon.kind == Kind::Mon {
+        let path = ceph.dir().join("sw").join(format!("{daemon}.addr"));
+        let address = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        words.extend(["--public-addrv".to_owned(), format!("[v2:{}]", address.trim())]);
+    }
+    Ok(words)
+}

@@ -1,0 +1,209 @@
+//! A node agent: it plays the kubelet for the nodes of a test cluster.
+//!
+//! Pods that the scheduler has bound to one of its nodes become processes on this machine: an image's tag
+//! names a root, and each container is a process in it. Restart policy, back-off, probes, grace periods,
+//! termination messages and the logs of the run before are as with the kubelet; networks, volumes and
+//! cgroups are not: all pods share the network and the files of the sandbox that the agent runs in.
+//!
+//! It runs as a program of its own inside the sandbox (`node-agent SETTINGS.json`); the harness's side is
+//! [`Agent`].
+
+mod container;
+mod nodes;
+mod pod;
+mod probe;
+mod status;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::watcher;
+use kube::{Api, Client, Config};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::kubernetes::Plane;
+use crate::sandbox::Sandbox;
+
+/// What the agent is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// How to reach the API server.
+    pub kubeconfig: PathBuf,
+    /// Where logs and messages of pods are kept.
+    pub folder: PathBuf,
+    /// The nodes that it is, with their labels.
+    pub nodes: BTreeMap<String, BTreeMap<String, String>>,
+    /// What the images hold, by name with tag.
+    pub images: BTreeMap<String, Image>,
+}
+
+/// What an image holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Image {
+    /// The root that its processes run in; none: the machine's own.
+    pub root: Option<PathBuf>,
+    /// Variables that all its processes have.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Programs of it that are broken, by name.
+    #[serde(default)]
+    pub broken: BTreeMap<String, Broken>,
+}
+
+/// How a program of an image is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Broken {
+    /// It ends with 1 before it has done anything.
+    AtOnce,
+    /// It is killed so many seconds after its start.
+    After(u64),
+}
+
+/// What all pods of an agent share.
+struct Shared {
+    client: Client,
+    settings: Settings,
+}
+
+/// Runs the agent until its process ends.
+///
+/// # Errors
+/// The API server cannot be reached, or the nodes cannot be made.
+pub async fn run(settings: Settings) -> Result<()> {
+    let file = Kubeconfig::read_from(&settings.kubeconfig).context("reading the kubeconfig")?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+        .await
+        .context("using the kubeconfig")?;
+    let client = Client::try_from(config).context("connecting to the API server")?;
+    let shared = Arc::new(Shared { client, settings });
+    for (name, labels) in &shared.settings.nodes {
+        nodes::register(&shared.client, name, labels).await?;
+        tokio::spawn(nodes::keep_alive(
+            shared.client.clone(),
+            name.clone(),
+            shared.settings.folder.join("lost"),
+        ));
+    }
+    let pods: Api<Pod> = Api::all(shared.client.clone());
+    let mut events = watcher(pods, watcher::Config::default()).boxed();
+    let mut known: HashMap<String, watch::Sender<Pod>> = HashMap::new();
+    loop {
+        match events.try_next().await {
+            Ok(Some(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod))) => {
+                see(&shared, &mut known, pod);
+            }
+            // Its processes were ended before it could go; one removed by force is told here.
+            Ok(Some(watcher::Event::Delete(mut pod))) => {
+                let uid = pod.metadata.uid.clone().unwrap_or_default();
+                if let Some(told) = known.remove(&uid) {
+                    pod.metadata.deletion_grace_period_seconds = Some(0);
+                    pod.metadata.deletion_timestamp = pod.metadata.creation_timestamp.clone();
+                    told.send(pod).ok();
+                }
+            }
+            Ok(Some(watcher::Event::Init | watcher::Event::InitDone)) => {}
+            Ok(None) => return Ok(()),
+            // The server restarts; the watcher tries again by itself.
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(500)).await,
+        }
+    }
+}
+
+fn see(shared: &Arc<Shared>, known: &mut HashMap<String, watch::Sender<Pod>>, pod: Pod) {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+    if !node.is_some_and(|node| shared.settings.nodes.contains_key(node)) {
+        return;
+    }
+    let uid = pod.metadata.uid.clone().unwrap_or_default();
+    known.retain(|_, told| !told.is_closed());
+    if let Some(told) = known.get(&uid) {
+        told.send(pod).ok();
+        return;
+    }
+    let over = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    if matches!(over, Some("Succeeded" | "Failed")) && pod.metadata.deletion_timestamp.is_none() {
+        return;
+    }
+    let (told, seen) = watch::channel(pod);
+    known.insert(uid, told);
+    tokio::spawn(pod::run(Arc::clone(shared), seen));
+}
+
+/// The agent as the harness sees it. It ends with its sandbox.
+#[derive(Debug)]
+pub struct Agent {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Agent {
+    /// Starts `program`, the `node-agent`, inside the sandbox, and waits until its nodes are ready.
+    ///
+    /// # Errors
+    /// It cannot be started, or the nodes are not ready in time.
+    pub fn start(sandbox: &Sandbox, plane: &Plane, program: &Path, settings: &Settings) -> Result<Self> {
+        let folder = settings.folder.clone();
+        fs::create_dir_all(folder.join("lost")).with_context(|| format!("making {}", folder.display()))?;
+        let path = folder.join("settings.json");
+        let text = serde_json::to_vec_pretty(settings).context("writing down settings")?;
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        let log = File::create(folder.join("agent.log")).context("making the agent's log")?;
+        let mut command: Command = sandbox.command(program);
+        command
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().context("sharing a log")?)
+            .stderr(log);
+        let child = command
+            .spawn()
+            .with_context(|| format!("starting {}", program.display()))?;
+        let agent = Self { child, folder };
+        for name in settings.nodes.keys() {
+            // `kubectl wait` gives up at once where there is no such node yet.
+            let node = format!("node/{name}");
+            let mut tries = 0;
+            while let Err(error) = plane.ask(&["wait", &node, "--for=condition=Ready", "--timeout=30s"]) {
+                tries += 1;
+                if tries == 50 {
+                    return Err(error.context(format!("the node {name} is not ready")));
+                }
+                std::thread::sleep(std::time::Duration::from_millis(200));
+            }
+        }
+        Ok(agent)
+    }
+
+    /// Loses a node: its processes are killed, and nobody speaks for it any more.
+    ///
+    /// # Errors
+    /// The agent cannot be told.
+    pub fn lose(&self, node: &str) -> Result<()> {
+        let mark = self.folder.join("lost").join(node);
+        fs::write(&mark, "").with_context(|| format!("writing {}", mark.display()))
+    }
+
+    /// The node is there again, with nothing running on it.
+    ///
+    /// # Errors
+    /// The agent cannot be told.
+    pub fn find(&self, node: &str) -> Result<()> {
+        let mark = self.folder.join("lost").join(node);
+        fs::remove_file(&mark).with_context(|| format!("removing {}", mark.display()))
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

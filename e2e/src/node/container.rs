@@ -1,0 +1,370 @@
+//! One container: a process, started again as its pod's policy says, with probes beside it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod, Probe};
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep};
+
+use super::probe::{self, Numbers};
+use super::status::{ContainerState, time};
+use super::{Broken, Image, Shared};
+
+/// The first pause of a crash loop. The kubelet begins with 10 s; a test has less time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest one. The kubelet's is 5 minutes.
+const LONGEST_PAUSE: Duration = Duration::from_secs(20);
+/// One that ran for so long begins anew with the first pause.
+const RAN_LONG: Duration = Duration::from_secs(60);
+/// So much of a termination message is told, as by the kubelet.
+const MESSAGE: usize = 4096;
+
+/// Where the processes of a container run.
+#[derive(Debug, Clone)]
+pub(super) struct Inside {
+    root: Option<PathBuf>,
+    env: BTreeMap<String, String>,
+}
+
+impl Inside {
+    /// A command there; its output goes to `log`, or nowhere.
+    pub(super) fn command(&self, words: &[String], log: Option<&File>) -> Command {
+        let mut command = match &self.root {
+            Some(root) => {
+                let mut command = Command::new("chroot");
+                command.arg(root).args(words);
+                command
+            }
+            None => {
+                let mut command = Command::new(&words[0]);
+                command.args(&words[1..]);
+                command
+            }
+        };
+        let output = || log.and_then(|log| log.try_clone().ok()).map_or_else(Stdio::null, Stdio::from);
+        command
+            .env_clear()
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .envs(&self.env)
+            .stdin(Stdio::null())
+            .stdout(output())
+            .stderr(output())
+            .kill_on_drop(true);
+        command
+    }
+}
+
+/// One container of one pod.
+pub(super) struct Run {
+    pub(super) spec: Container,
+    /// `Always`, `OnFailure` or `Never`.
+    pub(super) policy: String,
+    /// Where its logs and messages are.
+    pub(super) folder: PathBuf,
+    pub(super) image: Option<Image>,
+    pub(super) env: BTreeMap<String, String>,
+    /// When it is to end, with how long it may take for it.
+    pub(super) stop: watch::Receiver<Option<Duration>>,
+    pub(super) tell: mpsc::UnboundedSender<ContainerState>,
+}
+
+/// Why a process is to end.
+enum Verdict {
+    Ended(std::io::Result<ExitStatus>),
+    Unhealthy,
+    Stopped(Duration),
+}
+
+impl Run {
+    /// Runs it until it has ended for good or is stopped.
+    pub(super) async fn to_the_end(mut self) {
+        let mut state = ContainerState::waiting(&self.spec, "ContainerCreating");
+        let Some(image) = self.image.clone() else {
+            state.state = json!({ "waiting": {
+                "reason": "ErrImagePull",
+                "message": format!("there is no image {}", state.image),
+            } });
+            self.say(&state);
+            told_to_stop(&mut self.stop).await;
+            state.state = terminated(Timestamp::now(), 137, "ContainerStatusUnknown", "");
+            self.say(&state);
+            return;
+        };
+        let mut pause = FIRST_PAUSE;
+        let mut stop = self.stop.clone();
+        loop {
+            let began = Instant::now();
+            let (ended, stopped) = self.once(&image, &mut state).await;
+            let well = ended["terminated"]["exitCode"] == 0;
+            state.ready = false;
+            state.started = false;
+            let again = match self.policy.as_str() {
+                "Always" => true,
+                "OnFailure" => !well,
+                _ => false,
+            };
+            if stopped || !again {
+                state.state = ended;
+                self.say(&state);
+                return;
+            }
+            if began.elapsed() > RAN_LONG {
+                pause = FIRST_PAUSE;
+            }
+            state.last = ended;
+            state.state = json!({ "waiting": {
+                "reason": "CrashLoopBackOff",
+                "message": format!("back-off {}s restarting failed container={}", pause.as_secs(), state.name),
+            } });
+            self.say(&state);
+            tokio::select! {
+                () = sleep(pause) => {}
+                _ = told_to_stop(&mut stop) => {
+                    state.state = state.last.clone();
+                    self.say(&state);
+                    return;
+                }
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            state.restarts += 1;
+        }
+    }
+
+    fn say(&self, state: &ContainerState) {
+        self.tell.send(state.clone()).ok();
+    }
+
+    /// One process, from start to end: how it ended, and whether it was stopped for good.
+    async fn once(&mut self, image: &Image, state: &mut ContainerState) -> (Value, bool) {
+        let began = Timestamp::now();
+        fs::create_dir_all(&self.folder).ok();
+        let message = self.folder.join("termination-log");
+        fs::remove_file(&message).ok();
+        let log = File::create(self.folder.join(format!("{}.log", state.restarts))).ok();
+        let mut env = image.env.clone();
+        env.extend(self.env.clone());
+        env.insert("TERMINATION_LOG".to_owned(), message.display().to_string());
+        let words = words(&self.spec, &env);
+        let inside = Inside {
+            root: image.root.clone(),
+            env,
+        };
+        let name = words.first().map(String::as_str).unwrap_or_default();
+        let broken = image.broken.get(name.rsplit('/').next().unwrap_or(name)).copied();
+        if words.is_empty() || broken == Some(Broken::AtOnce) {
+            return (terminated(began, 1, "Error", "made to fail at its start"), false);
+        }
+        let mut child = match inside.command(&words, log.as_ref()).spawn() {
+            Ok(child) => child,
+            Err(error) => return (terminated(began, 128, "StartError", &error.to_string()), false),
+        };
+        state.state = json!({ "running": { "startedAt": time(began) } });
+        state.started = self.spec.startup_probe.is_none();
+        state.ready = state.started && self.spec.readiness_probe.is_none();
+        self.say(state);
+        let verdict = self.watch(&mut child, &inside, broken, state).await;
+        let (status, stopped) = match verdict {
+            Verdict::Ended(status) => (status, false),
+            Verdict::Unhealthy => (end(&mut child, Duration::from_secs(30)).await, false),
+            Verdict::Stopped(grace) => (end(&mut child, grace).await, true),
+        };
+        let said = fs::read(&message).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said[..said.len().min(MESSAGE)]).into_owned();
+        let code = code(status);
+        let reason = if code == 0 { "Completed" } else { "Error" };
+        (terminated(began, code, reason, &said), stopped)
+    }
+
+    /// Watches a process until it ends, has to, or is not healthy.
+    async fn watch(
+        &mut self,
+        child: &mut Child,
+        inside: &Inside,
+        broken: Option<Broken>,
+        state: &mut ContainerState,
+    ) -> Verdict {
+        let (found, mut finding) = mpsc::unbounded_channel();
+        let probes = [
+            (Asks::Startup, self.spec.startup_probe.clone()),
+            (Asks::Liveness, self.spec.liveness_probe.clone()),
+            (Asks::Readiness, self.spec.readiness_probe.clone()),
+        ];
+        let (tell_started, started) = watch::channel(state.started);
+        let mut asking = tokio::task::JoinSet::new();
+        for (asks, probe) in probes {
+            if let Some(probe) = probe {
+                asking.spawn(keep_asking(asks, probe, inside.clone(), started.clone(), found.clone()));
+            }
+        }
+        let crash = match broken {
+            Some(Broken::After(seconds)) => Duration::from_secs(seconds),
+            Some(Broken::AtOnce) | None => Duration::MAX,
+        };
+        let crash = sleep(crash.min(Duration::from_secs(1 << 30)));
+        tokio::pin!(crash);
+        let mut stop = self.stop.clone();
+        let mut crashed = false;
+        loop {
+            tokio::select! {
+                status = child.wait() => return Verdict::Ended(status),
+                () = &mut crash, if !crashed => {
+                    crashed = true;
+                    child.start_kill().ok();
+                }
+                grace = told_to_stop(&mut stop) => return Verdict::Stopped(grace),
+                Some((asks, well)) = finding.recv() => {
+                    match (asks, well) {
+                        (Asks::Startup, true) => {
+                            state.started = true;
+                            state.ready = self.spec.readiness_probe.is_none();
+                            tell_started.send_replace(true);
+                        }
+                        (Asks::Startup | Asks::Liveness, false) => return Verdict::Unhealthy,
+                        (Asks::Liveness, true) => continue,
+                        (Asks::Readiness, well) if state.ready != well => state.ready = well,
+                        (Asks::Readiness, _) => continue,
+                    }
+                    self.say(state);
+                }
+            }
+        }
+    }
+}
+
+/// Waits until the pod is to end; gives how long that may take.
+async fn told_to_stop(stop: &mut watch::Receiver<Option<Duration>>) -> Duration {
+    match stop.wait_for(Option::is_some).await {
+        Ok(grace) => grace.unwrap_or_default(),
+        Err(_) => Duration::ZERO,
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    Startup,
+    Liveness,
+    Readiness,
+}
+
+/// Asks a probe's question again and again, and tells when its thresholds are passed.
+async fn keep_asking(
+    asks: Asks,
+    probe: Probe,
+    inside: Inside,
+    mut started: watch::Receiver<bool>,
+    found: mpsc::UnboundedSender<(Asks, bool)>,
+) {
+    let numbers = Numbers::of(&probe);
+    if asks != Asks::Startup && started.wait_for(|started| *started).await.is_err() {
+        return;
+    }
+    sleep(numbers.delay).await;
+    let (mut good, mut bad) = (0, 0);
+    loop {
+        if probe::ask(&probe, &inside, numbers.limit).await {
+            (good, bad) = (good + 1, 0);
+        } else {
+            (good, bad) = (0, bad + 1);
+        }
+        let told = if good >= numbers.successes {
+            Some(true)
+        } else if bad >= numbers.failures {
+            Some(false)
+        } else {
+            None
+        };
+        if let Some(well) = told {
+            if found.send((asks, well)).is_err() || (asks == Asks::Startup && well) {
+                return;
+            }
+        }
+        sleep(numbers.period).await;
+    }
+}
+
+/// SIGTERM, and after the grace period SIGKILL.
+async fn end(child: &mut Child, grace: Duration) -> std::io::Result<ExitStatus> {
+    if let Some(pid) = child.id()
+        && !grace.is_zero()
+    {
+        // By the shell's own `kill`, which is in every system.
+        let mut kill = Command::new("sh");
+        kill.args(["-c", "kill -TERM \"$1\"", "kill", &pid.to_string()]);
+        kill.status().await.ok();
+        if let Ok(status) = tokio::time::timeout(grace, child.wait()).await {
+            return status;
+        }
+    }
+    child.start_kill().ok();
+    child.wait().await
+}
+
+/// An exit code as the kubelet tells it: 128 and the signal for one that a signal ended.
+fn code(status: std::io::Result<ExitStatus>) -> i32 {
+    use std::os::unix::process::ExitStatusExt as _;
+    match status {
+        Ok(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+        Err(_) => 255,
+    }
+}
+
+fn terminated(began: Timestamp, code: i32, reason: &str, message: &str) -> Value {
+    json!({ "terminated": {
+        "exitCode": code, "reason": reason, "message": message,
+        "startedAt": time(began), "finishedAt": time(Timestamp::now()),
+    } })
+}
+
+/// The command line, with `$(NAME)` replaced as the API describes.
+fn words(spec: &Container, env: &BTreeMap<String, String>) -> Vec<String> {
+    let mut words = spec.command.clone().unwrap_or_default();
+    words.extend(spec.args.clone().unwrap_or_default());
+    for word in &mut words {
+        for (name, value) in env {
+            let place = format!("$({name})");
+            if word.contains(&place) {
+                *word = word.replace(&place, value);
+            }
+        }
+    }
+    words
+}
+
+/// The variables of a container that are given as values or as fields of its pod.
+pub(super) fn variables(spec: &Container, pod: &Pod) -> BTreeMap<String, String> {
+    let of_pod = pod.spec.as_ref();
+    let fields: HashMap<&str, Option<String>> = HashMap::from([
+        ("metadata.name", pod.metadata.name.clone()),
+        ("metadata.namespace", pod.metadata.namespace.clone()),
+        ("spec.nodeName", of_pod.and_then(|spec| spec.node_name.clone())),
+        (
+            "spec.serviceAccountName",
+            of_pod.and_then(|spec| spec.service_account_name.clone()),
+        ),
+        ("status.podIP", Some("127.0.0.1".to_owned())),
+        ("status.hostIP", Some("127.0.0.1".to_owned())),
+    ]);
+    spec.env
+        .iter()
+        .flatten()
+        .filter_map(|variable| {
+            let value = variable.value.clone().or_else(|| {
+                let path = &variable.value_from.as_ref()?.field_ref.as_ref()?.field_path;
+                fields.get(path.as_str())?.clone()
+            })?;
+            Some((variable.name.clone(), value))
+        })
+        .collect()
+}
+
+/// What an image holds; `None`: there is no such image.
+pub(super) fn image(shared: &Shared, name: &str) -> Option<Image> {
+    shared.settings.images.get(name).cloned()
+}

@@ -1,0 +1,91 @@
+//! Nodes as objects: made, ready, and alive by their Leases.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+
+/// Between two signs of life.
+const BEAT: Duration = Duration::from_secs(4);
+
+const MANAGER: &str = "node-agent";
+
+/// Makes a node, or makes it as it should be.
+pub(super) async fn register(client: &Client, name: &str, labels: &BTreeMap<String, String>) -> Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let mut labels = labels.clone();
+    labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
+    labels.insert("kubernetes.io/os".to_owned(), "linux".to_owned());
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": name, "labels": labels },
+    });
+    let params = PatchParams::apply(MANAGER).force();
+    nodes
+        .patch(name, &params, &Patch::Apply(&node))
+        .await
+        .with_context(|| format!("making the node {name}"))?;
+    let room = json!({ "cpu": "64", "memory": "64Gi", "pods": "250", "ephemeral-storage": "100Gi" });
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let status = json!({
+        "status": {
+            "capacity": room, "allocatable": room,
+            "addresses": [
+                { "type": "InternalIP", "address": "127.0.0.1" },
+                { "type": "Hostname", "address": name },
+            ],
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "it plays the kubelet",
+                "lastHeartbeatTime": now, "lastTransitionTime": now,
+            }],
+            "nodeInfo": {
+                "machineID": name, "systemUUID": name, "bootID": name, "kernelVersion": "", "osImage": "",
+                "containerRuntimeVersion": "processes://1", "kubeletVersion": "v1.36.4",
+                "kubeProxyVersion": "", "operatingSystem": "linux", "architecture": "amd64",
+            },
+        },
+    });
+    nodes
+        .patch_status(name, &PatchParams::default(), &Patch::Strategic(&status))
+        .await
+        .with_context(|| format!("telling how the node {name} is"))?;
+    Ok(())
+}
+
+/// Renews a node's Lease, until it is lost; and says that it is ready where the controllers took it for
+/// lost meanwhile.
+pub(super) async fn keep_alive(client: Client, name: String, lost: PathBuf) {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+    let mark = lost.join(&name);
+    let mut was_lost = false;
+    loop {
+        if mark.exists() {
+            was_lost = true;
+        } else {
+            if std::mem::take(&mut was_lost) {
+                register(&client, &name, &BTreeMap::new()).await.ok();
+            }
+            let lease = json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": { "name": name },
+                "spec": {
+                    "holderIdentity": name, "leaseDurationSeconds": 20,
+                    "renewTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string(),
+                },
+            });
+            // A server that restarts is asked again in a moment.
+            leases
+                .patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&lease))
+                .await
+                .ok();
+        }
+        tokio::time::sleep(BEAT).await;
+    }
+}

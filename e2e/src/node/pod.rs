@@ -1,0 +1,203 @@
+//! One pod: its init containers one after another, then its containers, until it is deleted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
+
+use super::Shared;
+use super::container::{self, Run};
+use super::status::{ContainerState, status};
+
+/// How often it is looked whether the node is lost.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A pod under way.
+struct Life {
+    shared: Arc<Shared>,
+    pod: Pod,
+    api: Api<Pod>,
+    started: Timestamp,
+    inits: Vec<ContainerState>,
+    containers: Vec<ContainerState>,
+    stop: watch::Sender<Option<Duration>>,
+    tell: mpsc::UnboundedSender<ContainerState>,
+    running: tokio::task::JoinSet<()>,
+}
+
+/// Runs a pod from its binding to its deletion.
+pub(super) async fn run(shared: Arc<Shared>, mut seen: watch::Receiver<Pod>) {
+    let pod = seen.borrow_and_update().clone();
+    let Some(spec) = pod.spec.clone() else { return };
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    let node = spec.node_name.clone().unwrap_or_default();
+    let lost = shared.settings.folder.join("lost").join(node);
+    let states = |containers: &[Container]| {
+        containers
+            .iter()
+            .map(|one| ContainerState::waiting(one, "PodInitializing"))
+            .collect()
+    };
+    let (tell, mut told) = mpsc::unbounded_channel::<ContainerState>();
+    let (stop, _) = watch::channel(None);
+    let mut life = Life {
+        api: Api::namespaced(shared.client.clone(), &namespace),
+        inits: states(spec.init_containers.as_deref().unwrap_or_default()),
+        containers: states(&spec.containers),
+        started: Timestamp::now(),
+        shared,
+        pod,
+        stop,
+        tell,
+        running: tokio::task::JoinSet::new(),
+    };
+    life.begin_next();
+    loop {
+        if let Some(grace) = grace(&life.pod) {
+            life.stop.send_replace(Some(grace));
+            if life.running.is_empty() {
+                while let Ok(state) = told.try_recv() {
+                    life.take(state);
+                }
+                return life.leave().await;
+            }
+        }
+        if lost.exists() {
+            // A machine without power: nobody says good-bye, and nobody tells.
+            life.running.shutdown().await;
+            while lost.exists() {
+                sleep(LOOK).await;
+            }
+            life.pod = seen.borrow_and_update().clone();
+            while told.try_recv().is_ok() {}
+            life.inits = states(spec.init_containers.as_deref().unwrap_or_default());
+            life.containers = states(&spec.containers);
+            if grace(&life.pod).is_none() {
+                life.begin_next();
+            }
+            continue;
+        }
+        tokio::select! {
+            Some(state) = told.recv() => {
+                life.take(state);
+                while let Ok(state) = told.try_recv() {
+                    life.take(state);
+                }
+                life.report().await;
+            }
+            // An init container has told its end by now: the next one's turn.
+            _ = life.running.join_next(), if !life.running.is_empty() => {
+                while let Ok(state) = told.try_recv() {
+                    life.take(state);
+                }
+                life.begin_next();
+                life.report().await;
+            }
+            changed = seen.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                life.pod = seen.borrow_and_update().clone();
+            }
+            () = sleep(LOOK) => {}
+        }
+    }
+}
+
+/// How long a pod that is being deleted has to end.
+fn grace(pod: &Pod) -> Option<Duration> {
+    pod.metadata.deletion_timestamp.as_ref()?;
+    let seconds = pod.metadata.deletion_grace_period_seconds.unwrap_or(30);
+    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
+impl Life {
+    fn take(&mut self, state: ContainerState) {
+        let all = self.inits.iter_mut().chain(&mut self.containers);
+        if let Some(mine) = all.into_iter().find(|one| one.name == state.name) {
+            *mine = state;
+        }
+    }
+
+    /// Starts the next init container, or all containers once those have ended well.
+    fn begin_next(&mut self) {
+        if !self.running.is_empty() || grace(&self.pod).is_some() {
+            return;
+        }
+        let Some(spec) = self.pod.spec.clone() else { return };
+        let next = self.inits.iter().position(|init| !init.has_ended_well());
+        if let Some(at) = next {
+            if self.inits[at].has_ended() {
+                return;
+            }
+            let policy = match spec.restart_policy.as_deref() {
+                Some("Never") => "Never",
+                _ => "OnFailure",
+            };
+            let init = spec.init_containers.as_deref().unwrap_or_default()[at].clone();
+            self.start(init, policy);
+            return;
+        }
+        if self.containers.iter().all(|one| one.state["waiting"]["reason"] == "PodInitializing") {
+            let policy = spec.restart_policy.as_deref().unwrap_or("Always").to_owned();
+            for one in spec.containers {
+                self.start(one, &policy);
+            }
+        }
+    }
+
+    fn start(&mut self, spec: Container, policy: &str) {
+        let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
+        let run = Run {
+            policy: policy.to_owned(),
+            folder: self.shared.settings.folder.join("pods").join(uid).join(&spec.name),
+            image: container::image(&self.shared, spec.image.as_deref().unwrap_or_default()),
+            env: container::variables(&spec, &self.pod),
+            stop: self.stop.subscribe(),
+            tell: self.tell.clone(),
+            spec,
+        };
+        self.running.spawn(run.to_the_end());
+    }
+
+    /// Tells the API server, until it takes it or the pod is gone.
+    async fn report(&self) {
+        let name = self.pod.metadata.name.as_deref().unwrap_or_default();
+        let status = status(&self.pod, self.started, &self.inits, &self.containers);
+        let patch = json!({ "metadata": { "uid": self.pod.metadata.uid }, "status": status });
+        for _ in 0..240 {
+            match self.api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+                Ok(_) => return,
+                Err(kube::Error::Api(answer)) if answer.code == 404 || answer.code == 409 => return,
+                Err(_) => sleep(LOOK).await,
+            }
+        }
+    }
+
+    /// The last word, and the object goes.
+    async fn leave(&self) {
+        self.report().await;
+        let name = self.pod.metadata.name.as_deref().unwrap_or_default();
+        let params = DeleteParams {
+            grace_period_seconds: Some(0),
+            preconditions: Some(Preconditions {
+                uid: self.pod.metadata.uid.clone(),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        for _ in 0..240 {
+            match self.api.delete(name, &params).await {
+                Ok(_) => return,
+                Err(kube::Error::Api(answer)) if answer.code == 404 || answer.code == 409 => return,
+                Err(_) => sleep(LOOK).await,
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Probes: a command in the container, or a question by HTTP.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Probe;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::container::Inside;
+
+/// A probe's own numbers, with the API's defaults.
+pub(super) struct Numbers {
+    pub(super) delay: Duration,
+    pub(super) period: Duration,
+    pub(super) limit: Duration,
+    pub(super) failures: u32,
+    pub(super) successes: u32,
+}
+
+impl Numbers {
+    pub(super) fn of(probe: &Probe) -> Self {
+        let seconds = |value: Option<i32>, default: u64| {
+            Duration::from_secs(value.and_then(|value| u64::try_from(value).ok()).unwrap_or(default))
+        };
+        let count = |value: Option<i32>, default: u32| {
+            value.and_then(|value| u32::try_from(value).ok()).unwrap_or(default)
+        };
+        Self {
+            delay: seconds(probe.initial_delay_seconds, 0),
+            period: seconds(probe.period_seconds, 10).max(Duration::from_secs(1)),
+            limit: seconds(probe.timeout_seconds, 1).max(Duration::from_secs(1)),
+            failures: count(probe.failure_threshold, 3).max(1),
+            successes: count(probe.success_threshold, 1).max(1),
+        }
+    }
+}
+
+/// Asks once.
+pub(super) async fn ask(probe: &Probe, inside: &Inside, limit: Duration) -> bool {
+    if let Some(command) = probe.exec.as_ref().and_then(|exec| exec.command.as_ref()) {
+        let Ok(mut child) = inside.command(command, None).spawn() else {
+            return false;
+        };
+        return match timeout(limit, child.wait()).await {
+            Ok(ended) => ended.is_ok_and(|status| status.success()),
+            Err(_) => {
+                child.kill().await.ok();
+                false
+            }
+        };
+    }
+    if let Some(get) = &probe.http_get {
+        let IntOrString::Int(port) = get.port else { return false };
+        let path = get.path.as_deref().unwrap_or("/");
+        return timeout(limit, http(port, path)).await.unwrap_or(false);
+    }
+    // Others are not used here; what cannot be asked has not answered.
+    false
+}
+
+/// Whether `GET path` is answered with a status from 200 to 399.
+async fn http(port: i32, path: &str) -> bool {
+    let Ok(mut stream) = TcpStream::connect(format!("127.0.0.1:{port}")).await else {
+        return false;
+    };
+    let question = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
+    if stream.write_all(question.as_bytes()).await.is_err() {
+        return false;
+    }
+    let mut answer = [0_u8; 64];
+    let Ok(read) = stream.read(&mut answer).await else {
+        return false;
+    };
+    let text = String::from_utf8_lossy(&answer[..read]);
+    let code = text.split(' ').nth(1).and_then(|code| code.parse::<u32>().ok());
+    code.is_some_and(|code| (200..400).contains(&code))
+}
