@@ -51,7 +51,11 @@ impl Plane {
             format!("{token},admin,admin,\"system:masters\"\n"),
         )
         .context("writing the token of the administrator")?;
-        fs::write(folder.join("kubeconfig"), kubeconfig(&folder, token)).context("writing the kubeconfig")?;
+        fs::write(
+            folder.join("kubeconfig"),
+            kubeconfig(&folder, "admin", "default", token),
+        )
+        .context("writing the kubeconfig")?;
         let mut plane = Self {
             folder,
             servers,
@@ -191,6 +195,11 @@ impl Plane {
         self.folder.join("kubeconfig")
     }
 
+    /// The text of a kubeconfig for somebody with that token.
+    pub fn kubeconfig_for(&self, user: &str, namespace: &str, token: &str) -> String {
+        kubeconfig(&self.folder, user, namespace, token)
+    }
+
     /// The last lines of every log, for the message of a failed test.
     pub fn logs_tail(&self) -> String {
         let mut text = String::new();
@@ -213,12 +222,13 @@ impl Drop for Plane {
     }
 }
 
-fn kubeconfig(folder: &Path, token: &str) -> String {
+fn kubeconfig(folder: &Path, user: &str, namespace: &str, token: &str) -> String {
     let ca = folder.join("ca.crt");
     let ca = ca.display();
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: test\nclusters:\n- name: test\n  cluster:\n    \
          server: {ADDRESS}\n    certificate-authority: {ca}\ncontexts:\n- name: test\n  context:\n    \
-         cluster: test\n    user: admin\nusers:\n- name: admin\n  user:\n    token: {token}\n"
+         cluster: test\n    user: {user}\n    namespace: {namespace}\nusers:\n- name: {user}\n  user:\n    \
+         token: {token}\n"
     )
 }

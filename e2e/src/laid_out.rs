@@ -4,6 +4,7 @@
 //! run them: a Deployment for each, on the node that has the same name as its CRUSH host.
 
 mod deployments;
+mod operator;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+
+pub use operator::Operator;
 
 use crate::ceph::{CephSpec, Cluster, Kind};
 use crate::kubernetes::Plane;
@@ -77,7 +80,9 @@ impl LaidOut {
             .spawn()
             .context("starting kubectl")?;
         let mut stdin = child.stdin.take().context("kubectl has no stdin")?;
-        stdin.write_all(list.to_string().as_bytes()).context("telling kubectl")?;
+        stdin
+            .write_all(list.to_string().as_bytes())
+            .context("telling kubectl")?;
         drop(stdin);
         let out = child.wait_with_output().context("waiting for kubectl")?;
         ensure!(
@@ -118,7 +123,16 @@ impl LaidOut {
     /// The server refuses it.
     pub fn patch_cluster(&self, patch: &Value) -> Result<()> {
         let patch = patch.to_string();
-        let words = ["patch", "cephcluster", NAMESPACE, "-n", NAMESPACE, "--type=merge", "-p", &patch];
+        let words = [
+            "patch",
+            "cephcluster",
+            NAMESPACE,
+            "-n",
+            NAMESPACE,
+            "--type=merge",
+            "-p",
+            &patch,
+        ];
         self.plane.ask(&words).map(|_| ())
     }
 
@@ -139,7 +153,8 @@ impl LaidOut {
             .iter()
             .map(|mon| {
                 let path = self.ceph.dir().join("sw").join(format!("{mon}.addr"));
-                let address = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+                let address =
+                    fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
                 Ok(format!("{}={}", mon.id, address.trim()))
             })
             .collect::<Result<_>>()?;
@@ -152,44 +167,51 @@ impl LaidOut {
             .context("the keyring has no key")?;
         let fsid = self.ceph.rados().mon("fsid")?;
         let meta = |name: &str| json!({ "name": name, "namespace": NAMESPACE });
-        self.apply("rook", &[json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
-        })])?;
-        self.apply("rook", &[
-            json!({
-                "apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("rook-ceph-mon-endpoints"),
-                "data": { "data": endpoints.join(","), "maxMonId": "2", "mapping": "{}" },
-            }),
-            json!({
-                "apiVersion": "v1", "kind": "Secret", "metadata": meta("rook-ceph-mon"),
-                "type": "kubernetes.io/rook",
-                "stringData": {
-                    "cluster-name": NAMESPACE, "fsid": fsid["fsid"],
-                    "ceph-username": "client.admin", "ceph-secret": key,
-                },
-            }),
-            json!({
-                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("rook-ceph-operator"),
-                "spec": {
-                    "replicas": 0,
-                    "selector": { "matchLabels": { "app": "rook-ceph-operator" } },
-                    "template": {
-                        "metadata": { "labels": { "app": "rook-ceph-operator" } },
-                        "spec": { "containers": [{ "name": "operator", "image": "rook/ceph:v1.20.0" }] },
+        self.apply(
+            "rook",
+            &[json!({
+                "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
+            })],
+        )?;
+        self.apply(
+            "rook",
+            &[
+                json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("rook-ceph-mon-endpoints"),
+                    "data": { "data": endpoints.join(","), "maxMonId": "2", "mapping": "{}" },
+                }),
+                json!({
+                    "apiVersion": "v1", "kind": "Secret", "metadata": meta("rook-ceph-mon"),
+                    "type": "kubernetes.io/rook",
+                    "stringData": {
+                        "cluster-name": NAMESPACE, "fsid": fsid["fsid"],
+                        "ceph-username": "client.admin", "ceph-secret": key,
                     },
-                },
-            }),
-            json!({
-                "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "metadata": meta(NAMESPACE),
-                "spec": {
-                    "cephVersion": { "image": self.image(release)? },
-                    "dataDirHostPath": "/var/lib/rook",
-                    "mon": { "count": self.ceph.spec().mons, "allowMultiplePerNode": false },
-                    "mgr": { "count": self.ceph.spec().mgrs },
-                    "storage": { "useAllNodes": true, "useAllDevices": false },
-                },
-            }),
-        ])
+                }),
+                json!({
+                    "apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("rook-ceph-operator"),
+                    "spec": {
+                        "replicas": 0,
+                        "selector": { "matchLabels": { "app": "rook-ceph-operator" } },
+                        "template": {
+                            "metadata": { "labels": { "app": "rook-ceph-operator" } },
+                            "spec": { "containers": [{ "name": "operator", "image": "rook/ceph:v1.20.0" }] },
+                        },
+                    },
+                }),
+                json!({
+                    "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "metadata": meta(NAMESPACE),
+                    "spec": {
+                        "cephVersion": { "image": self.image(release)? },
+                        "dataDirHostPath": "/var/lib/rook",
+                        "mon": { "count": self.ceph.spec().mons, "allowMultiplePerNode": false },
+                        "mgr": { "count": self.ceph.spec().mgrs },
+                        "disruptionManagement": { "managePodBudgets": true },
+                        "storage": { "useAllNodes": true, "useAllDevices": false },
+                    },
+                }),
+            ],
+        )
     }
 
     /// Ends the daemons where they are, and has pods run them.
@@ -203,7 +225,10 @@ impl LaidOut {
             let ending: Vec<_> = daemons
                 .iter()
                 .map(|daemon| {
-                    scope.spawn(|| self.ceph.daemonctl(&["stop", &daemon.kind.to_string(), &daemon.id]))
+                    scope.spawn(|| {
+                        self.ceph
+                            .daemonctl(&["stop", &daemon.kind.to_string(), &daemon.id])
+                    })
                 })
                 .collect();
             ending.into_iter().try_for_each(|one| match one.join() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::cache;
+use stagger_e2e::command::run;
 use stagger_e2e::kubernetes::Plane;
 use stagger_e2e::kubernetes::servers::KUBERNETES;
 use stagger_e2e::sandbox::Sandbox;
@@ -29,7 +30,12 @@ fn the_definitions_on_a_real_api_server() -> Result<()> {
     controllers_work(&plane)?;
     definitions_are_taken(&plane)?;
     a_resource_of_rook_survives(&plane)?;
-    what_is_absurd_is_refused(&plane)
+    what_is_absurd_is_refused(&plane)?;
+    // In a program of its own: the API server listens inside.
+    run(sandbox
+        .command(env!("CARGO_BIN_EXE_journal-laws"))
+        .arg(plane.kubeconfig()))?;
+    Ok(())
 }
 
 fn rbac_is_on(plane: &Plane) -> Result<()> {

@@ -28,7 +28,10 @@ const LAYERS: [(&str, &[&str]); 8] = [
             "stagger-rook",
         ],
     ),
-    ("stagger-e2e", &["stagger-core", "stagger-engine", "stagger-ceph"]),
+    (
+        "stagger-e2e",
+        &["stagger-core", "stagger-engine", "stagger-ceph", "stagger-rook"],
+    ),
     ("xtask", &[]),
 ];
 

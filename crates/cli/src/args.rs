@@ -68,6 +68,8 @@ pub(crate) enum Command {
     },
     /// Print the definitions of the Kubernetes resources, as YAML.
     Crds,
+    /// See to Ceph clusters that Rook laid out on Kubernetes, as an operator in the cluster.
+    Operator(Operator),
     /// Print completions for a shell.
     Completions {
         /// Which.
@@ -98,6 +100,33 @@ pub(crate) struct Observe {
     /// Write the cluster's answers to this file as well; every --from reads it. It holds no keys.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
+}
+
+/// `operator`
+#[derive(Debug, Args)]
+pub(crate) struct Operator {
+    /// The namespace of the operator itself, where its Lease is [default: that of its pod].
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// See to the clusters of one namespace only.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) watch_namespace: Option<String>,
+    /// The `ceph` program, with what stands before it.
+    #[arg(long, default_value = "ceph", value_name = "COMMAND")]
+    pub(crate) ceph: String,
+    /// The Python that has the `rados` module, with what stands before it; empty: start `ceph` for each
+    /// question.
+    #[arg(long, default_value = "/usr/bin/python3", value_name = "COMMAND")]
+    pub(crate) python: String,
+    /// A lock or Lease that was not renewed for so many seconds may be taken over.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    pub(crate) lock_expires: u32,
+    /// Seconds between two observations while something is waited for.
+    #[arg(long, default_value_t = 2, value_name = "SECONDS")]
+    pub(crate) poll: u64,
+    /// Lines for people instead of JSON.
+    #[arg(long)]
+    pub(crate) plain_logs: bool,
 }
 
 /// What to plan for, and how boldly.

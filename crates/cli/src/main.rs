@@ -19,7 +19,7 @@ use clap::{CommandFactory as _, Parser as _};
 use stagger_core::run::Command as Asked;
 
 use args::{Ceph, Cli, Command};
-use commands::{ceph, control, guards, look, rehearse, run, simulate};
+use commands::{ceph, control, guards, look, operator, rehearse, run, simulate};
 use error::CliError;
 use exit::Exit;
 
@@ -69,6 +69,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Ceph(Ceph::Guards { drop_expired, .. }) => guards::show(cli, *drop_expired).await,
         Command::Schema { document } => schema(document.as_deref()),
         Command::Crds => crds(),
+        Command::Operator(wish) => operator::operator(cli, wish).await,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "stagger", &mut text);

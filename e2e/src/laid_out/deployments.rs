@@ -43,9 +43,13 @@ pub(super) fn of(ceph: &Cluster, daemon: &Daemon, image: &str) -> Result<Value> 
     let version = image.rsplit_once(":v").map_or("unknown", |(_, version)| version);
     of_deployment["ceph-version"] = json!(format!("{version}-0"));
     of_deployment["rook-version"] = json!("v1.20.0");
-    let socket = ceph.dir().join("run").join(format!("{}.asok", daemon.ceph_name()));
+    let socket = ceph
+        .dir()
+        .join("run")
+        .join(format!("{}.asok", daemon.ceph_name()));
     let up = format!("test -S '{}'", socket.display());
-    let env = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
+    let env =
+        |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     Ok(json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": { "name": name, "namespace": NAMESPACE, "labels": of_deployment },

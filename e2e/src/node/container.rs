@@ -48,10 +48,16 @@ impl Inside {
                 command
             }
         };
-        let output = || log.and_then(|log| log.try_clone().ok()).map_or_else(Stdio::null, Stdio::from);
+        let output = || {
+            log.and_then(|log| log.try_clone().ok())
+                .map_or_else(Stdio::null, Stdio::from)
+        };
         command
             .env_clear()
-            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env(
+                "PATH",
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            )
             .envs(&self.env)
             .stdin(Stdio::null())
             .stdout(output())
@@ -141,16 +147,28 @@ impl Run {
         self.tell.send(state.clone()).ok();
     }
 
+    /// Where it leaves its last words, if it has a place of its own for them: the usual one,
+    /// `/dev/termination-log`, would be shared by all.
+    fn message(&self, image: &Image) -> Option<PathBuf> {
+        let path = self.spec.termination_message_path.as_deref()?;
+        let own = path
+            .strip_prefix('/')
+            .filter(|_| path != "/dev/termination-log")?;
+        let root = image.root.clone().unwrap_or_else(|| PathBuf::from("/"));
+        Some(root.join(own))
+    }
+
     /// One process, from start to end: how it ended, and whether it was stopped for good.
     async fn once(&mut self, image: &Image, state: &mut ContainerState) -> (Value, bool) {
         let began = Timestamp::now();
         fs::create_dir_all(&self.folder).ok();
-        let message = self.folder.join("termination-log");
-        fs::remove_file(&message).ok();
+        let message = self.message(image);
+        if let Some(message) = &message {
+            fs::remove_file(message).ok();
+        }
         let log = File::create(self.folder.join(format!("{}.log", state.restarts))).ok();
         let mut env = image.env.clone();
         env.extend(self.env.clone());
-        env.insert("TERMINATION_LOG".to_owned(), message.display().to_string());
         let words = words(&self.spec, &env);
         let inside = Inside {
             root: image.root.clone(),
@@ -175,7 +193,7 @@ impl Run {
             Verdict::Unhealthy => (end(&mut child, Duration::from_secs(30)).await, false),
             Verdict::Stopped(grace) => (end(&mut child, grace).await, true),
         };
-        let said = fs::read(&message).unwrap_or_default();
+        let said = message.and_then(|path| fs::read(path).ok()).unwrap_or_default();
         let said = String::from_utf8_lossy(&said[..said.len().min(MESSAGE)]).into_owned();
         let code = code(status);
         let reason = if code == 0 { "Completed" } else { "Error" };
@@ -200,7 +218,13 @@ impl Run {
         let mut asking = tokio::task::JoinSet::new();
         for (asks, probe) in probes {
             if let Some(probe) = probe {
-                asking.spawn(keep_asking(asks, probe, inside.clone(), started.clone(), found.clone()));
+                asking.spawn(keep_asking(
+                    asks,
+                    probe,
+                    inside.clone(),
+                    started.clone(),
+                    found.clone(),
+                ));
             }
         }
         let crash = match broken {
@@ -310,7 +334,9 @@ async fn end(child: &mut Child, grace: Duration) -> std::io::Result<ExitStatus> 
 fn code(status: std::io::Result<ExitStatus>) -> i32 {
     use std::os::unix::process::ExitStatusExt as _;
     match status {
-        Ok(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+        Ok(status) => status
+            .code()
+            .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
         Err(_) => 255,
     }
 }

@@ -144,7 +144,11 @@ impl Life {
             self.start(init, policy);
             return;
         }
-        if self.containers.iter().all(|one| one.state["waiting"]["reason"] == "PodInitializing") {
+        if self
+            .containers
+            .iter()
+            .all(|one| one.state["waiting"]["reason"] == "PodInitializing")
+        {
             let policy = spec.restart_policy.as_deref().unwrap_or("Always").to_owned();
             for one in spec.containers {
                 self.start(one, &policy);
@@ -156,7 +160,13 @@ impl Life {
         let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
         let run = Run {
             policy: policy.to_owned(),
-            folder: self.shared.settings.folder.join("pods").join(uid).join(&spec.name),
+            folder: self
+                .shared
+                .settings
+                .folder
+                .join("pods")
+                .join(uid)
+                .join(&spec.name),
             image: container::image(&self.shared, spec.image.as_deref().unwrap_or_default()),
             env: container::variables(&spec, &self.pod),
             stop: self.stop.subscribe(),
@@ -172,7 +182,11 @@ impl Life {
         let status = status(&self.pod, self.started, &self.inits, &self.containers);
         let patch = json!({ "metadata": { "uid": self.pod.metadata.uid }, "status": status });
         for _ in 0..240 {
-            match self.api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+            match self
+                .api
+                .patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))
+                .await
+            {
                 Ok(_) => return,
                 Err(kube::Error::Api(answer)) if answer.code == 404 || answer.code == 409 => return,
                 Err(_) => sleep(LOOK).await,

@@ -22,10 +22,16 @@ pub(super) struct Numbers {
 impl Numbers {
     pub(super) fn of(probe: &Probe) -> Self {
         let seconds = |value: Option<i32>, default: u64| {
-            Duration::from_secs(value.and_then(|value| u64::try_from(value).ok()).unwrap_or(default))
+            Duration::from_secs(
+                value
+                    .and_then(|value| u64::try_from(value).ok())
+                    .unwrap_or(default),
+            )
         };
         let count = |value: Option<i32>, default: u32| {
-            value.and_then(|value| u32::try_from(value).ok()).unwrap_or(default)
+            value
+                .and_then(|value| u32::try_from(value).ok())
+                .unwrap_or(default)
         };
         Self {
             delay: seconds(probe.initial_delay_seconds, 0),
@@ -52,7 +58,9 @@ pub(super) async fn ask(probe: &Probe, inside: &Inside, limit: Duration) -> bool
         };
     }
     if let Some(get) = &probe.http_get {
-        let IntOrString::Int(port) = get.port else { return false };
+        let IntOrString::Int(port) = get.port else {
+            return false;
+        };
         let path = get.path.as_deref().unwrap_or("/");
         return timeout(limit, http(port, path)).await.unwrap_or(false);
     }

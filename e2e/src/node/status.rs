@@ -67,7 +67,10 @@ pub(super) fn status(
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let initialized = inits.iter().all(ContainerState::has_ended_well);
     let over = initialized && containers.iter().all(ContainerState::has_ended);
-    let phase = if inits.iter().any(|init| init.has_ended() && !init.has_ended_well()) {
+    let phase = if inits
+        .iter()
+        .any(|init| init.has_ended() && !init.has_ended_well())
+    {
         "Failed"
     } else if over && containers.iter().all(ContainerState::has_ended_well) {
         "Succeeded"

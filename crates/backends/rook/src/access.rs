@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -15,6 +16,9 @@ use stagger_ceph::api::Access;
 pub const ENDPOINTS: &str = "rook-ceph-mon-endpoints";
 /// The Secret with the key.
 pub const SECRET: &str = "rook-ceph-mon";
+
+/// Makes the names of files that are being written distinct.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Why Ceph cannot be reached.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +94,10 @@ pub async fn access(
         }
     };
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let map = maps.get(ENDPOINTS).await.map_err(failed("ConfigMap", ENDPOINTS))?;
+    let map = maps
+        .get(ENDPOINTS)
+        .await
+        .map_err(failed("ConfigMap", ENDPOINTS))?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let secret = secrets.get(SECRET).await.map_err(failed("Secret", SECRET))?;
     let endpoints = map.data.as_ref().and_then(|data| data.get("data"));
@@ -135,7 +142,10 @@ fn mon_host(endpoints: &str) -> Result<String, AccessError> {
         why,
     };
     let mut hosts = Vec::new();
-    for endpoint in endpoints.split(',').filter(|endpoint| !endpoint.trim().is_empty()) {
+    for endpoint in endpoints
+        .split(',')
+        .filter(|endpoint| !endpoint.trim().is_empty())
+    {
         let address = endpoint.split_once('=').map(|(_, address)| address.trim());
         let parts = address.and_then(|address| address.rsplit_once(':'));
         let Some((host, port)) = parts.filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
@@ -162,14 +172,17 @@ fn write(path: &Path, text: &str) -> Result<(), AccessError> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
     }
+    // Whoever reads it meanwhile reads the one before, in one piece.
+    let new = path.with_extension(format!("{}.new", NEXT.fetch_add(1, Ordering::Relaxed)));
     let mut file = fs::OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .open(path)
+        .open(&new)
         .map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    fs::rename(&new, path).map_err(failed)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Facts;
+use stagger_ceph::facts::rgw::Gateway;
 use stagger_ceph::translate::{Baseline, HealthPolicy, budgets, conditions, units};
 use stagger_core::model::{ClusterName, IdError, Phase, Reason, Revision, Snapshot, Unit, UnitId};
 use stagger_core::run::{Action, Answer};
@@ -91,8 +92,7 @@ pub fn units_of(
     baseline: Option<&Baseline>,
     watched: &Watched,
 ) -> Result<Vec<Unit>, BackendError> {
-    let failed =
-        |error: IdError| BackendError::permanent("name the cluster's daemons", error.to_string());
+    let failed = |error: IdError| BackendError::permanent("name the cluster's daemons", error.to_string());
     let there: BTreeSet<UnitId> = units(facts, None)
         .map_err(failed)?
         .into_iter()
@@ -130,6 +130,22 @@ pub fn units_of(
         }
     }
     Ok(units)
+}
+
+/// A gateway's pod that moves to another node is still the same gateway, and the service map shows it twice
+/// for a while: the later one counts.
+pub fn one_gateway_each(facts: &mut Facts) {
+    let mut latest: BTreeMap<String, Gateway> = BTreeMap::new();
+    for mut gateway in std::mem::take(&mut facts.gateways) {
+        if let Some((name, _)) = gateway.name.split_once('@') {
+            gateway.name = name.to_owned();
+        }
+        match latest.get(&gateway.name) {
+            Some(known) if known.gid > gateway.gid => {}
+            Some(_) | None => drop(latest.insert(gateway.name.clone(), gateway)),
+        }
+    }
+    facts.gateways = latest.into_values().collect();
 }
 
 impl RookBackend {
@@ -208,7 +224,11 @@ impl RookBackend {
             patch["metadata"]["resourceVersion"] = json!(deployment.metadata.resource_version);
             patch["metadata"]["annotations"][FENCE] = json!(fence.to_string());
             let params = PatchParams::apply(MANAGER).force();
-            match self.deployments.patch(&name, &params, &Patch::Apply(&patch)).await {
+            match self
+                .deployments
+                .patch(&name, &params, &Patch::Apply(&patch))
+                .await
+            {
                 Ok(_) => return Ok(()),
                 Err(kube::Error::Api(answer)) if answer.code == 409 && tries < WRITES => tries += 1,
                 Err(error) => return Err(failed(tried, &error)),
@@ -221,7 +241,10 @@ impl RookBackend {
         let made = self.made(to)?.clone();
         let tried = format!("give {unit} the image {}", made.image);
         let kind = kind_of(unit).to_owned();
-        let before = self.watched.daemon(unit).map(|deployment| deployment.metadata.generation);
+        let before = self
+            .watched
+            .daemon(unit)
+            .map(|deployment| deployment.metadata.generation);
         self.write(unit, call.fence, &tried, |deployment| {
             fields(deployment, &kind, &made.image, Some(&made.release))
         })
@@ -230,7 +253,11 @@ impl RookBackend {
             template_image(deployment, &kind) == Some(made.image.as_str())
         })
         .await?;
-        let same = self.watched.daemon(unit).map(|deployment| deployment.metadata.generation) == before;
+        let same = self
+            .watched
+            .daemon(unit)
+            .map(|deployment| deployment.metadata.generation)
+            == before;
         Ok(if same {
             format!("it has the image {} already", made.image)
         } else {
@@ -249,7 +276,7 @@ impl RookBackend {
         })
         .await?;
         self.settled(unit, &tried, |deployment| restarted(deployment) == Some(&key))
-        .await?;
+            .await?;
         Ok("restarted".to_owned())
     }
 
@@ -289,7 +316,9 @@ impl RookBackend {
 
     /// What Kubernetes tells of a daemon: its Deployment, its pods, their events and last words.
     async fn tell_of(&self, unit: &UnitId, files: &mut Vec<(String, Vec<u8>)>) {
-        let Some(deployment) = self.watched.daemon(unit) else { return };
+        let Some(deployment) = self.watched.daemon(unit) else {
+            return;
+        };
         let pods = self.watched.pods_of(&deployment);
         files.push((format!("{unit}-deployment.json"), as_json(&*deployment)));
         for pod in &pods {
@@ -388,7 +417,9 @@ pub(crate) fn failed(tried: &str, error: &kube::Error) -> BackendError {
             BackendError::permanent(tried, answer.message.clone())
                 .hint("the service account lacks rights; apply deploy/rbac.yaml of this release again")
         }
-        kube::Error::Api(answer) if (400..500).contains(&answer.code) && answer.code != 409 && answer.code != 429 => {
+        kube::Error::Api(answer)
+            if (400..500).contains(&answer.code) && answer.code != 409 && answer.code != 429 =>
+        {
             BackendError::permanent(tried, answer.message.clone())
         }
         // A request whose answer was lost may have been carried out; each names a version, so that it
@@ -404,7 +435,8 @@ impl Backend for RookBackend {
     }
 
     async fn observe(&self) -> Result<Snapshot, BackendError> {
-        let facts = self.ceph.facts().await?;
+        let mut facts = self.ceph.facts().await?;
+        one_gateway_each(&mut facts);
         snapshot(
             &self.cluster,
             &facts,
@@ -424,7 +456,11 @@ impl Backend for RookBackend {
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
         match action {
-            Action::Visit { unit, phase, revision } => match phase {
+            Action::Visit {
+                unit,
+                phase,
+                revision,
+            } => match phase {
                 // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
                 Phase::Enter | Phase::Leave => Ok(String::new()),
                 Phase::Change => self.change(call, unit, revision).await,

@@ -9,7 +9,7 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResource, CustomResourceExt as _};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::policy::UpdatePolicy;
@@ -144,4 +144,22 @@ pub struct CephClusterStatus {
     /// In a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What the operator has to tell of updates and upgrades.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<Free>,
+}
+
+/// An object whose fields are not the resource definition's business.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Free(pub serde_json::Map<String, serde_json::Value>);
+
+impl JsonSchema for Free {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Free".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+    }
 }

@@ -18,7 +18,10 @@ pub const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
 /// It should be one, and its labels do not say which; in words, with what to do.
 pub fn unit_of(deployment: &Deployment) -> Result<Option<UnitId>, String> {
     let labels = deployment.labels();
-    let app = labels.get(crate::names::APP).map(String::as_str).unwrap_or_default();
+    let app = labels
+        .get(crate::names::APP)
+        .map(String::as_str)
+        .unwrap_or_default();
     let kind = labels
         .get(KIND)
         .map(String::as_str)
@@ -43,5 +46,7 @@ pub fn unit_of(deployment: &Deployment) -> Result<Option<UnitId>, String> {
 
 /// The kind in a unit's name.
 pub fn kind_of(unit: &UnitId) -> &str {
-    unit.as_str().split_once('.').map_or(unit.as_str(), |(kind, _)| kind)
+    unit.as_str()
+        .split_once('.')
+        .map_or(unit.as_str(), |(kind, _)| kind)
 }

@@ -16,6 +16,7 @@
 
 pub mod budgets;
 pub mod fixed;
+pub mod level;
 
 use std::collections::{BTreeMap, BTreeSet};
 

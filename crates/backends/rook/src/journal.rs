@@ -109,16 +109,14 @@ impl KubeStore {
     }
 
     /// Changes data of a ConfigMap if it is still that version. `None`: it is not.
-    fn set(
-        &self,
-        name: &str,
-        version: Option<&str>,
-        data: &Value,
-    ) -> Result<Option<ConfigMap>, StoreError> {
+    fn set(&self, name: &str, version: Option<&str>, data: &Value) -> Result<Option<ConfigMap>, StoreError> {
         let patch = json!({ "metadata": { "resourceVersion": version }, "data": data });
         let mut lost = false;
         for pause in [1, 2, 4, 8, 0] {
-            match wait(self.maps.patch(name, &PatchParams::default(), &Patch::Merge(&patch))) {
+            match wait(
+                self.maps
+                    .patch(name, &PatchParams::default(), &Patch::Merge(&patch)),
+            ) {
                 Ok(written) => return Ok(Some(written)),
                 // After an answer that was lost the version may be another because this was written.
                 Err(kube::Error::Api(answer)) if answer.code == 409 && lost => {
@@ -189,7 +187,10 @@ impl KubeStore {
                 }
                 let entry: Entry = serde_json::from_str(body).map_err(|e| damaged(e.to_string()))?;
                 if entry.seq != entries.len() as Seq + 1 {
-                    return Err(damaged(format!("{key} stands in the place of event {}", entries.len() + 1)));
+                    return Err(damaged(format!(
+                        "{key} stands in the place of event {}",
+                        entries.len() + 1
+                    )));
                 }
                 told.clone_into(&mut sum);
                 entries.push(entry);
@@ -231,14 +232,21 @@ impl KubeStore {
 
     fn newest_of(&self, chunk: &str) -> Result<u64, StoreError> {
         let chunk = self.get(chunk)?;
-        Ok(chunk.as_ref().and_then(|chunk| text(chunk, FENCE)).and_then(|text| text.parse().ok()).unwrap_or(0))
+        Ok(chunk
+            .as_ref()
+            .and_then(|chunk| text(chunk, FENCE))
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0))
     }
 
     /// The chunk after a full one: made first, then linked.
     fn begin_next(&mut self, run: &RunId, fence: u64, tail: &Tail) -> Result<Tail, StoreError> {
         let name = format!("{}-{run}-{:06}-{fence}", self.head_name(), tail.seq);
         self.make(&name, &json!({ FENCE: fence.to_string() }))?;
-        if self.set(&tail.name, tail.version.as_deref(), &json!({ NEXT: name }))?.is_none() {
+        if self
+            .set(&tail.name, tail.version.as_deref(), &json!({ NEXT: name }))?
+            .is_none()
+        {
             return self.why_not(run, fence, tail.seq);
         }
         let made = self.get(&name)?;
@@ -256,7 +264,11 @@ impl Store for KubeStore {
     fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
         debug_assert_eq!(*cluster, self.cluster, "a store has one cluster");
         let head = self.get(&self.head_name())?;
-        Ok(head.as_ref().and_then(|head| text(head, FENCE)).and_then(|text| text.parse().ok()).unwrap_or(0))
+        Ok(head
+            .as_ref()
+            .and_then(|head| text(head, FENCE))
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0))
     }
 
     fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
@@ -304,7 +316,11 @@ impl Store for KubeStore {
             });
         };
         let run = first.run.clone();
-        let entry = Entry { seq: 1, at, event: start };
+        let entry = Entry {
+            seq: 1,
+            at,
+            event: start,
+        };
         let (key, line, sum) = line(&entry, "")?;
         let name = format!("{}-{run}-{:06}-{fence}", self.head_name(), 0);
         self.make(&name, &json!({ FENCE: fence.to_string(), key: line }))?;
@@ -419,7 +435,12 @@ impl Store for KubeStore {
     }
 
     fn asked(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
-        Ok(self.asked.0.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Ok(self
+            .asked
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone())
     }
 
     fn taken(&mut self, _: &RunId, up_to: i64) -> Result<(), StoreError> {
@@ -448,8 +469,12 @@ pub async fn prune(
         let key = format!("{RUN}{run}");
         let patch = json!({ "data": { key: null } });
         // The head first: chunks that it does not name are nobody's.
-        maps.patch(&format!("stagger-{cluster}"), &PatchParams::default(), &Patch::Merge(&patch))
-            .await?;
+        maps.patch(
+            &format!("stagger-{cluster}"),
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
+        .await?;
         for chunk in all.items.iter().filter(|map| map.name_any().starts_with(&prefix)) {
             maps.delete(&chunk.name_any(), &kube::api::DeleteParams::default())
                 .await?;

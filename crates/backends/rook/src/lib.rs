@@ -12,6 +12,7 @@ pub mod drains;
 pub mod journal;
 pub mod made;
 pub mod names;
+pub mod operator;
 pub mod policy;
 pub mod rollout;
 pub mod watched;

@@ -69,7 +69,8 @@ pub struct OsdPolicy {
     #[schemars(length(min = 1, max = 63))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub one_failure_domain_at_a_time: Option<String>,
-    /// How long the gates must have held before the next wave, in seconds.
+    /// How long the gates must have held before the next wave, in seconds, also after the first of a kind.
+    /// Not set: 30 s after the first of a kind, no longer than the gates themselves after others.
     #[schemars(range(min = 0, max = 31_536_000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soak_seconds: Option<i64>,
@@ -252,6 +253,7 @@ fn policy(spec: &CephClusterSpec, release_changes: bool, remarks: &mut Vec<Remar
         && let Some(soak) = seconds(soak, "spec.updatePolicy.osds.soakSeconds", remarks)
     {
         policy.soak = soak;
+        policy.canary_soak = soak;
     }
     if let Some(minutes) = new.doors_open_after_minutes
         && let Some(after) = seconds(

@@ -80,7 +80,9 @@ fn broken(pod: &Pod) -> Option<String> {
         .chain(status.container_statuses.iter().flatten());
     for container in all {
         let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
-        let reason = waiting.and_then(|waiting| waiting.reason.as_deref()).unwrap_or_default();
+        let reason = waiting
+            .and_then(|waiting| waiting.reason.as_deref())
+            .unwrap_or_default();
         let no_image = matches!(
             reason,
             "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "CreateContainerConfigError"

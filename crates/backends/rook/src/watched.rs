@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -18,10 +18,11 @@ use tokio::task::JoinSet;
 
 use crate::daemons;
 
-/// The Deployments and pods of one namespace.
+/// The Deployments and pods of one namespace, and the nodes.
 pub struct Watched {
     deployments: Store<Deployment>,
     pods: Store<Pod>,
+    nodes: Store<Node>,
     changed: watch::Receiver<u64>,
     /// Ends the watches when it is dropped.
     _watching: JoinSet<()>,
@@ -40,13 +41,26 @@ impl Watched {
             &tell,
             &mut watching,
         );
-        let pods = keep(Api::namespaced(client.clone(), namespace), daemons, &tell, &mut watching);
+        let pods = keep(
+            Api::namespaced(client.clone(), namespace),
+            daemons,
+            &tell,
+            &mut watching,
+        );
+        let nodes = keep(
+            Api::all(client.clone()),
+            watcher::Config::default(),
+            &tell,
+            &mut watching,
+        );
         // The writers live as long as the watches, which live as long as this.
         deployments.wait_until_ready().await.ok();
         pods.wait_until_ready().await.ok();
+        nodes.wait_until_ready().await.ok();
         Self {
             deployments,
             pods,
+            nodes,
             changed,
             _watching: watching,
         }
@@ -79,13 +93,25 @@ impl Watched {
         if wanted.is_empty() {
             return Vec::new();
         }
-        self.pods
-            .state_filter(|pod| wanted.iter().all(|(label, value)| pod.labels().get(label) == Some(value)))
+        self.pods.state_filter(|pod| {
+            wanted
+                .iter()
+                .all(|(label, value)| pod.labels().get(label) == Some(value))
+        })
     }
 
     /// All pods of daemons.
     pub fn pods(&self) -> Vec<Arc<Pod>> {
         self.pods.state()
+    }
+
+    /// Whether a node takes no new pods, or is gone.
+    pub fn is_cordoned(&self, name: &str) -> bool {
+        let node = self.nodes.find(|node| node.name_any() == name);
+        node.is_none_or(|node| {
+            let spec = node.spec.as_ref();
+            spec.and_then(|spec| spec.unschedulable).unwrap_or(false)
+        })
     }
 
     /// Tells of changes.

@@ -4,6 +4,7 @@ pub(crate) mod ceph;
 pub(crate) mod control;
 pub(crate) mod guards;
 pub(crate) mod look;
+pub(crate) mod operator;
 pub(crate) mod rehearse;
 pub(crate) mod run;
 pub(crate) mod simulate;
@@ -66,4 +67,17 @@ pub(crate) fn user() -> String {
         "{name}@{}",
         stagger_engine::supervisor::Identity::of_this_process().host
     )
+}
+
+/// Returns on Ctrl-C, or when a service manager says that it is time to stop.
+pub(crate) async fn stop_asked() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else {
+        tokio::signal::ctrl_c().await.ok();
+        return;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+    }
 }

@@ -13,7 +13,7 @@ use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 
 use super::guards::{Watcher, words};
-use super::{artifacts, look, state_folder, store, user, which};
+use super::{artifacts, look, state_folder, stop_asked, store, user, which};
 use crate::args::{Cli, From, OneRun, Run};
 use crate::documents;
 use crate::error::CliError;
@@ -112,19 +112,6 @@ fn parts(cli: &Cli, backend: Arc<dyn Backend>) -> Result<Parts, CliError> {
         artifacts: artifacts(cli)?,
         listener: Box::new(Progress::new()),
     })
-}
-
-/// Returns on Ctrl-C, or when a service manager says that it is time to stop.
-async fn stop_asked() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminated) = signal(SignalKind::terminate()) else {
-        tokio::signal::ctrl_c().await.ok();
-        return;
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminated.recv() => {}
-    }
 }
 
 /// What the run has come to, as `status --json` tells it.

@@ -1,0 +1,171 @@
+//! The operator: one leader, and for each CephCluster a task that sees to it.
+//!
+//! What it does for a cluster is in [`cluster`]: a pass decides whether anything is to be done, and where it
+//! is, a run is carried out by the engine, as from the command line. Between passes nothing is asked of
+//! anybody: watches tell of changes.
+
+mod cluster;
+mod drains;
+mod release;
+mod status;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, ResourceExt as _};
+use kube_lease_manager::{LeaseManagerBuilder, LeaseManagerError};
+use stagger_ceph::api::Access;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::access::{AccessError, Programs, access};
+use crate::cluster::CephCluster;
+
+/// The annotation of a CephCluster by which a person commands its run: `resume`, `abort`, `approve DOOR` …
+pub const COMMAND: &str = "stagger.dev/command";
+
+/// How the operator is run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The namespace of the operator itself, where its Lease is.
+    pub namespace: String,
+    /// The namespace of the clusters that it sees to; all, if not given.
+    pub watch_namespace: Option<String>,
+    /// Where it keeps artifacts and how Ceph is reached; it may be lost.
+    pub folder: PathBuf,
+    /// How the programs that speak to Ceph are called.
+    pub programs: Programs,
+    /// A lock or Lease not renewed for so many seconds may be taken over.
+    pub lock_expires: u32,
+    /// Seconds between two observations while something is waited for.
+    pub poll: u64,
+}
+
+/// Why the operator ends.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    /// The Lease.
+    #[error("the operator's Lease cannot be held")]
+    Lease(#[from] LeaseManagerError),
+    /// It was the leader, and is no more: another goes on.
+    #[error("another operator leads now")]
+    NotLeader,
+    /// The watch of CephClusters ended.
+    #[error("CephClusters cannot be watched")]
+    Watch(#[from] watcher::Error),
+    /// The resource definition is not there, or is not what it should be.
+    #[error("CephClusters cannot be listed: {0}; apply deploy/crds.yaml and deploy/rbac.yaml")]
+    NoClusters(#[source] kube::Error),
+}
+
+/// What all tasks share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    client: Client,
+    options: Arc<Options>,
+}
+
+impl Shared {
+    /// How the Ceph of a cluster is reached.
+    async fn access(&self, namespace: &str, name: &str) -> Result<Access, AccessError> {
+        let folder = self.options.folder.join(namespace).join(name);
+        access(&self.client, namespace, &folder, &self.options.programs).await
+    }
+}
+
+/// Waits until this is the leader, then sees to all clusters until it is not, or `stop` is over.
+///
+/// # Errors
+/// The Lease is lost, or CephClusters cannot be watched.
+pub async fn run(
+    client: Client,
+    options: Options,
+    stop: impl Future<Output = ()>,
+) -> Result<(), OperatorError> {
+    let lasts = u64::from(options.lock_expires.max(6));
+    let manager = LeaseManagerBuilder::new(client.clone(), "stagger-operator")
+        .with_namespace(&options.namespace)
+        .with_duration(lasts)
+        .with_grace(lasts / 3)
+        .build()
+        .await?;
+    let (mut leads, task) = manager.watch().await;
+    tokio::pin!(stop);
+    tokio::select! {
+        led = leads.wait_for(|leads| *leads) => {
+            if led.is_err() {
+                return Err(OperatorError::NotLeader);
+            }
+        }
+        () = &mut stop => return Ok(()),
+    }
+    tracing::info!("leading");
+    let shared = Shared {
+        client,
+        options: Arc::new(options),
+    };
+    let ended = tokio::select! {
+        _ = leads.wait_for(|leads| !*leads) => Err(OperatorError::NotLeader),
+        ended = see_to_all(shared) => ended,
+        () = &mut stop => Ok(()),
+    };
+    // The Lease is given back, so that another need not wait for its end.
+    drop(leads);
+    if let Ok(Ok(manager)) = task.await {
+        manager.release().await.ok();
+    }
+    ended
+}
+
+/// A cluster's task, and how it is told of changes.
+struct Seen {
+    tell: watch::Sender<Arc<CephCluster>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
+    let api: Api<CephCluster> = match &shared.options.watch_namespace {
+        Some(namespace) => Api::namespaced(shared.client.clone(), namespace),
+        None => Api::all(shared.client.clone()),
+    };
+    api.list(&kube::api::ListParams::default().limit(1))
+        .await
+        .map_err(OperatorError::NoClusters)?;
+    let events = watcher(api, watcher::Config::default()).default_backoff();
+    tokio::pin!(events);
+    let mut seen: HashMap<(String, String), Seen> = HashMap::new();
+    loop {
+        match events.try_next().await {
+            Ok(Some(watcher::Event::Apply(found) | watcher::Event::InitApply(found))) => {
+                let key = (found.namespace().unwrap_or_default(), found.name_any());
+                let found = Arc::new(found);
+                if let Some(known) = seen.get(&key) {
+                    known.tell.send_replace(found);
+                } else {
+                    let (tell, told) = watch::channel(found);
+                    let task = tokio::spawn(cluster::see_to(shared.clone(), told));
+                    seen.insert(key, Seen { tell, task });
+                }
+            }
+            Ok(Some(watcher::Event::Delete(gone))) => {
+                seen.remove(&(gone.namespace().unwrap_or_default(), gone.name_any()));
+            }
+            Ok(Some(watcher::Event::Init | watcher::Event::InitDone)) => {}
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                tracing::warn!(%error, "the watch of CephClusters was interrupted and goes on");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}

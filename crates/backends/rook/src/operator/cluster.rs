@@ -1,0 +1,674 @@
+//! One cluster: is there anything to do, and may it be done; then a run, or the rest of one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Api, ResourceExt as _};
+use stagger_ceph::api::CephApi;
+use stagger_ceph::api::session::Session;
+use stagger_ceph::backend::CephBackend;
+use stagger_ceph::config::{CephConfig, CephSettings, SoftwareByKind};
+use stagger_ceph::facts::Facts;
+use stagger_ceph::facts::release::Version;
+use stagger_ceph::target::{PgGate, TargetPolicy, target};
+use stagger_ceph::translate::{Baseline, HealthPolicy};
+use stagger_core::model::{ClusterName, Part, Policy, Reason, Target, UnitId};
+use stagger_core::run::{Command, Ending};
+use stagger_engine::artifacts::Artifacts;
+use stagger_engine::backend::{Backend, BackendError};
+use stagger_engine::clock::SystemClock;
+use stagger_engine::driver::{Driver, Parts, Step};
+use stagger_engine::hosts::Hosts;
+use stagger_engine::lease::Lease;
+use stagger_engine::store::Store as _;
+use stagger_engine::supervisor::{self, Identity, SuperviseError};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::drains::Drains;
+use super::status::{self, Writer};
+use super::{Shared, release};
+use crate::access::AccessError;
+use crate::backend::{self, Memory, RookBackend, units_of};
+use crate::cluster::CephCluster;
+use crate::daemons::kind_of;
+use crate::journal::{Asked, KubeStore};
+use crate::made::{Book, Made, image_of};
+use crate::policy::Settings;
+use crate::watched::Watched;
+
+/// After a pass that failed, another is tried after so long, and longer each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
+/// A word for the status, and a sentence: what keeps a cluster from being changed.
+struct Blocked {
+    reason: &'static str,
+    why: String,
+    /// Whether it may pass by itself: then it is tried again.
+    passes: bool,
+}
+
+impl Blocked {
+    fn until_changed(reason: &'static str, why: impl Into<String>) -> Self {
+        Self {
+            reason,
+            why: why.into(),
+            passes: false,
+        }
+    }
+
+    fn for_now(reason: &'static str, why: impl Into<String>) -> Self {
+        Self {
+            reason,
+            why: why.into(),
+            passes: true,
+        }
+    }
+}
+
+impl From<BackendError> for Blocked {
+    fn from(error: BackendError) -> Self {
+        let hint = error
+            .hint
+            .as_ref()
+            .map(|hint| format!("; {hint}"))
+            .unwrap_or_default();
+        Self::for_now("CannotBeAsked", format!("{error}{hint}"))
+    }
+}
+
+impl From<AccessError> for Blocked {
+    fn from(error: AccessError) -> Self {
+        let source = std::error::Error::source(&error).map(|inner| format!(": {inner}"));
+        Self::for_now(
+            "CephNotReachable",
+            format!("{error}{}", source.unwrap_or_default()),
+        )
+    }
+}
+
+impl From<SuperviseError> for Blocked {
+    fn from(error: SuperviseError) -> Self {
+        let mut why = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(inner) = source {
+            why = format!("{why}: {inner}");
+            source = inner.source();
+        }
+        Self::for_now("RunNotStarted", why)
+    }
+}
+
+impl From<stagger_engine::driver::DriveError> for Blocked {
+    fn from(error: stagger_engine::driver::DriveError) -> Self {
+        SuperviseError::from(error).into()
+    }
+}
+
+/// What a pass came to.
+enum Pass {
+    /// Nothing is to be done, or nothing may be done, until something changes.
+    Rest,
+    /// Look again at once.
+    Again,
+}
+
+/// One cluster's task.
+struct One {
+    shared: Shared,
+    namespace: String,
+    name: String,
+    cluster: ClusterName,
+    watched: Arc<Watched>,
+    writer: Arc<Writer>,
+    asked: Asked,
+    /// What images hold, as they were asked.
+    releases: BTreeMap<String, Version>,
+    /// Whether it was looked for a run that is not over.
+    looked_back: bool,
+}
+
+/// Sees to a cluster until the task is ended.
+pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephCluster>>) {
+    let found = told.borrow_and_update().clone();
+    let (namespace, name) = (found.namespace().unwrap_or_default(), found.name_any());
+    let Ok(cluster) = ClusterName::new(&name) else {
+        tracing::error!(namespace, name, "the name of this CephCluster cannot be used");
+        return;
+    };
+    let watched = Arc::new(Watched::begin(&shared.client, &namespace).await);
+    let writer = Arc::new(Writer::new(
+        &shared.client,
+        &namespace,
+        &name,
+        status::read(&found),
+    ));
+    let drains = Drains::new(
+        shared.clone(),
+        &namespace,
+        &name,
+        Arc::clone(&watched),
+        Arc::clone(&writer),
+    );
+    // Beside the runs: a drain waits for nobody. It ends with this task.
+    let mut beside = JoinSet::new();
+    beside.spawn(drains.see_to(told.clone()));
+    let mut one = One {
+        writer,
+        shared,
+        namespace,
+        name,
+        cluster,
+        watched,
+        asked: Asked::default(),
+        releases: BTreeMap::new(),
+        looked_back: false,
+    };
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let found = told.borrow_and_update().clone();
+        let mut changes = one.watched.changes();
+        changes.borrow_and_update();
+        let again = match one.pass(&found, &mut told).await {
+            Ok(Pass::Again) => {
+                pause = FIRST_PAUSE;
+                continue;
+            }
+            Ok(Pass::Rest) => {
+                pause = FIRST_PAUSE;
+                None
+            }
+            Err(blocked) => {
+                tracing::warn!(reason = blocked.reason, why = blocked.why, "blocked");
+                one.tell("Blocked", blocked.reason, &blocked.why, &found);
+                let again = blocked.passes.then_some(pause);
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                again
+            }
+        };
+        let wake = async {
+            match again {
+                Some(after) => tokio::time::sleep(after).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = told.changed() => if changed.is_err() { return },
+            changed = changes.changed() => {
+                if changed.is_err() { return }
+                // A rollout by anybody is many changes; they are looked at together.
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            () = wake => {}
+        }
+    }
+}
+
+impl One {
+    fn tell(&self, phase: &str, reason: &str, message: &str, found: &CephCluster) {
+        let generation = found.metadata.generation.unwrap_or(0);
+        self.writer.tell(|told| {
+            phase.clone_into(&mut told.phase);
+            reason.clone_into(&mut told.reason);
+            message.clone_into(&mut told.message);
+            told.generation = generation;
+        });
+    }
+
+    async fn pass(
+        &mut self,
+        found: &Arc<CephCluster>,
+        told: &mut watch::Receiver<Arc<CephCluster>>,
+    ) -> Result<Pass, Blocked> {
+        if found.metadata.deletion_timestamp.is_some() {
+            return Ok(Pass::Rest);
+        }
+        let image = found
+            .spec
+            .ceph_version
+            .image
+            .clone()
+            .filter(|image| !image.is_empty());
+        let Some(image) = image else {
+            return Err(Blocked::until_changed(
+                "NoImage",
+                "spec.cephVersion.image is not set; set it to an image with Ceph",
+            ));
+        };
+        if !self.looked_back {
+            let unfinished = self.unfinished()?;
+            self.looked_back = true;
+            if let Some(run) = unfinished {
+                self.no_other_operator().await?;
+                self.resume(&run, told).await?;
+                return Ok(Pass::Again);
+            }
+        }
+        let differing = self.differing(&image);
+        if differing.is_empty() {
+            self.tell(
+                "Ready",
+                "UpToDate",
+                &format!("every daemon has the image {image}"),
+                found,
+            );
+            return Ok(Pass::Rest);
+        }
+        self.hear_retry(found);
+        if self.writer.told().gave_up.as_ref() == Some(&image) {
+            return Err(Blocked::until_changed(
+                "WentBack",
+                format!(
+                    "an upgrade to {image} was taken back; set another image, or try again with \
+                     `kubectl annotate cephcluster {} {}=retry#1`",
+                    self.name,
+                    super::COMMAND
+                ),
+            ));
+        }
+        if found
+            .spec
+            .data_dir_host_path
+            .as_ref()
+            .is_none_or(String::is_empty)
+        {
+            return Err(Blocked::until_changed(
+                "NoDataDirHostPath",
+                "spec.dataDirHostPath is not set: the monitors' data would not survive their restart; set it",
+            ));
+        }
+        self.no_other_operator().await?;
+        self.begin(found, &image, told).await
+    }
+
+    /// A person wants what was taken back to be tried again: once for each time that it is said.
+    fn hear_retry(&self, found: &CephCluster) {
+        let said = found.annotations().get(super::COMMAND).cloned();
+        if said.as_deref().is_some_and(|said| said.starts_with("retry")) {
+            self.writer.tell(|told| {
+                if told.heard != said {
+                    told.gave_up = None;
+                    told.heard = said;
+                }
+            });
+        }
+    }
+
+    /// The daemons whose Deployments have another image, and the helpers beside them are not asked.
+    fn differing(&self, image: &str) -> Vec<UnitId> {
+        let (daemons, _) = self.watched.daemons();
+        daemons
+            .into_iter()
+            .filter(|(unit, deployment)| {
+                let spec = deployment.spec.template.spec.as_ref();
+                spec.and_then(|spec| image_of(spec, kind_of(unit))) != Some(image)
+            })
+            .map(|(unit, _)| unit)
+            .collect()
+    }
+
+    /// Two operators would undo each other's work.
+    async fn no_other_operator(&self) -> Result<(), Blocked> {
+        let deployments: Api<Deployment> = Api::namespaced(self.shared.client.clone(), &self.namespace);
+        let rook = deployments
+            .get_opt("rook-ceph-operator")
+            .await
+            .map_err(|error| backend::failed("look for Rook's operator", &error))?;
+        let replicas = rook.map_or(0, |rook| rook.spec.replicas.unwrap_or(1));
+        if replicas > 0 {
+            return Err(Blocked::for_now(
+                "RookOperatorRuns",
+                format!(
+                    "Deployment {}/rook-ceph-operator has {replicas} replicas; scale it to 0, and this one \
+                     goes on",
+                    self.namespace
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn store(&self) -> KubeStore {
+        KubeStore::new(
+            &self.shared.client,
+            &self.namespace,
+            self.cluster.clone(),
+            self.asked.clone(),
+        )
+    }
+
+    fn unfinished(&self) -> Result<Option<stagger_core::model::RunId>, Blocked> {
+        let store = self.store();
+        let runs = store.runs().map_err(SuperviseError::from)?;
+        for listed in runs {
+            if supervisor::replay(&store, &listed.run)?.ended().is_none() {
+                return Ok(Some(listed.run));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn ceph(&self, health: HealthPolicy) -> Result<CephBackend, Blocked> {
+        let access = self.shared.access(&self.namespace, &self.name).await?;
+        let cluster = CephConfig {
+            name: self.cluster.clone(),
+            ceph: access.ceph.clone(),
+            python: access.python.clone().unwrap_or_default(),
+            conf: access.conf.clone(),
+            user: access.name.clone(),
+            keyring: access.keyring.clone(),
+            timeout: access.timeout.as_secs(),
+            lock_expires: u64::from(self.shared.options.lock_expires),
+            noout_expires: NOOUT,
+            poll: self.shared.options.poll,
+            durations: BTreeMap::new(),
+        };
+        let settings = CephSettings {
+            cluster,
+            hosts: Hosts::default(),
+            software: SoftwareByKind::default(),
+            health,
+        };
+        let session = || -> Arc<dyn CephApi> { Arc::new(Session::new(access.clone())) };
+        Ok(CephBackend::new(session(), settings, None).lock_over(session()))
+    }
+
+    /// Starts a run to that image, and carries it out.
+    async fn begin(
+        &mut self,
+        found: &Arc<CephCluster>,
+        image: &str,
+        told: &mut watch::Receiver<Arc<CephCluster>>,
+    ) -> Result<Pass, Blocked> {
+        self.tell(
+            "Progressing",
+            "AsksTheImage",
+            &format!("asking {image} which Ceph it holds"),
+            found,
+        );
+        let release = match self.releases.get(image) {
+            Some(known) => known.clone(),
+            None => {
+                let release = release::of(&self.shared.client, &self.namespace, image).await?;
+                self.releases.insert(image.to_owned(), release.clone());
+                release
+            }
+        };
+        let settings = Settings::read(&found.spec, true);
+        if settings.paused {
+            return Err(Blocked::until_changed("Paused", "spec.updatePolicy.pause is set"));
+        }
+        let health = HealthPolicy {
+            accept: settings.accepted.iter().cloned().collect(),
+            block: std::collections::BTreeSet::new(),
+        };
+        let ceph = self.ceph(health.clone()).await?;
+        let mut facts = ceph.facts().await?;
+        backend::one_gateway_each(&mut facts);
+        let made = Made {
+            image: image.to_owned(),
+            release: release.to_string(),
+        };
+        let target = self.target(&facts, &made, &settings.policy, health.clone())?;
+        let memory = self.memory(&facts, made)?;
+        let baseline = serde_json::to_value(&memory)
+            .map_err(|error| Blocked::until_changed("Internal", format!("the memory of a run: {error}")))?;
+        let backend = self.backend(ceph, health, memory);
+        let run = supervisor::new_run_id(Timestamp::now());
+        let (driver, lease) = supervisor::start(
+            self.parts(&backend),
+            &Identity::of_this_process(),
+            run,
+            target,
+            settings.policy,
+            baseline,
+        )
+        .await?;
+        self.carry_out(image, &backend, driver, lease, told).await?;
+        Ok(Pass::Again)
+    }
+
+    /// The stages and steps; their revisions are those of pods.
+    fn target(
+        &self,
+        facts: &Facts,
+        made: &Made,
+        policy: &Policy,
+        health: HealthPolicy,
+    ) -> Result<Target, Blocked> {
+        let wanted = TargetPolicy {
+            pgs: PgGate::Clean,
+            hold: policy.gate_hold,
+            timeout: policy.gate_timeout,
+            noout: NOOUT,
+            before_rollback: false,
+            health,
+        };
+        let mut target = target(facts, &made.release, &wanted).map_err(|refusal| {
+            let all: Vec<String> = refusal.0.iter().map(Reason::to_string).collect();
+            Blocked::for_now("Refused", all.join("; "))
+        })?;
+        let revision = made
+            .revision()
+            .map_err(|error| Blocked::until_changed("Refused", error.to_string()))?;
+        for part in &mut target.parts {
+            if let Part::Stage(stage) = part {
+                stage.revision = revision.clone();
+            }
+        }
+        Ok(target)
+    }
+
+    /// How things are before a run: also what every revision stands for, so that it can be brought back.
+    fn memory(&self, facts: &Facts, wanted: Made) -> Result<Memory, Blocked> {
+        let units = units_of(facts, None, &self.watched)?;
+        let mut book = Book::new();
+        let (daemons, wrong) = self.watched.daemons();
+        if let Some(why) = wrong.first() {
+            return Err(Blocked::for_now("DeploymentUnclear", why.clone()));
+        }
+        for unit in &units {
+            let (Some(revision), Some(deployment)) = (&unit.revision, daemons.get(&unit.id)) else {
+                continue;
+            };
+            let spec = deployment.spec.template.spec.as_ref();
+            let Some(image) = spec.and_then(|spec| image_of(spec, kind_of(&unit.id))) else {
+                continue;
+            };
+            let release = revision
+                .as_str()
+                .rsplit_once('-')
+                .map_or("", |(release, _)| release);
+            let made = Made {
+                image: image.to_owned(),
+                release: release.to_owned(),
+            };
+            book.insert(revision.clone(), made);
+        }
+        let revision = wanted
+            .revision()
+            .map_err(|error| Blocked::until_changed("Refused", error.to_string()))?;
+        book.insert(revision, wanted);
+        Ok(Memory {
+            baseline: Baseline::of(facts, &units),
+            book,
+        })
+    }
+
+    fn backend(&self, ceph: CephBackend, health: HealthPolicy, memory: Memory) -> Arc<dyn Backend> {
+        Arc::new(RookBackend::new(backend::Parts {
+            ceph,
+            client: self.shared.client.clone(),
+            namespace: self.namespace.clone(),
+            cluster: self.cluster.clone(),
+            health,
+            watched: Arc::clone(&self.watched),
+            memory,
+        }))
+    }
+
+    fn parts(&self, backend: &Arc<dyn Backend>) -> Parts {
+        Parts {
+            backend: Arc::clone(backend),
+            store: Box::new(self.store()),
+            clock: Arc::new(SystemClock),
+            artifacts: Artifacts::in_folder(self.shared.options.folder.join("artifacts")),
+            listener: self.writer.listener(),
+        }
+    }
+
+    /// Goes on with a run that an operator before this one has begun.
+    async fn resume(
+        &mut self,
+        run: &stagger_core::model::RunId,
+        told: &mut watch::Receiver<Arc<CephCluster>>,
+    ) -> Result<(), Blocked> {
+        let store = self.store();
+        let replayed = supervisor::replay(&store, run)?;
+        let memory: Memory = serde_json::from_value(replayed.start().baseline.clone()).map_err(|error| {
+            Blocked::until_changed(
+                "JournalUnreadable",
+                format!("run {run} keeps no memory of Rook: {error}"),
+            )
+        })?;
+        let stage = replayed.start().target.parts.iter().find_map(|part| match part {
+            Part::Stage(stage) => memory.book.get(&stage.revision),
+            Part::Step(_) => None,
+        });
+        let image = stage.map(|made| made.image.clone()).unwrap_or_default();
+        let found = told.borrow().clone();
+        let settings = Settings::read(&found.spec, true);
+        let health = HealthPolicy {
+            accept: settings.accepted.iter().cloned().collect(),
+            block: std::collections::BTreeSet::new(),
+        };
+        let ceph = self.ceph(health.clone()).await?;
+        for guard in ceph.drop_expired_guards().await? {
+            tracing::info!(guard = guard.guard, "past its expiry, given back");
+        }
+        let backend = self.backend(ceph, health, memory);
+        let (driver, lease) =
+            supervisor::resume(self.parts(&backend), &Identity::of_this_process(), run).await?;
+        self.carry_out(&image, &backend, driver, lease, told).await
+    }
+
+    /// Steps until the run is over. A run that is held goes on when somebody says so.
+    async fn carry_out(
+        &mut self,
+        image: &str,
+        backend: &Arc<dyn Backend>,
+        mut driver: Driver,
+        lease: Lease,
+        told: &mut watch::Receiver<Arc<CephCluster>>,
+    ) -> Result<(), Blocked> {
+        let mut wishes = Wishes::new(image);
+        let ending = loop {
+            wishes.heed(&told.borrow_and_update(), &self.asked);
+            match driver.step().await? {
+                Step::Again => {}
+                Step::Wait { until, .. } => {
+                    let pause = until.duration_since(Timestamp::now());
+                    let pause = Duration::try_from(pause).unwrap_or_default();
+                    // Whatever a person changes is heard at once.
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        changed = told.changed() => if changed.is_err() { return Ok(()) },
+                    }
+                }
+                Step::Held(_) => {
+                    let poll = tokio::time::sleep(Duration::from_secs(self.shared.options.poll.max(1)));
+                    tokio::select! {
+                        () = poll => {}
+                        changed = told.changed() => if changed.is_err() { return Ok(()) },
+                    }
+                }
+                Step::Over(ending) => break ending,
+            }
+        };
+        drop(driver);
+        if let Err(error) = lease.give_back(backend).await {
+            tracing::warn!(%error, "the lock goes by itself");
+        }
+        let gave_up = match ending {
+            Ending::Done => None,
+            Ending::Aborted => self.writer.told().gave_up,
+            Ending::RolledBack { .. } | Ending::Incomplete { .. } => Some(image.to_owned()),
+        };
+        self.writer.tell(|told| told.gave_up = gave_up);
+        Ok(())
+    }
+}
+
+/// `noout` stays on a wave's OSDs at most for so many seconds.
+const NOOUT: u32 = 1200;
+
+/// What a person wants of a run, by the CephCluster.
+struct Wishes {
+    image: String,
+    paused: Option<bool>,
+    left: bool,
+    command: Option<String>,
+}
+
+impl Wishes {
+    fn new(image: &str) -> Self {
+        Self {
+            image: image.to_owned(),
+            paused: None,
+            left: false,
+            command: None,
+        }
+    }
+
+    /// Leaves the commands that a change of the CephCluster comes to.
+    fn heed(&mut self, found: &CephCluster, asked: &Asked) {
+        const BY: &str = "the CephCluster";
+        let paused = found.spec.update_policy.pause.unwrap_or(false);
+        match self.paused.replace(paused) {
+            Some(before) if before == paused => {}
+            None if !paused => {}
+            Some(_) | None => asked.ask(
+                if paused { Command::Pause } else { Command::Resume },
+                format!("{BY}: spec.updatePolicy.pause"),
+            ),
+        }
+        let image = found.spec.ceph_version.image.as_deref().unwrap_or_default();
+        if image != self.image && !self.left {
+            // The wave is finished; what is wanted now is planned from there.
+            self.left = true;
+            asked.ask(
+                Command::Abort,
+                format!("{BY}: spec.cephVersion.image is {image} now"),
+            );
+        }
+        let command = found.annotations().get(super::COMMAND).cloned();
+        if command.is_some() && command != self.command {
+            if let Some(read) = command.as_deref().and_then(read_command) {
+                asked.ask(read, format!("{BY}: annotation {}", super::COMMAND));
+            }
+            self.command = command;
+        }
+    }
+}
+
+/// `resume`, `pause`, `abort`, `rollback`, `approve DOOR`; what stands behind `#` only makes it a new one.
+fn read_command(text: &str) -> Option<Command> {
+    let text = text.split('#').next().unwrap_or_default().trim();
+    match text.split_once(' ') {
+        Some(("approve", door)) => Some(Command::Approve {
+            door: stagger_core::model::PartName::new(door.trim()).ok()?,
+        }),
+        Some(_) => None,
+        None => match text {
+            "resume" => Some(Command::Resume),
+            "pause" => Some(Command::Pause),
+            "abort" => Some(Command::Abort),
+            "rollback" => Some(Command::Rollback),
+            _ => None,
+        },
+    }
+}

@@ -1,0 +1,460 @@
+//! Drains: sees what goes down, decides by [`crate::drains`], and has it so.
+//!
+//! While every OSD serves and no node is cordoned, nothing is asked of Ceph and nothing is written. What was
+//! set in Ceph is written down before it is set, in Rook's own ConfigMap, so that it is taken back also by
+//! an operator that is started later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use stagger_ceph::api::session::Session;
+use stagger_ceph::api::{CephApi, Whom};
+use stagger_ceph::facts::{CollectOptions, collect};
+use stagger_ceph::translate::HealthPolicy;
+use stagger_core::model::{ClusterName, ConditionName, Snapshot, UnitId, Verdict};
+use stagger_engine::backend::BackendError;
+use tokio::sync::watch;
+
+use super::Shared;
+use super::status::Writer;
+use crate::backend::{failed, one_gateway_each, snapshot};
+use crate::cluster::CephCluster;
+use crate::drains::budgets::{Budget, Selects, Step, steps};
+use crate::drains::{Groups, Memory, Osd, Seen, Wanted, decide, level};
+use crate::names;
+use crate::watched::Watched;
+
+/// Rook's ConfigMap for what has to be remembered.
+const STATE: &str = "rook-ceph-pdbstatemap";
+/// The key in it that is ours.
+const KEY: &str = "stagger";
+/// The label of an OSD that is being replaced.
+const REPLACED: &str = "osd.rook.io/replace-in-progress";
+/// How often it is looked again while something is down.
+const LOOK: Duration = Duration::from_secs(2);
+/// `osdMaintenanceTimeout`, if it is not set, in minutes.
+const MAINTENANCE: i64 = 30;
+
+/// What is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Kept {
+    #[serde(default)]
+    memory: Memory,
+    /// The failure domains on which `noout` was set, or was about to be.
+    #[serde(default)]
+    noout: BTreeSet<String>,
+}
+
+/// What sees to the drains of one cluster.
+pub(super) struct Drains {
+    shared: Shared,
+    namespace: String,
+    name: String,
+    watched: Arc<Watched>,
+    writer: Arc<Writer>,
+    /// The OSDs of a run's open wave.
+    wave: watch::Receiver<BTreeSet<u32>>,
+    api: Option<Arc<dyn CephApi>>,
+    /// The level of failure domains, once it was asked for.
+    level: Option<Option<String>>,
+}
+
+impl Drains {
+    /// For the cluster of that name.
+    pub(super) fn new(
+        shared: Shared,
+        namespace: &str,
+        name: &str,
+        watched: Arc<Watched>,
+        writer: Arc<Writer>,
+    ) -> Self {
+        Self {
+            shared,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            wave: writer.wave(),
+            watched,
+            writer,
+            api: None,
+            level: None,
+        }
+    }
+
+    /// The connection to Ceph, made when it is first needed.
+    async fn api(&mut self) -> Result<Arc<dyn CephApi>, BackendError> {
+        if let Some(api) = &self.api {
+            return Ok(Arc::clone(api));
+        }
+        let access = self
+            .shared
+            .access(&self.namespace, &self.name)
+            .await
+            .map_err(|error| BackendError::transient("reach Ceph", error.to_string()))?;
+        let api: Arc<dyn CephApi> = Arc::new(Session::new(access));
+        self.api = Some(Arc::clone(&api));
+        Ok(api)
+    }
+
+    /// Sees to drains until its task is ended.
+    pub(super) async fn see_to(mut self, mut told: watch::Receiver<Arc<CephCluster>>) {
+        let mut changes = self.watched.changes();
+        loop {
+            changes.borrow_and_update();
+            self.wave.borrow_and_update();
+            let found = told.borrow_and_update().clone();
+            let rest = match self.pass(&found).await {
+                Ok(rest) => rest,
+                Err(error) => {
+                    tracing::warn!(%error, "drains cannot be seen to now");
+                    false
+                }
+            };
+            let again = async {
+                if rest {
+                    std::future::pending().await
+                } else {
+                    tokio::time::sleep(LOOK).await;
+                }
+            };
+            tokio::select! {
+                changed = told.changed() => if changed.is_err() { return },
+                changed = changes.changed() => if changed.is_err() { return },
+                changed = self.wave.changed() => if changed.is_err() { return },
+                () = again => {}
+            }
+        }
+    }
+
+    /// One look; whether all is at rest.
+    async fn pass(&mut self, found: &CephCluster) -> Result<bool, BackendError> {
+        let spec = &found.spec.disruption_management;
+        let managed = spec.manage_pod_budgets.unwrap_or(false);
+        let mut kept = self.kept().await?;
+        if !managed && kept == Kept::default() {
+            self.ensure_budgets(found, &Wanted::default()).await?;
+            return Ok(true);
+        }
+        let wave = self.wave.borrow().clone();
+        let serves = |osd: &Osd| osd.serves && !osd.leaving;
+        let calm = wave.is_empty() && kept == Kept::default() && self.osds(None).iter().all(serves);
+        // Pools may have come and gone since it was asked.
+        if self.level.is_none() || !calm {
+            self.level = Some(self.ask_level().await?);
+        }
+        let level = self.level.clone().flatten();
+        let mut osds = self.osds(level.as_deref());
+        let (seen_in_ceph, groups) = if calm {
+            (None, Groups::Clean)
+        } else {
+            let seen = self.look(&mut osds).await?;
+            let groups = groups(&seen)?;
+            (Some(seen), groups)
+        };
+        let proven = |set: &BTreeSet<u32>| seen_in_ceph.as_ref().is_some_and(|seen| may_stop(seen, set));
+        let minutes = spec.osd_maintenance_timeout.unwrap_or(MAINTENANCE);
+        let wanted = decide(
+            Seen {
+                now: Timestamp::now(),
+                managed,
+                level: level.as_deref(),
+                osds: &osds,
+                groups: &groups,
+                maintenance: SignedDuration::from_mins(minutes),
+                wave: &wave,
+                proven: &proven,
+            },
+            &kept.memory,
+        );
+        self.ensure_budgets(found, &wanted).await?;
+        self.ensure_noout(&wanted, &mut kept).await?;
+        self.tell(&wanted);
+        Ok(calm)
+    }
+
+    /// What Ceph says of its OSDs and placement groups.
+    async fn look(&mut self, osds: &mut [Osd]) -> Result<Snapshot, BackendError> {
+        let api = self.api().await?;
+        let mut facts = collect(&*api, &CollectOptions::default(), Timestamp::now())
+            .await
+            .map_err(|error| BackendError::transient("observe the cluster", error.to_string()))?;
+        one_gateway_each(&mut facts);
+        for osd in osds {
+            osd.serves &= facts.osds.osds.get(&osd.id).is_some_and(|seen| seen.up);
+        }
+        let cluster = ClusterName::new(&self.name)
+            .map_err(|error| BackendError::permanent("name the cluster", error.to_string()))?;
+        snapshot(&cluster, &facts, &HealthPolicy::default(), None, &self.watched)
+    }
+
+    async fn ask_level(&mut self) -> Result<Option<String>, BackendError> {
+        let tried = "find the pools' failure domains";
+        let api = self.api().await?;
+        let ask = async |prefix: &str| {
+            let command = json!({ "prefix": prefix });
+            api.ask(Whom::Mon, command)
+                .await
+                .map_err(|error| BackendError::transient(tried, error.to_string()))
+        };
+        let (dump, rules) = (ask("osd dump").await?, ask("osd crush rule dump").await?);
+        level::lowest(&dump, &rules).map_err(|why| BackendError::transient(tried, why))
+    }
+
+    /// The OSDs as Kubernetes shows them.
+    fn osds(&self, level: Option<&str>) -> Vec<Osd> {
+        let label = names::topology(level.unwrap_or("host"));
+        let (daemons, _) = self.watched.daemons();
+        let mut osds = Vec::new();
+        for (unit, deployment) in daemons {
+            let Some(id) = unit.as_str().strip_prefix("osd.").and_then(|id| id.parse().ok()) else {
+                continue;
+            };
+            let pods = self.watched.pods_of(&deployment);
+            let leaving = pods.iter().any(|pod| {
+                let status = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+                let evicted = status
+                    .into_iter()
+                    .flatten()
+                    .any(|one| one.type_ == "DisruptionTarget" && one.status == "True");
+                pod.metadata.deletion_timestamp.is_some() || evicted
+            });
+            let serves = deployment
+                .status
+                .as_ref()
+                .and_then(|status| status.ready_replicas)
+                .is_some_and(|ready| ready > 0);
+            let template = deployment.spec.template.spec.as_ref();
+            let pinned = template
+                .and_then(|spec| spec.node_selector.as_ref())
+                .and_then(|selector| selector.get("kubernetes.io/hostname").cloned());
+            let bound = pods
+                .iter()
+                .find_map(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));
+            let labels = deployment.labels();
+            osds.push(Osd {
+                id,
+                domain: labels.get(&label).cloned(),
+                serves,
+                leaving,
+                cordoned: bound
+                    .or(pinned)
+                    .is_some_and(|node| self.watched.is_cordoned(&node)),
+                replaced: labels.contains_key(REPLACED),
+            });
+        }
+        osds
+    }
+
+    async fn kept(&self) -> Result<Kept, BackendError> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.shared.client.clone(), &self.namespace);
+        let tried = "read what is remembered of drains";
+        let map = maps.get_opt(STATE).await.map_err(|error| failed(tried, &error))?;
+        let text = map.as_ref().and_then(|map| map.data.as_ref()?.get(KEY));
+        match text {
+            None => Ok(Kept::default()),
+            Some(text) => serde_json::from_str(text).map_err(|error| {
+                BackendError::permanent(tried, error.to_string())
+                    .hint(format!("remove the key {KEY} from ConfigMap {STATE}"))
+            }),
+        }
+    }
+
+    async fn keep(&self, kept: &Kept) -> Result<(), BackendError> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.shared.client.clone(), &self.namespace);
+        let tried = "remember what is done for drains";
+        let text =
+            serde_json::to_string(kept).map_err(|error| BackendError::permanent(tried, error.to_string()))?;
+        let text = (*kept != Kept::default()).then_some(text);
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": STATE, "namespace": self.namespace },
+            "data": text.map_or_else(|| json!({}), |text| json!({ KEY: text })),
+        });
+        maps.patch(
+            STATE,
+            &PatchParams::apply(crate::backend::MANAGER).force(),
+            &Patch::Apply(&map),
+        )
+        .await
+        .map(|_| ())
+        .map_err(|error| failed(tried, &error))
+    }
+
+    async fn ensure_budgets(&self, found: &CephCluster, wanted: &Wanted) -> Result<(), BackendError> {
+        let tried = "bring the PodDisruptionBudgets to what they should be";
+        let api: Api<PodDisruptionBudget> = Api::namespaced(self.shared.client.clone(), &self.namespace);
+        let list = api
+            .list(&ListParams::default())
+            .await
+            .map_err(|error| failed(tried, &error))?;
+        let mut there = BTreeMap::new();
+        for one in list
+            .items
+            .iter()
+            .filter(|one| one.name_any().starts_with(names::OSD_APP))
+        {
+            let name = one.name_any();
+            let as_wanted = wanted
+                .budgets
+                .iter()
+                .find(|budget| budget.name == name)
+                .filter(|budget| is_as(one, budget));
+            // One that is not as it should be is made so, whatever it is.
+            let shown = as_wanted.cloned().unwrap_or_else(|| Budget {
+                name: name.clone(),
+                level: "unlike".to_owned(),
+                selects: Selects::Unplaced,
+                max_unavailable: u32::MAX,
+            });
+            there.insert(name, shown);
+        }
+        for step in steps(&there, &wanted.budgets) {
+            match step {
+                Step::Apply(budget) => {
+                    let made = object(found, &budget);
+                    let made: PodDisruptionBudget = serde_json::from_value(made)
+                        .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
+                    let before = list.items.iter().find(|one| one.name_any() == budget.name);
+                    let written = match before {
+                        None => api.create(&PostParams::default(), &made).await,
+                        Some(before) => {
+                            let mut made = made;
+                            made.metadata.resource_version = before.metadata.resource_version.clone();
+                            api.replace(&budget.name, &PostParams::default(), &made).await
+                        }
+                    };
+                    written.map_err(|error| failed(tried, &error))?;
+                    tracing::info!(budget = budget.name, "applied");
+                }
+                Step::Delete(name) => match api.delete(&name, &DeleteParams::default()).await {
+                    Ok(_) => tracing::info!(budget = name, "deleted"),
+                    Err(kube::Error::Api(answer)) if answer.code == 404 => {}
+                    Err(error) => return Err(failed(tried, &error)),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// First written down, then set; first taken back, then forgotten.
+    async fn ensure_noout(&mut self, wanted: &Wanted, kept: &mut Kept) -> Result<(), BackendError> {
+        let new: BTreeSet<String> = wanted.noout.keys().cloned().collect();
+        let before = kept.clone();
+        let gone: Vec<String> = kept.noout.difference(&new).cloned().collect();
+        let added: Vec<String> = new.difference(&kept.noout).cloned().collect();
+        kept.memory = wanted.memory.clone();
+        kept.noout.extend(added.iter().cloned());
+        if *kept != before {
+            self.keep(kept).await?;
+        }
+        self.noout("set-group", &added).await?;
+        self.noout("unset-group", &gone).await?;
+        if !gone.is_empty() {
+            kept.noout = new;
+            self.keep(kept).await?;
+        }
+        Ok(())
+    }
+
+    async fn noout(&mut self, how: &str, who: &[String]) -> Result<(), BackendError> {
+        if who.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(how, ?who, "noout");
+        let command = json!({ "prefix": format!("osd {how}"), "flags": "noout", "who": who });
+        let api = self.api().await?;
+        api.ask(Whom::Mon, command)
+            .await
+            .map(|_| ())
+            .map_err(|error| BackendError::transient(format!("osd {how} noout"), error.to_string()))
+    }
+
+    fn tell(&self, wanted: &Wanted) {
+        let told = (!wanted.blocked.is_empty() || !wanted.noout.is_empty()).then(|| {
+            let why = wanted.blocked.values().next().cloned().unwrap_or_default();
+            json!({
+                "blocked": wanted.blocked.keys().take(20).collect::<Vec<_>>(),
+                "blockedCount": wanted.blocked.len(),
+                "why": why,
+                "draining": wanted.memory.draining.keys().collect::<Vec<_>>(),
+                "noout": wanted.noout,
+            })
+        });
+        self.writer.tell(|now| now.drains = told);
+    }
+}
+
+/// Whether all placement groups have all their copies.
+fn groups(seen: &Snapshot) -> Result<Groups, BackendError> {
+    for name in ["pgs-known", "pg-stats-fresh", "pgs-clean"] {
+        let name = ConditionName::new(name)
+            .map_err(|error| BackendError::permanent("name a condition", error.to_string()))?;
+        let condition = seen.condition(&name);
+        if condition.verdict != Verdict::Yes {
+            return Ok(Groups::NotClean {
+                why: format!("{name} is {}", condition.why),
+            });
+        }
+    }
+    Ok(Groups::Clean)
+}
+
+/// Whether these OSDs may be down together, beside all that is down already.
+fn may_stop(seen: &Snapshot, set: &BTreeSet<u32>) -> bool {
+    let found: Option<Vec<_>> = set
+        .iter()
+        .map(|id| seen.find(&UnitId::new(format!("osd.{id}")).ok()?))
+        .collect();
+    found.is_some_and(|set| stagger_core::check::may_stop(seen, &set).is_ok())
+}
+
+/// Whether a PodDisruptionBudget says what it should.
+fn is_as(one: &PodDisruptionBudget, budget: &Budget) -> bool {
+    let spec = serde_json::to_value(&one.spec).unwrap_or_default();
+    spec == spec_of(budget)
+}
+
+fn spec_of(budget: &Budget) -> Value {
+    let mut expressions = vec![json!({ "key": names::APP, "operator": "In", "values": [names::OSD_APP] })];
+    match &budget.selects {
+        Selects::AllBut(without) if without.is_empty() => {}
+        Selects::AllBut(without) => {
+            let ids: Vec<String> = without.iter().map(u32::to_string).collect();
+            expressions.push(json!({ "key": names::OSD, "operator": "NotIn", "values": ids }));
+        }
+        Selects::Domain(domain) => {
+            let label = names::topology(&budget.level);
+            expressions.push(json!({ "key": label, "operator": "In", "values": [domain] }));
+        }
+        Selects::Unplaced => {
+            let label = names::topology(&budget.level);
+            expressions.push(json!({ "key": label, "operator": "DoesNotExist" }));
+        }
+    }
+    json!({
+        "maxUnavailable": budget.max_unavailable,
+        "selector": { "matchExpressions": expressions },
+    })
+}
+
+fn object(found: &CephCluster, budget: &Budget) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {
+            "name": budget.name,
+            "namespace": found.namespace(),
+            "ownerReferences": [{
+                "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": found.name_any(),
+                "uid": found.metadata.uid, "controller": true,
+            }],
+        },
+        "spec": spec_of(budget),
+    })
+}

@@ -1,0 +1,229 @@
+//! What the status of a CephCluster tells: folded small, written seldom.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use stagger_core::model::Reason;
+use stagger_core::run::{Entry, Run};
+use stagger_core::view::{self, RunView, Verdict};
+use stagger_engine::driver::Listener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::cluster::CephCluster;
+
+/// Between two writes at least.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What is to be told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Told {
+    /// `Ready`, `Progressing`, `Blocked`.
+    pub(super) phase: String,
+    /// In a sentence.
+    pub(super) message: String,
+    /// A stable word for the reason.
+    pub(super) reason: String,
+    /// The generation of the spec that it is about.
+    pub(super) generation: i64,
+    /// The run, if there is or was one.
+    pub(super) run: Option<Value>,
+    /// An image that a run went back from: it is not tried again by itself.
+    pub(super) gave_up: Option<String>,
+    /// What is blocked by drains, and why.
+    pub(super) drains: Option<Value>,
+    /// The last command to try again that was heard.
+    pub(super) heard: Option<String>,
+}
+
+/// Writes the status in the background, the newest only.
+pub(super) struct Writer {
+    tell: Arc<watch::Sender<Told>>,
+    /// The OSDs of a run's open wave.
+    wave: Arc<watch::Sender<BTreeSet<u32>>>,
+    task: JoinHandle<()>,
+}
+
+impl Writer {
+    pub(super) fn new(client: &Client, namespace: &str, name: &str, now: Told) -> Self {
+        let api: Api<CephCluster> = Api::namespaced(client.clone(), namespace);
+        let (tell, told) = watch::channel(now.clone());
+        let task = tokio::spawn(write(api, name.to_owned(), told, now));
+        Self {
+            tell: Arc::new(tell),
+            wave: Arc::new(watch::channel(BTreeSet::new()).0),
+            task,
+        }
+    }
+
+    /// Tells something, unless it is told already.
+    pub(super) fn tell(&self, change: impl FnOnce(&mut Told)) {
+        self.tell.send_if_modified(|told| {
+            let before = told.clone();
+            change(told);
+            before != *told
+        });
+    }
+
+    /// What is told now.
+    pub(super) fn told(&self) -> Told {
+        self.tell.borrow().clone()
+    }
+
+    /// A listener of a run that tells of it.
+    pub(super) fn listener(&self) -> Box<dyn Listener> {
+        Box::new(Telling {
+            told: Arc::clone(&self.tell),
+            wave: Arc::clone(&self.wave),
+        })
+    }
+
+    /// The OSDs of the open wave of a run that tells by this.
+    pub(super) fn wave(&self) -> watch::Receiver<BTreeSet<u32>> {
+        self.wave.subscribe()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn write(api: Api<CephCluster>, name: String, mut told: watch::Receiver<Told>, mut written: Told) {
+    let mut since = BTreeMap::new();
+    while told.changed().await.is_ok() {
+        loop {
+            let now = told.borrow_and_update().clone();
+            if now == written {
+                break;
+            }
+            let patch = document(&now, &mut since);
+            match api
+                .patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch))
+                .await
+            {
+                Ok(_) => written = now,
+                Err(error) => tracing::warn!(%error, name, "the status cannot be written now"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// The status as the API has it. Ours is `status.upgrade`; phase and message are where Rook has them.
+fn document(told: &Told, since: &mut BTreeMap<&'static str, (bool, String)>) -> Value {
+    let mut condition = |kind: &'static str, holds: bool| {
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let turned = since
+            .entry(kind)
+            .and_modify(|(before, at)| {
+                if *before != holds {
+                    (*before, *at) = (holds, now.clone());
+                }
+            })
+            .or_insert((holds, now.clone()));
+        json!({
+            "type": kind, "status": if holds { "True" } else { "False" },
+            "reason": told.reason, "message": told.message,
+            "observedGeneration": told.generation, "lastTransitionTime": turned.1,
+        })
+    };
+    json!({ "status": {
+        "phase": told.phase,
+        "message": told.message,
+        "drains": told.drains,
+        "upgrade": {
+            "observedGeneration": told.generation,
+            "run": told.run,
+            "gaveUp": told.gave_up,
+            "heard": told.heard,
+            "conditions": [
+                condition("UpToDate", told.phase == "Ready"),
+                condition("Upgrading", told.phase == "Progressing"),
+                condition("UpgradeBlocked", told.phase == "Blocked"),
+            ],
+        },
+    } })
+}
+
+/// Reads back what an operator before this one has told.
+pub(super) fn read(cluster: &CephCluster) -> Told {
+    let status = cluster.status.as_ref();
+    let upgrade = status.and_then(|status| status.upgrade.as_ref());
+    Told {
+        phase: status.and_then(|status| status.phase.clone()).unwrap_or_default(),
+        message: status
+            .and_then(|status| status.message.clone())
+            .unwrap_or_default(),
+        gave_up: upgrade.and_then(|upgrade| Some(upgrade.0.get("gaveUp")?.as_str()?.to_owned())),
+        heard: upgrade.and_then(|upgrade| Some(upgrade.0.get("heard")?.as_str()?.to_owned())),
+        run: upgrade
+            .and_then(|upgrade| upgrade.0.get("run").cloned())
+            .filter(|run| !run.is_null()),
+        ..Told::default()
+    }
+}
+
+struct Telling {
+    told: Arc<watch::Sender<Told>>,
+    wave: Arc<watch::Sender<BTreeSet<u32>>>,
+}
+
+impl Telling {
+    fn tell(&self, run: &Run, waiting: Option<&Reason>) {
+        let view = view::run(run, waiting);
+        let wave: BTreeSet<u32> = run
+            .wave()
+            .into_iter()
+            .flat_map(|wave| wave.units.keys())
+            .filter_map(|unit| unit.as_str().strip_prefix("osd.")?.parse().ok())
+            .collect();
+        self.wave.send_if_modified(|now| {
+            let turned = *now != wave;
+            *now = wave;
+            turned
+        });
+        self.told.send_if_modified(|told| {
+            let before = told.clone();
+            of_run(told, &view);
+            before != *told
+        });
+    }
+}
+
+/// What a run's state means for the cluster.
+fn of_run(told: &mut Told, view: &RunView) {
+    let (phase, reason) = match view.verdict {
+        Verdict::Running => ("Progressing", "UpgradeRuns"),
+        Verdict::Held => ("Progressing", "UpgradeWaits"),
+        Verdict::NeedsYou => ("Blocked", "NeedsAPerson"),
+        Verdict::Done => ("Ready", "UpgradeDone"),
+        Verdict::Ended => ("Blocked", "UpgradeEndedElsewhere"),
+    };
+    phase.clone_into(&mut told.phase);
+    reason.clone_into(&mut told.reason);
+    let total = view.waves_passed as usize + view.waves_left;
+    told.message = format!(
+        "{}: {} ({} of {total} waves)",
+        view.title, view.why, view.waves_passed
+    );
+    told.run = serde_json::to_value(view).ok();
+}
+
+impl Listener for Telling {
+    fn event(&mut self, entry: &Entry, run: &Run) {
+        let event = serde_json::to_value(&entry.event).unwrap_or_default();
+        tracing::info!(seq = entry.seq, event = event["event"].as_str(), "journal");
+        self.tell(run, None);
+    }
+
+    fn waiting(&mut self, _: Timestamp, why: &Reason, run: &Run) {
+        self.tell(run, Some(why));
+    }
+}

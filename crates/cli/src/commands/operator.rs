@@ -1,0 +1,66 @@
+//! `operator`
+
+use stagger_rook::access::Programs;
+use stagger_rook::operator::{self, OperatorError, Options};
+use tracing_subscriber::EnvFilter;
+
+use super::{state_folder, stop_asked};
+use crate::args::{Cli, Operator};
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// Sees to clusters until it is told to stop.
+pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliError> {
+    logs(wish.plain_logs);
+    let client = kube::Client::try_default().await.map_err(|error| {
+        CliError::new(
+            Exit::Unreachable,
+            format!("Kubernetes cannot be reached: {error}"),
+        )
+        .hint("set KUBECONFIG, or run it in a pod with a service account")
+    })?;
+    let namespace = match &wish.namespace {
+        Some(given) => given.clone(),
+        None => client.default_namespace().to_owned(),
+    };
+    let options = Options {
+        namespace,
+        watch_namespace: wish.watch_namespace.clone(),
+        folder: state_folder(cli)?.join("operator"),
+        programs: Programs {
+            ceph: words(&wish.ceph),
+            python: words(&wish.python),
+        },
+        lock_expires: wish.lock_expires,
+        poll: wish.poll,
+    };
+    match operator::run(client, options, stop_asked()).await {
+        Ok(()) => Ok(Exit::Done),
+        Err(error @ OperatorError::NotLeader) => Err(CliError::new(Exit::Unreachable, error.to_string())
+            .hint("it is started again by its Deployment, and waits for its turn")),
+        Err(error) => {
+            let source = std::error::Error::source(&error).map(|inner| format!(": {inner}"));
+            Err(CliError::new(
+                Exit::Unreachable,
+                format!("{error}{}", source.unwrap_or_default()),
+            ))
+        }
+    }
+}
+
+fn words(command: &str) -> Vec<String> {
+    command.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Structured logs on stderr; `RUST_LOG` says how much.
+fn logs(plain: bool) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if plain {
+        logs.init();
+    } else {
+        logs.json().init();
+    }
+}

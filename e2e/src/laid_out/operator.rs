@@ -1,0 +1,128 @@
+//! The operator, as a process inside the sandbox.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use super::{LaidOut, NAMESPACE};
+use crate::command::{last_lines, run};
+use crate::roots::Release;
+use crate::stagger::binary;
+
+/// One `stagger operator`. Dropping it kills it, without a word.
+#[derive(Debug)]
+pub struct Operator {
+    child: Child,
+    log: PathBuf,
+    pid: PathBuf,
+    prefix: Vec<String>,
+}
+
+impl Operator {
+    /// Starts one; `name` tells its files from another's. It speaks to Ceph by the programs of `release`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(cluster: &LaidOut, name: &str, release: Release) -> Result<Self> {
+        let folder = cluster.ceph.dir().join("operators").join(name);
+        fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        let path = folder.join("log");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| format!("making {}", path.display()))?;
+        let root = cluster.ceph.root(release)?.path.display().to_string();
+        // Its number inside, by which it can be ended: what is started from outside is its parent.
+        let pid = folder.join("pid");
+        let mut command = cluster.ceph.sandbox().command("sh");
+        command
+            .args(["-c", "echo $$ >\"$0\"; exec \"$@\""])
+            .arg(&pid)
+            .arg(binary()?)
+            .env("KUBECONFIG", kubeconfig(cluster, &folder)?)
+            .args([
+                "operator",
+                "--namespace",
+                NAMESPACE,
+                "--lock-expires",
+                "15",
+                "--poll",
+                "1",
+            ])
+            .args(["--plain-logs", "--ceph"])
+            .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger ceph"))
+            .arg("--python")
+            .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger python3"))
+            .arg("--state")
+            .arg(&folder)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().context("sharing a log")?)
+            .stderr(log);
+        let child = command.spawn().context("starting the operator")?;
+        Ok(Self {
+            child,
+            log: path,
+            pid,
+            prefix: cluster.ceph.sandbox().prefix(),
+        })
+    }
+
+    /// Kills it, as a machine without power would.
+    ///
+    /// # Errors
+    /// It cannot be killed.
+    pub fn kill(mut self) -> Result<()> {
+        self.end().context("killing the operator")
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let pid = fs::read_to_string(&self.pid).context("reading the operator's number")?;
+        let mut kill = Command::new(&self.prefix[0]);
+        kill.args(&self.prefix[1..]).args(["kill", "-KILL", pid.trim()]);
+        run(&mut kill)?;
+        self.child.wait().context("waiting for the operator")?;
+        Ok(())
+    }
+
+    /// The end of its log.
+    pub fn log(&self) -> String {
+        tail(&self.log)
+    }
+}
+
+/// The operator's own account, with the rights of its manifest and no others.
+fn kubeconfig(cluster: &LaidOut, folder: &Path) -> Result<PathBuf> {
+    let rights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operator/rbac.yaml");
+    cluster
+        .plane
+        .ask(&["apply", "--server-side", "-f", &rights.display().to_string()])?;
+    let words = [
+        "create",
+        "token",
+        "stagger-operator",
+        "-n",
+        NAMESPACE,
+        "--duration=8h",
+    ];
+    let token = cluster.plane.ask(&words)?;
+    let path = folder.join("kubeconfig");
+    let text = cluster
+        .plane
+        .kubeconfig_for("stagger-operator", NAMESPACE, token.trim());
+    fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    Ok(path)
+}
+
+fn tail(path: &Path) -> String {
+    last_lines(&String::from_utf8_lossy(&fs::read(path).unwrap_or_default()), 30)
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed; one that cannot be killed ends with the sandbox.
+        self.end().ok();
+    }
+}
