@@ -3,8 +3,11 @@
 //! The Ceph cluster is made as any other of the harness, then its daemons are ended, and from then on pods
 //! run them: a Deployment for each, on the node that has the same name as its CRUSH host.
 
+mod case;
 mod deployments;
+mod drained;
 mod operator;
+mod told;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,11 +19,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+pub use case::in_pods;
 pub use operator::Operator;
 
+use crate::ceph::spec::FS;
 use crate::ceph::{CephSpec, Cluster, Kind};
+use crate::command::last_lines;
 use crate::kubernetes::Plane;
 use crate::node::{self, Agent, Broken, Image};
+use crate::rados::Target;
 use crate::roots::Release;
 
 /// The namespace of the cluster, and of the operators.
@@ -136,6 +143,24 @@ impl LaidOut {
         self.plane.ask(&words).map(|_| ())
     }
 
+    /// The ends of the operators' logs, for the message of a failed test.
+    pub fn operators_tail(&self) -> String {
+        let folders = fs::read_dir(self.ceph.dir().join("operators"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        folders
+            .map(|folder| {
+                let log = fs::read(folder.path().join("log")).unwrap_or_default();
+                let name = folder.file_name().to_string_lossy().into_owned();
+                format!(
+                    "-- operator {name}\n{}\n",
+                    last_lines(&String::from_utf8_lossy(&log), 25)
+                )
+            })
+            .collect()
+    }
+
     fn objects(&self, release: Release) -> Result<()> {
         let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds.yaml");
         self.plane
@@ -221,6 +246,9 @@ impl LaidOut {
         for daemon in &daemons {
             objects.push(deployments::of(&self.ceph, daemon, &self.image(release)?)?);
         }
+        // Else the monitors first wait whether the metadata server is only slow.
+        let fs = |prefix: &str, fields: Value| self.ceph.rados().command(Target::Mon, prefix, fields);
+        fs("fs fail", json!({ "fs_name": FS }))?;
         std::thread::scope(|scope| {
             let ending: Vec<_> = daemons
                 .iter()
@@ -237,6 +265,8 @@ impl LaidOut {
             })
         })?;
         self.apply("rook", &objects)?;
+        let joinable = json!({ "fs_name": FS, "var": "joinable", "val": "true" });
+        fs("fs set", joinable)?;
         self.ceph.wait_clean(Duration::from_mins(3)).with_context(|| {
             let pods = self.plane.ask(&["get", "pods", "-n", NAMESPACE, "-o", "wide"]);
             format!("pods do not serve: {}", pods.unwrap_or_default())

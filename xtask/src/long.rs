@@ -12,12 +12,13 @@ use crate::report::{Report, cargo, root};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long, with their package.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("stagger-engine", "model"),
     ("stagger-e2e", "sandbox_ends"),
     ("stagger-e2e", "ceph_boot"),
     ("stagger-e2e", "ceph_daemonctl"),
     ("stagger-e2e", "ceph_long"),
+    ("stagger-e2e", "rook_long"),
 ];
 
 /// Runs all long cases, or those named, and writes what came of each into the page at once.

@@ -34,6 +34,10 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
             "Kubernetes: the definitions on a real API server",
             &mut ignored("stagger-e2e", "kubernetes_api", None),
         )?;
+        report.run(
+            "Kubernetes: the story on a real cluster laid out by Rook",
+            &mut ignored("stagger-e2e", "rook_story", None),
+        )?;
     }
     if report.summary() {
         Ok(())

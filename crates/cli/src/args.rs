@@ -108,6 +108,9 @@ pub(crate) struct Operator {
     /// The namespace of the operator itself, where its Lease is [default: that of its pod].
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
+    /// What its Lease says of its holder [default: the host's name and something random].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) identity: Option<String>,
     /// See to the clusters of one namespace only.
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) watch_namespace: Option<String>,

@@ -14,6 +14,7 @@ use crate::stagger::binary;
 /// One `stagger operator`. Dropping it kills it, without a word.
 #[derive(Debug)]
 pub struct Operator {
+    name: String,
     child: Child,
     log: PathBuf,
     pid: PathBuf,
@@ -52,7 +53,7 @@ impl Operator {
                 "--poll",
                 "1",
             ])
-            .args(["--plain-logs", "--ceph"])
+            .args(["--identity", name, "--plain-logs", "--ceph"])
             .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger ceph"))
             .arg("--python")
             .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger python3"))
@@ -63,6 +64,7 @@ impl Operator {
             .stderr(log);
         let child = command.spawn().context("starting the operator")?;
         Ok(Self {
+            name: name.to_owned(),
             child,
             log: path,
             pid,
@@ -85,6 +87,18 @@ impl Operator {
         run(&mut kill)?;
         self.child.wait().context("waiting for the operator")?;
         Ok(())
+    }
+
+    /// Which of these leads, by the Lease.
+    ///
+    /// # Errors
+    /// None of them does.
+    pub fn leader(cluster: &LaidOut, of: &[Self]) -> Result<usize> {
+        let lease = cluster.get("lease", "stagger-operator")?;
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        of.iter()
+            .position(|one| one.name == holder)
+            .with_context(|| format!("the Lease is held by {holder:?}"))
     }
 
     /// The end of its log.

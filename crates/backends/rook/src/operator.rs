@@ -31,6 +31,8 @@ pub const COMMAND: &str = "stagger.dev/command";
 /// How the operator is run.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// What the Lease says of its holder; each operator has one of its own.
+    pub identity: String,
     /// The namespace of the operator itself, where its Lease is.
     pub namespace: String,
     /// The namespace of the clusters that it sees to; all, if not given.
@@ -89,6 +91,7 @@ pub async fn run(
     let lasts = u64::from(options.lock_expires.max(6));
     let manager = LeaseManagerBuilder::new(client.clone(), "stagger-operator")
         .with_namespace(&options.namespace)
+        .with_identity(&options.identity)
         .with_duration(lasts)
         .with_grace(lasts / 3)
         .build()

@@ -1,5 +1,6 @@
 //! `operator`
 
+use stagger_engine::supervisor::Identity;
 use stagger_rook::access::Programs;
 use stagger_rook::operator::{self, OperatorError, Options};
 use tracing_subscriber::EnvFilter;
@@ -23,7 +24,12 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
         Some(given) => given.clone(),
         None => client.default_namespace().to_owned(),
     };
+    let who = Identity::of_this_process();
     let options = Options {
+        identity: wish
+            .identity
+            .clone()
+            .unwrap_or_else(|| format!("{}-{}", who.host, who.incarnation)),
         namespace,
         watch_namespace: wish.watch_namespace.clone(),
         folder: state_folder(cli)?.join("operator"),

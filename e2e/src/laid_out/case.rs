@@ -1,0 +1,70 @@
+//! A case on a cluster laid out, under load.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use super::LaidOut;
+use crate::case::{Phases, case};
+use crate::ceph::CephSpec;
+use crate::command::say;
+use crate::load::Load;
+use crate::roots::Release;
+
+/// A case on a cluster of the usual shape, in pods, under load. `agent` is the `node-agent`. At the end the
+/// clients are asked: no operation may have failed, and everything that was written must be there.
+///
+/// # Errors
+/// The case fails, or a client saw something.
+pub fn in_pods(
+    name: &str,
+    agent: &str,
+    release: Release,
+    releases: &[Release],
+    work: impl FnOnce(&LaidOut, &mut Phases) -> Result<()>,
+) -> Result<()> {
+    case(name, || {
+        let mut phases = Phases::begin();
+        let cluster = LaidOut::start(release, CephSpec::default(), releases, Path::new(agent))?;
+        phases.lap("Ceph in pods");
+        let result = loaded(&cluster, &mut phases, work);
+        if result.is_err() {
+            say(cluster.ceph.logs_tail());
+            say(cluster.operators_tail());
+            say(cluster
+                .plane
+                .ask(&["get", "pods", "-A", "-o", "wide"])
+                .unwrap_or_default());
+        }
+        let dir = cluster.ceph.dir().to_owned();
+        drop(cluster);
+        phases.print();
+        result?;
+        ensure!(!dir.exists(), "{} is left", dir.display());
+        Ok(())
+    })
+}
+
+fn loaded(
+    cluster: &LaidOut,
+    phases: &mut Phases,
+    work: impl FnOnce(&LaidOut, &mut Phases) -> Result<()>,
+) -> Result<()> {
+    let mut load = Load::start(&cluster.ceph)?;
+    phases.lap("load on all clients");
+    let result = work(cluster, phases);
+    let failed: Vec<String> = load.failures().iter().map(ToString::to_string).collect();
+    result.with_context(|| format!("operations that failed by then: {failed:?}"))?;
+    let report = load.stop()?;
+    phases.lap("all data verified");
+    say(format!("{report}"));
+    for client in &report.clients {
+        ensure!(
+            client.failures == 0 && client.wrong == 0 && client.verified > 0,
+            "the client {} at the end: {client:?}; {:?}",
+            client.client,
+            report.failures()
+        );
+    }
+    Ok(())
+}

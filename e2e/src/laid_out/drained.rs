@@ -1,0 +1,83 @@
+//! Drains as an administrator does them, and what they leave.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::LaidOut;
+
+impl LaidOut {
+    /// `kubectl drain`, for at most so many seconds.
+    ///
+    /// # Errors
+    /// It was not finished by then.
+    pub fn drain(&self, node: &str, seconds: u32) -> Result<()> {
+        let timeout = format!("--timeout={seconds}s");
+        let words = [
+            "drain",
+            node,
+            "--ignore-daemonsets",
+            "--delete-emptydir-data",
+            &timeout,
+        ];
+        self.plane.ask(&words).map(|_| ())
+    }
+
+    /// Takes pods again.
+    ///
+    /// # Errors
+    /// There is no such node.
+    pub fn uncordon(&self, node: &str) -> Result<()> {
+        self.plane.ask(&["uncordon", node]).map(|_| ())
+    }
+
+    /// The names of the budgets over OSDs.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn osd_budgets(&self) -> Result<BTreeSet<String>> {
+        let all = self.all("poddisruptionbudgets")?;
+        Ok(all
+            .iter()
+            .filter_map(|one| one["metadata"]["name"].as_str().map(str::to_owned))
+            .filter(|name| name.starts_with("rook-ceph-osd"))
+            .collect())
+    }
+
+    /// The CRUSH nodes that have flags.
+    ///
+    /// # Errors
+    /// Ceph does not answer.
+    pub fn crush_flags(&self) -> Result<Value> {
+        Ok(self.ceph.rados().mon("osd dump")?["crush_node_flags"].clone())
+    }
+
+    /// Whether no drain has left anything.
+    ///
+    /// # Errors
+    /// Somebody does not answer.
+    pub fn is_at_rest(&self, status: &Value) -> Result<bool> {
+        let default = BTreeSet::from(["rook-ceph-osd".to_owned()]);
+        Ok(status["drains"].is_null() && self.osd_budgets()? == default && self.crush_flags()? == json!({}))
+    }
+
+    /// Asserts what there is while a node with OSDs is drained and no other.
+    ///
+    /// # Errors
+    /// A budget is missing or too many, or `noout` is not there.
+    pub fn ensure_only_this_drains(&self, node: &str, status: &Value) -> Result<()> {
+        let hosts = self.ceph.spec().racks * self.ceph.spec().hosts_per_rack;
+        let blocking: BTreeSet<String> = (0..hosts)
+            .map(|host| format!("host{host}"))
+            .filter(|host| host != node)
+            .map(|host| format!("rook-ceph-osd-host-{host}"))
+            .collect();
+        let there = self.osd_budgets()?;
+        ensure!(there == blocking, "the budgets are {there:?}");
+        ensure!(status["drains"]["noout"][node].is_string(), "{status:#}");
+        let flags = self.crush_flags()?;
+        ensure!(flags == json!({ node: ["noout"] }), "the flags are {flags}");
+        Ok(())
+    }
+}
