@@ -179,21 +179,21 @@ impl KubeStore {
                     last_good: entries.last().map_or(0, |entry| entry.seq),
                     why,
                 };
-                let (told, body) = line
+                let (told, rest) = line
                     .split_once(' ')
                     .ok_or_else(|| damaged(format!("{key} has no checksum")))?;
-                if checksum(&sum, body) != told {
+                let seq = entries.len() as Seq + 1;
+                if *key != key_of(seq) {
+                    return Err(damaged(format!("{key} stands in the place of event {seq}")));
+                }
+                if checksum(&sum, seq, rest) != told {
                     return Err(damaged(format!("the checksum of {key} is wrong")));
                 }
-                let entry: Entry = serde_json::from_str(body).map_err(|e| damaged(e.to_string()))?;
-                if entry.seq != entries.len() as Seq + 1 {
-                    return Err(damaged(format!(
-                        "{key} stands in the place of event {}",
-                        entries.len() + 1
-                    )));
-                }
+                let (at, body) = rest.split_once(' ').unwrap_or_default();
+                let at = at.parse().map_err(|e| damaged(format!("the time of {key}: {e}")))?;
+                let event = serde_json::from_str(body).map_err(|e| damaged(e.to_string()))?;
                 told.clone_into(&mut sum);
-                entries.push(entry);
+                entries.push(Entry { seq, at, event });
             }
         }
         let last = chunks.last().ok_or_else(|| StoreError::NoRun(run.clone()))?;
@@ -524,22 +524,27 @@ fn last_seq(chunk: &ConfigMap) -> Option<Seq> {
         .max()
 }
 
+fn key_of(seq: Seq) -> String {
+    format!("{EVENT}{seq:08}")
+}
+
 /// The key and the text of an event, and its checksum.
 fn line(entry: &Entry, before: &str) -> Result<(String, String, String), StoreError> {
-    let body = serde_json::to_string(entry).map_err(|error| StoreError::Failed {
+    let body = serde_json::to_string(&entry.event).map_err(|error| StoreError::Failed {
         tried: "write an event".to_owned(),
         why: error.to_string(),
     })?;
-    let sum = checksum(before, &body);
-    Ok((format!("{EVENT}{:08}", entry.seq), format!("{sum} {body}"), sum))
+    let rest = format!("{} {body}", entry.at);
+    let sum = checksum(before, entry.seq, &rest);
+    Ok((key_of(entry.seq), format!("{sum} {rest}"), sum))
 }
 
-fn checksum(before: &str, body: &str) -> String {
+fn checksum(before: &str, seq: Seq, rest: &str) -> String {
     use std::fmt::Write as _;
     let sum = Sha256::new()
         .chain_update(before.as_bytes())
-        .chain_update([b' '])
-        .chain_update(body.as_bytes())
+        .chain_update(seq.to_le_bytes())
+        .chain_update(rest.as_bytes())
         .finalize();
     sum.iter().take(16).fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
