@@ -145,20 +145,15 @@ impl LaidOut {
 
     /// The ends of the operators' logs, for the message of a failed test.
     pub fn operators_tail(&self) -> String {
-        let folders = fs::read_dir(self.ceph.dir().join("operators"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        folders
-            .map(|folder| {
-                let log = fs::read(folder.path().join("log")).unwrap_or_default();
-                let name = folder.file_name().to_string_lossy().into_owned();
-                format!(
-                    "-- operator {name}\n{}\n",
-                    last_lines(&String::from_utf8_lossy(&log), 25)
-                )
-            })
-            .collect()
+        let mut text = String::new();
+        let folders = fs::read_dir(self.ceph.dir().join("operators"));
+        for folder in folders.into_iter().flatten().flatten() {
+            let log = fs::read(folder.path().join("log")).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log).into_owned();
+            let name = folder.file_name().to_string_lossy().into_owned();
+            text.extend(["-- operator ", &name, "\n", &last_lines(&log, 25), "\n"]);
+        }
+        text
     }
 
     fn objects(&self, release: Release) -> Result<()> {

@@ -14,7 +14,7 @@ mod pod;
 mod probe;
 mod status;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -95,7 +95,7 @@ pub async fn run(settings: Settings) -> Result<()> {
     }
     let pods: Api<Pod> = Api::all(shared.client.clone());
     let mut events = watcher(pods, watcher::Config::default()).boxed();
-    let mut known: HashMap<String, watch::Sender<Pod>> = HashMap::new();
+    let mut known: BTreeMap<String, watch::Sender<Pod>> = BTreeMap::new();
     loop {
         match events.try_next().await {
             Ok(Some(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod))) => {
@@ -118,7 +118,7 @@ pub async fn run(settings: Settings) -> Result<()> {
     }
 }
 
-fn see(shared: &Arc<Shared>, known: &mut HashMap<String, watch::Sender<Pod>>, pod: Pod) {
+fn see(shared: &Arc<Shared>, known: &mut BTreeMap<String, watch::Sender<Pod>>, pod: Pod) {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
     if !node.is_some_and(|node| shared.settings.nodes.contains_key(node)) {
         return;

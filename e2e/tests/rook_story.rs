@@ -37,6 +37,16 @@ fn upgraded(cluster: &LaidOut, operators: &mut Vec<Operator>, phases: &mut Phase
     let image = cluster.image(Release::Reef)?;
     cluster.wait_ready(&image, Duration::from_mins(1))?;
     ensure!(cluster.osd_budgets()? == BTreeSet::from(["rook-ceph-osd".to_owned()]));
+    for (name, field, count) in [
+        ("rook-ceph-mon-pdb", "maxUnavailable", 1),
+        ("rook-ceph-mgr-pdb", "maxUnavailable", 1),
+        ("rook-ceph-mds-fs", "minAvailable", 1),
+        ("rook-ceph-rgw-store", "minAvailable", 1),
+    ] {
+        let budget = cluster.get("poddisruptionbudget", name)?;
+        ensure!(budget["spec"][field] == count, "{budget:#}");
+        ensure!(budget["status"]["expectedPods"].as_u64() >= Some(2), "{budget:#}");
+    }
     phases.lap("nothing to do at first");
     let image = cluster.image(Release::Tentacle)?;
     cluster.patch_cluster(&json!({ "spec": {

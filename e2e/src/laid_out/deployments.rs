@@ -36,6 +36,11 @@ pub(super) fn of(ceph: &Cluster, daemon: &Daemon, image: &str) -> Result<Value> 
         labels["topology-location-rack"] = json!(format!("rack{rack}"));
         labels["topology-location-host"] = json!(format!("host{host}"));
     }
+    match daemon.kind {
+        Kind::Mds => labels["rook_file_system"] = json!("fs"),
+        Kind::Rgw => labels["rook_object_store"] = json!("store"),
+        Kind::Mon | Kind::Mgr | Kind::Osd => {}
+    }
     let selector = json!({
         "app": labels["app"], "rook_cluster": NAMESPACE, "ceph_daemon_id": id,
     });

@@ -1,6 +1,6 @@
 //! One container: a process, started again as its pod's policy says, with probes beside it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -22,7 +22,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest one. The kubelet's is 5 minutes.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 /// One that ran for so long begins anew with the first pause.
-const RAN_LONG: Duration = Duration::from_secs(60);
+const RAN_LONG: Duration = Duration::from_mins(1);
 /// So much of a termination message is told, as by the kubelet.
 const MESSAGE: usize = 4096;
 
@@ -36,17 +36,14 @@ pub(super) struct Inside {
 impl Inside {
     /// A command there; its output goes to `log`, or nowhere.
     pub(super) fn command(&self, words: &[String], log: Option<&File>) -> Command {
-        let mut command = match &self.root {
-            Some(root) => {
-                let mut command = Command::new("chroot");
-                command.arg(root).args(words);
-                command
-            }
-            None => {
-                let mut command = Command::new(&words[0]);
-                command.args(&words[1..]);
-                command
-            }
+        let mut command = if let Some(root) = &self.root {
+            let mut command = Command::new("chroot");
+            command.arg(root).args(words);
+            command
+        } else {
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]);
+            command
         };
         let output = || {
             log.and_then(|log| log.try_clone().ok())
@@ -90,7 +87,7 @@ enum Verdict {
 
 impl Run {
     /// Runs it until it has ended for good or is stopped.
-    pub(super) async fn to_the_end(mut self) {
+    pub(super) async fn until_it_ends(mut self) {
         let mut state = ContainerState::waiting(&self.spec, "ContainerCreating");
         let Some(image) = self.image.clone() else {
             state.state = json!({ "waiting": {
@@ -195,7 +192,7 @@ impl Run {
         };
         let said = message.and_then(|path| fs::read(path).ok()).unwrap_or_default();
         let said = String::from_utf8_lossy(&said[..said.len().min(MESSAGE)]).into_owned();
-        let code = code(status);
+        let code = code(&status);
         let reason = if code == 0 { "Completed" } else { "Error" };
         (terminated(began, code, reason, &said), stopped)
     }
@@ -251,9 +248,8 @@ impl Run {
                             tell_started.send_replace(true);
                         }
                         (Asks::Startup | Asks::Liveness, false) => return Verdict::Unhealthy,
-                        (Asks::Liveness, true) => continue,
                         (Asks::Readiness, well) if state.ready != well => state.ready = well,
-                        (Asks::Readiness, _) => continue,
+                        (Asks::Readiness, _) | (Asks::Liveness, true) => continue,
                     }
                     self.say(state);
                 }
@@ -304,10 +300,10 @@ async fn keep_asking(
         } else {
             None
         };
-        if let Some(well) = told {
-            if found.send((asks, well)).is_err() || (asks == Asks::Startup && well) {
-                return;
-            }
+        if let Some(well) = told
+            && (found.send((asks, well)).is_err() || (asks == Asks::Startup && well))
+        {
+            return;
         }
         sleep(numbers.period).await;
     }
@@ -331,7 +327,7 @@ async fn end(child: &mut Child, grace: Duration) -> std::io::Result<ExitStatus> 
 }
 
 /// An exit code as the kubelet tells it: 128 and the signal for one that a signal ended.
-fn code(status: std::io::Result<ExitStatus>) -> i32 {
+fn code(status: &std::io::Result<ExitStatus>) -> i32 {
     use std::os::unix::process::ExitStatusExt as _;
     match status {
         Ok(status) => status
@@ -366,7 +362,7 @@ fn words(spec: &Container, env: &BTreeMap<String, String>) -> Vec<String> {
 /// The variables of a container that are given as values or as fields of its pod.
 pub(super) fn variables(spec: &Container, pod: &Pod) -> BTreeMap<String, String> {
     let of_pod = pod.spec.as_ref();
-    let fields: HashMap<&str, Option<String>> = HashMap::from([
+    let fields: BTreeMap<&str, Option<String>> = BTreeMap::from([
         ("metadata.name", pod.metadata.name.clone()),
         ("metadata.namespace", pod.metadata.namespace.clone()),
         ("spec.nodeName", of_pod.and_then(|spec| spec.node_name.clone())),

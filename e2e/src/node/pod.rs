@@ -173,7 +173,7 @@ impl Life {
             tell: self.tell.clone(),
             spec,
         };
-        self.running.spawn(run.to_the_end());
+        self.running.spawn(run.until_it_ends());
     }
 
     /// Tells the API server, until it takes it or the pod is gone.

@@ -49,13 +49,11 @@ pub(super) async fn ask(probe: &Probe, inside: &Inside, limit: Duration) -> bool
         let Ok(mut child) = inside.command(command, None).spawn() else {
             return false;
         };
-        return match timeout(limit, child.wait()).await {
-            Ok(ended) => ended.is_ok_and(|status| status.success()),
-            Err(_) => {
-                child.kill().await.ok();
-                false
-            }
-        };
+        if let Ok(ended) = timeout(limit, child.wait()).await {
+            return ended.is_ok_and(|status| status.success());
+        }
+        child.kill().await.ok();
+        return false;
     }
     if let Some(get) = &probe.http_get {
         let IntOrString::Int(port) = get.port else {

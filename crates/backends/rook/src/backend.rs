@@ -138,7 +138,7 @@ pub fn one_gateway_each(facts: &mut Facts) {
     let mut latest: BTreeMap<String, Gateway> = BTreeMap::new();
     for mut gateway in std::mem::take(&mut facts.gateways) {
         if let Some((name, _)) = gateway.name.split_once('@') {
-            gateway.name = name.to_owned();
+            gateway.name.truncate(name.len());
         }
         match latest.get(&gateway.name) {
             Some(known) if known.gid > gateway.gid => {}
@@ -552,4 +552,69 @@ pub fn snapshot(
         BTreeMap::new(),
     )
     .map_err(|error| BackendError::transient(tried, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn osd() -> Deployment {
+        serde_json::from_value(json!({
+            "metadata": { "name": "rook-ceph-osd-3", "labels": { "ceph-version": "18.2.7-0" } },
+            "spec": { "selector": {}, "template": {
+                "metadata": { "annotations": { "stagger.dev/restarted": "r1-7" } },
+                "spec": {
+                    "initContainers": [{ "name": "activate", "image": "ceph:v18" }],
+                    "containers": [
+                        { "name": "osd", "image": "ceph:v18" },
+                        { "name": "log-collector", "image": "ceph:v18" },
+                        { "name": "sidecar", "image": "other:1" },
+                    ],
+                },
+            } },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_what_runs_the_daemons_image_gets_the_new_one() {
+        let patch = fields(&osd(), "osd", "ceph:v20", Some("20.2.4"));
+        let spec = &patch["spec"]["template"]["spec"];
+        let expected = json!([
+            { "name": "osd", "image": "ceph:v20" },
+            { "name": "log-collector", "image": "ceph:v20" },
+        ]);
+        assert_eq!(spec["containers"], expected);
+        assert_eq!(
+            spec["initContainers"],
+            json!([{ "name": "activate", "image": "ceph:v20" }])
+        );
+        assert_eq!(patch["metadata"]["labels"]["ceph-version"], "20.2.4-0");
+    }
+
+    /// What an apply leaves out it takes away: an annotation of the template that went would end the pod.
+    #[test]
+    fn raising_the_fence_changes_nothing_of_the_template() {
+        let osd = osd();
+        let patch = as_they_are(&osd, "osd");
+        let template = &patch["spec"]["template"];
+        assert_eq!(
+            template["metadata"]["annotations"],
+            json!({ "stagger.dev/restarted": "r1-7" })
+        );
+        assert_eq!(
+            template["spec"]["containers"][0],
+            json!({ "name": "osd", "image": "ceph:v18" })
+        );
+        assert_eq!(template["spec"]["initContainers"][0]["image"], "ceph:v18");
+        assert_eq!(patch["metadata"]["labels"]["ceph-version"], "18.2.7-0");
+    }
+
+    #[test]
+    fn a_deployment_that_has_seen_no_token_takes_the_first() {
+        let mut osd = osd();
+        assert_eq!(fence_of(&osd), 0);
+        osd.annotations_mut().insert(FENCE.to_owned(), "41".to_owned());
+        assert_eq!(fence_of(&osd), 41);
+    }
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -47,6 +47,13 @@ impl Asked {
         let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let next = asked.last().map_or(1, |(id, ..)| id + 1);
         asked.push((next, command, by.into()));
+    }
+
+    /// What was left, taken away.
+    #[cfg(test)]
+    pub(crate) fn take(&self) -> Vec<(Command, String)> {
+        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.drain(..).map(|(_, command, by)| (command, by)).collect()
     }
 }
 
@@ -190,7 +197,9 @@ impl KubeStore {
                     return Err(damaged(format!("the checksum of {key} is wrong")));
                 }
                 let (at, body) = rest.split_once(' ').unwrap_or_default();
-                let at = at.parse().map_err(|e| damaged(format!("the time of {key}: {e}")))?;
+                let at = at
+                    .parse()
+                    .map_err(|e| damaged(format!("the time of {key}: {e}")))?;
                 let event = serde_json::from_str(body).map_err(|e| damaged(e.to_string()))?;
                 told.clone_into(&mut sum);
                 entries.push(Entry { seq, at, event });
@@ -448,39 +457,6 @@ impl Store for KubeStore {
         asked.retain(|(id, ..)| *id > up_to);
         Ok(())
     }
-}
-
-/// Removes the journals of runs that are over, but for the newest `keep`.
-///
-/// # Errors
-/// The API server does not answer.
-pub async fn prune(
-    client: &Client,
-    namespace: &str,
-    cluster: &ClusterName,
-    over: &[RunId],
-) -> Result<(), kube::Error> {
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let all = maps
-        .list(&ListParams::default().labels(&format!("{LABEL}={cluster}")))
-        .await?;
-    for run in over {
-        let prefix = format!("stagger-{cluster}-{run}-");
-        let key = format!("{RUN}{run}");
-        let patch = json!({ "data": { key: null } });
-        // The head first: chunks that it does not name are nobody's.
-        maps.patch(
-            &format!("stagger-{cluster}"),
-            &PatchParams::default(),
-            &Patch::Merge(&patch),
-        )
-        .await?;
-        for chunk in all.items.iter().filter(|map| map.name_any().starts_with(&prefix)) {
-            maps.delete(&chunk.name_any(), &kube::api::DeleteParams::default())
-                .await?;
-        }
-    }
-    Ok(())
 }
 
 /// Waits for the API server without holding up the runtime's other tasks.

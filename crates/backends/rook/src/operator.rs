@@ -4,12 +4,13 @@
 //! is, a run is carried out by the engine, as from the command line. Between passes nothing is asked of
 //! anybody: watches tell of changes.
 
+mod budgets;
 mod cluster;
 mod drains;
 mod release;
 mod status;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,7 +147,7 @@ async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
         .map_err(OperatorError::NoClusters)?;
     let events = watcher(api, watcher::Config::default()).default_backoff();
     tokio::pin!(events);
-    let mut seen: HashMap<(String, String), Seen> = HashMap::new();
+    let mut seen: BTreeMap<(String, String), Seen> = BTreeMap::new();
     loop {
         match events.try_next().await {
             Ok(Some(watcher::Event::Apply(found) | watcher::Event::InitApply(found))) => {

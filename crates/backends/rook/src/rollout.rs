@@ -116,3 +116,95 @@ fn how_it_ended(container: &ContainerStatus) -> String {
         None => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn deployment(generation: i64, status: &Value) -> Deployment {
+        serde_json::from_value(json!({
+            "metadata": { "name": "rook-ceph-osd-3", "generation": generation },
+            "spec": { "replicas": 1, "selector": {}, "template": {} },
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn pod(name: &str, hash: &str, created: &str, status: &Value) -> Arc<Pod> {
+        Arc::new(
+            serde_json::from_value(json!({
+                "metadata": {
+                    "name": name, "creationTimestamp": created, "labels": { "pod-template-hash": hash },
+                },
+                "status": { "containerStatuses": [status] },
+            }))
+            .unwrap(),
+        )
+    }
+
+    fn container(restarts: u32, state: &Value) -> Value {
+        json!({
+            "name": "osd", "image": "i", "imageID": "", "ready": false, "restartCount": restarts, "state": state,
+            "lastState": { "terminated": { "exitCode": 1, "reason": "Error", "message": "no such store" } },
+        })
+    }
+
+    fn is_waiting(rollout: &Rollout) -> bool {
+        matches!(rollout, Rollout::Waiting(_))
+    }
+
+    const WHOLE: &str =
+        r#"{"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}"#;
+
+    #[test]
+    fn what_its_controller_has_not_seen_is_waited_for() {
+        let whole: Value = serde_json::from_str(WHOLE).unwrap();
+        assert_eq!(rollout(&deployment(2, &whole), &[]), Rollout::Serves);
+        assert!(is_waiting(&rollout(&deployment(3, &whole), &[])));
+        assert!(is_waiting(&rollout(&deployment(2, &json!(null)), &[])));
+        // The old pod is still ready, and the new one is not there.
+        let half = json!({ "observedGeneration": 2, "replicas": 1, "readyReplicas": 1 });
+        assert!(is_waiting(&rollout(&deployment(2, &half), &[])));
+    }
+
+    #[test]
+    fn a_crash_loop_of_the_new_pod_is_a_failure_and_of_the_old_one_is_none() {
+        let none = json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1 });
+        let looping = json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off 20s" } });
+        let new = |restarts| pod("new", "b", "2026-11-21T12:00:01Z", &container(restarts, &looping));
+        let old = pod("old", "a", "2026-11-21T12:00:00Z", &container(7, &looping));
+        assert!(is_waiting(&rollout(
+            &deployment(2, &none),
+            &[Arc::clone(&old), new(1)]
+        )));
+        let failed = rollout(&deployment(2, &none), &[old, new(2)]);
+        let Rollout::Failed(why) = failed else {
+            panic!("{failed:?}")
+        };
+        assert!(why.contains("new") && why.contains("no such store"), "{why}");
+    }
+
+    #[test]
+    fn an_image_that_is_not_there_and_a_deadline_are_failures() {
+        let none = json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1 });
+        let missing = json!({ "waiting": { "reason": "ErrImagePull", "message": "not found" } });
+        let new = pod("new", "b", "2026-11-21T12:00:01Z", &container(0, &missing));
+        let failed = rollout(&deployment(2, &none), &[new]);
+        assert!(
+            matches!(&failed, Rollout::Failed(why) if why.contains("not found")),
+            "{failed:?}"
+        );
+        let late = json!({
+            "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1,
+            "conditions": [{
+                "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "too late",
+            }],
+        });
+        assert_eq!(
+            rollout(&deployment(2, &late), &[]),
+            Rollout::Failed("too late".to_owned())
+        );
+    }
+}

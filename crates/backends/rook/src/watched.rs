@@ -12,11 +12,12 @@ use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use stagger_core::model::UnitId;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::daemons;
+use crate::{daemons, names};
 
 /// The Deployments and pods of one namespace, and the nodes.
 pub struct Watched {
@@ -79,6 +80,23 @@ impl Watched {
         }
         wrong.sort();
         (found, wrong)
+    }
+
+    /// All Deployments of the cluster.
+    pub fn deployments(&self) -> Vec<Arc<Deployment>> {
+        self.deployments.state()
+    }
+
+    /// The resource that owns the Deployments of a file system or store, as an owner reference.
+    pub fn owner_of(&self, app: &str, group: Option<&(String, String)>) -> Option<Value> {
+        let (label, name) = group?;
+        let one = self.deployments.find(|deployment| {
+            let labels = deployment.labels();
+            labels.get(names::APP).map(String::as_str) == Some(app) && labels.get(label) == Some(name)
+        })?;
+        let owners = one.owner_references();
+        let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
+        serde_json::to_value(owner).ok()
     }
 
     /// A daemon's Deployment.

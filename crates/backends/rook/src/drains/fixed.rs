@@ -1,6 +1,8 @@
 //! Budgets over daemons that no failure domain binds: monitors, managers, metadata servers, gateways,
 //! mirrors. They follow the number of daemons alone, up and down.
 
+use std::collections::BTreeMap;
+
 /// What a budget permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permits {
@@ -31,6 +33,66 @@ pub fn one_of(count: u32) -> Option<Permits> {
 /// where each has a standby): all but one must stay.
 pub fn all_but_one(count: u32) -> Option<Permits> {
     (count >= 2).then_some(Permits::MinAvailable(count.saturating_sub(1)))
+}
+
+/// The daemons of a Deployment, as far as their budget goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Daemon {
+    /// Their `app`: `rook-ceph-mds`.
+    pub app: String,
+    /// The file system or store that they serve, as the label of it and its name.
+    pub group: Option<(String, String)>,
+    /// How many there should be.
+    pub count: u32,
+    /// How many of their pods are ready.
+    pub ready: u32,
+}
+
+/// A budget that there should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fixed {
+    /// Its name.
+    pub name: String,
+    /// The `app` of the pods that it is over.
+    pub app: String,
+    /// Their file system or store, if it is over those of one.
+    pub group: Option<(String, String)>,
+    /// What it permits.
+    pub permits: Permits,
+}
+
+/// The budgets for these daemons, with Rook's names.
+pub fn wanted(daemons: &[Daemon]) -> Vec<Fixed> {
+    let mut groups: BTreeMap<_, (u32, u32)> = BTreeMap::new();
+    for daemon in daemons {
+        let (count, out) = groups
+            .entry((daemon.app.as_str(), daemon.group.as_ref()))
+            .or_default();
+        *count += daemon.count;
+        *out += daemon.count.saturating_sub(daemon.ready);
+    }
+    let mut budgets = Vec::new();
+    for ((app, group), (count, out)) in groups {
+        let of = group.map_or("", |(_, name)| name.as_str());
+        let (name, permits) = match app {
+            "rook-ceph-mon" => ("rook-ceph-mon-pdb".to_owned(), monitors(count, out)),
+            "rook-ceph-mgr" => ("rook-ceph-mgr-pdb".to_owned(), one_of(count)),
+            "rook-ceph-rbd-mirror" => ("rook-ceph-rbd-mirror".to_owned(), one_of(count)),
+            "rook-ceph-mds" | "rook-ceph-rgw" if !of.is_empty() => {
+                (format!("{app}-{of}"), all_but_one(count))
+            }
+            _ => continue,
+        };
+        if let Some(permits) = permits {
+            budgets.push(Fixed {
+                name,
+                app: app.to_owned(),
+                group: group.cloned(),
+                permits,
+            });
+        }
+    }
+    budgets
 }
 
 #[cfg(test)]
@@ -73,6 +135,42 @@ mod tests {
         assert_eq!(
             (all_but_one(1), all_but_one(3)),
             (None, Some(Permits::MinAvailable(2)))
+        );
+    }
+
+    #[test]
+    fn each_file_system_and_each_store_has_its_own() {
+        let daemon = |app: &str, group: Option<(&str, &str)>, ready| Daemon {
+            app: format!("rook-ceph-{app}"),
+            group: group.map(|(label, name)| (label.to_owned(), name.to_owned())),
+            count: 1,
+            ready: u32::from(ready),
+        };
+        let fs = |name| Some(("rook_file_system", name));
+        let mut daemons = vec![
+            daemon("mds", fs("a"), true),
+            daemon("mds", fs("a"), true),
+            daemon("mds", fs("a"), false),
+            daemon("mds", fs("b"), true),
+            daemon("rgw", Some(("rook_object_store", "s")), true),
+            daemon("rgw", Some(("rook_object_store", "s")), true),
+            daemon("mgr", None, true),
+            daemon("osd", None, true),
+            daemon("crashcollector", None, true),
+        ];
+        daemons.extend((0..5).map(|nth| daemon("mon", None, nth > 0)));
+        let told: Vec<_> = wanted(&daemons)
+            .into_iter()
+            .map(|budget| (budget.name, budget.permits))
+            .collect();
+        let of = |name: &str, permits| (name.to_owned(), permits);
+        assert_eq!(
+            told,
+            [
+                of("rook-ceph-mds-a", Permits::MinAvailable(2)),
+                of("rook-ceph-mon-pdb", Permits::MaxUnavailable(1)),
+                of("rook-ceph-rgw-s", Permits::MinAvailable(1)),
+            ]
         );
     }
 }

@@ -248,6 +248,7 @@ impl One {
                 return Ok(Pass::Again);
             }
         }
+        self.hear(found);
         let differing = self.differing(&image);
         if differing.is_empty() {
             self.tell(
@@ -258,7 +259,6 @@ impl One {
             );
             return Ok(Pass::Rest);
         }
-        self.hear_retry(found);
         if self.writer.told().gave_up.as_ref() == Some(&image) {
             return Err(Blocked::until_changed(
                 "WentBack",
@@ -285,17 +285,18 @@ impl One {
         self.begin(found, &image, told).await
     }
 
-    /// A person wants what was taken back to be tried again: once for each time that it is said.
-    fn hear_retry(&self, found: &CephCluster) {
+    /// A command while no run is under way: one to try again what was taken back is obeyed, and none is kept
+    /// for the next run.
+    fn hear(&self, found: &CephCluster) {
         let said = found.annotations().get(super::COMMAND).cloned();
-        if said.as_deref().is_some_and(|said| said.starts_with("retry")) {
-            self.writer.tell(|told| {
-                if told.heard != said {
+        self.writer.tell(|told| {
+            if told.heard != said {
+                if said.as_deref().is_some_and(|said| said.starts_with("retry")) {
                     told.gave_up = None;
-                    told.heard = said;
                 }
-            });
-        }
+                told.heard = said;
+            }
+        });
     }
 
     /// The daemons whose Deployments have another image, and the helpers beside them are not asked.
@@ -390,13 +391,12 @@ impl One {
             &format!("asking {image} which Ceph it holds"),
             found,
         );
-        let release = match self.releases.get(image) {
-            Some(known) => known.clone(),
-            None => {
-                let release = release::of(&self.shared.client, &self.namespace, image).await?;
-                self.releases.insert(image.to_owned(), release.clone());
-                release
-            }
+        let release = if let Some(known) = self.releases.get(image) {
+            known.clone()
+        } else {
+            let release = release::of(&self.shared.client, &self.namespace, image).await?;
+            self.releases.insert(image.to_owned(), release.clone());
+            release
         };
         let settings = Settings::read(&found.spec, true);
         if settings.paused {
@@ -413,7 +413,7 @@ impl One {
             image: image.to_owned(),
             release: release.to_string(),
         };
-        let target = self.target(&facts, &made, &settings.policy, health.clone())?;
+        let target = target_of(&facts, &made, &settings.policy, health.clone())?;
         let memory = self.memory(&facts, made)?;
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| Blocked::until_changed("Internal", format!("the memory of a run: {error}")))?;
@@ -430,37 +430,6 @@ impl One {
         .await?;
         self.carry_out(image, &backend, driver, lease, told).await?;
         Ok(Pass::Again)
-    }
-
-    /// The stages and steps; their revisions are those of pods.
-    fn target(
-        &self,
-        facts: &Facts,
-        made: &Made,
-        policy: &Policy,
-        health: HealthPolicy,
-    ) -> Result<Target, Blocked> {
-        let wanted = TargetPolicy {
-            pgs: PgGate::Clean,
-            hold: policy.gate_hold,
-            timeout: policy.gate_timeout,
-            noout: NOOUT,
-            before_rollback: false,
-            health,
-        };
-        let mut target = target(facts, &made.release, &wanted).map_err(|refusal| {
-            let all: Vec<String> = refusal.0.iter().map(Reason::to_string).collect();
-            Blocked::for_now("Refused", all.join("; "))
-        })?;
-        let revision = made
-            .revision()
-            .map_err(|error| Blocked::until_changed("Refused", error.to_string()))?;
-        for part in &mut target.parts {
-            if let Part::Stage(stage) = part {
-                stage.revision = revision.clone();
-            }
-        }
-        Ok(target)
     }
 
     /// How things are before a run: also what every revision stands for, so that it can be brought back.
@@ -565,9 +534,10 @@ impl One {
         lease: Lease,
         told: &mut watch::Receiver<Arc<CephCluster>>,
     ) -> Result<(), Blocked> {
-        let mut wishes = Wishes::new(image);
+        let mut wishes = Wishes::new(image, self.writer.told().heard);
         let ending = loop {
             wishes.heed(&told.borrow_and_update(), &self.asked);
+            self.writer.tell(|told| told.heard.clone_from(&wishes.command));
             match driver.step().await? {
                 Step::Again => {}
                 Step::Wait { until, .. } => {
@@ -603,6 +573,31 @@ impl One {
     }
 }
 
+/// The stages and steps; their revisions are those of pods.
+fn target_of(facts: &Facts, made: &Made, policy: &Policy, health: HealthPolicy) -> Result<Target, Blocked> {
+    let wanted = TargetPolicy {
+        pgs: PgGate::Clean,
+        hold: policy.gate_hold,
+        timeout: policy.gate_timeout,
+        noout: NOOUT,
+        before_rollback: false,
+        health,
+    };
+    let mut target = target(facts, &made.release, &wanted).map_err(|refusal| {
+        let all: Vec<String> = refusal.0.iter().map(Reason::to_string).collect();
+        Blocked::for_now("Refused", all.join("; "))
+    })?;
+    let revision = made
+        .revision()
+        .map_err(|error| Blocked::until_changed("Refused", error.to_string()))?;
+    for part in &mut target.parts {
+        if let Part::Stage(stage) = part {
+            stage.revision = revision.clone();
+        }
+    }
+    Ok(target)
+}
+
 /// `noout` stays on a wave's OSDs at most for so many seconds.
 const NOOUT: u32 = 1200;
 
@@ -615,12 +610,13 @@ struct Wishes {
 }
 
 impl Wishes {
-    fn new(image: &str) -> Self {
+    /// For a run to that image. A command that was `heard` before was not said to it.
+    fn new(image: &str, heard: Option<String>) -> Self {
         Self {
             image: image.to_owned(),
             paused: None,
             left: false,
-            command: None,
+            command: heard,
         }
     }
 
@@ -646,7 +642,7 @@ impl Wishes {
             );
         }
         let command = found.annotations().get(super::COMMAND).cloned();
-        if command.is_some() && command != self.command {
+        if command != self.command {
             if let Some(read) = command.as_deref().and_then(read_command) {
                 asked.ask(read, format!("{BY}: annotation {}", super::COMMAND));
             }
@@ -670,5 +666,67 @@ fn read_command(text: &str) -> Option<Command> {
             "rollback" => Some(Command::Rollback),
             _ => None,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(image: &str, pause: bool, command: &str) -> CephCluster {
+        serde_json::from_value(json!({
+            "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
+            "metadata": { "name": "c", "annotations": { "stagger.dev/command": command } },
+            "spec": { "cephVersion": { "image": image }, "updatePolicy": { "pause": pause } },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn commands_are_words_and_all_else_is_none() {
+        let approve = Command::Approve {
+            door: stagger_core::model::PartName::new("last-mon").unwrap(),
+        };
+        assert_eq!(read_command("approve last-mon"), Some(approve));
+        assert_eq!(read_command("resume#2"), Some(Command::Resume));
+        assert_eq!(read_command(" rollback "), Some(Command::Rollback));
+        for other in [
+            "",
+            "#",
+            "retry#1",
+            "approve",
+            "approve a door",
+            "resume now",
+            "delete",
+        ] {
+            assert_eq!(read_command(other), None, "{other:?}");
+        }
+    }
+
+    /// What stands there from before a run is not said to it, and what is said once is heard once.
+    #[test]
+    fn wishes_are_heard_once() {
+        let asked = Asked::default();
+        let heard = |wishes: &mut Wishes, image, pause, command| {
+            wishes.heed(&cluster(image, pause, command), &asked);
+            asked
+                .take()
+                .into_iter()
+                .map(|(command, _)| command)
+                .collect::<Vec<_>>()
+        };
+        let mut wishes = Wishes::new("ceph:20", Some("abort#1".to_owned()));
+        assert_eq!(heard(&mut wishes, "ceph:20", false, "abort#1"), []);
+        assert_eq!(heard(&mut wishes, "ceph:20", true, "abort#1"), [Command::Pause]);
+        assert_eq!(heard(&mut wishes, "ceph:20", true, "abort#1"), []);
+        assert_eq!(heard(&mut wishes, "ceph:20", false, "abort#1"), [Command::Resume]);
+        assert_eq!(
+            heard(&mut wishes, "ceph:20", false, "resume#1"),
+            [Command::Resume]
+        );
+        assert_eq!(heard(&mut wishes, "ceph:21", false, "resume#1"), [Command::Abort]);
+        assert_eq!(heard(&mut wishes, "ceph:22", false, "resume#1"), []);
     }
 }

@@ -4,17 +4,16 @@
 //! set in Ceph is written down before it is set, in Rook's own ConfigMap, so that it is taken back also by
 //! an operator that is started later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use stagger_ceph::api::session::Session;
 use stagger_ceph::api::{CephApi, Whom};
 use stagger_ceph::facts::{CollectOptions, collect};
@@ -24,11 +23,11 @@ use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 
 use super::Shared;
+use super::budgets::Ensure;
 use super::status::Writer;
 use crate::backend::{failed, one_gateway_each, snapshot};
 use crate::cluster::CephCluster;
-use crate::drains::budgets::{Budget, Selects, Step, steps};
-use crate::drains::{Groups, Memory, Osd, Seen, Wanted, decide, level};
+use crate::drains::{Groups, Memory, Osd, Seen, Wanted, decide, fixed, level};
 use crate::names;
 use crate::watched::Watched;
 
@@ -53,6 +52,14 @@ struct Kept {
     noout: BTreeSet<String>,
 }
 
+/// The lowest level of failure domains of any pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Level {
+    NotAsked,
+    NoPools,
+    Of(String),
+}
+
 /// What sees to the drains of one cluster.
 pub(super) struct Drains {
     shared: Shared,
@@ -64,7 +71,7 @@ pub(super) struct Drains {
     wave: watch::Receiver<BTreeSet<u32>>,
     api: Option<Arc<dyn CephApi>>,
     /// The level of failure domains, once it was asked for.
-    level: Option<Option<String>>,
+    level: Level,
 }
 
 impl Drains {
@@ -84,7 +91,7 @@ impl Drains {
             watched,
             writer,
             api: None,
-            level: None,
+            level: Level::NotAsked,
         }
     }
 
@@ -119,7 +126,7 @@ impl Drains {
             };
             let again = async {
                 if rest {
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 } else {
                     tokio::time::sleep(LOOK).await;
                 }
@@ -139,17 +146,22 @@ impl Drains {
         let managed = spec.manage_pod_budgets.unwrap_or(false);
         let mut kept = self.kept().await?;
         if !managed && kept == Kept::default() {
-            self.ensure_budgets(found, &Wanted::default()).await?;
+            let budgets = Ensure::look(&self.shared.client, found).await?;
+            budgets.over_osds(&Wanted::default()).await?;
+            budgets.fixed(&[], &self.watched).await?;
             return Ok(true);
         }
         let wave = self.wave.borrow().clone();
         let serves = |osd: &Osd| osd.serves && !osd.leaving;
         let calm = wave.is_empty() && kept == Kept::default() && self.osds(None).iter().all(serves);
         // Pools may have come and gone since it was asked.
-        if self.level.is_none() || !calm {
-            self.level = Some(self.ask_level().await?);
+        if self.level == Level::NotAsked || !calm {
+            self.level = self.ask_level().await?.map_or(Level::NoPools, Level::Of);
         }
-        let level = self.level.clone().flatten();
+        let level = match &self.level {
+            Level::Of(level) => Some(level.clone()),
+            Level::NotAsked | Level::NoPools => None,
+        };
         let mut osds = self.osds(level.as_deref());
         let (seen_in_ceph, groups) = if calm {
             (None, Groups::Clean)
@@ -173,7 +185,14 @@ impl Drains {
             },
             &kept.memory,
         );
-        self.ensure_budgets(found, &wanted).await?;
+        let budgets = Ensure::look(&self.shared.client, found).await?;
+        budgets.over_osds(&wanted).await?;
+        let others = if managed {
+            fixed::wanted(&self.others())
+        } else {
+            Vec::new()
+        };
+        budgets.fixed(&others, &self.watched).await?;
         self.ensure_noout(&wanted, &mut kept).await?;
         self.tell(&wanted);
         Ok(calm)
@@ -252,6 +271,35 @@ impl Drains {
         osds
     }
 
+    /// All other daemons.
+    fn others(&self) -> Vec<fixed::Daemon> {
+        self.watched
+            .deployments()
+            .iter()
+            .filter_map(|deployment| {
+                let labels = deployment.labels();
+                let group = ["rook_file_system", "rook_object_store"]
+                    .into_iter()
+                    .find_map(|label| Some((label.to_owned(), labels.get(label)?.clone())));
+                let ready = deployment
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.ready_replicas);
+                let number = |count: Option<i32>, default: u32| {
+                    count
+                        .and_then(|count| u32::try_from(count).ok())
+                        .unwrap_or(default)
+                };
+                Some(fixed::Daemon {
+                    app: labels.get(names::APP)?.clone(),
+                    group,
+                    count: number(deployment.spec.replicas, 1),
+                    ready: number(ready, 0),
+                })
+            })
+            .collect()
+    }
+
     async fn kept(&self) -> Result<Kept, BackendError> {
         let maps: Api<ConfigMap> = Api::namespaced(self.shared.client.clone(), &self.namespace);
         let tried = "read what is remembered of drains";
@@ -285,62 +333,6 @@ impl Drains {
         .await
         .map(|_| ())
         .map_err(|error| failed(tried, &error))
-    }
-
-    async fn ensure_budgets(&self, found: &CephCluster, wanted: &Wanted) -> Result<(), BackendError> {
-        let tried = "bring the PodDisruptionBudgets to what they should be";
-        let api: Api<PodDisruptionBudget> = Api::namespaced(self.shared.client.clone(), &self.namespace);
-        let list = api
-            .list(&ListParams::default())
-            .await
-            .map_err(|error| failed(tried, &error))?;
-        let mut there = BTreeMap::new();
-        for one in list
-            .items
-            .iter()
-            .filter(|one| one.name_any().starts_with(names::OSD_APP))
-        {
-            let name = one.name_any();
-            let as_wanted = wanted
-                .budgets
-                .iter()
-                .find(|budget| budget.name == name)
-                .filter(|budget| is_as(one, budget));
-            // One that is not as it should be is made so, whatever it is.
-            let shown = as_wanted.cloned().unwrap_or_else(|| Budget {
-                name: name.clone(),
-                level: "unlike".to_owned(),
-                selects: Selects::Unplaced,
-                max_unavailable: u32::MAX,
-            });
-            there.insert(name, shown);
-        }
-        for step in steps(&there, &wanted.budgets) {
-            match step {
-                Step::Apply(budget) => {
-                    let made = object(found, &budget);
-                    let made: PodDisruptionBudget = serde_json::from_value(made)
-                        .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
-                    let before = list.items.iter().find(|one| one.name_any() == budget.name);
-                    let written = match before {
-                        None => api.create(&PostParams::default(), &made).await,
-                        Some(before) => {
-                            let mut made = made;
-                            made.metadata.resource_version = before.metadata.resource_version.clone();
-                            api.replace(&budget.name, &PostParams::default(), &made).await
-                        }
-                    };
-                    written.map_err(|error| failed(tried, &error))?;
-                    tracing::info!(budget = budget.name, "applied");
-                }
-                Step::Delete(name) => match api.delete(&name, &DeleteParams::default()).await {
-                    Ok(_) => tracing::info!(budget = name, "deleted"),
-                    Err(kube::Error::Api(answer)) if answer.code == 404 => {}
-                    Err(error) => return Err(failed(tried, &error)),
-                },
-            }
-        }
-        Ok(())
     }
 
     /// First written down, then set; first taken back, then forgotten.
@@ -413,48 +405,4 @@ fn may_stop(seen: &Snapshot, set: &BTreeSet<u32>) -> bool {
         .map(|id| seen.find(&UnitId::new(format!("osd.{id}")).ok()?))
         .collect();
     found.is_some_and(|set| stagger_core::check::may_stop(seen, &set).is_ok())
-}
-
-/// Whether a PodDisruptionBudget says what it should.
-fn is_as(one: &PodDisruptionBudget, budget: &Budget) -> bool {
-    let spec = serde_json::to_value(&one.spec).unwrap_or_default();
-    spec == spec_of(budget)
-}
-
-fn spec_of(budget: &Budget) -> Value {
-    let mut expressions = vec![json!({ "key": names::APP, "operator": "In", "values": [names::OSD_APP] })];
-    match &budget.selects {
-        Selects::AllBut(without) if without.is_empty() => {}
-        Selects::AllBut(without) => {
-            let ids: Vec<String> = without.iter().map(u32::to_string).collect();
-            expressions.push(json!({ "key": names::OSD, "operator": "NotIn", "values": ids }));
-        }
-        Selects::Domain(domain) => {
-            let label = names::topology(&budget.level);
-            expressions.push(json!({ "key": label, "operator": "In", "values": [domain] }));
-        }
-        Selects::Unplaced => {
-            let label = names::topology(&budget.level);
-            expressions.push(json!({ "key": label, "operator": "DoesNotExist" }));
-        }
-    }
-    json!({
-        "maxUnavailable": budget.max_unavailable,
-        "selector": { "matchExpressions": expressions },
-    })
-}
-
-fn object(found: &CephCluster, budget: &Budget) -> Value {
-    json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-        "metadata": {
-            "name": budget.name,
-            "namespace": found.namespace(),
-            "ownerReferences": [{
-                "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": found.name_any(),
-                "uid": found.metadata.uid, "controller": true,
-            }],
-        },
-        "spec": spec_of(budget),
-    })
 }
