@@ -35,7 +35,7 @@ pub fn under_load(
         let mut phases = Phases::begin();
         let cluster = Cluster::boot_with(release, CephSpec::default(), releases)?;
         phases.lap("boot");
-        let result = loaded(&cluster, &mut phases, work);
+        let result = loaded(&cluster, &mut phases, |phases| work(&cluster, phases));
         if result.is_err() {
             // Apart from the error, which would drown in it.
             say(cluster.logs_tail());
@@ -50,14 +50,18 @@ pub fn under_load(
     })
 }
 
-fn loaded(
+/// Does something under load, then asks the clients.
+///
+/// # Errors
+/// It failed, an operation of a client failed, or something that was written is not there.
+pub fn loaded(
     cluster: &Cluster,
     phases: &mut Phases,
-    work: impl FnOnce(&Cluster, &mut Phases) -> Result<()>,
+    work: impl FnOnce(&mut Phases) -> Result<()>,
 ) -> Result<()> {
     let mut load = Load::start(cluster)?;
     phases.lap("load on all clients");
-    let result = work(cluster, phases);
+    let result = work(phases);
     let failed: Vec<String> = load.failures().iter().map(ToString::to_string).collect();
     result.with_context(|| format!("operations that failed by then: {failed:?}"))?;
     let report = load.stop()?;

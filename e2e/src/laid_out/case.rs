@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use super::LaidOut;
-use crate::case::{Phases, case};
+use crate::case::{Phases, case, loaded};
 use crate::ceph::CephSpec;
 use crate::command::say;
-use crate::load::Load;
 use crate::roots::Release;
 
 /// A case on a cluster of the usual shape, in pods, under load. `agent` is the `node-agent`. At the end the
@@ -27,7 +26,7 @@ pub fn in_pods(
         let mut phases = Phases::begin();
         let cluster = LaidOut::start(release, CephSpec::default(), releases, Path::new(agent))?;
         phases.lap("Ceph in pods");
-        let result = loaded(&cluster, &mut phases, work);
+        let result = loaded(&cluster.ceph, &mut phases, |phases| work(&cluster, phases));
         if result.is_err() {
             say(cluster.ceph.logs_tail());
             say(cluster.operators_tail());
@@ -43,28 +42,4 @@ pub fn in_pods(
         ensure!(!dir.exists(), "{} is left", dir.display());
         Ok(())
     })
-}
-
-fn loaded(
-    cluster: &LaidOut,
-    phases: &mut Phases,
-    work: impl FnOnce(&LaidOut, &mut Phases) -> Result<()>,
-) -> Result<()> {
-    let mut load = Load::start(&cluster.ceph)?;
-    phases.lap("load on all clients");
-    let result = work(cluster, phases);
-    let failed: Vec<String> = load.failures().iter().map(ToString::to_string).collect();
-    result.with_context(|| format!("operations that failed by then: {failed:?}"))?;
-    let report = load.stop()?;
-    phases.lap("all data verified");
-    say(format!("{report}"));
-    for client in &report.clients {
-        ensure!(
-            client.failures == 0 && client.wrong == 0 && client.verified > 0,
-            "the client {} at the end: {client:?}; {:?}",
-            client.client,
-            report.failures()
-        );
-    }
-    Ok(())
 }

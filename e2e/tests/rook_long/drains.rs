@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use stagger_e2e::laid_out::{Operator, in_pods};
+use stagger_e2e::laid_out::Operator;
 use stagger_e2e::roots::Release;
 
-use crate::AGENT;
+use crate::on_18;
 
 /// As cluster-api does it: each node in turn, with no hand but the one that cordons and uncordons.
 #[test]
@@ -38,37 +38,29 @@ fn every_node_in_turn() -> Result<()> {
     )
 }
 
-/// A node stays drained: once all placement groups are clean without its OSDs, it blocks nobody.
+/// The operator is killed in mid-drain: what it had set stands, and the next one takes it back in time.
 #[test]
 #[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
 fn operator_restarted_in_mid_drain() -> Result<()> {
-    in_pods(
-        "operator_restarted_in_mid_drain",
-        AGENT,
-        Release::Reef,
-        &[Release::Reef],
-        |cluster, phases| {
-            let first = Operator::start(cluster, "one", Release::Reef)?;
-            cluster.wait_ready(&cluster.image(Release::Reef)?, Duration::from_mins(1))?;
-            cluster.drain("host2", 120)?;
-            let status = cluster.wait_told("the drain is told", Duration::from_secs(30), |status| {
-                Ok(status["drains"]["draining"] == json!(["host2"]))
-            })?;
-            cluster.ensure_only_this_drains("host2", &status)?;
-            first.kill()?;
-            phases.lap("the operator killed in mid-drain");
-            // With nobody there the budgets stand, and nothing else may go.
-            ensure!(cluster.drain("host6", 5).is_err(), "a second node was drained");
-            cluster.uncordon("host2")?;
-            cluster.uncordon("host6")?;
-            let _second = Operator::start(cluster, "two", Release::Reef)?;
-            cluster.wait_told("nothing is left", Duration::from_mins(3), |status| {
-                cluster.is_at_rest(status)
-            })?;
-            phases.lap("another took its work over");
-            Ok(())
-        },
-    )
+    on_18("operator_restarted_in_mid_drain", |cluster, first, phases| {
+        cluster.drain("host2", 120)?;
+        let status = cluster.wait_told("the drain is told", Duration::from_secs(30), |status| {
+            Ok(status["drains"]["draining"] == json!(["host2"]))
+        })?;
+        cluster.ensure_only_this_drains("host2", &status)?;
+        first.kill()?;
+        phases.lap("the operator killed in mid-drain");
+        // With nobody there the budgets stand, and nothing else may go.
+        ensure!(cluster.drain("host6", 5).is_err(), "a second node was drained");
+        cluster.uncordon("host2")?;
+        cluster.uncordon("host6")?;
+        let _second = Operator::start(cluster, "two", Release::Reef)?;
+        cluster.wait_told("nothing is left", Duration::from_mins(3), |status| {
+            cluster.is_at_rest(status)
+        })?;
+        phases.lap("another took its work over");
+        Ok(())
+    })
 }
 
 /// A cordon alone blocks nobody, and drains of others get through beside it.

@@ -4,4 +4,20 @@
 mod drains;
 mod upgrades;
 
+use std::time::Duration;
+
+use anyhow::Result;
+use stagger_e2e::case::Phases;
+use stagger_e2e::laid_out::{LaidOut, Operator, in_pods};
+use stagger_e2e::roots::Release;
+
 const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
+
+/// A case on release 18 alone, with an operator that has nothing to do yet.
+fn on_18(name: &str, work: impl FnOnce(&LaidOut, Operator, &mut Phases) -> Result<()>) -> Result<()> {
+    in_pods(name, AGENT, Release::Reef, &[Release::Reef], |cluster, phases| {
+        let operator = Operator::start(cluster, "one", Release::Reef)?;
+        cluster.wait_ready(&cluster.image(Release::Reef)?, Duration::from_mins(1))?;
+        work(cluster, operator, phases)
+    })
+}

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods};
 use stagger_e2e::roots::Release;
 
-use crate::AGENT;
+use crate::{AGENT, on_18};
 
 /// Asks for an image, and for quick waves.
 fn ask_for(cluster: &LaidOut, image: &str) -> Result<()> {
@@ -75,47 +75,39 @@ fn leader_killed_three_times() -> Result<()> {
 #[test]
 #[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
 fn new_image_crash_loops_at_osds() -> Result<()> {
-    in_pods(
-        "new_image_crash_loops_at_osds",
-        AGENT,
-        Release::Reef,
-        &[Release::Reef],
-        |cluster, phases| {
-            let _operator = Operator::start(cluster, "one", Release::Reef)?;
-            let old = cluster.image(Release::Reef)?;
-            cluster.wait_ready(&old, Duration::from_mins(1))?;
-            ask_for(cluster, &format!("{old}-ceph-osd-fails"))?;
-            let mut hit = BTreeSet::new();
-            let status = cluster.wait_told("it was taken back", Duration::from_mins(12), |status| {
-                let tail = cluster.all("pods")?;
-                for pod in &tail {
-                    let restarts = pod["status"]["containerStatuses"][0]["restartCount"].as_u64();
-                    let osd = pod["metadata"]["labels"]["ceph-osd-id"].as_str();
-                    if let (Some(1..), Some(osd)) = (restarts, osd) {
-                        hit.insert(osd.to_owned());
-                    }
+    on_18("new_image_crash_loops_at_osds", |cluster, _operator, phases| {
+        let old = cluster.image(Release::Reef)?;
+        ask_for(cluster, &format!("{old}-ceph-osd-fails"))?;
+        let mut hit = BTreeSet::new();
+        let status = cluster.wait_told("it was taken back", Duration::from_mins(12), |status| {
+            let tail = cluster.all("pods")?;
+            for pod in &tail {
+                let restarts = pod["status"]["containerStatuses"][0]["restartCount"].as_u64();
+                let osd = pod["metadata"]["labels"]["ceph-osd-id"].as_str();
+                if let (Some(1..), Some(osd)) = (restarts, osd) {
+                    hit.insert(osd.to_owned());
                 }
-                Ok(status["upgrade"]["gaveUp"].is_string())
-            })?;
-            phases.lap("taken back");
-            ensure!(hit.len() == 1, "the OSDs that were hit: {hit:?}");
-            ensure!(
-                status["upgrade"]["run"]["ending"]["ending"] == "rolled-back",
-                "{status:#}"
-            );
-            let now = images(cluster)?;
-            ensure!(now == BTreeSet::from([old.clone()]), "{now:?}");
-            // It is not tried again by itself, and says so.
-            let status = cluster.wait_told("it says why", Duration::from_secs(30), |status| {
-                Ok(status["phase"] == "Blocked")
-            })?;
-            let message = status["message"].as_str().context("no message")?;
-            ensure!(message.contains("was taken back"), "{message}");
-            cluster.ceph.wait_clean(Duration::from_mins(2))?;
-            ask_for(cluster, &old)?;
-            cluster.wait_ready(&old, Duration::from_mins(1))?;
-            phases.lap("the old image wanted again");
-            Ok(())
-        },
-    )
+            }
+            Ok(status["upgrade"]["gaveUp"].is_string())
+        })?;
+        phases.lap("taken back");
+        ensure!(hit.len() == 1, "the OSDs that were hit: {hit:?}");
+        ensure!(
+            status["upgrade"]["run"]["ending"]["ending"] == "rolled-back",
+            "{status:#}"
+        );
+        let now = images(cluster)?;
+        ensure!(now == BTreeSet::from([old.clone()]), "{now:?}");
+        // It is not tried again by itself, and says so.
+        let status = cluster.wait_told("it says why", Duration::from_secs(30), |status| {
+            Ok(status["phase"] == "Blocked")
+        })?;
+        let message = status["message"].as_str().context("no message")?;
+        ensure!(message.contains("was taken back"), "{message}");
+        cluster.ceph.wait_clean(Duration::from_mins(2))?;
+        ask_for(cluster, &old)?;
+        cluster.wait_ready(&old, Duration::from_mins(1))?;
+        phases.lap("the old image wanted again");
+        Ok(())
+    })
 }

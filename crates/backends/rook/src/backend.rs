@@ -21,21 +21,15 @@ use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rai
 use tokio::time::Instant;
 
 use crate::daemons::kind_of;
-use crate::made::{Book, Made, image_of, with_image};
+use crate::made::{Book, Made, image_of};
+use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, restarted, template_image};
 use crate::rollout::{Rollout, rollout};
 use crate::watched::Watched;
 
 /// The name under which fields of Deployments are ours.
 pub const MANAGER: &str = "stagger";
-/// The annotation with the newest fencing token that a Deployment has seen.
-pub const FENCE: &str = "stagger.dev/fence";
 /// The label with which a person keeps everybody's hands off a daemon.
 pub const DO_NOT_RECONCILE: &str = "ceph.rook.io/do-not-reconcile";
-/// The annotation of a pod that was restarted, with the effect that did it.
-const RESTARTED: &str = "stagger.dev/restarted";
-
-/// The label with Ceph's release, as Rook writes it.
-const VERSION: &str = "ceph-version";
 
 /// A rollout that is neither done nor failed after this time has failed.
 const LONGEST: Duration = Duration::from_mins(10);
@@ -54,14 +48,8 @@ pub struct Memory {
 
 /// A Ceph cluster laid out by Rook.
 pub struct RookBackend {
-    ceph: CephBackend,
-    client: Client,
+    parts: Parts,
     deployments: Api<Deployment>,
-    namespace: String,
-    cluster: ClusterName,
-    health: HealthPolicy,
-    watched: Arc<Watched>,
-    memory: Memory,
 }
 
 /// What a [`RookBackend`] is made of.
@@ -151,29 +139,14 @@ pub fn one_gateway_each(facts: &mut Facts) {
 impl RookBackend {
     /// One for a run.
     pub fn new(parts: Parts) -> Self {
-        let Parts {
-            ceph,
-            client,
-            namespace,
-            cluster,
-            health,
-            watched,
-            memory,
-        } = parts;
         Self {
-            deployments: Api::namespaced(client.clone(), &namespace),
-            ceph,
-            client,
-            namespace,
-            cluster,
-            health,
-            watched,
-            memory,
+            deployments: Api::namespaced(parts.client.clone(), &parts.namespace),
+            parts,
         }
     }
 
     fn made(&self, revision: &Revision) -> Result<&Made, BackendError> {
-        self.memory.book.get(revision).ok_or_else(|| {
+        self.parts.memory.book.get(revision).ok_or_else(|| {
             BackendError::permanent(
                 format!("look up the revision {revision}"),
                 "the run's memory does not say what it is made of",
@@ -182,13 +155,14 @@ impl RookBackend {
     }
 
     fn name_of(&self, unit: &UnitId) -> Result<String, BackendError> {
-        self.watched
+        self.parts
+            .watched
             .daemon(unit)
             .map(|deployment| deployment.name_any())
             .ok_or_else(|| {
                 BackendError::transient(
                     format!("find the Deployment of {unit}"),
-                    format!("none in {} has its labels", self.namespace),
+                    format!("none in {} has its labels", self.parts.namespace),
                 )
             })
     }
@@ -204,7 +178,7 @@ impl RookBackend {
         change: impl Fn(&Deployment) -> Value,
     ) -> Result<(), BackendError> {
         let name = self.name_of(unit)?;
-        let mut seen = self.watched.daemon(unit);
+        let mut seen = self.parts.watched.daemon(unit);
         let mut tries = 0;
         loop {
             let deployment = match seen.take() {
@@ -220,7 +194,7 @@ impl RookBackend {
             patch["apiVersion"] = json!("apps/v1");
             patch["kind"] = json!("Deployment");
             patch["metadata"]["name"] = json!(name);
-            patch["metadata"]["namespace"] = json!(self.namespace);
+            patch["metadata"]["namespace"] = json!(self.parts.namespace);
             patch["metadata"]["resourceVersion"] = json!(deployment.metadata.resource_version);
             patch["metadata"]["annotations"][FENCE] = json!(fence.to_string());
             let params = PatchParams::apply(MANAGER).force();
@@ -242,6 +216,7 @@ impl RookBackend {
         let tried = format!("give {unit} the image {}", made.image);
         let kind = kind_of(unit).to_owned();
         let before = self
+            .parts
             .watched
             .daemon(unit)
             .map(|deployment| deployment.metadata.generation);
@@ -254,6 +229,7 @@ impl RookBackend {
         })
         .await?;
         let same = self
+            .parts
             .watched
             .daemon(unit)
             .map(|deployment| deployment.metadata.generation)
@@ -288,12 +264,12 @@ impl RookBackend {
         seen: impl Fn(&Deployment) -> bool,
     ) -> Result<(), BackendError> {
         let begun = Instant::now();
-        let mut changes = self.watched.changes();
+        let mut changes = self.parts.watched.changes();
         loop {
             changes.borrow_and_update();
-            let state = match self.watched.daemon(unit) {
+            let state = match self.parts.watched.daemon(unit) {
                 Some(deployment) if seen(&deployment) => {
-                    rollout(&deployment, &self.watched.pods_of(&deployment))
+                    rollout(&deployment, &self.parts.watched.pods_of(&deployment))
                 }
                 Some(_) => Rollout::Waiting("the change is not seen yet".to_owned()),
                 None => Rollout::Waiting("there is no such Deployment".to_owned()),
@@ -316,16 +292,17 @@ impl RookBackend {
 
     /// What Kubernetes tells of a daemon: its Deployment, its pods, their events and last words.
     async fn tell_of(&self, unit: &UnitId, files: &mut Vec<(String, Vec<u8>)>) {
-        let Some(deployment) = self.watched.daemon(unit) else {
+        let Some(deployment) = self.parts.watched.daemon(unit) else {
             return;
         };
-        let pods = self.watched.pods_of(&deployment);
+        let pods = self.parts.watched.pods_of(&deployment);
         files.push((format!("{unit}-deployment.json"), as_json(&*deployment)));
         for pod in &pods {
             files.push((format!("{unit}-{}.json", pod.name_any()), as_json(&**pod)));
         }
-        let events: Api<KubeEvent> = Api::namespaced(self.client.clone(), &self.namespace);
-        let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        let events: Api<KubeEvent> = Api::namespaced(self.parts.client.clone(), &self.parts.namespace);
+        let api: Api<k8s_openapi::api::core::v1::Pod> =
+            Api::namespaced(self.parts.client.clone(), &self.parts.namespace);
         for pod in &pods {
             let name = pod.name_any();
             let of_pod = ListParams::default().fields(&format!("involvedObject.name={name}"));
@@ -353,63 +330,6 @@ fn as_json<T: Serialize>(object: &T) -> Vec<u8> {
     serde_json::to_vec_pretty(object).unwrap_or_else(|error| error.to_string().into_bytes())
 }
 
-/// The fields of a Deployment that are ours, with that image; all of them, for what an apply leaves out it
-/// takes away.
-fn fields(deployment: &Deployment, kind: &str, image: &str, release: Option<&str>) -> Value {
-    let template = &deployment.spec.template;
-    let now = template_image(deployment, kind).unwrap_or_default();
-    let (inits, containers) = template
-        .spec
-        .as_ref()
-        .map(|spec| with_image(spec, now))
-        .unwrap_or_default();
-    let all = |names: Vec<String>| -> Vec<Value> {
-        names
-            .into_iter()
-            .map(|name| json!({ "name": name, "image": image }))
-            .collect()
-    };
-    let mut patch = json!({
-        "spec": { "template": { "spec": { "containers": all(containers) } } },
-    });
-    let inits = all(inits);
-    if !inits.is_empty() {
-        patch["spec"]["template"]["spec"]["initContainers"] = json!(inits);
-    }
-    if let Some(restarted) = restarted(deployment) {
-        patch["spec"]["template"]["metadata"]["annotations"][RESTARTED] = json!(restarted);
-    }
-    let version = match release {
-        Some(release) => Some(format!("{release}-0")),
-        None => deployment.labels().get(VERSION).cloned(),
-    };
-    if let Some(version) = version {
-        patch["metadata"]["labels"][VERSION] = json!(version);
-    }
-    patch
-}
-
-/// The fields that are ours as they are.
-fn as_they_are(deployment: &Deployment, kind: &str) -> Value {
-    let image = template_image(deployment, kind).unwrap_or_default().to_owned();
-    fields(deployment, kind, &image, None)
-}
-
-/// Which effect restarted a daemon last.
-fn restarted(deployment: &Deployment) -> Option<&String> {
-    let meta = deployment.spec.template.metadata.as_ref()?;
-    meta.annotations.as_ref()?.get(RESTARTED)
-}
-
-fn template_image<'a>(deployment: &'a Deployment, kind: &str) -> Option<&'a str> {
-    image_of(deployment.spec.template.spec.as_ref()?, kind)
-}
-
-fn fence_of(deployment: &Deployment) -> u64 {
-    let text = deployment.annotations().get(FENCE);
-    text.and_then(|text| text.parse().ok()).unwrap_or(0)
-}
-
 /// An error of the API server as the engine takes it.
 pub(crate) fn failed(tried: &str, error: &kube::Error) -> BackendError {
     match error {
@@ -431,27 +351,27 @@ pub(crate) fn failed(tried: &str, error: &kube::Error) -> BackendError {
 #[async_trait]
 impl Backend for RookBackend {
     fn cluster(&self) -> &ClusterName {
-        &self.cluster
+        &self.parts.cluster
     }
 
     async fn observe(&self) -> Result<Snapshot, BackendError> {
-        let mut facts = self.ceph.facts().await?;
+        let mut facts = self.parts.ceph.facts().await?;
         one_gateway_each(&mut facts);
         snapshot(
-            &self.cluster,
+            &self.parts.cluster,
             &facts,
-            &self.health,
-            Some(&self.memory.baseline),
-            &self.watched,
+            &self.parts.health,
+            Some(&self.parts.memory.baseline),
+            &self.parts.watched,
         )
     }
 
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
-        self.ceph.may_stop(units).await
+        self.parts.ceph.may_stop(units).await
     }
 
     fn rail(&self, action: &Action) -> Rail {
-        self.ceph.rail(action)
+        self.parts.ceph.rail(action)
     }
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
@@ -478,7 +398,7 @@ impl Backend for RookBackend {
             Action::TakeGuard { .. }
             | Action::DropGuard { .. }
             | Action::Step { .. }
-            | Action::Collect { .. } => self.ceph.perform(call, action).await,
+            | Action::Collect { .. } => self.parts.ceph.perform(call, action).await,
         }
     }
 
@@ -493,7 +413,7 @@ impl Backend for RookBackend {
     }
 
     async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
-        let mut files = self.ceph.collect(call, units).await?;
+        let mut files = self.parts.ceph.collect(call, units).await?;
         for unit in units {
             self.tell_of(unit, &mut files).await;
         }
@@ -501,23 +421,23 @@ impl Backend for RookBackend {
     }
 
     async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
-        self.ceph.lock(claim, at_least).await
+        self.parts.ceph.lock(claim, at_least).await
     }
 
     async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
-        self.ceph.renew(claim, fence).await
+        self.parts.ceph.renew(claim, fence).await
     }
 
     async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
-        self.ceph.unlock(claim, fence).await
+        self.parts.ceph.unlock(claim, fence).await
     }
 
     fn lock_expires(&self) -> Duration {
-        self.ceph.lock_expires()
+        self.parts.ceph.lock_expires()
     }
 
     fn poll(&self) -> Duration {
-        self.ceph.poll()
+        self.parts.ceph.poll()
     }
 }
 
@@ -552,69 +472,4 @@ pub fn snapshot(
         BTreeMap::new(),
     )
     .map_err(|error| BackendError::transient(tried, error.to_string()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn osd() -> Deployment {
-        serde_json::from_value(json!({
-            "metadata": { "name": "rook-ceph-osd-3", "labels": { "ceph-version": "18.2.7-0" } },
-            "spec": { "selector": {}, "template": {
-                "metadata": { "annotations": { "stagger.dev/restarted": "r1-7" } },
-                "spec": {
-                    "initContainers": [{ "name": "activate", "image": "ceph:v18" }],
-                    "containers": [
-                        { "name": "osd", "image": "ceph:v18" },
-                        { "name": "log-collector", "image": "ceph:v18" },
-                        { "name": "sidecar", "image": "other:1" },
-                    ],
-                },
-            } },
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn only_what_runs_the_daemons_image_gets_the_new_one() {
-        let patch = fields(&osd(), "osd", "ceph:v20", Some("20.2.4"));
-        let spec = &patch["spec"]["template"]["spec"];
-        let expected = json!([
-            { "name": "osd", "image": "ceph:v20" },
-            { "name": "log-collector", "image": "ceph:v20" },
-        ]);
-        assert_eq!(spec["containers"], expected);
-        assert_eq!(
-            spec["initContainers"],
-            json!([{ "name": "activate", "image": "ceph:v20" }])
-        );
-        assert_eq!(patch["metadata"]["labels"]["ceph-version"], "20.2.4-0");
-    }
-
-    /// What an apply leaves out it takes away: an annotation of the template that went would end the pod.
-    #[test]
-    fn raising_the_fence_changes_nothing_of_the_template() {
-        let osd = osd();
-        let patch = as_they_are(&osd, "osd");
-        let template = &patch["spec"]["template"];
-        assert_eq!(
-            template["metadata"]["annotations"],
-            json!({ "stagger.dev/restarted": "r1-7" })
-        );
-        assert_eq!(
-            template["spec"]["containers"][0],
-            json!({ "name": "osd", "image": "ceph:v18" })
-        );
-        assert_eq!(template["spec"]["initContainers"][0]["image"], "ceph:v18");
-        assert_eq!(patch["metadata"]["labels"]["ceph-version"], "18.2.7-0");
-    }
-
-    #[test]
-    fn a_deployment_that_has_seen_no_token_takes_the_first() {
-        let mut osd = osd();
-        assert_eq!(fence_of(&osd), 0);
-        osd.annotations_mut().insert(FENCE.to_owned(), "41".to_owned());
-        assert_eq!(fence_of(&osd), 41);
-    }
 }

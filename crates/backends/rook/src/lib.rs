@@ -13,6 +13,7 @@ pub mod journal;
 pub mod made;
 pub mod names;
 pub mod operator;
+pub mod ours;
 pub mod policy;
 pub mod rollout;
 pub mod watched;

@@ -4,11 +4,13 @@
 //! is, a run is carried out by the engine, as from the command line. Between passes nothing is asked of
 //! anybody: watches tell of changes.
 
+mod blocked;
 mod budgets;
 mod cluster;
 mod drains;
 mod release;
 mod status;
+mod wishes;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -16,9 +16,9 @@ use stagger_ceph::facts::release::Version;
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy};
 use stagger_core::model::{ClusterName, Part, Policy, Reason, Target, UnitId};
-use stagger_core::run::{Command, Ending};
+use stagger_core::run::Ending;
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::{Backend, BackendError};
+use stagger_engine::backend::Backend;
 use stagger_engine::clock::SystemClock;
 use stagger_engine::driver::{Driver, Parts, Step};
 use stagger_engine::hosts::Hosts;
@@ -28,10 +28,11 @@ use stagger_engine::supervisor::{self, Identity, SuperviseError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::blocked::Blocked;
 use super::drains::Drains;
 use super::status::{self, Writer};
+use super::wishes::Wishes;
 use super::{Shared, release};
-use crate::access::AccessError;
 use crate::backend::{self, Memory, RookBackend, units_of};
 use crate::cluster::CephCluster;
 use crate::daemons::kind_of;
@@ -43,71 +44,6 @@ use crate::watched::Watched;
 /// After a pass that failed, another is tried after so long, and longer each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-
-/// A word for the status, and a sentence: what keeps a cluster from being changed.
-struct Blocked {
-    reason: &'static str,
-    why: String,
-    /// Whether it may pass by itself: then it is tried again.
-    passes: bool,
-}
-
-impl Blocked {
-    fn until_changed(reason: &'static str, why: impl Into<String>) -> Self {
-        Self {
-            reason,
-            why: why.into(),
-            passes: false,
-        }
-    }
-
-    fn for_now(reason: &'static str, why: impl Into<String>) -> Self {
-        Self {
-            reason,
-            why: why.into(),
-            passes: true,
-        }
-    }
-}
-
-impl From<BackendError> for Blocked {
-    fn from(error: BackendError) -> Self {
-        let hint = error
-            .hint
-            .as_ref()
-            .map(|hint| format!("; {hint}"))
-            .unwrap_or_default();
-        Self::for_now("CannotBeAsked", format!("{error}{hint}"))
-    }
-}
-
-impl From<AccessError> for Blocked {
-    fn from(error: AccessError) -> Self {
-        let source = std::error::Error::source(&error).map(|inner| format!(": {inner}"));
-        Self::for_now(
-            "CephNotReachable",
-            format!("{error}{}", source.unwrap_or_default()),
-        )
-    }
-}
-
-impl From<SuperviseError> for Blocked {
-    fn from(error: SuperviseError) -> Self {
-        let mut why = error.to_string();
-        let mut source = std::error::Error::source(&error);
-        while let Some(inner) = source {
-            why = format!("{why}: {inner}");
-            source = inner.source();
-        }
-        Self::for_now("RunNotStarted", why)
-    }
-}
-
-impl From<stagger_engine::driver::DriveError> for Blocked {
-    fn from(error: stagger_engine::driver::DriveError) -> Self {
-        SuperviseError::from(error).into()
-    }
-}
 
 /// What a pass came to.
 enum Pass {
@@ -600,133 +536,3 @@ fn target_of(facts: &Facts, made: &Made, policy: &Policy, health: HealthPolicy) 
 
 /// `noout` stays on a wave's OSDs at most for so many seconds.
 const NOOUT: u32 = 1200;
-
-/// What a person wants of a run, by the CephCluster.
-struct Wishes {
-    image: String,
-    paused: Option<bool>,
-    left: bool,
-    command: Option<String>,
-}
-
-impl Wishes {
-    /// For a run to that image. A command that was `heard` before was not said to it.
-    fn new(image: &str, heard: Option<String>) -> Self {
-        Self {
-            image: image.to_owned(),
-            paused: None,
-            left: false,
-            command: heard,
-        }
-    }
-
-    /// Leaves the commands that a change of the CephCluster comes to.
-    fn heed(&mut self, found: &CephCluster, asked: &Asked) {
-        const BY: &str = "the CephCluster";
-        let paused = found.spec.update_policy.pause.unwrap_or(false);
-        match self.paused.replace(paused) {
-            Some(before) if before == paused => {}
-            None if !paused => {}
-            Some(_) | None => asked.ask(
-                if paused { Command::Pause } else { Command::Resume },
-                format!("{BY}: spec.updatePolicy.pause"),
-            ),
-        }
-        let image = found.spec.ceph_version.image.as_deref().unwrap_or_default();
-        if image != self.image && !self.left {
-            // The wave is finished; what is wanted now is planned from there.
-            self.left = true;
-            asked.ask(
-                Command::Abort,
-                format!("{BY}: spec.cephVersion.image is {image} now"),
-            );
-        }
-        let command = found.annotations().get(super::COMMAND).cloned();
-        if command != self.command {
-            if let Some(read) = command.as_deref().and_then(read_command) {
-                asked.ask(read, format!("{BY}: annotation {}", super::COMMAND));
-            }
-            self.command = command;
-        }
-    }
-}
-
-/// `resume`, `pause`, `abort`, `rollback`, `approve DOOR`; what stands behind `#` only makes it a new one.
-fn read_command(text: &str) -> Option<Command> {
-    let text = text.split('#').next().unwrap_or_default().trim();
-    match text.split_once(' ') {
-        Some(("approve", door)) => Some(Command::Approve {
-            door: stagger_core::model::PartName::new(door.trim()).ok()?,
-        }),
-        Some(_) => None,
-        None => match text {
-            "resume" => Some(Command::Resume),
-            "pause" => Some(Command::Pause),
-            "abort" => Some(Command::Abort),
-            "rollback" => Some(Command::Rollback),
-            _ => None,
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn cluster(image: &str, pause: bool, command: &str) -> CephCluster {
-        serde_json::from_value(json!({
-            "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
-            "metadata": { "name": "c", "annotations": { "stagger.dev/command": command } },
-            "spec": { "cephVersion": { "image": image }, "updatePolicy": { "pause": pause } },
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn commands_are_words_and_all_else_is_none() {
-        let approve = Command::Approve {
-            door: stagger_core::model::PartName::new("last-mon").unwrap(),
-        };
-        assert_eq!(read_command("approve last-mon"), Some(approve));
-        assert_eq!(read_command("resume#2"), Some(Command::Resume));
-        assert_eq!(read_command(" rollback "), Some(Command::Rollback));
-        for other in [
-            "",
-            "#",
-            "retry#1",
-            "approve",
-            "approve a door",
-            "resume now",
-            "delete",
-        ] {
-            assert_eq!(read_command(other), None, "{other:?}");
-        }
-    }
-
-    /// What stands there from before a run is not said to it, and what is said once is heard once.
-    #[test]
-    fn wishes_are_heard_once() {
-        let asked = Asked::default();
-        let heard = |wishes: &mut Wishes, image, pause, command| {
-            wishes.heed(&cluster(image, pause, command), &asked);
-            asked
-                .take()
-                .into_iter()
-                .map(|(command, _)| command)
-                .collect::<Vec<_>>()
-        };
-        let mut wishes = Wishes::new("ceph:20", Some("abort#1".to_owned()));
-        assert_eq!(heard(&mut wishes, "ceph:20", false, "abort#1"), []);
-        assert_eq!(heard(&mut wishes, "ceph:20", true, "abort#1"), [Command::Pause]);
-        assert_eq!(heard(&mut wishes, "ceph:20", true, "abort#1"), []);
-        assert_eq!(heard(&mut wishes, "ceph:20", false, "abort#1"), [Command::Resume]);
-        assert_eq!(
-            heard(&mut wishes, "ceph:20", false, "resume#1"),
-            [Command::Resume]
-        );
-        assert_eq!(heard(&mut wishes, "ceph:21", false, "resume#1"), [Command::Abort]);
-        assert_eq!(heard(&mut wishes, "ceph:22", false, "resume#1"), []);
-    }
-}

@@ -1,0 +1,140 @@
+//! What a person wants of a run, by the CephCluster: a pause, another image, commands.
+
+use kube::ResourceExt as _;
+use stagger_core::model::PartName;
+use stagger_core::run::Command;
+
+use super::COMMAND;
+use crate::cluster::CephCluster;
+use crate::journal::Asked;
+
+/// What a person wants of a run, by the CephCluster.
+pub(super) struct Wishes {
+    image: String,
+    paused: Option<bool>,
+    left: bool,
+    /// The last command that was heard.
+    pub(super) command: Option<String>,
+}
+
+impl Wishes {
+    /// For a run to that image. A command that was `heard` before was not said to it.
+    pub(super) fn new(image: &str, heard: Option<String>) -> Self {
+        Self {
+            image: image.to_owned(),
+            paused: None,
+            left: false,
+            command: heard,
+        }
+    }
+
+    /// Leaves the commands that a change of the CephCluster comes to.
+    pub(super) fn heed(&mut self, found: &CephCluster, asked: &Asked) {
+        const BY: &str = "the CephCluster";
+        let paused = found.spec.update_policy.pause.unwrap_or(false);
+        match self.paused.replace(paused) {
+            Some(before) if before == paused => {}
+            None if !paused => {}
+            Some(_) | None => asked.ask(
+                if paused { Command::Pause } else { Command::Resume },
+                format!("{BY}: spec.updatePolicy.pause"),
+            ),
+        }
+        let image = found.spec.ceph_version.image.as_deref().unwrap_or_default();
+        if image != self.image && !self.left {
+            // The wave is finished; what is wanted now is planned from there.
+            self.left = true;
+            asked.ask(
+                Command::Abort,
+                format!("{BY}: spec.cephVersion.image is {image} now"),
+            );
+        }
+        let command = found.annotations().get(COMMAND).cloned();
+        if command != self.command {
+            if let Some(read) = command.as_deref().and_then(read_command) {
+                asked.ask(read, format!("{BY}: annotation {COMMAND}"));
+            }
+            self.command = command;
+        }
+    }
+}
+
+/// `resume`, `pause`, `abort`, `rollback`, `approve DOOR`; what stands behind `#` only makes it a new one.
+fn read_command(text: &str) -> Option<Command> {
+    let text = text.split('#').next().unwrap_or_default().trim();
+    match text.split_once(' ') {
+        Some(("approve", door)) => Some(Command::Approve {
+            door: PartName::new(door.trim()).ok()?,
+        }),
+        Some(_) => None,
+        None => match text {
+            "resume" => Some(Command::Resume),
+            "pause" => Some(Command::Pause),
+            "abort" => Some(Command::Abort),
+            "rollback" => Some(Command::Rollback),
+            _ => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(image: &str, pause: bool, command: &str) -> CephCluster {
+        serde_json::from_value(json!({
+            "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
+            "metadata": { "name": "c", "annotations": { "stagger.dev/command": command } },
+            "spec": { "cephVersion": { "image": image }, "updatePolicy": { "pause": pause } },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn commands_are_words_and_all_else_is_none() {
+        let approve = Command::Approve {
+            door: PartName::new("last-mon").unwrap(),
+        };
+        assert_eq!(read_command("approve last-mon"), Some(approve));
+        assert_eq!(read_command("resume#2"), Some(Command::Resume));
+        assert_eq!(read_command(" rollback "), Some(Command::Rollback));
+        for other in [
+            "",
+            "#",
+            "retry#1",
+            "approve",
+            "approve a door",
+            "resume now",
+            "delete",
+        ] {
+            assert_eq!(read_command(other), None, "{other:?}");
+        }
+    }
+
+    /// What stands there from before a run is not said to it, and what is said once is heard once.
+    #[test]
+    fn wishes_are_heard_once() {
+        let asked = Asked::default();
+        let heard = |wishes: &mut Wishes, image, pause, command| {
+            wishes.heed(&cluster(image, pause, command), &asked);
+            asked
+                .take()
+                .into_iter()
+                .map(|(command, _)| command)
+                .collect::<Vec<_>>()
+        };
+        let mut wishes = Wishes::new("ceph:20", Some("abort#1".to_owned()));
+        assert_eq!(heard(&mut wishes, "ceph:20", false, "abort#1"), []);
+        assert_eq!(heard(&mut wishes, "ceph:20", true, "abort#1"), [Command::Pause]);
+        assert_eq!(heard(&mut wishes, "ceph:20", true, "abort#1"), []);
+        assert_eq!(heard(&mut wishes, "ceph:20", false, "abort#1"), [Command::Resume]);
+        assert_eq!(
+            heard(&mut wishes, "ceph:20", false, "resume#1"),
+            [Command::Resume]
+        );
+        assert_eq!(heard(&mut wishes, "ceph:21", false, "resume#1"), [Command::Abort]);
+        assert_eq!(heard(&mut wishes, "ceph:22", false, "resume#1"), []);
+    }
+}
