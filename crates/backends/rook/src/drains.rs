@@ -146,13 +146,18 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
         unplaced,
         ..Wanted::default()
     };
+    if free.is_empty() {
+        // Nothing may go: that takes one budget, not one for each domain.
+        wanted.budgets.push(Budget::closed());
+    }
     for domain in domains.into_iter().filter(|domain| !free.contains(*domain)) {
-        wanted
-            .budgets
-            .push(Budget::blocking(level, Selects::Domain(domain.clone())));
+        if !free.is_empty() {
+            let budget = Budget::blocking(level, Selects::Domain(domain.clone()));
+            wanted.budgets.push(budget);
+        }
         wanted.blocked.insert(domain.clone(), why.clone());
     }
-    if !wanted.unplaced.is_empty() {
+    if !wanted.unplaced.is_empty() && !free.is_empty() {
         wanted.budgets.push(Budget::blocking(level, Selects::Unplaced));
     }
     let fell = domains_of(fallen.iter().copied());

@@ -18,14 +18,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use kube_lease_manager::{LeaseManagerBuilder, LeaseManagerError};
 use stagger_ceph::api::Access;
+use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::access::{AccessError, Programs, access};
+use crate::backend::failed;
 use crate::cluster::CephCluster;
 
 /// The annotation of a CephCluster by which a person commands its run: `resume`, `abort`, `approve DOOR` …
@@ -79,6 +82,17 @@ impl Shared {
     async fn access(&self, namespace: &str, name: &str) -> Result<Access, AccessError> {
         let folder = self.options.folder.join(namespace).join(name);
         access(&self.client, namespace, &folder, &self.options.programs).await
+    }
+
+    /// How many of Rook's own operator there should be in a namespace. While there are any, nothing is
+    /// changed here.
+    async fn replicas_of_rook(&self, namespace: &str) -> Result<i32, BackendError> {
+        let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
+        let rook = deployments
+            .get_opt("rook-ceph-operator")
+            .await
+            .map_err(|error| failed("look for Rook's operator", &error))?;
+        Ok(rook.map_or(0, |rook| rook.spec.replicas.unwrap_or(1)))
     }
 }
 

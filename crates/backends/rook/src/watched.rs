@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -19,11 +20,12 @@ use tokio::task::JoinSet;
 
 use crate::{daemons, names};
 
-/// The Deployments and pods of one namespace, and the nodes.
+/// The Deployments, pods and budgets of one namespace, and the nodes.
 pub struct Watched {
     deployments: Store<Deployment>,
     pods: Store<Pod>,
     nodes: Store<Node>,
+    budgets: Store<PodDisruptionBudget>,
     changed: watch::Receiver<u64>,
     /// Ends the watches when it is dropped.
     _watching: JoinSet<()>,
@@ -54,14 +56,22 @@ impl Watched {
             &tell,
             &mut watching,
         );
+        let budgets = keep(
+            Api::namespaced(client.clone(), namespace),
+            watcher::Config::default(),
+            &tell,
+            &mut watching,
+        );
         // The writers live as long as the watches, which live as long as this.
         deployments.wait_until_ready().await.ok();
         pods.wait_until_ready().await.ok();
         nodes.wait_until_ready().await.ok();
+        budgets.wait_until_ready().await.ok();
         Self {
             deployments,
             pods,
             nodes,
+            budgets,
             changed,
             _watching: watching,
         }
@@ -121,6 +131,11 @@ impl Watched {
     /// All pods of daemons.
     pub fn pods(&self) -> Vec<Arc<Pod>> {
         self.pods.state()
+    }
+
+    /// All budgets of the namespace.
+    pub fn budgets(&self) -> Vec<Arc<PodDisruptionBudget>> {
+        self.budgets.state()
     }
 
     /// Whether a node takes no new pods, or is gone.

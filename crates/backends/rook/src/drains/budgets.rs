@@ -39,6 +39,14 @@ impl Budget {
         }
     }
 
+    /// The default one, closed: nothing may go, anywhere.
+    pub(super) fn closed() -> Self {
+        Self {
+            max_unavailable: 0,
+            ..Self::over_all(BTreeSet::new())
+        }
+    }
+
     /// One that lets nothing go.
     pub(super) fn blocking(level: &str, selects: Selects) -> Self {
         let name = match &selects {

@@ -1,9 +1,10 @@
 //! PodDisruptionBudgets as objects: what there is, and what it takes to have what there should be.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use stagger_engine::backend::BackendError;
@@ -30,20 +31,18 @@ const OTHERS: [&str; 4] = [
 pub(super) struct Ensure<'a> {
     api: Api<PodDisruptionBudget>,
     found: &'a CephCluster,
-    there: Vec<PodDisruptionBudget>,
+    there: Vec<Arc<PodDisruptionBudget>>,
 }
 
 impl<'a> Ensure<'a> {
-    /// Looks what there is.
-    pub(super) async fn look(client: &Client, found: &'a CephCluster) -> Result<Self, BackendError> {
+    /// With what there is in the namespace.
+    pub(super) fn new(client: &Client, found: &'a CephCluster, there: Vec<Arc<PodDisruptionBudget>>) -> Self {
         let namespace = found.namespace().unwrap_or_default();
-        let api: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), &namespace);
-        let there = api
-            .list(&ListParams::default())
-            .await
-            .map_err(|error| failed(TRIED, &error))?
-            .items;
-        Ok(Self { api, found, there })
+        Self {
+            api: Api::namespaced(client.clone(), &namespace),
+            found,
+            there,
+        }
     }
 
     /// Those over OSDs, in the order that leaves no moment without protection.
@@ -127,6 +126,7 @@ impl<'a> Ensure<'a> {
             None => self.api.create(&params, &object).await,
             Some(_) => self.api.replace(name, &params, &object).await,
         };
+        // What was seen may be older than our own last write: then the next look tells.
         written.map_err(|error| failed(TRIED, &error))?;
         tracing::info!(budget = name, "applied");
         Ok(())

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use stagger_ceph::api::CephApi;
 use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::CephBackend;
@@ -120,6 +119,8 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
             }
             Err(blocked) => {
                 tracing::warn!(reason = blocked.reason, why = blocked.why, "blocked");
+                // A run that could not be carried on is not over.
+                one.looked_back = false;
                 one.tell("Blocked", blocked.reason, &blocked.why, &found);
                 let again = blocked.passes.then_some(pause);
                 pause = (pause * 2).min(LONGEST_PAUSE);
@@ -250,23 +251,17 @@ impl One {
 
     /// Two operators would undo each other's work.
     async fn no_other_operator(&self) -> Result<(), Blocked> {
-        let deployments: Api<Deployment> = Api::namespaced(self.shared.client.clone(), &self.namespace);
-        let rook = deployments
-            .get_opt("rook-ceph-operator")
-            .await
-            .map_err(|error| backend::failed("look for Rook's operator", &error))?;
-        let replicas = rook.map_or(0, |rook| rook.spec.replicas.unwrap_or(1));
-        if replicas > 0 {
-            return Err(Blocked::for_now(
+        match self.shared.replicas_of_rook(&self.namespace).await? {
+            0 => Ok(()),
+            replicas => Err(Blocked::for_now(
                 "RookOperatorRuns",
                 format!(
                     "Deployment {}/rook-ceph-operator has {replicas} replicas; scale it to 0, and this one \
                      goes on",
                     self.namespace
                 ),
-            ));
+            )),
         }
-        Ok(())
     }
 
     fn store(&self) -> KubeStore {

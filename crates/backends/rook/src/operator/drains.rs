@@ -21,6 +21,7 @@ use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::{ClusterName, ConditionName, Snapshot, UnitId, Verdict};
 use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::Shared;
 use super::budgets::Ensure;
@@ -39,6 +40,12 @@ const KEY: &str = "stagger";
 const REPLACED: &str = "osd.rook.io/replace-in-progress";
 /// How often it is looked again while something is down.
 const LOOK: Duration = Duration::from_secs(2);
+/// How long changes are gathered before they are looked at together.
+const BURST: Duration = Duration::from_millis(100);
+/// The same while something is down, and each look asks Ceph.
+const BURSTS: Duration = Duration::from_secs(1);
+/// How often it is looked whether Rook's own operator is still there.
+const ROOK_RUNS: Duration = Duration::from_secs(15);
 /// `osdMaintenanceTimeout`, if it is not set, in minutes.
 const MAINTENANCE: i64 = 30;
 
@@ -72,6 +79,10 @@ pub(super) struct Drains {
     api: Option<Arc<dyn CephApi>>,
     /// The level of failure domains, once it was asked for.
     level: Level,
+    /// What is remembered, once it was read.
+    kept: Option<Kept>,
+    /// When Rook's own operator was seen not to be there.
+    alone: Option<Instant>,
 }
 
 impl Drains {
@@ -92,6 +103,8 @@ impl Drains {
             writer,
             api: None,
             level: Level::NotAsked,
+            kept: None,
+            alone: None,
         }
     }
 
@@ -117,18 +130,20 @@ impl Drains {
             changes.borrow_and_update();
             self.wave.borrow_and_update();
             let found = told.borrow_and_update().clone();
-            let rest = match self.pass(&found).await {
-                Ok(rest) => rest,
+            let next = match self.pass(&found).await {
+                Ok(next) => next,
                 Err(error) => {
                     tracing::warn!(%error, "drains cannot be seen to now");
-                    false
+                    self.kept = None;
+                    Some(LOOK)
                 }
             };
+            // What comes in a burst is looked at together; Ceph is not asked at each of many changes.
+            tokio::time::sleep(if next.is_none() { BURST } else { BURSTS }).await;
             let again = async {
-                if rest {
-                    std::future::pending::<()>().await;
-                } else {
-                    tokio::time::sleep(LOOK).await;
+                match next {
+                    None => std::future::pending().await,
+                    Some(after) => tokio::time::sleep(after).await,
                 }
             };
             tokio::select! {
@@ -140,16 +155,27 @@ impl Drains {
         }
     }
 
-    /// One look; whether all is at rest.
-    async fn pass(&mut self, found: &CephCluster) -> Result<bool, BackendError> {
+    /// One look, and after how long there should be another; `None`: when something changes.
+    async fn pass(&mut self, found: &CephCluster) -> Result<Option<Duration>, BackendError> {
         let spec = &found.spec.disruption_management;
         let managed = spec.manage_pod_budgets.unwrap_or(false);
-        let mut kept = self.kept().await?;
+        let mut kept = match self.kept.take() {
+            Some(kept) => kept,
+            None => self.read_kept().await?,
+        };
+        if self.alone.is_none_or(|since| since.elapsed() > ROOK_RUNS) {
+            self.alone = None;
+            if self.shared.replicas_of_rook(&self.namespace).await? > 0 {
+                return Ok(Some(ROOK_RUNS));
+            }
+            self.alone = Some(Instant::now());
+        }
+        let budgets = Ensure::new(&self.shared.client, found, self.watched.budgets());
         if !managed && kept == Kept::default() {
-            let budgets = Ensure::look(&self.shared.client, found).await?;
             budgets.over_osds(&Wanted::default()).await?;
             budgets.fixed(&[], &self.watched).await?;
-            return Ok(true);
+            self.kept = Some(kept);
+            return Ok(None);
         }
         let wave = self.wave.borrow().clone();
         let serves = |osd: &Osd| osd.serves && !osd.leaving;
@@ -185,7 +211,6 @@ impl Drains {
             },
             &kept.memory,
         );
-        let budgets = Ensure::look(&self.shared.client, found).await?;
         budgets.over_osds(&wanted).await?;
         let others = if managed {
             fixed::wanted(&self.others())
@@ -195,7 +220,8 @@ impl Drains {
         budgets.fixed(&others, &self.watched).await?;
         self.ensure_noout(&wanted, &mut kept).await?;
         self.tell(&wanted);
-        Ok(calm)
+        self.kept = Some(kept);
+        Ok((!calm).then_some(LOOK))
     }
 
     /// What Ceph says of its OSDs and placement groups.
@@ -300,7 +326,7 @@ impl Drains {
             .collect()
     }
 
-    async fn kept(&self) -> Result<Kept, BackendError> {
+    async fn read_kept(&self) -> Result<Kept, BackendError> {
         let maps: Api<ConfigMap> = Api::namespaced(self.shared.client.clone(), &self.namespace);
         let tried = "read what is remembered of drains";
         let map = maps.get_opt(STATE).await.map_err(|error| failed(tried, &error))?;
