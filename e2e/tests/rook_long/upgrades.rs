@@ -96,8 +96,14 @@ fn new_image_crash_loops_at_osds() -> Result<()> {
             status["upgrade"]["run"]["ending"]["ending"] == "rolled-back",
             "{status:#}"
         );
-        let now = images(cluster)?;
-        ensure!(now == BTreeSet::from([old.clone()]), "{now:?}");
+        // What serves on the new image stays: the monitors and managers before it. No OSD is left on it.
+        let of_osds: BTreeSet<String> = cluster
+            .all("pods")?
+            .iter()
+            .filter(|pod| pod["metadata"]["labels"]["app"] == "rook-ceph-osd")
+            .filter_map(|pod| pod["spec"]["containers"][0]["image"].as_str().map(str::to_owned))
+            .collect();
+        ensure!(of_osds == BTreeSet::from([old.clone()]), "{of_osds:?}");
         // It is not tried again by itself, and says so.
         let status = cluster.wait_told("it says why", Duration::from_secs(30), |status| {
             Ok(status["phase"] == "Blocked")
@@ -106,7 +112,12 @@ fn new_image_crash_loops_at_osds() -> Result<()> {
         ensure!(message.contains("was taken back"), "{message}");
         cluster.ceph.wait_clean(Duration::from_mins(2))?;
         ask_for(cluster, &old)?;
-        cluster.wait_ready(&old, Duration::from_mins(1))?;
+        cluster.wait_told("all are on the old image", Duration::from_mins(5), |status| {
+            let message = status["message"].as_str().unwrap_or_default();
+            Ok(status["phase"] == "Ready" && message.ends_with(&old))
+        })?;
+        let now = images(cluster)?;
+        ensure!(now == BTreeSet::from([old]), "{now:?}");
         phases.lap("the old image wanted again");
         Ok(())
     })

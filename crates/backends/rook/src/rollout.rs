@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodTemplateSpec};
 
 /// After so many restarts a container is in a crash loop.
 const CRASHES: i32 = 2;
@@ -44,8 +44,8 @@ pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
     {
         return Rollout::Serves;
     }
-    let hash = newest(pods);
-    for pod in pods.iter().filter(|pod| pod_hash(pod) == hash) {
+    // Those of before may have crashed as often as they like.
+    for pod in pods.iter().filter(|pod| is_of(&deployment.spec.template, pod)) {
         if let Some(why) = broken(pod) {
             return Rollout::Failed(why);
         }
@@ -57,16 +57,23 @@ pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
     ))
 }
 
-fn pod_hash(pod: &Pod) -> Option<&String> {
-    pod.metadata.labels.as_ref()?.get("pod-template-hash")
-}
-
-/// The template of the youngest pod.
-fn newest(pods: &[Arc<Pod>]) -> Option<&String> {
-    pods.iter()
-        .filter(|pod| pod.metadata.deletion_timestamp.is_none())
-        .max_by_key(|pod| pod.metadata.creation_timestamp.clone())
-        .and_then(|pod| pod_hash(pod))
+/// Whether a pod is made of this template: it has its annotations, and each of its images.
+fn is_of(template: &PodTemplateSpec, pod: &Pod) -> bool {
+    let wanted = template
+        .metadata
+        .as_ref()
+        .and_then(|meta| meta.annotations.as_ref());
+    let there = pod.metadata.annotations.as_ref();
+    let annotated = wanted
+        .into_iter()
+        .flatten()
+        .all(|(key, value)| there.and_then(|there| there.get(key)) == Some(value));
+    let of_template = template.spec.iter().flat_map(|spec| &spec.containers);
+    let mut of_pod = of_template.map(|container| {
+        let mut same = pod.spec.iter().flat_map(|spec| &spec.containers);
+        same.any(|own| own.name == container.name && own.image == container.image)
+    });
+    annotated && of_pod.all(|same| same)
 }
 
 /// Why a pod will not be ready, if it will not.
@@ -126,18 +133,20 @@ mod tests {
     fn deployment(generation: i64, status: &Value) -> Deployment {
         serde_json::from_value(json!({
             "metadata": { "name": "rook-ceph-osd-3", "generation": generation },
-            "spec": { "replicas": 1, "selector": {}, "template": {} },
+            "spec": { "replicas": 1, "selector": {}, "template": {
+                "metadata": { "annotations": { "restarted": "r1-7" } },
+                "spec": { "containers": [{ "name": "osd", "image": "new" }] },
+            } },
             "status": status,
         }))
         .unwrap()
     }
 
-    fn pod(name: &str, hash: &str, created: &str, status: &Value) -> Arc<Pod> {
+    fn pod(name: &str, image: &str, restarted: &str, status: &Value) -> Arc<Pod> {
         Arc::new(
             serde_json::from_value(json!({
-                "metadata": {
-                    "name": name, "creationTimestamp": created, "labels": { "pod-template-hash": hash },
-                },
+                "metadata": { "name": name, "annotations": { "restarted": restarted } },
+                "spec": { "containers": [{ "name": "osd", "image": image }] },
                 "status": { "containerStatuses": [status] },
             }))
             .unwrap(),
@@ -173,13 +182,17 @@ mod tests {
     fn a_crash_loop_of_the_new_pod_is_a_failure_and_of_the_old_one_is_none() {
         let none = json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1 });
         let looping = json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off 20s" } });
-        let new = |restarts| pod("new", "b", "2026-11-21T12:00:01Z", &container(restarts, &looping));
-        let old = pod("old", "a", "2026-11-21T12:00:00Z", &container(7, &looping));
-        assert!(is_waiting(&rollout(
-            &deployment(2, &none),
-            &[Arc::clone(&old), new(1)]
-        )));
-        let failed = rollout(&deployment(2, &none), &[old, new(2)]);
+        let crashed = container(7, &looping);
+        let before = [
+            pod("of the image before", "old", "r1-7", &crashed),
+            pod("of before the restart", "new", "r1-6", &crashed),
+        ];
+        for one in before {
+            assert!(is_waiting(&rollout(&deployment(2, &none), &[one])));
+        }
+        let new = |restarts| pod("new", "new", "r1-7", &container(restarts, &looping));
+        assert!(is_waiting(&rollout(&deployment(2, &none), &[new(1)])));
+        let failed = rollout(&deployment(2, &none), &[new(2)]);
         let Rollout::Failed(why) = failed else {
             panic!("{failed:?}")
         };
@@ -190,7 +203,7 @@ mod tests {
     fn an_image_that_is_not_there_and_a_deadline_are_failures() {
         let none = json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1 });
         let missing = json!({ "waiting": { "reason": "ErrImagePull", "message": "not found" } });
-        let new = pod("new", "b", "2026-11-21T12:00:01Z", &container(0, &missing));
+        let new = pod("new", "new", "r1-7", &container(0, &missing));
         let failed = rollout(&deployment(2, &none), &[new]);
         assert!(
             matches!(&failed, Rollout::Failed(why) if why.contains("not found")),
