@@ -23,7 +23,7 @@ pub use case::in_pods;
 pub use operator::Operator;
 
 use crate::ceph::spec::FS;
-use crate::ceph::{CephSpec, Cluster, Kind};
+use crate::ceph::{CephSpec, Cluster, Daemon, Kind};
 use crate::command::last_lines;
 use crate::kubernetes::Plane;
 use crate::node::{self, Agent, Broken, Image};
@@ -241,9 +241,31 @@ impl LaidOut {
         for daemon in &daemons {
             objects.push(deployments::of(&self.ceph, daemon, &self.image(release)?)?);
         }
-        // Else the monitors first wait whether the metadata server is only slow.
+        let (mons, others): (Vec<_>, Vec<_>) = daemons.iter().partition(|daemon| daemon.kind == Kind::Mon);
+        self.end(&others)?;
+        // Else the monitors first wait whether the metadata server, which has ended, is only slow. Told before
+        // its end, it would start itself anew.
         let fs = |prefix: &str, fields: Value| self.ceph.rados().command(Target::Mon, prefix, fields);
         fs("fs fail", json!({ "fs_name": FS }))?;
+        fs(
+            "fs set",
+            json!({ "fs_name": FS, "var": "joinable", "val": "true" }),
+        )?;
+        self.end(&mons)?;
+        self.apply("rook", &objects)?;
+        let all = ["wait", "deployment", "--all", "-n", NAMESPACE];
+        self.plane
+            .ask(&[&all[..], &["--for=condition=Available", "--timeout=120s"]].concat())
+            .context("a daemon does not run in its pod")?;
+        self.ceph.wait_clean(Duration::from_mins(3)).with_context(|| {
+            let pods = self.plane.ask(&["get", "pods", "-n", NAMESPACE, "-o", "wide"]);
+            format!("pods do not serve: {}", pods.unwrap_or_default())
+        })?;
+        Ok(())
+    }
+
+    /// Ends daemons where they were started.
+    fn end(&self, daemons: &[&Daemon]) -> Result<()> {
         std::thread::scope(|scope| {
             let ending: Vec<_> = daemons
                 .iter()
@@ -258,15 +280,7 @@ impl LaidOut {
                 Ok(ended) => ended.map(|_| ()),
                 Err(_) => Err(anyhow::anyhow!("a daemon could not be ended")),
             })
-        })?;
-        self.apply("rook", &objects)?;
-        let joinable = json!({ "fs_name": FS, "var": "joinable", "val": "true" });
-        fs("fs set", joinable)?;
-        self.ceph.wait_clean(Duration::from_mins(3)).with_context(|| {
-            let pods = self.plane.ask(&["get", "pods", "-n", NAMESPACE, "-o", "wide"]);
-            format!("pods do not serve: {}", pods.unwrap_or_default())
-        })?;
-        Ok(())
+        })
     }
 }
 
