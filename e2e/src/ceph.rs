@@ -23,6 +23,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::command::{last_lines, output, run};
+use crate::folder::Folder;
 use crate::rados::Rados;
 use crate::roots::{Release, Root};
 use crate::sandbox::Sandbox;
@@ -49,6 +50,8 @@ pub struct Cluster {
     // Before the sandbox, so that it is dropped first: it ends in order rather than being ended.
     rados: Mutex<Rados>,
     sandbox: Sandbox,
+    // After the sandbox, whose end removes it.
+    _folder: Folder,
     roots: Vec<Root>,
     begun: Release,
     spec: CephSpec,

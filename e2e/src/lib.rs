@@ -13,6 +13,7 @@ pub mod cache;
 pub mod case;
 pub mod ceph;
 pub mod command;
+pub mod folder;
 pub mod kubernetes;
 pub mod laid_out;
 pub mod load;

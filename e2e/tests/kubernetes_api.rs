@@ -1,14 +1,13 @@
 //! The resource definitions on a real API server: what it takes, what it refuses, and what it leaves alone.
 
-use std::fs;
 use std::io::Write as _;
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use stagger_e2e::cache;
 use stagger_e2e::command::run;
+use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::Plane;
 use stagger_e2e::kubernetes::servers::KUBERNETES;
 use stagger_e2e::sandbox::Sandbox;
@@ -16,13 +15,8 @@ use stagger_e2e::sandbox::Sandbox;
 #[test]
 #[ignore = "needs root and Go; cargo xtask test runs it"]
 fn the_definitions_on_a_real_api_server() -> Result<()> {
-    let folders = cache::dir()?.join("clusters");
-    fs::create_dir_all(&folders)?;
-    let folder = tempfile::Builder::new()
-        .prefix("kubernetes-")
-        .tempdir_in(&folders)?
-        .keep();
-    let sandbox = Sandbox::start(&folder, &[])?;
+    let folder = Folder::make("kubernetes-", 1_000_000_000)?;
+    let sandbox = Sandbox::start(folder.path(), &[])?;
     let plane = Plane::start(&sandbox)?;
     let version = plane.ask(&["version", "-o", "json"])?;
     ensure!(version.contains(KUBERNETES), "{version}");

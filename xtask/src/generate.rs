@@ -1,11 +1,10 @@
 //! `generate`: pages made from the program itself, and the check that they are up to date.
 
 use std::fmt::Write as _;
-use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::report::{cargo, root, say, target_folder};
+use crate::report::{built, cargo, root, say};
 
 const PAGE: &str = "docs/reference/commands.md";
 const DEFINITIONS: &str = "deploy/crds.yaml";
@@ -13,10 +12,10 @@ const SCHEMAS: &str = "docs/reference/schemas";
 
 /// Makes the pages and schemas anew; with `check`, only says which are old.
 pub(crate) fn generate(check: bool) -> Result<()> {
-    let built = cargo(&["build", "--quiet", "--package", "stagger-cli"])
+    let complete = cargo(&["build", "--quiet", "--workspace", "--bin", "stagger"])
         .status()
         .context("build stagger")?;
-    if !built.success() {
+    if !complete.success() {
         bail!("stagger does not build");
     }
     let mut pages = vec![
@@ -99,7 +98,7 @@ fn help(words: &[&str]) -> Result<String> {
 
 /// What the program prints.
 fn ask(words: &[&str]) -> Result<String> {
-    let output = Command::new(target_folder().join("debug/stagger"))
+    let output = built("stagger")
         .args(words)
         .env("COLUMNS", "100")
         .output()

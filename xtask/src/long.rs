@@ -8,17 +8,17 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::report::{Report, cargo, root};
+use crate::report::{Report, built, cargo, root};
 use crate::test::{ignored, must_be_root, set_up};
 
-/// Test files whose cases are long, with their package.
-const FILES: [(&str, &str); 6] = [
-    ("stagger-engine", "model"),
-    ("stagger-e2e", "sandbox_ends"),
-    ("stagger-e2e", "ceph_boot"),
-    ("stagger-e2e", "ceph_daemonctl"),
-    ("stagger-e2e", "ceph_long"),
-    ("stagger-e2e", "rook_long"),
+/// Test files whose cases are long.
+const FILES: [&str; 6] = [
+    "model",
+    "sandbox_ends",
+    "ceph_boot",
+    "ceph_daemonctl",
+    "ceph_long",
+    "rook_long",
 ];
 
 /// Runs all long cases, or those named, and writes what came of each into the page at once.
@@ -30,29 +30,25 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
     }
     set_up(&mut report)?;
     let mut known = Vec::new();
-    for (package, file) in FILES {
-        known.extend(
-            cases(package, file)?
-                .into_iter()
-                .map(|case| (package, file, case)),
-        );
+    for file in FILES {
+        known.extend(cases(file)?.into_iter().map(|case| (file, case)));
     }
     if let Some(stray) = wanted
         .iter()
-        .find(|case| !known.iter().any(|(.., known)| known == *case))
+        .find(|case| !known.iter().any(|(_, known)| known == *case))
     {
-        let known: Vec<_> = known.iter().map(|(.., case)| case.as_str()).collect();
+        let known: Vec<_> = known.iter().map(|(_, case)| case.as_str()).collect();
         bail!("there is no case {stray}; there are: {}", known.join(", "));
     }
     let mut page = Page::read()?;
-    let names: Vec<&str> = known.iter().map(|(.., case)| case.as_str()).collect();
+    let names: Vec<&str> = known.iter().map(|(_, case)| case.as_str()).collect();
     page.rows.retain(|case, _| names.contains(&case.as_str()));
-    for (package, file, case) in &known {
+    for (file, case) in &known {
         if !wanted.is_empty() && !wanted.contains(&case.as_str()) {
             continue;
         }
         let begun = Instant::now();
-        let ok = report.run(case, &mut ignored(package, file, Some(case)))?;
+        let ok = report.run(case, &mut ignored(file, Some(case)))?;
         page.rows
             .insert(case.clone(), Row::of(ok, begun.elapsed().as_secs())?);
         page.write(&names)?;
@@ -64,20 +60,20 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
     }
 }
 
-fn cases(package: &str, file: &str) -> Result<Vec<String>> {
-    let listed = cargo(&[
+fn cases(file: &str) -> Result<Vec<String>> {
+    let words = [
         "test",
         "--quiet",
-        "--package",
-        package,
+        "--workspace",
         "--test",
         file,
         "--",
         "--list",
         "--ignored",
-    ])
-    .output()
-    .with_context(|| format!("list the cases of {file}"))?;
+    ];
+    let listed = cargo(&words)
+        .output()
+        .with_context(|| format!("list the cases of {file}"))?;
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
     let cases: Vec<_> = text
         .lines()
@@ -192,16 +188,9 @@ impl Page {
 /// Rust, and the exact versions of Ceph in the cache.
 fn versions() -> Result<Vec<String>> {
     let mut found = vec![said(Command::new("rustc").arg("--version"))?];
-    let roots = cargo(&[
-        "run",
-        "--quiet",
-        "--package",
-        "stagger-e2e",
-        "--bin",
-        "ceph-roots",
-    ])
-    .output()
-    .context("ask for the versions of Ceph")?;
+    let roots = built("ceph-roots")
+        .output()
+        .context("ask for the versions of Ceph")?;
     found.extend(String::from_utf8_lossy(&roots.stdout).lines().map(str::to_owned));
     Ok(found)
 }

@@ -1,8 +1,11 @@
 //! What was run, how it ended, how long it took; and one plain summary.
 
-use std::io::Write as _;
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, IsTerminal as _, Read, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -26,6 +29,14 @@ pub(crate) fn cargo(words: &[&str]) -> Command {
     command
 }
 
+/// A program of this workspace, as `cargo build --workspace` left it. `cargo run --package` would build its
+/// dependencies once more, with the features that this package alone asks for.
+pub(crate) fn built(program: &str) -> Command {
+    let mut command = Command::new(target_folder().join("debug").join(program));
+    command.current_dir(root());
+    command
+}
+
 /// A line for people.
 pub(crate) fn say(text: &str) {
     // Nobody reads on: that is no reason to fail.
@@ -38,6 +49,8 @@ pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) ok: bool,
     pub(crate) took: Duration,
+    /// What it said of its failure.
+    pub(crate) why: Vec<String>,
 }
 
 /// Everything that was run.
@@ -50,42 +63,64 @@ impl Report {
     /// Runs a program to its end; its output is shown as it comes.
     pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> Result<bool> {
         say(&format!("== {name}"));
+        if std::io::stderr().is_terminal() {
+            command.env("CARGO_TERM_COLOR", "always");
+        }
         let begun = Instant::now();
-        let status = command
-            .status()
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .with_context(|| format!("start {name}: {command:?}"))?;
-        self.add(name, status.success(), begun.elapsed());
-        Ok(status.success())
+        let last = Mutex::new(VecDeque::new());
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        thread::scope(|scope| {
+            scope.spawn(|| stdout.map(|from| show(from, std::io::stdout(), &last)));
+            scope.spawn(|| stderr.map(|from| show(from, std::io::stderr(), &last)));
+        });
+        let ok = child
+            .wait()
+            .with_context(|| format!("wait for {name}"))?
+            .success();
+        let said = last.into_inner().unwrap_or_default();
+        let why = if ok { Vec::new() } else { why(said.into()) };
+        self.add(name, ok, begun.elapsed(), why);
+        Ok(ok)
     }
 
     /// Does something to its end.
     pub(crate) fn done(&mut self, name: &str, what: impl FnOnce() -> Result<()>) {
         say(&format!("== {name}"));
         let begun = Instant::now();
-        let ended = what();
-        if let Err(error) = &ended {
-            say(&format!("error: {error:#}"));
+        let mut why = Vec::new();
+        if let Err(error) = what() {
+            why.push(format!("error: {error:#}"));
+            say(&why[0]);
         }
-        self.add(name, ended.is_ok(), begun.elapsed());
+        self.add(name, why.is_empty(), begun.elapsed(), why);
     }
 
-    fn add(&mut self, name: &str, ok: bool, took: Duration) {
+    fn add(&mut self, name: &str, ok: bool, took: Duration, why: Vec<String>) {
         self.rows.push(Row {
             name: name.to_owned(),
             ok,
             took,
+            why,
         });
     }
 
     /// The summary, and whether all is well.
     pub(crate) fn summary(&self) -> bool {
         say("\nsummary");
-        for Row { name, ok, took } in &self.rows {
+        for Row { name, ok, took, why } in &self.rows {
             say(&format!(
                 "  {:<6} {:>6.0} s  {name}",
                 if *ok { "ok" } else { "FAILED" },
                 took.as_secs_f64()
             ));
+            for line in why {
+                say(&format!("                  | {line}"));
+            }
         }
         let failed = self.rows.iter().filter(|row| !row.ok).count();
         let total: Duration = self.rows.iter().map(|row| row.took).sum();
@@ -97,5 +132,64 @@ impl Report {
         )
         .ok();
         failed == 0
+    }
+}
+
+/// So many of the last lines are looked through for the reason of a failure.
+const REMEMBERED: usize = 400;
+/// And so many of them, at most, stand in the summary.
+const TOLD: usize = 12;
+
+/// Passes on what a program prints, and remembers the end of it.
+fn show(from: impl Read, mut to: impl std::io::Write, last: &Mutex<VecDeque<String>>) {
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        to.write_all(&line).and_then(|()| to.flush()).ok();
+        if let Ok(mut last) = last.lock() {
+            last.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
+            if last.len() > REMEMBERED {
+                last.pop_front();
+            }
+        }
+        line.clear();
+    }
+}
+
+/// The lines that tell why: from the first word of an error on, else the last ones.
+fn why(said: Vec<String>) -> Vec<String> {
+    let tells = |line: &String| {
+        ["Error: ", "error: ", "error[", "---- "]
+            .iter()
+            .any(|word| line.starts_with(word))
+            || line.contains("panicked at")
+    };
+    let from = said
+        .iter()
+        .position(tells)
+        .unwrap_or(said.len().saturating_sub(TOLD));
+    let lines = said.into_iter().skip(from).filter(|line| !line.is_empty());
+    lines.take(TOLD).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_why_in_the_summary() {
+        let mut report = Report::default();
+        let script = "seq 500; echo 'Error: the disk is full' >&2; sleep 0.2; echo after; exit 3";
+        let ok = report.run("one", Command::new("sh").args(["-c", script]));
+        assert!(!ok.expect("sh starts"));
+        assert_eq!(report.rows[0].why, ["Error: the disk is full", "after"]);
+        assert!(!report.summary());
+    }
+
+    #[test]
+    fn without_a_word_of_an_error_the_last_lines_are_told() {
+        let told = why((0..30).map(|n| n.to_string()).collect());
+        assert_eq!(told.len(), TOLD);
+        assert_eq!(told.last().map(String::as_str), Some("29"));
     }
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::report::{Report, cargo, root, say};
+use crate::report::{Report, built, cargo, root, say};
 use crate::{fuzz, generate, layers, licences};
 
 /// How much.
@@ -27,16 +27,16 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
         set_up(&mut report)?;
         report.run(
             "Ceph: the story on a real cluster",
-            &mut ignored("stagger-e2e", "ceph_story", None),
+            &mut ignored("ceph_story", None),
         )?;
-        report.run("programs of Kubernetes", &mut prepare("kubernetes-servers"))?;
+        report.run("programs of Kubernetes", &mut built("kubernetes-servers"))?;
         report.run(
             "Kubernetes: the definitions on a real API server",
-            &mut ignored("stagger-e2e", "kubernetes_api", None),
+            &mut ignored("kubernetes_api", None),
         )?;
         report.run(
             "Kubernetes: the story on a real cluster laid out by Rook",
-            &mut ignored("stagger-e2e", "rook_story", None),
+            &mut ignored("rook_story", None),
         )?;
     }
     if report.summary() {
@@ -59,8 +59,8 @@ pub(crate) fn must_be_root() -> Result<()> {
 }
 
 fn quick(report: &mut Report) -> Result<()> {
-    let built = report.run("build", &mut cargo(&["build", "--workspace", "--all-targets"]))?;
-    if !built {
+    let complete = report.run("build", &mut cargo(&["build", "--workspace", "--all-targets"]))?;
+    if !complete {
         return Ok(());
     }
     report.done("layers", layers::layers);
@@ -98,18 +98,14 @@ fn quick(report: &mut Report) -> Result<()> {
 
 /// The roots of Ceph, in the cache outside the checkout; built if they are missing.
 pub(crate) fn set_up(report: &mut Report) -> Result<()> {
-    report.run("roots of Ceph", &mut prepare("ceph-roots"))?;
+    report.run("roots of Ceph", &mut built("ceph-roots"))?;
     Ok(())
 }
 
-/// A program of the harness that fills the cache.
-fn prepare(program: &str) -> Command {
-    cargo(&["run", "--quiet", "--package", "stagger-e2e", "--bin", program])
-}
-
 /// What a test file leaves out of the quick tests, or one case of it.
-pub(crate) fn ignored(package: &str, file: &str, case: Option<&str>) -> Command {
-    let mut command = cargo(&["test", "--quiet", "--package", package, "--test", file, "--"]);
+pub(crate) fn ignored(file: &str, case: Option<&str>) -> Command {
+    // Of the workspace, as everything was built; of one package, its dependencies would be built again.
+    let mut command = cargo(&["test", "--quiet", "--workspace", "--test", file, "--"]);
     command.args(["--ignored", "--nocapture", "--test-threads", "1"]);
     if let Some(case) = case {
         command.args(["--exact", case]);

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::spec::{CephSpec, FS, Kind, Rule};
 use super::{Cluster, Lap, S3_USER, files, is_clean, logs_tail};
-use crate::cache;
 use crate::command::run;
+use crate::folder::Folder;
 use crate::machine::Needed;
 use crate::rados::{Rados, Request, Target};
 use crate::roots::{self, Release, Root};
@@ -23,6 +23,9 @@ use crate::sandbox::Sandbox;
 const WIDTH: usize = 6;
 /// After this time a cluster that is not healthy will not become so.
 const LIMIT: Duration = Duration::from_mins(4);
+
+/// What a cluster may take of the disk, in bytes.
+const DISK: u64 = 12_000_000_000;
 
 /// What is there while a cluster is being made.
 struct Boot<'a> {
@@ -41,17 +44,12 @@ pub(super) fn boot(release: Release, spec: CephSpec, releases: &[Release]) -> Re
     let root = roots.iter().find(|root| root.release == release);
     let root = root.with_context(|| format!("Ceph {release} is not among the releases asked for"))?;
     let begun = Instant::now();
-    let clusters = cache::dir()?.join("clusters");
-    fs::create_dir_all(&clusters).with_context(|| format!("making {}", clusters.display()))?;
-    let folder = tempfile::Builder::new()
-        .prefix("ceph-")
-        .tempdir_in(&clusters)
-        .context("making a cluster folder")?;
+    let folder = Folder::make("ceph-", DISK)?;
     let fsid = fs::read_to_string("/proc/sys/kernel/random/uuid").context("reading a random uuid")?;
     files::write(folder.path(), fsid.trim(), &spec, release, &roots)?;
     let paths: Vec<&Path> = roots.iter().map(|root| root.path.as_path()).collect();
     let sandbox = Sandbox::start(folder.path(), &paths)?;
-    let dir = folder.keep(); // the sandbox removes it
+    let dir = folder.path().to_owned();
     files::write_entrances(&sandbox, root)?;
 
     let mut boot = Boot {
@@ -73,6 +71,7 @@ pub(super) fn boot(release: Release, spec: CephSpec, releases: &[Release]) -> Re
     Ok(Cluster {
         rados: Mutex::new(rados),
         sandbox,
+        _folder: folder,
         roots,
         begun: release,
         spec,

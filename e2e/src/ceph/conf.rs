@@ -122,6 +122,10 @@ mgr_disabled_modules = {modules}
 osd_objectstore = bluestore
 bluestore_block_size = 1073741824
 bluestore_block_create = true
+# Best fit always: next fit would walk through the whole of each file, and fill the machine's disk.
+bluestore_allocator = hybrid
+bluestore_avl_alloc_bf_free_pct = 100
+bluestore_btree_alloc_bf_free_pct = 100
 # The machine has a limit for all processes, which one cluster would use up.
 bdev_aio_max_queue_depth = 64
 bluestore_cache_autotune = false
