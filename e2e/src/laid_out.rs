@@ -4,7 +4,9 @@
 //! run them: a Deployment for each, on the node that has the same name as its CRUSH host.
 
 mod case;
+mod conf;
 mod deployments;
+mod disks;
 mod drained;
 mod operator;
 mod told;
@@ -178,6 +180,10 @@ impl LaidOut {
                 Ok(format!("{}={}", mon.id, address.trim()))
             })
             .collect::<Result<_>>()?;
+        let addresses: Vec<String> = endpoints
+            .iter()
+            .filter_map(|endpoint| Some(format!("[v2:{}]", endpoint.split_once('=')?.1)))
+            .collect();
         let keyring = self.ceph.dir().join("keyring/client.admin");
         let keyring =
             fs::read_to_string(&keyring).with_context(|| format!("reading {}", keyring.display()))?;
@@ -207,6 +213,17 @@ impl LaidOut {
                         "cluster-name": NAMESPACE, "fsid": fsid["fsid"],
                         "ceph-username": "client.admin", "ceph-secret": key,
                     },
+                }),
+                json!({
+                    "apiVersion": "v1", "kind": "Secret", "metadata": meta("rook-ceph-config"),
+                    "type": "kubernetes.io/rook",
+                    "stringData": {
+                        "mon_host": addresses.join(","), "mon_initial_members": "a,b,c",
+                    },
+                }),
+                json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("rook-config-override"),
+                    "data": { "config": conf::OVERRIDE },
                 }),
                 json!({
                     "apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("rook-ceph-operator"),

@@ -70,6 +70,9 @@ pub(crate) enum Command {
     Crds,
     /// See to Ceph clusters that Rook laid out on Kubernetes, as an operator in the cluster.
     Operator(Operator),
+    /// OSDs on the node that this runs on.
+    #[command(subcommand)]
+    Osd(Osd),
     /// Print completions for a shell.
     Completions {
         /// Which.
@@ -121,6 +124,16 @@ pub(crate) struct Operator {
     /// question.
     #[arg(long, default_value = "/usr/bin/python3", value_name = "COMMAND")]
     pub(crate) python: String,
+    /// The image that this operator runs from. Pods that prepare devices copy `stagger` from it; without it
+    /// none are started.
+    #[arg(long, value_name = "IMAGE", env = "STAGGER_IMAGE", hide_env_values = true)]
+    pub(crate) image: Option<String>,
+    /// The path of `stagger` in that image.
+    #[arg(long, default_value = "/usr/local/bin/stagger", value_name = "PATH")]
+    pub(crate) program: String,
+    /// A Job that prepares devices and shows no progress for so many seconds is named. The default is Rook's.
+    #[arg(long, default_value_t = 1200, value_name = "SECONDS")]
+    pub(crate) prepare_timeout: u32,
     /// A lock or Lease that was not renewed for so many seconds may be taken over.
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     pub(crate) lock_expires: u32,
@@ -294,4 +307,42 @@ pub(crate) enum Ceph {
         #[arg(long, hide = true)]
         watch: bool,
     },
+}
+
+/// `osd`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Osd {
+    /// Make OSDs on devices of this node and report them, as the Job of an operator does.
+    Prepare(Prepare),
+}
+
+/// `osd prepare`
+#[derive(Debug, Args)]
+pub(crate) struct Prepare {
+    /// The namespace of the cluster.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) namespace: String,
+    /// The name of this node.
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: String,
+    /// Where it is in the CRUSH map: `root=default host=n1`.
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) location: String,
+    /// A device, or a file that stands for one; several times for several.
+    #[arg(long, required = true, value_name = "PATH")]
+    pub(crate) device: Vec<String>,
+    /// The monitors, as `a=10.0.0.1:3300,b=10.0.0.2:3300`.
+    #[arg(
+        long,
+        env = "ROOK_MON_ENDPOINTS",
+        hide_env_values = true,
+        value_name = "ENDPOINTS"
+    )]
+    pub(crate) endpoints: String,
+    /// The user that may make OSDs. Its key is read from ROOK_CEPH_SECRET.
+    #[arg(long, env = "ROOK_CEPH_USERNAME", hide_env_values = true, value_name = "USER")]
+    pub(crate) user: String,
+    /// The identity of the cluster.
+    #[arg(long, env = "ROOK_FSID", hide_env_values = true, value_name = "UUID")]
+    pub(crate) fsid: String,
 }

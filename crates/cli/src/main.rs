@@ -18,8 +18,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 use stagger_core::run::Command as Asked;
 
-use args::{Ceph, Cli, Command};
-use commands::{ceph, control, guards, look, operator, rehearse, run, simulate};
+use args::{Ceph, Cli, Command, Osd};
+use commands::{ceph, control, guards, look, operator, osd, rehearse, run, simulate};
 use error::CliError;
 use exit::Exit;
 
@@ -70,6 +70,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Schema { document } => schema(document.as_deref()),
         Command::Crds => crds(),
         Command::Operator(wish) => operator::operator(cli, wish).await,
+        Command::Osd(Osd::Prepare(wish)) => osd::prepare_devices(wish).await,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "stagger", &mut text);

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::{LaidOut, NAMESPACE};
+use super::{LaidOut, NAMESPACE, STAGGER_IMAGE};
 use crate::command::{last_lines, run};
 use crate::roots::Release;
 use crate::stagger::binary;
@@ -27,6 +27,14 @@ impl Operator {
     /// # Errors
     /// It cannot be started.
     pub fn start(cluster: &LaidOut, name: &str, release: Release) -> Result<Self> {
+        Self::start_with(cluster, name, release, &[])
+    }
+
+    /// Starts one with some words more.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start_with(cluster: &LaidOut, name: &str, release: Release, more: &[&str]) -> Result<Self> {
         let folder = cluster.ceph.dir().join("operators").join(name);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         let path = folder.join("log");
@@ -53,12 +61,22 @@ impl Operator {
                 "--poll",
                 "1",
             ])
-            .args(["--identity", name, "--plain-logs", "--ceph"])
+            .args([
+                "--identity",
+                name,
+                "--plain-logs",
+                "--image",
+                STAGGER_IMAGE,
+                "--program",
+            ])
+            .arg(binary()?)
+            .arg("--ceph")
             .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger ceph"))
             .arg("--python")
             .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger python3"))
             .arg("--state")
             .arg(&folder)
+            .args(more)
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("sharing a log")?)
             .stderr(log);
@@ -101,6 +119,19 @@ impl Operator {
             .with_context(|| format!("the Lease is held by {holder:?}"))
     }
 
+    /// Applies the manifest of rights, as at each start of an operator.
+    ///
+    /// # Errors
+    /// The server refuses it.
+    pub fn rights(cluster: &LaidOut) -> Result<()> {
+        let rights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operator/rbac.yaml");
+        let rights = rights.display().to_string();
+        cluster
+            .plane
+            .ask(&["apply", "--server-side", "-f", &rights])
+            .map(|_| ())
+    }
+
     /// The end of its log.
     pub fn log(&self) -> String {
         tail(&self.log)
@@ -109,10 +140,7 @@ impl Operator {
 
 /// The operator's own account, with the rights of its manifest and no others.
 fn kubeconfig(cluster: &LaidOut, folder: &Path) -> Result<PathBuf> {
-    let rights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operator/rbac.yaml");
-    cluster
-        .plane
-        .ask(&["apply", "--server-side", "-f", &rights.display().to_string()])?;
+    Operator::rights(cluster)?;
     let words = [
         "create",
         "token",

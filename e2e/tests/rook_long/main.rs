@@ -2,11 +2,13 @@
 //! load.
 
 mod drains;
+mod growth;
 mod upgrades;
 
 use std::time::Duration;
 
 use anyhow::Result;
+use serde_json::json;
 use stagger_e2e::case::Phases;
 use stagger_e2e::laid_out::{LaidOut, Operator, in_pods};
 use stagger_e2e::roots::Release;
@@ -20,4 +22,15 @@ fn on_18(name: &str, work: impl FnOnce(&LaidOut, Operator, &mut Phases) -> Resul
         cluster.wait_ready(&cluster.image(Release::Reef)?, Duration::from_mins(1))?;
         work(cluster, operator, phases)
     })
+}
+
+/// Asks for an image, and for quick waves.
+fn ask_for(cluster: &LaidOut, image: &str) -> Result<()> {
+    cluster.patch_cluster(&json!({ "spec": {
+        "cephVersion": { "image": image },
+        "updatePolicy": {
+            "doorsOpenAfterMinutes": 0,
+            "osds": { "maxInParallelPerCluster": "100%", "soakSeconds": 0 },
+        },
+    } }))
 }

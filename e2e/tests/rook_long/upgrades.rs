@@ -4,22 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods};
 use stagger_e2e::roots::Release;
 
-use crate::{AGENT, on_18};
-
-/// Asks for an image, and for quick waves.
-fn ask_for(cluster: &LaidOut, image: &str) -> Result<()> {
-    cluster.patch_cluster(&json!({ "spec": {
-        "cephVersion": { "image": image },
-        "updatePolicy": {
-            "doorsOpenAfterMinutes": 0,
-            "osds": { "maxInParallelPerCluster": "100%", "soakSeconds": 0 },
-        },
-    } }))
-}
+use crate::{AGENT, ask_for, on_18};
 
 /// The images of all daemons' pods.
 fn images(cluster: &LaidOut) -> Result<BTreeSet<String>> {

@@ -113,6 +113,20 @@ pub async fn access(
             })
     };
     let (user, key) = (field("ceph-username")?, field("ceph-secret")?);
+    files(folder, &hosts, &user, &key, programs)
+}
+
+/// Writes `ceph.conf` and a keyring, which nobody else may read, into `folder`. `hosts` as of [`mon_host`].
+///
+/// # Errors
+/// A file cannot be written.
+pub fn files(
+    folder: &Path,
+    hosts: &str,
+    user: &str,
+    key: &str,
+    programs: &Programs,
+) -> Result<Access, AccessError> {
     let conf = folder.join("ceph.conf");
     let keyring = folder.join("keyring");
     write(&keyring, &format!("[{user}]\n\tkey = {key}\n"))?;
@@ -127,7 +141,7 @@ pub async fn access(
         ceph: programs.ceph.clone(),
         python: (!programs.python.is_empty()).then(|| programs.python.clone()),
         conf: Some(conf),
-        name: Some(user),
+        name: Some(user.to_owned()),
         keyring: Some(keyring),
         timeout: Duration::from_secs(30),
     })
@@ -135,7 +149,10 @@ pub async fn access(
 
 /// `mon_host` from `a=10.0.0.1:6789,b=…`: with the port of the older protocol both are spoken, with any
 /// other the newer one.
-fn mon_host(endpoints: &str) -> Result<String, AccessError> {
+///
+/// # Errors
+/// They are no addresses.
+pub fn mon_host(endpoints: &str) -> Result<String, AccessError> {
     let lacks = |why: String| AccessError::Lacks {
         kind: "ConfigMap",
         name: ENDPOINTS,

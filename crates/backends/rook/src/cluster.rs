@@ -108,6 +108,62 @@ pub struct Storage {
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub osd_max_updates_in_parallel: Option<i64>,
+    /// Whether `devices` counts for every node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_all_nodes: Option<bool>,
+    /// Rook's: every device that is empty. Not obeyed here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_all_devices: Option<bool>,
+    /// Rook's: devices by a regular expression. Not obeyed here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_filter: Option<String>,
+    /// Rook's: devices by a regular expression on their paths. Not obeyed here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_path_filter: Option<String>,
+    /// The devices of nodes that name none of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub devices: Option<Vec<StorageDevice>>,
+    /// Nodes, each with its devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Vec<StorageNode>>,
+    /// Rook's: OSDs on PersistentVolumeClaims. Not obeyed here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_class_device_sets: Option<Vec<Free>>,
+}
+
+/// A node in `spec.storage.nodes`.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct StorageNode {
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// Its devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub devices: Option<Vec<StorageDevice>>,
+    /// Rook's. Not obeyed here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_all_devices: Option<bool>,
+    /// Rook's. Not obeyed here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_filter: Option<String>,
+    /// Rook's. Not obeyed here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_path_filter: Option<String>,
+}
+
+/// A device, or a file that stands for one.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct StorageDevice {
+    /// Its name in `/dev`, or its path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its path, which counts before the name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fullpath: Option<String>,
 }
 
 /// `spec.disruptionManagement`.

@@ -2,7 +2,7 @@
 //!
 //! Start reading at [`backend`]: Ceph's facts as on plain hosts, daemons as Deployments ([`daemons`],
 //! [`made`], [`rollout`]) that are kept in view by [`watched`]. How bold to be is read from a CephCluster
-//! ([`policy`]); which PodDisruptionBudgets there should be is decided by [`drains`].
+//! ([`policy`]); which PodDisruptionBudgets there should be is decided by [`drains`]; which new OSDs, by [`provision`], and [`prepare`] makes them on a node.
 
 pub mod access;
 pub mod backend;
@@ -15,5 +15,7 @@ pub mod names;
 pub mod operator;
 pub mod ours;
 pub mod policy;
+pub mod prepare;
+pub mod provision;
 pub mod rollout;
 pub mod watched;

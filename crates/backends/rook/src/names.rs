@@ -63,6 +63,30 @@ pub fn blocking_budget(level: &str, domain: &str) -> String {
     format!("{}-{a:02x}{b:02x}{c:02x}{d:02x}", plain.join("."))
 }
 
+/// The longest name of a Job, whose pods' names and labels hold it too.
+const LONGEST_OF_JOB: usize = 63;
+
+/// A name that a Job may have: as it is, or cut, with a few letters that keep two of them apart.
+pub(crate) fn short(name: &str) -> String {
+    if name.len() <= LONGEST_OF_JOB && is_object_name(name) {
+        return name.to_owned();
+    }
+    let [a, b, c, d, ..] = Sha256::digest(name.as_bytes()).0;
+    let plain: String = name
+        .chars()
+        .filter(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-')
+        .take(LONGEST_OF_JOB - 9)
+        .collect();
+    format!("{}-{a:02x}{b:02x}{c:02x}{d:02x}", plain.trim_matches('-'))
+}
+
+/// Adds the fields of one JSON object to another.
+pub(crate) fn add(to: &mut serde_json::Value, fields: &serde_json::Value) {
+    if let (Some(to), Some(fields)) = (to.as_object_mut(), fields.as_object()) {
+        to.extend(fields.clone());
+    }
+}
+
 /// Whether an object may have that name (RFC 1123 subdomain).
 fn is_object_name(name: &str) -> bool {
     let good = |part: &str| {

@@ -8,6 +8,7 @@ mod blocked;
 mod budgets;
 mod cluster;
 mod drains;
+mod provision;
 mod release;
 mod status;
 mod wishes;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
+use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
@@ -47,6 +49,12 @@ pub struct Options {
     pub folder: PathBuf,
     /// How the programs that speak to Ceph are called.
     pub programs: Programs,
+    /// The image that the operator itself runs from; without it no devices are prepared.
+    pub image: Option<String>,
+    /// The path of `stagger` in that image.
+    pub program: String,
+    /// A Job that prepares devices and shows no progress for so long is named.
+    pub prepare_timeout: SignedDuration,
     /// A lock or Lease not renewed for so many seconds may be taken over.
     pub lock_expires: u32,
     /// Seconds between two observations while something is waited for.

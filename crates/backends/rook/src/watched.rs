@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -18,14 +19,25 @@ use stagger_core::model::UnitId;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::{daemons, names};
+use crate::{daemons, names, provision};
 
-/// The Deployments, pods and budgets of one namespace, and the nodes.
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeSeen {
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether it is ready and takes new pods.
+    pub takes_pods: bool,
+}
+
+/// The Deployments, pods, budgets and prepare Jobs of one namespace, and the nodes.
 pub struct Watched {
     deployments: Store<Deployment>,
     pods: Store<Pod>,
     nodes: Store<Node>,
     budgets: Store<PodDisruptionBudget>,
+    jobs: Store<Job>,
+    reports: Store<ConfigMap>,
     changed: watch::Receiver<u64>,
     /// Ends the watches when it is dropped.
     _watching: JoinSet<()>,
@@ -62,16 +74,32 @@ impl Watched {
             &tell,
             &mut watching,
         );
+        let jobs = keep(
+            Api::namespaced(client.clone(), namespace),
+            watcher::Config::default().labels(&format!("{}={}", names::APP, provision::PREPARE_APP)),
+            &tell,
+            &mut watching,
+        );
+        let reports = keep(
+            Api::namespaced(client.clone(), namespace),
+            watcher::Config::default().labels(provision::REPORTS),
+            &tell,
+            &mut watching,
+        );
         // The writers live as long as the watches, which live as long as this.
         deployments.wait_until_ready().await.ok();
         pods.wait_until_ready().await.ok();
         nodes.wait_until_ready().await.ok();
         budgets.wait_until_ready().await.ok();
+        jobs.wait_until_ready().await.ok();
+        reports.wait_until_ready().await.ok();
         Self {
             deployments,
             pods,
             nodes,
             budgets,
+            jobs,
+            reports,
             changed,
             _watching: watching,
         }
@@ -145,6 +173,36 @@ impl Watched {
             let spec = node.spec.as_ref();
             spec.and_then(|spec| spec.unschedulable).unwrap_or(false)
         })
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> BTreeMap<String, NodeSeen> {
+        let seen = |node: &Arc<Node>| {
+            let status = node.status.as_ref();
+            let conditions = status.and_then(|status| status.conditions.as_ref());
+            let is_ready = conditions
+                .into_iter()
+                .flatten()
+                .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+            let spec = node.spec.as_ref();
+            let is_cordoned = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
+            NodeSeen {
+                labels: node.labels().clone(),
+                takes_pods: is_ready && !is_cordoned,
+            }
+        };
+        let nodes = self.nodes.state();
+        nodes.iter().map(|node| (node.name_any(), seen(node))).collect()
+    }
+
+    /// The Jobs that prepare devices.
+    pub fn prepare_jobs(&self) -> Vec<Arc<Job>> {
+        self.jobs.state()
+    }
+
+    /// What nodes report of their devices.
+    pub fn reports(&self) -> Vec<Arc<ConfigMap>> {
+        self.reports.state()
     }
 
     /// Tells of changes.

@@ -5,6 +5,7 @@ pub(crate) mod control;
 pub(crate) mod guards;
 pub(crate) mod look;
 pub(crate) mod operator;
+pub(crate) mod osd;
 pub(crate) mod rehearse;
 pub(crate) mod run;
 pub(crate) mod simulate;

@@ -1,5 +1,6 @@
 //! `operator`
 
+use jiff::SignedDuration;
 use stagger_engine::supervisor::Identity;
 use stagger_rook::access::Programs;
 use stagger_rook::operator::{self, OperatorError, Options};
@@ -13,13 +14,7 @@ use crate::exit::Exit;
 /// Sees to clusters until it is told to stop.
 pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliError> {
     logs(wish.plain_logs);
-    let client = kube::Client::try_default().await.map_err(|error| {
-        CliError::new(
-            Exit::Unreachable,
-            format!("Kubernetes cannot be reached: {error}"),
-        )
-        .hint("set KUBECONFIG, or run it in a pod with a service account")
-    })?;
+    let client = connect().await?;
     let namespace = match &wish.namespace {
         Some(given) => given.clone(),
         None => client.default_namespace().to_owned(),
@@ -37,6 +32,9 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
             ceph: words(&wish.ceph),
             python: words(&wish.python),
         },
+        image: wish.image.clone(),
+        program: wish.program.clone(),
+        prepare_timeout: SignedDuration::from_secs(i64::from(wish.prepare_timeout)),
         lock_expires: wish.lock_expires,
         poll: wish.poll,
     };
@@ -52,6 +50,17 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
             ))
         }
     }
+}
+
+/// The API server, by KUBECONFIG or as a pod sees it.
+pub(super) async fn connect() -> Result<kube::Client, CliError> {
+    kube::Client::try_default().await.map_err(|error| {
+        CliError::new(
+            Exit::Unreachable,
+            format!("Kubernetes cannot be reached: {error}"),
+        )
+        .hint("set KUBECONFIG, or run it in a pod with a service account")
+    })
 }
 
 fn words(command: &str) -> Vec<String> {

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 /// Parameters that stand by their place, in their order; all others are given by name.
 const BY_PLACE: &[(&str, &[&str])] = &[
+    ("auth get-or-create", &["entity", "caps"]),
     ("config get", &["who", "key"]),
     ("config rm", &["who", "name"]),
     ("config set", &["who", "name", "value"]),

@@ -29,6 +29,7 @@ use tokio::task::JoinSet;
 
 use super::blocked::Blocked;
 use super::drains::Drains;
+use super::provision::Provision;
 use super::status::{self, Writer};
 use super::wishes::Wishes;
 use super::{Shared, release};
@@ -89,9 +90,16 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
         Arc::clone(&watched),
         Arc::clone(&writer),
     );
-    // Beside the runs: a drain waits for nobody. It ends with this task.
+    let provision = Provision::new(
+        shared.clone(),
+        &namespace,
+        Arc::clone(&watched),
+        Arc::clone(&writer),
+    );
+    // Beside the runs: a drain waits for nobody, nor does growth. They end with this task.
     let mut beside = JoinSet::new();
     beside.spawn(drains.see_to(told.clone()));
+    beside.spawn(provision.see_to(told.clone()));
     let mut one = One {
         writer,
         shared,

@@ -37,6 +37,8 @@ pub(super) struct Told {
     pub(super) gave_up: Option<String>,
     /// What is blocked by drains, and why.
     pub(super) drains: Option<Value>,
+    /// What is told of new OSDs.
+    pub(super) provisioning: Option<Value>,
     /// The last command to try again that was heard.
     pub(super) heard: Option<String>,
 }
@@ -138,6 +140,7 @@ fn document(told: &Told, since: &mut BTreeMap<&'static str, (bool, String)>) -> 
         "phase": told.phase,
         "message": told.message,
         "drains": told.drains,
+        "provisioning": told.provisioning,
         "upgrade": {
             "observedGeneration": told.generation,
             "run": told.run,

@@ -1,0 +1,39 @@
+//! `osd prepare`
+
+use stagger_rook::prepare::{Wish, prepare};
+use stagger_rook::provision::Stage;
+
+use super::operator::connect;
+use crate::args::Prepare;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+
+/// Makes OSDs on devices of this node and reports them. Exit 0 if a report could be written: what went wrong
+/// with a device is in it.
+pub(crate) async fn prepare_devices(wish: &Prepare) -> Result<Exit, CliError> {
+    let key = std::env::var("ROOK_CEPH_SECRET").map_err(|_| {
+        CliError::usage("ROOK_CEPH_SECRET is not set").hint("it is the key of the user that makes OSDs")
+    })?;
+    let wish = Wish {
+        namespace: wish.namespace.clone(),
+        node: wish.node.clone(),
+        location: wish.location.clone(),
+        devices: wish.device.clone(),
+        endpoints: wish.endpoints.clone(),
+        user: wish.user.clone(),
+        key,
+        fsid: wish.fsid.clone(),
+    };
+    let client = connect().await?;
+    let status = prepare(&client, &wish)
+        .await
+        .map_err(|error| CliError::new(Exit::Unreachable, error.to_string()))?;
+    for osd in &status.osds {
+        print::out(&format!("osd.{} on {}", osd.id, osd.device));
+    }
+    if status.stage() == Stage::Failed {
+        print::out(&format!("not prepared: {}", status.message));
+    }
+    Ok(Exit::Done)
+}

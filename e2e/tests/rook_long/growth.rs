@@ -1,0 +1,235 @@
+//! New OSDs on new disks.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods};
+use stagger_e2e::roots::Release;
+
+use crate::{AGENT, ask_for, on_18};
+
+/// Asks for OSDs on these disks of these nodes.
+fn ask_for_disks(cluster: &LaidOut, disks: &[(&str, &[&str])]) -> Result<()> {
+    let nodes: Vec<Value> = disks
+        .iter()
+        .map(|(node, disks)| {
+            let devices: Vec<Value> = disks.iter().map(|disk| json!({ "name": disk })).collect();
+            json!({ "name": node, "devices": devices })
+        })
+        .collect();
+    cluster.patch_cluster(&json!({ "spec": {
+        "storage": { "useAllNodes": false, "useAllDevices": false, "nodes": nodes },
+    } }))
+}
+
+/// The OSDs that are up, by number.
+fn up(cluster: &LaidOut) -> Result<BTreeSet<u64>> {
+    let dump = cluster.ceph.rados().mon("osd dump")?;
+    let osds = dump["osds"].as_array().context("no osds")?;
+    let up = osds.iter().filter(|osd| osd["up"] == 1);
+    Ok(up.filter_map(|osd| osd["osd"].as_u64()).collect())
+}
+
+fn wait_up(cluster: &LaidOut, count: usize, limit: Duration) -> Result<BTreeSet<u64>> {
+    cluster.wait_told(&format!("{count} OSDs are up"), limit, |_| {
+        Ok(up(cluster)?.len() == count)
+    })?;
+    up(cluster)
+}
+
+/// No Job, no report is left.
+fn is_settled(cluster: &LaidOut) -> Result<bool> {
+    let reports = cluster.all("configmaps")?;
+    let reports = reports
+        .iter()
+        .filter(|map| map["metadata"]["labels"]["status"] == "provisioning");
+    Ok(cluster.all("jobs")?.is_empty() && reports.count() == 0)
+}
+
+/// Where an OSD is in the CRUSH map.
+fn host_of(cluster: &LaidOut, osd: u64) -> Result<String> {
+    let tree = cluster.ceph.rados().mon("osd tree")?;
+    let nodes = tree["nodes"].as_array().context("no tree")?;
+    let host = nodes.iter().find(|node| {
+        node["children"]
+            .as_array()
+            .is_some_and(|all| all.contains(&json!(osd)))
+    });
+    Ok(host.context("the OSD is nowhere")?["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned())
+}
+
+/// Two new disks become OSDs; one with something on it is not touched, and said; an operator that comes later
+/// makes nothing a second time.
+#[test]
+#[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
+fn new_osds() -> Result<()> {
+    on_18("new_osds", |cluster, operator, phases| {
+        let before = up(cluster)?;
+        let one = cluster.new_disk("host1", "one.img")?;
+        let two = cluster.new_disk("host7", "two.img")?;
+        let used = cluster.new_disk("host7", "used.img")?;
+        let precious = cluster.disk("host7", "used.img");
+        fs::File::options()
+            .write(true)
+            .open(&precious)?
+            .write_all(b"precious")?;
+        ask_for_disks(cluster, &[("host1", &[&one]), ("host7", &[&two, &used])])?;
+        let after = wait_up(cluster, before.len() + 2, Duration::from_mins(3))?;
+        phases.lap("two new OSDs are up");
+        let new: Vec<u64> = after.difference(&before).copied().collect();
+        let hosts: BTreeSet<String> = new
+            .iter()
+            .map(|osd| host_of(cluster, *osd))
+            .collect::<Result<_>>()?;
+        ensure!(
+            hosts == BTreeSet::from(["host1".to_owned(), "host7".to_owned()]),
+            "{hosts:?}"
+        );
+        for osd in &new {
+            let made = cluster.get("deployment", &format!("rook-ceph-osd-{osd}"))?;
+            let owner = &made["metadata"]["ownerReferences"][0];
+            ensure!(
+                owner["kind"] == "CephCluster" && owner["controller"] == true,
+                "{owner}"
+            );
+            let labels = &made["spec"]["template"]["metadata"]["labels"];
+            let host = host_of(cluster, *osd)?;
+            ensure!(labels["topology-location-host"] == host.as_str(), "{labels}");
+            ensure!(labels["topology-location-rack"].is_string(), "{labels}");
+        }
+        let status = cluster.wait_told("the used disk is named", Duration::from_secs(60), |status| {
+            let remarks = &status["provisioning"]["remarks"];
+            Ok(remarks[0]["reason"] == "PrepareFailed" && remarks[0]["node"] == "host7")
+        })?;
+        let told = status["provisioning"]["remarks"][0]["message"]
+            .as_str()
+            .unwrap_or_default();
+        ensure!(told.contains(&used) && told.contains("not empty"), "{told}");
+        let mut start = [0; 8];
+        start.copy_from_slice(&fs::read(&precious)?[..8]);
+        ensure!(
+            &start == b"precious",
+            "a disk with something on it was written to"
+        );
+        phases.lap("a used disk is left alone, and told");
+        ask_for_disks(cluster, &[("host1", &[&one]), ("host7", &[&two])])?;
+        cluster.wait_told("nothing is left to do", Duration::from_mins(3), |status| {
+            Ok(status["provisioning"].is_null() && is_settled(cluster)?)
+        })?;
+        cluster.ceph.wait_clean(Duration::from_mins(3))?;
+        phases.lap("data has settled");
+        operator.kill()?;
+        let _next = Operator::start(cluster, "next", Release::Reef)?;
+        let generation = |osd: u64| -> Result<Value> {
+            Ok(
+                cluster.get("deployment", &format!("rook-ceph-osd-{osd}"))?["metadata"]["resourceVersion"]
+                    .clone(),
+            )
+        };
+        let versions: Vec<Value> = new.iter().map(|osd| generation(*osd)).collect::<Result<_>>()?;
+        // A word of the new one: it has looked.
+        cluster
+            .patch_cluster(&json!({ "spec": { "disruptionManagement": { "osdMaintenanceTimeout": 31 } } }))?;
+        std::thread::sleep(Duration::from_secs(20));
+        ensure!(is_settled(cluster)?, "devices that are OSDs are prepared again");
+        let again: Vec<Value> = new.iter().map(|osd| generation(*osd)).collect::<Result<_>>()?;
+        ensure!(versions == again && up(cluster)? == after);
+        phases.lap("another operator makes nothing twice");
+        Ok(())
+    })
+}
+
+/// A disk that comes while an upgrade is at its OSDs: it is an OSD before the upgrade is over, and in the end
+/// all have one image.
+#[test]
+#[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
+fn new_osds_in_mid_upgrade() -> Result<()> {
+    let releases = [Release::Reef, Release::Tentacle];
+    in_pods(
+        "new_osds_in_mid_upgrade",
+        AGENT,
+        Release::Reef,
+        &releases,
+        |cluster, phases| {
+            let _operator = Operator::start(cluster, "one", Release::Tentacle)?;
+            cluster.wait_ready(&cluster.image(Release::Reef)?, Duration::from_mins(1))?;
+            let before = up(cluster)?;
+            let disk = cluster.new_disk("host3", "new.img")?;
+            let image = cluster.image(Release::Tentacle)?;
+            ask_for(cluster, &image)?;
+            cluster.wait_told("a wave of OSDs is open", Duration::from_mins(4), |status| {
+                Ok(status["upgrade"]["run"]["current"]["stage"] == "osd")
+            })?;
+            phases.lap("the OSDs' turn");
+            ask_for_disks(cluster, &[("host3", &[&disk])])?;
+            let created = cluster.wait_told("its Deployment is there", Duration::from_mins(2), |_| {
+                Ok(cluster.all("deployments")?.len() > before.len() + 9)
+            })?;
+            ensure!(
+                created["upgrade"]["run"]["waves_left"].as_u64() > Some(0)
+                    && created["phase"] == "Progressing",
+                "the upgrade did not go on meanwhile: {created:#}"
+            );
+            phases.lap("created beside the waves");
+            cluster.wait_ready(&image, Duration::from_mins(8))?;
+            let after = wait_up(cluster, before.len() + 1, Duration::from_mins(1))?;
+            ensure!(after.len() == before.len() + 1);
+            let versions = cluster.ceph.rados().mon("versions")?;
+            let all = versions["overall"].as_object().context("no versions")?;
+            ensure!(
+                all.len() == 1 && all.keys().all(|version| version.contains(" 20.")),
+                "{versions}"
+            );
+            phases.lap("18 to 20");
+            Ok(())
+        },
+    )
+}
+
+/// The pod of a prepare Job hangs: it is named, and neither another node's disk nor a drain waits for it.
+#[test]
+#[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
+fn a_prepare_job_that_never_finishes() -> Result<()> {
+    on_18(
+        "a_prepare_job_that_never_finishes",
+        |cluster, operator, phases| {
+            operator.kill()?;
+            let _operator =
+                Operator::start_with(cluster, "two", Release::Reef, &["--prepare-timeout", "20"])?;
+            let before = up(cluster)?;
+            // Nothing lets this pod begin: what it mounts is missing.
+            cluster
+                .plane
+                .ask(&["delete", "serviceaccount", "stagger-osd-prepare", "-n", NAMESPACE])?;
+            let hangs = cluster.new_disk("host2", "hangs.img")?;
+            ask_for_disks(cluster, &[("host2", &[&hangs])])?;
+            let status = cluster.wait_told("the Job is named", Duration::from_mins(2), |status| {
+                Ok(status["provisioning"]["remarks"][0]["reason"] == "PrepareStuck")
+            })?;
+            let told = status["provisioning"]["remarks"][0]["message"]
+                .as_str()
+                .unwrap_or_default();
+            ensure!(told.contains("rook-ceph-osd-prepare-host2"), "{told}");
+            phases.lap("a Job that does not go on is named");
+            cluster.drain("host5", 120)?;
+            cluster.uncordon("host5")?;
+            cluster.wait_told("nothing is left of the drain", Duration::from_mins(2), |status| {
+                cluster.is_at_rest(status)
+            })?;
+            phases.lap("a node drained meanwhile");
+            Operator::rights(cluster)?;
+            let good = cluster.new_disk("host8", "good.img")?;
+            ask_for_disks(cluster, &[("host2", &[&hangs]), ("host8", &[&good])])?;
+            wait_up(cluster, before.len() + 2, Duration::from_mins(4))?;
+            phases.lap("both are OSDs once it may");
+            Ok(())
+        },
+    )
+}
