@@ -1,4 +1,4 @@
-//! New OSDs on new disks.
+//! New OSDs on new disks, and OSDs that go.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods};
+use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
 use crate::{AGENT, ask_for, on_18};
@@ -229,6 +230,77 @@ fn a_prepare_job_that_never_finishes() -> Result<()> {
             ask_for_disks(cluster, &[("host2", &[&hangs]), ("host8", &[&good])])?;
             wait_up(cluster, before.len() + 2, Duration::from_mins(4))?;
             phases.lap("both are OSDs once it may");
+            Ok(())
+        },
+    )
+}
+
+fn set_flag(cluster: &LaidOut, flag: &str, set: bool) -> Result<()> {
+    let prefix = if set { "osd set" } else { "osd unset" };
+    let set = cluster
+        .ceph
+        .rados()
+        .command(Target::Mon, prefix, json!({ "key": flag }));
+    set.map(|_| ())
+}
+
+/// An OSD that is down and out goes once its data is elsewhere, not before; one that is only down stays.
+#[test]
+#[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
+fn osds_that_are_out_go_when_that_is_safe() -> Result<()> {
+    on_18(
+        "osds_that_are_out_go_when_that_is_safe",
+        |cluster, _operator, phases| {
+            let scale = |osd: u32, replicas: u32| {
+                let name = format!("deployment/rook-ceph-osd-{osd}");
+                let replicas = format!("--replicas={replicas}");
+                cluster.plane.ask(&["scale", &name, &replicas, "-n", NAMESPACE])
+            };
+            let exists = |osd: u64| -> Result<bool> {
+                let dump = cluster.ceph.rados().mon("osd dump")?;
+                let osds = dump["osds"].as_array().context("no osds")?.clone();
+                Ok(osds.iter().any(|one| one["osd"] == osd))
+            };
+            let before = up(cluster)?.len();
+            cluster.patch_cluster(&json!({ "spec": {
+            "updatePolicy": { "osds": { "removeIfOutAndSafeToDestroy": true } },
+        } }))?;
+            // Data must stay where it is at first, so that there is a time at which it is not safe.
+            set_flag(cluster, "norebalance", true)?;
+            set_flag(cluster, "nobackfill", true)?;
+            set_flag(cluster, "norecover", true)?;
+            scale(3, 0)?;
+            wait_up(cluster, before - 1, Duration::from_mins(1))?;
+            cluster
+                .ceph
+                .rados()
+                .command(Target::Mon, "osd out", json!({ "ids": ["3"] }))?;
+            cluster.wait_told("why it stays", Duration::from_mins(2), |status| {
+                Ok(status["removal"]
+                    .as_str()
+                    .is_some_and(|why| why.contains("osd.3 stays")))
+            })?;
+            ensure!(exists(3)?);
+            phases.lap("not while its data is nowhere else");
+            for flag in ["norebalance", "nobackfill", "norecover"] {
+                set_flag(cluster, flag, false)?;
+            }
+            cluster.wait_told("it is gone", Duration::from_mins(4), |_| {
+                let there = cluster.all("deployments")?;
+                let there = there
+                    .iter()
+                    .any(|one| one["metadata"]["name"] == "rook-ceph-osd-3");
+                Ok(!there && !exists(3)?)
+            })?;
+            phases.lap("gone once its data is elsewhere");
+            scale(11, 0)?;
+            wait_up(cluster, before - 2, Duration::from_mins(1))?;
+            std::thread::sleep(Duration::from_secs(35));
+            ensure!(exists(11)?, "an OSD that is not out was removed");
+            scale(11, 1)?;
+            wait_up(cluster, before - 1, Duration::from_mins(2))?;
+            cluster.ceph.wait_clean(Duration::from_mins(3))?;
+            phases.lap("one that is only down stays");
             Ok(())
         },
     )

@@ -17,5 +17,6 @@ pub mod ours;
 pub mod policy;
 pub mod prepare;
 pub mod provision;
+pub mod removal;
 pub mod rollout;
 pub mod watched;

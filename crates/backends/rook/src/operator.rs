@@ -10,6 +10,7 @@ mod cluster;
 mod drains;
 mod provision;
 mod release;
+mod removal;
 mod status;
 mod wishes;
 

@@ -30,6 +30,7 @@ use tokio::task::JoinSet;
 use super::blocked::Blocked;
 use super::drains::Drains;
 use super::provision::Provision;
+use super::removal::Removal;
 use super::status::{self, Writer};
 use super::wishes::Wishes;
 use super::{Shared, release};
@@ -96,10 +97,18 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
         Arc::clone(&watched),
         Arc::clone(&writer),
     );
+    let removal = Removal::new(
+        shared.clone(),
+        &namespace,
+        &name,
+        Arc::clone(&watched),
+        Arc::clone(&writer),
+    );
     // Beside the runs: a drain waits for nobody, nor does growth. They end with this task.
     let mut beside = JoinSet::new();
     beside.spawn(drains.see_to(told.clone()));
     beside.spawn(provision.see_to(told.clone()));
+    beside.spawn(removal.see_to(told.clone()));
     let mut one = One {
         writer,
         shared,

@@ -39,6 +39,8 @@ pub(super) struct Told {
     pub(super) drains: Option<Value>,
     /// What is told of new OSDs.
     pub(super) provisioning: Option<Value>,
+    /// What is told of OSDs that might be removed.
+    pub(super) removal: Option<String>,
     /// The last command to try again that was heard.
     pub(super) heard: Option<String>,
 }
@@ -75,6 +77,13 @@ impl Writer {
     /// What is told now.
     pub(super) fn told(&self) -> Told {
         self.tell.borrow().clone()
+    }
+
+    /// Whether a run is not over.
+    pub(super) fn run_is_on(&self) -> bool {
+        let told = self.tell.borrow();
+        let verdict = told.run.as_ref().map(|run| run["verdict"].clone());
+        verdict.is_some_and(|verdict| verdict != "done" && verdict != "ended")
     }
 
     /// A listener of a run that tells of it.
@@ -141,6 +150,7 @@ fn document(told: &Told, since: &mut BTreeMap<&'static str, (bool, String)>) -> 
         "message": told.message,
         "drains": told.drains,
         "provisioning": told.provisioning,
+        "removal": told.removal,
         "upgrade": {
             "observedGeneration": told.generation,
             "run": told.run,
