@@ -2,17 +2,24 @@
 //!
 //! Pods that the scheduler has bound to one of its nodes become processes on this machine: an image's tag
 //! names a root, and each container is a process in it. Restart policy, back-off, probes, grace periods,
-//! termination messages and the logs of the run before are as with the kubelet; networks, volumes and
-//! cgroups are not: all pods share the network and the files of the sandbox that the agent runs in.
+//! termination messages, volumes, variables and tokens of accounts are as with the kubelet; networks and
+//! cgroups are not: all pods share the network of the sandbox that the agent runs in. A container without
+//! volumes shares the root of its image too; one with volumes has a root of its own over it.
 //!
 //! It runs as a program of its own inside the sandbox (`node-agent SETTINGS.json`); the harness's side is
 //! [`Agent`].
 
 mod container;
+mod fields;
+mod keys;
+mod mounts;
 mod nodes;
 mod pod;
 mod probe;
 mod status;
+mod tokens;
+mod variables;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -37,7 +44,8 @@ use crate::sandbox::Sandbox;
 pub struct Settings {
     /// How to reach the API server.
     pub kubeconfig: PathBuf,
-    /// Where logs and messages of pods are kept.
+    /// Where logs and volumes of pods are kept, in `pods/UID`, and the files of each node, in `hosts/NAME`. The
+    /// folder that it is in is seen at the same path in all containers.
     pub folder: PathBuf,
     /// The nodes that it is, with their labels.
     pub nodes: BTreeMap<String, BTreeMap<String, String>>,
@@ -72,6 +80,16 @@ pub enum Broken {
 struct Shared {
     client: Client,
     settings: Settings,
+    /// The variables by which a program in a pod finds the API server.
+    service: BTreeMap<String, String>,
+}
+
+impl Shared {
+    /// Where the logs and volumes of a pod are.
+    fn folder(&self, pod: &Pod) -> PathBuf {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        self.settings.folder.join("pods").join(uid)
+    }
 }
 
 /// Runs the agent until its process ends.
@@ -83,8 +101,13 @@ pub async fn run(settings: Settings) -> Result<()> {
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
         .await
         .context("using the kubeconfig")?;
+    let service = service(&config)?;
     let client = Client::try_from(config).context("connecting to the API server")?;
-    let shared = Arc::new(Shared { client, settings });
+    let shared = Arc::new(Shared {
+        client,
+        settings,
+        service,
+    });
     for (name, labels) in &shared.settings.nodes {
         nodes::register(&shared.client, name, labels).await?;
         tokio::spawn(nodes::keep_alive(
@@ -116,6 +139,19 @@ pub async fn run(settings: Settings) -> Result<()> {
             Err(_) => tokio::time::sleep(std::time::Duration::from_millis(500)).await,
         }
     }
+}
+
+/// Where the API server is, as the variables of a Service.
+fn service(config: &Config) -> Result<BTreeMap<String, String>> {
+    let url = &config.cluster_url;
+    let host = url
+        .host()
+        .with_context(|| format!("the server {url} of the kubeconfig has no host"))?;
+    let port = url.port_u16().unwrap_or(443);
+    Ok(BTreeMap::from([
+        ("KUBERNETES_SERVICE_HOST".to_owned(), host.to_owned()),
+        ("KUBERNETES_SERVICE_PORT".to_owned(), port.to_string()),
+    ]))
 }
 
 fn see(shared: &Arc<Shared>, known: &mut BTreeMap<String, watch::Sender<Pod>>, pod: Pod) {

@@ -12,12 +12,13 @@ use crate::report::{Report, built, cargo, root};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "model",
     "sandbox_ends",
     "ceph_boot",
     "ceph_daemonctl",
     "ceph_long",
+    "node_agent",
     "rook_long",
 ];
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,8 +14,12 @@ use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
+use super::keys::Found;
+use super::mounts::{Access, Mount, OwnRoot, mounts, needs_own_root, read_only_root};
 use super::probe::{self, Numbers};
 use super::status::{ContainerState, time};
+use super::variables::{self, variables, words};
+use super::volumes::Volumes;
 use super::{Broken, Image, Shared};
 
 /// The first pause of a crash loop. The kubelet begins with 10 s; a test has less time.
@@ -23,45 +28,84 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 /// One that ran for so long begins anew with the first pause.
 const RAN_LONG: Duration = Duration::from_mins(1);
+/// Between two looks whether what a container waits for is there.
+const LOOK: Duration = Duration::from_secs(1);
 /// So much of a termination message is told, as by the kubelet.
 const MESSAGE: usize = 4096;
 
 /// Where the processes of a container run.
 #[derive(Debug, Clone)]
 pub(super) struct Inside {
-    root: Option<PathBuf>,
+    root: Root,
     env: BTreeMap<String, String>,
 }
 
+/// What they see of the files.
+#[derive(Debug, Clone)]
+enum Root {
+    /// All of the machine.
+    Machine,
+    /// The root of the image, which is shared.
+    Image(PathBuf),
+    /// A root of the container's own.
+    Own(OwnRoot),
+}
+
 impl Inside {
-    /// A command there; its output goes to `log`, or nowhere.
-    pub(super) fn command(&self, words: &[String], log: Option<&File>) -> Command {
-        let mut command = if let Some(root) = &self.root {
-            let mut command = Command::new("chroot");
-            command.arg(root).args(words);
-            command
-        } else {
-            let mut command = Command::new(&words[0]);
-            command.args(&words[1..]);
-            command
-        };
-        let output = || {
-            log.and_then(|log| log.try_clone().ok())
-                .map_or_else(Stdio::null, Stdio::from)
-        };
-        command
-            .env_clear()
-            .env(
-                "PATH",
-                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            )
-            .envs(&self.env)
-            .stdin(Stdio::null())
-            .stdout(output())
-            .stderr(output())
-            .kill_on_drop(true);
-        command
+    /// The first process of the container; its output goes to `log`.
+    fn first(&self, words: &[String], log: Option<&File>) -> Command {
+        match &self.root {
+            Root::Machine => command(words, &self.env, log),
+            Root::Image(root) => command(&chroot(root, words), &self.env, log),
+            Root::Own(own) => {
+                // The variables are the container's, not of what makes its root.
+                let env = self.env.iter().map(|(name, value)| format!("{name}={value}"));
+                let mut line = vec!["env".to_owned(), "-i".to_owned(), format!("PATH={PATH}")];
+                line.extend(env.chain(words.iter().cloned()));
+                command(&own.command(&line), &BTreeMap::new(), log)
+            }
+        }
     }
+
+    /// Another process beside the first one, without output.
+    pub(super) fn beside(&self, first: u32, words: &[String]) -> Command {
+        match &self.root {
+            Root::Machine | Root::Image(_) => self.first(words, None),
+            Root::Own(own) => {
+                let enter = ["nsenter", "--target", &first.to_string(), "--mount", "--"];
+                let mut line = enter.map(str::to_owned).to_vec();
+                line.extend(chroot(&own.path(), words));
+                command(&line, &self.env, None)
+            }
+        }
+    }
+}
+
+/// Where programs are looked for, if the container does not say.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+fn command(line: &[String], env: &BTreeMap<String, String>, log: Option<&File>) -> Command {
+    let mut command = Command::new(&line[0]);
+    let output = || {
+        log.and_then(|log| log.try_clone().ok())
+            .map_or_else(Stdio::null, Stdio::from)
+    };
+    command
+        .args(&line[1..])
+        .env_clear()
+        .env("PATH", PATH)
+        .envs(env)
+        .stdin(Stdio::null())
+        .stdout(output())
+        .stderr(output())
+        .kill_on_drop(true);
+    command
+}
+
+fn chroot(root: &Path, words: &[String]) -> Vec<String> {
+    let mut line = vec!["chroot".to_owned(), root.display().to_string()];
+    line.extend_from_slice(words);
+    line
 }
 
 /// One container of one pod.
@@ -71,11 +115,19 @@ pub(super) struct Run {
     pub(super) policy: String,
     /// Where its logs and messages are.
     pub(super) folder: PathBuf,
-    pub(super) image: Option<Image>,
-    pub(super) env: BTreeMap<String, String>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) pod: Pod,
+    /// Those of the pod.
+    pub(super) volumes: Arc<Volumes>,
     /// When it is to end, with how long it may take for it.
     pub(super) stop: watch::Receiver<Option<Duration>>,
     pub(super) tell: mpsc::UnboundedSender<ContainerState>,
+}
+
+/// Why a container cannot start yet.
+struct Wait {
+    reason: &'static str,
+    message: String,
 }
 
 /// Why a process is to end.
@@ -89,22 +141,20 @@ impl Run {
     /// Runs it until it has ended for good or is stopped.
     pub(super) async fn until_it_ends(mut self) {
         let mut state = ContainerState::waiting(&self.spec, "ContainerCreating");
-        let Some(image) = self.image.clone() else {
-            state.state = json!({ "waiting": {
-                "reason": "ErrImagePull",
-                "message": format!("there is no image {}", state.image),
-            } });
-            self.say(&state);
-            told_to_stop(&mut self.stop).await;
-            state.state = terminated(Timestamp::now(), 137, "ContainerStatusUnknown", "");
-            self.say(&state);
-            return;
-        };
         let mut pause = FIRST_PAUSE;
         let mut stop = self.stop.clone();
         loop {
+            let Some((image, inside)) = self.wait_for_all(&mut state).await else {
+                state.state = if state.last["terminated"].is_object() {
+                    state.last.clone()
+                } else {
+                    terminated(Timestamp::now(), 137, "ContainerStatusUnknown", "")
+                };
+                self.say(&state);
+                return;
+            };
             let began = Instant::now();
-            let (ended, stopped) = self.once(&image, &mut state).await;
+            let (ended, stopped) = self.once(&image, inside, &mut state).await;
             let well = ended["terminated"]["exitCode"] == 0;
             state.ready = false;
             state.started = false;
@@ -144,39 +194,113 @@ impl Run {
         self.tell.send(state.clone()).ok();
     }
 
+    /// Waits until it can start, and tells why it cannot yet; `None`: it was stopped meanwhile.
+    async fn wait_for_all(&self, state: &mut ContainerState) -> Option<(Image, Inside)> {
+        let mut stop = self.stop.clone();
+        loop {
+            let wait = tokio::select! {
+                _ = told_to_stop(&mut stop) => return None,
+                prepared = self.prepare() => match prepared {
+                    Ok(prepared) => return Some(prepared),
+                    Err(wait) => json!({ "waiting": { "reason": wait.reason, "message": wait.message } }),
+                },
+            };
+            if state.state != wait {
+                state.state = wait;
+                self.say(state);
+            }
+            tokio::select! {
+                _ = told_to_stop(&mut stop) => return None,
+                () = sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// Its image, and all that its process is to have and to see.
+    async fn prepare(&self) -> Result<(Image, Inside), Wait> {
+        let name = self.spec.image.as_deref().unwrap_or_default();
+        let image = self.shared.settings.images.get(name).ok_or_else(|| Wait {
+            reason: "ErrImagePull",
+            message: format!("there is no image {name}"),
+        })?;
+        let creating = |message| Wait {
+            reason: "ContainerCreating",
+            message,
+        };
+        let configuring = |message| Wait {
+            reason: "CreateContainerConfigError",
+            message,
+        };
+        let places = self.volumes.places(&self.shared, &self.pod).await;
+        let places = places.map_err(creating)?;
+        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
+        let found = Found::ask(&self.shared.client, namespace, variables::wanted(&self.spec)).await;
+        let mut env = image.env.clone();
+        env.extend(self.shared.service.clone());
+        let env = found.and_then(|found| variables(&self.spec, &self.pod, &found, env));
+        let env = env.map_err(configuring)?;
+        let root = if needs_own_root(&self.spec) {
+            let mut mounts = mounts(&self.spec, places, &env).map_err(configuring)?;
+            if let Some(path) = self.message_path() {
+                mounts.push(Mount {
+                    source: self.folder.join("message"),
+                    target: path.to_owned(),
+                    access: Access::Write,
+                });
+            }
+            let settings = &self.shared.settings.folder;
+            Root::Own(OwnRoot {
+                image: image.root.clone().unwrap_or_else(|| PathBuf::from("/")),
+                own: self.folder.clone(),
+                cluster: settings.parent().unwrap_or(settings).to_owned(),
+                access: match read_only_root(&self.spec) {
+                    Some(true) => Access::Read,
+                    Some(false) | None => Access::Write,
+                },
+                mounts,
+            })
+        } else {
+            image.root.clone().map_or(Root::Machine, Root::Image)
+        };
+        Ok((image.clone(), Inside { root, env }))
+    }
+
     /// Where it leaves its last words, if it has a place of its own for them: the usual one,
     /// `/dev/termination-log`, would be shared by all.
-    fn message(&self, image: &Image) -> Option<PathBuf> {
+    fn message_path(&self) -> Option<&str> {
         let path = self.spec.termination_message_path.as_deref()?;
-        let own = path
-            .strip_prefix('/')
-            .filter(|_| path != "/dev/termination-log")?;
-        let root = image.root.clone().unwrap_or_else(|| PathBuf::from("/"));
-        Some(root.join(own))
+        (path.starts_with('/') && path != "/dev/termination-log").then_some(path)
+    }
+
+    /// Where these words are then.
+    fn message(&self, inside: &Inside) -> Option<PathBuf> {
+        let path = self.message_path()?;
+        Some(match &inside.root {
+            Root::Machine => PathBuf::from(path),
+            Root::Image(root) => root.join(path.trim_start_matches('/')),
+            Root::Own(_) => self.folder.join("message"),
+        })
     }
 
     /// One process, from start to end: how it ended, and whether it was stopped for good.
-    async fn once(&mut self, image: &Image, state: &mut ContainerState) -> (Value, bool) {
+    async fn once(&mut self, image: &Image, inside: Inside, state: &mut ContainerState) -> (Value, bool) {
         let began = Timestamp::now();
         fs::create_dir_all(&self.folder).ok();
-        let message = self.message(image);
+        let message = self.message(&inside);
         if let Some(message) = &message {
             fs::remove_file(message).ok();
+            if matches!(inside.root, Root::Own(_)) {
+                fs::write(message, "").ok();
+            }
         }
         let log = File::create(self.folder.join(format!("{}.log", state.restarts))).ok();
-        let mut env = image.env.clone();
-        env.extend(self.env.clone());
-        let words = words(&self.spec, &env);
-        let inside = Inside {
-            root: image.root.clone(),
-            env,
-        };
+        let words = words(&self.spec, &inside.env);
         let name = words.first().map(String::as_str).unwrap_or_default();
         let broken = image.broken.get(name.rsplit('/').next().unwrap_or(name)).copied();
         if words.is_empty() || broken == Some(Broken::AtOnce) {
             return (terminated(began, 1, "Error", "made to fail at its start"), false);
         }
-        let mut child = match inside.command(&words, log.as_ref()).spawn() {
+        let mut child = match inside.first(&words, log.as_ref()).spawn() {
             Ok(child) => child,
             Err(error) => return (terminated(began, 128, "StartError", &error.to_string()), false),
         };
@@ -213,12 +337,14 @@ impl Run {
         ];
         let (tell_started, started) = watch::channel(state.started);
         let mut asking = tokio::task::JoinSet::new();
+        let first = child.id().unwrap_or_default();
         for (asks, probe) in probes {
             if let Some(probe) = probe {
                 asking.spawn(keep_asking(
                     asks,
                     probe,
                     inside.clone(),
+                    first,
                     started.clone(),
                     found.clone(),
                 ));
@@ -278,6 +404,7 @@ async fn keep_asking(
     asks: Asks,
     probe: Probe,
     inside: Inside,
+    first: u32,
     mut started: watch::Receiver<bool>,
     found: mpsc::UnboundedSender<(Asks, bool)>,
 ) {
@@ -288,7 +415,7 @@ async fn keep_asking(
     sleep(numbers.delay).await;
     let (mut good, mut bad) = (0, 0);
     loop {
-        if probe::ask(&probe, &inside, numbers.limit).await {
+        if probe::ask(&probe, &inside, first, numbers.limit).await {
             (good, bad) = (good + 1, 0);
         } else {
             (good, bad) = (0, bad + 1);
@@ -342,51 +469,4 @@ fn terminated(began: Timestamp, code: i32, reason: &str, message: &str) -> Value
         "exitCode": code, "reason": reason, "message": message,
         "startedAt": time(began), "finishedAt": time(Timestamp::now()),
     } })
-}
-
-/// The command line, with `$(NAME)` replaced as the API describes.
-fn words(spec: &Container, env: &BTreeMap<String, String>) -> Vec<String> {
-    let mut words = spec.command.clone().unwrap_or_default();
-    words.extend(spec.args.clone().unwrap_or_default());
-    for word in &mut words {
-        for (name, value) in env {
-            let place = format!("$({name})");
-            if word.contains(&place) {
-                *word = word.replace(&place, value);
-            }
-        }
-    }
-    words
-}
-
-/// The variables of a container that are given as values or as fields of its pod.
-pub(super) fn variables(spec: &Container, pod: &Pod) -> BTreeMap<String, String> {
-    let of_pod = pod.spec.as_ref();
-    let fields: BTreeMap<&str, Option<String>> = BTreeMap::from([
-        ("metadata.name", pod.metadata.name.clone()),
-        ("metadata.namespace", pod.metadata.namespace.clone()),
-        ("spec.nodeName", of_pod.and_then(|spec| spec.node_name.clone())),
-        (
-            "spec.serviceAccountName",
-            of_pod.and_then(|spec| spec.service_account_name.clone()),
-        ),
-        ("status.podIP", Some("127.0.0.1".to_owned())),
-        ("status.hostIP", Some("127.0.0.1".to_owned())),
-    ]);
-    spec.env
-        .iter()
-        .flatten()
-        .filter_map(|variable| {
-            let value = variable.value.clone().or_else(|| {
-                let path = &variable.value_from.as_ref()?.field_ref.as_ref()?.field_path;
-                fields.get(path.as_str())?.clone()
-            })?;
-            Some((variable.name.clone(), value))
-        })
-        .collect()
-}
-
-/// What an image holds; `None`: there is no such image.
-pub(super) fn image(shared: &Shared, name: &str) -> Option<Image> {
-    shared.settings.images.get(name).cloned()
 }

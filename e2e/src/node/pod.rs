@@ -1,5 +1,7 @@
 //! One pod: its init containers one after another, then its containers, until it is deleted.
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +14,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use super::Shared;
-use super::container::{self, Run};
+use super::container::Run;
 use super::status::{ContainerState, status};
+use super::volumes::{VOLUMES, Volumes};
 
 /// How often it is looked whether the node is lost.
 const LOOK: Duration = Duration::from_millis(500);
@@ -23,6 +26,7 @@ struct Life {
     shared: Arc<Shared>,
     pod: Pod,
     api: Api<Pod>,
+    volumes: Arc<Volumes>,
     started: Timestamp,
     inits: Vec<ContainerState>,
     containers: Vec<ContainerState>,
@@ -50,6 +54,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut seen: watch::Receiver<Pod>) {
         api: Api::namespaced(shared.client.clone(), &namespace),
         inits: states(spec.init_containers.as_deref().unwrap_or_default()),
         containers: states(&spec.containers),
+        volumes: Arc::default(),
         started: Timestamp::now(),
         shared,
         pod,
@@ -78,6 +83,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut seen: watch::Receiver<Pod>) {
             while told.try_recv().is_ok() {}
             life.inits = states(spec.init_containers.as_deref().unwrap_or_default());
             life.containers = states(&spec.containers);
+            life.volumes = Arc::default();
             if grace(&life.pod).is_none() {
                 life.begin_next();
             }
@@ -157,18 +163,12 @@ impl Life {
     }
 
     fn start(&mut self, spec: Container, policy: &str) {
-        let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
         let run = Run {
             policy: policy.to_owned(),
-            folder: self
-                .shared
-                .settings
-                .folder
-                .join("pods")
-                .join(uid)
-                .join(&spec.name),
-            image: container::image(&self.shared, spec.image.as_deref().unwrap_or_default()),
-            env: container::variables(&spec, &self.pod),
+            folder: self.shared.folder(&self.pod).join(&spec.name),
+            shared: Arc::clone(&self.shared),
+            pod: self.pod.clone(),
+            volumes: Arc::clone(&self.volumes),
             stop: self.stop.subscribe(),
             tell: self.tell.clone(),
             spec,
@@ -194,7 +194,7 @@ impl Life {
         }
     }
 
-    /// The last word, and the object goes.
+    /// The last word, and the object goes; so does what the pod had here.
     async fn leave(&self) {
         self.report().await;
         let name = self.pod.metadata.name.as_deref().unwrap_or_default();
@@ -208,10 +208,63 @@ impl Life {
         };
         for _ in 0..240 {
             match self.api.delete(name, &params).await {
-                Ok(_) => return,
-                Err(kube::Error::Api(answer)) if answer.code == 404 || answer.code == 409 => return,
+                Ok(_) => break,
+                Err(kube::Error::Api(answer)) if answer.code == 404 || answer.code == 409 => break,
                 Err(_) => sleep(LOOK).await,
             }
         }
+        // What cannot be removed goes with the sandbox.
+        remove_all_but_logs(&self.shared.folder(&self.pod)).ok();
+    }
+}
+
+/// Removes what a pod had, except for the logs of its containers.
+fn remove_all_but_logs(folder: &Path) -> std::io::Result<()> {
+    for part in fs::read_dir(folder)? {
+        let part = part?.path();
+        if part.file_name().is_some_and(|name| name == VOLUMES) {
+            fs::remove_dir_all(&part)?;
+            continue;
+        }
+        for entry in fs::read_dir(&part)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                fs::remove_dir_all(&path)?;
+            } else if path.extension().is_none_or(|end| end != "log") {
+                fs::remove_file(&path)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_logs_outlive_a_pod() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [".volumes/v", "c/upper", "c/work/work", "c/root"] {
+            fs::create_dir_all(folder.path().join(path)).unwrap();
+        }
+        for path in [
+            ".volumes/v/x.log",
+            "c/upper/y.log",
+            "c/message",
+            "c/0.log",
+            "c/1.log",
+        ] {
+            fs::write(folder.path().join(path), "x").unwrap();
+        }
+        remove_all_but_logs(folder.path()).unwrap();
+        let left = |path: &str| {
+            let entries = fs::read_dir(folder.path().join(path)).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(left(""), ["c"]);
+        assert_eq!(left("c"), ["0.log", "1.log"]);
     }
 }

@@ -43,10 +43,10 @@ impl Numbers {
     }
 }
 
-/// Asks once.
-pub(super) async fn ask(probe: &Probe, inside: &Inside, limit: Duration) -> bool {
+/// Asks once, beside the `first` process of the container.
+pub(super) async fn ask(probe: &Probe, inside: &Inside, first: u32, limit: Duration) -> bool {
     if let Some(command) = probe.exec.as_ref().and_then(|exec| exec.command.as_ref()) {
-        let Ok(mut child) = inside.command(command, None).spawn() else {
+        let Ok(mut child) = inside.beside(first, command).spawn() else {
             return false;
         };
         if let Ok(ended) = timeout(limit, child.wait()).await {

@@ -1,0 +1,237 @@
+//! What the node agent gives to pods, on a real API server: volumes, variables, accounts.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use stagger_e2e::folder::Folder;
+use stagger_e2e::kubernetes::Plane;
+use stagger_e2e::kubernetes::servers::Servers;
+use stagger_e2e::node::{Agent, Image, Settings};
+use stagger_e2e::sandbox::Sandbox;
+
+const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
+/// The image that is the machine itself.
+const IMAGE: &str = "machine:test";
+/// A file that a pod writes into its root, and that the machine must not have.
+const WRITTEN: &str = "/written-by-a-pod-of-a-test";
+
+#[test]
+#[ignore = "needs root and Go; cargo xtask test runs it"]
+fn pods_have_volumes_and_accounts() -> Result<()> {
+    let folder = Folder::make("node-agent-", 1_000_000_000)?;
+    let sandbox = Sandbox::start(folder.path(), &[])?;
+    let plane = Plane::start(&sandbox)?;
+    let settings = Settings {
+        kubeconfig: plane.kubeconfig(),
+        folder: sandbox.dir().join("nodes"),
+        nodes: [("n0".to_owned(), [].into())].into(),
+        images: [(IMAGE.to_owned(), Image::default())].into(),
+    };
+    let _agent = Agent::start(&sandbox, &plane, Path::new(AGENT), &settings)?;
+    create(
+        &plane,
+        &json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "key" },
+        "stringData": { "password": "s3" } }),
+    )?;
+    create(
+        &plane,
+        &json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "words" },
+        "data": { "greeting": "hello", "other": "bye" } }),
+    )?;
+    let seen = a_pod_has_all_it_asks_for(&plane, &settings.folder);
+    seen.with_context(|| logs(&settings.folder))?;
+    let seen = what_is_missing_is_waited_for(&plane);
+    seen.with_context(|| logs(&settings.folder))
+}
+
+fn a_pod_has_all_it_asks_for(plane: &Plane, nodes: &Path) -> Result<()> {
+    let kubectl = Servers::get()?.program("kubectl");
+    // Each line is a claim, and the first that does not hold ends the container.
+    let claims = format!(
+        r#"set -eux
+        test "$(cat /work/note)" = written
+        test "$(cat /part)" = part
+        test "$(stat -c %a /secret/deep/password)" = 600
+        test "$(cat /secret/deep/password)" = s3
+        test "$(ls /words | tr '\n' ' ')" = "greeting other "
+        if touch /words/new || touch /read-only/new; then exit 9; fi
+        test "$PASSWORD $GREETING $W_other" = "s3 hello bye"
+        test "$SENTENCE" = 'hello, s3 $(NONE)'
+        test "$(cat /about/labels)" = 'app="all"'
+        test -c /dev/null
+        touch {WRITTEN}
+        echo 'of the node' >/var/lib/own/mark
+        {kubectl} auth whoami -o 'jsonpath={{.status.userInfo.username}}' >/var/lib/own/account
+        touch /run/ready
+        trap 'echo ended >/var/lib/own/mark; exit 0' TERM
+        while :; do sleep 0.1; done"#,
+        kubectl = kubectl.display()
+    );
+    let mount = |name: &str, path: &str| json!({ "name": name, "mountPath": path });
+    create(
+        plane,
+        &json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": "all", "labels": { "app": "all" } },
+            "spec": {
+                "initContainers": [{
+                    "name": "first", "image": IMAGE,
+                    "command": ["sh", "-c", "echo written >/work/note; echo part >/work/part"],
+                    "volumeMounts": [mount("work", "/work")],
+                }],
+                "containers": [{
+                    "name": "main", "image": IMAGE, "command": ["sh", "-c", claims],
+                    "envFrom": [{ "prefix": "W_", "configMapRef": { "name": "words" } }],
+                    "env": [
+                        { "name": "PASSWORD", "valueFrom": { "secretKeyRef": { "name": "key", "key": "password" } } },
+                        { "name": "GREETING", "valueFrom": { "configMapKeyRef": { "name": "words", "key": "greeting" } } },
+                        { "name": "SENTENCE", "value": "$(GREETING), $(PASSWORD) $(NONE)" },
+                    ],
+                    "volumeMounts": [
+                        mount("work", "/work"),
+                        { "name": "work", "mountPath": "/part", "subPath": "part" },
+                        { "name": "work", "mountPath": "/read-only", "readOnly": true },
+                        mount("node", "/var/lib/own"),
+                        mount("secret", "/secret"),
+                        mount("words", "/words"),
+                        mount("about", "/about"),
+                    ],
+                    // In the container's own /run.
+                    "readinessProbe": { "exec": { "command": ["test", "-e", "/run/ready"] }, "periodSeconds": 1 },
+                }],
+                "volumes": [
+                    { "name": "work", "emptyDir": {} },
+                    { "name": "node", "hostPath": { "path": "/var/lib/of-pods", "type": "DirectoryOrCreate" } },
+                    { "name": "secret", "secret": { "secretName": "key",
+                        "items": [{ "key": "password", "path": "deep/password" }] } },
+                    { "name": "words", "configMap": { "name": "words" } },
+                    { "name": "about", "downwardAPI": { "items": [
+                        { "path": "labels", "fieldRef": { "fieldPath": "metadata.labels" } }] } },
+                ],
+            },
+        }),
+    )?;
+    plane.ask(&["wait", "pod/all", "--for=condition=Ready", "--timeout=60s"])?;
+    let of_node = nodes.join("hosts/n0/var/lib/of-pods");
+    let account = fs::read_to_string(of_node.join("account")).context("reading who the pod is")?;
+    ensure!(account == "system:serviceaccount:default:default", "{account}");
+    ensure!(fs::read_to_string(of_node.join("mark"))? == "of the node\n");
+    ensure!(!Path::new(WRITTEN).exists(), "the pod wrote to the machine");
+    let uid = plane.ask(&["get", "pod", "all", "-o", "jsonpath={.metadata.uid}"])?;
+    plane.ask(&["delete", "pod", "all", "--timeout=20s"])?;
+    let mark = fs::read_to_string(of_node.join("mark"))?;
+    ensure!(
+        mark == "ended\n",
+        "the first process was not asked to end: {mark}"
+    );
+    only_logs_are_left(&nodes.join("pods").join(uid))
+}
+
+fn only_logs_are_left(pod: &Path) -> Result<()> {
+    let mut left = Vec::new();
+    for _ in 0..50 {
+        left = files(pod)?;
+        if left.iter().all(|path| path.ends_with("0.log")) && left.len() == 2 {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    bail!("a pod that is gone has left {left:?}")
+}
+
+/// A pod that lacks a volume, and one that lacks a variable: both wait, say so, and then run.
+fn what_is_missing_is_waited_for(plane: &Plane) -> Result<()> {
+    let pod = |name: &str, mut container: Value, volumes: Value| {
+        container["name"] = json!("main");
+        container["image"] = json!(IMAGE);
+        container["command"] = json!(["sh", "-c", "echo last words >/run/message; exit 7"]);
+        container["terminationMessagePath"] = json!("/run/message");
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+            "spec": { "restartPolicy": "Never", "containers": [container], "volumes": volumes } })
+    };
+    let mounted = json!({ "volumeMounts": [{ "name": "late", "mountPath": "/late" }] });
+    let volumes = json!([{ "name": "late", "secret": { "secretName": "late" } }]);
+    create(plane, &pod("volume", mounted, volumes))?;
+    let used = json!({ "env": [{ "name": "LATE",
+        "valueFrom": { "secretKeyRef": { "name": "late", "key": "x" } } }] });
+    create(plane, &pod("variable", used, json!([])))?;
+    let state = ".status.containerStatuses[0].state";
+    for (name, reason) in [
+        ("pod/volume", "ContainerCreating"),
+        ("pod/variable", "CreateContainerConfigError"),
+    ] {
+        let waits = format!("--for=jsonpath={{{state}.waiting.reason}}={reason}");
+        plane.ask(&["wait", name, &waits, "--timeout=30s"])?;
+        let message = format!("jsonpath={{{state}.waiting.message}}");
+        let message = plane.ask(&["get", name, "-o", &message])?;
+        ensure!(message.contains("no Secret late"), "{name}: {message}");
+    }
+    create(
+        plane,
+        &json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "late" },
+        "stringData": { "x": "y" } }),
+    )?;
+    for name in ["pod/volume", "pod/variable"] {
+        plane.ask(&[
+            "wait",
+            name,
+            "--for=jsonpath={.status.phase}=Failed",
+            "--timeout=30s",
+        ])?;
+        let ended = format!("jsonpath={{{state}.terminated.exitCode}} {{{state}.terminated.message}}");
+        let ended = plane.ask(&["get", name, "-o", &ended])?;
+        ensure!(ended.trim() == "7 last words", "{name}: {ended}");
+    }
+    plane.ask(&["delete", "pod", "volume", "variable", "--timeout=20s"])?;
+    Ok(())
+}
+
+fn create(plane: &Plane, object: &Value) -> Result<()> {
+    let mut child = plane
+        .kubectl()
+        .args(["create", "-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut stdin = child.stdin.take().context("kubectl has no stdin")?;
+    stdin.write_all(object.to_string().as_bytes())?;
+    drop(stdin);
+    let out = child.wait_with_output()?;
+    ensure!(
+        out.status.success(),
+        "kubectl create: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    Ok(())
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            found.extend(files(&entry.path())?);
+        } else {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// What the containers said, for the message of a failed test.
+fn logs(nodes: &Path) -> String {
+    let mut paths = files(nodes).unwrap_or_default();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "log"));
+    let texts = paths.iter().map(|path| {
+        let text = fs::read(path).unwrap_or_default();
+        format!("--- {}\n{}", path.display(), String::from_utf8_lossy(&text))
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
