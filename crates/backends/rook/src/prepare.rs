@@ -276,7 +276,9 @@ impl Work<'_> {
             .arg(&place)
             .arg("--keyfile")
             .arg(&keyfile)
-            .args(["--setuser", "ceph", "--setgroup", "ceph", "--no-mon-config"]);
+            .args(["--setuser", "ceph", "--setgroup", "ceph", "--no-mon-config"])
+            .args(["--log-file=", "--admin-socket=", "--run-dir"])
+            .arg(&self.folder);
         run(&mut mkfs).await?;
         fs::remove_file(&keyfile).map_err(file(&keyfile))?;
         Ok(id)
@@ -310,8 +312,38 @@ async fn run(command: &mut Command) -> Result<String, PrepareError> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    // The end of what it says is what it died of.
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last: Vec<&str> = said.lines().rev().take(3).collect();
-    Err(failed(last.into_iter().rev().collect::<Vec<_>>().join(" | ")))
+    Err(failed(telling(&String::from_utf8_lossy(&output.stderr))))
+}
+
+/// The lines that tell what a program of Ceph's died of: before a trace of calls stands why, elsewhere it is
+/// at the end.
+fn telling(said: &str) -> String {
+    let lines = || said.lines().filter(|line| !line.trim().is_empty());
+    let thrown: Vec<&str> = lines().filter(|line| line.contains("what():")).collect();
+    let told = if thrown.is_empty() {
+        let errors: Vec<&str> = lines().filter(|line| line.contains(" -1 ")).collect();
+        if errors.is_empty() {
+            lines().collect()
+        } else {
+            errors
+        }
+    } else {
+        thrown
+    };
+    told[told.len().saturating_sub(3)..].join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::telling;
+
+    #[test]
+    fn of_a_trace_the_reason_is_told() {
+        let said = "terminate called\n  what():  no such folder\n*** Caught signal (Aborted) **\n 1: main()\n NOTE: a copy";
+        assert_eq!(telling(said), "  what():  no such folder");
+        let said = "x\n2026 7f -1 bluestore(/dev/sdb) no room\n2026 7f -1 mkfs failed\nend\n\n";
+        assert!(telling(said).contains("no room | 2026 7f -1 mkfs failed"));
+        assert_eq!(telling("one\ntwo\n"), "one | two");
+        assert_eq!(telling(""), "");
+    }
 }

@@ -107,7 +107,7 @@ if [ "$found" != "$ROOK_OSD_UUID" ]; then
     exit 1
 fi
 ln -snf "$ROOK_BLOCK_PATH" "$dir/block"
-chown -RL ceph:ceph "$dir"
+chown -RL ceph:ceph "$dir" /run/ceph
 "#;
 
 fn pod(of: &NewOsd<'_>, id: &str, place: &[(&str, String)]) -> Value {
@@ -129,7 +129,6 @@ fn pod(of: &NewOsd<'_>, id: &str, place: &[(&str, String)]) -> Value {
         { "name": "ROOK_NODE_NAME", "value": of.node },
         { "name": "ROOK_CEPH_MON_HOST",
           "valueFrom": { "secretKeyRef": { "name": "rook-ceph-config", "key": "mon_host" } } },
-        { "name": "CEPH_ARGS", "value": "-m $(ROOK_CEPH_MON_HOST)" },
         { "name": "NODE_NAME", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } },
         { "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
     ]);
@@ -161,7 +160,8 @@ fn pod(of: &NewOsd<'_>, id: &str, place: &[(&str, String)]) -> Value {
             "name": "osd", "image": of.image,
             "command": ["ceph-osd"],
             "args": [
-                "--foreground", "--id", id, "--fsid", of.fsid, "--setuser", "ceph", "--setgroup", "ceph",
+                // Not by CEPH_ARGS, which `ceph --admin-daemon` in the probes would take for words of its question.
+                "--foreground", "--id", id, "--fsid", of.fsid, "-m", "$(ROOK_CEPH_MON_HOST)", "--setuser", "ceph", "--setgroup", "ceph",
                 format!("--crush-location={}", words(place)),
                 "--log-to-stderr=true", "--err-to-stderr=true", "--mon-cluster-log-to-stderr=true",
                 "--default-log-to-file=false", "--default-mon-cluster-log-to-file=false",
