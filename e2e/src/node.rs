@@ -2,9 +2,9 @@
 //!
 //! Pods that the scheduler has bound to one of its nodes become processes on this machine: an image's tag
 //! names a root, and each container is a process in it. Restart policy, back-off, probes, grace periods,
-//! termination messages, volumes, variables and tokens of accounts are as with the kubelet; networks and
-//! cgroups are not: all pods share the network of the sandbox that the agent runs in. A container without
-//! volumes shares the root of its image too; one with volumes has a root of its own over it.
+//! termination messages, volumes, variables, tokens of accounts and `kubectl logs` are as with the kubelet;
+//! networks and cgroups are not: all pods share the network of the sandbox that the agent runs in. A
+//! container without volumes shares the root of its image too; one with volumes has a root of its own.
 //!
 //! It runs as a program of its own inside the sandbox (`node-agent SETTINGS.json`); the harness's side is
 //! [`Agent`].
@@ -12,6 +12,7 @@
 mod container;
 mod fields;
 mod keys;
+mod logs;
 mod mounts;
 mod nodes;
 mod pod;
@@ -82,6 +83,8 @@ struct Shared {
     settings: Settings,
     /// The variables by which a program in a pod finds the API server.
     service: BTreeMap<String, String>,
+    /// Where logs are asked for, on all nodes.
+    log_port: u16,
 }
 
 impl Shared {
@@ -102,19 +105,18 @@ pub async fn run(settings: Settings) -> Result<()> {
         .await
         .context("using the kubeconfig")?;
     let service = service(&config)?;
+    let logs = logs::Endpoint::open().await?;
     let client = Client::try_from(config).context("connecting to the API server")?;
     let shared = Arc::new(Shared {
         client,
         settings,
         service,
+        log_port: logs.port()?,
     });
-    for (name, labels) in &shared.settings.nodes {
-        nodes::register(&shared.client, name, labels).await?;
-        tokio::spawn(nodes::keep_alive(
-            shared.client.clone(),
-            name.clone(),
-            shared.settings.folder.join("lost"),
-        ));
+    tokio::spawn(logs.serve(Arc::clone(&shared)));
+    for name in shared.settings.nodes.keys() {
+        nodes::register(&shared, name).await?;
+        tokio::spawn(nodes::keep_alive(Arc::clone(&shared), name.clone()));
     }
     let pods: Api<Pod> = Api::all(shared.client.clone());
     let mut events = watcher(pods, watcher::Config::default()).boxed();

@@ -46,6 +46,8 @@ fn pods_have_volumes_and_accounts() -> Result<()> {
     let seen = a_pod_has_all_it_asks_for(&plane, &settings.folder);
     seen.with_context(|| logs(&settings.folder))?;
     let seen = what_is_missing_is_waited_for(&plane);
+    seen.with_context(|| logs(&settings.folder))?;
+    let seen = kubectl_shows_logs(&plane);
     seen.with_context(|| logs(&settings.folder))
 }
 
@@ -188,6 +190,56 @@ fn what_is_missing_is_waited_for(plane: &Plane) -> Result<()> {
         ensure!(ended.trim() == "7 last words", "{name}: {ended}");
     }
     plane.ask(&["delete", "pod", "volume", "variable", "--timeout=20s"])?;
+    Ok(())
+}
+
+/// Of the run that there is, of the one before, in part, and until its end.
+fn kubectl_shows_logs(plane: &Plane) -> Result<()> {
+    let pod = |name: &str, policy: &str, script: &str| {
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+            "spec": { "restartPolicy": policy, "automountServiceAccountToken": false, "containers": [
+                { "name": "main", "image": IMAGE, "command": ["sh", "-c", script],
+                  "volumeMounts": [{ "name": "kept", "mountPath": "/kept" }] },
+            ], "volumes": [{ "name": "kept", "emptyDir": {} }] } })
+    };
+    let script = "if mkdir /kept/once 2>/dev/null; then echo one; echo first; exit 1; fi; echo two; echo second; sleep 60";
+    create(plane, &pod("again", "Always", script))?;
+    plane.ask(&[
+        "wait",
+        "pod/again",
+        "--for=jsonpath={.status.containerStatuses[0].restartCount}=1",
+        "--timeout=30s",
+    ])?;
+    plane.ask(&["wait", "pod/again", "--for=condition=Ready", "--timeout=30s"])?;
+    let log = |options: &[&str]| plane.ask(&[&["logs", "again"], options].concat());
+    let mut said = String::new();
+    for _ in 0..50 {
+        said = log(&[])?;
+        if said.ends_with("second\n") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    ensure!(said == "two\nsecond\n", "{said}");
+    let said = [log(&["--previous"])?, log(&["--tail=1"])?].concat();
+    ensure!(said == "one\nfirst\nsecond\n", "{said}");
+    create(
+        plane,
+        &pod("once", "Never", "for i in 1 2 3; do echo $i; sleep 0.5; done"),
+    )?;
+    plane.ask(&["wait", "pod/once", "--for=condition=Ready", "--timeout=30s"])?;
+    let said = plane.ask(&["logs", "--follow", "once"])?;
+    ensure!(said == "1\n2\n3\n", "{said}");
+    let refused = plane.ask(&["logs", "--previous", "once"]);
+    ensure!(refused.is_err_and(|why| why.to_string().contains("no earlier log")));
+    plane.ask(&[
+        "delete",
+        "pod",
+        "again",
+        "once",
+        "--grace-period=1",
+        "--timeout=20s",
+    ])?;
     Ok(())
 }
 

@@ -26,7 +26,7 @@ impl fmt::Display for Holder {
 }
 
 /// What was found of the objects that were asked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Found(pub(super) BTreeMap<Holder, Values>);
 
 impl Found {

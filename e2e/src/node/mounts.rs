@@ -119,10 +119,11 @@ impl OwnRoot {
 /// Whether a container needs a root of its own: one without volumes shares its image's with all others,
 /// unless it asks for one that it may write to.
 pub(super) fn needs_own_root(spec: &Container) -> bool {
-    !spec.volume_mounts.iter().flatten().collect::<Vec<_>>().is_empty() || read_only_root(spec) == Some(false)
+    let volumes = spec.volume_mounts.iter().flatten().count();
+    volumes > 0 || read_only_root(spec) == Some(false)
 }
 
-/// Whether it may write to its root, if it says so.
+/// Whether it may only read its root, if it says.
 pub(super) fn read_only_root(spec: &Container) -> Option<bool> {
     spec.security_context.as_ref()?.read_only_root_filesystem
 }

@@ -1,16 +1,17 @@
 //! Nodes as objects: made, ready, and alive by their Leases.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
 use serde_json::json;
+
+use super::Shared;
 
 /// Between two signs of life.
 const BEAT: Duration = Duration::from_secs(4);
@@ -18,9 +19,9 @@ const BEAT: Duration = Duration::from_secs(4);
 const MANAGER: &str = "node-agent";
 
 /// Makes a node, or makes it as it should be.
-pub(super) async fn register(client: &Client, name: &str, labels: &BTreeMap<String, String>) -> Result<()> {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let mut labels = labels.clone();
+pub(super) async fn register(shared: &Shared, name: &str) -> Result<()> {
+    let nodes: Api<Node> = Api::all(shared.client.clone());
+    let mut labels = shared.settings.nodes.get(name).cloned().unwrap_or_default();
     labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
     labels.insert("kubernetes.io/os".to_owned(), "linux".to_owned());
     let node = json!({
@@ -37,10 +38,9 @@ pub(super) async fn register(client: &Client, name: &str, labels: &BTreeMap<Stri
     let status = json!({
         "status": {
             "capacity": room, "allocatable": room,
-            "addresses": [
-                { "type": "InternalIP", "address": "127.0.0.1" },
-                { "type": "Hostname", "address": name },
-            ],
+            // No name: the API server would ask by it for logs, and nobody knows the address of it.
+            "addresses": [{ "type": "InternalIP", "address": "127.0.0.1" }],
+            "daemonEndpoints": { "kubeletEndpoint": { "Port": shared.log_port } },
             "conditions": [{
                 "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "it plays the kubelet",
                 "lastHeartbeatTime": now, "lastTransitionTime": now,
@@ -61,16 +61,16 @@ pub(super) async fn register(client: &Client, name: &str, labels: &BTreeMap<Stri
 
 /// Renews a node's Lease, until it is lost; and says that it is ready where the controllers took it for
 /// lost meanwhile.
-pub(super) async fn keep_alive(client: Client, name: String, lost: PathBuf) {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
-    let mark = lost.join(&name);
+pub(super) async fn keep_alive(shared: Arc<Shared>, name: String) {
+    let leases: Api<Lease> = Api::namespaced(shared.client.clone(), "kube-node-lease");
+    let mark = shared.settings.folder.join("lost").join(&name);
     let mut was_lost = false;
     loop {
         if mark.exists() {
             was_lost = true;
         } else {
             if std::mem::take(&mut was_lost) {
-                register(&client, &name, &BTreeMap::new()).await.ok();
+                register(&shared, &name).await.ok();
             }
             let lease = json!({
                 "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
