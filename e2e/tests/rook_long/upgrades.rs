@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods};
 use stagger_e2e::roots::Release;
 
@@ -66,6 +66,8 @@ fn leader_killed_three_times() -> Result<()> {
 fn new_image_crash_loops_at_osds() -> Result<()> {
     on_18("new_image_crash_loops_at_osds", |cluster, _operator, phases| {
         let old = cluster.image(Release::Reef)?;
+        // Of itself a revision of one release goes on without the unit that failed.
+        cluster.patch_cluster(&json!({ "spec": { "updatePolicy": { "onFailure": "rollback" } } }))?;
         ask_for(cluster, &format!("{old}-ceph-osd-fails"))?;
         let mut hit = BTreeSet::new();
         let status = cluster.wait_told("it was taken back", Duration::from_mins(12), |status| {

@@ -361,6 +361,7 @@ impl One {
             image: image.to_owned(),
             release: release.to_string(),
         };
+        let settings = Settings::read(&found.spec, self.is_another_release(&facts, &made)?);
         let target = target_of(&facts, &made, &settings.policy, health.clone())?;
         let memory = self.memory(&facts, made)?;
         let baseline = serde_json::to_value(&memory)
@@ -378,6 +379,16 @@ impl One {
         .await?;
         self.carry_out(image, &backend, driver, lease, told).await?;
         Ok(Pass::Again)
+    }
+
+    /// Whether a daemon runs another release than that: else it is only a new revision of the same.
+    fn is_another_release(&self, facts: &Facts, wanted: &Made) -> Result<bool, Blocked> {
+        let units = units_of(facts, None, &self.watched)?;
+        let of_wanted = format!("{}-", wanted.release);
+        Ok(units
+            .iter()
+            .filter_map(|unit| unit.revision.as_ref())
+            .any(|revision| !revision.as_str().starts_with(&of_wanted)))
     }
 
     /// How things are before a run: also what every revision stands for, so that it can be brought back.
