@@ -53,6 +53,8 @@ impl Operator {
                 "--poll",
                 "1",
             ])
+            // Several of them run in one network.
+            .args(["--metrics", "off"])
             .args(["--identity", name, "--plain-logs", "--ceph"])
             .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger ceph"))
             .arg("--python")
