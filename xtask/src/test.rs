@@ -35,6 +35,10 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
             &mut ignored("kubernetes_api", None),
         )?;
         report.run(
+            "Kubernetes: the operator on a real API server without Ceph",
+            &mut ignored("operator_alone", None),
+        )?;
+        report.run(
             "Kubernetes: the story on a real cluster laid out by Rook",
             &mut ignored("rook_story", None),
         )?;

@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -140,9 +141,30 @@ pub(crate) struct Operator {
     /// Seconds between two observations while something is waited for.
     #[arg(long, default_value_t = 2, value_name = "SECONDS")]
     pub(crate) poll: u64,
+    /// Where /metrics, /healthz and /readyz are served; `off`: nowhere.
+    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    pub(crate) metrics: Listen,
     /// Lines for people instead of JSON.
     #[arg(long)]
     pub(crate) plain_logs: bool,
+}
+
+/// An address to listen at, or `off`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Listen(pub(crate) Option<SocketAddr>);
+
+impl std::str::FromStr for Listen {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let address = text
+            .parse()
+            .map_err(|_| "not an address with a port, as 127.0.0.1:8080 or [::]:8080, and not `off`")?;
+        Ok(Self(Some(address)))
+    }
 }
 
 /// What to plan for, and how boldly.

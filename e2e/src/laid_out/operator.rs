@@ -71,6 +71,8 @@ impl Operator {
             ])
             .arg(binary()?)
             .arg("--ceph")
+            // Several of them run in one network.
+            .args(["--metrics", "off"])
             .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger ceph"))
             .arg("--python")
             .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger python3"))

@@ -334,8 +334,9 @@ fn as_json<T: Serialize>(object: &T) -> Vec<u8> {
 pub(crate) fn failed(tried: &str, error: &kube::Error) -> BackendError {
     match error {
         kube::Error::Api(answer) if answer.code == 403 => {
-            BackendError::permanent(tried, answer.message.clone())
-                .hint("the service account lacks rights; apply deploy/rbac.yaml of this release again")
+            BackendError::permanent(tried, answer.message.clone()).hint(
+                "the service account lacks rights; apply deploy/operator/rbac.yaml of this release again",
+            )
         }
         kube::Error::Api(answer)
             if (400..500).contains(&answer.code) && answer.code != 409 && answer.code != 429 =>
@@ -355,6 +356,9 @@ impl Backend for RookBackend {
     }
 
     async fn observe(&self) -> Result<Snapshot, BackendError> {
+        if let Some(why) = self.parts.watched.missing_rights() {
+            return Err(BackendError::transient("see the cluster", why));
+        }
         let mut facts = self.parts.ceph.facts().await?;
         one_gateway_each(&mut facts);
         snapshot(

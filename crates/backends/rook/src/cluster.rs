@@ -200,6 +200,9 @@ pub struct CephClusterStatus {
     /// In a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What the operator has to tell of drains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drains: Option<Free>,
     /// What the operator has to tell of updates and upgrades.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Free>,

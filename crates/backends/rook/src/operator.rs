@@ -7,14 +7,20 @@
 mod blocked;
 mod budgets;
 mod cluster;
+mod counted;
 mod drains;
+mod events;
+mod health;
+mod metrics;
 mod provision;
 mod release;
 mod removal;
+mod serve;
 mod status;
 mod wishes;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +28,9 @@ use std::time::Duration;
 use futures::TryStreamExt as _;
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::Deployment;
+use kube::client::ClientBuilder;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, Config, ResourceExt as _};
 use kube_lease_manager::{LeaseManagerBuilder, LeaseManagerError};
 use stagger_ceph::api::Access;
 use stagger_engine::backend::BackendError;
@@ -33,6 +40,10 @@ use tokio::task::JoinHandle;
 use crate::access::{AccessError, Programs, access};
 use crate::backend::failed;
 use crate::cluster::CephCluster;
+use counted::Requests;
+use health::Health;
+use metrics::Metrics;
+use serve::Server;
 
 /// The annotation of a CephCluster by which a person commands its run: `resume`, `abort`, `approve DOOR` …
 pub const COMMAND: &str = "stagger.dev/command";
@@ -60,11 +71,24 @@ pub struct Options {
     pub lock_expires: u32,
     /// Seconds between two observations while something is waited for.
     pub poll: u64,
+    /// Where metrics and health are served, if at all.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Why the operator ends.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
+    /// Metrics and health.
+    #[error("metrics and health cannot be served on {address}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The way to Kubernetes.
+    #[error("no client of Kubernetes can be made")]
+    Client(#[source] kube::Error),
     /// The Lease.
     #[error("the operator's Lease cannot be held")]
     Lease(#[from] LeaseManagerError),
@@ -75,7 +99,7 @@ pub enum OperatorError {
     #[error("CephClusters cannot be watched")]
     Watch(#[from] watcher::Error),
     /// The resource definition is not there, or is not what it should be.
-    #[error("CephClusters cannot be listed: {0}; apply deploy/crds.yaml and deploy/rbac.yaml")]
+    #[error("CephClusters cannot be listed: {0}; apply deploy/crds.yaml and deploy/operator/rbac.yaml")]
     NoClusters(#[source] kube::Error),
 }
 
@@ -84,6 +108,8 @@ pub enum OperatorError {
 pub(crate) struct Shared {
     client: Client,
     options: Arc<Options>,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
 }
 
 impl Shared {
@@ -105,17 +131,46 @@ impl Shared {
     }
 }
 
-/// Waits until this is the leader, then sees to all clusters until it is not, or `stop` is over.
+/// Waits until this is the leader, then sees to all clusters until it is not, or `stop` is over. Meanwhile
+/// metrics and health are served.
 ///
 /// # Errors
-/// The Lease is lost, or CephClusters cannot be watched.
+/// The Lease is lost, or CephClusters cannot be watched, or the address is taken.
 pub async fn run(
-    client: Client,
+    config: Config,
     options: Options,
     stop: impl Future<Output = ()>,
 ) -> Result<(), OperatorError> {
+    let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
+    let server = match options.metrics {
+        Some(address) => Some(Server::begin(address, Arc::clone(&metrics), Arc::clone(&health)).await?),
+        None => None,
+    };
+    let counted = Requests {
+        metrics: Arc::clone(&metrics),
+        health: Arc::clone(&health),
+    };
+    let client = ClientBuilder::try_from(config)
+        .map_err(OperatorError::Client)?
+        .with_layer(&counted)
+        .build();
+    let shared = Shared {
+        client,
+        options: Arc::new(options),
+        metrics,
+        health,
+    };
+    let ended = lead(shared, stop).await;
+    if let Some(server) = server {
+        server.end().await;
+    }
+    ended
+}
+
+async fn lead(shared: Shared, stop: impl Future<Output = ()>) -> Result<(), OperatorError> {
+    let options = &shared.options;
     let lasts = u64::from(options.lock_expires.max(6));
-    let manager = LeaseManagerBuilder::new(client.clone(), "stagger-operator")
+    let manager = LeaseManagerBuilder::new(shared.client.clone(), "stagger-operator")
         .with_namespace(&options.namespace)
         .with_identity(&options.identity)
         .with_duration(lasts)
@@ -133,15 +188,13 @@ pub async fn run(
         () = &mut stop => return Ok(()),
     }
     tracing::info!("leading");
-    let shared = Shared {
-        client,
-        options: Arc::new(options),
-    };
+    shared.metrics.leads(true);
     let ended = tokio::select! {
         _ = leads.wait_for(|leads| !*leads) => Err(OperatorError::NotLeader),
-        ended = see_to_all(shared) => ended,
+        ended = see_to_all(shared.clone()) => ended,
         () = &mut stop => Ok(()),
     };
+    shared.metrics.leads(false);
     // The Lease is given back, so that another need not wait for its end.
     drop(leads);
     if let Ok(Ok(manager)) = task.await {
@@ -170,6 +223,7 @@ async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
     api.list(&kube::api::ListParams::default().limit(1))
         .await
         .map_err(OperatorError::NoClusters)?;
+    let mut unseen = Some(shared.health.not_ready_without("CephClusters"));
     let events = watcher(api, watcher::Config::default()).default_backoff();
     tokio::pin!(events);
     let mut seen: BTreeMap<(String, String), Seen> = BTreeMap::new();
@@ -189,7 +243,8 @@ async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
             Ok(Some(watcher::Event::Delete(gone))) => {
                 seen.remove(&(gone.namespace().unwrap_or_default(), gone.name_any()));
             }
-            Ok(Some(watcher::Event::Init | watcher::Event::InitDone)) => {}
+            Ok(Some(watcher::Event::Init)) => {}
+            Ok(Some(watcher::Event::InitDone)) => drop(unseen.take()),
             Ok(None) => return Ok(()),
             Err(error) => {
                 tracing::warn!(%error, "the watch of CephClusters was interrupted and goes on");

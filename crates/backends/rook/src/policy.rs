@@ -143,7 +143,7 @@ pub struct Settings {
     pub accepted: Vec<String>,
     /// Whether an OSD that is out and safe to destroy is removed.
     pub remove_osds: bool,
-    /// What a person should know: an old field that another overrides, a window that is none.
+    /// What a person should know: an old field, one that another overrides, a window that is none.
     pub remarks: Vec<Remark>,
 }
 
@@ -167,11 +167,13 @@ impl Settings {
         let mut remarks = Vec::new();
         let skip_checks = prefer(
             &mut remarks,
+            Some(&false),
             ("spec.skipUpgradeChecks", spec.skip_upgrade_checks),
             ("spec.updatePolicy.skipUpgradeChecks", new.skip_upgrade_checks),
         );
         let go_on_unhealthy = prefer(
             &mut remarks,
+            Some(&false),
             (
                 "spec.continueUpgradeAfterChecksEvenIfNotHealthy",
                 spec.continue_upgrade_after_checks_even_if_not_healthy,
@@ -188,9 +190,15 @@ impl Settings {
             (Some(one), Some(other)) => Some(one && other),
             (one, other) => one.or(other),
         };
+        let spelled = if spec.remove_osds_if_out_and_safe_to_remove.is_some() {
+            "spec.removeOSDsIfOutAndSafeToRemove"
+        } else {
+            "spec.removeOSDsIfOutAndSafeToDestroy"
+        };
         let remove_osds = prefer(
             &mut remarks,
-            ("spec.removeOSDsIfOutAndSafeToRemove", removal),
+            Some(&false),
+            (spelled, removal),
             (
                 "spec.updatePolicy.osds.removeIfOutAndSafeToDestroy",
                 new.osds.remove_if_out_and_safe_to_destroy,
@@ -209,22 +217,25 @@ impl Settings {
     }
 }
 
-/// The new field, else the old one; a remark where they say different things.
+/// The new field, else the old one; a remark where the old one counts, or says another thing. `off`: what an
+/// old field says that changes nothing, as Rook's own examples have it.
 fn prefer<T: PartialEq + std::fmt::Debug>(
     remarks: &mut Vec<Remark>,
+    off: Option<&T>,
     (old, was): (&str, Option<T>),
     (new, is): (&str, Option<T>),
 ) -> Option<T> {
-    if let (Some(was), Some(is)) = (&was, &is)
-        && was != is
-    {
-        remarks.push(Remark {
-            field: old.to_owned(),
-            what: format!(
-                "it is deprecated and says {was:?}; {new} says {is:?}, and that counts: remove the old one"
-            ),
-        });
-    }
+    let what = match (&was, &is) {
+        (Some(was), Some(is)) if was != is => Some(format!(
+            "it is deprecated and says {was:?}; {new} says {is:?}, and that counts: remove the old one"
+        )),
+        (Some(_), None) if was.as_ref() != off => Some(format!("it is deprecated; set {new} in its place")),
+        (Some(_) | None, _) => None,
+    };
+    remarks.extend(what.map(|what| Remark {
+        field: old.to_owned(),
+        what,
+    }));
     is.or(was)
 }
 
@@ -320,7 +331,7 @@ fn limit(spec: &CephClusterSpec, remarks: &mut Vec<Remark>) -> Option<Limit> {
         .storage
         .osd_max_updates_in_parallel
         .and_then(|number| read(number.to_string(), OLD));
-    prefer(remarks, (OLD, was), (NEW, is))
+    prefer(remarks, None, (OLD, was), (NEW, is))
 }
 
 impl UpdateWindow {

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::future::pending;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -18,6 +20,7 @@ use serde_json::Value;
 use stagger_core::model::UnitId;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use crate::{daemons, names, provision};
 
@@ -30,6 +33,10 @@ pub struct NodeSeen {
     pub takes_pods: bool,
 }
 
+/// A watch that was forbidden is granted when it was not forbidden again for so long. It is tried again every
+/// half minute, and one that is granted says nothing until something changes.
+const QUIET: Duration = Duration::from_secs(90);
+
 /// The Deployments, pods, budgets and prepare Jobs of one namespace, and the nodes.
 pub struct Watched {
     deployments: Store<Deployment>,
@@ -39,15 +46,21 @@ pub struct Watched {
     jobs: Store<Job>,
     reports: Store<ConfigMap>,
     changed: watch::Receiver<u64>,
+    /// What the API server says of watches that it forbids, by resource.
+    forbidden: watch::Receiver<BTreeMap<String, String>>,
     /// Ends the watches when it is dropped.
     _watching: JoinSet<()>,
 }
 
 impl Watched {
-    /// Begins to watch, and returns when everything has been seen once.
-    pub async fn begin(client: &Client, namespace: &str) -> Self {
+    /// Begins to watch.
+    pub fn begin(client: &Client, namespace: &str) -> Self {
         let (tell, changed) = watch::channel(0);
-        let tell = Arc::new(tell);
+        let (forbid, forbidden) = watch::channel(BTreeMap::new());
+        let tell = Tell {
+            changed: Arc::new(tell),
+            forbidden: Arc::new(forbid),
+        };
         let mut watching = JoinSet::new();
         let daemons = watcher::Config::default().labels(&format!("rook_cluster={namespace}"));
         let deployments = keep(
@@ -86,13 +99,6 @@ impl Watched {
             &tell,
             &mut watching,
         );
-        // The writers live as long as the watches, which live as long as this.
-        deployments.wait_until_ready().await.ok();
-        pods.wait_until_ready().await.ok();
-        nodes.wait_until_ready().await.ok();
-        budgets.wait_until_ready().await.ok();
-        jobs.wait_until_ready().await.ok();
-        reports.wait_until_ready().await.ok();
         Self {
             deployments,
             pods,
@@ -101,8 +107,32 @@ impl Watched {
             jobs,
             reports,
             changed,
+            forbidden,
             _watching: watching,
         }
+    }
+
+    /// Returns when everything has been seen once.
+    pub async fn seen(&self) {
+        // The writers live as long as the watches, which live as long as this.
+        self.deployments.wait_until_ready().await.ok();
+        self.pods.wait_until_ready().await.ok();
+        self.nodes.wait_until_ready().await.ok();
+        self.budgets.wait_until_ready().await.ok();
+        self.jobs.wait_until_ready().await.ok();
+        self.reports.wait_until_ready().await.ok();
+    }
+
+    /// Which rights the watches lack, and the cure. While they do, what is shown here may be old.
+    pub fn missing_rights(&self) -> Option<String> {
+        let forbidden = self.forbidden.borrow();
+        let all: Vec<&str> = forbidden.values().map(String::as_str).collect();
+        (!all.is_empty()).then(|| {
+            format!(
+                "{}; give the operator's account its role again: apply deploy/operator/rbac.yaml of this release",
+                all.join("; ")
+            )
+        })
     }
 
     /// The Deployment of each daemon, and what is wrong with those of which it is not clear.
@@ -211,25 +241,87 @@ impl Watched {
     }
 }
 
-fn keep<K>(
-    api: Api<K>,
-    config: watcher::Config,
-    tell: &Arc<watch::Sender<u64>>,
-    watching: &mut JoinSet<()>,
-) -> Store<K>
+/// Who is told by the watches.
+#[derive(Clone)]
+struct Tell {
+    changed: Arc<watch::Sender<u64>>,
+    forbidden: Arc<watch::Sender<BTreeMap<String, String>>>,
+}
+
+impl Tell {
+    fn change(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Whether a resource's watch is forbidden now, and what the API server says of it.
+    fn forbidden(&self, resource: &str, why: Option<String>) {
+        let turned = self.forbidden.send_if_modified(|forbidden| match why {
+            Some(why) => forbidden.insert(resource.to_owned(), why.clone()).as_ref() != Some(&why),
+            None => forbidden.remove(resource).is_some(),
+        });
+        if turned {
+            self.change();
+        }
+    }
+}
+
+/// What the API server says of a watch that it forbids.
+fn forbidden(error: &watcher::Error) -> Option<String> {
+    let answer = match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(answer))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(answer))
+        | watcher::Error::WatchFailed(kube::Error::Api(answer))
+        | watcher::Error::WatchError(answer) => Some(answer),
+        _ => None,
+    };
+    answer
+        .filter(|answer| answer.code == 403)
+        .map(|answer| answer.message.clone())
+}
+
+fn keep<K>(api: Api<K>, config: watcher::Config, tell: &Tell, watching: &mut JoinSet<()>) -> Store<K>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Default,
 {
     let (store, writer) = reflector::store();
-    let tell = Arc::clone(tell);
+    let resource = K::plural(&K::DynamicType::default()).into_owned();
+    let tell = tell.clone();
     watching.spawn(async move {
         let stream = reflector::reflector(writer, watcher(api, config).default_backoff());
         tokio::pin!(stream);
-        while let Some(event) = stream.next().await {
+        let mut quiet = None;
+        loop {
+            let granted = async {
+                match quiet {
+                    Some(at) => sleep_until(at).await,
+                    None => pending().await,
+                }
+            };
+            let event = tokio::select! {
+                event = stream.next() => event,
+                () = granted => {
+                    quiet = None;
+                    tell.forbidden(&resource, None);
+                    continue;
+                }
+            };
             match event {
-                Ok(_) => tell.send_modify(|count| *count += 1),
-                Err(error) => tracing::warn!(%error, "a watch was interrupted and goes on"),
+                Some(Ok(event)) => {
+                    if matches!(event, watcher::Event::InitDone) {
+                        quiet = None;
+                        tell.forbidden(&resource, None);
+                    }
+                    tell.change();
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(%error, resource, "a watch was interrupted and goes on");
+                    if let Some(why) = forbidden(&error) {
+                        quiet = Some(Instant::now() + QUIET);
+                        tell.forbidden(&resource, Some(why));
+                    }
+                }
+                None => return,
             }
         }
     });

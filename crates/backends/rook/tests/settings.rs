@@ -56,7 +56,23 @@ fn old_fields_are_honoured() {
     assert!(settings.skip_checks && settings.go_on_unhealthy && settings.remove_osds);
     assert_eq!(osds(&settings), Limit::Count(4));
     assert_eq!(settings.policy.gate_timeout, 1200);
-    assert!(settings.remarks.is_empty());
+    let remarks: Vec<_> = settings.remarks.iter().map(|remark| &*remark.field).collect();
+    assert_eq!(
+        remarks,
+        [
+            "spec.skipUpgradeChecks",
+            "spec.continueUpgradeAfterChecksEvenIfNotHealthy",
+            "spec.removeOSDsIfOutAndSafeToRemove",
+            "spec.storage.osdMaxUpdatesInParallel",
+        ]
+    );
+    assert_eq!(
+        settings.remarks[0].what,
+        "it is deprecated; set spec.updatePolicy.skipUpgradeChecks in its place"
+    );
+    // As Rook's own examples have them.
+    let off = read(json!({ "skipUpgradeChecks": false, "removeOSDsIfOutAndSafeToRemove": false }));
+    assert_eq!(off.remarks, []);
 }
 
 #[test]

@@ -14,10 +14,12 @@ use crate::exit::Exit;
 /// Sees to clusters until it is told to stop.
 pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliError> {
     logs(wish.plain_logs);
-    let client = connect().await?;
+    let config = kube::Config::infer()
+        .await
+        .map_err(|error| unreachable_by(&error))?;
     let namespace = match &wish.namespace {
         Some(given) => given.clone(),
-        None => client.default_namespace().to_owned(),
+        None => config.default_namespace.clone(),
     };
     let who = Identity::of_this_process();
     let options = Options {
@@ -37,30 +39,36 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
         prepare_timeout: SignedDuration::from_secs(i64::from(wish.prepare_timeout)),
         lock_expires: wish.lock_expires,
         poll: wish.poll,
+        metrics: wish.metrics.0,
     };
-    match operator::run(client, options, stop_asked()).await {
+    match operator::run(config, options, stop_asked()).await {
         Ok(()) => Ok(Exit::Done),
         Err(error @ OperatorError::NotLeader) => Err(CliError::new(Exit::Unreachable, error.to_string())
             .hint("it is started again by its Deployment, and waits for its turn")),
         Err(error) => {
             let source = std::error::Error::source(&error).map(|inner| format!(": {inner}"));
-            Err(CliError::new(
-                Exit::Unreachable,
-                format!("{error}{}", source.unwrap_or_default()),
-            ))
+            let text = format!("{error}{}", source.unwrap_or_default());
+            Err(match error {
+                OperatorError::Listen { .. } => CliError::new(Exit::Usage, text)
+                    .hint("--metrics names another address; `--metrics off` serves none"),
+                _ => CliError::new(Exit::Unreachable, text),
+            })
         }
     }
 }
 
 /// The API server, by KUBECONFIG or as a pod sees it.
 pub(super) async fn connect() -> Result<kube::Client, CliError> {
-    kube::Client::try_default().await.map_err(|error| {
-        CliError::new(
-            Exit::Unreachable,
-            format!("Kubernetes cannot be reached: {error}"),
-        )
-        .hint("set KUBECONFIG, or run it in a pod with a service account")
-    })
+    let client = kube::Client::try_default().await;
+    client.map_err(|error| unreachable_by(&error))
+}
+
+fn unreachable_by(error: &dyn std::error::Error) -> CliError {
+    CliError::new(
+        Exit::Unreachable,
+        format!("Kubernetes cannot be reached: {error}"),
+    )
+    .hint("set KUBECONFIG, or run it in a pod with a service account")
 }
 
 fn words(command: &str) -> Vec<String> {

@@ -112,6 +112,11 @@ impl Run {
         self.state.open.iter().map(|(seq, action)| (*seq, action))
     }
 
+    /// How many guards it holds, or may hold.
+    pub fn guards(&self) -> usize {
+        self.state.guards.len()
+    }
+
     /// Whether guards of a wave that is over are still to be given back.
     pub fn owes_guards(&self) -> bool {
         self.state.owes_guards()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::ResourceExt as _;
+use kube::{Resource as _, ResourceExt as _};
 use stagger_ceph::api::CephApi;
 use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::CephBackend;
@@ -28,10 +28,14 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::blocked::Blocked;
+use super::counted::Questions;
 use super::drains::Drains;
+use super::events::{self, Events};
+use super::health::Pulse;
+use super::metrics::ClusterMetrics;
 use super::provision::Provision;
 use super::removal::Removal;
-use super::status::{self, Writer};
+use super::status::{self, Watchers, Writer};
 use super::wishes::Wishes;
 use super::{Shared, release};
 use crate::backend::{self, Memory, RookBackend, units_of};
@@ -45,6 +49,9 @@ use crate::watched::Watched;
 /// After a pass that failed, another is tried after so long, and longer each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
+/// Why nothing is changed while watches are forbidden.
+const MISSING_RIGHTS: &str = "MissingRights";
 
 /// What a pass came to.
 enum Pass {
@@ -67,6 +74,10 @@ struct One {
     releases: BTreeMap<String, Version>,
     /// Whether it was looked for a run that is not over.
     looked_back: bool,
+    metrics: Arc<ClusterMetrics>,
+    pulse: Pulse,
+    /// The generation of the spec of which people were told what to know of its fields.
+    remarked: i64,
 }
 
 /// Sees to a cluster until the task is ended.
@@ -77,39 +88,20 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
         tracing::error!(namespace, name, "the name of this CephCluster cannot be used");
         return;
     };
-    let watched = Arc::new(Watched::begin(&shared.client, &namespace).await);
-    let writer = Arc::new(Writer::new(
-        &shared.client,
-        &namespace,
-        &name,
-        status::read(&found),
-    ));
-    let drains = Drains::new(
-        shared.clone(),
-        &namespace,
-        &name,
-        Arc::clone(&watched),
-        Arc::clone(&writer),
-    );
-    let provision = Provision::new(
-        shared.clone(),
-        &namespace,
-        Arc::clone(&watched),
-        Arc::clone(&writer),
-    );
-    let removal = Removal::new(
-        shared.clone(),
-        &namespace,
-        &name,
-        Arc::clone(&watched),
-        Arc::clone(&writer),
-    );
-    // Beside the runs: a drain waits for nobody, nor does growth. They end with this task.
-    let mut beside = JoinSet::new();
-    beside.spawn(drains.see_to(told.clone()));
-    beside.spawn(provision.see_to(told.clone()));
-    beside.spawn(removal.see_to(told.clone()));
+    let pulse = shared.health.begins(format!("cluster {namespace}/{name}"));
+    let metrics = Arc::new(shared.metrics.cluster(&namespace, &name));
+    let watched = Arc::new(Watched::begin(&shared.client, &namespace));
+    let before = status::read(&found);
+    let remarked = before.generation;
+    let watchers = Watchers {
+        events: Events::new(&shared.client, &shared.options.identity, found.object_ref(&())),
+        metrics: Arc::clone(&metrics),
+    };
+    let writer = Arc::new(Writer::new(&shared.client, &namespace, &name, before, watchers));
     let mut one = One {
+        pulse,
+        metrics,
+        remarked,
         writer,
         shared,
         namespace,
@@ -120,11 +112,39 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
         releases: BTreeMap::new(),
         looked_back: false,
     };
+    one.wait_until_seen(&found).await;
+    let drains = Drains::new(
+        one.shared.clone(),
+        &one.namespace,
+        &one.name,
+        Arc::clone(&one.watched),
+        Arc::clone(&one.writer),
+        Arc::clone(&one.metrics),
+    );
+    let provision = Provision::new(
+        one.shared.clone(),
+        &one.namespace,
+        Arc::clone(&one.watched),
+        Arc::clone(&one.writer),
+    );
+    let removal = Removal::new(
+        one.shared.clone(),
+        &one.namespace,
+        &one.name,
+        Arc::clone(&one.watched),
+        Arc::clone(&one.writer),
+    );
+    // Beside the runs: a drain waits for nobody, nor does growth. They end with this task.
+    let mut beside = JoinSet::new();
+    beside.spawn(drains.see_to(told.clone()));
+    beside.spawn(provision.see_to(told.clone()));
+    beside.spawn(removal.see_to(told.clone()));
     let mut pause = FIRST_PAUSE;
     loop {
         let found = told.borrow_and_update().clone();
         let mut changes = one.watched.changes();
         changes.borrow_and_update();
+        one.pulse.works();
         let again = match one.pass(&found, &mut told).await {
             Ok(Pass::Again) => {
                 pause = FIRST_PAUSE;
@@ -150,6 +170,7 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
                 None => std::future::pending().await,
             }
         };
+        one.pulse.rests();
         tokio::select! {
             changed = told.changed() => if changed.is_err() { return },
             changed = changes.changed() => {
@@ -173,6 +194,33 @@ impl One {
         });
     }
 
+    /// Waits until everything has been seen once, and says what keeps it from being seen.
+    async fn wait_until_seen(&self, found: &CephCluster) {
+        let what = format!("what belongs to cluster {}/{}", self.namespace, self.name);
+        let _unseen = self.shared.health.not_ready_without(what);
+        let mut changes = self.watched.changes();
+        self.pulse.rests();
+        loop {
+            if let Some(why) = self.watched.missing_rights() {
+                self.tell("Blocked", MISSING_RIGHTS, &why, found);
+            }
+            tokio::select! {
+                () = self.watched.seen() => return,
+                changed = changes.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    /// Tells people what they should know of the spec's fields, once for each generation.
+    fn remark(&mut self, found: &CephCluster) {
+        let generation = found.metadata.generation.unwrap_or(0);
+        if self.remarked != generation {
+            self.remarked = generation;
+            self.writer
+                .news(events::of_settings(&Settings::read(&found.spec, true)));
+        }
+    }
+
     async fn pass(
         &mut self,
         found: &Arc<CephCluster>,
@@ -180,6 +228,10 @@ impl One {
     ) -> Result<Pass, Blocked> {
         if found.metadata.deletion_timestamp.is_some() {
             return Ok(Pass::Rest);
+        }
+        self.remark(found);
+        if let Some(why) = self.watched.missing_rights() {
+            return Err(Blocked::until_changed(MISSING_RIGHTS, why));
         }
         let image = found
             .spec
@@ -322,7 +374,12 @@ impl One {
             software: SoftwareByKind::default(),
             health,
         };
-        let session = || -> Arc<dyn CephApi> { Arc::new(Session::new(access.clone())) };
+        let session = || -> Arc<dyn CephApi> {
+            Arc::new(Questions {
+                api: Arc::new(Session::new(access.clone())),
+                metrics: Arc::clone(&self.metrics),
+            })
+        };
         Ok(CephBackend::new(session(), settings, None).lock_over(session()))
     }
 
@@ -497,7 +554,10 @@ impl One {
         let ending = loop {
             wishes.heed(&told.borrow_and_update(), &self.asked);
             self.writer.tell(|told| told.heard.clone_from(&wishes.command));
-            match driver.step().await? {
+            self.pulse.works();
+            let step = driver.step().await?;
+            self.pulse.rests();
+            match step {
                 Step::Again => {}
                 Step::Wait { until, .. } => {
                     let pause = until.duration_since(Timestamp::now());
@@ -518,6 +578,7 @@ impl One {
                 Step::Over(ending) => break ending,
             }
         };
+        self.pulse.works();
         drop(driver);
         if let Err(error) = lease.give_back(backend).await {
             tracing::warn!(%error, "the lock goes by itself");

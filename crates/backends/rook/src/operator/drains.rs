@@ -25,7 +25,10 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::budgets::Ensure;
-use super::status::Writer;
+use super::counted::Questions;
+use super::health::Pulse;
+use super::metrics::ClusterMetrics;
+use super::status::{Drained, Writer};
 use crate::backend::{failed, one_gateway_each, snapshot};
 use crate::cluster::CephCluster;
 use crate::drains::{Groups, Memory, Osd, Seen, Wanted, decide, fixed, level};
@@ -74,6 +77,8 @@ pub(super) struct Drains {
     name: String,
     watched: Arc<Watched>,
     writer: Arc<Writer>,
+    metrics: Arc<ClusterMetrics>,
+    pulse: Pulse,
     /// The OSDs of a run's open wave.
     wave: watch::Receiver<BTreeSet<u32>>,
     api: Option<Arc<dyn CephApi>>,
@@ -93,8 +98,11 @@ impl Drains {
         name: &str,
         watched: Arc<Watched>,
         writer: Arc<Writer>,
+        metrics: Arc<ClusterMetrics>,
     ) -> Self {
         Self {
+            pulse: shared.health.begins(format!("drains of {namespace}/{name}")),
+            metrics,
             shared,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -118,7 +126,10 @@ impl Drains {
             .access(&self.namespace, &self.name)
             .await
             .map_err(|error| BackendError::transient("reach Ceph", error.to_string()))?;
-        let api: Arc<dyn CephApi> = Arc::new(Session::new(access));
+        let api: Arc<dyn CephApi> = Arc::new(Questions {
+            api: Arc::new(Session::new(access)),
+            metrics: Arc::clone(&self.metrics),
+        });
         self.api = Some(Arc::clone(&api));
         Ok(api)
     }
@@ -130,6 +141,7 @@ impl Drains {
             changes.borrow_and_update();
             self.wave.borrow_and_update();
             let found = told.borrow_and_update().clone();
+            self.pulse.works();
             let next = match self.pass(&found).await {
                 Ok(next) => next,
                 Err(error) => {
@@ -146,6 +158,7 @@ impl Drains {
                     Some(after) => tokio::time::sleep(after).await,
                 }
             };
+            self.pulse.rests();
             tokio::select! {
                 changed = told.changed() => if changed.is_err() { return },
                 changed = changes.changed() => if changed.is_err() { return },
@@ -157,6 +170,9 @@ impl Drains {
 
     /// One look, and after how long there should be another; `None`: when something changes.
     async fn pass(&mut self, found: &CephCluster) -> Result<Option<Duration>, BackendError> {
+        if let Some(why) = self.watched.missing_rights() {
+            return Err(BackendError::transient("see the cluster", why));
+        }
         let spec = &found.spec.disruption_management;
         let managed = spec.manage_pod_budgets.unwrap_or(false);
         let mut kept = match self.kept.take() {
@@ -174,6 +190,7 @@ impl Drains {
         if !managed && kept == Kept::default() {
             budgets.over_osds(&Wanted::default()).await?;
             budgets.fixed(&[], &self.watched).await?;
+            self.writer.tell(|now| now.drains = None);
             self.kept = Some(kept);
             return Ok(None);
         }
@@ -219,7 +236,7 @@ impl Drains {
         };
         budgets.fixed(&others, &self.watched).await?;
         self.ensure_noout(&wanted, &mut kept).await?;
-        self.tell(&wanted);
+        self.tell(&wanted, &osds);
         self.kept = Some(kept);
         Ok((!calm).then_some(LOOK))
     }
@@ -394,16 +411,21 @@ impl Drains {
             .map_err(|error| BackendError::transient(format!("osd {how} noout"), error.to_string()))
     }
 
-    fn tell(&self, wanted: &Wanted) {
-        let told = (!wanted.blocked.is_empty() || !wanted.noout.is_empty()).then(|| {
-            let why = wanted.blocked.values().next().cloned().unwrap_or_default();
-            json!({
-                "blocked": wanted.blocked.keys().take(20).collect::<Vec<_>>(),
-                "blockedCount": wanted.blocked.len(),
-                "why": why,
-                "draining": wanted.memory.draining.keys().collect::<Vec<_>>(),
-                "noout": wanted.noout,
-            })
+    fn tell(&self, wanted: &Wanted, osds: &[Osd]) {
+        let draining: BTreeSet<String> = wanted.memory.draining.keys().cloned().collect();
+        let something = !wanted.blocked.is_empty() || !wanted.noout.is_empty() || !draining.is_empty();
+        let told = something.then(|| Drained {
+            blocked: wanted.blocked.keys().take(20).cloned().collect(),
+            blocked_count: wanted.blocked.len(),
+            why: wanted.blocked.values().next().cloned().unwrap_or_default(),
+            draining,
+            waiting: osds
+                .iter()
+                .filter(|osd| osd.cordoned)
+                .filter_map(|osd| osd.domain.clone())
+                .filter(|domain| wanted.blocked.contains_key(domain))
+                .collect(),
+            noout: wanted.noout.clone(),
         });
         self.writer.tell(|now| now.drains = told);
     }

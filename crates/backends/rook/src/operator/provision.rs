@@ -18,6 +18,7 @@ use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 
 use super::Shared;
+use super::health::Pulse;
 use super::status::Writer;
 use crate::access::SECRET;
 use crate::backend::failed;
@@ -41,6 +42,7 @@ pub(super) struct Provision {
     writer: Arc<Writer>,
     /// The nodes that could not be prepared.
     failed: BTreeMap<String, Failed>,
+    pulse: Pulse,
     /// What was last seen of each node's Job and report, and since when it is so.
     stands: BTreeMap<String, (String, Timestamp)>,
 }
@@ -48,6 +50,7 @@ pub(super) struct Provision {
 impl Provision {
     pub(super) fn new(shared: Shared, namespace: &str, watched: Arc<Watched>, writer: Arc<Writer>) -> Self {
         Self {
+            pulse: shared.health.begins(format!("new OSDs of {namespace}")),
             shared,
             namespace: namespace.to_owned(),
             watched,
@@ -63,7 +66,9 @@ impl Provision {
         loop {
             changes.borrow_and_update();
             let found = told.borrow_and_update().clone();
+            self.pulse.works();
             let next = self.pass(&found).await;
+            self.pulse.rests();
             let again = async {
                 match next {
                     None => std::future::pending().await,
@@ -83,6 +88,10 @@ impl Provision {
     async fn pass(&mut self, found: &CephCluster) -> Option<Duration> {
         if found.metadata.deletion_timestamp.is_some() {
             return None;
+        }
+        if self.watched.missing_rights().is_some() {
+            // What is seen may be old: an OSD that is there may not be seen. The status says so.
+            return Some(AGAIN);
         }
         let now = Timestamp::now();
         let nodes = self.watched.nodes();

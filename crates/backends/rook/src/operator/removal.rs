@@ -18,6 +18,7 @@ use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 
 use super::Shared;
+use super::health::Pulse;
 use super::status::Writer;
 use crate::backend::failed;
 use crate::cluster::CephCluster;
@@ -39,6 +40,7 @@ pub(super) struct Removal {
     name: String,
     watched: Arc<Watched>,
     writer: Arc<Writer>,
+    pulse: Pulse,
     api: Option<Arc<dyn CephApi>>,
 }
 
@@ -51,6 +53,9 @@ impl Removal {
         writer: Arc<Writer>,
     ) -> Self {
         Self {
+            pulse: shared
+                .health
+                .begins(format!("removal of OSDs of {namespace}/{name}")),
             shared,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -66,10 +71,12 @@ impl Removal {
         loop {
             changes.borrow_and_update();
             let found = told.borrow_and_update().clone();
+            self.pulse.works();
             let waits = self.down();
             let wanted = Settings::read(&found.spec, true).remove_osds
                 && found.metadata.deletion_timestamp.is_none()
-                && !waits.is_empty();
+                && !waits.is_empty()
+                && self.watched.missing_rights().is_none();
             let said = if wanted {
                 match self.pass(&waits).await {
                     Ok(said) => said,
@@ -84,6 +91,7 @@ impl Removal {
                 None
             };
             self.writer.tell(|told| told.removal = said);
+            self.pulse.rests();
             if wanted {
                 // Changes of pods are no news about data: the next look is soon enough.
                 tokio::select! {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_core::model::Reason;
 use stagger_core::run::{Entry, Run};
@@ -15,10 +16,18 @@ use stagger_engine::driver::Listener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::events::{self, Events, News};
+use super::metrics::ClusterMetrics;
 use crate::cluster::CephCluster;
 
 /// Between two writes at least.
 const PAUSE: Duration = Duration::from_secs(2);
+
+/// Who else hears what is told: people, by Events, and Prometheus.
+pub(super) struct Watchers {
+    pub(super) events: Events,
+    pub(super) metrics: Arc<ClusterMetrics>,
+}
 
 /// What is to be told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,7 +45,7 @@ pub(super) struct Told {
     /// An image that a run went back from: it is not tried again by itself.
     pub(super) gave_up: Option<String>,
     /// What is blocked by drains, and why.
-    pub(super) drains: Option<Value>,
+    pub(super) drains: Option<Drained>,
     /// What is told of new OSDs.
     pub(super) provisioning: Option<Value>,
     /// What is told of OSDs that might be removed.
@@ -45,21 +54,42 @@ pub(super) struct Told {
     pub(super) heard: Option<String>,
 }
 
+/// What drains come to, as the status has it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Drained {
+    /// The failure domains of which nothing may be evicted, at most 20.
+    pub(super) blocked: Vec<String>,
+    /// How many they are.
+    pub(super) blocked_count: usize,
+    /// Why nothing may.
+    pub(super) why: String,
+    /// Those that are being emptied, or have OSDs that are down.
+    pub(super) draining: BTreeSet<String>,
+    /// Those with a cordoned node of which nothing may be evicted.
+    pub(super) waiting: BTreeSet<String>,
+    /// Those with `noout`, with when it goes.
+    pub(super) noout: BTreeMap<String, Timestamp>,
+}
+
 /// Writes the status in the background, the newest only.
 pub(super) struct Writer {
     tell: Arc<watch::Sender<Told>>,
+    watchers: Arc<Watchers>,
     /// The OSDs of a run's open wave.
     wave: Arc<watch::Sender<BTreeSet<u32>>>,
     task: JoinHandle<()>,
 }
 
 impl Writer {
-    pub(super) fn new(client: &Client, namespace: &str, name: &str, now: Told) -> Self {
+    pub(super) fn new(client: &Client, namespace: &str, name: &str, now: Told, watchers: Watchers) -> Self {
+        watchers.metrics.status(&now);
         let api: Api<CephCluster> = Api::namespaced(client.clone(), namespace);
         let (tell, told) = watch::channel(now.clone());
         let task = tokio::spawn(write(api, name.to_owned(), told, now));
         Self {
             tell: Arc::new(tell),
+            watchers: Arc::new(watchers),
             wave: Arc::new(watch::channel(BTreeSet::new()).0),
             task,
         }
@@ -70,8 +100,19 @@ impl Writer {
         self.tell.send_if_modified(|told| {
             let before = told.clone();
             change(told);
+            for news in events::of_status(&before, told) {
+                self.watchers.events.tell(news);
+            }
+            self.watchers.metrics.status(told);
             before != *told
         });
+    }
+
+    /// Tells a person something that the status does not have.
+    pub(super) fn news(&self, news: Vec<News>) {
+        for one in news {
+            self.watchers.events.tell(one);
+        }
     }
 
     /// What is told now.
@@ -91,6 +132,8 @@ impl Writer {
         Box::new(Telling {
             told: Arc::clone(&self.tell),
             wave: Arc::clone(&self.wave),
+            watchers: Arc::clone(&self.watchers),
+            held: None,
         })
     }
 
@@ -171,6 +214,13 @@ pub(super) fn read(cluster: &CephCluster) -> Told {
     let upgrade = status.and_then(|status| status.upgrade.as_ref());
     Told {
         phase: status.and_then(|status| status.phase.clone()).unwrap_or_default(),
+        reason: upgrade
+            .and_then(|upgrade| upgrade.0.get("conditions")?.get(0)?.get("reason")?.as_str())
+            .unwrap_or_default()
+            .to_owned(),
+        generation: upgrade
+            .and_then(|upgrade| upgrade.0.get("observedGeneration")?.as_i64())
+            .unwrap_or_default(),
         message: status
             .and_then(|status| status.message.clone())
             .unwrap_or_default(),
@@ -179,13 +229,18 @@ pub(super) fn read(cluster: &CephCluster) -> Told {
         run: upgrade
             .and_then(|upgrade| upgrade.0.get("run").cloned())
             .filter(|run| !run.is_null()),
-        ..Told::default()
+        drains: status
+            .and_then(|status| status.drains.clone())
+            .and_then(|drains| serde_json::from_value(Value::Object(drains.0)).ok()),
     }
 }
 
 struct Telling {
     told: Arc<watch::Sender<Told>>,
     wave: Arc<watch::Sender<BTreeSet<u32>>>,
+    watchers: Arc<Watchers>,
+    /// The slug of the reason for which it is held.
+    held: Option<String>,
 }
 
 impl Telling {
@@ -205,8 +260,10 @@ impl Telling {
         self.told.send_if_modified(|told| {
             let before = told.clone();
             of_run(told, &view);
+            self.watchers.metrics.status(told);
             before != *told
         });
+        self.watchers.metrics.run(run, view.verdict);
     }
 }
 
@@ -233,6 +290,12 @@ impl Listener for Telling {
     fn event(&mut self, entry: &Entry, run: &Run) {
         let event = serde_json::to_value(&entry.event).unwrap_or_default();
         tracing::info!(seq = entry.seq, event = event["event"].as_str(), "journal");
+        let title = &run.start().target.title;
+        if let Some(news) = events::of_journal(entry, title, self.held.as_deref()) {
+            self.watchers.events.tell(news);
+        }
+        self.held = run.held().map(|(reason, _)| reason.slug.clone());
+        self.watchers.metrics.journal(entry);
         self.tell(run, None);
     }
 

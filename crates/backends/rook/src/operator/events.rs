@@ -1,0 +1,428 @@
+//! Events: what a person reads of a cluster in `kubectl describe`.
+//!
+//! What becomes an Event of what happened is decided by pure functions. A task of its own sends: no work waits
+//! for it, and what cannot be sent is a line in the log.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use stagger_core::run::{self, Ending, Entry};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::status::{Drained, Told};
+use crate::policy::Settings;
+
+/// Who reports.
+const CONTROLLER: &str = "stagger.dev/operator";
+/// So many may wait to be sent; more are dropped.
+const WAITING: usize = 64;
+/// How long sending one may take.
+const SENDING: Duration = Duration::from_secs(10);
+/// The API server takes no longer note, in bytes.
+const NOTE: usize = 1024;
+
+/// Something that a person would want to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct News {
+    /// Whether somebody should have a look.
+    warns: bool,
+    /// What was being done: `Upgrade`, `Drain` …
+    action: &'static str,
+    /// What happened, in a word.
+    reason: &'static str,
+    /// The same in a sentence.
+    note: String,
+}
+
+/// All is as it should be.
+fn good(action: &'static str, reason: &'static str, note: impl Into<String>) -> News {
+    News {
+        warns: false,
+        action,
+        reason,
+        note: note.into(),
+    }
+}
+
+/// Somebody should have a look.
+fn bad(action: &'static str, reason: &'static str, note: impl Into<String>) -> News {
+    News {
+        warns: true,
+        ..good(action, reason, note)
+    }
+}
+
+/// What is new in a status that another takes the place of.
+pub(super) fn of_status(before: &Told, now: &Told) -> Vec<News> {
+    let mut news = Vec::new();
+    let said = |told: &Told| (told.phase.clone(), told.reason.clone(), told.message.clone());
+    if now.phase == "Blocked" && said(before) != said(now) {
+        let note = format!("{}: {}", now.reason, now.message);
+        news.push(bad("Update", "Blocked", note));
+    }
+    let nothing = Drained::default();
+    news.extend(of_drains(
+        before.drains.as_ref().unwrap_or(&nothing),
+        now.drains.as_ref().unwrap_or(&nothing),
+    ));
+    news
+}
+
+fn of_drains(before: &Drained, now: &Drained) -> Vec<News> {
+    let mut news = Vec::new();
+    for domain in now.draining.difference(&before.draining) {
+        news.push(match now.noout.get(domain) {
+            Some(until) => good(
+                "Drain",
+                "DrainBegan",
+                format!("{domain} is being drained; noout is on it until {until}"),
+            ),
+            None => bad(
+                "Drain",
+                "DomainDown",
+                format!(
+                    "OSDs of {domain} are down, and others may not follow: {}",
+                    now.why
+                ),
+            ),
+        });
+    }
+    for domain in before.noout.keys() {
+        if now.draining.contains(domain) && !now.noout.contains_key(domain) {
+            let note = format!(
+                "noout is no longer on {domain}: osdMaintenanceTimeout is over, or its node takes pods again"
+            );
+            news.push(bad("Drain", "NooutOver", note));
+        }
+    }
+    for domain in now.waiting.difference(&before.waiting) {
+        let note = format!(
+            "nothing of {domain} may be evicted now: {}; it may when those are back, or all placement groups \
+             are clean without them",
+            now.why
+        );
+        news.push(bad("Drain", "DrainBlocked", note));
+    }
+    for domain in before.draining.difference(&now.draining) {
+        let note = format!("the OSDs of {domain} are back, or all placement groups are clean without them");
+        news.push(good("Drain", "DrainOver", note));
+    }
+    news
+}
+
+/// What a line of a run's journal is to a person, if anything. `title`: what the run is to do; `held`: the
+/// reason for which it was held before.
+pub(super) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Option<News> {
+    let upgrade = |news: fn(&'static str, &'static str, String) -> News, reason, what: String| {
+        Some(news("Upgrade", reason, format!("{title}: {what}")))
+    };
+    match &entry.event {
+        run::Event::Started(start) => upgrade(good, "UpgradeBegan", format!("run {} began", start.run)),
+        // The first holder is the one that began it.
+        run::Event::LeaseTaken { holder, .. } if entry.seq > 2 => {
+            upgrade(good, "UpgradeTakenOver", format!("carried on by {holder}"))
+        }
+        run::Event::WaveFailed { reason, .. } => upgrade(bad, "WaveFailed", reason.to_string()),
+        run::Event::SetAside {
+            unit,
+            reason,
+            until: None,
+        } => upgrade(bad, "UnitLeft", format!("{unit} is left as it is: {reason}")),
+        run::Event::Held { reason } if held != Some(reason.slug.as_str()) => {
+            upgrade(bad, "UpgradeHeld", reason.to_string())
+        }
+        run::Event::Released => upgrade(good, "UpgradeGoesOn", "no longer held".to_owned()),
+        run::Event::Ended { outcome } => match outcome {
+            Ending::Done => upgrade(good, "UpgradeDone", "every unit serves on the target".to_owned()),
+            Ending::Incomplete { left } => {
+                let left: Vec<_> = left.iter().map(|(what, why)| format!("{what} ({why})")).collect();
+                upgrade(bad, "UpgradeIncomplete", format!("left: {}", left.join(", ")))
+            }
+            Ending::RolledBack { reason } => upgrade(bad, "UpgradeTakenBack", reason.to_string()),
+            Ending::Aborted => upgrade(bad, "UpgradeEnded", "a person ended it".to_owned()),
+        },
+        run::Event::LeaseTaken { .. }
+        | run::Event::Planned { .. }
+        | run::Event::WaveOpened { .. }
+        | run::Event::Judged { .. }
+        | run::Event::WaveDropped { .. }
+        | run::Event::Intent { .. }
+        | run::Event::Settled { .. }
+        | run::Event::GatesTurned { .. }
+        | run::Event::WavePassed
+        | run::Event::WaveWentBack
+        | run::Event::StepPassed { .. }
+        | run::Event::SetAside { .. }
+        | run::Event::Asked { .. }
+        | run::Event::Held { .. } => None,
+    }
+}
+
+/// What a person should know of a spec's fields.
+pub(super) fn of_settings(settings: &Settings) -> Vec<News> {
+    let mut news = Vec::new();
+    // Nothing reads these two yet: see the guide.
+    for (set, field) in [
+        (settings.skip_checks, "skipUpgradeChecks"),
+        (
+            settings.go_on_unhealthy,
+            "continueUpgradeAfterChecksEvenIfNotHealthy",
+        ),
+    ] {
+        if set {
+            let note = format!("{field} is set; it has no effect yet, and every check is made: unset it");
+            news.push(bad("ReadSpec", "ChecksNotSkipped", note));
+        }
+    }
+    for remark in &settings.remarks {
+        let note = format!("{}: {}", remark.field, remark.what);
+        news.push(bad("ReadSpec", "FieldRemarked", note));
+    }
+    news
+}
+
+/// Sends Events of one object in the background.
+pub(super) struct Events {
+    tell: mpsc::Sender<News>,
+    task: JoinHandle<()>,
+}
+
+impl Events {
+    /// Of that object; `identity` tells one operator from another.
+    pub(super) fn new(client: &Client, identity: &str, object: ObjectReference) -> Self {
+        let reporter = Reporter {
+            controller: CONTROLLER.to_owned(),
+            instance: Some(identity.to_owned()),
+        };
+        let (tell, told) = mpsc::channel(WAITING);
+        let task = tokio::spawn(send(client.clone(), reporter, object, told));
+        Self { tell, task }
+    }
+
+    /// Has it sent, and waits for nothing.
+    pub(super) fn tell(&self, news: News) {
+        let reason = news.reason;
+        if let Err(error) = self.tell.try_send(news) {
+            tracing::warn!(%error, reason, "an Event is not sent");
+        }
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn send(client: Client, reporter: Reporter, object: ObjectReference, mut told: mpsc::Receiver<News>) {
+    while let Some(news) = told.recv().await {
+        let event = Event {
+            type_: if news.warns {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            },
+            reason: news.reason.to_owned(),
+            action: news.action.to_owned(),
+            note: Some(shortened(news.note)),
+            secondary: None,
+        };
+        // One that was kept would take two with the same reason for one, and keep only the first note.
+        let recorder = Recorder::new(client.clone(), reporter.clone());
+        match tokio::time::timeout(SENDING, recorder.publish(&event, &object)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, event.reason, "an Event cannot be sent"),
+            Err(error) => tracing::warn!(%error, event.reason, "an Event cannot be sent"),
+        }
+    }
+}
+
+fn shortened(mut note: String) -> String {
+    const MORE: &str = " …";
+    if note.len() > NOTE {
+        note.truncate(note.floor_char_boundary(NOTE - MORE.len()));
+        note.push_str(MORE);
+    }
+    note
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+    use stagger_core::model::Reason;
+
+    use super::*;
+    use crate::cluster::CephClusterSpec;
+
+    fn blocked(reason: &str, message: &str) -> Told {
+        Told {
+            phase: "Blocked".to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            ..Told::default()
+        }
+    }
+
+    fn reasons(news: &[News]) -> Vec<&str> {
+        news.iter().map(|news| news.reason).collect()
+    }
+
+    #[test]
+    fn blocked_is_told_once_for_each_reason_and_text() {
+        let ready = Told::default();
+        let one = blocked("NoImage", "set it");
+        assert_eq!(
+            of_status(&ready, &one),
+            [bad("Update", "Blocked", "NoImage: set it")]
+        );
+        assert_eq!(of_status(&one, &one), []);
+        let later = Told {
+            generation: 7,
+            ..one.clone()
+        };
+        assert_eq!(of_status(&one, &later), []);
+        let other = blocked("NoImage", "another text");
+        assert_eq!(reasons(&of_status(&one, &other)), ["Blocked"]);
+        assert_eq!(of_status(&other, &ready), []);
+    }
+
+    fn drains(draining: &[&str], noout: &[&str], waiting: &[&str]) -> Drained {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
+        let until = Timestamp::UNIX_EPOCH;
+        Drained {
+            why: "osd.1 down".to_owned(),
+            draining: names(draining),
+            waiting: names(waiting),
+            noout: names(noout).into_iter().map(|name| (name, until)).collect(),
+            ..Drained::default()
+        }
+    }
+
+    #[test]
+    fn a_drain_is_told_when_it_begins_blocks_another_and_is_over() {
+        let none = Drained::default();
+        let one = drains(&["a"], &["a"], &[]);
+        let two = drains(&["a"], &["a"], &["b"]);
+        assert_eq!(
+            of_drains(&none, &one),
+            [good(
+                "Drain",
+                "DrainBegan",
+                "a is being drained; noout is on it until 1970-01-01T00:00:00Z"
+            )]
+        );
+        let second = of_drains(&one, &two);
+        assert_eq!(reasons(&second), ["DrainBlocked"]);
+        assert!(
+            second[0].note.contains("b may be evicted now: osd.1 down"),
+            "{second:?}"
+        );
+        // While it lasts, what it waits for changes with every look.
+        let mut counts = two.clone();
+        counts.why = "osd.1 down; 3 placement groups".to_owned();
+        assert_eq!(of_drains(&two, &counts), []);
+        assert_eq!(
+            reasons(&of_drains(&two, &drains(&["a"], &[], &["b"]))),
+            ["NooutOver"]
+        );
+        assert_eq!(reasons(&of_drains(&two, &none)), ["DrainOver"]);
+        assert_eq!(
+            reasons(&of_drains(&none, &drains(&["a"], &[], &[]))),
+            ["DomainDown"]
+        );
+    }
+
+    fn entry(seq: u64, event: Value) -> Entry {
+        Entry {
+            seq,
+            at: Timestamp::UNIX_EPOCH,
+            event: serde_json::from_value(event).unwrap(),
+        }
+    }
+
+    #[test]
+    fn of_a_journal_a_person_hears_what_matters() {
+        let told = |seq, event| of_journal(&entry(seq, event), "ceph 16 to 18", None);
+        let reason = |news: Option<News>| news.map(|news| news.reason);
+        let taken = json!({ "event": "lease-taken", "fence": 2, "holder": "b@host" });
+        assert_eq!(told(2, taken.clone()), None);
+        assert_eq!(
+            told(9, taken),
+            Some(good(
+                "Upgrade",
+                "UpgradeTakenOver",
+                "ceph 16 to 18: carried on by b@host"
+            ))
+        );
+        let why = serde_json::to_value(Reason::new("gates-shut", "pgs-clean")).unwrap();
+        let ended = |outcome: Value| reason(told(9, json!({ "event": "ended", "outcome": outcome })));
+        assert_eq!(ended(json!({ "ending": "done" })), Some("UpgradeDone"));
+        assert_eq!(
+            ended(json!({ "ending": "rolled-back", "reason": why })),
+            Some("UpgradeTakenBack")
+        );
+        assert_eq!(
+            ended(json!({ "ending": "incomplete", "left": [["osd.1", why]] })),
+            Some("UpgradeIncomplete")
+        );
+        assert_eq!(ended(json!({ "ending": "aborted" })), Some("UpgradeEnded"));
+        let aside = |until: Value| {
+            let event = json!({ "event": "set-aside", "unit": "osd.1", "reason": why, "until": until });
+            reason(told(9, event))
+        };
+        assert_eq!(aside(Value::Null), Some("UnitLeft"));
+        assert_eq!(aside(json!("2026-01-01T00:00:00Z")), None);
+        assert_eq!(told(9, json!({ "event": "wave-passed" })), None);
+        let held = entry(9, json!({ "event": "held", "reason": why }));
+        assert_eq!(reason(of_journal(&held, "t", None)), Some("UpgradeHeld"));
+        assert_eq!(
+            reason(of_journal(&held, "t", Some("paused"))),
+            Some("UpgradeHeld")
+        );
+        assert_eq!(of_journal(&held, "t", Some("gates-shut")), None);
+    }
+
+    #[test]
+    fn fields_that_do_not_do_what_they_say_are_told() {
+        let spec = json!({ "skipUpgradeChecks": true, "storage": { "osdMaxUpdatesInParallel": 4 } });
+        let spec: CephClusterSpec = serde_json::from_value(spec).unwrap();
+        let news = of_settings(&Settings::read(&spec, true));
+        assert_eq!(
+            reasons(&news),
+            ["ChecksNotSkipped", "FieldRemarked", "FieldRemarked"]
+        );
+        assert!(
+            news.iter().any(|news| news
+                .note
+                .contains("spec.updatePolicy.osds.maxInParallelPerCluster")),
+            "{news:?}"
+        );
+        let empty = Settings::read(&CephClusterSpec::default(), true);
+        assert_eq!(of_settings(&empty), []);
+    }
+
+    #[test]
+    fn a_note_fits() {
+        assert_eq!(shortened("short".to_owned()), "short");
+        let long = shortened("…".repeat(NOTE));
+        assert!(long.len() <= NOTE && long.ends_with(" …"), "{}", long.len());
+    }
+
+    #[test]
+    fn drains_survive_the_status() {
+        let drained = drains(&["a"], &["a"], &["b"]);
+        let value = serde_json::to_value(&drained).unwrap();
+        assert_eq!(serde_json::from_value::<Drained>(value).unwrap(), drained);
+        let old: BTreeMap<String, Value> = BTreeMap::new();
+        assert_eq!(
+            serde_json::from_value::<Drained>(json!(old)).unwrap(),
+            Drained::default()
+        );
+    }
+}
