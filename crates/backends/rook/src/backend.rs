@@ -334,8 +334,9 @@ fn as_json<T: Serialize>(object: &T) -> Vec<u8> {
 pub(crate) fn failed(tried: &str, error: &kube::Error) -> BackendError {
     match error {
         kube::Error::Api(answer) if answer.code == 403 => {
-            BackendError::permanent(tried, answer.message.clone())
-                .hint("the service account lacks rights; apply deploy/rbac.yaml of this release again")
+            BackendError::permanent(tried, answer.message.clone()).hint(
+                "the service account lacks rights; apply deploy/operator/rbac.yaml of this release again",
+            )
         }
         kube::Error::Api(answer)
             if (400..500).contains(&answer.code) && answer.code != 409 && answer.code != 429 =>

@@ -2,10 +2,13 @@
 //!
 //! Start reading at [`backend`]: Ceph's facts as on plain hosts, daemons as Deployments ([`daemons`],
 //! [`made`], [`rollout`]) that are kept in view by [`watched`]. How bold to be is read from a CephCluster
-//! ([`policy`]); which PodDisruptionBudgets there should be is decided by [`drains`].
+//! ([`policy`]); which PodDisruptionBudgets there should be is decided by [`drains`]. The [`client`] is how
+//! the command line speaks to an operator: it reads what was [`told`], and who runs which of the
+//! [`versions`].
 
 pub mod access;
 pub mod backend;
+pub mod client;
 pub mod cluster;
 pub mod daemons;
 pub mod drains;
@@ -16,4 +19,6 @@ pub mod operator;
 pub mod ours;
 pub mod policy;
 pub mod rollout;
+pub mod told;
+pub mod versions;
 pub mod watched;

@@ -34,6 +34,9 @@ use crate::cluster::CephCluster;
 /// The annotation of a CephCluster by which a person commands its run: `resume`, `abort`, `approve DOOR` …
 pub const COMMAND: &str = "stagger.dev/command";
 
+/// The Lease that says which of several operators leads.
+pub const LEASE: &str = "stagger-operator";
+
 /// How the operator is run.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -66,7 +69,7 @@ pub enum OperatorError {
     #[error("CephClusters cannot be watched")]
     Watch(#[from] watcher::Error),
     /// The resource definition is not there, or is not what it should be.
-    #[error("CephClusters cannot be listed: {0}; apply deploy/crds.yaml and deploy/rbac.yaml")]
+    #[error("CephClusters cannot be listed: {0}; apply deploy/crds.yaml and deploy/operator/rbac.yaml")]
     NoClusters(#[source] kube::Error),
 }
 
@@ -106,7 +109,7 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> Result<(), OperatorError> {
     let lasts = u64::from(options.lock_expires.max(6));
-    let manager = LeaseManagerBuilder::new(client.clone(), "stagger-operator")
+    let manager = LeaseManagerBuilder::new(client.clone(), LEASE)
         .with_namespace(&options.namespace)
         .with_identity(&options.identity)
         .with_duration(lasts)
