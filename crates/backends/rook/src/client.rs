@@ -36,8 +36,8 @@ const TRIES: u32 = 10;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig.
-    #[error("the kubeconfig cannot be used")]
-    Config(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the kubeconfig cannot be used: {0}")]
+    Config(String),
     /// There is no such CephCluster, or it is not clear which is meant.
     #[error("{0}")]
     Which(String),
@@ -52,13 +52,12 @@ pub enum ClientError {
         hint: String,
     },
     /// The API server does not answer.
-    #[error("{tried}")]
+    #[error("{tried}: the API server cannot be asked: {why}")]
     Unreachable {
         /// What was tried, on what.
         tried: String,
         /// Why.
-        #[source]
-        source: Box<kube::Error>,
+        why: String,
     },
     /// No operator leads, so nobody would hear.
     #[error("nobody would hear it: {0}")]
@@ -146,8 +145,8 @@ pub async fn connect(file: Option<&Path>, context: Option<&str>) -> Result<Clien
     Client::try_from(config).map_err(unusable)
 }
 
-fn unusable(error: impl std::error::Error + Send + Sync + 'static) -> ClientError {
-    ClientError::Config(Box::new(error))
+fn unusable(error: impl std::error::Error) -> ClientError {
+    ClientError::Config(error.to_string())
 }
 
 impl Remote {
@@ -325,7 +324,7 @@ fn refused(tried: String, error: kube::Error) -> ClientError {
         other => {
             return ClientError::Unreachable {
                 tried,
-                source: Box::new(other),
+                why: innermost(&other),
             };
         }
     };
@@ -340,6 +339,14 @@ fn refused(tried: String, error: kube::Error) -> ClientError {
         tried,
         why: answer.message.clone(),
         hint: hint.to_owned(),
+    }
+}
+
+/// What is behind an error at last: the layers between say the same.
+fn innermost(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(inner) => innermost(inner),
+        None => error.to_string(),
     }
 }
 

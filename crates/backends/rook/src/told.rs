@@ -8,6 +8,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stagger_core::run::Command;
 use stagger_core::view::RunView;
 
 use crate::cluster::CephCluster;
@@ -183,6 +184,17 @@ impl Told {
     /// The run that is under way.
     pub fn under_way(&self) -> Option<&RunView> {
         self.run.as_ref().filter(|run| run.ending.is_none())
+    }
+}
+
+/// A command in the words of the annotation.
+pub fn words(command: &Command) -> String {
+    match command {
+        Command::Resume => "resume".to_owned(),
+        Command::Pause => "pause".to_owned(),
+        Command::Abort => "abort".to_owned(),
+        Command::Rollback => "rollback".to_owned(),
+        Command::Approve { door } => format!("approve {door}"),
     }
 }
 

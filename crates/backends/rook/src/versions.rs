@@ -65,10 +65,10 @@ pub struct Row {
     pub image: String,
     /// How many they are.
     pub count: usize,
-    /// How many of them have only pods of this image, all of them ready.
-    pub ready: usize,
     /// Which.
     pub daemons: Vec<String>,
+    /// Those of them that have a pod of another image, or one that is not ready, or none.
+    pub not_ready: Vec<String>,
 }
 
 impl Versions {
@@ -106,11 +106,13 @@ impl Versions {
                 ceph_version,
                 image,
                 count: 0,
-                ready: 0,
                 daemons: Vec::new(),
+                not_ready: Vec::new(),
             });
             row.count += 1;
-            row.ready += usize::from(is_ready(deployment));
+            if !is_ready(deployment) {
+                row.not_ready.push(name.clone());
+            }
             row.daemons.push(name);
         }
         unclear.sort();
@@ -228,16 +230,18 @@ mod tests {
         let rows: Vec<_> = versions
             .daemons
             .iter()
-            .map(|row| (row.kind.as_str(), row.ceph_version.as_str(), row.count, row.ready))
+            .map(|row| (row.kind.as_str(), row.ceph_version.as_str(), row.count))
             .collect();
         assert_eq!(
             rows,
             [
-                ("osd", "18.2.7-0", 1, 1),
-                ("osd", "20.2.4-0", 3, 1),
-                ("rbd-mirror", "unknown", 1, 0),
+                ("osd", "18.2.7-0", 1),
+                ("osd", "20.2.4-0", 3),
+                ("rbd-mirror", "unknown", 1),
             ]
         );
+        let not_ready: Vec<_> = versions.daemons.iter().flat_map(|row| &row.not_ready).collect();
+        assert_eq!(not_ready, ["osd.2", "osd.3", "rook-ceph-rbd-mirror-a"]);
         assert_eq!(versions.daemons[1].daemons, ["osd.1", "osd.2", "osd.3"]);
         assert_eq!(versions.daemons[1].image, "ceph:v20");
         assert_eq!(
