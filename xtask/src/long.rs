@@ -12,13 +12,14 @@ use crate::report::{Report, built, cargo, root};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "model",
     "sandbox_ends",
     "ceph_boot",
     "ceph_daemonctl",
     "ceph_long",
     "rook_long",
+    "kube_commands",
 ];
 
 /// Runs all long cases, or those named, and writes what came of each into the page at once.
