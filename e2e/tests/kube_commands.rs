@@ -1,8 +1,10 @@
-//! The command line against an operator's CephCluster on a real API server. Nobody operates here: a status is
-//! written as an operator writes it, and a command is heard by writing that it was.
+//! The command line against an operator's CephCluster on a real API server. Without a Ceph no upgrade runs
+//! here: its status is written as an operator writes it, and a command is heard by writing that it was. At the
+//! end the operator itself tells what it can.
 
 use std::fs;
-use std::process::{Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -41,6 +43,15 @@ impl Lab<'_> {
             "metadata": { "name": "main", "namespace": NAMESPACE }, "status": status,
         });
         self.apply(&object, &["--subresource=status", "--field-manager=stagger"])
+    }
+
+    /// A kubeconfig for an account.
+    fn kubeconfig_of(&self, account: &str) -> Result<String> {
+        let token = self.plane.ask(&["create", "token", account, "-n", NAMESPACE])?;
+        let path = self.sandbox.dir().join(format!("{account}.kubeconfig"));
+        let text = self.plane.kubeconfig_for(account, NAMESPACE, token.trim());
+        fs::write(&path, text)?;
+        Ok(path.display().to_string())
     }
 
     /// `stagger` as the administrator, or as whoever that kubeconfig is for.
@@ -112,7 +123,43 @@ fn an_operator_is_asked_through_a_kubeconfig() -> Result<()> {
     lab.apply(&cluster("other"), &[])?;
     lab.says(&status, 2, &["there are 2 CephClusters", "main, other", "--name"])?;
     let named = [&status[..], &["--name", "main"]].concat();
-    lab.says(&named, 3, &["rook-ceph/main"])
+    lab.says(&named, 3, &["rook-ceph/main"])?;
+    the_operator_itself_is_understood(&lab)
+}
+
+/// With the rights of its manifest, on a cluster that it can say something of without any Ceph.
+fn the_operator_itself_is_understood(lab: &Lab) -> Result<()> {
+    lab.plane.ask(&["create", "namespace", "bare"])?;
+    let mut bare = cluster("bare");
+    bare["metadata"]["namespace"] = json!("bare");
+    bare["spec"] = json!({ "dataDirHostPath": "/var/lib/rook" });
+    lab.apply(&bare, &[])?;
+    // The one before has gone.
+    lab.apply(&lease("2020-01-01T00:00:00.000000Z"), &[])?;
+    let kubeconfig = lab.kubeconfig_of("stagger-operator")?;
+    let mut command = lab.sandbox.command(binary()?);
+    command.arg("--state").arg(lab.sandbox.dir().join("operator"));
+    command.args(["operator", "--namespace", NAMESPACE, "--watch-namespace", "bare"]);
+    command.args(["--identity", "op-2", "--lock-expires", "6"]);
+    command.env("KUBECONFIG", kubeconfig).stdin(Stdio::null());
+    let operator = Running(command.stdout(Stdio::null()).spawn()?);
+    let words = ["status", "-n", "bare", "--operator-namespace", NAMESPACE];
+    let said = ["BLOCKED  NoImage", "op-2 leads", "UpgradeBlocked since"];
+    let mut seen = Ok(());
+    for _ in 0..60 {
+        seen = lab.says(&words, 3, &said);
+        if seen.is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    seen?;
+    lab.says(
+        &["pause", "-n", "bare", "--operator-namespace", NAMESPACE],
+        1,
+        &["no upgrade of CephCluster bare/bare is under way"],
+    )?;
+    operator.end()
 }
 
 fn cluster(name: &str) -> Value {
@@ -207,7 +254,7 @@ fn what_is_told_is_shown(lab: &Lab) -> Result<()> {
 }
 
 fn now() -> Result<String> {
-    let out = output(std::process::Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%S.000000Z"]))?;
+    let out = output(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%S.000000Z"]))?;
     Ok(String::from_utf8(out.stdout)?.trim().to_owned())
 }
 
@@ -306,9 +353,9 @@ fn commands_are_heard(lab: &Lab) -> Result<()> {
 }
 
 /// Something that goes on until it is ended.
-struct Hearer(std::process::Child);
+struct Running(Child);
 
-impl Hearer {
+impl Running {
     fn end(mut self) -> Result<()> {
         self.0.kill()?;
         self.0.wait()?;
@@ -316,8 +363,15 @@ impl Hearer {
     }
 }
 
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that was ended cannot be killed; one that cannot be killed ends with the sandbox.
+        self.0.kill().ok();
+    }
+}
+
 /// A shell that says of each command that it was heard.
-fn hearer(lab: &Lab) -> Result<Hearer> {
+fn hearer(lab: &Lab) -> Result<Running> {
     let kubectl = lab.plane.kubectl();
     let words: Vec<String> = std::iter::once(kubectl.get_program())
         .chain(kubectl.get_args())
@@ -330,21 +384,18 @@ fn hearer(lab: &Lab) -> Result<Hearer> {
          {kubectl} patch cephcluster main -n {NAMESPACE} --subresource=status --type merge \
          -p \"{{\\\"status\\\":{{\\\"upgrade\\\":{{\\\"heard\\\":\\\"$said\\\"}}}}}}\"; done"
     );
-    let child = std::process::Command::new("sh")
+    let child = Command::new("sh")
         .args(["-c", &script])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    Ok(Hearer(child))
+    Ok(Running(child))
 }
 
 fn who_may_not_is_told(lab: &Lab) -> Result<()> {
-    let token = lab.plane.ask(&["create", "token", "default", "-n", NAMESPACE])?;
-    let path = lab.sandbox.dir().join("nobody.kubeconfig");
-    fs::write(&path, lab.plane.kubeconfig_for("nobody", NAMESPACE, token.trim()))?;
     let words = ["status"];
-    let out = lab.stagger_as(&path.display().to_string(), &words)?;
+    let out = lab.stagger_as(&lab.kubeconfig_of("default")?, &words)?;
     holds(
         &words,
         &out,

@@ -163,7 +163,7 @@ fn document(name: &str, told: &Told, since: &mut BTreeMap<&'static str, (bool, S
     document
 }
 
-/// The definition takes no nulls: what is not there is not said.
+/// What an apply does not say goes; a null would stay as one.
 fn without_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
