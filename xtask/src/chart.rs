@@ -82,8 +82,8 @@ fn about() -> String {
 
 fn values(image: &str, replicas: &str, resources: &str) -> String {
     let resources: String = resources
-        .lines()
-        .map(|line| format!("{}\n", line.strip_prefix("          ").unwrap_or(line)))
+        .split_inclusive('\n')
+        .map(|line| line.strip_prefix("          ").unwrap_or(line))
         .collect();
     format!(
         "# Made by `cargo xtask generate` from {BASE}.\n\n\
@@ -123,11 +123,7 @@ fn block(text: &str, head: &str) -> Result<String> {
         .with_context(|| format!("the base has no {head:?}"))?;
     let indent = head.len() - head.trim_start().len();
     let deeper = |line: &&str| line.len() - line.trim_start().len() > indent;
-    Ok(below
-        .lines()
-        .take_while(deeper)
-        .map(|line| format!("{line}\n"))
-        .collect())
+    Ok(below.split_inclusive('\n').take_while(deeper).collect())
 }
 
 #[cfg(test)]
@@ -190,9 +186,7 @@ mod tests {
         let pages = pages("").unwrap();
         let page = |path: &str| {
             let found = pages.iter().find(|(name, _)| name == path);
-            found
-                .map(|(_, text)| text.clone())
-                .unwrap_or_else(|| panic!("{path}"))
+            found.map_or_else(|| panic!("{path}"), |(_, text)| text.clone())
         };
         let values = parsed(&page(&format!("{CHART}/values.yaml"))).remove(0);
         let names: BTreeSet<_> = values.as_object().unwrap().keys().map(String::as_str).collect();

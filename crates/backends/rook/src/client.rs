@@ -130,17 +130,16 @@ pub async fn connect(file: Option<&Path>, context: Option<&str>) -> Result<Clien
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()
     };
-    let config = match (file, context) {
-        (Some(file), _) => match Kubeconfig::read_from(file) {
-            Ok(read) => Config::from_custom_kubeconfig(read, &options)
+    let mut config = match (file, context) {
+        (Some(file), _) => {
+            let read = Kubeconfig::read_from(file).map_err(unusable)?;
+            Config::from_custom_kubeconfig(read, &options)
                 .await
-                .map_err(unusable),
-            Err(error) => Err(unusable(error)),
-        },
-        (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(unusable),
-        (None, None) => Config::infer().await.map_err(unusable),
+                .map_err(unusable)?
+        }
+        (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(unusable)?,
+        (None, None) => Config::infer().await.map_err(unusable)?,
     };
-    let mut config = config?;
     config.connect_timeout = Some(CONNECT);
     Client::try_from(config).map_err(unusable)
 }
