@@ -146,10 +146,12 @@ pub(crate) fn versions(versions: &Versions, now: Timestamp, all: bool, width: us
             .unwrap_or(0)
     };
     let widths = [0, 1, 2, 3, 4].map(longest);
-    for [kind, rook, ceph, ready, image, daemons] in &rows {
-        let [a, b, c, d, e] = widths;
-        let line = format!("{kind:<a$}  {rook:<b$}  {ceph:<c$}  {ready:<d$}  {image:<e$}  ");
-        let names = fit(daemons, width.saturating_sub(line.chars().count()).max(12));
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        let names = fit(&row[5], width.saturating_sub(line.chars().count()).max(12));
         let _ = writeln!(text, "{line}{names}");
     }
     for why in &versions.unclear {
