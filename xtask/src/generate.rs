@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::chart;
 use crate::report::{built, cargo, root, say};
 
 const PAGE: &str = "docs/reference/commands.md";
@@ -18,10 +19,10 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     if !complete.success() {
         bail!("stagger does not build");
     }
-    let mut pages = vec![
-        (PAGE.to_owned(), commands()?),
-        (DEFINITIONS.to_owned(), ask(&["crds"])?),
-    ];
+    let definitions = ask(&["crds"])?;
+    let mut pages = vec![(PAGE.to_owned(), commands()?)];
+    pages.extend(chart::pages(&definitions)?);
+    pages.push((DEFINITIONS.to_owned(), definitions));
     for name in ask(&["schema"])?.lines() {
         let schema = ask(&["schema", name])?;
         pages.push((format!("{SCHEMAS}/{name}.json"), schema));
@@ -51,17 +52,19 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     Ok(())
 }
 
-/// Schemas of documents that there are no more.
+/// Schemas of documents that there are no more, and templates of files that there are no more.
 fn strangers(pages: &[(String, String)]) -> Result<Vec<String>> {
-    let folder = root().join(SCHEMAS);
-    if !folder.exists() {
-        return Ok(Vec::new());
-    }
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))? {
-        let name = format!("{SCHEMAS}/{}", entry?.file_name().to_string_lossy());
-        if !pages.iter().any(|(page, _)| *page == name) {
-            found.push(name);
+    for made in [SCHEMAS, chart::TEMPLATES] {
+        let folder = root().join(made);
+        if !folder.exists() {
+            continue;
+        }
+        for entry in std::fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))? {
+            let name = format!("{made}/{}", entry?.file_name().to_string_lossy());
+            if !pages.iter().any(|(page, _)| *page == name) {
+                found.push(name);
+            }
         }
     }
     Ok(found)

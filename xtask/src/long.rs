@@ -12,7 +12,7 @@ use crate::report::{Report, built, cargo, root};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "model",
     "sandbox_ends",
     "ceph_boot",
@@ -20,6 +20,7 @@ const FILES: [&str; 7] = [
     "ceph_long",
     "node_agent",
     "rook_long",
+    "kube_commands",
 ];
 
 /// Runs all long cases, or those named, and writes what came of each into the page at once.

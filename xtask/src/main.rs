@@ -1,6 +1,7 @@
 //! The one menu: `cargo xtask {test, bench, fuzz, generate, layers, licences}`. No tool to install first.
 
 mod bench;
+mod chart;
 mod fuzz;
 mod generate;
 mod layers;

@@ -36,11 +36,11 @@ pub(crate) enum Command {
     /// Carry out an upgrade, wave by wave.
     Run(Run),
     /// Carry on a run that was interrupted, held or paused.
-    Resume(OneRun),
+    Resume(Asked),
     /// Show what a run is at.
     Status(Status),
     /// Show which daemon runs which release.
-    Versions(From),
+    Versions(Versions),
     /// List the runs, or show all that happened in one.
     History(SomeRun),
     /// Say why a unit is where it is in the plan, what holds it, and what would free it.
@@ -50,13 +50,13 @@ pub(crate) enum Command {
     /// Simulate scenarios/demo.toml: no root, no network, no cluster.
     Demo,
     /// Begin no new wave.
-    Pause(OneRun),
+    Pause(Asked),
     /// Pass a one-way door.
     Approve(Approve),
     /// Finish the wave, give everything back, and end.
-    Abort(OneRun),
+    Abort(Asked),
     /// Bring what was changed back to the release before, as far as that is possible.
-    Rollback(OneRun),
+    Rollback(Asked),
     /// Show or pack what was gathered when something went wrong.
     Artifacts(Artifacts),
     /// Ceph's own questions.
@@ -106,6 +106,74 @@ pub(crate) struct Observe {
     pub(crate) save: Option<PathBuf>,
 }
 
+/// A cluster that an operator sees to, instead of a run in the folder of journals.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "To ask an operator on Kubernetes")]
+pub(crate) struct Kube {
+    /// The API server and the account [default: KUBECONFIG, ~/.kube/config, or those of the pod].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// One of its contexts [default: the current one].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The namespace of the CephCluster [default: that of the context].
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// Which CephCluster; needed where there are several.
+    #[arg(long, value_name = "CLUSTER")]
+    pub(crate) name: Option<String>,
+    /// The namespace of the operator [default: that of the CephCluster].
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) operator_namespace: Option<String>,
+}
+
+impl Kube {
+    /// Whether an operator is meant.
+    pub(crate) fn is_meant(&self) -> bool {
+        let Self {
+            kubeconfig,
+            context,
+            namespace,
+            name,
+            operator_namespace,
+        } = self;
+        kubeconfig.is_some()
+            || [context, namespace, name, operator_namespace]
+                .iter()
+                .any(|given| given.is_some())
+    }
+}
+
+/// An operator that is asked for something.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "To ask an operator on Kubernetes")]
+pub(crate) struct Heard {
+    #[command(flatten)]
+    /// Which.
+    pub(crate) kube: Kube,
+    /// Do not wait until it has heard.
+    #[arg(long, requires = "Kube")]
+    pub(crate) no_wait: bool,
+    /// Wait for it so many seconds at most [default: 60].
+    #[arg(long, value_name = "SECONDS", requires = "Kube", conflicts_with = "no_wait")]
+    pub(crate) timeout: Option<u64>,
+}
+
+/// `versions`
+#[derive(Debug, Args)]
+pub(crate) struct Versions {
+    /// Instead of the cluster: a file of `observe --save`, or a folder of answers as `ceph … -f json`
+    /// prints them.
+    #[arg(long, value_name = "PATH", conflicts_with = "Kube")]
+    pub(crate) from: Option<PathBuf>,
+    /// A line for each daemon.
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    /// Or who is asked instead.
+    pub(crate) kube: Kube,
+}
+
 /// `operator`
 #[derive(Debug, Args)]
 pub(crate) struct Operator {
@@ -115,7 +183,7 @@ pub(crate) struct Operator {
     /// What its Lease says of its holder [default: the host's name and something random].
     #[arg(long, value_name = "NAME")]
     pub(crate) identity: Option<String>,
-    /// See to the clusters of one namespace only.
+    /// See to the clusters of one namespace only; empty: of all.
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) watch_namespace: Option<String>,
     /// The `ceph` program, with what stands before it.
@@ -225,11 +293,15 @@ pub(crate) struct Run {
     pub(crate) plan: Option<String>,
 }
 
-/// A run.
+/// A run that is asked for something.
 #[derive(Debug, Args)]
-pub(crate) struct OneRun {
+pub(crate) struct Asked {
     /// Which; the newest, if not given.
+    #[arg(conflicts_with = "Kube")]
     pub(crate) run: Option<RunId>,
+    #[command(flatten)]
+    /// Or whose run.
+    pub(crate) heard: Heard,
 }
 
 /// A run or all.
@@ -243,10 +315,14 @@ pub(crate) struct SomeRun {
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     /// Which; the newest, if not given.
+    #[arg(conflicts_with = "Kube")]
     pub(crate) run: Option<RunId>,
     /// Show the last completed steps and the current one.
     #[arg(long)]
     pub(crate) upgrade: bool,
+    #[command(flatten)]
+    /// Or whose run.
+    pub(crate) kube: Kube,
 }
 
 /// `explain`
@@ -287,11 +363,16 @@ pub(crate) struct Simulate {
 
 /// `approve`
 #[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
 pub(crate) struct Approve {
-    /// Which run.
-    pub(crate) run: RunId,
+    /// Which run; the newest, if not given.
+    #[arg(conflicts_with = "Kube")]
+    pub(crate) run: Option<RunId>,
     /// Which door.
     pub(crate) door: PartName,
+    #[command(flatten)]
+    /// Or whose run.
+    pub(crate) heard: Heard,
 }
 
 /// `artifacts`
@@ -367,4 +448,14 @@ pub(crate) struct Prepare {
     /// The identity of the cluster.
     #[arg(long, env = "ROOK_FSID", hide_env_values = true, value_name = "UUID")]
     pub(crate) fsid: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_arguments_of_every_command_fit_together() {
+        super::Cli::command().debug_assert();
+    }
 }

@@ -19,6 +19,7 @@ use stagger_core::model::{RunId, Snapshot, UnitId};
 use stagger_core::plan::Plan;
 use stagger_core::run::Entry;
 use stagger_core::view::{RunView, Schema};
+use stagger_rook::told::Told;
 
 use crate::error::CliError;
 
@@ -36,6 +37,10 @@ pub(crate) const PLAN: Name = Name(Plan::DOCUMENT, Plan::VERSION);
 pub(crate) const CHECK: Name = Name("check", 1);
 /// `versions`
 pub(crate) const VERSIONS: Name = Name("versions", 1);
+/// `status` of what an operator sees to, and what commands to it end with
+pub(crate) const ROOK_STATUS: Name = Name("rook-status", 1);
+/// `versions` of what an operator sees to
+pub(crate) const ROOK_VERSIONS: Name = Name("rook-versions", 1);
 /// A line of `history RUN`
 pub(crate) const EVENT: Name = Name("event", 1);
 /// `explain`
@@ -284,6 +289,16 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
         (
             REHEARSAL.0,
             REHEARSAL.schema::<Rehearsal>("`simulate --to --json`"),
+        ),
+        (
+            ROOK_STATUS.0,
+            ROOK_STATUS.schema::<Told>(
+                "`status --json` of a CephCluster, and what `pause`, `resume`, `approve`, `abort` and `rollback` of one end with.",
+            ),
+        ),
+        (
+            ROOK_VERSIONS.0,
+            ROOK_VERSIONS.schema::<stagger_rook::versions::Versions>("`versions --json` of a CephCluster."),
         ),
         (
             RUN.0,

@@ -7,6 +7,7 @@ use stagger_engine::backend::{BackendError, LockError, Persistence};
 use stagger_engine::driver::DriveError;
 use stagger_engine::store::StoreError;
 use stagger_engine::supervisor::SuperviseError;
+use stagger_rook::client::ClientError;
 
 use crate::exit::Exit;
 
@@ -146,6 +147,20 @@ impl From<SuperviseError> for CliError {
             | SuperviseError::Empty(_)
             | SuperviseError::Over(_)) => Self::caused(Exit::No, &other),
         }
+    }
+}
+
+impl From<ClientError> for CliError {
+    fn from(error: ClientError) -> Self {
+        let exit = match &error {
+            ClientError::Config(_) | ClientError::Which(_) | ClientError::Refused { .. } => Exit::Usage,
+            ClientError::Unreachable { .. } | ClientError::NotHeard { .. } => Exit::Unreachable,
+            ClientError::NoOperator(_) => Exit::NeedsYou,
+            ClientError::Overwritten { .. } => Exit::No,
+        };
+        let mut made = Self::caused(exit, &error);
+        made.hints.extend(error.hint().map(str::to_owned));
+        made
     }
 }
 

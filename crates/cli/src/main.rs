@@ -19,7 +19,7 @@ use clap::{CommandFactory as _, Parser as _};
 use stagger_core::run::Command as Asked;
 
 use args::{Ceph, Cli, Command, Osd};
-use commands::{ceph, control, guards, look, operator, osd, rehearse, run, simulate};
+use commands::{ceph, control, guards, kube, look, operator, osd, rehearse, run, simulate};
 use error::CliError;
 use exit::Exit;
 
@@ -49,9 +49,14 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Plan(wish) => look::show_plan(cli, wish).await,
         Command::Check(wish) => look::check_plan(cli, wish).await,
         Command::Run(wish) => run::run(cli, wish).await,
-        Command::Resume(wish) => run::resume(cli, wish).await,
+        Command::Resume(wish) if wish.heard.kube.is_meant() => {
+            kube::ask(cli, &wish.heard, &Asked::Resume).await
+        }
+        Command::Resume(wish) => run::resume(cli, wish.run.as_ref()).await,
+        Command::Status(wish) if wish.kube.is_meant() => kube::status(cli, wish).await,
         Command::Status(wish) => look::status(cli, wish),
-        Command::Versions(from) => look::versions(cli, from).await,
+        Command::Versions(wish) if wish.kube.is_meant() => kube::versions(cli, wish).await,
+        Command::Versions(wish) => look::versions(cli, wish).await,
         Command::History(wish) => look::history(cli, wish),
         Command::Explain(wish) => look::explain_unit(cli, wish).await,
         Command::Simulate(wish) => match &wish.scenario {
@@ -59,10 +64,14 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             None => rehearse::rehearse(cli, wish).await,
         },
         Command::Demo => simulate::demo(cli).await,
-        Command::Pause(wish) => control::ask(cli, wish.run.as_ref(), &Asked::Pause),
-        Command::Abort(wish) => control::ask(cli, wish.run.as_ref(), &Asked::Abort),
-        Command::Rollback(wish) => control::ask(cli, wish.run.as_ref(), &Asked::Rollback),
-        Command::Approve(wish) => control::approve(cli, wish),
+        Command::Pause(wish) => asked(cli, wish, &Asked::Pause).await,
+        Command::Abort(wish) => asked(cli, wish, &Asked::Abort).await,
+        Command::Rollback(wish) => asked(cli, wish, &Asked::Rollback).await,
+        Command::Approve(wish) if wish.heard.kube.is_meant() => {
+            let door = wish.door.clone();
+            kube::ask(cli, &wish.heard, &Asked::Approve { door }).await
+        }
+        Command::Approve(wish) => control::approve(cli, wish.run.as_ref(), &wish.door),
         Command::Artifacts(wish) => look::show_artifacts(cli, wish),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
         Command::Ceph(Ceph::Guards { watch: true, .. }) => guards::watch(cli).await,
@@ -84,6 +93,14 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             Ok(Exit::Done)
         }
     }
+}
+
+/// A command for a run here, or for an operator's.
+async fn asked(cli: &Cli, wish: &args::Asked, command: &Asked) -> Result<Exit, CliError> {
+    if wish.heard.kube.is_meant() {
+        return kube::ask(cli, &wish.heard, command).await;
+    }
+    control::ask(cli, wish.run.as_ref(), command)
 }
 
 /// The definitions of the Kubernetes resources, as `kubectl apply -f -` takes them.

@@ -2,12 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const FIXTURE: &str = "crates/backends/ceph/tests/fixtures/18.2.7";
 
@@ -72,6 +74,69 @@ impl Validator {
     }
 }
 
+/// An API server that knows one CephCluster with that run; the kubeconfig that leads to it.
+fn kubernetes(run: &Value) -> String {
+    let condition = json!({ "type": "UpgradeBlocked", "status": "True", "reason": "NeedsAPerson", "message": "it waits",
+        "observedGeneration": 1, "lastTransitionTime": "2026-11-03T10:00:00Z" });
+    let cluster = json!({
+        "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
+        "metadata": { "name": "main", "namespace": "rook-ceph", "generation": 1 },
+        "spec": { "cephVersion": { "image": "ceph:v20" } },
+        "status": {
+            "phase": "Blocked", "message": "it waits",
+            "drains": { "blocked": ["a"], "blockedCount": 1, "why": "osd.3 is down", "draining": ["b"],
+                "noout": { "b": "2026-11-03T10:20:00Z" } },
+            "upgrade": { "observedGeneration": 1, "run": run, "conditions": [condition] },
+        },
+    });
+    let osd = json!({
+        "metadata": { "name": "rook-ceph-osd-3", "labels": { "app": "rook-ceph-osd", "ceph_daemon_id": "3" } },
+        "spec": { "selector": {}, "template": { "spec": { "containers": [{ "name": "osd", "image": "ceph:v18" }] } } },
+    });
+    let operator = json!({ "metadata": { "name": "stagger-operator" }, "spec": osd["spec"] });
+    let lease = json!({ "spec": { "holderIdentity": "op-1", "leaseDurationSeconds": 30,
+        "renewTime": "2026-11-03T10:00:00.000000Z" } });
+    let list = |items: &Value| json!({ "metadata": {}, "items": [items] });
+    let answers = BTreeMap::from([
+        ("cephclusters", list(&cluster)),
+        ("cephclusters/main", cluster),
+        ("deployments", list(&osd)),
+        ("deployments/stagger-operator", operator),
+        ("leases/stagger-operator", lease),
+    ]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // It ends with the test.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            answer(&answers, &mut stream.unwrap());
+        }
+    });
+    json!({
+        "current-context": "c", "users": [{ "name": "u", "user": {} }],
+        "clusters": [{ "name": "s", "cluster": { "server": format!("http://{address}") } }],
+        "contexts": [{ "name": "c", "context": { "cluster": "s", "user": "u", "namespace": "rook-ceph" } }],
+    })
+    .to_string()
+}
+
+/// One request, one answer, and the connection ends.
+fn answer(answers: &BTreeMap<&str, Value>, stream: &mut TcpStream) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let request = lines.next().unwrap();
+    lines.take_while(|line| !line.is_empty()).for_each(drop);
+    let path = request.split([' ', '?']).nth(1).unwrap();
+    let what = path.split_once("/namespaces/rook-ceph/").unwrap().1;
+    let none =
+        json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "message": "no", "code": 404 });
+    let (code, body) = answers.get(what).map_or((404, &none), |body| (200, body));
+    let body = body.to_string();
+    let head = format!("HTTP/1.1 {code} OK\r\ncontent-type: application/json\r\nconnection: close");
+    write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+}
+
 #[test]
 fn what_is_printed_is_valid() {
     let scratch = tempfile::tempdir().unwrap();
@@ -106,7 +171,7 @@ fn what_is_printed_is_valid() {
     assert!(text.contains("\"sound\": false"), "{text}");
     all.document(&text, "check with findings");
 
-    let mut events = 0;
+    let (mut events, mut held) = (0, None::<Value>);
     for scenario in ["demo", "rollback", "no-way-back", "aborted"] {
         let state = file(scenario);
         let path = format!("scenarios/{scenario}.toml");
@@ -120,6 +185,7 @@ fn what_is_printed_is_valid() {
         let run = told["run"].as_str().unwrap();
         if scenario == "no-way-back" {
             all.command(&[&state[..], &["pause", run]].concat());
+            held = serde_json::from_str(&said(&[&state[..], &["status", "--json"]].concat())).ok();
         }
         events += all.lines(&[&state[..], &["history", run]].concat());
         all.command(&[&state[..], &["artifacts"]].concat());
@@ -135,6 +201,14 @@ fn what_is_printed_is_valid() {
         "noout on osd.1 osd.4, run r1, until 2100-01-01T00:00:00Z\n"
     );
     all.command(&guards);
+
+    let kubeconfig = file("kubeconfig");
+    fs::write(&kubeconfig, kubernetes(&held.unwrap())).unwrap();
+    for words in [&["status"][..], &["versions"], &["versions", "--all"]] {
+        all.command(&[words, &["--kubeconfig", &kubeconfig]].concat());
+    }
+    let shown = said(&["status", "--kubeconfig", &kubeconfig]);
+    assert!(shown.contains("b may be emptied; a may not"), "{shown}");
 
     let listed: BTreeSet<String> = said(&["schema"]).lines().map(str::to_owned).collect();
     assert_eq!(

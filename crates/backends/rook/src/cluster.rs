@@ -200,12 +200,12 @@ pub struct CephClusterStatus {
     /// In a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What the operator has to tell of drains.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub drains: Option<Free>,
     /// What the operator has to tell of updates and upgrades.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Free>,
+    /// What the operator has to tell of drains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drains: Option<Free>,
 }
 
 /// An object whose fields are not the resource definition's business.

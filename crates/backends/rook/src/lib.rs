@@ -2,10 +2,13 @@
 //!
 //! Start reading at [`backend`]: Ceph's facts as on plain hosts, daemons as Deployments ([`daemons`],
 //! [`made`], [`rollout`]) that are kept in view by [`watched`]. How bold to be is read from a CephCluster
-//! ([`policy`]); which PodDisruptionBudgets there should be is decided by [`drains`]; which new OSDs, by [`provision`], and [`prepare`] makes them on a node.
+//! ([`policy`]); which PodDisruptionBudgets there should be is decided by [`drains`], which new OSDs by
+//! [`provision`], which go by [`removal`]; [`prepare`] makes OSDs on a node. The [`client`] is how the command
+//! line speaks to an operator: it reads what was [`told`], and who runs which of the [`versions`].
 
 pub mod access;
 pub mod backend;
+pub mod client;
 pub mod cluster;
 pub mod daemons;
 pub mod drains;
@@ -19,4 +22,6 @@ pub mod prepare;
 pub mod provision;
 pub mod removal;
 pub mod rollout;
+pub mod told;
+pub mod versions;
 pub mod watched;

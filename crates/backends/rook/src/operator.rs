@@ -48,6 +48,9 @@ use serve::Server;
 /// The annotation of a CephCluster by which a person commands its run: `resume`, `abort`, `approve DOOR` …
 pub const COMMAND: &str = "stagger.dev/command";
 
+/// The Lease that says which of several operators leads.
+pub const LEASE: &str = "stagger-operator";
+
 /// How the operator is run.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -170,7 +173,7 @@ pub async fn run(
 async fn lead(shared: Shared, stop: impl Future<Output = ()>) -> Result<(), OperatorError> {
     let options = &shared.options;
     let lasts = u64::from(options.lock_expires.max(6));
-    let manager = LeaseManagerBuilder::new(shared.client.clone(), "stagger-operator")
+    let manager = LeaseManagerBuilder::new(shared.client.clone(), LEASE)
         .with_namespace(&options.namespace)
         .with_identity(&options.identity)
         .with_duration(lasts)

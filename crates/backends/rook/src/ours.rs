@@ -11,7 +11,7 @@ pub const FENCE: &str = "stagger.dev/fence";
 /// The annotation of a pod that was restarted, with the effect that did it.
 pub(crate) const RESTARTED: &str = "stagger.dev/restarted";
 /// The label with Ceph's release, as Rook writes it.
-const VERSION: &str = "ceph-version";
+pub(crate) const VERSION: &str = "ceph-version";
 
 /// The fields of a Deployment that are ours, with that image; all of them, for what an apply leaves out it
 /// takes away.

@@ -1,13 +1,13 @@
 //! Commands to a run: left in the journal for whoever carries it out.
 
 use jiff::Timestamp;
-use stagger_core::model::RunId;
-use stagger_core::run::Command;
+use stagger_core::model::{Part, PartName, RunId};
+use stagger_core::run::{Command, Run};
 use stagger_core::view;
 use stagger_engine::supervisor;
 
 use super::{store, user, which};
-use crate::args::{Approve, Cli};
+use crate::args::Cli;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -27,29 +27,29 @@ pub(crate) fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<E
 }
 
 /// `approve`: a door that the run knows.
-pub(crate) fn approve(cli: &Cli, wish: &Approve) -> Result<Exit, CliError> {
+pub(crate) fn approve(cli: &Cli, run: Option<&RunId>, door: &PartName) -> Result<Exit, CliError> {
     let store = store(cli)?;
-    let run = supervisor::replay(&store, &wish.run)?;
-    let doors: Vec<_> = run
-        .start()
+    let run = which(&store, run)?;
+    knows(&supervisor::replay(&store, &run)?, door)?;
+    ask(cli, Some(&run), &Command::Approve { door: door.clone() })
+}
+
+/// Refuses a door that a run does not have.
+pub(crate) fn knows(run: &Run, door: &PartName) -> Result<(), CliError> {
+    let start = run.start();
+    let doors: Vec<_> = start
         .target
         .parts
         .iter()
         .filter_map(|part| match part {
-            stagger_core::model::Part::Stage(stage) => stage.door_before_last.as_ref(),
-            stagger_core::model::Part::Step(step) => step.door.as_ref(),
+            Part::Stage(stage) => stage.door_before_last.as_ref(),
+            Part::Step(step) => step.door.as_ref(),
         })
         .collect();
-    if !doors.iter().any(|door| door.name == wish.door) {
-        let names: Vec<_> = doors.iter().map(|door| door.name.as_str()).collect();
-        let error = CliError::usage(format!("run {} has no door {}", wish.run, wish.door));
-        return Err(error.hint(format!("its doors: {}", names.join(", "))));
+    if doors.iter().any(|known| known.name == *door) {
+        return Ok(());
     }
-    ask(
-        cli,
-        Some(&wish.run),
-        &Command::Approve {
-            door: wish.door.clone(),
-        },
-    )
+    let names: Vec<_> = doors.iter().map(|door| door.name.as_str()).collect();
+    let error = CliError::usage(format!("run {} has no door {door}", start.run));
+    Err(error.hint(format!("its doors: {}", names.join(", "))))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use stagger_core::check::check;
 use stagger_core::explain::explain;
-use stagger_core::model::{Policy, Snapshot, Target, UnitState, Verdict};
+use stagger_core::model::{Policy, Snapshot, Target, UnitId, UnitState, Verdict};
 use stagger_core::plan::{Ask, Plan, plan};
 use stagger_core::view;
 use stagger_engine::store::Store as _;
@@ -202,9 +202,12 @@ pub(crate) fn unknown_unit(snapshot: &Snapshot, asked: &str) -> CliError {
 }
 
 /// `versions`
-pub(crate) async fn versions(cli: &Cli, from: &args::From) -> Result<Exit, CliError> {
-    let snapshot = World::observe(cli, from).await?.snapshot;
-    let mut by: BTreeMap<(String, String), Vec<stagger_core::model::UnitId>> = BTreeMap::new();
+pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, CliError> {
+    let from = args::From {
+        from: wish.from.clone(),
+    };
+    let snapshot = World::observe(cli, &from).await?.snapshot;
+    let mut by: BTreeMap<(String, String), Vec<UnitId>> = BTreeMap::new();
     for unit in snapshot.units() {
         let revision = unit
             .revision
@@ -228,8 +231,15 @@ pub(crate) async fn versions(cli: &Cli, from: &args::From) -> Result<Exit, CliEr
     }
     print::out(&format!("{:<6} {:<10} {:>5}  units", "kind", "release", "count"));
     for ((kind, revision), units) in by {
-        let names = show::names::fit(&compress(&units), print::width().saturating_sub(26));
-        print::out(&format!("{kind:<6} {revision:<10} {:>5}  {names}", units.len()));
+        let line = |units: &[UnitId]| {
+            let names = show::names::fit(&compress(units), print::width().saturating_sub(26));
+            print::out(&format!("{kind:<6} {revision:<10} {:>5}  {names}", units.len()));
+        };
+        if wish.all {
+            units.chunks(1).for_each(line);
+        } else {
+            line(&units);
+        }
     }
     Ok(Exit::Done)
 }

@@ -3,6 +3,7 @@
 pub(crate) mod ceph;
 pub(crate) mod control;
 pub(crate) mod guards;
+pub(crate) mod kube;
 pub(crate) mod look;
 pub(crate) mod operator;
 pub(crate) mod osd;

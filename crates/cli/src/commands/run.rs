@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use stagger_core::model::Reason;
+use stagger_core::model::{Reason, RunId};
 use stagger_core::run::{Command, Ending};
 use stagger_core::view;
 use stagger_engine::backend::Backend;
@@ -14,7 +14,7 @@ use stagger_engine::supervisor::{self, Identity};
 
 use super::guards::{Watcher, words};
 use super::{artifacts, look, state_folder, stop_asked, store, user, which};
-use crate::args::{Cli, From, OneRun, Run};
+use crate::args::{Cli, From, Run};
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -72,9 +72,9 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
 }
 
 /// `resume`
-pub(crate) async fn resume(cli: &Cli, wish: &OneRun) -> Result<Exit, CliError> {
+pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliError> {
     let mut journal = store(cli)?;
-    let run = which(&journal, wish.run.as_ref())?;
+    let run = which(&journal, run)?;
     let replayed = supervisor::replay(&journal, &run)?;
     if let Some(ending) = replayed.ended() {
         // Before anything is asked of the cluster.

@@ -5,6 +5,7 @@ pub(crate) mod live;
 pub(crate) mod names;
 pub(crate) mod plan;
 pub(crate) mod rehearsal;
+pub(crate) mod rook;
 pub(crate) mod status;
 
 use jiff::SignedDuration;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_core::model::Reason;
@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::events::{self, Events, News};
 use super::metrics::ClusterMetrics;
+use crate::backend::MANAGER;
 use crate::cluster::CephCluster;
 
 /// Between two writes at least.
@@ -157,9 +158,14 @@ async fn write(api: Api<CephCluster>, name: String, mut told: watch::Receiver<To
             if now == written {
                 break;
             }
-            let patch = document(&now, &mut since);
+            let fields = document(&name, &now, &mut since);
+            // An apply and no merge: what is told no more, as a word of an open wave, has to go.
             match api
-                .patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch))
+                .patch_status(
+                    &name,
+                    &PatchParams::apply(MANAGER).force(),
+                    &Patch::Apply(&fields),
+                )
                 .await
             {
                 Ok(_) => written = now,
@@ -171,7 +177,7 @@ async fn write(api: Api<CephCluster>, name: String, mut told: watch::Receiver<To
 }
 
 /// The status as the API has it. Ours is `status.upgrade`; phase and message are where Rook has them.
-fn document(told: &Told, since: &mut BTreeMap<&'static str, (bool, String)>) -> Value {
+fn document(name: &str, told: &Told, since: &mut BTreeMap<&'static str, (bool, String)>) -> Value {
     let mut condition = |kind: &'static str, holds: bool| {
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let turned = since
@@ -188,7 +194,7 @@ fn document(told: &Told, since: &mut BTreeMap<&'static str, (bool, String)>) -> 
             "observedGeneration": told.generation, "lastTransitionTime": turned.1,
         })
     };
-    json!({ "status": {
+    let mut document = json!({ "status": {
         "phase": told.phase,
         "message": told.message,
         "drains": told.drains,
@@ -205,7 +211,24 @@ fn document(told: &Told, since: &mut BTreeMap<&'static str, (bool, String)>) -> 
                 condition("UpgradeBlocked", told.phase == "Blocked"),
             ],
         },
-    } })
+    } });
+    without_nulls(&mut document);
+    document["apiVersion"] = CephCluster::api_version(&()).into();
+    document["kind"] = CephCluster::kind(&()).into();
+    document["metadata"] = json!({ "name": name });
+    document
+}
+
+/// What an apply does not say goes; a null would stay as one.
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// Reads back what an operator before this one has told.
@@ -232,6 +255,9 @@ pub(super) fn read(cluster: &CephCluster) -> Told {
         drains: status
             .and_then(|status| status.drains.clone())
             .and_then(|drains| serde_json::from_value(Value::Object(drains.0)).ok()),
+        // Looked at anew.
+        provisioning: None,
+        removal: None,
     }
 }
 
@@ -301,5 +327,79 @@ impl Listener for Telling {
 
     fn waiting(&mut self, _: Timestamp, why: &Reason, run: &Run) {
         self.tell(run, Some(why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stagger_core::view::{Current, Schema};
+
+    use super::*;
+    use crate::told::{self, Leader};
+
+    fn view() -> RunView {
+        RunView {
+            schema: Schema {
+                name: "run".to_owned(),
+                version: 1,
+            },
+            run: "r1".parse().unwrap(),
+            cluster: "rook-ceph".parse().unwrap(),
+            title: "ceph 18.2.7 to 20.2.4".to_owned(),
+            verdict: Verdict::Held,
+            why: "gates-shut: pgs-clean is no: 3 of 160 are not".to_owned(),
+            started: Timestamp::UNIX_EPOCH,
+            seq: 41,
+            holder: "token 2, a@b process 1".to_owned(),
+            changed: 5,
+            waves_passed: 5,
+            waves_left: 7,
+            seconds_left: 600,
+            completed: vec!["mon".parse().unwrap()],
+            current: Some(Current {
+                stage: "osd".parse().unwrap(),
+                since: Timestamp::UNIX_EPOCH,
+                units: BTreeMap::from([("changed".to_owned(), vec!["osd.3".parse().unwrap()])]),
+                shut: vec![("pgs-clean".to_owned(), "3 of 160 are not".to_owned())],
+            }),
+            left_alone: Vec::new(),
+            ending: None,
+        }
+    }
+
+    /// What is written here is what the command line and the next operator read.
+    #[test]
+    fn what_is_told_is_read_back() {
+        let mut told = Told {
+            generation: 4,
+            gave_up: Some("ceph:v21".to_owned()),
+            heard: Some("pause#1".to_owned()),
+            drains: Some(Drained {
+                blocked: vec!["a".to_owned()],
+                blocked_count: 1,
+                why: "b is drained".to_owned(),
+                draining: ["b".to_owned()].into(),
+                noout: [("b".to_owned(), Timestamp::UNIX_EPOCH)].into(),
+                ..Drained::default()
+            }),
+            ..Told::default()
+        };
+        of_run(&mut told, &view());
+        let mut object = document("rook-ceph", &told, &mut BTreeMap::new());
+        assert!(!object.to_string().contains("null"), "{object}");
+        object["spec"] = json!({});
+        object["metadata"]["generation"] = json!(4);
+        let cluster: CephCluster = serde_json::from_value(object).unwrap();
+
+        let seen = told::Told::of(&cluster, Leader::Nobody);
+        assert_eq!(seen.run, Some(view()));
+        assert_eq!(seen.phase.as_deref(), Some("Progressing"));
+        assert_eq!(seen.reason.as_deref(), Some("UpgradeWaits"));
+        assert_eq!(seen.conditions.len(), 3);
+        assert!(seen.about_this_spec && seen.conditions[0].last_transition_time.is_some());
+        assert_eq!(seen.drains.unwrap().noout.len(), 1);
+
+        let next = read(&cluster);
+        assert_eq!((next.gave_up, next.heard), (told.gave_up, told.heard));
     }
 }

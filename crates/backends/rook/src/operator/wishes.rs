@@ -82,6 +82,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::told;
 
     fn cluster(image: &str, pause: bool, command: &str) -> CephCluster {
         serde_json::from_value(json!({
@@ -110,6 +111,21 @@ mod tests {
             "delete",
         ] {
             assert_eq!(read_command(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_command_line_writes_is_understood() {
+        let door = PartName::new("last-mon").unwrap();
+        for command in [
+            Command::Resume,
+            Command::Pause,
+            Command::Abort,
+            Command::Rollback,
+            Command::Approve { door },
+        ] {
+            let written = told::anew(&told::words(&command), Some("abort#6"), None);
+            assert_eq!(read_command(&written), Some(command), "{written}");
         }
     }
 

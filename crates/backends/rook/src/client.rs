@@ -1,0 +1,395 @@
+//! How the command line speaks to an operator: through the API server, by the CephCluster. It reads what
+//! was told, and leaves commands in an annotation; no spec is ever written.
+
+use std::fmt::Debug;
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::cluster::CephCluster;
+use crate::operator::{COMMAND, LEASE};
+use crate::told::{Leader, Told, anew};
+use crate::versions::Versions;
+
+/// The name of the operator's Deployment.
+const OPERATOR: &str = "stagger-operator";
+/// The name of the agents' DaemonSet.
+const AGENTS: &str = "stagger-agent";
+/// Who writes the annotation, as Kubernetes notes it.
+const MANAGER: &str = "stagger-cli";
+/// How long the API server may take to be there.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Between two looks whether a command was heard.
+const LOOK: Duration = Duration::from_millis(500);
+/// How often a command is written anew because the CephCluster was changed meanwhile.
+const TRIES: u32 = 10;
+
+/// Why an operator cannot be spoken to.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig.
+    #[error("the kubeconfig cannot be used: {0}")]
+    Config(String),
+    /// There is no such CephCluster, or it is not clear which is meant.
+    #[error("{0}")]
+    Which(String),
+    /// The API server says no.
+    #[error("{tried}: {why}")]
+    Refused {
+        /// What was tried, on what.
+        tried: String,
+        /// The API server's word.
+        why: String,
+        /// What to do.
+        hint: String,
+    },
+    /// The API server does not answer.
+    #[error("{tried}: the API server cannot be asked: {why}")]
+    Unreachable {
+        /// What was tried, on what.
+        tried: String,
+        /// Why.
+        why: String,
+    },
+    /// No operator leads, so nobody would hear.
+    #[error("nobody would hear it: {0}")]
+    NoOperator(String),
+    /// A command was written, and not heard in time.
+    #[error("{said:?} was not heard within {} s; it stands in the annotation {COMMAND} and may be heard yet", limit.as_secs())]
+    NotHeard {
+        /// The command.
+        said: String,
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// Another command took the place of one that was not heard yet.
+    #[error("{said:?} was not heard: {by:?} took its place")]
+    Overwritten {
+        /// The command.
+        said: String,
+        /// What stands there now.
+        by: String,
+    },
+}
+
+impl ClientError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Config(_) => Some("--kubeconfig names a file, --context one of its contexts"),
+            Self::Which(_) => Some("-n names the namespace, --name the CephCluster"),
+            Self::Refused { hint, .. } => Some(hint),
+            Self::Unreachable { .. } => {
+                Some("`kubectl get nodes` with the same kubeconfig and context shows whether it answers")
+            }
+            Self::NoOperator(_) => Some(
+                "start the operator (docs/guides/kubernetes.md), or name its namespace with \
+                 --operator-namespace; --no-wait leaves the command for one that is to come",
+            ),
+            Self::NotHeard { .. } => {
+                Some("`stagger status` shows what keeps the operator; its log says more")
+            }
+            Self::Overwritten { .. } => Some("somebody else commands too: agree with them, and ask again"),
+        }
+    }
+}
+
+/// Where the operator and its clusters are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Place {
+    /// The namespace of the CephCluster; that of the context, if not given.
+    pub namespace: Option<String>,
+    /// Its name; the only one, if not given.
+    pub name: Option<String>,
+    /// The namespace of the operator; that of the CephCluster, if not given.
+    pub operator: Option<String>,
+}
+
+/// A CephCluster as the command line sees it.
+pub struct Remote {
+    client: Client,
+    namespace: String,
+    operator: String,
+    name: String,
+}
+
+/// The API server that a kubeconfig names, or the usual one.
+///
+/// # Errors
+/// The kubeconfig cannot be read, or has no such context.
+pub async fn connect(file: Option<&Path>, context: Option<&str>) -> Result<Client, ClientError> {
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    let mut config = match (file, context) {
+        (Some(file), _) => {
+            let read = Kubeconfig::read_from(file).map_err(unusable)?;
+            Config::from_custom_kubeconfig(read, &options)
+                .await
+                .map_err(unusable)?
+        }
+        (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(unusable)?,
+        (None, None) => Config::infer().await.map_err(unusable)?,
+    };
+    config.connect_timeout = Some(CONNECT);
+    Client::try_from(config).map_err(unusable)
+}
+
+fn unusable(error: impl std::error::Error) -> ClientError {
+    ClientError::Config(error.to_string())
+}
+
+impl Remote {
+    /// The CephCluster of that name, or the only one there is.
+    ///
+    /// # Errors
+    /// There is none, there are several, or the API server does not say.
+    pub async fn find(client: Client, place: &Place) -> Result<Self, ClientError> {
+        let namespace = match &place.namespace {
+            Some(given) => given.clone(),
+            None => client.default_namespace().to_owned(),
+        };
+        let api: Api<CephCluster> = Api::namespaced(client.clone(), &namespace);
+        let tried = format!("list the CephClusters of namespace {namespace}");
+        let listed = api.list(&ListParams::default()).await;
+        let listed = listed.map_err(|error| refused(tried, error))?;
+        let names: Vec<String> = listed.iter().map(ResourceExt::name_any).collect();
+        let name = choose(&namespace, &names, place.name.as_deref()).map_err(ClientError::Which)?;
+        Ok(Self {
+            client,
+            operator: place.operator.clone().unwrap_or_else(|| namespace.clone()),
+            namespace,
+            name,
+        })
+    }
+
+    /// What is told of it now.
+    ///
+    /// # Errors
+    /// The API server does not say.
+    pub async fn told(&self) -> Result<Told, ClientError> {
+        Ok(Told::of(&self.cluster().await?, self.leader().await))
+    }
+
+    /// Who runs what.
+    ///
+    /// # Errors
+    /// The API server does not say.
+    pub async fn versions(&self) -> Result<Versions, ClientError> {
+        let daemons: Api<Deployment> = Api::namespaced(self.client.clone(), &self.namespace);
+        let label = format!("rook_cluster={}", self.namespace);
+        let tried = format!("list the Deployments of namespace {}", self.namespace);
+        let daemons = daemons.list(&ListParams::default().labels(&label)).await;
+        let daemons = daemons.map_err(|error| refused(tried, error))?;
+        Ok(Versions::of(
+            self.of_operator::<Deployment>("Deployment", OPERATOR)
+                .await?
+                .as_ref(),
+            self.of_operator::<DaemonSet>("DaemonSet", AGENTS).await?.as_ref(),
+            self.leader().await,
+            &daemons.items,
+        ))
+    }
+
+    /// Leaves a command for the operator, and gives it as it was written.
+    ///
+    /// # Errors
+    /// The API server refuses it, or does not answer.
+    pub async fn say(&self, command: &str) -> Result<String, ClientError> {
+        let api = self.api();
+        let tried = format!("annotate CephCluster {}/{}", self.namespace, self.name);
+        let mut left = TRIES;
+        loop {
+            let found = self.cluster().await?;
+            let told = Told::of(&found, Leader::Nobody);
+            let said = anew(command, told.command.as_deref(), told.heard.as_deref());
+            // Under the condition that it is still as it was read: two commands at once are two.
+            let patch = json!({ "metadata": {
+                "resourceVersion": found.resource_version(),
+                "annotations": { COMMAND: said },
+            } });
+            let params = PatchParams {
+                field_manager: Some(MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            left -= 1;
+            match api
+                .patch_metadata(&self.name, &params, &Patch::Merge(&patch))
+                .await
+            {
+                Ok(_) => return Ok(said),
+                Err(kube::Error::Api(answer)) if answer.code == 409 && left > 0 => {}
+                Err(error) => return Err(refused(tried, error)),
+            }
+        }
+    }
+
+    /// Waits until a command was heard.
+    ///
+    /// # Errors
+    /// It was not in time, or another took its place.
+    pub async fn heard(&self, said: &str, limit: Duration) -> Result<(), ClientError> {
+        let waited = tokio::time::timeout(limit, async {
+            loop {
+                let told = Told::of(&self.cluster().await?, Leader::Nobody);
+                if told.heard.as_deref() == Some(said) {
+                    return Ok(());
+                }
+                if let Some(by) = told.command.filter(|now| now != said) {
+                    return Err(ClientError::Overwritten {
+                        said: said.to_owned(),
+                        by,
+                    });
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        });
+        waited.await.unwrap_or_else(|_| {
+            Err(ClientError::NotHeard {
+                said: said.to_owned(),
+                limit,
+            })
+        })
+    }
+
+    /// What the journals of its runs are kept in, for who only reads them.
+    pub fn client(&self) -> (&Client, &str) {
+        (&self.client, &self.namespace)
+    }
+
+    fn api(&self) -> Api<CephCluster> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    async fn cluster(&self) -> Result<CephCluster, ClientError> {
+        let tried = format!("read CephCluster {}/{}", self.namespace, self.name);
+        let found = self.api().get(&self.name).await;
+        found.map_err(|error| refused(tried, error))
+    }
+
+    /// An object beside the operator; `None`: there is none.
+    async fn of_operator<K>(&self, kind: &str, name: &str) -> Result<Option<K>, ClientError>
+    where
+        K: kube::Resource<Scope = kube::core::NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+        K::DynamicType: Default,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), &self.operator);
+        let tried = format!("read {kind} {}/{name}", self.operator);
+        api.get_opt(name).await.map_err(|error| refused(tried, error))
+    }
+
+    /// Who may not read the Lease can still do all else.
+    async fn leader(&self) -> Leader {
+        match self.of_operator::<Lease>("Lease", LEASE).await {
+            Ok(lease) => Leader::of(lease.as_ref(), Timestamp::now()),
+            Err(error) => Leader::Unknown {
+                why: error.to_string(),
+            },
+        }
+    }
+}
+
+/// Which CephCluster is meant; otherwise why that is not clear.
+fn choose(namespace: &str, names: &[String], wanted: Option<&str>) -> Result<String, String> {
+    match (wanted, names) {
+        (Some(wanted), _) if names.iter().any(|name| name == wanted) => Ok(wanted.to_owned()),
+        (None, [only]) => Ok(only.clone()),
+        (_, []) => Err(format!("there is no CephCluster in namespace {namespace}")),
+        (Some(wanted), _) => Err(format!(
+            "there is no CephCluster {wanted} in namespace {namespace}; there is {}",
+            names.join(", ")
+        )),
+        (None, _) => Err(format!(
+            "there are {} CephClusters in namespace {namespace}: {}",
+            names.len(),
+            names.join(", ")
+        )),
+    }
+}
+
+/// What an error of the API server means for a person.
+fn refused(tried: String, error: kube::Error) -> ClientError {
+    let answer = match error {
+        kube::Error::Api(answer) if (400..500).contains(&answer.code) && answer.code != 429 => answer,
+        other => {
+            return ClientError::Unreachable {
+                tried,
+                why: innermost(&other),
+            };
+        }
+    };
+    let hint = match answer.code {
+        401 => "the API server does not know you: log in anew, or take another --context",
+        403 => "your account needs these rights: docs/guides/kubernetes.md lists those of each command",
+        404 => "the API server has no such resource: `kubectl apply --server-side -f deploy/crds.yaml`",
+        409 => "somebody changes it all the time; try again",
+        _ => "nothing was changed",
+    };
+    ClientError::Refused {
+        tried,
+        why: answer.message.clone(),
+        hint: hint.to_owned(),
+    }
+}
+
+/// What is behind an error at last: the layers between say the same.
+fn innermost(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(inner) => innermost(inner),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_only_cluster_need_not_be_named() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(choose("n", &names(&["a"]), None), Ok("a".to_owned()));
+        assert_eq!(choose("n", &names(&["a", "b"]), Some("b")), Ok("b".to_owned()));
+        for (there, wanted, why) in [
+            (&[][..], None, "there is no CephCluster in namespace n"),
+            (
+                &["a"][..],
+                Some("c"),
+                "there is no CephCluster c in namespace n; there is a",
+            ),
+            (
+                &["a", "b"][..],
+                None,
+                "there are 2 CephClusters in namespace n: a, b",
+            ),
+        ] {
+            assert_eq!(choose("n", &names(there), wanted), Err(why.to_owned()));
+        }
+    }
+
+    #[test]
+    fn an_answer_of_the_api_server_says_what_to_do() {
+        let answer = |code: u16| {
+            let status = kube::core::Status {
+                code,
+                message: "no".to_owned(),
+                ..kube::core::Status::default()
+            };
+            refused("read it".to_owned(), kube::Error::Api(Box::new(status)))
+        };
+        for (code, word) in [(401, "log in"), (403, "rights"), (404, "deploy/crds.yaml")] {
+            let error = answer(code);
+            assert!(error.hint().is_some_and(|hint| hint.contains(word)), "{error:?}");
+        }
+        assert!(matches!(answer(503), ClientError::Unreachable { .. }));
+        assert!(matches!(answer(429), ClientError::Unreachable { .. }));
+    }
+}

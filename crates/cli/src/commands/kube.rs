@@ -1,0 +1,120 @@
+//! The commands that ask an operator on Kubernetes instead of a journal here.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use stagger_core::model::{ClusterName, RunId};
+use stagger_core::run::Command;
+use stagger_engine::supervisor;
+use stagger_rook::client::{self, ClientError, Place, Remote};
+use stagger_rook::journal::{Asked, KubeStore};
+use stagger_rook::told::{Told, words};
+
+use super::control;
+use crate::args::{self, Cli, Heard, Kube};
+use crate::documents;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+use crate::show::rook;
+
+/// How long an operator may take to hear a command.
+const LIMIT: u64 = 60;
+
+async fn find(kube: &Kube) -> Result<Remote, CliError> {
+    let client = client::connect(kube.kubeconfig.as_deref(), kube.context.as_deref()).await?;
+    let place = Place {
+        namespace: kube.namespace.clone(),
+        name: kube.name.clone(),
+        operator: kube.operator_namespace.clone(),
+    };
+    Ok(Remote::find(client, &place).await?)
+}
+
+/// `status`
+pub(crate) async fn status(cli: &Cli, wish: &args::Status) -> Result<Exit, CliError> {
+    let told = find(&wish.kube).await?.told().await?;
+    if cli.json {
+        print::json(&documents::ROOK_STATUS.of(&told));
+    } else {
+        print::out(&rook::status(&told, Timestamp::now(), wish.upgrade));
+    }
+    Ok(exit(&told))
+}
+
+/// Blocked, or nobody there to go on: somebody has to look.
+fn exit(told: &Told) -> Exit {
+    if told.leader.is_missing() || told.phase.as_deref() == Some("Blocked") {
+        Exit::NeedsYou
+    } else {
+        Exit::Done
+    }
+}
+
+/// `versions`
+pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, CliError> {
+    let versions = find(&wish.kube).await?.versions().await?;
+    if cli.json {
+        print::json(&documents::ROOK_VERSIONS.of(&versions));
+    } else {
+        print::out(&rook::versions(
+            &versions,
+            Timestamp::now(),
+            wish.all,
+            print::width(),
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+/// `pause`, `resume`, `approve`, `abort`, `rollback`: left for the operator, which then says that it has heard.
+pub(crate) async fn ask(cli: &Cli, wish: &Heard, command: &Command) -> Result<Exit, CliError> {
+    let remote = find(&wish.kube).await?;
+    let told = remote.told().await?;
+    may_ask(&told, wish.no_wait)?;
+    if let (Command::Approve { door }, Some(run)) = (command, told.under_way()) {
+        control::knows(&replayed(&remote, &told.name, &run.run)?, door)?;
+    }
+    let said = remote.say(&words(command)).await?;
+    let who = format!("CephCluster {}/{}", told.namespace, told.name);
+    if wish.no_wait {
+        print::talk(&format!("{said:?} stands in the annotation of {who}"));
+    } else {
+        let limit = Duration::from_secs(wish.timeout.unwrap_or(LIMIT));
+        remote.heard(&said, limit).await?;
+        print::talk(&format!("{said:?} to {who} was heard"));
+    }
+    if cli.json {
+        print::json(&documents::ROOK_STATUS.of(&remote.told().await?));
+    }
+    Ok(Exit::Done)
+}
+
+/// A command is for a run, and for somebody who hears it.
+fn may_ask(told: &Told, no_wait: bool) -> Result<(), CliError> {
+    if told.under_way().is_none() && told.unreadable.is_none() {
+        let error = CliError::new(
+            Exit::No,
+            format!(
+                "no upgrade of CephCluster {}/{} is under way",
+                told.namespace, told.name
+            ),
+        );
+        return Err(error.hint(
+            "nothing was changed; another spec.cephVersion.image begins one, spec.updatePolicy.pause keeps it \
+             from beginning, `stagger status` shows what is the matter",
+        ));
+    }
+    if told.leader.is_missing() && !no_wait {
+        return Err(ClientError::NoOperator(rook::leader(&told.leader, Timestamp::now())).into());
+    }
+    Ok(())
+}
+
+/// The run as its journal in the cluster tells it.
+fn replayed(remote: &Remote, cluster: &str, run: &RunId) -> Result<stagger_core::run::Run, CliError> {
+    let name = ClusterName::new(cluster).map_err(|error| CliError::usage(error.to_string()))?;
+    let (client, namespace) = remote.client();
+    let store = KubeStore::new(client, namespace, name, Asked::default());
+    Ok(supervisor::replay(&store, run)?)
+}

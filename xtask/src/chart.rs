@@ -1,0 +1,315 @@
+//! The Helm chart, made from the kustomize base: the same objects, with values where people differ.
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::report::root;
+
+/// The base.
+const BASE: &str = "deploy/operator";
+/// The chart.
+const CHART: &str = "deploy/helm/stagger";
+/// Its templates, of which it has no others.
+pub(crate) const TEMPLATES: &str = "deploy/helm/stagger/templates";
+/// The files of the base that become templates.
+const FILES: [&str; 3] = ["rbac.yaml", "deployment.yaml", "budget.yaml"];
+/// The release of the program, which is that of the chart.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// How the base asks for no namespace in particular.
+const ALL_NAMESPACES: &str = "            - --watch-namespace=\n";
+
+/// All files of the chart, by their place in the repository.
+pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
+    let mut pages = vec![
+        (format!("{CHART}/Chart.yaml"), about()),
+        (format!("{CHART}/crds/crds.yaml"), definitions.to_owned()),
+    ];
+    for file in FILES {
+        let path = root().join(BASE).join(file);
+        let base = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let template = replaced(
+            &base,
+            "namespace: rook-ceph\n",
+            "namespace: {{ .Release.Namespace }}\n",
+        )?;
+        if file != "deployment.yaml" {
+            pages.push((format!("{TEMPLATES}/{file}"), template));
+            continue;
+        }
+        let image = line(&base, "          image: ")?;
+        let replicas = line(&base, "  replicas: ")?;
+        let resources = block(&base, "          resources:\n")?;
+        let template = replaced(
+            &template,
+            &format!("image: {image}\n"),
+            "image: {{ .Values.image }}\n",
+        )?;
+        let template = replaced(
+            &template,
+            &format!("replicas: {replicas}\n"),
+            "replicas: {{ .Values.replicas }}\n",
+        )?;
+        let template = replaced(
+            &template,
+            &format!("resources:\n{resources}"),
+            "resources: {{ toJson .Values.resources }}\n",
+        )?;
+        let template = replaced(
+            &template,
+            ALL_NAMESPACES,
+            "            - --watch-namespace={{ .Values.watchNamespace }}\n            \
+             {{- range .Values.extraArgs }}\n            - {{ toJson . }}\n            {{- end }}\n",
+        )?;
+        pages.push((format!("{TEMPLATES}/{file}"), template));
+        pages.push((
+            format!("{CHART}/values.yaml"),
+            values(image, replicas, &resources),
+        ));
+    }
+    Ok(pages)
+}
+
+fn about() -> String {
+    format!(
+        "# Made by `cargo xtask generate` from {BASE}.\n\
+         apiVersion: v2\n\
+         name: stagger\n\
+         description: Rolling upgrades of Ceph clusters that Rook laid out, and guarded node drains.\n\
+         type: application\n\
+         version: {VERSION}\n\
+         appVersion: \"{VERSION}\"\n"
+    )
+}
+
+fn values(image: &str, replicas: &str, resources: &str) -> String {
+    let resources: String = resources
+        .split_inclusive('\n')
+        .map(|line| line.strip_prefix("          ").unwrap_or(line))
+        .collect();
+    format!(
+        "# Made by `cargo xtask generate` from {BASE}.\n\n\
+         # Built from deploy/Containerfile, with the Ceph whose programs ask the clusters.\n\
+         image: {image}\n\
+         # One leads; the others wait for their turn.\n\
+         replicas: {replicas}\n\
+         # The namespace whose clusters are seen to; empty: all.\n\
+         watchNamespace: \"\"\n\
+         # More words for `stagger operator`: docs/reference/commands.md lists them.\n\
+         extraArgs: []\n\
+         resources:\n{resources}"
+    )
+}
+
+/// The text with `from` replaced; it has to be there.
+fn replaced(text: &str, from: &str, to: &str) -> Result<String> {
+    ensure!(
+        text.contains(from),
+        "the base has no {from:?} any more: see {}",
+        file!()
+    );
+    Ok(text.replace(from, to))
+}
+
+/// What stands behind the first line that begins so.
+fn line<'a>(text: &'a str, begins: &str) -> Result<&'a str> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(begins))
+        .with_context(|| format!("the base has no line {begins:?}"))
+}
+
+/// The lines below a line that are indented further.
+fn block(text: &str, head: &str) -> Result<String> {
+    let (_, below) = text
+        .split_once(head)
+        .with_context(|| format!("the base has no {head:?}"))?;
+    let indent = head.len() - head.trim_start().len();
+    let deeper = |line: &&str| line.len() - line.trim_start().len() > indent;
+    Ok(below.split_inclusive('\n').take_while(deeper).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(path: &str) -> String {
+        fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    fn parsed(text: &str) -> Vec<Value> {
+        text.split("\n---\n")
+            .map(|document| {
+                serde_saphyr::from_str(document).unwrap_or_else(|error| panic!("{error}: {document}"))
+            })
+            .collect()
+    }
+
+    fn base() -> Vec<Value> {
+        FILES
+            .iter()
+            .flat_map(|file| parsed(&read(&format!("{BASE}/{file}"))))
+            .collect()
+    }
+
+    fn one(kind: &str) -> Value {
+        let mut found: Vec<_> = base()
+            .into_iter()
+            .filter(|object| object["kind"] == kind)
+            .collect();
+        assert_eq!(found.len(), 1, "{kind}");
+        found.remove(0)
+    }
+
+    /// What Helm makes of a template: as much of it as the templates say.
+    fn rendered(template: &str, values: &Value) -> String {
+        let mut text = template.replace("{{ .Release.Namespace }}", "rook-ceph");
+        while let Some((before, rest)) = text.split_once("\n            {{- range .Values.") {
+            let (name, rest) = rest.split_once(" }}").unwrap();
+            assert_eq!(values[name], json!([]), "the default of {name}");
+            let (_, after) = rest.split_once("{{- end }}").unwrap();
+            text = format!("{before}{after}");
+        }
+        for (name, value) in values.as_object().unwrap() {
+            let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            text = text.replace(&format!("{{{{ .Values.{name} }}}}"), &plain);
+            text = text.replace(&format!("{{{{ toJson .Values.{name} }}}}"), &value.to_string());
+        }
+        assert!(!text.contains("{{"), "{text}");
+        text
+    }
+
+    #[test]
+    fn the_chart_with_its_defaults_is_the_base() {
+        let pages = pages("").unwrap();
+        let page = |path: &str| {
+            let found = pages.iter().find(|(name, _)| name == path);
+            found.map_or_else(|| panic!("{path}"), |(_, text)| text.clone())
+        };
+        let values = parsed(&page(&format!("{CHART}/values.yaml"))).remove(0);
+        let names: BTreeSet<_> = values.as_object().unwrap().keys().map(String::as_str).collect();
+        let known = ["image", "replicas", "watchNamespace", "extraArgs", "resources"];
+        assert_eq!(names, BTreeSet::from(known));
+        let chart: Vec<Value> = FILES
+            .iter()
+            .flat_map(|file| parsed(&rendered(&page(&format!("{TEMPLATES}/{file}")), &values)))
+            .collect();
+        assert_eq!(chart, base());
+        // Each value has its place in a template.
+        for name in names {
+            let used = pages
+                .iter()
+                .any(|(_, text)| text.contains(&format!(".Values.{name} ")));
+            assert!(used, "{name} changes nothing");
+        }
+        assert_eq!(
+            parsed(&page(&format!("{CHART}/Chart.yaml"))).remove(0)["version"],
+            VERSION
+        );
+    }
+
+    #[test]
+    fn the_base_lists_every_file_once() {
+        let listed = |path: &str| parsed(&read(path)).remove(0)["resources"].clone();
+        assert_eq!(listed(&format!("{BASE}/kustomization.yaml")), json!(FILES));
+        assert_eq!(
+            listed("deploy/kustomization.yaml"),
+            json!(["crds.yaml", "operator"])
+        );
+        let there: BTreeSet<String> = fs::read_dir(root().join(BASE))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name != "kustomization.yaml")
+            .collect();
+        assert_eq!(there, FILES.iter().map(|file| (*file).to_owned()).collect());
+    }
+
+    #[test]
+    fn the_operator_is_called_as_it_can_be() {
+        let help = read("docs/reference/commands.md");
+        let (_, help) = help.split_once("## `stagger operator`").unwrap();
+        let help = help.split("\n## ").next().unwrap();
+        let pod = &one("Deployment")["spec"]["template"]["spec"];
+        let args = pod["containers"][0]["args"].as_array().unwrap();
+        assert_eq!(args[0], "operator");
+        for arg in &args[1..] {
+            let flag = arg.as_str().unwrap().split('=').next().unwrap();
+            assert!(
+                help.contains(&format!(" {flag} <")),
+                "`stagger operator` has no {flag}"
+            );
+        }
+        let state = args.iter().find_map(|arg| arg.as_str()?.strip_prefix("--state="));
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+        assert!(mounts.iter().any(|mount| mount["mountPath"] == *state.unwrap()));
+        for mount in mounts {
+            let volumes = pod["volumes"].as_array().unwrap();
+            assert!(
+                volumes.iter().any(|volume| volume["name"] == mount["name"]),
+                "{mount}"
+            );
+        }
+    }
+
+    #[test]
+    fn accounts_labels_and_ports_agree() {
+        let account = one("ServiceAccount")["metadata"].clone();
+        let deployment = one("Deployment");
+        let pod = &deployment["spec"]["template"];
+        assert_eq!(pod["spec"]["serviceAccountName"], account["name"]);
+        for (binding, role) in [("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")] {
+            let binding = one(binding);
+            assert_eq!(binding["roleRef"]["kind"], role);
+            assert_eq!(binding["roleRef"]["name"], one(role)["metadata"]["name"]);
+            assert_eq!(binding["subjects"][0]["name"], account["name"]);
+            assert_eq!(binding["subjects"][0]["namespace"], account["namespace"]);
+        }
+        let selector = &deployment["spec"]["selector"];
+        assert_eq!(*selector, one("PodDisruptionBudget")["spec"]["selector"]);
+        assert_eq!(
+            *selector,
+            pod["spec"]["topologySpreadConstraints"][0]["labelSelector"]
+        );
+        assert_eq!(selector["matchLabels"]["app"], pod["metadata"]["labels"]["app"]);
+        let container = &pod["spec"]["containers"][0];
+        for probe in ["livenessProbe", "readinessProbe"] {
+            assert_eq!(container[probe]["httpGet"]["port"], container["ports"][0]["name"]);
+        }
+    }
+
+    #[test]
+    fn releases_agree() {
+        let deployment = one("Deployment");
+        let image = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
+        assert_eq!(*image, format!("localhost/stagger:{VERSION}"));
+        for labels in [
+            &deployment["metadata"]["labels"],
+            &deployment["spec"]["template"]["metadata"]["labels"],
+        ] {
+            assert_eq!(labels["app.kubernetes.io/version"], VERSION);
+        }
+        let containerfile = read("deploy/Containerfile");
+        assert!(containerfile.contains(&format!("\nARG VERSION={VERSION}\n")));
+        let toolchain = read("rust-toolchain.toml");
+        let rust = containerfile
+            .lines()
+            .find_map(|line| line.strip_prefix("ARG RUST="))
+            .unwrap();
+        assert!(
+            toolchain.contains(&format!("channel = {rust:?}")),
+            "the image is built with Rust {rust}"
+        );
+        let copied = containerfile
+            .lines()
+            .filter_map(|line| line.strip_prefix("COPY "));
+        for source in copied.filter(|words| !words.starts_with("--from")) {
+            let mut words: Vec<_> = source.split(' ').collect();
+            words.pop();
+            for word in words {
+                assert!(root().join(word).exists(), "{word}");
+            }
+        }
+    }
+}
