@@ -255,6 +255,7 @@ mod tests {
                 blocked: vec!["a".to_owned(), "c".to_owned()],
                 blocked_count: 5,
                 why: "osd.3 of b is down".to_owned(),
+                waiting: Vec::new(),
                 draining: vec!["b".to_owned()],
                 noout: BTreeMap::from([("b".to_owned(), at("2026-11-03T10:20:00Z"))]),
             }),
