@@ -193,8 +193,8 @@ pub(crate) struct Operator {
     /// question.
     #[arg(long, default_value = "/usr/bin/python3", value_name = "COMMAND")]
     pub(crate) python: String,
-    /// The image that this operator runs from. Pods that prepare devices copy `stagger` from it; without it
-    /// none are started.
+    /// The image that this operator runs from [default: that of its pod]. Pods that prepare devices copy
+    /// `stagger` from it.
     #[arg(long, value_name = "IMAGE", env = "STAGGER_IMAGE", hide_env_values = true)]
     pub(crate) image: Option<String>,
     /// The path of `stagger` in that image.
@@ -442,7 +442,7 @@ pub(crate) struct Prepare {
         value_name = "ENDPOINTS"
     )]
     pub(crate) endpoints: String,
-    /// The user that may make OSDs. Its key is read from ROOK_CEPH_SECRET.
+    /// The user that may make OSDs. Its key is read from `ROOK_CEPH_SECRET`.
     #[arg(long, env = "ROOK_CEPH_USERNAME", hide_env_values = true, value_name = "USER")]
     pub(crate) user: String,
     /// The identity of the cluster.

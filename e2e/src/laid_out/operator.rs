@@ -70,9 +70,8 @@ impl Operator {
                 "--program",
             ])
             .arg(binary()?)
-            .arg("--ceph")
             // Several of them run in one network.
-            .args(["--metrics", "off"])
+            .args(["--metrics", "off", "--ceph"])
             .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger ceph"))
             .arg("--python")
             .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger python3"))

@@ -11,6 +11,7 @@ mod counted;
 mod drains;
 mod events;
 mod health;
+mod image;
 mod metrics;
 mod provision;
 mod release;
@@ -64,7 +65,8 @@ pub struct Options {
     pub folder: PathBuf,
     /// How the programs that speak to Ceph are called.
     pub programs: Programs,
-    /// The image that the operator itself runs from; without it no devices are prepared.
+    /// The image that the operator itself runs from, if it is not that of its pod; without one no devices are
+    /// prepared.
     pub image: Option<String>,
     /// The path of `stagger` in that image.
     pub program: String,
@@ -141,7 +143,7 @@ impl Shared {
 /// The Lease is lost, or CephClusters cannot be watched, or the address is taken.
 pub async fn run(
     config: Config,
-    options: Options,
+    mut options: Options,
     stop: impl Future<Output = ()>,
 ) -> Result<(), OperatorError> {
     let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
@@ -157,6 +159,9 @@ pub async fn run(
         .map_err(OperatorError::Client)?
         .with_layer(&counted)
         .build();
+    if options.image.is_none() {
+        options.image = image::of_this_pod(&client, &options.namespace).await;
+    }
     let shared = Shared {
         client,
         options: Arc::new(options),

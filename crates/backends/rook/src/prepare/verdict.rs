@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    fn of(content: Content, label: Option<Label>, known: &[(&str, bool)]) -> Verdict {
+    fn of(content: Content, label: Option<&Label>, known: &[(&str, bool)]) -> Verdict {
         let known = known
             .iter()
             .map(|(uuid, never_ran)| {
@@ -143,7 +143,7 @@ mod tests {
                 ((*uuid).to_owned(), known)
             })
             .collect();
-        verdict(content, label.as_ref(), FSID, "own", &known)
+        verdict(content, label, FSID, "own", &known)
     }
 
     #[test]
@@ -159,38 +159,39 @@ mod tests {
             uuid: "u".to_owned(),
         };
         assert_eq!(
-            of(Content::BlueStore, Some(label("u", FSID, true)), &[("u", false)]),
+            of(Content::BlueStore, Some(&label("u", FSID, true)), &[("u", false)]),
             there
         );
         // Killed in the midst of it: before and after the cluster was written down.
         for fsid in ["", FSID] {
-            let begun = Some(label("own", fsid, false));
-            assert_eq!(
-                of(Content::BlueStore, begun.clone(), &[("own", true)]),
-                Verdict::Make
-            );
+            let begun = Some(&label("own", fsid, false));
+            assert_eq!(of(Content::BlueStore, begun, &[("own", true)]), Verdict::Make);
             assert_eq!(of(Content::BlueStore, begun, &[]), Verdict::Make);
         }
         // Another cluster's, a purged one's, somebody else's half.
         assert!(refused(of(
             Content::BlueStore,
-            Some(label("u", "g", true)),
+            Some(&label("u", "g", true)),
             &[("u", false)]
         )));
-        assert!(refused(of(Content::BlueStore, Some(label("u", FSID, true)), &[])));
         assert!(refused(of(
             Content::BlueStore,
-            Some(label("own", FSID, true)),
+            Some(&label("u", FSID, true)),
             &[]
         )));
         assert!(refused(of(
             Content::BlueStore,
-            Some(label("u", FSID, false)),
+            Some(&label("own", FSID, true)),
+            &[]
+        )));
+        assert!(refused(of(
+            Content::BlueStore,
+            Some(&label("u", FSID, false)),
             &[("u", true)]
         )));
         assert!(refused(of(
             Content::BlueStore,
-            Some(label("own", FSID, false)),
+            Some(&label("own", FSID, false)),
             &[("own", false)]
         )));
     }

@@ -13,8 +13,8 @@ fn osd(id: u32) -> OsdInfo {
     }
 }
 
-fn report(stage: Stage, ids: &[u32]) -> Result<NodeStatus, String> {
-    Ok(NodeStatus {
+fn report(stage: Stage, ids: &[u32]) -> NodeStatus {
+    NodeStatus {
         osds: ids.iter().map(|id| osd(*id)).collect(),
         status: stage.word().to_owned(),
         pvc_backed_osd: false,
@@ -24,7 +24,7 @@ fn report(stage: Stage, ids: &[u32]) -> Result<NodeStatus, String> {
             ""
         }
         .to_owned(),
-    })
+    }
 }
 
 fn devices(of: &[&str]) -> BTreeSet<String> {
@@ -92,11 +92,11 @@ fn from_a_wish_to_osds_and_then_nothing() {
     assert_eq!(world.decide(1).again, Some(at(20)));
     world
         .told
-        .insert("n1".to_owned(), report(Stage::Orchestrating, &[1]));
+        .insert("n1".to_owned(), Ok(report(Stage::Orchestrating, &[1])));
     assert_eq!(world.decide(1).acts, []);
     world
         .told
-        .insert("n1".to_owned(), report(Stage::Completed, &[1, 2]));
+        .insert("n1".to_owned(), Ok(report(Stage::Completed, &[1, 2])));
     let create = |id| Act::Create {
         node: "n1".to_owned(),
         osd: osd(id),
@@ -120,7 +120,9 @@ fn from_a_wish_to_osds_and_then_nothing() {
 fn what_could_be_prepared_is_created_and_the_rest_is_told_and_tried_later() {
     let mut world = World::new();
     world.job(JobState::Done, 0);
-    world.told.insert("n1".to_owned(), report(Stage::Failed, &[1]));
+    world
+        .told
+        .insert("n1".to_owned(), Ok(report(Stage::Failed, &[1])));
     assert!(matches!(&world.decide(0).acts[..], [Act::Create { osd, .. }] if osd.id == 1));
     world.has(1);
     let acts = world.decide(0).acts;
@@ -180,7 +182,9 @@ fn a_report_that_cannot_be_read_is_named_and_the_rest_goes_on() {
     world
         .told
         .insert("n1".to_owned(), Err("its key status is no report".to_owned()));
-    world.told.insert("n2".to_owned(), report(Stage::Completed, &[7]));
+    world
+        .told
+        .insert("n2".to_owned(), Ok(report(Stage::Completed, &[7])));
     let decided = world.decide(0);
     assert_eq!(decided.remarks[0].reason, "StatusUnreadable");
     assert!(decided.remarks[0].message.contains("rook-ceph-osd-n1-status"));
@@ -207,7 +211,7 @@ fn a_device_that_an_osd_has_under_another_name_is_noted_once() {
     world.known.insert(1, known);
     world
         .told
-        .insert("n1".to_owned(), report(Stage::Completed, &[1, 2]));
+        .insert("n1".to_owned(), Ok(report(Stage::Completed, &[1, 2])));
     let note = Act::Note {
         id: 1,
         device: "/dev/sd1".to_owned(),
