@@ -175,7 +175,14 @@ impl Cluster {
 
     /// Waits until every OSD is up and every placement group is active and clean.
     pub fn wait_clean(&self, limit: Duration) -> Result<Duration> {
-        let osds = u64::from(self.spec.osds);
+        self.wait_clean_of(u64::from(self.spec.osds), limit)
+    }
+
+    /// The same where there are so many OSDs by now.
+    ///
+    /// # Errors
+    /// It is not so in time.
+    pub fn wait_clean_of(&self, osds: u64, limit: Duration) -> Result<Duration> {
         self.wait_for("all OSDs up and all PGs active+clean", limit, |rados| {
             Ok(is_clean(&rados.mon("status")?, osds))
         })

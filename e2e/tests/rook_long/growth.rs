@@ -124,7 +124,9 @@ fn new_osds() -> Result<()> {
         cluster.wait_told("nothing is left to do", Duration::from_mins(3), |status| {
             Ok(status["provisioning"].is_null() && is_settled(cluster)?)
         })?;
-        cluster.ceph.wait_clean(Duration::from_mins(3))?;
+        cluster
+            .ceph
+            .wait_clean_of(after.len() as u64, Duration::from_mins(3))?;
         phases.lap("data has settled");
         operator.kill()?;
         let _next = Operator::start(cluster, "next", Release::Reef)?;
@@ -299,7 +301,9 @@ fn osds_that_are_out_go_when_that_is_safe() -> Result<()> {
             ensure!(exists(11)?, "an OSD that is not out was removed");
             scale(11, 1)?;
             wait_up(cluster, before - 1, Duration::from_mins(2))?;
-            cluster.ceph.wait_clean(Duration::from_mins(3))?;
+            cluster
+                .ceph
+                .wait_clean_of(before as u64 - 1, Duration::from_mins(3))?;
             phases.lap("one that is only down stays");
             Ok(())
         },
