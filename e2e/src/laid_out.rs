@@ -331,6 +331,8 @@ fn settings(ceph: &Cluster, plane: &Plane, releases: &[Release]) -> Result<node:
                 images.insert(format!("{name}-{program}-{how}"), bad);
             }
         }
+        // The same once more, by another name.
+        images.insert(format!("{name}-again"), good.clone());
         images.insert(name, good);
     }
     Ok(node::Settings {

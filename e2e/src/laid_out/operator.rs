@@ -70,14 +70,18 @@ impl Operator {
                 "--program",
             ])
             .arg(binary()?)
-            // Several of them run in one network.
-            .args(["--metrics", "off", "--ceph"])
+            .arg("--ceph")
             .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger ceph"))
             .arg("--python")
             .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger python3"))
             .arg("--state")
             .arg(&folder)
-            .args(more)
+            .args(more);
+        if !more.contains(&"--metrics") {
+            // Several of them run in one network.
+            command.args(["--metrics", "off"]);
+        }
+        command
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("sharing a log")?)
             .stderr(log);
@@ -131,6 +135,21 @@ impl Operator {
             .plane
             .ask(&["apply", "--server-side", "-f", &rights])
             .map(|_| ())
+    }
+
+    /// The memory of its own process, in kB (resident).
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn memory(&self) -> Result<u64> {
+        let pid = fs::read_to_string(&self.pid).context("reading the operator's number")?;
+        let mut ask = Command::new(&self.prefix[0]);
+        ask.args(&self.prefix[1..])
+            .args(["ps", "-o", "rss=", "-p", pid.trim()]);
+        let said = run(&mut ask)?;
+        said.trim()
+            .parse()
+            .with_context(|| format!("`ps` printed {said:?}"))
     }
 
     /// The end of its log.

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use stagger_e2e::laid_out::Operator;
+use stagger_e2e::laid_out::{Operator, in_pods};
+use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
-use crate::on_18;
+use crate::{AGENT, ask_for, on_18};
 
 /// As cluster-api does it: each node in turn, with no hand but the one that cordons and uncordons.
 #[test]
@@ -75,4 +76,95 @@ fn a_cordon_that_lasts() -> Result<()> {
         })?;
         cluster.uncordon("host5")
     })
+}
+
+/// Two nodes in two failure domains are drained at the same time: one goes, then the other, and both are done
+/// with nobody's help but the one who gives a node back.
+#[test]
+#[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
+fn two_at_once_in_two_domains() -> Result<()> {
+    on_18("two_at_once_in_two_domains", |cluster, _operator, phases| {
+        let one = |node: &'static str| -> Result<()> {
+            cluster
+                .drain(node, 240)
+                .with_context(|| format!("draining {node}"))?;
+            cluster.uncordon(node)
+        };
+        std::thread::scope(|scope| {
+            let both = [scope.spawn(|| one("host1")), scope.spawn(|| one("host6"))];
+            both.into_iter().try_for_each(|drain| {
+                let drained = drain.join();
+                drained.unwrap_or_else(|_| Err(anyhow::anyhow!("a drain could not be waited for")))
+            })
+        })?;
+        phases.lap("both drained and given back");
+        cluster.wait_told("nothing is left", Duration::from_mins(2), |status| {
+            cluster.is_at_rest(status)
+        })?;
+        Ok(())
+    })
+}
+
+/// A node whose OSDs hold nothing is drained and stays so: nothing is missing, so another may be drained.
+#[test]
+#[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
+fn osds_without_placement_groups() -> Result<()> {
+    on_18("osds_without_placement_groups", |cluster, _operator, phases| {
+        let weigh = |weight: f64| -> Result<()> {
+            for osd in ["osd.4", "osd.5"] {
+                let wish = json!({ "name": osd, "weight": weight });
+                cluster
+                    .ceph
+                    .rados()
+                    .command(Target::Mon, "osd crush reweight", wish)?;
+            }
+            cluster.ceph.wait_clean(Duration::from_mins(3)).map(|_| ())
+        };
+        weigh(0.0)?;
+        phases.lap("host2 holds nothing");
+        cluster.drain("host2", 120)?;
+        phases.lap("host2 drained");
+        cluster
+            .drain("host6", 180)
+            .context("the second node, while the first stays drained")?;
+        phases.lap("another one drained beside it");
+        cluster.uncordon("host6")?;
+        cluster.uncordon("host2")?;
+        weigh(1.0)?;
+        cluster.wait_told("nothing is left", Duration::from_mins(2), |status| {
+            cluster.is_at_rest(status)
+        })?;
+        Ok(())
+    })
+}
+
+/// A node is drained while an upgrade is at its OSDs: both come to their end, and no client notices.
+#[test]
+#[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
+fn during_an_upgrade() -> Result<()> {
+    let releases = [Release::Reef, Release::Tentacle];
+    in_pods(
+        "during_an_upgrade",
+        AGENT,
+        Release::Reef,
+        &releases,
+        |cluster, phases| {
+            let _operator = Operator::start(cluster, "one", Release::Tentacle)?;
+            cluster.wait_ready(&cluster.image(Release::Reef)?, Duration::from_mins(1))?;
+            let image = cluster.image(Release::Tentacle)?;
+            ask_for(cluster, &image)?;
+            cluster.wait_told("a wave of OSDs is open", Duration::from_mins(4), |status| {
+                Ok(status["upgrade"]["run"]["current"]["stage"] == "osd")
+            })?;
+            cluster.drain("host9", 300)?;
+            phases.lap("a node drained in mid-upgrade");
+            cluster.uncordon("host9")?;
+            cluster.wait_ready(&image, Duration::from_mins(6))?;
+            phases.lap("18 to 20");
+            cluster.wait_told("nothing is left", Duration::from_mins(2), |status| {
+                cluster.is_at_rest(status)
+            })?;
+            Ok(())
+        },
+    )
 }

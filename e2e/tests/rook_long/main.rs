@@ -1,6 +1,7 @@
 //! Cases of a cluster that Rook laid out, each on a real Kubernetes with real Ceph daemons in its pods, under
 //! load.
 
+mod cost;
 mod drains;
 mod growth;
 mod upgrades;

@@ -113,3 +113,41 @@ fn new_image_crash_loops_at_osds() -> Result<()> {
         Ok(())
     })
 }
+
+/// Another image is wanted while OSDs are in the midst of it: the open wave is finished, and the rest goes to
+/// that one.
+#[test]
+#[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
+fn another_image_in_mid_upgrade() -> Result<()> {
+    let releases = [Release::Reef, Release::Tentacle];
+    in_pods(
+        "another_image_in_mid_upgrade",
+        AGENT,
+        Release::Reef,
+        &releases,
+        |cluster, phases| {
+            let _operator = Operator::start(cluster, "one", Release::Tentacle)?;
+            cluster.wait_ready(&cluster.image(Release::Reef)?, Duration::from_mins(1))?;
+            let first = cluster.image(Release::Tentacle)?;
+            ask_for(cluster, &first)?;
+            let run = cluster.wait_told("a wave of OSDs is open", Duration::from_mins(4), |status| {
+                Ok(status["upgrade"]["run"]["current"]["stage"] == "osd")
+            })?["upgrade"]["run"]["run"]
+                .clone();
+            let second = format!("{first}-again");
+            ask_for(cluster, &second)?;
+            cluster.wait_told("another run has begun", Duration::from_mins(3), |status| {
+                let now = &status["upgrade"]["run"];
+                Ok(now["run"] != run && now["verdict"] == "running")
+            })?;
+            phases.lap("another run has begun");
+            cluster.wait_ready(&second, Duration::from_mins(8))?;
+            phases.lap("all on the other image");
+            let now = images(cluster)?;
+            ensure!(now == BTreeSet::from([second]), "{now:?}");
+            let required = cluster.ceph.rados().mon("osd dump")?["require_osd_release"].clone();
+            ensure!(required == "tentacle", "{required}");
+            Ok(())
+        },
+    )
+}
