@@ -131,10 +131,7 @@ fn new_osds() -> Result<()> {
         operator.kill()?;
         let _next = Operator::start(cluster, "next", Release::Reef)?;
         let generation = |osd: u64| -> Result<Value> {
-            Ok(
-                cluster.get("deployment", &format!("rook-ceph-osd-{osd}"))?["metadata"]["resourceVersion"]
-                    .clone(),
-            )
+            Ok(cluster.get("deployment", &format!("rook-ceph-osd-{osd}"))?["metadata"]["generation"].clone())
         };
         let versions: Vec<Value> = new.iter().map(|osd| generation(*osd)).collect::<Result<_>>()?;
         // A word of the new one: it has looked.
