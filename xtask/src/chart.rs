@@ -154,13 +154,34 @@ mod tests {
             .collect()
     }
 
+    /// The operator's own object of that kind.
     fn one(kind: &str) -> Value {
         let mut found: Vec<_> = base()
             .into_iter()
-            .filter(|object| object["kind"] == kind)
+            .filter(|object| object["kind"] == kind && object["metadata"]["name"] == "stagger-operator")
             .collect();
         assert_eq!(found.len(), 1, "{kind}");
         found.remove(0)
+    }
+
+    #[test]
+    fn every_role_that_is_bound_is_there_and_is_bound_to_an_account_that_is() {
+        let all = base();
+        let there = |kind: &Value, name: &Value| {
+            all.iter()
+                .any(|one| one["kind"] == *kind && one["metadata"]["name"] == *name)
+        };
+        let bindings = all
+            .iter()
+            .filter(|one| one["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding")));
+        let mut count = 0;
+        for binding in bindings {
+            let (role, subject) = (&binding["roleRef"], &binding["subjects"][0]);
+            assert!(there(&role["kind"], &role["name"]), "{binding}");
+            assert!(there(&subject["kind"], &subject["name"]), "{binding}");
+            count += 1;
+        }
+        assert_eq!(count, 3);
     }
 
     /// What Helm makes of a template: as much of it as the templates say.

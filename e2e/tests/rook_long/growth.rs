@@ -170,7 +170,11 @@ fn new_osds_in_mid_upgrade() -> Result<()> {
             phases.lap("the OSDs' turn");
             ask_for_disks(cluster, &[("host3", &[&disk])])?;
             let created = cluster.wait_told("its Deployment is there", Duration::from_mins(2), |_| {
-                Ok(cluster.all("deployments")?.len() > before.len() + 9)
+                let all = cluster.all("deployments")?;
+                let osds = all
+                    .iter()
+                    .filter(|one| one["metadata"]["labels"]["app"] == "rook-ceph-osd");
+                Ok(osds.count() > before.len())
             })?;
             ensure!(
                 created["upgrade"]["run"]["waves_left"].as_u64() > Some(0)

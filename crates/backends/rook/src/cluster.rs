@@ -137,8 +137,8 @@ pub struct Storage {
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct StorageNode {
     /// Its name.
-    #[serde(default)]
-    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Its devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub devices: Option<Vec<StorageDevice>>,

@@ -26,16 +26,17 @@ pub fn wished(storage: &Storage, nodes: &BTreeSet<String>) -> Wished {
         }
     } else {
         for node in storage.nodes.iter().flatten() {
+            let Some(name) = node.name.clone().filter(|name| !name.is_empty()) else {
+                let what = "a node in spec.storage.nodes has no name: give it that of its Node";
+                wished.remarks.push(what.to_owned());
+                continue;
+            };
             let mut devices = paths(node.devices.as_deref());
             if node.devices.is_none() {
                 devices = paths(storage.devices.as_deref());
             }
             if !devices.is_empty() {
-                wished
-                    .devices
-                    .entry(node.name.clone())
-                    .or_default()
-                    .extend(devices);
+                wished.devices.entry(name).or_default().extend(devices);
             }
         }
     }
@@ -127,5 +128,8 @@ mod tests {
         }));
         assert_eq!(all.devices, BTreeMap::new());
         assert_eq!(all.remarks.len(), 4, "{:?}", all.remarks);
+        let nameless = of(json!({ "nodes": [{ "devices": [{ "name": "sdb" }] }] }));
+        assert_eq!(nameless.devices, BTreeMap::new());
+        assert!(nameless.remarks[0].contains("no name"));
     }
 }
