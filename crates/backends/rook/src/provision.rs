@@ -243,10 +243,10 @@ fn jobs_turn(seen: &Seen<'_>, decided: &mut Decided, node: &str, job: &Job) {
             node,
             "PrepareStuck",
             format!(
-                "Job {} has shown no progress for {} minutes; nothing waits for it. Look at its pod, and delete \
-                 the Job to have it started again",
+                "Job {} has shown no progress for {} s; nothing waits for it. Look at its pod, and delete the Job to \
+                 have it started again",
                 job::name(node),
-                since.as_mins()
+                since.as_secs()
             ),
         ),
         JobState::Runs => decided.look_again(job.progressed + seen.patience),
