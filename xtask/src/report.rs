@@ -26,6 +26,14 @@ pub(crate) fn target_folder() -> PathBuf {
 pub(crate) fn cargo(words: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(words).current_dir(root());
+    // What `cargo run` tells this program of itself would make build scripts that look at it run again, and
+    // everything above them be built again, at each change from `cargo` to `cargo xtask`.
+    for (name, _) in std::env::vars_os() {
+        let told = name.to_string_lossy();
+        if told.starts_with("CARGO_PKG_") || told.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
     command
 }
 

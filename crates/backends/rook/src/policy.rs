@@ -23,7 +23,8 @@ pub struct UpdatePolicy {
     /// Neither prerequisites nor gates; then one OSD goes at a time, unchecked. Each use is an Event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_upgrade_checks: Option<bool>,
-    /// Go on past a unit that is not healthy when its time is over.
+    /// Go on past a unit that is not healthy when its time is over, where constraints permit: `continue`, if
+    /// `onFailure` is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continue_upgrade_after_checks_even_if_not_healthy: Option<bool>,
     /// Codes of `ceph health` that are taken for healthy: `POOL_NO_REDUNDANCY`.
@@ -129,14 +130,11 @@ impl JsonSchema for NumberOrPercent {
 
 /// What the fields of a CephCluster come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own")]
 pub struct Settings {
     /// How bold to be.
     pub policy: Policy,
     /// Neither prerequisites nor gates, and one OSD at a time.
     pub skip_checks: bool,
-    /// Go on past what is not healthy when its time is over.
-    pub go_on_unhealthy: bool,
     /// No new wave.
     pub paused: bool,
     /// Codes of health that are taken for healthy.
@@ -204,11 +202,15 @@ impl Settings {
                 new.osds.remove_if_out_and_safe_to_destroy,
             ),
         );
-        let policy = policy(spec, release_changes, &mut remarks);
+        let go_on_unhealthy = go_on_unhealthy.unwrap_or(false);
+        let by_change = match (go_on_unhealthy, release_changes) {
+            (false, true) => Failure::Rollback,
+            (true, _) | (false, false) => Failure::Continue,
+        };
+        let policy = policy(spec, by_change, &mut remarks);
         Self {
             policy,
             skip_checks: skip_checks.unwrap_or(false),
-            go_on_unhealthy: go_on_unhealthy.unwrap_or(false),
             paused: new.pause.unwrap_or(false),
             accepted: new.health_errors_to_ignore.clone(),
             remove_osds: remove_osds.unwrap_or(false),
@@ -239,7 +241,7 @@ fn prefer<T: PartialEq + std::fmt::Debug>(
     is.or(was)
 }
 
-fn policy(spec: &CephClusterSpec, release_changes: bool, remarks: &mut Vec<Remark>) -> Policy {
+fn policy(spec: &CephClusterSpec, by_change: Failure, remarks: &mut Vec<Remark>) -> Policy {
     let new = &spec.update_policy;
     let mut policy = Policy::default();
     if let Some(limit) = limit(spec, remarks)
@@ -293,11 +295,6 @@ fn policy(spec: &CephClusterSpec, release_changes: bool, remarks: &mut Vec<Remar
             }
         }
     }
-    let by_change = if release_changes {
-        Failure::Rollback
-    } else {
-        Failure::Continue
-    };
     policy.on_failure = match new.on_failure.unwrap_or(by_change) {
         Failure::Rollback => OnFailure::Rollback,
         Failure::Stop => OnFailure::Stop,

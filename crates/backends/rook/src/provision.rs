@@ -13,6 +13,7 @@ mod wished;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 
 pub use deployment::{DEVICE, NewOsd, deployment};
 pub(crate) use deployment::{devices_of, image, like, node_of};
@@ -132,7 +133,7 @@ pub enum Act {
 }
 
 /// Something that a person should know.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remark {
     /// About which node.
     pub node: String,

@@ -28,7 +28,7 @@ fn nothing_set_is_15_percent_growing_and_checked() {
     assert_eq!(osds(&settings), Limit::Percent(15));
     assert_eq!(settings.policy.growth, Growth::Double);
     assert_eq!(settings.policy.doors, Doors::Ask);
-    assert!(!settings.skip_checks && !settings.go_on_unhealthy && !settings.remove_osds && !settings.paused);
+    assert!(!settings.skip_checks && !settings.remove_osds && !settings.paused);
     assert!(settings.remarks.is_empty());
 }
 
@@ -53,7 +53,8 @@ fn old_fields_are_honoured() {
         "waitTimeoutForHealthyOSDInMinutes": 20,
         "storage": { "osdMaxUpdatesInParallel": 4, "useAllNodes": true },
     }));
-    assert!(settings.skip_checks && settings.go_on_unhealthy && settings.remove_osds);
+    assert!(settings.skip_checks && settings.remove_osds);
+    assert_eq!(settings.policy.on_failure, OnFailure::Continue);
     assert_eq!(osds(&settings), Limit::Count(4));
     assert_eq!(settings.policy.gate_timeout, 1200);
     let remarks: Vec<_> = settings.remarks.iter().map(|remark| &*remark.field).collect();

@@ -12,8 +12,9 @@ use stagger_core::run::{self, Ending, Entry};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::status::{Drained, Told};
+use super::status::{Drained, Provisioning, Told};
 use crate::policy::Settings;
+use crate::provision::Remark;
 
 /// Who reports.
 const CONTROLLER: &str = "stagger.dev/operator";
@@ -64,11 +65,37 @@ pub(super) fn of_status(before: &Told, now: &Told) -> Vec<News> {
         news.push(bad("Update", "Blocked", note));
     }
     let nothing = Drained::default();
+    let nothing_new = Provisioning::default();
+    news.extend(of_provisioning(
+        before.provisioning.as_ref().unwrap_or(&nothing_new),
+        now.provisioning.as_ref().unwrap_or(&nothing_new),
+    ));
+    if let Some(why) = now.removal.as_ref().filter(|_| before.removal != now.removal) {
+        news.push(bad("Remove", "OsdStays", why.clone()));
+    }
     news.extend(of_drains(
         before.drains.as_ref().unwrap_or(&nothing),
         now.drains.as_ref().unwrap_or(&nothing),
     ));
     news
+}
+
+/// What is not done about new OSDs: once for each node and reason, though its text may name another time.
+fn of_provisioning(before: &Provisioning, now: &Provisioning) -> Vec<News> {
+    let told = |remark: &Remark| {
+        before
+            .remarks
+            .iter()
+            .any(|known| (&known.node, known.reason) == (&remark.node, remark.reason))
+    };
+    let remarks = now.remarks.iter().filter(|remark| !told(remark));
+    let remarks = remarks.map(|remark| bad("Provision", remark.reason, remark.message.clone()));
+    let fields = now
+        .not_obeyed
+        .iter()
+        .filter(|field| !before.not_obeyed.contains(field));
+    let fields = fields.map(|field| bad("ReadSpec", "FieldRemarked", field.clone()));
+    remarks.chain(fields).collect()
 }
 
 fn of_drains(before: &Drained, now: &Drained) -> Vec<News> {
@@ -164,18 +191,10 @@ pub(super) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Opti
 /// What a person should know of a spec's fields.
 pub(super) fn of_settings(settings: &Settings) -> Vec<News> {
     let mut news = Vec::new();
-    // Nothing reads these two yet: see the guide.
-    for (set, field) in [
-        (settings.skip_checks, "skipUpgradeChecks"),
-        (
-            settings.go_on_unhealthy,
-            "continueUpgradeAfterChecksEvenIfNotHealthy",
-        ),
-    ] {
-        if set {
-            let note = format!("{field} is set; it has no effect yet, and every check is made: unset it");
-            news.push(bad("ReadSpec", "ChecksNotSkipped", note));
-        }
+    if settings.skip_checks {
+        // Nothing reads it yet: see the guide.
+        let note = "skipUpgradeChecks is set; it has no effect yet, and every check is made: unset it";
+        news.push(bad("ReadSpec", "ChecksNotSkipped", note));
     }
     for remark in &settings.remarks {
         let note = format!("{}: {}", remark.field, remark.what);
@@ -290,6 +309,31 @@ mod tests {
         let other = blocked("NoImage", "another text");
         assert_eq!(reasons(&of_status(&one, &other)), ["Blocked"]);
         assert_eq!(of_status(&other, &ready), []);
+    }
+
+    #[test]
+    fn what_is_not_done_about_new_osds_is_told_once() {
+        let with = |message: &str, removal: Option<&str>| Told {
+            provisioning: Some(Provisioning {
+                remarks: vec![Remark {
+                    node: "n1".to_owned(),
+                    reason: "PrepareFailed",
+                    message: message.to_owned(),
+                }],
+                not_obeyed: vec!["useAllDevices is set".to_owned()],
+                ..Provisioning::default()
+            }),
+            removal: removal.map(str::to_owned),
+            ..Told::default()
+        };
+        let first = with("not empty; tried again at 10:00", Some("osd.3 stays"));
+        assert_eq!(
+            reasons(&of_status(&Told::default(), &first)),
+            ["PrepareFailed", "FieldRemarked", "OsdStays"]
+        );
+        let later = with("not empty; tried again at 10:02", Some("osd.3 stays"));
+        assert_eq!(of_status(&first, &later), []);
+        assert_eq!(of_status(&later, &Told::default()), []);
     }
 
     fn drains(draining: &[&str], noout: &[&str], waiting: &[&str]) -> Drained {

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use super::Shared;
 use super::health::Pulse;
-use super::status::Writer;
+use super::status::{Provisioning, Writer};
 use crate::access::SECRET;
 use crate::backend::failed;
 use crate::cluster::CephCluster;
@@ -148,7 +148,7 @@ impl Provision {
                 }
             }
         }
-        self.tell(&remarks, &wished.remarks, jobs.keys());
+        self.tell(remarks, wished.remarks, jobs.keys());
         let again = again.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
         let soon = wrong.then_some(AGAIN);
         [again, soon].into_iter().flatten().min()
@@ -156,20 +156,17 @@ impl Provision {
 
     fn tell<'a>(
         &self,
-        remarks: &[Remark],
-        not_obeyed: &[String],
+        remarks: Vec<Remark>,
+        not_obeyed: Vec<String>,
         preparing: impl Iterator<Item = &'a String>,
     ) {
-        let shown = |remark: &Remark| json!({ "node": remark.node, "reason": remark.reason, "message": remark.message });
-        let preparing: Vec<_> = preparing.collect();
-        let provisioning = json!({
-            "preparing": preparing,
-            "remarks": remarks.iter().map(shown).collect::<Vec<_>>(),
-            "notObeyed": not_obeyed,
-        });
-        let empty = remarks.is_empty() && not_obeyed.is_empty() && preparing.is_empty();
-        self.writer
-            .tell(|told| told.provisioning = (!empty).then_some(provisioning));
+        let provisioning = Provisioning {
+            preparing: preparing.cloned().collect(),
+            remarks,
+            not_obeyed,
+        };
+        let something = (provisioning != Provisioning::default()).then_some(provisioning);
+        self.writer.tell(|told| told.provisioning = something);
     }
 
     fn osds(&self) -> BTreeMap<u32, Arc<Deployment>> {

@@ -20,6 +20,7 @@ use super::events::{self, Events, News};
 use super::metrics::ClusterMetrics;
 use crate::backend::MANAGER;
 use crate::cluster::CephCluster;
+use crate::provision::Remark;
 
 /// Between two writes at least.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -48,7 +49,7 @@ pub(super) struct Told {
     /// What is blocked by drains, and why.
     pub(super) drains: Option<Drained>,
     /// What is told of new OSDs.
-    pub(super) provisioning: Option<Value>,
+    pub(super) provisioning: Option<Provisioning>,
     /// What is told of OSDs that might be removed.
     pub(super) removal: Option<String>,
     /// The last command to try again that was heard.
@@ -71,6 +72,18 @@ pub(super) struct Drained {
     pub(super) waiting: BTreeSet<String>,
     /// Those with `noout`, with when it goes.
     pub(super) noout: BTreeMap<String, Timestamp>,
+}
+
+/// What new OSDs come to, as the status has it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Provisioning {
+    /// The nodes on which devices are being prepared.
+    pub(super) preparing: Vec<String>,
+    /// What is not done, and why.
+    pub(super) remarks: Vec<Remark>,
+    /// Fields of the spec that are not obeyed, each in a sentence.
+    pub(super) not_obeyed: Vec<String>,
 }
 
 /// Writes the status in the background, the newest only.
