@@ -121,6 +121,12 @@ fn osds_without_placement_groups() -> Result<()> {
             cluster.ceph.wait_clean(Duration::from_mins(3)).map(|_| ())
         };
         weigh(0.0)?;
+        cluster.wait_told("they hold nothing", Duration::from_mins(2), |_| {
+            let df = cluster.ceph.rados().command(Target::Mgr, "osd df", json!({}))?;
+            let nodes = df["nodes"].as_array().context("no nodes")?;
+            let theirs = nodes.iter().filter(|node| node["id"] == 4 || node["id"] == 5);
+            Ok(theirs.filter(|node| node["pgs"] == 0).count() == 2)
+        })?;
         phases.lap("host2 holds nothing");
         cluster.drain("host2", 120)?;
         phases.lap("host2 drained");
