@@ -131,10 +131,10 @@ fn osds_without_placement_groups() -> Result<()> {
         cluster.drain("host2", 120)?;
         phases.lap("host2 drained");
         cluster
-            .drain("host6", 180)
+            .drain("host10", 180)
             .context("the second node, while the first stays drained")?;
         phases.lap("another one drained beside it");
-        cluster.uncordon("host6")?;
+        cluster.uncordon("host10")?;
         cluster.uncordon("host2")?;
         weigh(1.0)?;
         cluster.wait_told("nothing is left", Duration::from_mins(2), |status| {
