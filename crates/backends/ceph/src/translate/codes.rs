@@ -73,39 +73,39 @@ pub const CAUSED: &[Cause] = &[
         "OSD_UPGRADE_FINISHED",
         "all OSDs are new and `require-osd-release` is still to come",
     ),
-    passing(
+    half_way(
         "AUTH_INSECURE_CLIENT_KEY_TYPE",
         "release 20 asks what older ones did not; nothing has changed",
     ),
-    passing(
+    half_way(
         "AUTH_INSECURE_SERVICE_KEY_TYPE",
         "release 20 asks what older ones did not; nothing has changed",
     ),
-    passing(
+    half_way(
         "AUTH_INSECURE_KEYS_ALLOWED",
         "release 20 asks what older ones did not; nothing has changed",
     ),
-    passing(
+    half_way(
         "AUTH_INSECURE_KEYS_CREATABLE",
         "release 20 asks what older ones did not; nothing has changed",
     ),
-    passing(
+    half_way(
         "AUTH_INSECURE_ROTATING_SERVICE_KEY_TYPE",
         "release 20 asks what older ones did not; nothing has changed",
     ),
-    passing(
+    half_way(
         "AUTH_INSECURE_SERVICE_TICKETS",
         "release 20 asks what older ones did not; nothing has changed",
     ),
-    passing(
+    half_way(
         "AUTH_INSECURE_GLOBAL_ID_RECLAIM",
         "clients of an older release, as before",
     ),
-    passing(
+    half_way(
         "AUTH_INSECURE_GLOBAL_ID_RECLAIM_ALLOWED",
         "a newer release asks what older ones did not",
     ),
-    passing(
+    half_way(
         "MON_MSGR2_NOT_ENABLED",
         "a newer release asks what older ones did not",
     ),

@@ -183,3 +183,26 @@ fn an_upgrade_left_half_way_goes_on() {
             .is_some()
     );
 }
+
+/// Seen on a real cluster: the monitors are on 20, the OSDs are not, and somebody had ended the run.
+#[test]
+fn what_new_monitors_complain_of_keeps_no_half_way_upgrade_from_going_on() {
+    let complaint = |error| Complaint {
+        error,
+        muted: false,
+        message: "28 auth service entities with insecure key types".to_owned(),
+    };
+    let mut half = recorded("18.2.7");
+    for code in ["AUTH_INSECURE_SERVICE_KEY_TYPE", "AUTH_INSECURE_SERVICE_TICKETS"] {
+        half.health.checks.insert(code.to_owned(), complaint(true));
+    }
+    half.health.status = "HEALTH_ERR".to_owned();
+    assert_eq!(slugs(&half, "20.2.4"), ["unhealthy"], "no run has begun");
+    for mon in &mut half.mon_metadata {
+        mon.version = Some("20.2.4".to_owned());
+    }
+    assert!(target(&half, "20.2.4", &TargetPolicy::default()).is_ok());
+    // What no release asks anew is a complaint as ever.
+    half.health.checks.insert("OSD_FULL".to_owned(), complaint(true));
+    assert_eq!(slugs(&half, "20.2.4"), ["unhealthy"]);
+}

@@ -252,7 +252,11 @@ fn target_of(facts: &Facts, made: &Made, policy: &Policy, health: HealthPolicy) 
     };
     let mut target = target(facts, &made.release, &wanted).map_err(|refusal| {
         let all: Vec<String> = refusal.0.iter().map(Reason::to_string).collect();
-        Blocked::for_now("Refused", all.join("; "))
+        // The field has another name here.
+        let why = all
+            .join("; ")
+            .replace("health.accept", "spec.updatePolicy.healthErrorsToIgnore");
+        Blocked::for_now("Refused", why)
     })?;
     let revision = made
         .revision()
