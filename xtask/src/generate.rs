@@ -13,7 +13,8 @@ const SCHEMAS: &str = "docs/reference/schemas";
 
 /// Makes the pages and schemas anew; with `check`, only says which are old.
 pub(crate) fn generate(check: bool) -> Result<()> {
-    let complete = cargo(&["build", "--quiet", "--workspace", "--bin", "stagger"])
+    // As everything is built: the program alone would be built with other features, and all below it again.
+    let complete = cargo(&["build", "--quiet", "--workspace", "--all-targets"])
         .status()
         .context("build stagger")?;
     if !complete.success() {
