@@ -105,7 +105,7 @@ fn new_osds() -> Result<()> {
             ensure!(labels["topology-location-host"] == host.as_str(), "{labels}");
             ensure!(labels["topology-location-rack"].is_string(), "{labels}");
         }
-        let status = cluster.wait_told("the used disk is named", Duration::from_secs(60), |status| {
+        let status = cluster.wait_told("the used disk is named", Duration::from_mins(1), |status| {
             let remarks = &status["provisioning"]["remarks"];
             Ok(remarks[0]["reason"] == "PrepareFailed" && remarks[0]["node"] == "host7")
         })?;
