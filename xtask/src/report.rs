@@ -191,7 +191,7 @@ mod tests {
         let ok = report.run("one", Command::new("sh").args(["-c", script]));
         assert!(!ok.expect("sh starts"));
         assert_eq!(report.rows[0].why, ["Error: the disk is full", "after"]);
-        assert!(!report.summary());
+        assert!(!report.rows[0].ok);
     }
 
     #[test]
