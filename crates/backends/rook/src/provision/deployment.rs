@@ -250,7 +250,8 @@ pub(crate) fn image<'a>(
         image_of(deployment.spec.template.spec.as_ref()?, kind)
     }
     let mons: BTreeSet<_> = mons.into_iter().filter_map(|mon| own(mon, "mon")).collect();
-    if mons.iter().all(|image| *image == wanted) {
+    // Of monitors that are not seen it is not known what they run.
+    if mons.iter().eq([&wanted]) {
         return Some(wanted);
     }
     let mut count: BTreeMap<&str, usize> = BTreeMap::new();
@@ -260,4 +261,31 @@ pub(crate) fn image<'a>(
     let most = count.into_iter().max_by_key(|(_, count)| *count);
     most.map(|(image, _)| image)
         .or_else(|| mons.into_iter().find(|image| *image != wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(kind: &str, image: &str) -> Deployment {
+        serde_json::from_value(json!({
+            "metadata": { "name": "x" },
+            "spec": { "selector": {}, "template": {
+                "spec": { "containers": [{ "name": kind, "image": image }] },
+            } },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_new_osd_is_not_newer_than_the_monitors() {
+        let (old, new) = (of("mon", "v18"), of("mon", "v20"));
+        let osds = [of("osd", "v18"), of("osd", "v18"), of("osd", "v20")];
+        assert_eq!(image("v20", [&new, &new], &osds), Some("v20"));
+        assert_eq!(image("v20", [&new, &old], &osds), Some("v18"));
+        assert_eq!(image("v20", [&new, &old], []), Some("v18"));
+        // Monitors that are not seen count as old.
+        assert_eq!(image("v20", [], &osds), Some("v18"));
+        assert_eq!(image("v20", [], []), None);
+    }
 }
