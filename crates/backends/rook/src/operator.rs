@@ -33,7 +33,8 @@ use kube::client::ClientBuilder;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config, ResourceExt as _};
 use kube_lease_manager::{LeaseManagerBuilder, LeaseManagerError};
-use stagger_ceph::api::Access;
+use stagger_ceph::api::session::Session;
+use stagger_ceph::api::{Access, CephApi};
 use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -41,9 +42,9 @@ use tokio::task::JoinHandle;
 use crate::access::{AccessError, Programs, access};
 use crate::backend::failed;
 use crate::cluster::CephCluster;
-use counted::Requests;
+use counted::{Questions, Requests};
 use health::Health;
-use metrics::Metrics;
+use metrics::{ClusterMetrics, Metrics};
 use serve::Server;
 
 /// The annotation of a CephCluster by which a person commands its run: `resume`, `abort`, `approve DOOR` …
@@ -122,6 +123,24 @@ impl Shared {
     async fn access(&self, namespace: &str, name: &str) -> Result<Access, AccessError> {
         let folder = self.options.folder.join(namespace).join(name);
         access(&self.client, namespace, &folder, &self.options.programs).await
+    }
+
+    /// A connection of its own to the Ceph of a cluster, for what goes on beside its runs; what it asks is
+    /// counted.
+    async fn ceph(
+        &self,
+        namespace: &str,
+        name: &str,
+        metrics: &Arc<ClusterMetrics>,
+    ) -> Result<Arc<dyn CephApi>, BackendError> {
+        let access = self
+            .access(namespace, name)
+            .await
+            .map_err(|error| BackendError::transient("reach Ceph", error.to_string()))?;
+        Ok(Arc::new(Questions {
+            api: Arc::new(Session::new(access)),
+            metrics: Arc::clone(metrics),
+        }))
     }
 
     /// How many of Rook's own operator there should be in a namespace. While there are any, nothing is

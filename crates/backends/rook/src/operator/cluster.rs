@@ -127,6 +127,7 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
         &one.name,
         Arc::clone(&one.watched),
         Arc::clone(&one.writer),
+        Arc::clone(&one.metrics),
     );
     // Beside the runs: a drain waits for nobody, nor does growth. They end with this task.
     let mut beside = JoinSet::new();

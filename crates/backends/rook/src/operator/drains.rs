@@ -14,7 +14,6 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use stagger_ceph::api::session::Session;
 use stagger_ceph::api::{CephApi, Whom};
 use stagger_ceph::facts::{CollectOptions, collect};
 use stagger_ceph::translate::HealthPolicy;
@@ -25,7 +24,6 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::budgets::Ensure;
-use super::counted::Questions;
 use super::health::Pulse;
 use super::metrics::ClusterMetrics;
 use super::status::{Drained, Writer};
@@ -121,15 +119,10 @@ impl Drains {
         if let Some(api) = &self.api {
             return Ok(Arc::clone(api));
         }
-        let access = self
+        let api = self
             .shared
-            .access(&self.namespace, &self.name)
-            .await
-            .map_err(|error| BackendError::transient("reach Ceph", error.to_string()))?;
-        let api: Arc<dyn CephApi> = Arc::new(Questions {
-            api: Arc::new(Session::new(access)),
-            metrics: Arc::clone(&self.metrics),
-        });
+            .ceph(&self.namespace, &self.name, &self.metrics)
+            .await?;
         self.api = Some(Arc::clone(&api));
         Ok(api)
     }

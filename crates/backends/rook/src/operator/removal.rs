@@ -12,13 +12,13 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
-use stagger_ceph::api::session::Session;
 use stagger_ceph::api::{CephApi, Whom};
 use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 
 use super::Shared;
 use super::health::Pulse;
+use super::metrics::ClusterMetrics;
 use super::status::Writer;
 use crate::backend::failed;
 use crate::cluster::CephCluster;
@@ -40,6 +40,7 @@ pub(super) struct Removal {
     name: String,
     watched: Arc<Watched>,
     writer: Arc<Writer>,
+    metrics: Arc<ClusterMetrics>,
     pulse: Pulse,
     api: Option<Arc<dyn CephApi>>,
 }
@@ -51,6 +52,7 @@ impl Removal {
         name: &str,
         watched: Arc<Watched>,
         writer: Arc<Writer>,
+        metrics: Arc<ClusterMetrics>,
     ) -> Self {
         Self {
             pulse: shared
@@ -61,6 +63,7 @@ impl Removal {
             name: name.to_owned(),
             watched,
             writer,
+            metrics,
             api: None,
         }
     }
@@ -206,12 +209,10 @@ impl Removal {
         if let Some(api) = &self.api {
             return Ok(Arc::clone(api));
         }
-        let access = self
+        let api = self
             .shared
-            .access(&self.namespace, &self.name)
-            .await
-            .map_err(|error| BackendError::transient("reach Ceph", error.to_string()))?;
-        let api: Arc<dyn CephApi> = Arc::new(Session::new(access));
+            .ceph(&self.namespace, &self.name, &self.metrics)
+            .await?;
         self.api = Some(Arc::clone(&api));
         Ok(api)
     }
