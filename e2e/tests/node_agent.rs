@@ -56,7 +56,7 @@ fn a_pod_has_all_it_asks_for(plane: &Plane, nodes: &Path) -> Result<()> {
     // Each line is a claim, and the first that does not hold ends the container.
     let claims = format!(
         r#"set -eux
-        test "$(cat /work/note)" = written
+        test "$(cat /scratch/note)" = written
         test "$(cat /part)" = part
         test "$(stat -c %a /secret/deep/password)" = 600
         test "$(cat /secret/deep/password)" = s3
@@ -83,8 +83,8 @@ fn a_pod_has_all_it_asks_for(plane: &Plane, nodes: &Path) -> Result<()> {
             "spec": {
                 "initContainers": [{
                     "name": "first", "image": IMAGE,
-                    "command": ["sh", "-c", "echo written >/work/note; echo part >/work/part"],
-                    "volumeMounts": [mount("work", "/work")],
+                    "command": ["sh", "-c", "echo written >/scratch/note; echo part >/scratch/part"],
+                    "volumeMounts": [mount("work", "/scratch")],
                 }],
                 "containers": [{
                     "name": "main", "image": IMAGE, "command": ["sh", "-c", claims],
@@ -95,7 +95,7 @@ fn a_pod_has_all_it_asks_for(plane: &Plane, nodes: &Path) -> Result<()> {
                         { "name": "SENTENCE", "value": "$(GREETING), $(PASSWORD) $(NONE)" },
                     ],
                     "volumeMounts": [
-                        mount("work", "/work"),
+                        mount("work", "/scratch"),
                         { "name": "work", "mountPath": "/part", "subPath": "part" },
                         { "name": "work", "mountPath": "/read-only", "readOnly": true },
                         mount("node", "/var/lib/own"),

@@ -19,9 +19,9 @@ set -eu
 trap 'exit 128' EXIT
 image=$1 own=$2 cluster=$3 access=$4; shift 4
 root=$own/root
-rm -rf "$own/upper" "$own/work"
-mkdir -p "$own/upper" "$own/work" "$root"
-mount -t overlay -o "lowerdir=$image,upperdir=$own/upper,workdir=$own/work" overlay "$root"
+rm -rf "$own/upper" "$own/scratch"
+mkdir -p "$own/upper" "$own/scratch" "$root"
+mount -t overlay -o "lowerdir=$image,upperdir=$own/upper,workdir=$own/scratch" overlay "$root"
 for name in proc sys dev; do
     mkdir -p "$root/$name"
     mount --rbind "/$name" "$root/$name"

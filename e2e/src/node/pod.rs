@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn only_logs_outlive_a_pod() {
         let folder = tempfile::tempdir().unwrap();
-        for path in [".volumes/v", "c/upper", "c/work/work", "c/root"] {
+        for path in [".volumes/v", "c/upper", "c/scratch/work", "c/root"] {
             fs::create_dir_all(folder.path().join(path)).unwrap();
         }
         for path in [
