@@ -1,11 +1,9 @@
 //! What was run, how it ended, how long it took; and one plain summary.
 
 use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, IsTerminal as _, Read, Write as _};
+use std::io::{BufRead as _, BufReader, IsTerminal as _, PipeReader, Write as _, pipe};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -75,22 +73,20 @@ impl Report {
             command.env("CARGO_TERM_COLOR", "always");
         }
         let begun = Instant::now();
+        // One pipe for both, so that what it prints is seen in the order in which it was printed.
+        let (output, ours) = pipe().context("make a pipe")?;
         let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdout(ours.try_clone().context("make a pipe")?)
+            .stderr(ours)
             .spawn()
             .with_context(|| format!("start {name}: {command:?}"))?;
-        let last = Mutex::new(VecDeque::new());
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        thread::scope(|scope| {
-            scope.spawn(|| stdout.map(|from| show(from, std::io::stdout(), &last)));
-            scope.spawn(|| stderr.map(|from| show(from, std::io::stderr(), &last)));
-        });
+        // The command keeps its ends of the pipe, and with them open the pipe would have no end.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let said = show(output);
         let ok = child
             .wait()
             .with_context(|| format!("wait for {name}"))?
             .success();
-        let said = last.into_inner().unwrap_or_default();
         let why = if ok { Vec::new() } else { why(said.into()) };
         self.add(name, ok, begun.elapsed(), why);
         Ok(ok)
@@ -148,20 +144,20 @@ const REMEMBERED: usize = 400;
 /// And so many of them, at most, stand in the summary.
 const TOLD: usize = 12;
 
-/// Passes on what a program prints, and remembers the end of it.
-fn show(from: impl Read, mut to: impl std::io::Write, last: &Mutex<VecDeque<String>>) {
-    let mut from = BufReader::new(from);
+/// Passes on what a program prints; the end of it.
+fn show(output: PipeReader) -> VecDeque<String> {
+    let mut output = BufReader::new(output);
     let mut line = Vec::new();
-    while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        to.write_all(&line).and_then(|()| to.flush()).ok();
-        if let Ok(mut last) = last.lock() {
-            last.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
-            if last.len() > REMEMBERED {
-                last.pop_front();
-            }
+    let mut last = VecDeque::new();
+    while output.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        std::io::stderr().write_all(&line).ok();
+        last.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
+        if last.len() > REMEMBERED {
+            last.pop_front();
         }
         line.clear();
     }
+    last
 }
 
 /// The lines that tell why: from the first word of an error on, else the last ones.
@@ -187,7 +183,7 @@ mod tests {
     #[test]
     fn a_failure_says_why_in_the_summary() {
         let mut report = Report::default();
-        let script = "seq 500; echo 'Error: the disk is full' >&2; sleep 0.2; echo after; exit 3";
+        let script = "seq 500; echo 'Error: the disk is full' >&2; echo after; exit 3";
         let ok = report.run("one", Command::new("sh").args(["-c", script]));
         assert!(!ok.expect("sh starts"));
         assert_eq!(report.rows[0].why, ["Error: the disk is full", "after"]);
