@@ -1,14 +1,16 @@
 //! The journal in ConfigMaps on a real API server: `journal-laws KUBECONFIG`, run inside its sandbox.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result, bail, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use serde_json::json;
 use stagger_core::model::{ClusterName, Policy, RunId, Target};
-use stagger_core::run::{Event, Start};
+use stagger_core::run::{Ending, Event, Start};
 use stagger_engine::store::{Store, StoreError};
 use stagger_rook::journal::{Asked, KubeStore, LABEL};
 
@@ -23,6 +25,7 @@ async fn main() -> Result<()> {
     what_is_appended_is_read(&client)?;
     an_older_holder_is_fenced_out_at_every_place(&client)?;
     somebodys_hand_on_a_label_stops_nobody(&client).await?;
+    old_journals_go(&client).await?;
     damage_is_found(&client).await
 }
 
@@ -145,6 +148,56 @@ async fn somebodys_hand_on_a_label_stops_nobody(client: &Client) -> Result<()> {
         .await?;
     store.append(&run, 1, 1, Timestamp::now(), events(1))?;
     ensure!(store.journal(&run)?.len() == 2, "the event is not there");
+    Ok(())
+}
+
+/// Those of runs that are over go, the newest ones and what is not over stay, and so does what a newer holder
+/// has made and not linked yet.
+async fn old_journals_go(client: &Client) -> Result<()> {
+    let mut store = store(client, "laws-e")?;
+    let name = ClusterName::new("laws-e")?;
+    store.raise(&name, 1, "first")?;
+    for run in ["r1", "r2", "r3", "r4", "r5"] {
+        store.begin(&name, 1, Timestamp::now(), start("laws-e", run)?)?;
+        if run != "r2" {
+            let outcome = Ending::Done;
+            let run = RunId::new(run)?;
+            let mut more = if run.as_str() == "r1" {
+                events(401)
+            } else {
+                Vec::new()
+            };
+            more.push(Event::Ended { outcome });
+            store.append(&run, 1, 1, Timestamp::now(), more)?;
+        }
+    }
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let stray = async |fence: u64| -> Result<()> {
+        let map = json!({
+            "metadata": { "name": format!("stagger-laws-e-r9-000000-{fence}"), "labels": { LABEL: "laws-e" } },
+        });
+        maps.create(&PostParams::default(), &serde_json::from_value(map)?)
+            .await?;
+        Ok(())
+    };
+    stray(1).await?;
+    stray(2).await?;
+    store.prune(1, 2)?;
+    let kept: BTreeSet<String> = store
+        .runs()?
+        .into_iter()
+        .map(|listed| listed.run.to_string())
+        .collect();
+    ensure!(kept == ["r2", "r4", "r5"].map(str::to_owned).into(), "{kept:?}");
+    let all = maps
+        .list(&ListParams::default().labels(&format!("{LABEL}=laws-e")))
+        .await?;
+    let chunks: BTreeSet<String> = all.items.iter().map(ResourceExt::name_any).collect();
+    let expected = ["", "-r2-000000-1", "-r4-000000-1", "-r5-000000-1", "-r9-000000-2"];
+    ensure!(
+        chunks == expected.map(|rest| format!("stagger-laws-e{rest}")).into(),
+        "{chunks:?}"
+    );
     Ok(())
 }
 

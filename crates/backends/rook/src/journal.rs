@@ -8,6 +8,8 @@
 //!
 //! Each event carries a checksum over the one before and itself.
 
+mod prune;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 

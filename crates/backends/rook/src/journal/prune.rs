@@ -1,0 +1,71 @@
+//! Old journals go: whoever takes over reads, and writes to, every journal that there is.
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, ListParams};
+use serde_json::{Map, Value};
+use stagger_core::run::Event;
+use stagger_engine::store::{Store as _, StoreError};
+
+use super::{KubeStore, LABEL, RUN, failed, wait};
+
+impl KubeStore {
+    /// Deletes the journals of runs that are over, except the newest `keep`, and chunks that no journal leads
+    /// to. First the head forgets a run, then its chunks go, so that a journal is there whole or not at all.
+    ///
+    /// What a newer holder than `fence` has made stays.
+    ///
+    /// # Errors
+    /// The API server does not answer; the next time it is tried again.
+    pub fn prune(&self, fence: u64, keep: usize) -> Result<(), StoreError> {
+        let head = self.head()?;
+        let mut forgotten = Map::new();
+        for old in self.runs()?.iter().skip(keep) {
+            let last = self.journal(&old.run)?.pop();
+            if matches!(last.map(|entry| entry.event), Some(Event::Ended { .. })) {
+                forgotten.insert(format!("{RUN}{}", old.run), Value::Null);
+            }
+        }
+        if !forgotten.is_empty() {
+            let version = head.metadata.resource_version.as_deref();
+            if self
+                .set(&self.head_name(), version, &Value::Object(forgotten))?
+                .is_none()
+            {
+                return Ok(());
+            }
+        }
+        let head = self.head()?;
+        let runs: BTreeSet<&str> = head
+            .data
+            .iter()
+            .flatten()
+            .filter_map(|(key, _)| key.strip_prefix(RUN))
+            .collect();
+        let tried = "look for chunks of old journals";
+        let of_cluster = ListParams::default().labels(&format!("{LABEL}={}", self.cluster));
+        let chunks = wait(self.maps.list_metadata(&of_cluster)).map_err(|error| failed(tried, &error))?;
+        for name in chunks.items.iter().map(|chunk| chunk.name_any()) {
+            let Some((run, by)) = self.made_by(&name) else {
+                continue;
+            };
+            if by <= fence && !runs.contains(run) {
+                match wait(self.maps.delete(&name, &DeleteParams::default())) {
+                    Ok(_) => {}
+                    Err(kube::Error::Api(answer)) if answer.code == 404 => {}
+                    Err(error) => return Err(failed(&format!("delete ConfigMap {name}"), &error)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Of which run a chunk is, and the token of the holder that made it.
+    fn made_by<'a>(&self, chunk: &'a str) -> Option<(&'a str, u64)> {
+        let rest = chunk.strip_prefix(&self.head_name())?.strip_prefix('-')?;
+        let (rest, fence) = rest.rsplit_once('-')?;
+        let (run, _first) = rest.rsplit_once('-')?;
+        Some((run, fence.parse().ok()?))
+    }
+}
