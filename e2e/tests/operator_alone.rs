@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use stagger_e2e::command::{last_lines, output, run};
 use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::Plane;
@@ -34,6 +34,7 @@ fn events_metrics_health_and_missing_rights() -> Result<()> {
     let plane = Plane::start(&sandbox)?;
     let world = World { sandbox, plane };
     let config = world.prepare()?;
+    world.a_locked_wish_is_not_changed()?;
     let mut operator = Operator::start(&world, "one", &config)?;
     let told = world.rights_are_missed_and_given();
     let told = told.and_then(|()| world.all_is_told());
@@ -90,6 +91,59 @@ impl World {
         Ok(path)
     }
 
+    /// What the resource definition refuses while a run is under way, and what it does not.
+    fn a_locked_wish_is_not_changed(&self) -> Result<()> {
+        let patch = |of: &[&str], patch: Value| {
+            let patch = patch.to_string();
+            let words = [
+                "patch",
+                "cephcluster",
+                "my-cluster",
+                "-n",
+                NAMESPACE,
+                "--type=merge",
+                "-p",
+                &patch,
+            ];
+            self.plane.ask(&[&words, of].concat())
+        };
+        let image = || json!({ "spec": { "cephVersion": { "image": "ceph:v20" } } });
+        let policy = |policy: Value| json!({ "spec": { "updatePolicy": policy } });
+        let under_way = |is: Value| {
+            let status = json!({ "status": { "upgrade": { "underWay": is } } });
+            patch(&["--subresource=status"], status)
+        };
+        patch(&[], policy(json!({ "onSpecChange": "lock" })))?;
+        patch(&[], image()).context("the lock without a run")?;
+        under_way(json!(true))?;
+        for refused in [
+            json!({ "spec": { "cephVersion": { "image": "ceph:v21" } } }),
+            json!({ "spec": { "cephVersion": null } }),
+            json!({ "spec": { "resources": { "osd": { "limits": { "memory": "1Gi" } } } } }),
+            policy(json!({ "osds": { "maxInParallelPerCluster": 2 } })),
+            policy(json!({ "skipUpgradeChecks": true })),
+            policy(json!({ "windows": [{ "from": "01:00", "until": "02:00", "zone": "UTC" }] })),
+        ] {
+            let Err(error) = patch(&[], refused.clone()) else {
+                bail!("changed in spite of the lock: {refused}");
+            };
+            ensure!(format!("{error:#}").contains("onSpecChange is lock"), "{error:#}");
+        }
+        patch(&[], policy(json!({ "pause": true }))).context("a pause is no change")?;
+        let disks =
+            json!({ "spec": { "storage": { "nodes": [{ "name": "n", "devices": [{ "name": "sdb" }] }] } } });
+        patch(&[], disks).context("growth is no change")?;
+        patch(
+            &[],
+            policy(json!({ "onSpecChange": "interrupt", "osds": { "grow": false } })),
+        )
+        .context("the lock can be opened")?;
+        // As it was.
+        under_way(Value::Null)?;
+        let path = self.sandbox.dir().join("cluster.json").display().to_string();
+        self.plane.ask(&["replace", "-f", &path]).map(drop)
+    }
+
     fn rights_are_missed_and_given(&self) -> Result<()> {
         self.wait("the missing right is in the status", || {
             let message = self.status("{.status.message}")?;
@@ -126,7 +180,7 @@ impl World {
             };
             Ok(told("Blocked", "MissingRights: nodes is forbidden") == 1
                 && told("Blocked", "NoImage: spec.cephVersion.image is not set") == 1
-                && told("ChecksNotSkipped", "skipUpgradeChecks is set") == 1
+                && told("ChecksAreSkipped", "skipUpgradeChecks is set") == 1
                 && told("FieldRemarked", "spec.skipUpgradeChecks: it is deprecated") == 1)
         })
         .with_context(|| format!("{:?}", self.events()))?;

@@ -5,6 +5,7 @@ mod cost;
 mod drains;
 mod growth;
 mod upgrades;
+mod wishes;
 
 use std::time::Duration;
 

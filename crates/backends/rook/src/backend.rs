@@ -22,9 +22,12 @@ use tokio::time::Instant;
 
 use crate::daemons::kind_of;
 use crate::made::{Book, Made, image_of};
-use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, restarted, template_image};
+use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, is_made_of, restarted};
+use crate::pod::{self, Fields};
 use crate::rollout::{Rollout, rollout};
+use crate::unchecked;
 use crate::watched::Watched;
+use crate::wish::Wish;
 
 /// The name under which fields of Deployments are ours.
 pub const MANAGER: &str = "stagger";
@@ -44,6 +47,8 @@ pub struct Memory {
     pub baseline: Baseline,
     /// What revisions stand for.
     pub book: Book,
+    /// What the CephCluster asked for.
+    pub wish: Wish,
 }
 
 /// A Ceph cluster laid out by Rook.
@@ -68,10 +73,12 @@ pub struct Parts {
     pub watched: Arc<Watched>,
     /// How things were before the run.
     pub memory: Memory,
+    /// Hears of each OSD that is stopped unchecked.
+    pub unchecked: Box<dyn Fn(String) + Send + Sync>,
 }
 
 /// The daemons as units, with the revisions of their pods: the release is what Ceph says that runs, the
-/// image what the youngest pod is made of.
+/// rest what the youngest pod is made of, as far as it is `named`.
 ///
 /// # Errors
 /// A name that cannot be used.
@@ -79,6 +86,7 @@ pub fn units_of(
     facts: &Facts,
     baseline: Option<&Baseline>,
     watched: &Watched,
+    named: &BTreeMap<String, Fields>,
 ) -> Result<Vec<Unit>, BackendError> {
     let failed = |error: IdError| BackendError::permanent("name the cluster's daemons", error.to_string());
     let there: BTreeSet<UnitId> = units(facts, None)
@@ -109,10 +117,14 @@ pub fn units_of(
                 .iter()
                 .filter(|pod| pod.metadata.deletion_timestamp.is_none())
                 .max_by_key(|pod| pod.metadata.creation_timestamp.clone());
-            let image = youngest.and_then(|pod| image_of(pod.spec.as_ref()?, kind_of(&unit.id)));
-            let made = image.map(|image| Made {
-                image: image.to_owned(),
-                release: release.as_str().to_owned(),
+            let kind = kind_of(&unit.id);
+            let made = youngest.and_then(|pod| {
+                let spec = pod.spec.as_ref()?;
+                Some(Made {
+                    image: image_of(spec, kind)?.to_owned(),
+                    release: release.as_str().to_owned(),
+                    fields: pod::seen(Some(&pod.metadata), spec, kind, named.get(kind)),
+                })
             });
             unit.revision = made.map(|made| made.revision()).transpose().map_err(failed)?;
         }
@@ -213,7 +225,7 @@ impl RookBackend {
     /// Makes a daemon's pods of what a revision stands for, and waits until they are.
     async fn change(&self, call: &Call, unit: &UnitId, to: &Revision) -> Result<String, BackendError> {
         let made = self.made(to)?.clone();
-        let tried = format!("give {unit} the image {}", made.image);
+        let tried = format!("make {unit} of {made}");
         let kind = kind_of(unit).to_owned();
         let before = self
             .parts
@@ -221,13 +233,11 @@ impl RookBackend {
             .daemon(unit)
             .map(|deployment| deployment.metadata.generation);
         self.write(unit, call.fence, &tried, |deployment| {
-            fields(deployment, &kind, &made.image, Some(&made.release))
+            fields(deployment, &kind, &made.image, &made.fields, Some(&made.release))
         })
         .await?;
-        self.settled(unit, &tried, |deployment| {
-            template_image(deployment, &kind) == Some(made.image.as_str())
-        })
-        .await?;
+        self.settled(unit, &tried, |deployment| is_made_of(deployment, &kind, &made))
+            .await?;
         let same = self
             .parts
             .watched
@@ -235,9 +245,9 @@ impl RookBackend {
             .map(|deployment| deployment.metadata.generation)
             == before;
         Ok(if same {
-            format!("it has the image {} already", made.image)
+            format!("it is made of {made} already")
         } else {
-            made.image
+            made.to_string()
         })
     }
 
@@ -361,17 +371,24 @@ impl Backend for RookBackend {
         }
         let mut facts = self.parts.ceph.facts().await?;
         one_gateway_each(&mut facts);
+        let Parts { memory, health, .. } = &self.parts;
         snapshot(
             &self.parts.cluster,
             &facts,
-            &self.parts.health,
-            Some(&self.parts.memory.baseline),
+            health,
+            Some(memory),
             &self.parts.watched,
         )
     }
 
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
-        self.parts.ceph.may_stop(units).await
+        let said = self.parts.ceph.may_stop(units).await;
+        if !self.parts.memory.wish.skip_checks {
+            return said;
+        }
+        let (answer, note) = unchecked::answer(units, said.map_err(|error| error.to_string()));
+        note.into_iter().for_each(&self.parts.unchecked);
+        Ok(answer)
     }
 
     fn rail(&self, action: &Action) -> Rail {
@@ -445,7 +462,7 @@ impl Backend for RookBackend {
     }
 }
 
-/// A snapshot of these facts and of what Kubernetes shows.
+/// A snapshot of these facts and of what Kubernetes shows. `memory`: of the run that it is for.
 ///
 /// # Errors
 /// Facts that make no snapshot.
@@ -453,19 +470,26 @@ pub fn snapshot(
     cluster: &ClusterName,
     facts: &Facts,
     health: &HealthPolicy,
-    baseline: Option<&Baseline>,
+    memory: Option<&Memory>,
     watched: &Watched,
 ) -> Result<Snapshot, BackendError> {
     let tried = "make sense of the cluster's facts";
-    let units = units_of(facts, baseline, watched)?;
+    let baseline = memory.map(|memory| &memory.baseline);
+    let named = memory.map(|memory| memory.wish.pods.clone()).unwrap_or_default();
+    let units = units_of(facts, baseline, watched, &named)?;
     let places: BTreeMap<&str, u32> = units
         .iter()
         .enumerate()
         .map(|(at, unit)| (unit.id.as_str(), at as u32))
         .collect();
-    let budgets = budgets(facts, &places);
-    let conditions = conditions(facts, &units, health, baseline)
+    let mut conditions = conditions(facts, &units, health, baseline)
         .map_err(|error| BackendError::transient(tried, error.to_string()))?;
+    let budgets = if memory.is_some_and(|memory| memory.wish.skip_checks) {
+        unchecked::taken(&mut conditions);
+        budgets(&unchecked::without_groups(facts), &places)
+    } else {
+        budgets(facts, &places)
+    };
     Snapshot::new(
         cluster.clone(),
         facts.collected_at,

@@ -7,7 +7,9 @@
     reason = "one list of columns has many columns"
 )]
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, ValidationRule,
+};
 use kube::{CustomResource, CustomResourceExt as _};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -21,7 +23,65 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// The definitions of all resources that are read here.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
-    vec![CephCluster::crd()]
+    let mut clusters = CephCluster::crd();
+    for version in &mut clusters.spec.versions {
+        let schema = version.schema.as_mut();
+        if let Some(root) = schema.and_then(|schema| schema.open_api_v3_schema.as_mut()) {
+            root.x_kubernetes_validations = Some(vec![lock()]);
+        }
+    }
+    vec![clusters]
+}
+
+/// With `updatePolicy.onSpecChange: lock`, what a run is to do is not changed while it is under way. A pause
+/// is no such change, and neither are devices for new OSDs; the lock itself may be opened.
+fn lock() -> ValidationRule {
+    let spec = [
+        "cephVersion",
+        "skipUpgradeChecks",
+        "continueUpgradeAfterChecksEvenIfNotHealthy",
+        "waitTimeoutForHealthyOSDInMinutes",
+        "resources",
+        "priorityClassNames",
+        "annotations",
+    ];
+    let policy = [
+        "skipUpgradeChecks",
+        "continueUpgradeAfterChecksEvenIfNotHealthy",
+        "healthErrorsToIgnore",
+        "onFailure",
+        "doorsOpenAfterMinutes",
+        "windows",
+        "osds",
+    ];
+    let same = |of: &str, field: &&str| {
+        format!(
+            "(has(self.{of}.{field}) ? has(oldSelf.{of}.{field}) && self.{of}.{field} == oldSelf.{of}.{field} \
+             : !has(oldSelf.{of}.{field}))"
+        )
+    };
+    let spec: Vec<String> = spec.iter().map(|field| same("spec", field)).collect();
+    let policy: Vec<String> = policy
+        .iter()
+        .map(|field| same("spec.updatePolicy", field))
+        .collect();
+    ValidationRule {
+        // With optional fields the server takes the rule for too dear.
+        rule: format!(
+            "!has(self.spec.updatePolicy) || !has(self.spec.updatePolicy.onSpecChange) || \
+             self.spec.updatePolicy.onSpecChange != 'lock' || !has(oldSelf.status) || \
+             !has(oldSelf.status.upgrade) || !has(oldSelf.status.upgrade.underWay) || \
+             !oldSelf.status.upgrade.underWay || ({} && has(oldSelf.spec.updatePolicy) && {})",
+            spec.join(" && "),
+            policy.join(" && ")
+        ),
+        message: Some(
+            "an upgrade is under way, and spec.updatePolicy.onSpecChange is lock: wait for its end, end it, or \
+             set onSpecChange to interrupt"
+                .to_owned(),
+        ),
+        ..ValidationRule::default()
+    }
 }
 
 /// `spec` of a CephCluster.
@@ -84,6 +144,15 @@ pub struct CephClusterSpec {
     /// Node drains.
     #[serde(default, skip_serializing_if = "is_default")]
     pub disruption_management: DisruptionManagement,
+    /// Rook's: resources by kind of daemon. Of `mon`, `mgr` and `osd` a change is a new revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Free>,
+    /// Rook's: priority classes by kind of daemon, or of `all`. A change is a new revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_class_names: Option<Free>,
+    /// Rook's: annotations of pods by kind of daemon, and of `all`. A change is a new revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Free>,
 }
 
 /// `spec.cephVersion`.
@@ -202,10 +271,23 @@ pub struct CephClusterStatus {
     pub message: Option<String>,
     /// What the operator has to tell of updates and upgrades.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "upgrade")]
     pub upgrade: Option<Free>,
     /// What the operator has to tell of drains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drains: Option<Free>,
+}
+
+/// Of it only one field is the resource definition's business: a rule reads it.
+fn upgrade(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "description": "What the operator has to tell of updates and upgrades.",
+        "properties": {
+            "underWay": { "type": "boolean", "description": "Whether a run is not over." },
+        },
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
 }
 
 /// An object whose fields are not the resource definition's business.

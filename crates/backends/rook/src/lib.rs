@@ -2,7 +2,7 @@
 //!
 //! Start reading at [`backend`]: Ceph's facts as on plain hosts, daemons as Deployments ([`daemons`],
 //! [`made`], [`rollout`]) that are kept in view by [`watched`]. How bold to be is read from a CephCluster
-//! ([`policy`]); which PodDisruptionBudgets there should be is decided by [`drains`], which new OSDs by
+//! ([`policy`], and of pods what [`pod`] says; together a [`wish`]); which PodDisruptionBudgets there should be is decided by [`drains`], which new OSDs by
 //! [`provision`], which go by [`removal`]; [`prepare`] makes OSDs on a node. The [`client`] is how the command
 //! line speaks to an operator: it reads what was [`told`], and who runs which of the [`versions`].
 
@@ -17,11 +17,14 @@ pub mod made;
 pub mod names;
 pub mod operator;
 pub mod ours;
+pub mod pod;
 pub mod policy;
 pub mod prepare;
 pub mod provision;
 pub mod removal;
 pub mod rollout;
 pub mod told;
+mod unchecked;
 pub mod versions;
 pub mod watched;
+pub mod wish;

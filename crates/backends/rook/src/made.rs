@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use stagger_core::model::{IdError, Revision};
 
+use crate::pod::Fields;
+
 /// What a daemon's pod is made of.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -15,17 +17,35 @@ pub struct Made {
     pub image: String,
     /// The release of Ceph that is in it.
     pub release: String,
+    /// What else the spec of the cluster names.
+    #[serde(default, skip_serializing_if = "Fields::is_empty")]
+    pub fields: Fields,
 }
 
 impl Made {
-    /// Its revision: the release, and a few letters that tell two images of one release apart.
+    /// Its revision: the release, and a few letters that tell apart what is made of the same release.
     ///
     /// # Errors
     /// The release cannot be part of a name.
     pub fn revision(&self) -> Result<Revision, IdError> {
-        let sum = Sha256::digest(self.image.as_bytes());
-        let [a, b, c, ..] = sum.0;
+        let mut sum = Sha256::new_with_prefix(&self.image);
+        for (field, value) in &self.fields {
+            sum.update(format!("\n{field}\n{value}"));
+        }
+        let [a, b, c, ..] = sum.finalize().0;
         Revision::new(format!("{}-{a:02x}{b:02x}{c:02x}", self.release))
+    }
+}
+
+impl std::fmt::Display for Made {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.image)?;
+        let mut before = " with";
+        for (field, value) in &self.fields {
+            write!(f, "{before} {field}={value}")?;
+            before = ",";
+        }
+        Ok(())
     }
 }
 

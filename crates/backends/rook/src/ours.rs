@@ -4,7 +4,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::made::{image_of, with_image};
+use crate::made::{Made, image_of, with_image};
+use crate::pod::{self, Fields};
 
 /// The annotation with the newest fencing token that a Deployment has seen.
 pub const FENCE: &str = "stagger.dev/fence";
@@ -13,9 +14,18 @@ pub(crate) const RESTARTED: &str = "stagger.dev/restarted";
 /// The label with Ceph's release, as Rook writes it.
 pub(crate) const VERSION: &str = "ceph-version";
 
-/// The fields of a Deployment that are ours, with that image; all of them, for what an apply leaves out it
-/// takes away.
-pub(crate) fn fields(deployment: &Deployment, kind: &str, image: &str, release: Option<&str>) -> Value {
+/// The annotation with the fields of the pod, beside the image, that are ours.
+const FIELDS: &str = "stagger.dev/fields";
+
+/// The fields of a Deployment that are ours, with that image and what is named beside it; all of them, for what
+/// an apply leaves out it takes away.
+pub(crate) fn fields(
+    deployment: &Deployment,
+    kind: &str,
+    image: &str,
+    named: &Fields,
+    release: Option<&str>,
+) -> Value {
     let template = &deployment.spec.template;
     let now = template_image(deployment, kind).unwrap_or_default();
     let (inits, containers) = template
@@ -29,9 +39,22 @@ pub(crate) fn fields(deployment: &Deployment, kind: &str, image: &str, release: 
             .map(|name| json!({ "name": name, "image": image }))
             .collect()
     };
-    let mut patch = json!({
-        "spec": { "template": { "spec": { "containers": all(containers) } } },
-    });
+    // What was ours before stays as it is, unless it is named now.
+    let mut ours = pod::seen_in(template, kind, Some(&before(deployment)));
+    ours.extend(named.clone());
+    ours.retain(|_, value| !value.is_empty());
+    let mut patch = json!({ "spec": { "template": pod::template(&ours) } });
+    if !ours.is_empty() {
+        let names: Vec<&str> = ours.keys().map(String::as_str).collect();
+        patch["metadata"]["annotations"][FIELDS] = json!(names.join(","));
+    }
+    let mut containers = all(containers);
+    if let Some(resources) = pod::container_resources(&ours)
+        && let Some(own) = containers.iter_mut().find(|container| container["name"] == kind)
+    {
+        own["resources"] = resources;
+    }
+    patch["spec"]["template"]["spec"]["containers"] = json!(containers);
     let inits = all(inits);
     if !inits.is_empty() {
         patch["spec"]["template"]["spec"]["initContainers"] = json!(inits);
@@ -52,7 +75,20 @@ pub(crate) fn fields(deployment: &Deployment, kind: &str, image: &str, release: 
 /// The fields that are ours as they are.
 pub(crate) fn as_they_are(deployment: &Deployment, kind: &str) -> Value {
     let image = template_image(deployment, kind).unwrap_or_default().to_owned();
-    fields(deployment, kind, &image, None)
+    fields(deployment, kind, &image, &Fields::new(), None)
+}
+
+/// The fields that are ours since an earlier write, without their values.
+fn before(deployment: &Deployment) -> Fields {
+    let names = deployment.annotations().get(FIELDS);
+    let names = names.into_iter().flat_map(|names| names.split(','));
+    names.map(|name| (name.to_owned(), String::new())).collect()
+}
+
+/// Whether pods that start now are made of that.
+pub(crate) fn is_made_of(deployment: &Deployment, kind: &str, made: &Made) -> bool {
+    template_image(deployment, kind) == Some(made.image.as_str())
+        && pod::seen_in(&deployment.spec.template, kind, Some(&made.fields)) == made.fields
 }
 
 /// Which effect restarted a daemon last.
@@ -96,7 +132,7 @@ mod tests {
 
     #[test]
     fn only_what_runs_the_daemons_image_gets_the_new_one() {
-        let patch = fields(&osd(), "osd", "ceph:v20", Some("20.2.4"));
+        let patch = fields(&osd(), "osd", "ceph:v20", &Fields::new(), Some("20.2.4"));
         let spec = &patch["spec"]["template"]["spec"];
         let expected = json!([
             { "name": "osd", "image": "ceph:v20" },
@@ -126,6 +162,39 @@ mod tests {
         );
         assert_eq!(template["spec"]["initContainers"][0]["image"], "ceph:v18");
         assert_eq!(patch["metadata"]["labels"]["ceph-version"], "18.2.7-0");
+    }
+
+    /// A field that was ours once would go with the next write that does not have it.
+    #[test]
+    fn what_was_ours_before_stays_as_it_is() {
+        let mut osd = osd();
+        let memory = Fields::from([("limits/memory".to_owned(), "4096".to_owned())]);
+        let patch = fields(&osd, "osd", "ceph:v18", &memory, None);
+        assert_eq!(patch["metadata"]["annotations"][FIELDS], "limits/memory");
+        let written = json!([
+            { "name": "osd", "image": "ceph:v18", "resources": { "limits": { "memory": "4096" } } },
+            { "name": "log-collector", "image": "ceph:v18" },
+        ]);
+        assert_eq!(patch["spec"]["template"]["spec"]["containers"], written);
+
+        osd.annotations_mut()
+            .insert(FIELDS.to_owned(), "limits/memory".to_owned());
+        let spec = osd.spec.template.spec.as_mut().unwrap();
+        spec.containers[0].resources =
+            serde_json::from_value(json!({ "limits": { "memory": "4Ki" } })).unwrap();
+        assert_eq!(
+            as_they_are(&osd, "osd")["spec"]["template"]["spec"]["containers"],
+            written
+        );
+        let made = |fields: Fields| Made {
+            image: "ceph:v18".to_owned(),
+            release: "18.2.7".to_owned(),
+            fields,
+        };
+        assert!(is_made_of(&osd, "osd", &made(memory)));
+        assert!(is_made_of(&osd, "osd", &made(Fields::new())));
+        let other = Fields::from([("limits/memory".to_owned(), "1".to_owned())]);
+        assert!(!is_made_of(&osd, "osd", &made(other)));
     }
 
     #[test]

@@ -8,12 +8,15 @@
     reason = "the derive of a schema with rules repeats the struct inside a function"
 )]
 
+use std::collections::BTreeMap;
+
 use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{Doors, Growth, Kind, Limit, OnFailure, Order, Policy, Window};
 
 use crate::cluster::{CephClusterSpec, is_default};
+use crate::pod::{self, Fields};
 
 /// `spec.updatePolicy`.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -30,9 +33,12 @@ pub struct UpdatePolicy {
     /// Codes of `ceph health` that are taken for healthy: `POOL_NO_REDUNDANCY`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health_errors_to_ignore: Vec<String>,
-    /// No new wave while this is so.
+    /// No new wave while this is so. Never a change of the wish.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<bool>,
+    /// What becomes of a run when what it is to do is changed; not set: it is interrupted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_spec_change: Option<SpecChange>,
     /// What becomes of a wave that stays unhealthy. Not set: a new release is rolled back, a new revision
     /// of the same release goes on without the unit that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,6 +95,16 @@ pub enum Failure {
     Continue,
 }
 
+/// What becomes of a run when what it is to do is changed.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SpecChange {
+    /// The open wave is finished, and from there on the new wish counts.
+    Interrupt,
+    /// The API server refuses the change while a run is under way.
+    Lock,
+}
+
 /// When waves may run.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -141,6 +157,8 @@ pub struct Settings {
     pub accepted: Vec<String>,
     /// Whether an OSD that is out and safe to destroy is removed.
     pub remove_osds: bool,
+    /// What the spec names of pods beside the image, by kind of daemon.
+    pub pods: BTreeMap<String, Fields>,
     /// What a person should know: an old field, one that another overrides, a window that is none.
     pub remarks: Vec<Remark>,
 }
@@ -208,8 +226,10 @@ impl Settings {
             (true, _) | (false, false) => Failure::Continue,
         };
         let policy = policy(spec, by_change, &mut remarks);
+        let pods = pod::wished(spec, &mut remarks);
         Self {
             policy,
+            pods,
             skip_checks: skip_checks.unwrap_or(false),
             paused: new.pause.unwrap_or(false),
             accepted: new.health_errors_to_ignore.clone(),

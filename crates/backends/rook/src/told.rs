@@ -38,7 +38,7 @@ pub struct Told {
     pub command: Option<String>,
     /// The last command that was heard.
     pub heard: Option<String>,
-    /// An image that a run went back from.
+    /// What a run went back from, or a person ended: it is not tried again by itself.
     pub gave_up: Option<String>,
     /// What drains block.
     pub drains: Option<Drains>,

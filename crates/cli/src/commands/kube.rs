@@ -71,7 +71,7 @@ pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, C
 pub(crate) async fn ask(cli: &Cli, wish: &Heard, command: &Command) -> Result<Exit, CliError> {
     let remote = find(&wish.kube).await?;
     let told = remote.told().await?;
-    may_ask(&told, wish.no_wait)?;
+    may_ask(&told, command, wish.no_wait)?;
     if let (Command::Approve { door }, Some(run)) = (command, told.under_way()) {
         control::knows(&replayed(&remote, &told.name, &run.run)?, door)?;
     }
@@ -90,9 +90,10 @@ pub(crate) async fn ask(cli: &Cli, wish: &Heard, command: &Command) -> Result<Ex
     Ok(Exit::Done)
 }
 
-/// A command is for a run, and for somebody who hears it.
-fn may_ask(told: &Told, no_wait: bool) -> Result<(), CliError> {
-    if told.under_way().is_none() && told.unreadable.is_none() {
+/// A command is for a run, and for somebody who hears it. What was given up is resumed without a run.
+fn may_ask(told: &Told, command: &Command, no_wait: bool) -> Result<(), CliError> {
+    let again = *command == Command::Resume && told.gave_up.is_some();
+    if told.under_way().is_none() && told.unreadable.is_none() && !again {
         let error = CliError::new(
             Exit::No,
             format!(

@@ -40,10 +40,7 @@ pub(crate) fn status(told: &Told, now: Timestamp, upgrade: bool) -> String {
         );
     }
     if let Some(image) = &told.gave_up {
-        let _ = write!(
-            text,
-            "\ngave up    {image}: went back from it, and does not try it again by itself"
-        );
+        let _ = write!(text, "\ngave up    {image}: `stagger resume` has it tried again");
     }
     if let Some(drains) = &told.drains {
         let _ = write!(text, "\ndrains     {}", drained(drains));

@@ -13,7 +13,7 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings, SoftwareByKind};
 use stagger_ceph::facts::release::Version;
 use stagger_ceph::translate::HealthPolicy;
-use stagger_core::model::{ClusterName, RunId, UnitId};
+use stagger_core::model::{ClusterName, RunId};
 use stagger_engine::hosts::Hosts;
 use stagger_engine::store::Store as _;
 use stagger_engine::supervisor::{self, SuperviseError};
@@ -33,9 +33,10 @@ use super::status::{self, Watchers, Writer};
 use crate::cluster::CephCluster;
 use crate::daemons::kind_of;
 use crate::journal::{Asked, KubeStore};
-use crate::made::image_of;
+use crate::ours::is_made_of;
 use crate::policy::Settings;
 use crate::watched::Watched;
+use crate::wish::Wish;
 
 /// After a pass that failed, another is tried after so long, and longer each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
@@ -228,13 +229,8 @@ impl One {
         if let Some(why) = self.watched.missing_rights() {
             return Err(Blocked::until_changed(MISSING_RIGHTS, why));
         }
-        let image = found
-            .spec
-            .ceph_version
-            .image
-            .clone()
-            .filter(|image| !image.is_empty());
-        let Some(image) = image else {
+        // Whether it is another release is not known yet, and nothing up to a run asks.
+        let Some(wish) = Wish::of(&found.spec, true) else {
             return Err(Blocked::until_changed(
                 "NoImage",
                 "spec.cephVersion.image is not set; set it to an image with Ceph",
@@ -250,22 +246,20 @@ impl One {
             }
         }
         self.hear(found);
-        let differing = self.differing(&image);
-        if differing.is_empty() {
-            self.tell(
-                "Ready",
-                "UpToDate",
-                &format!("every daemon has the image {image}"),
-                found,
-            );
+        if self.is_as_wished(&wish) {
+            let message = format!("every daemon has the image {}", wish.name());
+            self.tell("Ready", "UpToDate", &message, found);
             return Ok(Pass::Rest);
         }
-        if self.writer.told().gave_up.as_ref() == Some(&image) {
+        if self.writer.told().gave_up.as_ref() == Some(&wish.name()) {
             return Err(Blocked::until_changed(
-                "WentBack",
+                "GivenUp",
                 format!(
-                    "an upgrade to {image} was taken back; set another image, or try again with \
-                     `kubectl annotate cephcluster {} {}=retry#1`",
+                    "an upgrade to {} was taken back or ended by a person; ask for something else, or try again: \
+                     `stagger resume -n {}`, or `kubectl -n {} annotate --overwrite cephcluster {} {}=retry#1`",
+                    wish.name(),
+                    self.namespace,
+                    self.namespace,
                     self.name,
                     super::COMMAND
                 ),
@@ -283,7 +277,7 @@ impl One {
             ));
         }
         self.no_other_operator().await?;
-        self.begin(found, &image, told).await
+        self.begin(found, &wish, told).await
     }
 
     /// A command while no run is under way: one to try again what was taken back is obeyed, and none is kept
@@ -292,7 +286,8 @@ impl One {
         let said = found.annotations().get(super::COMMAND).cloned();
         self.writer.tell(|told| {
             if told.heard != said {
-                if said.as_deref().is_some_and(|said| said.starts_with("retry")) {
+                let again = |said: &str| said.starts_with("retry") || said.starts_with("resume");
+                if said.as_deref().is_some_and(again) {
                     told.gave_up = None;
                 }
                 told.heard = said;
@@ -300,17 +295,13 @@ impl One {
         });
     }
 
-    /// The daemons whose Deployments have another image, and the helpers beside them are not asked.
-    fn differing(&self, image: &str) -> Vec<UnitId> {
+    /// Whether every daemon's Deployment is as it should be.
+    fn is_as_wished(&self, wish: &Wish) -> bool {
         let (daemons, _) = self.watched.daemons();
-        daemons
-            .into_iter()
-            .filter(|(unit, deployment)| {
-                let spec = deployment.spec.template.spec.as_ref();
-                spec.and_then(|spec| image_of(spec, kind_of(unit))) != Some(image)
-            })
-            .map(|(unit, _)| unit)
-            .collect()
+        daemons.iter().all(|(unit, deployment)| {
+            let kind = kind_of(unit);
+            is_made_of(deployment, kind, &wish.made(kind, ""))
+        })
     }
 
     /// Two operators would undo each other's work.

@@ -188,13 +188,18 @@ pub(super) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Opti
     }
 }
 
+/// A use of `skipUpgradeChecks`.
+pub(super) fn unchecked(note: String) -> News {
+    bad("Upgrade", "ChecksSkipped", note)
+}
+
 /// What a person should know of a spec's fields.
 pub(super) fn of_settings(settings: &Settings) -> Vec<News> {
     let mut news = Vec::new();
     if settings.skip_checks {
-        // Nothing reads it yet: see the guide.
-        let note = "skipUpgradeChecks is set; it has no effect yet, and every check is made: unset it";
-        news.push(bad("ReadSpec", "ChecksNotSkipped", note));
+        let note = "skipUpgradeChecks is set: an update waits for no health, and stops one OSD at a time \
+                    unchecked, though data may be unavailable meanwhile";
+        news.push(bad("ReadSpec", "ChecksAreSkipped", note));
     }
     for remark in &settings.remarks {
         let note = format!("{}: {}", remark.field, remark.what);
@@ -439,7 +444,7 @@ mod tests {
         let news = of_settings(&Settings::read(&spec, true));
         assert_eq!(
             reasons(&news),
-            ["ChecksNotSkipped", "FieldRemarked", "FieldRemarked"]
+            ["ChecksAreSkipped", "FieldRemarked", "FieldRemarked"]
         );
         assert!(
             news.iter().any(|news| news

@@ -44,7 +44,7 @@ pub(super) struct Told {
     pub(super) generation: i64,
     /// The run, if there is or was one.
     pub(super) run: Option<Value>,
-    /// An image that a run went back from: it is not tried again by itself.
+    /// What a run went back from, or a person ended: it is not tried again by itself.
     pub(super) gave_up: Option<String>,
     /// What is blocked by drains, and why.
     pub(super) drains: Option<Drained>,
@@ -54,6 +54,14 @@ pub(super) struct Told {
     pub(super) removal: Option<String>,
     /// The last command to try again that was heard.
     pub(super) heard: Option<String>,
+}
+
+impl Told {
+    /// Whether a run is not over.
+    fn run_is_on(&self) -> bool {
+        let verdict = self.run.as_ref().map(|run| &run["verdict"]);
+        verdict.is_some_and(|verdict| *verdict != "done" && *verdict != "ended")
+    }
 }
 
 /// What drains come to, as the status has it.
@@ -136,9 +144,7 @@ impl Writer {
 
     /// Whether a run is not over.
     pub(super) fn run_is_on(&self) -> bool {
-        let told = self.tell.borrow();
-        let verdict = told.run.as_ref().map(|run| run["verdict"].clone());
-        verdict.is_some_and(|verdict| verdict != "done" && verdict != "ended")
+        self.tell.borrow().run_is_on()
     }
 
     /// A listener of a run that tells of it.
@@ -216,6 +222,7 @@ fn document(name: &str, told: &Told, since: &mut BTreeMap<&'static str, (bool, S
         "upgrade": {
             "observedGeneration": told.generation,
             "run": told.run,
+            "underWay": told.run_is_on(),
             "gaveUp": told.gave_up,
             "heard": told.heard,
             "conditions": [

@@ -7,21 +7,23 @@ use stagger_core::run::Command;
 use super::COMMAND;
 use crate::cluster::CephCluster;
 use crate::journal::Asked;
+use crate::wish::Wish;
 
 /// What a person wants of a run, by the CephCluster.
 pub(super) struct Wishes {
-    image: String,
+    wish: Wish,
     paused: Option<bool>,
-    left: bool,
+    /// Whether the run is ended because something else is asked for.
+    pub(super) left: bool,
     /// The last command that was heard.
     pub(super) command: Option<String>,
 }
 
 impl Wishes {
-    /// For a run to that image. A command that was `heard` before was not said to it.
-    pub(super) fn new(image: &str, heard: Option<String>) -> Self {
+    /// For a run that was asked for by that. A command that was `heard` before was not said to it.
+    pub(super) fn new(wish: Wish, heard: Option<String>) -> Self {
         Self {
-            image: image.to_owned(),
+            wish,
             paused: None,
             left: false,
             command: heard,
@@ -40,14 +42,12 @@ impl Wishes {
                 format!("{BY}: spec.updatePolicy.pause"),
             ),
         }
-        let image = found.spec.ceph_version.image.as_deref().unwrap_or_default();
-        if image != self.image && !self.left {
+        if !self.left
+            && let Some(why) = self.wish.differs(&found.spec)
+        {
             // The wave is finished; what is wanted now is planned from there.
             self.left = true;
-            asked.ask(
-                Command::Abort,
-                format!("{BY}: spec.cephVersion.image is {image} now"),
-            );
+            asked.ask(Command::Abort, format!("{BY}: {why}"));
         }
         let command = found.annotations().get(COMMAND).cloned();
         if command != self.command {
@@ -141,7 +141,8 @@ mod tests {
                 .map(|(command, _)| command)
                 .collect::<Vec<_>>()
         };
-        let mut wishes = Wishes::new("ceph:20", Some("abort#1".to_owned()));
+        let wish = Wish::of(&cluster("ceph:20", false, "").spec, true).unwrap();
+        let mut wishes = Wishes::new(wish, Some("abort#1".to_owned()));
         assert_eq!(heard(&mut wishes, "ceph:20", false, "abort#1"), []);
         assert_eq!(heard(&mut wishes, "ceph:20", true, "abort#1"), [Command::Pause]);
         assert_eq!(heard(&mut wishes, "ceph:20", true, "abort#1"), []);
@@ -150,7 +151,9 @@ mod tests {
             heard(&mut wishes, "ceph:20", false, "resume#1"),
             [Command::Resume]
         );
+        assert!(!wishes.left);
         assert_eq!(heard(&mut wishes, "ceph:21", false, "resume#1"), [Command::Abort]);
+        assert!(wishes.left);
         assert_eq!(heard(&mut wishes, "ceph:22", false, "resume#1"), []);
     }
 }

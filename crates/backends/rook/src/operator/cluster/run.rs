@@ -1,6 +1,6 @@
 //! A run for one cluster: begun, or gone on with, and carried out.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy};
-use stagger_core::model::{Part, Policy, Reason, RunId, Target};
+use stagger_core::model::{Part, Policy, Reason, Revision, RunId, Target};
 use stagger_core::run::Ending;
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::Backend;
@@ -23,20 +23,26 @@ use super::{NOOUT, One, Pass};
 use crate::backend::{self, Memory, RookBackend, units_of};
 use crate::cluster::CephCluster;
 use crate::daemons::kind_of;
-use crate::made::{Book, Made, image_of};
+use crate::made::{Book, Made};
 use crate::operator::blocked::Blocked;
-use crate::operator::release;
 use crate::operator::wishes::Wishes;
-use crate::policy::Settings;
+use crate::operator::{events, release};
+use crate::ours::template_image;
+use crate::wish::Wish;
+use crate::{pod, unchecked};
+
+/// So many journals are kept.
+const JOURNALS: usize = 10;
 
 impl One {
-    /// Starts a run to that image, and carries it out.
+    /// Starts a run to what is wished for, and carries it out.
     pub(super) async fn begin(
         &mut self,
         found: &Arc<CephCluster>,
-        image: &str,
+        wish: &Wish,
         told: &mut watch::Receiver<Arc<CephCluster>>,
     ) -> Result<Pass, Blocked> {
+        let image = &wish.image;
         self.tell(
             "Progressing",
             "AsksTheImage",
@@ -47,57 +53,76 @@ impl One {
             known.clone()
         } else {
             let release = release::of(&self.shared.client, &self.namespace, image).await?;
-            self.releases.insert(image.to_owned(), release.clone());
+            self.releases.insert(image.clone(), release.clone());
             release
         };
-        let settings = Settings::read(&found.spec, true);
-        if settings.paused {
+        if found.spec.update_policy.pause.unwrap_or(false) {
             return Err(Blocked::until_changed("Paused", "spec.updatePolicy.pause is set"));
         }
-        let health = HealthPolicy {
-            accept: settings.accepted.iter().cloned().collect(),
-            block: BTreeSet::new(),
-        };
-        let ceph = self.ceph(health.clone()).await?;
+        let ceph = self.ceph(wish.health()).await?;
         let mut facts = ceph.facts().await?;
         backend::one_gateway_each(&mut facts);
-        let made = Made {
-            image: image.to_owned(),
-            release: release.to_string(),
+        let release = release.to_string();
+        let release_changes = self.is_another_release(&facts, &release)?;
+        let Some(wish) = Wish::of(&found.spec, release_changes) else {
+            return Ok(Pass::Again);
         };
-        let settings = Settings::read(&found.spec, self.is_another_release(&facts, &made)?);
-        let target = target_of(&facts, &made, &settings.policy, health.clone())?;
-        let memory = self.memory(&facts, made)?;
+        let (target, policy) = self.target(&facts, &release, &wish)?;
+        let memory = self.memory(&facts, release, wish)?;
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| Blocked::until_changed("Internal", format!("the memory of a run: {error}")))?;
-        let backend = self.backend(ceph, health, memory);
+        let wish = memory.wish.clone();
+        let backend = self.backend(ceph, memory);
         let run = supervisor::new_run_id(Timestamp::now());
         let (driver, lease) = supervisor::start(
             self.parts(&backend),
             &Identity::of_this_process(),
             run,
             target,
-            settings.policy,
+            policy,
             baseline,
         )
         .await?;
-        self.carry_out(image, &backend, driver, lease, told).await?;
+        self.carry_out(wish, &backend, driver, lease, told).await?;
         Ok(Pass::Again)
     }
 
     /// Whether a daemon runs another release than that: else it is only a new revision of the same.
-    fn is_another_release(&self, facts: &Facts, wanted: &Made) -> Result<bool, Blocked> {
-        let units = units_of(facts, None, &self.watched)?;
-        let of_wanted = format!("{}-", wanted.release);
+    fn is_another_release(&self, facts: &Facts, release: &str) -> Result<bool, Blocked> {
+        let units = units_of(facts, None, &self.watched, &BTreeMap::new())?;
+        let of_wanted = format!("{release}-");
         Ok(units
             .iter()
             .filter_map(|unit| unit.revision.as_ref())
             .any(|revision| !revision.as_str().starts_with(&of_wanted)))
     }
 
+    /// The stages and steps, with the revisions of pods, and how bold to be.
+    fn target(&self, facts: &Facts, release: &str, wish: &Wish) -> Result<(Target, Policy), Blocked> {
+        if !wish.skip_checks {
+            let target = target_of(facts, release, wish, wish.health())?;
+            return Ok((target, wish.policy.clone()));
+        }
+        let mut health = wish.health();
+        let complaints: Vec<String> = facts.health.checks.keys().cloned().collect();
+        health.accept.extend(complaints.iter().cloned());
+        let target = target_of(facts, release, wish, health)?;
+        let osds_down = facts.osds.osds.values().filter(|osd| !osd.up).count();
+        let policy = unchecked::policy(&wish.policy, u32::try_from(osds_down).unwrap_or(u32::MAX - 1));
+        self.writer.news(vec![events::unchecked(format!(
+            "begun whatever Ceph complains of ({}): skipUpgradeChecks",
+            if complaints.is_empty() {
+                "nothing".to_owned()
+            } else {
+                complaints.join(", ")
+            }
+        ))]);
+        Ok((target, policy))
+    }
+
     /// How things are before a run: also what every revision stands for, so that it can be brought back.
-    fn memory(&self, facts: &Facts, wanted: Made) -> Result<Memory, Blocked> {
-        let units = units_of(facts, None, &self.watched)?;
+    fn memory(&self, facts: &Facts, release: String, wish: Wish) -> Result<Memory, Blocked> {
+        let units = units_of(facts, None, &self.watched, &wish.pods)?;
         let mut book = Book::new();
         let (daemons, wrong) = self.watched.daemons();
         if let Some(why) = wrong.first() {
@@ -107,8 +132,8 @@ impl One {
             let (Some(revision), Some(deployment)) = (&unit.revision, daemons.get(&unit.id)) else {
                 continue;
             };
-            let spec = deployment.spec.template.spec.as_ref();
-            let Some(image) = spec.and_then(|spec| image_of(spec, kind_of(&unit.id))) else {
+            let kind = kind_of(&unit.id);
+            let Some(image) = template_image(deployment, kind) else {
                 continue;
             };
             let release = revision
@@ -118,28 +143,32 @@ impl One {
             let made = Made {
                 image: image.to_owned(),
                 release: release.to_owned(),
+                fields: pod::seen_in(&deployment.spec.template, kind, wish.pods.get(kind)),
             };
             book.insert(revision.clone(), made);
         }
-        let revision = wanted
-            .revision()
-            .map_err(|error| Blocked::until_changed("Refused", error.to_string()))?;
-        book.insert(revision, wanted);
+        for kind in units.iter().map(|unit| unit.kind.as_str()) {
+            let made = wish.made(kind, &release);
+            book.insert(revision(&made)?, made);
+        }
         Ok(Memory {
             baseline: Baseline::of(facts, &units),
             book,
+            wish,
         })
     }
 
-    fn backend(&self, ceph: CephBackend, health: HealthPolicy, memory: Memory) -> Arc<dyn Backend> {
+    fn backend(&self, ceph: CephBackend, memory: Memory) -> Arc<dyn Backend> {
+        let writer = Arc::clone(&self.writer);
         Arc::new(RookBackend::new(backend::Parts {
             ceph,
             client: self.shared.client.clone(),
             namespace: self.namespace.clone(),
             cluster: self.cluster.clone(),
-            health,
+            health: memory.wish.health(),
             watched: Arc::clone(&self.watched),
             memory,
+            unchecked: Box::new(move |note| writer.news(vec![events::unchecked(note)])),
         }))
     }
 
@@ -167,37 +196,28 @@ impl One {
                 format!("run {run} keeps no memory of Rook: {error}"),
             )
         })?;
-        let stage = replayed.start().target.parts.iter().find_map(|part| match part {
-            Part::Stage(stage) => memory.book.get(&stage.revision),
-            Part::Step(_) => None,
-        });
-        let image = stage.map(|made| made.image.clone()).unwrap_or_default();
-        let found = told.borrow().clone();
-        let settings = Settings::read(&found.spec, true);
-        let health = HealthPolicy {
-            accept: settings.accepted.iter().cloned().collect(),
-            block: BTreeSet::new(),
-        };
-        let ceph = self.ceph(health.clone()).await?;
+        let wish = memory.wish.clone();
+        let ceph = self.ceph(wish.health()).await?;
         for guard in ceph.drop_expired_guards().await? {
             tracing::info!(guard = guard.guard, "past its expiry, given back");
         }
-        let backend = self.backend(ceph, health, memory);
+        let backend = self.backend(ceph, memory);
         let (driver, lease) =
             supervisor::resume(self.parts(&backend), &Identity::of_this_process(), run).await?;
-        self.carry_out(&image, &backend, driver, lease, told).await
+        self.carry_out(wish, &backend, driver, lease, told).await
     }
 
     /// Steps until the run is over. A run that is held goes on when somebody says so.
     async fn carry_out(
         &mut self,
-        image: &str,
+        wish: Wish,
         backend: &Arc<dyn Backend>,
         mut driver: Driver,
         lease: Lease,
         told: &mut watch::Receiver<Arc<CephCluster>>,
     ) -> Result<(), Blocked> {
-        let mut wishes = Wishes::new(image, self.writer.told().heard);
+        let name = wish.name();
+        let mut wishes = Wishes::new(wish, self.writer.told().heard);
         let ending = loop {
             wishes.heed(&told.borrow_and_update(), &self.asked);
             self.writer.tell(|told| told.heard.clone_from(&wishes.command));
@@ -227,30 +247,40 @@ impl One {
         };
         self.pulse.works();
         drop(driver);
+        if let Err(error) = self.store().prune(lease.fence(), JOURNALS) {
+            tracing::warn!(%error, "old journals stay until the next run");
+        }
         if let Err(error) = lease.give_back(backend).await {
             tracing::warn!(%error, "the lock goes by itself");
         }
         let gave_up = match ending {
             Ending::Done => None,
-            Ending::Aborted => self.writer.told().gave_up,
-            Ending::RolledBack { .. } | Ending::Incomplete { .. } => Some(image.to_owned()),
+            // What is asked for now goes on from here.
+            Ending::Aborted if wishes.left => self.writer.told().gave_up,
+            Ending::Aborted | Ending::RolledBack { .. } | Ending::Incomplete { .. } => Some(name),
         };
         self.writer.tell(|told| told.gave_up = gave_up);
         Ok(())
     }
 }
 
+/// The name of what pods are made of.
+fn revision(made: &Made) -> Result<Revision, Blocked> {
+    made.revision()
+        .map_err(|error| Blocked::until_changed("Refused", error.to_string()))
+}
+
 /// The stages and steps; their revisions are those of pods.
-fn target_of(facts: &Facts, made: &Made, policy: &Policy, health: HealthPolicy) -> Result<Target, Blocked> {
+fn target_of(facts: &Facts, release: &str, wish: &Wish, health: HealthPolicy) -> Result<Target, Blocked> {
     let wanted = TargetPolicy {
         pgs: PgGate::Clean,
-        hold: policy.gate_hold,
-        timeout: policy.gate_timeout,
+        hold: wish.policy.gate_hold,
+        timeout: wish.policy.gate_timeout,
         noout: NOOUT,
         before_rollback: false,
         health,
     };
-    let mut target = target(facts, &made.release, &wanted).map_err(|refusal| {
+    let mut target = target(facts, release, &wanted).map_err(|refusal| {
         let all: Vec<String> = refusal.0.iter().map(Reason::to_string).collect();
         // The field has another name here.
         let why = all
@@ -258,12 +288,9 @@ fn target_of(facts: &Facts, made: &Made, policy: &Policy, health: HealthPolicy) 
             .replace("health.accept", "spec.updatePolicy.healthErrorsToIgnore");
         Blocked::for_now("Refused", why)
     })?;
-    let revision = made
-        .revision()
-        .map_err(|error| Blocked::until_changed("Refused", error.to_string()))?;
     for part in &mut target.parts {
         if let Part::Stage(stage) = part {
-            stage.revision = revision.clone();
+            stage.revision = revision(&wish.made(stage.kind.as_str(), release))?;
         }
     }
     Ok(target)
