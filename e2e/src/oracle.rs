@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use stagger_ceph::oktostop::{Agreement, Maps, Theirs, compare, load};
+use stagger_ceph::oktostop::{Agreement, Maps, Proof, Theirs, compare, load};
 
 use crate::ceph::Cluster;
 use crate::command::say;
@@ -140,21 +140,18 @@ fn ask(cluster: &Cluster, maps: &Maps, seed: u64, count: usize) -> Result<Tally>
             } if we_passed_over.is_empty() && !they_passed_over.is_empty() => {
                 tally.passed_over += 1;
             }
-            Agreement::TheyApprove { proofs } if !proofs.is_empty() => {
-                // Counted from what the map says, not from our oracle's own sum.
-                ensure!(
-                    proofs.iter().all(|proof| {
-                        let left = proof.acting.len() - proof.stopping.len();
-                        left < proof.min_size as usize
-                    }),
-                    "the map does not prove it: {proofs:?}"
-                );
+            Agreement::TheyApprove { proofs } if !proofs.is_empty() && proofs.iter().all(is_proven) => {
                 tally.they_approve.push(format!("{ids:?}: {}", proofs[0]));
             }
             other => tally.others.push(format!("{ids:?}: {other:?}")),
         }
     }
     Ok(tally)
+}
+
+/// Counted from what the map says, not from our oracle's own sum.
+fn is_proven(proof: &Proof) -> bool {
+    proof.acting.len() - proof.stopping.len() < proof.min_size as usize
 }
 
 /// The maps as `ceph … -f json` prints them, read as `stagger ceph ok-to-stop --from` reads them.
