@@ -76,6 +76,17 @@ fn upgraded(cluster: &LaidOut, operators: &mut Vec<Operator>, phases: &mut Phase
         "another run than {run}: {status:#}"
     );
     ensure!(status["upgrade"]["run"]["verdict"] == "done", "{status:#}");
+    let migrations = &status["upgrade"]["migrations"];
+    let done = |at: usize, name: &str| migrations[at]["name"] == name && migrations[at]["done"] == true;
+    ensure!(
+        done(0, "daemon-labels") && done(1, "require-osd-release-20"),
+        "{migrations:#}"
+    );
+    let manager = cluster.get("deployment", "rook-ceph-mgr-a")?;
+    ensure!(
+        manager["metadata"]["labels"]["ceph_daemon_id"] == "a",
+        "{manager:#}"
+    );
     phases.lap("18 to 20");
     let versions = cluster.ceph.rados().mon("versions")?;
     let all: Vec<&String> = versions["overall"]

@@ -48,6 +48,13 @@ pub(super) fn of(ceph: &Cluster, daemon: &Daemon, image: &str) -> Result<Value> 
     let version = image.rsplit_once(":v").map_or("unknown", |(_, version)| version);
     of_deployment["ceph-version"] = json!(format!("{version}-0"));
     of_deployment["rook-version"] = json!("v1.20.0");
+    if daemon.kind == Kind::Mgr
+        && let Some(labels) = of_deployment.as_object_mut()
+    {
+        // As older releases of Rook wrote them.
+        labels.remove("ceph_daemon_type");
+        labels.remove("ceph_daemon_id");
+    }
     let socket = ceph
         .dir()
         .join("run")

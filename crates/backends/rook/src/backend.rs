@@ -15,13 +15,14 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::facts::rgw::Gateway;
 use stagger_ceph::translate::{Baseline, HealthPolicy, budgets, conditions, units};
-use stagger_core::model::{ClusterName, IdError, Phase, Reason, Revision, Snapshot, Unit, UnitId};
+use stagger_core::model::{ClusterName, IdError, PartName, Phase, Reason, Revision, Snapshot, Unit, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
 use tokio::time::Instant;
 
 use crate::daemons::kind_of;
 use crate::made::{Book, Made, image_of};
+use crate::migrations;
 use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, is_made_of, restarted};
 use crate::pod::{self, Fields};
 use crate::rollout::{Rollout, rollout};
@@ -266,6 +267,41 @@ impl RookBackend {
         Ok("restarted".to_owned())
     }
 
+    /// Patches each Deployment that a migration has left. One that another's write came before is left for
+    /// the next time, as the condition shows.
+    async fn migrate(
+        &self,
+        call: &Call,
+        step: &PartName,
+        patch: fn(&Deployment) -> Option<Value>,
+    ) -> Result<String, BackendError> {
+        let mut changed = 0;
+        for deployment in self.parts.watched.deployments() {
+            let Some(mut patch) = patch(&deployment) else {
+                continue;
+            };
+            let name = deployment.name_any();
+            let tried = format!("migrate Deployment {name} ({step})");
+            let newest = fence_of(&deployment);
+            if newest > call.fence {
+                let why = format!(
+                    "its Deployment has seen the fencing token {newest}, ours is {}",
+                    call.fence
+                );
+                return Err(BackendError::permanent(tried, why));
+            }
+            patch["metadata"]["resourceVersion"] = json!(deployment.metadata.resource_version);
+            let params = PatchParams::default();
+            let written = self
+                .deployments
+                .patch(&name, &params, &Patch::Merge(&patch))
+                .await;
+            written.map_err(|error| failed(&tried, &error))?;
+            changed += 1;
+        }
+        Ok(format!("{changed} Deployments were changed"))
+    }
+
     /// Waits until the change is seen and its rollout has ended.
     async fn settled(
         &self,
@@ -416,10 +452,13 @@ impl Backend for RookBackend {
                 format!("make the data of {unit} anew"),
                 "on Kubernetes a person does that",
             )),
-            Action::TakeGuard { .. }
-            | Action::DropGuard { .. }
-            | Action::Step { .. }
-            | Action::Collect { .. } => self.parts.ceph.perform(call, action).await,
+            Action::Step { step } => match migrations::of_step(step) {
+                Some(patch) => self.migrate(call, step, patch).await,
+                None => self.parts.ceph.perform(call, action).await,
+            },
+            Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Collect { .. } => {
+                self.parts.ceph.perform(call, action).await
+            }
         }
     }
 
@@ -490,6 +529,9 @@ pub fn snapshot(
     } else {
         budgets(facts, &places)
     };
+    let left = migrations::conditions(&watched.deployments())
+        .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
+    conditions.extend(left);
     Snapshot::new(
         cluster.clone(),
         facts.collected_at,

@@ -12,7 +12,8 @@ pub const ID: &str = "ceph_daemon_id";
 /// The kinds of daemons that are units.
 pub const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
 
-/// The unit that a Deployment runs; `None`: it runs something else.
+/// The unit that a Deployment runs; `None`: it runs something else. Where older releases of Rook wrote no
+/// [`ID`], it is the label that has the name of the kind, or `ceph-osd-id`.
 ///
 /// # Errors
 /// It should be one, and its labels do not say which; in words, with what to do.
@@ -33,6 +34,8 @@ pub fn unit_of(deployment: &Deployment) -> Result<Option<UnitId>, String> {
     let name = deployment.name_any();
     let id = labels
         .get(ID)
+        .or_else(|| labels.get(kind))
+        .or_else(|| labels.get("ceph-osd-id").filter(|_| kind == "osd"))
         .ok_or_else(|| format!("Deployment {name} has no label {ID}; set it to the daemon's id"))?;
     if kind == "osd" && id.parse::<u32>().is_err() {
         return Err(format!(

@@ -14,6 +14,7 @@ pub mod daemons;
 pub mod drains;
 pub mod journal;
 pub mod made;
+pub mod migrations;
 pub mod names;
 pub mod operator;
 pub mod ours;

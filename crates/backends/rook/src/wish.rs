@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    fn spec(update_policy: Value, more: Value) -> CephClusterSpec {
+    fn spec(update_policy: &Value, more: &Value) -> CephClusterSpec {
         let mut spec = json!({ "cephVersion": { "image": "ceph:20" }, "updatePolicy": update_policy });
         for (key, value) in more.as_object().unwrap() {
             spec[key] = value.clone();
@@ -126,10 +126,10 @@ mod tests {
 
     #[test]
     fn each_field_of_ours_is_another_wish_and_others_are_none() {
-        let before = spec(json!({ "osds": { "grow": true } }), json!({}));
+        let before = spec(&json!({ "osds": { "grow": true } }), &json!({}));
         for release_changes in [true, false] {
             let wish = Wish::of(&before, release_changes).unwrap();
-            let same = |policy, more| assert_eq!(wish.differs(&spec(policy, more)), None);
+            let same = |policy: Value, more: Value| assert_eq!(wish.differs(&spec(&policy, &more)), None);
             same(json!({}), json!({}));
             same(json!({ "pause": true, "onSpecChange": "lock" }), json!({}));
             same(
@@ -137,8 +137,8 @@ mod tests {
                 json!({ "storage": { "nodes": [{ "name": "host1" }] } }),
             );
             same(json!({}), json!({ "mon": { "count": 5 } }));
-            let other = |policy, more, word: &str| {
-                let why = wish.differs(&spec(policy, more)).unwrap_or_default();
+            let other = |policy: Value, more: Value, word: &str| {
+                let why = wish.differs(&spec(&policy, &more)).unwrap_or_default();
                 assert!(why.contains(word), "{word}: {why:?}");
             };
             other(json!({ "osds": { "grow": false } }), json!({}), "updatePolicy");
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_wish_is_read_back_from_the_journal() {
         let wish = Wish::of(
-            &spec(json!({}), json!({ "priorityClassNames": { "all": "high" } })),
+            &spec(&json!({}), &json!({ "priorityClassNames": { "all": "high" } })),
             true,
         )
         .unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Map, Value};
 use stagger_core::run::Event;
@@ -46,7 +46,7 @@ impl KubeStore {
         let tried = "look for chunks of old journals";
         let of_cluster = ListParams::default().labels(&format!("{LABEL}={}", self.cluster));
         let chunks = wait(self.maps.list_metadata(&of_cluster)).map_err(|error| failed(tried, &error))?;
-        for name in chunks.items.iter().map(|chunk| chunk.name_any()) {
+        for name in chunks.items.iter().map(ResourceExt::name_any) {
             let Some((run, by)) = self.made_by(&name) else {
                 continue;
             };

@@ -20,6 +20,7 @@ use super::events::{self, Events, News};
 use super::metrics::ClusterMetrics;
 use crate::backend::MANAGER;
 use crate::cluster::CephCluster;
+use crate::migrations;
 use crate::provision::Remark;
 
 /// Between two writes at least.
@@ -44,6 +45,8 @@ pub(super) struct Told {
     pub(super) generation: i64,
     /// The run, if there is or was one.
     pub(super) run: Option<Value>,
+    /// The migrations of the run.
+    pub(super) migrations: Vec<migrations::Told>,
     /// What a run went back from, or a person ended: it is not tried again by itself.
     pub(super) gave_up: Option<String>,
     /// What is blocked by drains, and why.
@@ -223,6 +226,7 @@ fn document(name: &str, told: &Told, since: &mut BTreeMap<&'static str, (bool, S
             "observedGeneration": told.generation,
             "run": told.run,
             "underWay": told.run_is_on(),
+            "migrations": told.migrations,
             "gaveUp": told.gave_up,
             "heard": told.heard,
             "conditions": [
@@ -272,6 +276,9 @@ pub(super) fn read(cluster: &CephCluster) -> Told {
         run: upgrade
             .and_then(|upgrade| upgrade.0.get("run").cloned())
             .filter(|run| !run.is_null()),
+        migrations: upgrade
+            .and_then(|upgrade| serde_json::from_value(upgrade.0.get("migrations")?.clone()).ok())
+            .unwrap_or_default(),
         drains: status
             .and_then(|status| status.drains.clone())
             .and_then(|drains| serde_json::from_value(Value::Object(drains.0)).ok()),
@@ -306,6 +313,7 @@ impl Telling {
         self.told.send_if_modified(|told| {
             let before = told.clone();
             of_run(told, &view);
+            told.migrations = migrations::told(&run.start().target, &view);
             self.watchers.metrics.status(told);
             before != *told
         });

@@ -29,7 +29,7 @@ use crate::operator::wishes::Wishes;
 use crate::operator::{events, release};
 use crate::ours::template_image;
 use crate::wish::Wish;
-use crate::{pod, unchecked};
+use crate::{migrations, pod, unchecked};
 
 /// So many journals are kept.
 const JOURNALS: usize = 10;
@@ -67,8 +67,10 @@ impl One {
         let Some(wish) = Wish::of(&found.spec, release_changes) else {
             return Ok(Pass::Again);
         };
-        let (target, policy) = self.target(&facts, &release, &wish)?;
-        let memory = self.memory(&facts, release, wish)?;
+        let (mut target, policy) = self.target(&facts, &release, &wish)?;
+        migrations::place(&mut target, &self.watched.deployments())
+            .map_err(|error| Blocked::until_changed("Internal", error.to_string()))?;
+        let memory = self.memory(&facts, &release, wish)?;
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| Blocked::until_changed("Internal", format!("the memory of a run: {error}")))?;
         let wish = memory.wish.clone();
@@ -121,7 +123,7 @@ impl One {
     }
 
     /// How things are before a run: also what every revision stands for, so that it can be brought back.
-    fn memory(&self, facts: &Facts, release: String, wish: Wish) -> Result<Memory, Blocked> {
+    fn memory(&self, facts: &Facts, release: &str, wish: Wish) -> Result<Memory, Blocked> {
         let units = units_of(facts, None, &self.watched, &wish.pods)?;
         let mut book = Book::new();
         let (daemons, wrong) = self.watched.daemons();
@@ -136,19 +138,19 @@ impl One {
             let Some(image) = template_image(deployment, kind) else {
                 continue;
             };
-            let release = revision
+            let now = revision
                 .as_str()
                 .rsplit_once('-')
                 .map_or("", |(release, _)| release);
             let made = Made {
                 image: image.to_owned(),
-                release: release.to_owned(),
+                release: now.to_owned(),
                 fields: pod::seen_in(&deployment.spec.template, kind, wish.pods.get(kind)),
             };
             book.insert(revision.clone(), made);
         }
         for kind in units.iter().map(|unit| unit.kind.as_str()) {
-            let made = wish.made(kind, &release);
+            let made = wish.made(kind, release);
             book.insert(revision(&made)?, made);
         }
         Ok(Memory {
