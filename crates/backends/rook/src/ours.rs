@@ -168,11 +168,11 @@ mod tests {
     #[test]
     fn what_was_ours_before_stays_as_it_is() {
         let mut osd = osd();
-        let memory = Fields::from([("limits/memory".to_owned(), "4096".to_owned())]);
+        let memory = Fields::from([("limits/memory".to_owned(), "4Ki".to_owned())]);
         let patch = fields(&osd, "osd", "ceph:v18", &memory, None);
         assert_eq!(patch["metadata"]["annotations"][FIELDS], "limits/memory");
         let written = json!([
-            { "name": "osd", "image": "ceph:v18", "resources": { "limits": { "memory": "4096" } } },
+            { "name": "osd", "image": "ceph:v18", "resources": { "limits": { "memory": "4Ki" } } },
             { "name": "log-collector", "image": "ceph:v18" },
         ]);
         assert_eq!(patch["spec"]["template"]["spec"]["containers"], written);
@@ -181,7 +181,7 @@ mod tests {
             .insert(FIELDS.to_owned(), "limits/memory".to_owned());
         let spec = osd.spec.template.spec.as_mut().unwrap();
         spec.containers[0].resources =
-            serde_json::from_value(json!({ "limits": { "memory": "4Ki" } })).unwrap();
+            serde_json::from_value(json!({ "limits": { "memory": "4096" } })).unwrap();
         assert_eq!(
             as_they_are(&osd, "osd")["spec"]["template"]["spec"]["containers"],
             written

@@ -20,8 +20,8 @@ use serde_json::{Map, Value, json};
 use crate::cluster::{CephClusterSpec, Free};
 use crate::policy::Remark;
 
-/// Values by what they are of: `limits/memory`, `requests/cpu`, `priorityClassName`, `annotations/NAME`. Of a
-/// quantity it is the plain number, so that `1Gi` and `1073741824` are the same. Empty: there is none.
+/// Values by what they are of: `limits/memory`, `requests/cpu`, `priorityClassName`, `annotations/NAME`. A
+/// quantity is in the same words always, so that `1Gi` and `1073741824` are the same. Empty: there is none.
 pub type Fields = BTreeMap<String, String>;
 
 /// The kinds of daemons that a CephCluster has fields for.
@@ -85,15 +85,21 @@ fn resources(spec: &CephClusterSpec, kind: &str, fields: &mut Fields, remarks: &
     }
 }
 
-/// The number that a quantity stands for, in thousandths where it is no whole one; nothing is measured more
-/// finely in a pod.
+/// What a quantity comes to, always in the same words: `1536Mi`, `2`, `500m`. Nothing is measured more finely
+/// than in thousandths in a pod.
 fn plain(quantity: &Quantity) -> Option<String> {
     let number = ParsedQuantity::try_from(quantity).ok()?.to_bytes_f64()?;
-    Some(if number.fract() == 0.0 {
-        format!("{number:.0}")
-    } else {
-        format!("{:.0}m", number * 1000.0)
-    })
+    if number.fract() != 0.0 {
+        return Some(format!("{:.0}m", number * 1000.0));
+    }
+    let (mut number, mut suffix) = (number, "");
+    for next in ["Ki", "Mi", "Gi", "Ti"] {
+        if number == 0.0 || number % 1024.0 != 0.0 {
+            break;
+        }
+        (number, suffix) = (number / 1024.0, next);
+    }
+    Some(format!("{number:.0}{suffix}"))
 }
 
 /// What a pod has of those fields that are `wanted`; `kind` is also the name of its daemon's container.
@@ -196,7 +202,7 @@ mod tests {
         let osd = [
             ("annotations/a", "1"),
             ("annotations/b", "2"),
-            ("limits/memory", "4294967296"),
+            ("limits/memory", "4Gi"),
             ("priorityClassName", "high"),
             ("requests/cpu", "500m"),
         ];
@@ -213,6 +219,8 @@ mod tests {
             ("2", "2000m"),
             ("1e3", "1k"),
             ("16Ti", "17592186044416"),
+            ("1500Mi", "1572864000"),
+            ("0", "0Gi"),
         ] {
             let number = |text: &str| plain(&Quantity(text.to_owned()));
             assert!(number(one).is_some(), "{one}");
@@ -246,7 +254,7 @@ mod tests {
             { "name": "osd", "resources": { "limits": { "memory": "1Gi", "cpu": "1" } } },
         ] } }));
         let seen_before = seen_in(&before, "osd", Some(wanted));
-        assert_eq!(seen_before["limits/memory"], "1073741824");
+        assert_eq!(seen_before["limits/memory"], "1Gi");
         assert_eq!(seen_before["requests/memory"], "");
         assert!(!seen_before.contains_key("limits/cpu"));
         let mut after = template(wanted);
@@ -255,7 +263,7 @@ mod tests {
         assert_eq!(&seen_in(&after, "osd", Some(wanted)), wanted);
         // Back to what was: what was not there is not written.
         assert_eq!(template(&seen_before), json!({}));
-        let back = json!({ "limits": { "memory": "1073741824" } });
+        let back = json!({ "limits": { "memory": "1Gi" } });
         assert_eq!(container_resources(&seen_before), Some(back));
         assert_eq!(container_resources(&Fields::new()), None);
         assert_eq!(seen_in(&before, "osd", None), Fields::new());
