@@ -1,5 +1,5 @@
 //! `test --long`: every named case, and `docs/long-run.md` written from what was seen. The whole takes an
-//! hour, so it may be run in parts: each case has a row of its own, with the commit that was tested.
+//! hour, so it may be run in parts, also at the same time: each case has a row of its own, with the commit that was tested.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::report::{Report, built, cargo, root};
+use crate::report::{Report, built, cargo, root, target_folder};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
@@ -42,18 +42,14 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
         let known: Vec<_> = known.iter().map(|(_, case)| case.as_str()).collect();
         bail!("there is no case {stray}; there are: {}", known.join(", "));
     }
-    let mut page = Page::read()?;
     let names: Vec<&str> = known.iter().map(|(_, case)| case.as_str()).collect();
-    page.rows.retain(|case, _| names.contains(&case.as_str()));
     for (file, case) in &known {
         if !wanted.is_empty() && !wanted.contains(&case.as_str()) {
             continue;
         }
         let begun = Instant::now();
         let ok = report.run(case, &mut ignored(file, Some(case)))?;
-        page.rows
-            .insert(case.clone(), Row::of(ok, begun.elapsed().as_secs())?);
-        page.write(&names)?;
+        Page::record(case, Row::of(ok, begun.elapsed().as_secs())?, &names)?;
     }
     if report.summary() {
         Ok(())
@@ -128,6 +124,18 @@ impl Row {
 }
 
 impl Page {
+    /// Writes a row. Parts of the long run may go on at the same time, so the page is read anew for each, and is
+    /// one writer's meanwhile.
+    fn record(case: &str, row: Row, cases: &[&str]) -> Result<()> {
+        let path = target_folder().join("long-run.lock");
+        let lock = std::fs::File::create(&path).with_context(|| format!("make {}", path.display()))?;
+        lock.lock().context("wait for another part of the long run")?;
+        let mut page = Self::read()?;
+        page.rows.insert(case.to_owned(), row);
+        page.rows.retain(|case, _| cases.contains(&case.as_str()));
+        page.write(cases)
+    }
+
     /// The rows of the page as it is; none, if there is no page.
     fn read() -> Result<Self> {
         let path = root().join(PAGE);
