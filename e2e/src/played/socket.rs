@@ -2,7 +2,7 @@
 //! holds a connection (a line of JSON in, a line of JSON out with so many bytes behind it).
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -26,9 +26,21 @@ pub fn join(socket: &Path) -> Result<()> {
     // Not the buffered one: the end of an answer is no end of a line.
     let output = io::stdout().as_fd().try_clone_to_owned();
     let mut output = File::from(output.context("sharing the output")?);
-    std::thread::spawn(move || io::copy(&mut answers, &mut output));
-    io::copy(&mut io::stdin().lock(), &mut ceph).context("passing on questions")?;
-    Ok(())
+    std::thread::spawn(move || pass_on(&mut answers, &mut output));
+    pass_on(&mut io::stdin().lock(), &mut ceph).context("passing on questions")
+}
+
+/// Passes on what comes until its end. `io::copy` would splice, and a splice holds the pipe that it fills for as long
+/// as it waits: who reads the pipe hangs with it, also one that would not wait.
+fn pass_on(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let count = from.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(());
+        }
+        to.write_all(&buffer[..count])?;
+    }
 }
 
 /// Answers whoever connects, for as long as it is polled.
