@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::future::pending;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -37,6 +37,9 @@ pub struct NodeSeen {
 /// half minute, and one that is granted says nothing until something changes.
 const QUIET: Duration = Duration::from_secs(90);
 
+/// So many objects are in memory twice at most, while all are read for the first time.
+const PAGE: u32 = 100;
+
 /// The Deployments, pods, budgets and prepare Jobs of one namespace, and the nodes.
 pub struct Watched {
     deployments: Store<Deployment>,
@@ -46,11 +49,26 @@ pub struct Watched {
     jobs: Store<Job>,
     reports: Store<ConfigMap>,
     changed: watch::Receiver<u64>,
+    found: Mutex<Arc<Found>>,
     /// What the API server says of watches that it forbids, by resource.
     forbidden: watch::Receiver<BTreeMap<String, String>>,
     /// Ends the watches when it is dropped.
     _watching: JoinSet<()>,
 }
+
+/// What is looked up by daemon, as of a number of changes.
+#[derive(Default)]
+struct Found {
+    changes: u64,
+    daemons: BTreeMap<UnitId, Arc<Deployment>>,
+    /// What is wrong with Deployments of which it is not clear whose they are.
+    wrong: Vec<String>,
+    /// By the labels in [`IDS`], and all of them by none.
+    pods: BTreeMap<Option<(&'static str, String)>, Vec<Arc<Pod>>>,
+}
+
+/// The labels of which Rook's selectors have one that tells a daemon from its like.
+const IDS: [&str; 2] = ["ceph-osd-id", daemons::ID];
 
 impl Watched {
     /// Begins to watch.
@@ -107,6 +125,7 @@ impl Watched {
             jobs,
             reports,
             changed,
+            found: Mutex::default(),
             forbidden,
             _watching: watching,
         }
@@ -135,19 +154,47 @@ impl Watched {
         })
     }
 
-    /// The Deployment of each daemon, and what is wrong with those of which it is not clear.
-    pub fn daemons(&self) -> (BTreeMap<UnitId, Arc<Deployment>>, Vec<String>) {
-        let mut found = BTreeMap::new();
-        let mut wrong = Vec::new();
+    /// What is looked up by daemon, gathered once for all that ask between two changes: a wave of many daemons
+    /// looks after each of them at every change of any.
+    fn found(&self) -> Arc<Found> {
+        let changes = *self.changed.borrow();
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        // What changes from here on is counted after it is in its store, and gathered then.
+        if found.changes != changes || changes == 0 {
+            *found = Arc::new(self.gather(changes));
+        }
+        Arc::clone(&found)
+    }
+
+    fn gather(&self, changes: u64) -> Found {
+        let mut found = Found {
+            changes,
+            ..Found::default()
+        };
         for deployment in self.deployments.state() {
             match daemons::unit_of(&deployment) {
-                Ok(Some(unit)) => drop(found.insert(unit, deployment)),
+                Ok(Some(unit)) => drop(found.daemons.insert(unit, deployment)),
                 Ok(None) => {}
-                Err(why) => wrong.push(why),
+                Err(why) => found.wrong.push(why),
             }
         }
-        wrong.sort();
-        (found, wrong)
+        found.wrong.sort();
+        for pod in self.pods.state() {
+            for label in IDS {
+                if let Some(id) = pod.labels().get(label) {
+                    let key = Some((label, id.clone()));
+                    found.pods.entry(key).or_default().push(Arc::clone(&pod));
+                }
+            }
+            found.pods.entry(None).or_default().push(pod);
+        }
+        found
+    }
+
+    /// The Deployment of each daemon, and what is wrong with those of which it is not clear.
+    pub fn daemons(&self) -> (BTreeMap<UnitId, Arc<Deployment>>, Vec<String>) {
+        let found = self.found();
+        (found.daemons.clone(), found.wrong.clone())
     }
 
     /// All Deployments of the cluster.
@@ -169,21 +216,26 @@ impl Watched {
 
     /// A daemon's Deployment.
     pub fn daemon(&self, unit: &UnitId) -> Option<Arc<Deployment>> {
-        self.deployments
-            .find(|deployment| daemons::unit_of(deployment).ok().flatten().as_ref() == Some(unit))
+        self.found().daemons.get(unit).cloned()
     }
 
     /// The pods of a Deployment.
     pub fn pods_of(&self, deployment: &Deployment) -> Vec<Arc<Pod>> {
         let wanted = deployment.spec.selector.match_labels.clone().unwrap_or_default();
-        if wanted.is_empty() {
-            return Vec::new();
-        }
-        self.pods.state_filter(|pod| {
-            wanted
-                .iter()
-                .all(|(label, value)| pod.labels().get(label) == Some(value))
+        let key = IDS
+            .into_iter()
+            .find_map(|label| Some((label, wanted.get(label)?.clone())));
+        let found = self.found();
+        let pods = found.pods.get(&key).into_iter().flatten();
+        pods.filter(|pod| {
+            let labels = pod.labels();
+            !wanted.is_empty()
+                && wanted
+                    .iter()
+                    .all(|(label, value)| labels.get(label) == Some(value))
         })
+        .cloned()
+        .collect()
     }
 
     /// All pods of daemons.
@@ -288,7 +340,10 @@ where
     let resource = K::plural(&K::DynamicType::default()).into_owned();
     let tell = tell.clone();
     watching.spawn(async move {
-        let stream = reflector::reflector(writer, watcher(api, config).default_backoff());
+        let events = watcher(api, config.page_size(PAGE)).default_backoff();
+        // Who wrote which field is a third of an object, and nobody here asks for it.
+        let events = events.modify(|object: &mut K| object.meta_mut().managed_fields = None);
+        let stream = reflector::reflector(writer, events);
         tokio::pin!(stream);
         let mut quiet = None;
         loop {

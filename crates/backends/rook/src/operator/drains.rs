@@ -242,7 +242,8 @@ impl Drains {
             .map_err(|error| BackendError::transient("observe the cluster", error.to_string()))?;
         one_gateway_each(&mut facts);
         for osd in osds {
-            osd.serves &= facts.osds.osds.get(&osd.id).is_some_and(|seen| seen.up);
+            osd.up = facts.osds.osds.get(&osd.id).is_some_and(|seen| seen.up);
+            osd.serves &= osd.up;
         }
         let cluster = ClusterName::new(&self.name)
             .map_err(|error| BackendError::permanent("name the cluster", error.to_string()))?;
@@ -298,6 +299,8 @@ impl Drains {
                 domain: labels.get(&label).cloned(),
                 serves,
                 leaving,
+                // Until Ceph is asked.
+                up: true,
                 cordoned: bound
                     .or(pinned)
                     .is_some_and(|node| self.watched.is_cordoned(&node)),
