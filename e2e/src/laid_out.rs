@@ -36,6 +36,8 @@ use crate::roots::Release;
 pub const NAMESPACE: &str = "rook-ceph";
 /// The image in which `stagger` itself runs.
 pub const STAGGER_IMAGE: &str = "stagger:test";
+/// The same by another name: what an operator is upgraded to.
+pub const NEXT_STAGGER_IMAGE: &str = "stagger:next";
 
 /// A cluster laid out. Dropping it ends all of it.
 #[derive(Debug)]
@@ -314,7 +316,9 @@ fn settings(ceph: &Cluster, plane: &Plane, releases: &[Release]) -> Result<node:
         let labels = BTreeMap::from([("topology.rook.io/rack".to_owned(), format!("rack{rack}"))]);
         nodes.insert(format!("host{host}"), labels);
     }
-    let mut images = BTreeMap::from([(STAGGER_IMAGE.to_owned(), Image::default())]);
+    let mut images: BTreeMap<String, Image> = [STAGGER_IMAGE, NEXT_STAGGER_IMAGE]
+        .map(|name| (name.to_owned(), Image::default()))
+        .into();
     for release in releases {
         let good = Image {
             root: Some(ceph.root(*release)?.path.clone()),

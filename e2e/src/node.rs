@@ -18,6 +18,7 @@ mod mounts;
 mod nodes;
 mod played;
 mod pod;
+mod pod_logs;
 mod probe;
 mod status;
 mod tokens;
@@ -98,6 +99,11 @@ impl Shared {
     fn folder(&self, pod: &Pod) -> PathBuf {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         self.settings.folder.join("pods").join(uid)
+    }
+
+    /// Where the files of each node are.
+    fn hosts(&self) -> PathBuf {
+        self.settings.folder.join("hosts")
     }
 }
 

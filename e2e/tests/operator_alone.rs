@@ -1,5 +1,7 @@
-//! The operator on a real API server without Ceph: what it says when it may not, cannot or need not do anything.
+//! The operator on a real API server without Ceph: what it says when it may not, cannot or need not do anything, and its
+//! agents.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -10,9 +12,11 @@ use serde_json::{Value, json};
 use stagger_e2e::command::{last_lines, output, run};
 use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::Plane;
+use stagger_e2e::node::{Agent, Image, Settings};
 use stagger_e2e::sandbox::Sandbox;
 use stagger_e2e::stagger::binary;
 
+const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
 const NAMESPACE: &str = "rook-ceph";
 /// Where the operator serves metrics and health, inside the sandbox.
 const PORT: &str = "18080";
@@ -28,29 +32,28 @@ const CLUSTER: &str = r#"{
 
 #[test]
 #[ignore = "needs root and Go; cargo xtask test runs it"]
-fn events_metrics_health_and_missing_rights() -> Result<()> {
+fn events_metrics_health_missing_rights_and_agents() -> Result<()> {
     let folder = Folder::make("operator-", 1_000_000_000)?;
     let sandbox = Sandbox::start(folder.path(), &[])?;
     let plane = Plane::start(&sandbox)?;
     let world = World { sandbox, plane };
     let config = world.prepare()?;
     world.a_locked_wish_is_not_changed()?;
-    let mut operator = Operator::start(&world, "one", &config)?;
+    let metrics = ["--metrics".to_owned(), format!("127.0.0.1:{PORT}")];
+    let mut operator = Operator::start(&world, "one", &config, &metrics)?;
     let told = world.rights_are_missed_and_given();
     let told = told.and_then(|()| world.all_is_told());
     told.with_context(|| format!("the operator's log:\n{}", operator.log()))?;
     // A second one cannot take the same port, and says so.
-    let mut second = Operator::start(&world, "two", &config)?;
+    let mut second = Operator::start(&world, "two", &config, &metrics)?;
     let ended = second.ends()?;
     let log = second.log();
     ensure!(
         ended == Some(2) && log.contains(PORT) && log.contains("--metrics"),
         "the second ended with {ended:?}: {log}"
     );
-    operator.terminate(&world)?;
-    let ended = operator.ends()?;
-    ensure!(ended == Some(0), "it ended with {ended:?}: {}", operator.log());
-    Ok(())
+    operator.stop(&world)?;
+    world.agents_follow_the_operator(&config)
 }
 
 struct World {
@@ -199,6 +202,104 @@ impl World {
         Ok(())
     }
 
+    /// Two nodes get an agent each, of the operator's image, and of the next operator's, one after the other. An
+    /// operator that is older than the last that ran upgrades touches nothing.
+    fn agents_follow_the_operator(&self, config: &Path) -> Result<()> {
+        let images = ["stagger:one", "stagger:two"];
+        let settings = Settings {
+            kubeconfig: self.plane.kubeconfig(),
+            folder: self.sandbox.dir().join("nodes"),
+            nodes: ["n0", "n1"].map(|name| (name.to_owned(), BTreeMap::new())).into(),
+            images: images.map(|name| (name.to_owned(), Image::default())).into(),
+        };
+        let _nodes = Agent::start(&self.sandbox, &self.plane, Path::new(AGENT), &settings)?;
+        let words = |image: &str, release: &str| {
+            let program = binary()?.display().to_string();
+            Ok::<_, anyhow::Error>([
+                "--metrics".to_owned(),
+                "off".to_owned(),
+                format!("--image={image}"),
+                format!("--program={program}"),
+                format!("--version-as={release}"),
+            ])
+        };
+        for (name, release, image) in [("three", "98.0.0", images[0]), ("four", "99.0.0", images[1])] {
+            let mut operator = Operator::start(self, name, config, &words(image, release)?)?;
+            let brought = self.wait("every node has an agent of its image", || {
+                let agents = self.ready_agents()?;
+                ensure!(
+                    image == images[0] || !agents.is_empty(),
+                    "both agents went at once"
+                );
+                Ok(agents.len() == 2 && agents.iter().all(|found| found == image))
+            });
+            brought.with_context(|| operator.log())?;
+            ensure!(self.lists_devices("n0")? && self.lists_devices("n1")?);
+            if image == images[1] {
+                self.plane.ask(&["delete", "node", "n0"])?;
+                self.wait("the list of a node that is gone goes too", || {
+                    Ok(!self.lists_devices("n0")? && self.lists_devices("n1")?)
+                })?;
+            }
+            operator.stop(self)?;
+        }
+        self.plane.ask(&[
+            "create",
+            "configmap",
+            "stagger-my-cluster",
+            "-n",
+            NAMESPACE,
+            "--from-literal=operator=99.0.0",
+        ])?;
+        let mut operator = Operator::start(self, "five", config, &words(images[0], "98.0.0")?)?;
+        let told = self.wait("an older operator says so", || {
+            let reason = self.status("{.status.upgrade.conditions[0].reason}")?;
+            let message = self.status("{.status.message}")?;
+            Ok(reason == "OperatorTooOld" && message.contains("99.0.0") && message.contains("98.0.0"))
+        });
+        told.with_context(|| operator.log())?;
+        let agents = self.ready_agents()?;
+        ensure!(
+            !agents.is_empty() && agents.iter().all(|image| image == images[1]),
+            "{agents:?}"
+        );
+        operator.stop(self)
+    }
+
+    /// Whether there is a list of the devices of a node.
+    fn lists_devices(&self, node: &str) -> Result<bool> {
+        let name = format!("configmap/stagger-devices-{node}");
+        let found = ["get", &name, "-n", NAMESPACE, "--ignore-not-found", "-o", "json"];
+        let found = self.plane.ask(&found)?;
+        Ok(found.contains("devices.json") && found.contains(node))
+    }
+
+    /// The images of the agents that are ready and not ending.
+    fn ready_agents(&self) -> Result<Vec<String>> {
+        let words = [
+            "get",
+            "pods",
+            "-n",
+            NAMESPACE,
+            "-l",
+            "app=stagger-agent",
+            "-o",
+            "json",
+        ];
+        let list: Value = serde_json::from_str(&self.plane.ask(&words)?)?;
+        let is_ready = |pod: &&Value| {
+            let conditions = pod["status"]["conditions"].as_array();
+            pod["metadata"]["deletionTimestamp"].is_null()
+                && conditions
+                    .into_iter()
+                    .flatten()
+                    .any(|one| one["type"] == "Ready" && one["status"] == "True")
+        };
+        let image = |pod: &Value| pod["spec"]["containers"][0]["image"].as_str().map(str::to_owned);
+        let pods = list["items"].as_array().context("no list of pods")?;
+        Ok(pods.iter().filter(is_ready).filter_map(image).collect())
+    }
+
     /// Something of the CephCluster.
     fn status(&self, path: &str) -> Result<String> {
         let path = format!("jsonpath={path}");
@@ -253,7 +354,7 @@ struct Operator {
 }
 
 impl Operator {
-    fn start(world: &World, name: &str, config: &Path) -> Result<Self> {
+    fn start(world: &World, name: &str, config: &Path, words: &[String]) -> Result<Self> {
         let folder = world.sandbox.dir().join(name);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         let log = File::create(folder.join("log")).context("making a log")?;
@@ -262,10 +363,9 @@ impl Operator {
             .args(["-c", "echo $$ >\"$0\"; exec \"$@\""])
             .arg(folder.join("pid"))
             .arg(binary()?)
-            .args(["operator", "--plain-logs", "--identity", name, "--metrics"])
-            .arg(format!("127.0.0.1:{PORT}"))
-            .arg("--state")
+            .args(["operator", "--plain-logs", "--identity", name, "--state"])
             .arg(&folder)
+            .args(words)
             .env("KUBECONFIG", config)
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("sharing a log")?)
@@ -275,11 +375,13 @@ impl Operator {
         Ok(operator)
     }
 
-    /// Tells it to stop.
-    fn terminate(&self, world: &World) -> Result<()> {
+    /// Tells it to stop, and waits until it has, well.
+    fn stop(&mut self, world: &World) -> Result<()> {
         let pid = fs::read_to_string(self.folder.join("pid")).context("reading the operator's number")?;
         let ended = output(world.sandbox.command("kill").args(["-TERM", pid.trim()]))?;
         ensure!(ended.status.success(), "it cannot be told to stop");
+        let ended = self.ends()?;
+        ensure!(ended == Some(0), "it ended with {ended:?}: {}", self.log());
         Ok(())
     }
 

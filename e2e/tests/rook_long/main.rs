@@ -4,6 +4,7 @@
 mod cost;
 mod drains;
 mod growth;
+mod system;
 mod upgrades;
 mod wishes;
 

@@ -48,12 +48,8 @@ pub struct Watched {
     budgets: Store<PodDisruptionBudget>,
     jobs: Store<Job>,
     reports: Store<ConfigMap>,
-    changed: watch::Receiver<u64>,
     found: Mutex<Arc<Found>>,
-    /// What the API server says of watches that it forbids, by resource.
-    forbidden: watch::Receiver<BTreeMap<String, String>>,
-    /// Ends the watches when it is dropped.
-    _watching: JoinSet<()>,
+    watches: Watches,
 }
 
 /// What is looked up by daemon, as of a number of changes.
@@ -73,49 +69,22 @@ const IDS: [&str; 2] = ["ceph-osd-id", daemons::ID];
 impl Watched {
     /// Begins to watch.
     pub fn begin(client: &Client, namespace: &str) -> Self {
-        let (tell, changed) = watch::channel(0);
-        let (forbid, forbidden) = watch::channel(BTreeMap::new());
-        let tell = Tell {
-            changed: Arc::new(tell),
-            forbidden: Arc::new(forbid),
-        };
-        let mut watching = JoinSet::new();
-        let daemons = watcher::Config::default().labels(&format!("rook_cluster={namespace}"));
-        let deployments = keep(
-            Api::namespaced(client.clone(), namespace),
-            daemons.clone(),
-            &tell,
-            &mut watching,
-        );
-        let pods = keep(
-            Api::namespaced(client.clone(), namespace),
-            daemons,
-            &tell,
-            &mut watching,
-        );
-        let nodes = keep(
-            Api::all(client.clone()),
-            watcher::Config::default(),
-            &tell,
-            &mut watching,
-        );
-        let budgets = keep(
+        let daemons = || watcher::Config::default().labels(&format!("rook_cluster={namespace}"));
+        let mut watches = Watches::new();
+        let deployments = watches.keep(Api::namespaced(client.clone(), namespace), daemons());
+        let pods = watches.keep(Api::namespaced(client.clone(), namespace), daemons());
+        let nodes = watches.keep(Api::all(client.clone()), watcher::Config::default());
+        let budgets = watches.keep(
             Api::namespaced(client.clone(), namespace),
             watcher::Config::default(),
-            &tell,
-            &mut watching,
         );
-        let jobs = keep(
+        let jobs = watches.keep(
             Api::namespaced(client.clone(), namespace),
             watcher::Config::default().labels(&format!("{}={}", names::APP, provision::PREPARE_APP)),
-            &tell,
-            &mut watching,
         );
-        let reports = keep(
+        let reports = watches.keep(
             Api::namespaced(client.clone(), namespace),
             watcher::Config::default().labels(provision::REPORTS),
-            &tell,
-            &mut watching,
         );
         Self {
             deployments,
@@ -124,10 +93,8 @@ impl Watched {
             budgets,
             jobs,
             reports,
-            changed,
             found: Mutex::default(),
-            forbidden,
-            _watching: watching,
+            watches,
         }
     }
 
@@ -144,20 +111,13 @@ impl Watched {
 
     /// Which rights the watches lack, and the cure. While they do, what is shown here may be old.
     pub fn missing_rights(&self) -> Option<String> {
-        let forbidden = self.forbidden.borrow();
-        let all: Vec<&str> = forbidden.values().map(String::as_str).collect();
-        (!all.is_empty()).then(|| {
-            format!(
-                "{}; give the operator's account its role again: apply deploy/operator/rbac.yaml of this release",
-                all.join("; ")
-            )
-        })
+        self.watches.missing_rights()
     }
 
     /// What is looked up by daemon, gathered once for all that ask between two changes: a wave of many daemons
     /// looks after each of them at every change of any.
     fn found(&self) -> Arc<Found> {
-        let changes = *self.changed.borrow();
+        let changes = *self.watches.changes().borrow();
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         // What changes from here on is counted after it is in its store, and gathered then.
         if found.changes != changes || changes == 0 {
@@ -259,22 +219,7 @@ impl Watched {
 
     /// All nodes.
     pub fn nodes(&self) -> BTreeMap<String, NodeSeen> {
-        let seen = |node: &Arc<Node>| {
-            let status = node.status.as_ref();
-            let conditions = status.and_then(|status| status.conditions.as_ref());
-            let is_ready = conditions
-                .into_iter()
-                .flatten()
-                .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-            let spec = node.spec.as_ref();
-            let is_cordoned = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
-            NodeSeen {
-                labels: node.labels().clone(),
-                takes_pods: is_ready && !is_cordoned,
-            }
-        };
-        let nodes = self.nodes.state();
-        nodes.iter().map(|node| (node.name_any(), seen(node))).collect()
+        nodes(&self.nodes)
     }
 
     /// The Jobs that prepare devices.
@@ -289,7 +234,72 @@ impl Watched {
 
     /// Tells of changes.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changed.clone()
+        self.watches.changes()
+    }
+}
+
+/// All nodes, as they are seen.
+pub(crate) fn nodes(seen: &Store<Node>) -> BTreeMap<String, NodeSeen> {
+    let one = |node: &Arc<Node>| {
+        let status = node.status.as_ref();
+        let conditions = status.and_then(|status| status.conditions.as_ref());
+        let is_ready = conditions
+            .into_iter()
+            .flatten()
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+        let spec = node.spec.as_ref();
+        let is_cordoned = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
+        NodeSeen {
+            labels: node.labels().clone(),
+            takes_pods: is_ready && !is_cordoned,
+        }
+    };
+    let nodes = seen.state();
+    nodes.iter().map(|node| (node.name_any(), one(node))).collect()
+}
+
+/// Watches that tell of their changes together. Dropping it ends them.
+pub(crate) struct Watches {
+    tell: Tell,
+    watching: JoinSet<()>,
+}
+
+impl Watches {
+    /// None yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            tell: Tell {
+                changed: Arc::new(watch::channel(0).0),
+                forbidden: Arc::new(watch::channel(BTreeMap::new()).0),
+            },
+            watching: JoinSet::new(),
+        }
+    }
+
+    /// Begins one more, and gives what it shows.
+    pub(crate) fn keep<K>(&mut self, api: Api<K>, config: watcher::Config) -> Store<K>
+    where
+        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        K::DynamicType: Eq + Hash + Clone + Default,
+    {
+        keep(api, config, &self.tell, &mut self.watching)
+    }
+
+    /// Tells of changes.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.tell.changed.subscribe()
+    }
+
+    /// Which rights the watches lack, and the cure.
+    pub(crate) fn missing_rights(&self) -> Option<String> {
+        let forbidden = self.tell.forbidden.borrow();
+        let all: Vec<&str> = forbidden.values().map(String::as_str).collect();
+        (!all.is_empty()).then(|| {
+            format!(
+                "{}; give the operator's account its role again: apply deploy/operator/rbac.yaml of this release",
+                all.join("; ")
+            )
+        })
     }
 }
 
@@ -297,6 +307,7 @@ impl Watched {
 #[derive(Clone)]
 struct Tell {
     changed: Arc<watch::Sender<u64>>,
+    /// What the API server says of watches that it forbids, by resource.
     forbidden: Arc<watch::Sender<BTreeMap<String, String>>>,
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Facts;
+use stagger_ceph::facts::release::{self, Version};
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy};
 use stagger_core::model::{Part, Policy, Reason, Revision, RunId, Target};
@@ -24,9 +25,10 @@ use crate::backend::{self, Memory, RookBackend, units_of};
 use crate::cluster::CephCluster;
 use crate::daemons::kind_of;
 use crate::made::{Book, Made};
+use crate::operator;
 use crate::operator::blocked::Blocked;
 use crate::operator::wishes::Wishes;
-use crate::operator::{events, release};
+use crate::operator::events;
 use crate::ours::template_image;
 use crate::wish::Wish;
 use crate::{migrations, pod, unchecked};
@@ -52,10 +54,13 @@ impl One {
         let release = if let Some(known) = self.releases.get(image) {
             known.clone()
         } else {
-            let release = release::of(&self.shared.client, &self.namespace, image).await?;
+            let release = operator::release::of(&self.shared.client, &self.namespace, image).await?;
             self.releases.insert(image.clone(), release.clone());
             release
         };
+        if let Some(why) = too_new(&release, &self.shared.options.version) {
+            return Err(Blocked::until_changed("CephTooNew", format!("{image} {why}")));
+        }
         if found.spec.update_policy.pause.unwrap_or(false) {
             return Err(Blocked::until_changed("Paused", "spec.updatePolicy.pause is set"));
         }
@@ -272,6 +277,19 @@ fn revision(made: &Made) -> Result<Revision, Blocked> {
         .map_err(|error| Blocked::until_changed("Refused", error.to_string()))
 }
 
+/// Why no upgrade leads to a release: it came after this operator, which does not know the steps to it.
+fn too_new(wanted: &Version, ours: &semver::Version) -> Option<String> {
+    let newest = release::known().max()?;
+    (wanted.major > newest).then(|| {
+        format!(
+            "holds Ceph {wanted}, and the newest that this operator, {ours}, knows the steps to is {newest} ({}): \
+             upgrade the operator first. cephVersion.allowUnsupported does not help, as nobody here could say what is \
+             safe",
+            release::name(newest).unwrap_or_default()
+        )
+    })
+}
+
 /// The stages and steps; their revisions are those of pods.
 fn target_of(facts: &Facts, release: &str, wish: &Wish, health: HealthPolicy) -> Result<Target, Blocked> {
     let wanted = TargetPolicy {
@@ -296,4 +314,21 @@ fn target_of(facts: &Facts, release: &str, wish: &Wish, health: HealthPolicy) ->
         }
     }
     Ok(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_that_came_after_the_operator_is_too_new_for_it() {
+        let told = |text: &str| too_new(&Version::parse(text).unwrap(), &semver::Version::new(0, 1, 0));
+        assert_eq!(told("16.2.15"), None);
+        assert_eq!(told("20.9.9"), None);
+        let why = told("21.2.0").unwrap();
+        assert!(
+            why.contains("21.2.0") && why.contains("0.1.0") && why.contains("20 (tentacle)"),
+            "{why}"
+        );
+    }
 }
