@@ -12,6 +12,7 @@ mod drains;
 mod events;
 mod health;
 mod image;
+mod left;
 mod metrics;
 mod provision;
 mod release;

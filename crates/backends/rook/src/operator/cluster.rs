@@ -26,12 +26,13 @@ use super::counted::Questions;
 use super::drains::Drains;
 use super::events::{self, Events};
 use super::health::Pulse;
+use super::left;
 use super::metrics::ClusterMetrics;
 use super::provision::Provision;
 use super::removal::Removal;
 use super::status::{self, Watchers, Writer};
 use crate::cluster::CephCluster;
-use crate::daemons::kind_of;
+use crate::daemons::{is_wanted, kind_of};
 use crate::journal::{Asked, KubeStore};
 use crate::made::image_of;
 use crate::policy::Settings;
@@ -261,15 +262,7 @@ impl One {
             return Ok(Pass::Rest);
         }
         if self.writer.told().gave_up.as_ref() == Some(&image) {
-            return Err(Blocked::until_changed(
-                "WentBack",
-                format!(
-                    "an upgrade to {image} was taken back; set another image, or try again with \
-                     `kubectl annotate cephcluster {} {}=retry#1`",
-                    self.name,
-                    super::COMMAND
-                ),
-            ));
+            return Err(left::given_up(self.writer.told().run, &image, &self.name));
         }
         if found
             .spec
@@ -283,7 +276,7 @@ impl One {
             ));
         }
         self.no_other_operator().await?;
-        self.begin(found, &image, told).await
+        self.begin(found, &image, &differing, told).await
     }
 
     /// A command while no run is under way: one to try again what was taken back is obeyed, and none is kept
@@ -300,12 +293,16 @@ impl One {
         });
     }
 
-    /// The daemons whose Deployments have another image, and the helpers beside them are not asked.
+    /// The daemons whose Deployments have another image, and the helpers beside them are not asked. One that is
+    /// scaled to nothing has nothing to run.
     fn differing(&self, image: &str) -> Vec<UnitId> {
         let (daemons, _) = self.watched.daemons();
         daemons
             .into_iter()
             .filter(|(unit, deployment)| {
+                if !is_wanted(deployment) {
+                    return false;
+                }
                 let spec = deployment.spec.template.spec.as_ref();
                 spec.and_then(|spec| image_of(spec, kind_of(unit))) != Some(image)
             })

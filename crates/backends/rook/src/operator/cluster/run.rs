@@ -1,6 +1,6 @@
 //! A run for one cluster: begun, or gone on with, and carried out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy};
-use stagger_core::model::{Part, Policy, Reason, RunId, Target};
+use stagger_core::model::{Part, Policy, Reason, RunId, Target, UnitId};
+use stagger_core::plan::{Ask, plan};
 use stagger_core::run::Ending;
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::Backend;
@@ -20,11 +21,12 @@ use stagger_engine::supervisor::{self, Identity};
 use tokio::sync::watch;
 
 use super::{NOOUT, One, Pass};
-use crate::backend::{self, Memory, RookBackend, units_of};
+use crate::backend::{self, Memory, RookBackend, snapshot, units_of};
 use crate::cluster::CephCluster;
 use crate::daemons::kind_of;
 use crate::made::{Book, Made, image_of};
 use crate::operator::blocked::Blocked;
+use crate::operator::left;
 use crate::operator::release;
 use crate::operator::wishes::Wishes;
 use crate::policy::Settings;
@@ -35,17 +37,18 @@ impl One {
         &mut self,
         found: &Arc<CephCluster>,
         image: &str,
+        differing: &[UnitId],
         told: &mut watch::Receiver<Arc<CephCluster>>,
     ) -> Result<Pass, Blocked> {
-        self.tell(
-            "Progressing",
-            "AsksTheImage",
-            &format!("asking {image} which Ceph it holds"),
-            found,
-        );
         let release = if let Some(known) = self.releases.get(image) {
             known.clone()
         } else {
+            self.tell(
+                "Progressing",
+                "AsksTheImage",
+                &format!("asking {image} which Ceph it holds"),
+                found,
+            );
             let release = release::of(&self.shared.client, &self.namespace, image).await?;
             self.releases.insert(image.to_owned(), release.clone());
             release
@@ -68,6 +71,24 @@ impl One {
         let settings = Settings::read(&found.spec, self.is_another_release(&facts, &made)?);
         let target = target_of(&facts, &made, &settings.policy, health.clone())?;
         let memory = self.memory(&facts, made)?;
+        let seen = snapshot(
+            &self.cluster,
+            &facts,
+            &health,
+            Some(&memory.baseline),
+            &self.watched,
+        )?;
+        let planned = plan(&Ask {
+            snapshot: &seen,
+            target: &target,
+            policy: &settings.policy,
+            aside: &BTreeMap::new(),
+            earned: &BTreeMap::new(),
+            parent: None,
+        });
+        if let Some(blocked) = left::not_begun(&planned, differing) {
+            return Err(blocked);
+        }
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| Blocked::until_changed("Internal", format!("the memory of a run: {error}")))?;
         let backend = self.backend(ceph, health, memory);
@@ -99,10 +120,8 @@ impl One {
     fn memory(&self, facts: &Facts, wanted: Made) -> Result<Memory, Blocked> {
         let units = units_of(facts, None, &self.watched)?;
         let mut book = Book::new();
-        let (daemons, wrong) = self.watched.daemons();
-        if let Some(why) = wrong.first() {
-            return Err(Blocked::for_now("DeploymentUnclear", why.clone()));
-        }
+        // A daemon whose Deployment is unclear has none, and is left alone for that.
+        let (daemons, _) = self.watched.daemons();
         for unit in &units {
             let (Some(revision), Some(deployment)) = (&unit.revision, daemons.get(&unit.id)) else {
                 continue;
@@ -231,9 +250,8 @@ impl One {
             tracing::warn!(%error, "the lock goes by itself");
         }
         let gave_up = match ending {
-            Ending::Done => None,
             Ending::Aborted => self.writer.told().gave_up,
-            Ending::RolledBack { .. } | Ending::Incomplete { .. } => Some(image.to_owned()),
+            ending => left::is_given_up(&ending).then(|| image.to_owned()),
         };
         self.writer.tell(|told| told.gave_up = gave_up);
         Ok(())
