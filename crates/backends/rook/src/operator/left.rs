@@ -100,7 +100,7 @@ mod tests {
     fn plan(parts: &Value, left: &[(&str, &str)]) -> Plan {
         let left: Vec<_> = left
             .iter()
-            .map(|(unit, slug)| json!({ "unit": unit, "stage": "osd", "reason": Reason::new(*slug, "why") }))
+            .map(|(unit, slug)| json!({ "unit": unit, "stage": "osd", "reason": Reason::new(slug, "why") }))
             .collect();
         serde_json::from_value(json!({
             "document": "plan", "version": 1, "id": "", "cluster": "c", "title": "t", "generation": "osdmap 1",
@@ -135,7 +135,7 @@ mod tests {
         let ending = |slugs: &[&str]| Ending::Incomplete {
             left: slugs
                 .iter()
-                .map(|slug| ("osd.3".to_owned(), Reason::new(*slug, "why")))
+                .map(|slug| ("osd.3".to_owned(), Reason::new(slug, "why")))
                 .collect(),
         };
         for (ending, given_up) in [
