@@ -101,6 +101,15 @@ impl Operator {
         self.end().context("killing the operator")
     }
 
+    /// Whether it still is the process that was started.
+    ///
+    /// # Errors
+    /// It cannot be looked after.
+    pub fn runs(&mut self) -> Result<bool> {
+        let ended = self.child.try_wait().context("looking after the operator")?;
+        Ok(ended.is_none())
+    }
+
     fn end(&mut self) -> Result<()> {
         let pid = fs::read_to_string(&self.pid).context("reading the operator's number")?;
         let mut kill = Command::new(&self.prefix[0]);

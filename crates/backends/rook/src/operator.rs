@@ -13,6 +13,7 @@ mod drains;
 mod events;
 mod health;
 mod image;
+mod left;
 mod metrics;
 mod provision;
 mod release;

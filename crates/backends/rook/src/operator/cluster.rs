@@ -13,7 +13,7 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings, SoftwareByKind};
 use stagger_ceph::facts::release::Version;
 use stagger_ceph::translate::HealthPolicy;
-use stagger_core::model::{ClusterName, RunId};
+use stagger_core::model::{ClusterName, RunId, UnitId};
 use stagger_engine::hosts::Hosts;
 use stagger_engine::store::Store as _;
 use stagger_engine::supervisor::{self, SuperviseError};
@@ -27,13 +27,14 @@ use super::counted::Questions;
 use super::drains::Drains;
 use super::events::{self, Events};
 use super::health::Pulse;
+use super::left;
 use super::metrics::ClusterMetrics;
 use super::provision::Provision;
 use super::removal::Removal;
 use super::status::{self, Watchers, Writer};
 use crate::agents::Stand;
 use crate::cluster::CephCluster;
-use crate::daemons::kind_of;
+use crate::daemons::{is_wanted, kind_of};
 use crate::journal::{Asked, KubeStore};
 use crate::ours::is_made_of;
 use crate::policy::Settings;
@@ -282,24 +283,15 @@ impl One {
             }
         }
         self.hear(found);
-        if self.is_as_wished(&wish) {
+        let differing = self.differing(&wish);
+        if differing.is_empty() {
             let message = format!("every daemon has the image {}", wish.name());
             self.tell("Ready", "UpToDate", &message, found);
             return Ok(Pass::Rest);
         }
         if self.writer.told().gave_up.as_ref() == Some(&wish.name()) {
-            return Err(Blocked::until_changed(
-                "GivenUp",
-                format!(
-                    "an upgrade to {} was taken back or ended by a person; ask for something else, or try again: \
-                     `stagger resume -n {}`, or `kubectl -n {} annotate --overwrite cephcluster {} {}=retry#1`",
-                    wish.name(),
-                    self.namespace,
-                    self.namespace,
-                    self.name,
-                    super::COMMAND
-                ),
-            ));
+            let run = self.writer.told().run;
+            return Err(left::given_up(run, &wish.name(), &self.namespace, &self.name));
         }
         if found
             .spec
@@ -321,7 +313,7 @@ impl One {
         if let Some(blocked) = agents::hold(&stand, &self.shared.options.version) {
             return Err(blocked);
         }
-        self.begin(found, &wish, told).await
+        self.begin(found, &wish, &differing, told).await
     }
 
     /// A command while no run is under way: one to try again what was taken back is obeyed, and none is kept
@@ -339,13 +331,17 @@ impl One {
         });
     }
 
-    /// Whether every daemon's Deployment is as it should be.
-    fn is_as_wished(&self, wish: &Wish) -> bool {
+    /// The daemons whose Deployments are not as they should be. One that is scaled to nothing has nothing to run.
+    fn differing(&self, wish: &Wish) -> Vec<UnitId> {
         let (daemons, _) = self.watched.daemons();
-        daemons.iter().all(|(unit, deployment)| {
-            let kind = kind_of(unit);
-            is_made_of(deployment, kind, &wish.made(kind, ""))
-        })
+        daemons
+            .into_iter()
+            .filter(|(unit, deployment)| {
+                let kind = kind_of(unit);
+                is_wanted(deployment) && !is_made_of(deployment, kind, &wish.made(kind, ""))
+            })
+            .map(|(unit, _)| unit)
+            .collect()
     }
 
     /// Two operators would undo each other's work.

@@ -70,6 +70,13 @@ pub(super) fn of_status(before: &Told, now: &Told) -> Vec<News> {
         let note = format!("{}: {}", now.reason, now.message);
         news.push(bad("Update", "Blocked", note));
     }
+    for (reason, objects) in &now.troubles {
+        let known = before.troubles.get(reason);
+        let new = objects
+            .iter()
+            .filter(|(object, _)| !known.is_some_and(|known| known.contains_key(*object)));
+        news.extend(new.map(|(_, note)| bad("Observe", reason, note.clone())));
+    }
     let nothing = Drained::default();
     let nothing_new = Provisioning::default();
     news.extend(of_provisioning(
@@ -405,6 +412,28 @@ mod tests {
         );
         let later = with("not empty; tried again at 10:02", Some("osd.3 stays"));
         assert_eq!(of_status(&first, &later), []);
+        assert_eq!(of_status(&later, &Told::default()), []);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_object_is_told_once() {
+        let with = |objects: &[(&str, &str)]| {
+            let of = |&(object, why): &(&str, &str)| (object.to_owned(), why.to_owned());
+            Told {
+                troubles: [("OsdUnplaced", objects.iter().map(of).collect())].into(),
+                ..Told::default()
+            }
+        };
+        let one = with(&[("osd.1", "no label")]);
+        assert_eq!(
+            of_status(&Told::default(), &one),
+            [bad("Observe", "OsdUnplaced", "no label")]
+        );
+        let later = with(&[("osd.1", "still no label"), ("osd.2", "nor here")]);
+        assert_eq!(
+            of_status(&one, &later),
+            [bad("Observe", "OsdUnplaced", "nor here")]
+        );
         assert_eq!(of_status(&later, &Told::default()), []);
     }
 
