@@ -352,7 +352,7 @@ where
     let tell = tell.clone();
     watching.spawn(async move {
         let events = watcher(api, config.page_size(PAGE)).default_backoff();
-        // Who wrote which field is a third of an object, and nobody here asks for it.
+        // Who wrote which field is much of an object, and nobody here asks for it.
         let events = events.modify(|object: &mut K| object.meta_mut().managed_fields = None);
         let stream = reflector::reflector(writer, events);
         tokio::pin!(stream);
