@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -22,6 +23,7 @@ use servers::Servers;
 /// Where the API server listens, inside the sandbox.
 pub const ADDRESS: &str = "https://127.0.0.1:6443";
 
+const API_SERVER: &str = "kube-apiserver";
 /// How long a part of it may take to be ready, on a busy machine.
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -31,7 +33,7 @@ pub struct Plane {
     folder: PathBuf,
     servers: Servers,
     prefix: Vec<String>,
-    children: Vec<(&'static str, Child)>,
+    children: Mutex<Vec<(&'static str, Child)>>,
 }
 
 impl Plane {
@@ -56,11 +58,11 @@ impl Plane {
             kubeconfig(&folder, "admin", "default", token),
         )
         .context("writing the kubeconfig")?;
-        let mut plane = Self {
+        let plane = Self {
             folder,
             servers,
             prefix: sandbox.prefix(),
-            children: Vec::new(),
+            children: Mutex::default(),
         };
         plane.boot().with_context(|| {
             format!(
@@ -72,14 +74,9 @@ impl Plane {
         Ok(plane)
     }
 
-    fn boot(&mut self) -> Result<()> {
+    fn boot(&self) -> Result<()> {
         self.etcd()?;
         self.api_server()?;
-        self.wait("the API server is ready", |plane| {
-            Ok(output(plane.kubectl().args(["get", "--raw", "/readyz"]))?
-                .status
-                .success())
-        })?;
         let config = format!("--kubeconfig={}", self.folder.join("kubeconfig").display());
         let key = format!(
             "--service-account-private-key-file={}",
@@ -100,7 +97,7 @@ impl Plane {
         })
     }
 
-    fn etcd(&mut self) -> Result<()> {
+    fn etcd(&self) -> Result<()> {
         let data = format!("--data-dir={}", self.folder.join("etcd").display());
         let words = [
             data.as_str(),
@@ -113,7 +110,8 @@ impl Plane {
         self.spawn("etcd", &words.map(str::to_owned))
     }
 
-    fn api_server(&mut self) -> Result<()> {
+    /// Starts it, and waits until it is ready.
+    fn api_server(&self) -> Result<()> {
         let file = |option: &str, name: &str| format!("--{option}={}", self.folder.join(name).display());
         let words = [
             "--etcd-servers=http://127.0.0.1:2379".to_owned(),
@@ -132,32 +130,71 @@ impl Plane {
             file("tls-private-key-file", "server.key"),
             file("cert-dir", "certificates"),
         ];
-        self.spawn("kube-apiserver", &words)
+        self.spawn(API_SERVER, &words)?;
+        self.wait("the API server is ready", |plane| {
+            Ok(output(plane.kubectl().args(["get", "--raw", "/readyz"]))?
+                .status
+                .success())
+        })
+    }
+
+    /// Kills the API server, as a machine without power would, and starts it again after a while.
+    ///
+    /// # Errors
+    /// It cannot be killed, or is not ready again in time.
+    pub fn restart_api_server(&self, after: Duration) -> Result<()> {
+        let pid = fs::read_to_string(self.pid(API_SERVER)).context("reading the API server's number")?;
+        run(self.inside(Path::new("kill")).args(["-KILL", pid.trim()]))?;
+        {
+            let mut children = self.children();
+            let at = children.iter().position(|(name, _)| *name == API_SERVER);
+            let (_, mut child) = children.remove(at.context("there is no API server")?);
+            child.wait().context("waiting for the API server")?;
+        }
+        std::thread::sleep(after);
+        self.api_server()
+    }
+
+    /// The programs that run, in the order of their start.
+    fn children(&self) -> MutexGuard<'_, Vec<(&'static str, Child)>> {
+        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a program's number inside is noted: what is started from outside is its parent.
+    fn pid(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.pid"))
     }
 
     /// Starts a program of the plane; what it says goes to `log/NAME`.
-    fn spawn(&mut self, name: &'static str, words: &[String]) -> Result<()> {
+    fn spawn(&self, name: &'static str, words: &[String]) -> Result<()> {
         let path = self.folder.join("log").join(name);
-        let log = File::create(&path).with_context(|| format!("making {}", path.display()))?;
-        let mut command = self.inside(&self.servers.program(name));
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| format!("making {}", path.display()))?;
+        let mut command = self.inside(Path::new("sh"));
         command
+            .args(["-c", "echo $$ >\"$0\"; exec \"$@\""])
+            .arg(self.pid(name))
+            .arg(self.servers.program(name))
             .args(words)
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("sharing a log")?)
             .stderr(log);
         let child = command.spawn().with_context(|| format!("starting {name}"))?;
-        self.children.push((name, child));
+        self.children().push((name, child));
         Ok(())
     }
 
     /// Waits until something is so, or a program has ended, or the time is over.
-    fn wait(&mut self, what: &str, mut done: impl FnMut(&Self) -> Result<bool>) -> Result<()> {
+    fn wait(&self, what: &str, mut done: impl FnMut(&Self) -> Result<bool>) -> Result<()> {
         let begun = Instant::now();
         loop {
             if done(self)? {
                 return Ok(());
             }
-            for (name, child) in &mut self.children {
+            for (name, child) in self.children().iter_mut() {
                 if let Some(status) = child.try_wait().context("looking after a program")? {
                     bail!("{name} ended with {status} before {what}");
                 }
@@ -203,7 +240,7 @@ impl Plane {
     /// The last lines of every log, for the message of a failed test.
     pub fn logs_tail(&self) -> String {
         let mut text = String::new();
-        for (name, _) in &self.children {
+        for (name, _) in self.children().iter() {
             let log = fs::read(self.folder.join("log").join(name)).unwrap_or_default();
             let log = String::from_utf8_lossy(&log);
             let _ = writeln!(text, "--- {name}\n{}", last_lines(&log, 12));
@@ -215,7 +252,7 @@ impl Plane {
 impl Drop for Plane {
     fn drop(&mut self) {
         // The last first, so that nothing complains about those before it.
-        for (_, child) in self.children.iter_mut().rev() {
+        for (_, child) in self.children().iter_mut().rev() {
             child.kill().ok();
             child.wait().ok();
         }

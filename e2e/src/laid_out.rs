@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-pub use case::in_pods;
+pub use case::{in_pods, in_pods_of};
 pub use operator::Operator;
 
 use crate::ceph::spec::FS;
@@ -36,6 +36,8 @@ use crate::roots::Release;
 pub const NAMESPACE: &str = "rook-ceph";
 /// The image in which `stagger` itself runs.
 pub const STAGGER_IMAGE: &str = "stagger:test";
+/// The same by another name: what an operator is upgraded to.
+pub const NEXT_STAGGER_IMAGE: &str = "stagger:next";
 
 /// A cluster laid out. Dropping it ends all of it.
 #[derive(Debug)]
@@ -79,27 +81,49 @@ impl LaidOut {
     /// The server refuses one.
     pub fn apply(&self, manager: &str, objects: &[Value]) -> Result<()> {
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
-        let mut child = self
-            .plane
-            .kubectl()
-            .args(["apply", "--server-side", "--field-manager", manager, "-f", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("starting kubectl")?;
-        let mut stdin = child.stdin.take().context("kubectl has no stdin")?;
-        stdin
-            .write_all(list.to_string().as_bytes())
-            .context("telling kubectl")?;
-        drop(stdin);
-        let out = child.wait_with_output().context("waiting for kubectl")?;
+        let out = self.kubectl_reading(
+            &["apply", "--server-side", "--field-manager", manager, "-f", "-"],
+            &list,
+        )?;
         ensure!(
             out.status.success(),
             "kubectl apply: {}",
             String::from_utf8_lossy(&out.stderr)
         );
         Ok(())
+    }
+
+    /// Writes an object as a whole as somebody of that name, as a program does that has read and changed it.
+    ///
+    /// # Errors
+    /// The server refuses it, as it does where somebody has written to it meanwhile.
+    pub fn replace(&self, manager: &str, object: &Value) -> Result<()> {
+        let out = self.kubectl_reading(&["replace", "--field-manager", manager, "-f", "-"], object)?;
+        ensure!(
+            out.status.success(),
+            "kubectl replace: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        Ok(())
+    }
+
+    /// Runs `kubectl` with an object on its stdin, to its end.
+    fn kubectl_reading(&self, words: &[&str], object: &Value) -> Result<Output> {
+        let mut child = self
+            .plane
+            .kubectl()
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("starting kubectl")?;
+        let mut stdin = child.stdin.take().context("kubectl has no stdin")?;
+        stdin
+            .write_all(object.to_string().as_bytes())
+            .context("telling kubectl")?;
+        drop(stdin);
+        child.wait_with_output().context("waiting for kubectl")
     }
 
     /// An object as JSON.
@@ -314,7 +338,9 @@ fn settings(ceph: &Cluster, plane: &Plane, releases: &[Release]) -> Result<node:
         let labels = BTreeMap::from([("topology.rook.io/rack".to_owned(), format!("rack{rack}"))]);
         nodes.insert(format!("host{host}"), labels);
     }
-    let mut images = BTreeMap::from([(STAGGER_IMAGE.to_owned(), Image::default())]);
+    let mut images: BTreeMap<String, Image> = [STAGGER_IMAGE, NEXT_STAGGER_IMAGE]
+        .map(|name| (name.to_owned(), Image::default()))
+        .into();
     for release in releases {
         let good = Image {
             root: Some(ceph.root(*release)?.path.clone()),

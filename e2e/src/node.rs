@@ -16,6 +16,7 @@ mod logs;
 mod mounts;
 mod nodes;
 mod pod;
+mod pod_logs;
 mod probe;
 mod status;
 mod tokens;
@@ -92,6 +93,11 @@ impl Shared {
     fn folder(&self, pod: &Pod) -> PathBuf {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         self.settings.folder.join("pods").join(uid)
+    }
+
+    /// Where the files of each node are.
+    fn hosts(&self) -> PathBuf {
+        self.settings.folder.join("hosts")
     }
 }
 

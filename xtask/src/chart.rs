@@ -181,7 +181,7 @@ mod tests {
             assert!(there(&subject["kind"], &subject["name"]), "{binding}");
             count += 1;
         }
-        assert_eq!(count, 3);
+        assert_eq!(count, 4);
     }
 
     /// What Helm makes of a template: as much of it as the templates say.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use stagger_core::model::{Limit, PartName, RunId, UnitId};
 
 /// Rolling upgrades and maintenance of stateful clusters: as many at once as is safe, never one more.
@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Crds,
     /// See to Ceph clusters that Rook laid out on Kubernetes, as an operator in the cluster.
     Operator(Operator),
+    /// Run beside an operator on each node: list its devices, and keep the logs of containers that have ended.
+    Agent(Agent),
     /// OSDs on the node that this runs on.
     #[command(subcommand)]
     Osd(Osd),
@@ -193,8 +195,8 @@ pub(crate) struct Operator {
     /// question.
     #[arg(long, default_value = "/usr/bin/python3", value_name = "COMMAND")]
     pub(crate) python: String,
-    /// The image that this operator runs from [default: that of its pod]. Pods that prepare devices copy
-    /// `stagger` from it.
+    /// The image that this operator runs from [default: that of its pod]. Agents run from it too, and pods that
+    /// prepare devices copy `stagger` from it.
     #[arg(long, value_name = "IMAGE", env = "STAGGER_IMAGE", hide_env_values = true)]
     pub(crate) image: Option<String>,
     /// The path of `stagger` in that image.
@@ -212,6 +214,57 @@ pub(crate) struct Operator {
     /// Where /metrics, /healthz and /readyz are served; `off`: nowhere.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     pub(crate) metrics: Listen,
+    /// Whether each node is to have an agent. Clusters are upgraded only once all agents are of the operator's
+    /// release.
+    #[arg(long, default_value = "on", value_name = "WISH")]
+    pub(crate) agents: Switch,
+    /// Lines for people instead of JSON.
+    #[arg(long)]
+    pub(crate) plain_logs: bool,
+    /// Be taken for another release: for tests.
+    #[arg(long, hide = true, default_value = env!("CARGO_PKG_VERSION"))]
+    pub(crate) version_as: semver::Version,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// It is wished.
+    On,
+    /// It is not.
+    Off,
+}
+
+/// `agent`
+#[derive(Debug, Args)]
+pub(crate) struct Agent {
+    /// The namespace of the operator, where the devices are listed in a ConfigMap.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) namespace: String,
+    /// The name of this node.
+    #[arg(long, env = "NODE_NAME", hide_env_values = true, value_name = "NODE")]
+    pub(crate) node: String,
+    /// Keep logs of pods of this namespace only; several times for several.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) logs_of: Vec<String>,
+    /// Where the kubelet has the logs.
+    #[arg(long, default_value = "/var/log/pods", value_name = "DIR")]
+    pub(crate) pod_logs: PathBuf,
+    /// Where they are kept.
+    #[arg(long, default_value = "/var/lib/stagger/logs", value_name = "DIR")]
+    pub(crate) keep_logs: PathBuf,
+    /// So many mebibytes of them, the newest.
+    #[arg(long, default_value_t = 1024, value_name = "MIB")]
+    pub(crate) keep_mib: u32,
+    /// Those that were written to within so many days.
+    #[arg(long, default_value_t = 14, value_name = "DAYS")]
+    pub(crate) keep_days: u32,
+    /// The file that is written after each round that ended well.
+    #[arg(long, default_value = "/run/stagger/ready", value_name = "FILE")]
+    pub(crate) ready: PathBuf,
+    /// Only say, by the exit code, whether the agent that writes that file is well.
+    #[arg(long)]
+    pub(crate) probe: bool,
     /// Lines for people instead of JSON.
     #[arg(long)]
     pub(crate) plain_logs: bool,

@@ -19,7 +19,7 @@ use clap::{CommandFactory as _, Parser as _};
 use stagger_core::run::Command as Asked;
 
 use args::{Ceph, Cli, Command, Osd};
-use commands::{ceph, control, guards, kube, look, operator, osd, rehearse, run, simulate};
+use commands::{agent, ceph, control, guards, kube, look, operator, osd, rehearse, run, simulate};
 use error::CliError;
 use exit::Exit;
 
@@ -79,6 +79,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Schema { document } => schema(document.as_deref()),
         Command::Crds => crds(),
         Command::Operator(wish) => operator::operator(cli, wish).await,
+        Command::Agent(wish) => agent::agent(wish).await,
         Command::Osd(Osd::Prepare(wish)) => osd::prepare_devices(wish).await,
         Command::Completions { shell } => {
             let mut text = Vec::new();

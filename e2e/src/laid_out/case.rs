@@ -22,9 +22,24 @@ pub fn in_pods(
     releases: &[Release],
     work: impl FnOnce(&LaidOut, &mut Phases) -> Result<()>,
 ) -> Result<()> {
+    in_pods_of(CephSpec::default(), name, agent, release, releases, work)
+}
+
+/// The same on a cluster of another shape.
+///
+/// # Errors
+/// The case fails, or a client saw something.
+pub fn in_pods_of(
+    spec: CephSpec,
+    name: &str,
+    agent: &str,
+    release: Release,
+    releases: &[Release],
+    work: impl FnOnce(&LaidOut, &mut Phases) -> Result<()>,
+) -> Result<()> {
     case(name, || {
         let mut phases = Phases::begin();
-        let cluster = LaidOut::start(release, CephSpec::default(), releases, Path::new(agent))?;
+        let cluster = LaidOut::start(release, spec, releases, Path::new(agent))?;
         phases.lap("Ceph in pods");
         let result = loaded(&cluster.ceph, &mut phases, |phases| work(&cluster, phases));
         if result.is_err() {

@@ -1,4 +1,4 @@
-//! New disks of nodes: files in the nodes' own file systems.
+//! Files of nodes, and new disks, which are files too.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -30,10 +30,11 @@ impl LaidOut {
 
     /// The file that is the disk of that name.
     pub fn disk(&self, node: &str, name: &str) -> PathBuf {
-        node_folder(&self.ceph)
-            .join("hosts")
-            .join(node)
-            .join(FOLDER)
-            .join(name)
+        self.on_node(node, FOLDER).join(name)
+    }
+
+    /// Where a path of a node is; without the slash before it.
+    pub fn on_node(&self, node: &str, path: &str) -> PathBuf {
+        node_folder(&self.ceph).join("hosts").join(node).join(path)
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::LaidOut;
+use super::{LaidOut, NAMESPACE};
 
 impl LaidOut {
     /// `kubectl drain`, for at most so many seconds.
@@ -30,6 +30,38 @@ impl LaidOut {
     /// There is no such node.
     pub fn uncordon(&self, node: &str) -> Result<()> {
         self.plane.ask(&["uncordon", node]).map(|_| ())
+    }
+
+    /// The pod of an OSD that is not about to go.
+    ///
+    /// # Errors
+    /// There is none now.
+    pub fn pod_of_osd(&self, osd: u64) -> Result<Value> {
+        let id = osd.to_string();
+        self.all("pods")?
+            .into_iter()
+            .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null())
+            .find(|pod| pod["metadata"]["labels"]["ceph-osd-id"] == id.as_str())
+            .with_context(|| format!("osd.{osd} has no pod"))
+    }
+
+    /// Asks for the eviction of a pod, as `kubectl drain` does; gives the server's words where it refuses.
+    ///
+    /// # Errors
+    /// The server does not answer, or there is no such pod.
+    pub fn evict(&self, pod: &str) -> Result<Option<String>> {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction");
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": { "name": pod, "namespace": NAMESPACE },
+        });
+        let out = self.kubectl_reading(&["create", "--raw", &path, "-f", "-"], &eviction)?;
+        if out.status.success() {
+            return Ok(None);
+        }
+        let why = String::from_utf8_lossy(&out.stderr).into_owned();
+        ensure!(why.contains("disruption budget"), "evicting {pod}: {why}");
+        Ok(Some(why))
     }
 
     /// The names of the budgets over OSDs.

@@ -30,7 +30,7 @@ impl Operator {
         Self::start_with(cluster, name, release, &[])
     }
 
-    /// Starts one with some words more.
+    /// Starts one with some words more; where they do not say otherwise, it has no agents.
     ///
     /// # Errors
     /// It cannot be started.
@@ -61,14 +61,7 @@ impl Operator {
                 "--poll",
                 "1",
             ])
-            .args([
-                "--identity",
-                name,
-                "--plain-logs",
-                "--image",
-                STAGGER_IMAGE,
-                "--program",
-            ])
+            .args(["--identity", name, "--plain-logs", "--program"])
             .arg(binary()?)
             .arg("--ceph")
             .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger ceph"))
@@ -77,9 +70,14 @@ impl Operator {
             .arg("--state")
             .arg(&folder)
             .args(more);
-        if !more.contains(&"--metrics") {
+        let usual = [
             // Several of them run in one network.
-            command.args(["--metrics", "off"]);
+            ["--metrics", "off"],
+            ["--image", STAGGER_IMAGE],
+            ["--agents", "off"],
+        ];
+        for words in usual.iter().filter(|words| !more.contains(&words[0])) {
+            command.args(words);
         }
         command
             .stdin(Stdio::null())
@@ -101,6 +99,15 @@ impl Operator {
     /// It cannot be killed.
     pub fn kill(mut self) -> Result<()> {
         self.end().context("killing the operator")
+    }
+
+    /// Whether it still is the process that was started.
+    ///
+    /// # Errors
+    /// It cannot be looked after.
+    pub fn runs(&mut self) -> Result<bool> {
+        let ended = self.child.try_wait().context("looking after the operator")?;
+        Ok(ended.is_none())
     }
 
     fn end(&mut self) -> Result<()> {

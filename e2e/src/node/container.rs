@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::keys::Found;
 use super::mounts::{Access, Mount, OwnRoot, mounts, needs_own_root, read_only_root};
+use super::pod_logs;
 use super::probe::{self, Numbers};
 use super::status::{ContainerState, time};
 use super::variables::{self, variables, words};
@@ -293,7 +294,10 @@ impl Run {
                 fs::write(message, "").ok();
             }
         }
-        let log = File::create(self.folder.join(format!("{}.log", state.restarts))).ok();
+        let path = self.folder.join(format!("{}.log", state.restarts));
+        let log = File::create(&path).ok();
+        let hosts = self.shared.hosts();
+        pod_logs::show(&hosts, &self.pod, &self.spec.name, state.restarts, &path).ok();
         let words = words(&self.spec, &inside.env);
         let name = words.first().map(String::as_str).unwrap_or_default();
         let broken = image.broken.get(name.rsplit('/').next().unwrap_or(name)).copied();

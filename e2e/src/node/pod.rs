@@ -15,6 +15,7 @@ use tokio::time::sleep;
 
 use super::Shared;
 use super::container::Run;
+use super::pod_logs;
 use super::status::{ContainerState, status};
 use super::volumes::{VOLUMES, Volumes};
 
@@ -214,6 +215,7 @@ impl Life {
             }
         }
         // What cannot be removed goes with the sandbox.
+        pod_logs::remove(&self.shared.hosts(), &self.pod).ok();
         remove_all_but_logs(&self.shared.folder(&self.pod)).ok();
     }
 }

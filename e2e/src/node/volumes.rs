@@ -67,11 +67,7 @@ async fn place(shared: &Shared, pod: &Pod, volume: &Volume) -> Result<Place, Str
     }
     if let Some(host) = &volume.host_path {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        let of_node = shared
-            .settings
-            .folder
-            .join("hosts")
-            .join(node.unwrap_or_default());
+        let of_node = shared.hosts().join(node.unwrap_or_default());
         let path = on_node(&of_node, &host.path);
         look_after(host, &path)?;
         return Ok(Place {

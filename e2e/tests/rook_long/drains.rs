@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use stagger_e2e::laid_out::{Operator, in_pods};
+use stagger_e2e::laid_out::Operator;
 use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
-use crate::{AGENT, ask_for, on_18};
+use crate::{from_18_to_20, on_18, wait_for_osds};
 
 /// As cluster-api does it: each node in turn, with no hand but the one that cordons and uncordons.
 #[test]
@@ -148,29 +148,16 @@ fn osds_without_placement_groups() -> Result<()> {
 #[test]
 #[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
 fn during_an_upgrade() -> Result<()> {
-    let releases = [Release::Reef, Release::Tentacle];
-    in_pods(
-        "during_an_upgrade",
-        AGENT,
-        Release::Reef,
-        &releases,
-        |cluster, phases| {
-            let _operator = Operator::start(cluster, "one", Release::Tentacle)?;
-            cluster.wait_ready(&cluster.image(Release::Reef)?, Duration::from_mins(1))?;
-            let image = cluster.image(Release::Tentacle)?;
-            ask_for(cluster, &image)?;
-            cluster.wait_told("a wave of OSDs is open", Duration::from_mins(4), |status| {
-                Ok(status["upgrade"]["run"]["current"]["stage"] == "osd")
-            })?;
-            cluster.drain("host9", 300)?;
-            phases.lap("a node drained in mid-upgrade");
-            cluster.uncordon("host9")?;
-            cluster.wait_ready(&image, Duration::from_mins(6))?;
-            phases.lap("18 to 20");
-            cluster.wait_told("nothing is left", Duration::from_mins(2), |status| {
-                cluster.is_at_rest(status)
-            })?;
-            Ok(())
-        },
-    )
+    from_18_to_20("during_an_upgrade", |cluster, _operator, image, phases| {
+        wait_for_osds(cluster)?;
+        cluster.drain("host9", 300)?;
+        phases.lap("a node drained in mid-upgrade");
+        cluster.uncordon("host9")?;
+        cluster.wait_ready(image, Duration::from_mins(6))?;
+        phases.lap("18 to 20");
+        cluster.wait_told("nothing is left", Duration::from_mins(2), |status| {
+            cluster.is_at_rest(status)
+        })?;
+        Ok(())
+    })
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods};
+use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator};
 use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
-use crate::{AGENT, ask_for, on_18};
+use crate::{from_18_to_20, on_18, wait_for_osds};
 
 /// Asks for OSDs on these disks of these nodes.
 fn ask_for_disks(cluster: &LaidOut, disks: &[(&str, &[&str])]) -> Result<()> {
@@ -151,50 +151,36 @@ fn new_osds() -> Result<()> {
 #[test]
 #[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
 fn new_osds_in_mid_upgrade() -> Result<()> {
-    let releases = [Release::Reef, Release::Tentacle];
-    in_pods(
-        "new_osds_in_mid_upgrade",
-        AGENT,
-        Release::Reef,
-        &releases,
-        |cluster, phases| {
-            let _operator = Operator::start(cluster, "one", Release::Tentacle)?;
-            cluster.wait_ready(&cluster.image(Release::Reef)?, Duration::from_mins(1))?;
-            let before = up(cluster)?;
-            let disk = cluster.new_disk("host3", "new.img")?;
-            let image = cluster.image(Release::Tentacle)?;
-            ask_for(cluster, &image)?;
-            cluster.wait_told("a wave of OSDs is open", Duration::from_mins(4), |status| {
-                Ok(status["upgrade"]["run"]["current"]["stage"] == "osd")
-            })?;
-            phases.lap("the OSDs' turn");
-            ask_for_disks(cluster, &[("host3", &[&disk])])?;
-            let created = cluster.wait_told("its Deployment is there", Duration::from_mins(2), |_| {
-                let all = cluster.all("deployments")?;
-                let osds = all
-                    .iter()
-                    .filter(|one| one["metadata"]["labels"]["app"] == "rook-ceph-osd");
-                Ok(osds.count() > before.len())
-            })?;
-            ensure!(
-                created["upgrade"]["run"]["waves_left"].as_u64() > Some(0)
-                    && created["phase"] == "Progressing",
-                "the upgrade did not go on meanwhile: {created:#}"
-            );
-            phases.lap("created beside the waves");
-            cluster.wait_ready(&image, Duration::from_mins(8))?;
-            let after = wait_up(cluster, before.len() + 1, Duration::from_mins(1))?;
-            ensure!(after.len() == before.len() + 1);
-            let versions = cluster.ceph.rados().mon("versions")?;
-            let all = versions["overall"].as_object().context("no versions")?;
-            ensure!(
-                all.len() == 1 && all.keys().all(|version| version.contains(" 20.")),
-                "{versions}"
-            );
-            phases.lap("18 to 20");
-            Ok(())
-        },
-    )
+    from_18_to_20("new_osds_in_mid_upgrade", |cluster, _operator, image, phases| {
+        let before = up(cluster)?;
+        let disk = cluster.new_disk("host3", "new.img")?;
+        wait_for_osds(cluster)?;
+        phases.lap("the OSDs' turn");
+        ask_for_disks(cluster, &[("host3", &[&disk])])?;
+        let created = cluster.wait_told("its Deployment is there", Duration::from_mins(2), |_| {
+            let all = cluster.all("deployments")?;
+            let osds = all
+                .iter()
+                .filter(|one| one["metadata"]["labels"]["app"] == "rook-ceph-osd");
+            Ok(osds.count() > before.len())
+        })?;
+        ensure!(
+            created["upgrade"]["run"]["waves_left"].as_u64() > Some(0) && created["phase"] == "Progressing",
+            "the upgrade did not go on meanwhile: {created:#}"
+        );
+        phases.lap("created beside the waves");
+        cluster.wait_ready(image, Duration::from_mins(8))?;
+        let after = wait_up(cluster, before.len() + 1, Duration::from_mins(1))?;
+        ensure!(after.len() == before.len() + 1);
+        let versions = cluster.ceph.rados().mon("versions")?;
+        let all = versions["overall"].as_object().context("no versions")?;
+        ensure!(
+            all.len() == 1 && all.keys().all(|version| version.contains(" 20.")),
+            "{versions}"
+        );
+        phases.lap("18 to 20");
+        Ok(())
+    })
 }
 
 /// The pod of a prepare Job hangs: it is named, and neither another node's disk nor a drain waits for it.

@@ -4,15 +4,18 @@
 mod cost;
 mod drains;
 mod growth;
+mod interrupted;
+mod system;
 mod upgrades;
 mod wishes;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::Result;
-use serde_json::json;
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
 use stagger_e2e::case::Phases;
-use stagger_e2e::laid_out::{LaidOut, Operator, in_pods};
+use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods};
 use stagger_e2e::roots::Release;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
@@ -24,6 +27,48 @@ fn on_18(name: &str, work: impl FnOnce(&LaidOut, Operator, &mut Phases) -> Resul
         cluster.wait_ready(&cluster.image(Release::Reef)?, Duration::from_mins(1))?;
         work(cluster, operator, phases)
     })
+}
+
+/// A case in which an operator has been asked to go from release 18 to 20; `work` gets the image of 20.
+fn from_18_to_20(
+    name: &str,
+    work: impl FnOnce(&LaidOut, Operator, &str, &mut Phases) -> Result<()>,
+) -> Result<()> {
+    let releases = [Release::Reef, Release::Tentacle];
+    in_pods(name, AGENT, Release::Reef, &releases, |cluster, phases| {
+        let operator = Operator::start(cluster, "one", Release::Tentacle)?;
+        cluster.wait_ready(&cluster.image(Release::Reef)?, Duration::from_mins(1))?;
+        let image = cluster.image(Release::Tentacle)?;
+        ask_for(cluster, &image)?;
+        work(cluster, operator, &image, phases)
+    })
+}
+
+/// Waits until a wave of OSDs is open, and gives the document of its run.
+fn wait_for_osds(cluster: &LaidOut) -> Result<Value> {
+    let status = cluster.wait_told("a wave of OSDs is open", Duration::from_mins(4), |status| {
+        if status["phase"] == "Blocked" {
+            bail!("it is blocked: {status:#}");
+        }
+        Ok(status["upgrade"]["run"]["current"]["stage"] == "osd")
+    })?;
+    Ok(status["upgrade"]["run"].clone())
+}
+
+/// The images of all daemons' pods.
+fn images(cluster: &LaidOut) -> Result<BTreeSet<String>> {
+    images_of(cluster, |_| true)
+}
+
+/// The images of the pods with such labels.
+fn images_of(cluster: &LaidOut, which: impl Fn(&Value) -> bool) -> Result<BTreeSet<String>> {
+    Ok(cluster
+        .all("pods")?
+        .iter()
+        .filter(|pod| pod["metadata"]["labels"]["rook_cluster"] == NAMESPACE)
+        .filter(|pod| which(&pod["metadata"]["labels"]))
+        .filter_map(|pod| pod["spec"]["containers"][0]["image"].as_str().map(str::to_owned))
+        .collect())
 }
 
 /// Asks for an image, and for quick waves.

@@ -20,7 +20,7 @@ use stagger_core::run::{Action, Answer};
 use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
 use tokio::time::Instant;
 
-use crate::daemons::kind_of;
+use crate::daemons::{is_wanted, kind_of};
 use crate::made::{Book, Made, image_of};
 use crate::migrations;
 use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, is_made_of, restarted};
@@ -97,6 +97,13 @@ pub fn units_of(
         .collect();
     let mut units = units(facts, baseline).map_err(failed)?;
     let (daemons, _) = watched.daemons();
+    // What its owner has taken away or scaled to nothing meanwhile is not missing.
+    units.retain(|unit| {
+        there.contains(&unit.id)
+            || daemons
+                .get(&unit.id)
+                .is_some_and(|deployment| is_wanted(deployment))
+    });
     for unit in &mut units {
         let Some(deployment) = daemons.get(&unit.id) else {
             unit.untouchable = Some(Reason::new(
@@ -501,6 +508,20 @@ impl Backend for RookBackend {
     }
 }
 
+/// A manager whose Deployment has gone or was scaled to nothing need not stand by.
+fn with_wanted_standbys(baseline: &Baseline, watched: &Watched) -> Baseline {
+    let (daemons, _) = watched.daemons();
+    let managers = daemons
+        .iter()
+        .filter(|(unit, deployment)| kind_of(unit) == "mgr" && is_wanted(deployment))
+        .count();
+    let standbys = u32::try_from(managers.saturating_sub(1)).unwrap_or(u32::MAX);
+    Baseline {
+        mgr_standbys: baseline.mgr_standbys.min(standbys),
+        ..baseline.clone()
+    }
+}
+
 /// A snapshot of these facts and of what Kubernetes shows. `memory`: of the run that it is for.
 ///
 /// # Errors
@@ -521,7 +542,8 @@ pub fn snapshot(
         .enumerate()
         .map(|(at, unit)| (unit.id.as_str(), at as u32))
         .collect();
-    let mut conditions = conditions(facts, &units, health, baseline)
+    let baseline = baseline.map(|baseline| with_wanted_standbys(baseline, watched));
+    let mut conditions = conditions(facts, &units, health, baseline.as_ref())
         .map_err(|error| BackendError::transient(tried, error.to_string()))?;
     let budgets = if memory.is_some_and(|memory| memory.wish.skip_checks) {
         unchecked::taken(&mut conditions);

@@ -14,15 +14,14 @@ use kube::{Api, Client, Config, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use crate::agents;
 use crate::cluster::CephCluster;
 use crate::operator::{COMMAND, LEASE};
 use crate::told::{Leader, Told, anew};
 use crate::versions::Versions;
 
 /// The name of the operator's Deployment.
-const OPERATOR: &str = "stagger-operator";
-/// The name of the agents' DaemonSet.
-const AGENTS: &str = "stagger-agent";
+pub(crate) const OPERATOR: &str = "stagger-operator";
 /// Who writes the annotation, as Kubernetes notes it.
 const MANAGER: &str = "stagger-cli";
 /// How long the API server may take to be there.
@@ -194,7 +193,9 @@ impl Remote {
             self.of_operator::<Deployment>("Deployment", OPERATOR)
                 .await?
                 .as_ref(),
-            self.of_operator::<DaemonSet>("DaemonSet", AGENTS).await?.as_ref(),
+            self.of_operator::<DaemonSet>("DaemonSet", agents::NAME)
+                .await?
+                .as_ref(),
             self.leader().await,
             &daemons.items,
         ))

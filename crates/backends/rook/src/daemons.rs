@@ -47,6 +47,11 @@ pub fn unit_of(deployment: &Deployment) -> Result<Option<UnitId>, String> {
         .map_err(|error| format!("Deployment {name}: {error}"))
 }
 
+/// Whether a Deployment asks for any pods. One that was scaled to nothing is not missed.
+pub fn is_wanted(deployment: &Deployment) -> bool {
+    deployment.spec.replicas != Some(0)
+}
+
 /// The kind in a unit's name.
 pub fn kind_of(unit: &UnitId) -> &str {
     unit.as_str()

@@ -7,7 +7,8 @@
 //! - A drain is a node that is cordoned *and* has an OSD that is down or going; a cordon alone blocks nobody.
 //! - The domain that drains is chosen once and kept, until its OSDs are back or all placement groups are
 //!   clean without them: a node that stays drained blocks nobody.
-//! - Placement groups count as clean only if it is known: what is stale or missing blocks as the contrary.
+//! - Placement groups count as clean only if it is known: what is stale or missing blocks as the contrary. Nor
+//!   are they clean without an OSD that is on its way out while Ceph has it up: they are clean with it.
 //! - What is wanted is worked out anew each time from what is seen, so nothing of before is left behind.
 //! - Where it is proven that two domains may be down together, both may drain.
 //!
@@ -37,6 +38,8 @@ pub struct Osd {
     pub serves: bool,
     /// Whether its pod is terminating or was evicted.
     pub leaving: bool,
+    /// Whether Ceph has it up, as that of a pod which has just been told to end.
+    pub up: bool,
     /// Whether its node is unschedulable, or gone.
     pub cordoned: bool,
     /// Whether it is being replaced: it is down for a reason that is no drain, and known.
@@ -128,7 +131,7 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
         .iter()
         .filter(|osd| osd.is_down() && !seen.wave.contains(&osd.id))
         .collect();
-    let clean = *seen.groups == Groups::Clean;
+    let clean = *seen.groups == Groups::Clean && !fallen.iter().any(|osd| osd.up);
     if seen.wave.is_empty() && (fallen.is_empty() || clean) {
         // Clean without them: they hold nothing that others would miss, and do not count.
         let without = fallen.iter().map(|osd| osd.id).collect();
@@ -259,7 +262,13 @@ fn why(seen: &Seen<'_>, free: &BTreeSet<String>, fallen: &[&Osd]) -> String {
         ));
     }
     match seen.groups {
-        Groups::Clean => {}
+        Groups::Clean => {
+            let up: Vec<u32> = fallen.iter().filter(|osd| osd.up).map(|osd| osd.id).collect();
+            if !up.is_empty() {
+                let up = ids(&mut up.into_iter());
+                parts.push(format!("the placement groups are clean, but still with {up}"));
+            }
+        }
         Groups::NotClean { why } => parts.push(why.clone()),
     }
     parts.join("; ")

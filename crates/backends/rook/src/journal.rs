@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
+use semver::Version;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use stagger_core::model::{ClusterName, RunId};
@@ -34,6 +35,8 @@ const NEXT: &str = "next";
 const FENCE: &str = "fence";
 /// The key of who holds it.
 const HOLDER: &str = "holder";
+/// The key of the release of the operator that held it last.
+const OPERATOR: &str = "operator";
 /// What the keys of events begin with.
 const EVENT: &str = "event-";
 /// What the keys of runs begin with.
@@ -76,6 +79,7 @@ pub struct KubeStore {
     maps: Api<ConfigMap>,
     cluster: ClusterName,
     asked: Asked,
+    operator: Option<Version>,
     tails: BTreeMap<RunId, Tail>,
 }
 
@@ -86,8 +90,29 @@ impl KubeStore {
             maps: Api::namespaced(client.clone(), namespace),
             cluster,
             asked,
+            operator: None,
             tails: BTreeMap::new(),
         }
+    }
+
+    /// The store as an operator of that release writes to it: never after a newer one.
+    #[must_use]
+    pub fn of_operator(mut self, version: Version) -> Self {
+        self.operator = Some(version);
+        self
+    }
+
+    /// Why it must not be written to: an operator of a newer release did.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn outranked(&self) -> Result<Option<String>, StoreError> {
+        let head = self.get(&self.head_name())?;
+        Ok(head.as_ref().and_then(|head| self.outranked_by(head)))
+    }
+
+    fn outranked_by(&self, head: &ConfigMap) -> Option<String> {
+        outranked(self.operator.as_ref()?, head)
     }
 
     fn head_name(&self) -> String {
@@ -293,7 +318,16 @@ impl Store for KubeStore {
                     newest,
                 });
             }
-            let data = json!({ FENCE: fence.to_string(), HOLDER: holder });
+            if let Some(why) = self.outranked_by(&head) {
+                return Err(StoreError::Failed {
+                    tried: "take over the journal".to_owned(),
+                    why,
+                });
+            }
+            let mut data = json!({ FENCE: fence.to_string(), HOLDER: holder });
+            if let Some(version) = &self.operator {
+                data[OPERATOR] = json!(version.to_string());
+            }
             let version = head.metadata.resource_version.as_deref();
             if self.set(&self.head_name(), version, &data)?.is_some() {
                 break;
@@ -481,6 +515,20 @@ fn text<'a>(map: &'a ConfigMap, key: &str) -> Option<&'a str> {
     map.data.as_ref()?.get(key).map(String::as_str)
 }
 
+/// Why an operator of our release must not write to a journal: one of a newer release did.
+fn outranked(ours: &Version, head: &ConfigMap) -> Option<String> {
+    let theirs = text(head, OPERATOR)?;
+    // What cannot be compared may be newer.
+    let is_ours = theirs.parse::<Version>().is_ok_and(|theirs| theirs <= *ours);
+    (!is_ours).then(|| {
+        format!(
+            "an operator of release {theirs} has run upgrades of this cluster, and this one is of {ours}: run {theirs} \
+             or a newer one. Where you know that {ours} may, remove the key {OPERATOR} of ConfigMap {}",
+            head.name_any()
+        )
+    })
+}
+
 fn holds(map: &ConfigMap, data: &Value) -> bool {
     data.as_object()
         .into_iter()
@@ -528,4 +576,28 @@ fn checksum(before: &str, seq: Seq, rest: &str) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_operator_is_outranked_and_so_is_one_that_cannot_tell() {
+        let told = |theirs: Option<&str>| {
+            let data = theirs.map(|theirs| json!({ OPERATOR: theirs }));
+            let head = json!({ "metadata": { "name": "stagger-c" }, "data": data });
+            outranked(&Version::new(0, 2, 0), &serde_json::from_value(head).unwrap())
+        };
+        for good in [None, Some("0.1.9"), Some("0.2.0"), Some("0.2.0-rc.1")] {
+            assert_eq!(told(good), None, "{good:?}");
+        }
+        for newer in ["0.2.1", "0.10.0", "1.0.0-rc.1", "next", ""] {
+            let why = told(Some(newer)).unwrap();
+            assert!(
+                why.contains(newer) && why.contains("0.2.0") && why.contains("ConfigMap stagger-c"),
+                "{why}"
+            );
+        }
+    }
 }

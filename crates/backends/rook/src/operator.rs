@@ -4,6 +4,7 @@
 //! is, a run is carried out by the engine, as from the command line. Between passes nothing is asked of
 //! anybody: watches tell of changes.
 
+mod agents;
 mod blocked;
 mod budgets;
 mod cluster;
@@ -12,6 +13,7 @@ mod drains;
 mod events;
 mod health;
 mod image;
+mod left;
 mod metrics;
 mod provision;
 mod release;
@@ -33,13 +35,15 @@ use kube::client::ClientBuilder;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config, ResourceExt as _};
 use kube_lease_manager::{LeaseManagerBuilder, LeaseManagerError};
+use semver::Version;
 use stagger_ceph::api::session::Session;
 use stagger_ceph::api::{Access, CephApi};
 use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::access::{AccessError, Programs, access};
+use crate::agents::Stand;
 use crate::backend::failed;
 use crate::cluster::CephCluster;
 use counted::{Questions, Requests};
@@ -66,8 +70,8 @@ pub struct Options {
     pub folder: PathBuf,
     /// How the programs that speak to Ceph are called.
     pub programs: Programs,
-    /// The image that the operator itself runs from, if it is not that of its pod; without one no devices are
-    /// prepared.
+    /// The image that the operator itself runs from, if it is not that of its pod; without one there are no agents,
+    /// and no devices are prepared.
     pub image: Option<String>,
     /// The path of `stagger` in that image.
     pub program: String,
@@ -79,6 +83,10 @@ pub struct Options {
     pub poll: u64,
     /// Where metrics and health are served, if at all.
     pub metrics: Option<SocketAddr>,
+    /// Whether there are to be agents.
+    pub agents: bool,
+    /// Its own release.
+    pub version: Version,
 }
 
 /// Why the operator ends.
@@ -116,6 +124,8 @@ pub(crate) struct Shared {
     options: Arc<Options>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
+    /// How the agents stand.
+    agents: Arc<watch::Sender<Stand>>,
 }
 
 impl Shared {
@@ -186,6 +196,7 @@ pub async fn run(
         options: Arc::new(options),
         metrics,
         health,
+        agents: Arc::new(watch::channel(Stand::default()).0),
     };
     let ended = lead(shared, stop).await;
     if let Some(server) = server {
@@ -216,12 +227,16 @@ async fn lead(shared: Shared, stop: impl Future<Output = ()>) -> Result<(), Oper
     }
     tracing::info!("leading");
     shared.metrics.leads(true);
+    // Ends with this.
+    let mut beside = JoinSet::new();
+    beside.spawn(agents::see_to(shared.clone()));
     let ended = tokio::select! {
         _ = leads.wait_for(|leads| !*leads) => Err(OperatorError::NotLeader),
         ended = see_to_all(shared.clone()) => ended,
         () = &mut stop => Ok(()),
     };
     shared.metrics.leads(false);
+    drop(beside);
     // The Lease is given back, so that another need not wait for its end.
     drop(leads);
     if let Ok(Ok(manager)) = task.await {

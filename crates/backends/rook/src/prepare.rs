@@ -4,7 +4,7 @@
 //! OSD's UUID follows from cluster, node and device, so that one that was killed in the midst of it finds what
 //! it had begun. What it is on a device is decided by [`verdict`], a pure function.
 
-mod device;
+pub(crate) mod device;
 mod verdict;
 
 use std::collections::BTreeMap;

@@ -55,7 +55,7 @@ pub struct Told {
 #[serde(rename_all(deserialize = "camelCase"))]
 #[schemars(deny_unknown_fields)]
 pub struct Condition {
-    /// `UpToDate`, `Upgrading`, `UpgradeBlocked`.
+    /// `UpToDate`, `Upgrading`, `UpgradeBlocked`; and the reason of whatever else is wrong, while it is.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False`.

@@ -17,7 +17,7 @@ use crate::told::Leader;
 /// The label with the release of Rook that wrote a Deployment.
 const ROOK_VERSION: &str = "rook-version";
 /// The label with the release of an operator or agent.
-const VERSION: &str = "app.kubernetes.io/version";
+pub(crate) const VERSION: &str = "app.kubernetes.io/version";
 /// What stands where nobody can tell.
 const UNKNOWN: &str = "unknown";
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::future::pending;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -37,6 +37,9 @@ pub struct NodeSeen {
 /// half minute, and one that is granted says nothing until something changes.
 const QUIET: Duration = Duration::from_secs(90);
 
+/// So many objects are in memory twice at most, while all are read for the first time.
+const PAGE: u32 = 100;
+
 /// The Deployments, pods, budgets and prepare Jobs of one namespace, and the nodes.
 pub struct Watched {
     deployments: Store<Deployment>,
@@ -45,59 +48,43 @@ pub struct Watched {
     budgets: Store<PodDisruptionBudget>,
     jobs: Store<Job>,
     reports: Store<ConfigMap>,
-    changed: watch::Receiver<u64>,
-    /// What the API server says of watches that it forbids, by resource.
-    forbidden: watch::Receiver<BTreeMap<String, String>>,
-    /// Ends the watches when it is dropped.
-    _watching: JoinSet<()>,
+    found: Mutex<Arc<Found>>,
+    watches: Watches,
 }
+
+/// What is looked up by daemon, as of a number of changes.
+#[derive(Default)]
+struct Found {
+    changes: u64,
+    daemons: BTreeMap<UnitId, Arc<Deployment>>,
+    /// What is wrong with Deployments of which it is not clear whose they are.
+    wrong: Vec<String>,
+    /// By the labels in [`IDS`], and all of them by none.
+    pods: BTreeMap<Option<(&'static str, String)>, Vec<Arc<Pod>>>,
+}
+
+/// The labels of which Rook's selectors have one that tells a daemon from its like.
+const IDS: [&str; 2] = ["ceph-osd-id", daemons::ID];
 
 impl Watched {
     /// Begins to watch.
     pub fn begin(client: &Client, namespace: &str) -> Self {
-        let (tell, changed) = watch::channel(0);
-        let (forbid, forbidden) = watch::channel(BTreeMap::new());
-        let tell = Tell {
-            changed: Arc::new(tell),
-            forbidden: Arc::new(forbid),
-        };
-        let mut watching = JoinSet::new();
-        let daemons = watcher::Config::default().labels(&format!("rook_cluster={namespace}"));
-        let deployments = keep(
-            Api::namespaced(client.clone(), namespace),
-            daemons.clone(),
-            &tell,
-            &mut watching,
-        );
-        let pods = keep(
-            Api::namespaced(client.clone(), namespace),
-            daemons,
-            &tell,
-            &mut watching,
-        );
-        let nodes = keep(
-            Api::all(client.clone()),
-            watcher::Config::default(),
-            &tell,
-            &mut watching,
-        );
-        let budgets = keep(
+        let daemons = || watcher::Config::default().labels(&format!("rook_cluster={namespace}"));
+        let mut watches = Watches::new();
+        let deployments = watches.keep(Api::namespaced(client.clone(), namespace), daemons());
+        let pods = watches.keep(Api::namespaced(client.clone(), namespace), daemons());
+        let nodes = watches.keep(Api::all(client.clone()), watcher::Config::default());
+        let budgets = watches.keep(
             Api::namespaced(client.clone(), namespace),
             watcher::Config::default(),
-            &tell,
-            &mut watching,
         );
-        let jobs = keep(
+        let jobs = watches.keep(
             Api::namespaced(client.clone(), namespace),
             watcher::Config::default().labels(&format!("{}={}", names::APP, provision::PREPARE_APP)),
-            &tell,
-            &mut watching,
         );
-        let reports = keep(
+        let reports = watches.keep(
             Api::namespaced(client.clone(), namespace),
             watcher::Config::default().labels(provision::REPORTS),
-            &tell,
-            &mut watching,
         );
         Self {
             deployments,
@@ -106,9 +93,8 @@ impl Watched {
             budgets,
             jobs,
             reports,
-            changed,
-            forbidden,
-            _watching: watching,
+            found: Mutex::default(),
+            watches,
         }
     }
 
@@ -125,29 +111,50 @@ impl Watched {
 
     /// Which rights the watches lack, and the cure. While they do, what is shown here may be old.
     pub fn missing_rights(&self) -> Option<String> {
-        let forbidden = self.forbidden.borrow();
-        let all: Vec<&str> = forbidden.values().map(String::as_str).collect();
-        (!all.is_empty()).then(|| {
-            format!(
-                "{}; give the operator's account its role again: apply deploy/operator/rbac.yaml of this release",
-                all.join("; ")
-            )
-        })
+        self.watches.missing_rights()
+    }
+
+    /// What is looked up by daemon, gathered once for all that ask between two changes: a wave of many daemons
+    /// looks after each of them at every change of any.
+    fn found(&self) -> Arc<Found> {
+        let changes = *self.watches.changes().borrow();
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        // What changes from here on is counted after it is in its store, and gathered then.
+        if found.changes != changes || changes == 0 {
+            *found = Arc::new(self.gather(changes));
+        }
+        Arc::clone(&found)
+    }
+
+    fn gather(&self, changes: u64) -> Found {
+        let mut found = Found {
+            changes,
+            ..Found::default()
+        };
+        for deployment in self.deployments.state() {
+            match daemons::unit_of(&deployment) {
+                Ok(Some(unit)) => drop(found.daemons.insert(unit, deployment)),
+                Ok(None) => {}
+                Err(why) => found.wrong.push(why),
+            }
+        }
+        found.wrong.sort();
+        for pod in self.pods.state() {
+            for label in IDS {
+                if let Some(id) = pod.labels().get(label) {
+                    let key = Some((label, id.clone()));
+                    found.pods.entry(key).or_default().push(Arc::clone(&pod));
+                }
+            }
+            found.pods.entry(None).or_default().push(pod);
+        }
+        found
     }
 
     /// The Deployment of each daemon, and what is wrong with those of which it is not clear.
     pub fn daemons(&self) -> (BTreeMap<UnitId, Arc<Deployment>>, Vec<String>) {
-        let mut found = BTreeMap::new();
-        let mut wrong = Vec::new();
-        for deployment in self.deployments.state() {
-            match daemons::unit_of(&deployment) {
-                Ok(Some(unit)) => drop(found.insert(unit, deployment)),
-                Ok(None) => {}
-                Err(why) => wrong.push(why),
-            }
-        }
-        wrong.sort();
-        (found, wrong)
+        let found = self.found();
+        (found.daemons.clone(), found.wrong.clone())
     }
 
     /// All Deployments of the cluster.
@@ -169,21 +176,26 @@ impl Watched {
 
     /// A daemon's Deployment.
     pub fn daemon(&self, unit: &UnitId) -> Option<Arc<Deployment>> {
-        self.deployments
-            .find(|deployment| daemons::unit_of(deployment).ok().flatten().as_ref() == Some(unit))
+        self.found().daemons.get(unit).cloned()
     }
 
     /// The pods of a Deployment.
     pub fn pods_of(&self, deployment: &Deployment) -> Vec<Arc<Pod>> {
         let wanted = deployment.spec.selector.match_labels.clone().unwrap_or_default();
-        if wanted.is_empty() {
-            return Vec::new();
-        }
-        self.pods.state_filter(|pod| {
-            wanted
-                .iter()
-                .all(|(label, value)| pod.labels().get(label) == Some(value))
+        let key = IDS
+            .into_iter()
+            .find_map(|label| Some((label, wanted.get(label)?.clone())));
+        let found = self.found();
+        let pods = found.pods.get(&key).into_iter().flatten();
+        pods.filter(|pod| {
+            let labels = pod.labels();
+            !wanted.is_empty()
+                && wanted
+                    .iter()
+                    .all(|(label, value)| labels.get(label) == Some(value))
         })
+        .cloned()
+        .collect()
     }
 
     /// All pods of daemons.
@@ -207,22 +219,7 @@ impl Watched {
 
     /// All nodes.
     pub fn nodes(&self) -> BTreeMap<String, NodeSeen> {
-        let seen = |node: &Arc<Node>| {
-            let status = node.status.as_ref();
-            let conditions = status.and_then(|status| status.conditions.as_ref());
-            let is_ready = conditions
-                .into_iter()
-                .flatten()
-                .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-            let spec = node.spec.as_ref();
-            let is_cordoned = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
-            NodeSeen {
-                labels: node.labels().clone(),
-                takes_pods: is_ready && !is_cordoned,
-            }
-        };
-        let nodes = self.nodes.state();
-        nodes.iter().map(|node| (node.name_any(), seen(node))).collect()
+        nodes(&self.nodes)
     }
 
     /// The Jobs that prepare devices.
@@ -237,7 +234,72 @@ impl Watched {
 
     /// Tells of changes.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changed.clone()
+        self.watches.changes()
+    }
+}
+
+/// All nodes, as they are seen.
+pub(crate) fn nodes(seen: &Store<Node>) -> BTreeMap<String, NodeSeen> {
+    let one = |node: &Arc<Node>| {
+        let status = node.status.as_ref();
+        let conditions = status.and_then(|status| status.conditions.as_ref());
+        let is_ready = conditions
+            .into_iter()
+            .flatten()
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+        let spec = node.spec.as_ref();
+        let is_cordoned = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
+        NodeSeen {
+            labels: node.labels().clone(),
+            takes_pods: is_ready && !is_cordoned,
+        }
+    };
+    let nodes = seen.state();
+    nodes.iter().map(|node| (node.name_any(), one(node))).collect()
+}
+
+/// Watches that tell of their changes together. Dropping it ends them.
+pub(crate) struct Watches {
+    tell: Tell,
+    watching: JoinSet<()>,
+}
+
+impl Watches {
+    /// None yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            tell: Tell {
+                changed: Arc::new(watch::channel(0).0),
+                forbidden: Arc::new(watch::channel(BTreeMap::new()).0),
+            },
+            watching: JoinSet::new(),
+        }
+    }
+
+    /// Begins one more, and gives what it shows.
+    pub(crate) fn keep<K>(&mut self, api: Api<K>, config: watcher::Config) -> Store<K>
+    where
+        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        K::DynamicType: Eq + Hash + Clone + Default,
+    {
+        keep(api, config, &self.tell, &mut self.watching)
+    }
+
+    /// Tells of changes.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.tell.changed.subscribe()
+    }
+
+    /// Which rights the watches lack, and the cure.
+    pub(crate) fn missing_rights(&self) -> Option<String> {
+        let forbidden = self.tell.forbidden.borrow();
+        let all: Vec<&str> = forbidden.values().map(String::as_str).collect();
+        (!all.is_empty()).then(|| {
+            format!(
+                "{}; give the operator's account its role again: apply deploy/operator/rbac.yaml of this release",
+                all.join("; ")
+            )
+        })
     }
 }
 
@@ -245,6 +307,7 @@ impl Watched {
 #[derive(Clone)]
 struct Tell {
     changed: Arc<watch::Sender<u64>>,
+    /// What the API server says of watches that it forbids, by resource.
     forbidden: Arc<watch::Sender<BTreeMap<String, String>>>,
 }
 
@@ -288,7 +351,10 @@ where
     let resource = K::plural(&K::DynamicType::default()).into_owned();
     let tell = tell.clone();
     watching.spawn(async move {
-        let stream = reflector::reflector(writer, watcher(api, config).default_backoff());
+        let events = watcher(api, config.page_size(PAGE)).default_backoff();
+        // Who wrote which field is much of an object, and nobody here asks for it.
+        let events = events.modify(|object: &mut K| object.meta_mut().managed_fields = None);
+        let stream = reflector::reflector(writer, events);
         tokio::pin!(stream);
         let mut quiet = None;
         loop {

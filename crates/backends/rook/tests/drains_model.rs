@@ -38,6 +38,8 @@ fn op() -> impl Strategy<Value = Op> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pod {
     Runs,
+    /// Its eviction was granted, and it has its time to end: Ceph has its OSD up, and all is clean with it.
+    Going,
     Evicted,
     Crashed,
 }
@@ -127,7 +129,7 @@ impl World {
             self.down(),
             self.budgets.keys()
         );
-        self.pods[osd] = Pod::Evicted;
+        self.pods[osd] = Pod::Going;
         self.granted += 1;
     }
 
@@ -138,12 +140,17 @@ impl World {
                 id: u32::try_from(osd).unwrap(),
                 domain: Some(domain_of(osd)),
                 serves: self.pods[osd] == Pod::Runs,
-                leaving: false,
+                leaving: self.pods[osd] == Pod::Going,
+                up: matches!(self.pods[osd], Pod::Runs | Pod::Going),
                 cordoned: self.cordoned.contains(&node_of(osd)),
                 replaced: false,
             })
             .collect();
-        let missing = self.without(self.down());
+        let missing = self.without(
+            self.down()
+                .into_iter()
+                .filter(|osd| self.pods[*osd] != Pod::Going),
+        );
         let groups = if missing.is_empty() {
             Groups::Clean
         } else {
@@ -180,6 +187,9 @@ impl World {
 
     fn pass(&mut self, minutes: i64) {
         self.now += minutes * 60;
+        for pod in self.pods.iter_mut().filter(|pod| **pod == Pod::Going) {
+            *pod = Pod::Evicted;
+        }
         let up: BTreeSet<String> = (0..self.pods.len())
             .filter(|osd| self.pods[*osd] == Pod::Runs)
             .map(domain_of)
@@ -200,7 +210,7 @@ impl World {
     fn uncordon(&mut self, node: usize) {
         self.cordoned.remove(&node);
         for osd in [2 * node, 2 * node + 1] {
-            if self.pods[osd] == Pod::Evicted {
+            if matches!(self.pods[osd], Pod::Going | Pod::Evicted) {
                 self.pods[osd] = Pod::Runs;
                 self.replaced.remove(&osd);
             }

@@ -27,6 +27,7 @@ impl World {
             domain: Some(["x", "y", "z"][id as usize / 2].to_owned()),
             serves: true,
             leaving: false,
+            up: true,
             cordoned: false,
             replaced: false,
         };
@@ -51,6 +52,7 @@ impl World {
     fn down(mut self, ids: &[u32]) -> Self {
         for id in ids {
             self.osds[*id as usize].serves = false;
+            self.osds[*id as usize].up = false;
         }
         self
     }
@@ -128,6 +130,22 @@ fn the_example_of_the_design() {
     assert!(
         matches!(&order[..], [Step::Apply(all), Step::Delete(_), Step::Delete(_)] if all.name == "rook-ceph-osd")
     );
+}
+
+/// A pod that is told to end has its time for it, and Ceph shows its OSD up and everything clean until then.
+#[test]
+fn who_is_on_the_way_out_is_no_osd_without_which_all_is_clean() {
+    let mut world = World::new().cordon(&[0, 1, 2, 3]);
+    world.osds[0].leaving = true;
+    let going = world.decide(&Memory::default());
+    assert_eq!(names(&going), Y_AND_Z);
+    assert_eq!(
+        going.blocked["y"],
+        "osd.0 down (x may go on draining); the placement groups are clean, but still with osd.0"
+    );
+    // It held nothing that others would miss.
+    let gone = world.down(&[0]).decide(&going.memory);
+    assert_eq!(gone.budgets[0].selects, Selects::AllBut(BTreeSet::from([0])));
 }
 
 #[test]

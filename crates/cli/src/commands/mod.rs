@@ -1,5 +1,6 @@
 //! The commands: each reads, asks the core, and shows, or carries out.
 
+pub(crate) mod agent;
 pub(crate) mod ceph;
 pub(crate) mod control;
 pub(crate) mod guards;

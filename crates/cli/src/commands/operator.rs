@@ -7,7 +7,7 @@ use stagger_rook::operator::{self, OperatorError, Options};
 use tracing_subscriber::EnvFilter;
 
 use super::{state_folder, stop_asked};
-use crate::args::{Cli, Operator};
+use crate::args::{Cli, Operator, Switch};
 use crate::error::CliError;
 use crate::exit::Exit;
 
@@ -40,6 +40,8 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
         lock_expires: wish.lock_expires,
         poll: wish.poll,
         metrics: wish.metrics.0,
+        agents: wish.agents == Switch::On,
+        version: wish.version_as.clone(),
     };
     match operator::run(config, options, stop_asked()).await {
         Ok(()) => Ok(Exit::Done),
@@ -76,7 +78,7 @@ fn words(command: &str) -> Vec<String> {
 }
 
 /// Structured logs on stderr; `RUST_LOG` says how much.
-fn logs(plain: bool) {
+pub(super) fn logs(plain: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
@@ -18,6 +19,9 @@ use crate::names;
 use crate::watched::Watched;
 
 const TRIED: &str = "bring the PodDisruptionBudgets to what they should be";
+
+/// So many budgets are written at once.
+const AT_ONCE: usize = 8;
 
 /// What the names of budgets over other daemons begin with.
 const OTHERS: [&str; 4] = [
@@ -65,13 +69,26 @@ impl<'a> Ensure<'a> {
             });
             there.insert(name, shown);
         }
-        for step in steps(&there, &wanted.budgets) {
-            match step {
-                Step::Apply(budget) => self.apply(&budget.name, &spec_of(&budget), None).await?,
-                Step::Delete(name) => self.delete(&name).await?,
+        // Several at once: a large cluster has many domains to block while one is emptied. None is removed
+        // before all that there should be are there.
+        let (apply, delete): (Vec<Step>, Vec<Step>) = steps(&there, &wanted.budgets)
+            .into_iter()
+            .partition(|step| matches!(step, Step::Apply(_)));
+        for all in [apply, delete] {
+            let mut under_way =
+                stream::iter(all.into_iter().map(|step| self.carry_out(step))).buffer_unordered(AT_ONCE);
+            while let Some(done) = under_way.next().await {
+                done?;
             }
         }
         Ok(())
+    }
+
+    async fn carry_out(&self, step: Step) -> Result<(), BackendError> {
+        match step {
+            Step::Apply(budget) => self.apply(&budget.name, &spec_of(&budget), None).await,
+            Step::Delete(name) => self.delete(&name).await,
+        }
     }
 
     /// Those of daemons that no failure domain binds.

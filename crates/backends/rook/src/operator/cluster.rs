@@ -13,7 +13,7 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings, SoftwareByKind};
 use stagger_ceph::facts::release::Version;
 use stagger_ceph::translate::HealthPolicy;
-use stagger_core::model::{ClusterName, RunId};
+use stagger_core::model::{ClusterName, RunId, UnitId};
 use stagger_engine::hosts::Hosts;
 use stagger_engine::store::Store as _;
 use stagger_engine::supervisor::{self, SuperviseError};
@@ -21,17 +21,20 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::Shared;
+use super::agents;
 use super::blocked::Blocked;
 use super::counted::Questions;
 use super::drains::Drains;
 use super::events::{self, Events};
 use super::health::Pulse;
+use super::left;
 use super::metrics::ClusterMetrics;
 use super::provision::Provision;
 use super::removal::Removal;
 use super::status::{self, Watchers, Writer};
+use crate::agents::Stand;
 use crate::cluster::CephCluster;
-use crate::daemons::kind_of;
+use crate::daemons::{is_wanted, kind_of};
 use crate::journal::{Asked, KubeStore};
 use crate::ours::is_made_of;
 use crate::policy::Settings;
@@ -55,6 +58,9 @@ enum Pass {
     /// Look again at once.
     Again,
 }
+
+/// The CephCluster is not there any more.
+struct Gone;
 
 /// One cluster's task.
 struct One {
@@ -108,38 +114,18 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
         looked_back: false,
     };
     one.wait_until_seen(&found).await;
-    let drains = Drains::new(
-        one.shared.clone(),
-        &one.namespace,
-        &one.name,
-        Arc::clone(&one.watched),
-        Arc::clone(&one.writer),
-        Arc::clone(&one.metrics),
-    );
-    let provision = Provision::new(
-        one.shared.clone(),
-        &one.namespace,
-        Arc::clone(&one.watched),
-        Arc::clone(&one.writer),
-    );
-    let removal = Removal::new(
-        one.shared.clone(),
-        &one.namespace,
-        &one.name,
-        Arc::clone(&one.watched),
-        Arc::clone(&one.writer),
-        Arc::clone(&one.metrics),
-    );
-    // Beside the runs: a drain waits for nobody, nor does growth. They end with this task.
-    let mut beside = JoinSet::new();
-    beside.spawn(drains.see_to(told.clone()));
-    beside.spawn(provision.see_to(told.clone()));
-    beside.spawn(removal.see_to(told.clone()));
+    if one.wait_while_outranked(&mut told).await.is_err() {
+        return;
+    }
+    // It ends with this task.
+    let _beside = one.beside(&told);
+    let mut agents = one.shared.agents.subscribe();
     let mut pause = FIRST_PAUSE;
     loop {
         let found = told.borrow_and_update().clone();
         let mut changes = one.watched.changes();
         changes.borrow_and_update();
+        agents.borrow_and_update();
         one.pulse.works();
         let again = match one.pass(&found, &mut told).await {
             Ok(Pass::Again) => {
@@ -169,6 +155,7 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
         one.pulse.rests();
         tokio::select! {
             changed = told.changed() => if changed.is_err() { return },
+            changed = agents.changed() => if changed.is_err() { return },
             changed = changes.changed() => {
                 if changed.is_err() { return }
                 // A rollout by anybody is many changes; they are looked at together.
@@ -203,6 +190,56 @@ impl One {
             tokio::select! {
                 () = self.watched.seen() => return,
                 changed = changes.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    /// What goes on beside the runs: a drain waits for nobody, nor does growth.
+    fn beside(&self, told: &watch::Receiver<Arc<CephCluster>>) -> JoinSet<()> {
+        let drains = Drains::new(
+            self.shared.clone(),
+            &self.namespace,
+            &self.name,
+            Arc::clone(&self.watched),
+            Arc::clone(&self.writer),
+            Arc::clone(&self.metrics),
+        );
+        let provision = Provision::new(
+            self.shared.clone(),
+            &self.namespace,
+            Arc::clone(&self.watched),
+            Arc::clone(&self.writer),
+        );
+        let removal = Removal::new(
+            self.shared.clone(),
+            &self.namespace,
+            &self.name,
+            Arc::clone(&self.watched),
+            Arc::clone(&self.writer),
+            Arc::clone(&self.metrics),
+        );
+        let mut beside = JoinSet::new();
+        beside.spawn(drains.see_to(told.clone()));
+        beside.spawn(provision.see_to(told.clone()));
+        beside.spawn(removal.see_to(told.clone()));
+        beside
+    }
+
+    /// Waits while a newer operator has seen to this cluster: nothing of it is touched then.
+    async fn wait_while_outranked(&self, told: &mut watch::Receiver<Arc<CephCluster>>) -> Result<(), Gone> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let found = told.borrow_and_update().clone();
+            let (reason, why) = match self.store().outranked() {
+                Ok(None) => return Ok(()),
+                Ok(Some(why)) => ("OperatorTooOld", why),
+                Err(error) => ("CannotBeAsked", error.to_string()),
+            };
+            tracing::warn!(reason, why, "blocked");
+            self.tell("Blocked", reason, &why, &found);
+            tokio::select! {
+                changed = told.changed() => if changed.is_err() { return Err(Gone) },
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
             }
         }
     }
@@ -246,24 +283,15 @@ impl One {
             }
         }
         self.hear(found);
-        if self.is_as_wished(&wish) {
+        let differing = self.differing(&wish);
+        if differing.is_empty() {
             let message = format!("every daemon has the image {}", wish.name());
             self.tell("Ready", "UpToDate", &message, found);
             return Ok(Pass::Rest);
         }
         if self.writer.told().gave_up.as_ref() == Some(&wish.name()) {
-            return Err(Blocked::until_changed(
-                "GivenUp",
-                format!(
-                    "an upgrade to {} was taken back or ended by a person; ask for something else, or try again: \
-                     `stagger resume -n {}`, or `kubectl -n {} annotate --overwrite cephcluster {} {}=retry#1`",
-                    wish.name(),
-                    self.namespace,
-                    self.namespace,
-                    self.name,
-                    super::COMMAND
-                ),
-            ));
+            let run = self.writer.told().run;
+            return Err(left::given_up(run, &wish.name(), &self.namespace, &self.name));
         }
         if found
             .spec
@@ -277,7 +305,15 @@ impl One {
             ));
         }
         self.no_other_operator().await?;
-        self.begin(found, &wish, told).await
+        let stand = self.shared.agents.borrow().clone();
+        if stand == Stand::Unseen {
+            // They are in a moment, and there is nothing to tell yet.
+            return Ok(Pass::Rest);
+        }
+        if let Some(blocked) = agents::hold(&stand, &self.shared.options.version) {
+            return Err(blocked);
+        }
+        self.begin(found, &wish, &differing, told).await
     }
 
     /// A command while no run is under way: one to try again what was taken back is obeyed, and none is kept
@@ -295,13 +331,17 @@ impl One {
         });
     }
 
-    /// Whether every daemon's Deployment is as it should be.
-    fn is_as_wished(&self, wish: &Wish) -> bool {
+    /// The daemons whose Deployments are not as they should be. One that is scaled to nothing has nothing to run.
+    fn differing(&self, wish: &Wish) -> Vec<UnitId> {
         let (daemons, _) = self.watched.daemons();
-        daemons.iter().all(|(unit, deployment)| {
-            let kind = kind_of(unit);
-            is_made_of(deployment, kind, &wish.made(kind, ""))
-        })
+        daemons
+            .into_iter()
+            .filter(|(unit, deployment)| {
+                let kind = kind_of(unit);
+                is_wanted(deployment) && !is_made_of(deployment, kind, &wish.made(kind, ""))
+            })
+            .map(|(unit, _)| unit)
+            .collect()
     }
 
     /// Two operators would undo each other's work.
@@ -326,6 +366,7 @@ impl One {
             self.cluster.clone(),
             self.asked.clone(),
         )
+        .of_operator(self.shared.options.version.clone())
     }
 
     fn unfinished(&self) -> Result<Option<RunId>, Blocked> {

@@ -4,7 +4,7 @@
 //! set in Ceph is written down before it is set, in Rook's own ConfigMap, so that it is taken back also by
 //! an operator that is started later.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +47,10 @@ const BURST: Duration = Duration::from_millis(100);
 const BURSTS: Duration = Duration::from_secs(1);
 /// How often it is looked whether Rook's own operator is still there.
 const ROOK_RUNS: Duration = Duration::from_secs(15);
+/// What fails for so long is told; a write that another's came before passes at once.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Why budgets may not be what they should be.
+const NOT_SEEN_TO: &str = "DrainsNotSeenTo";
 /// `osdMaintenanceTimeout`, if it is not set, in minutes.
 const MAINTENANCE: i64 = 30;
 
@@ -86,6 +90,8 @@ pub(super) struct Drains {
     kept: Option<Kept>,
     /// When Rook's own operator was seen not to be there.
     alone: Option<Instant>,
+    /// Since when each look has failed.
+    failing: Option<Instant>,
 }
 
 impl Drains {
@@ -111,6 +117,7 @@ impl Drains {
             level: Level::NotAsked,
             kept: None,
             alone: None,
+            failing: None,
         }
     }
 
@@ -135,10 +142,16 @@ impl Drains {
             self.wave.borrow_and_update();
             let found = told.borrow_and_update().clone();
             self.pulse.works();
+            self.tell_unclear();
             let next = match self.pass(&found).await {
-                Ok(next) => next,
+                Ok(next) => {
+                    self.failing = None;
+                    self.writer.trouble(NOT_SEEN_TO, BTreeMap::new());
+                    next
+                }
                 Err(error) => {
                     tracing::warn!(%error, "drains cannot be seen to now");
+                    self.tell_failure(&error);
                     self.kept = None;
                     Some(LOOK)
                 }
@@ -184,9 +197,17 @@ impl Drains {
             budgets.over_osds(&Wanted::default()).await?;
             budgets.fixed(&[], &self.watched).await?;
             self.writer.tell(|now| now.drains = None);
+            self.tell_unplaced(&Wanted::default(), "");
             self.kept = Some(kept);
             return Ok(None);
         }
+        // These need nothing of Ceph, and do not wait for its answers.
+        let others = if managed {
+            fixed::wanted(&self.others())
+        } else {
+            Vec::new()
+        };
+        budgets.fixed(&others, &self.watched).await?;
         let wave = self.wave.borrow().clone();
         let serves = |osd: &Osd| osd.serves && !osd.leaving;
         let calm = wave.is_empty() && kept == Kept::default() && self.osds(None).iter().all(serves);
@@ -222,14 +243,9 @@ impl Drains {
             &kept.memory,
         );
         budgets.over_osds(&wanted).await?;
-        let others = if managed {
-            fixed::wanted(&self.others())
-        } else {
-            Vec::new()
-        };
-        budgets.fixed(&others, &self.watched).await?;
         self.ensure_noout(&wanted, &mut kept).await?;
         self.tell(&wanted, &osds);
+        self.tell_unplaced(&wanted, level.as_deref().unwrap_or_default());
         self.kept = Some(kept);
         Ok((!calm).then_some(LOOK))
     }
@@ -242,7 +258,8 @@ impl Drains {
             .map_err(|error| BackendError::transient("observe the cluster", error.to_string()))?;
         one_gateway_each(&mut facts);
         for osd in osds {
-            osd.serves &= facts.osds.osds.get(&osd.id).is_some_and(|seen| seen.up);
+            osd.up = facts.osds.osds.get(&osd.id).is_some_and(|seen| seen.up);
+            osd.serves &= osd.up;
         }
         let cluster = ClusterName::new(&self.name)
             .map_err(|error| BackendError::permanent("name the cluster", error.to_string()))?;
@@ -298,6 +315,8 @@ impl Drains {
                 domain: labels.get(&label).cloned(),
                 serves,
                 leaving,
+                // Until Ceph is asked.
+                up: true,
                 cordoned: bound
                     .or(pinned)
                     .is_some_and(|node| self.watched.is_cordoned(&node)),
@@ -402,6 +421,40 @@ impl Drains {
             .await
             .map(|_| ())
             .map_err(|error| BackendError::transient(format!("osd {how} noout"), error.to_string()))
+    }
+
+    /// The Deployments of which it is not clear which daemon they run. Here, as this goes on beside a run.
+    fn tell_unclear(&self) {
+        let (_, wrong) = self.watched.daemons();
+        let wrong = wrong.into_iter().map(|why| (why.clone(), why)).collect();
+        self.writer.trouble("DeploymentUnclear", wrong);
+    }
+
+    fn tell_failure(&mut self, error: &BackendError) {
+        if self.failing.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+            return;
+        }
+        let hint = error.hint.as_ref().map(|hint| format!("; {hint}"));
+        let why = format!(
+            "{error}{}; until that is well the PodDisruptionBudgets of OSDs stay as they are",
+            hint.unwrap_or_default()
+        );
+        self.writer
+            .trouble(NOT_SEEN_TO, BTreeMap::from([(self.name.clone(), why)]));
+    }
+
+    /// The OSDs of which nobody knows with which others they may go.
+    fn tell_unplaced(&self, wanted: &Wanted, level: &str) {
+        let label = names::topology(level);
+        let why = |osd: &u32| {
+            let name = format!("{}-{osd}", names::OSD_APP);
+            let why = format!(
+                "Deployment {name} has no label {label}, so osd.{osd} is evicted with no failure domain; set the                  label, in its pod template too, to its {level} in the CRUSH map"
+            );
+            (name, why)
+        };
+        self.writer
+            .trouble("OsdUnplaced", wanted.unplaced.iter().map(why).collect());
     }
 
     fn tell(&self, wanted: &Wanted, osds: &[Osd]) {

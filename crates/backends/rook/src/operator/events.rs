@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::status::{Drained, Provisioning, Told};
+use crate::agents::Stand;
 use crate::policy::Settings;
 use crate::provision::Remark;
 
@@ -59,10 +60,22 @@ fn bad(action: &'static str, reason: &'static str, note: impl Into<String>) -> N
 /// What is new in a status that another takes the place of.
 pub(super) fn of_status(before: &Told, now: &Told) -> Vec<News> {
     let mut news = Vec::new();
-    let said = |told: &Told| (told.phase.clone(), told.reason.clone(), told.message.clone());
+    let said = |told: &Told| {
+        // Which agent is waited for is another every few seconds.
+        let passes = told.reason == "AgentsFirst";
+        let message = (!passes).then(|| told.message.clone());
+        (told.phase.clone(), told.reason.clone(), message)
+    };
     if now.phase == "Blocked" && said(before) != said(now) {
         let note = format!("{}: {}", now.reason, now.message);
         news.push(bad("Update", "Blocked", note));
+    }
+    for (reason, objects) in &now.troubles {
+        let known = before.troubles.get(reason);
+        let new = objects
+            .iter()
+            .filter(|(object, _)| !known.is_some_and(|known| known.contains_key(*object)));
+        news.extend(new.map(|(_, note)| bad("Observe", reason, note.clone())));
     }
     let nothing = Drained::default();
     let nothing_new = Provisioning::default();
@@ -138,6 +151,40 @@ fn of_drains(before: &Drained, now: &Drained) -> Vec<News> {
         news.push(good("Drain", "DrainOver", note));
     }
     news
+}
+
+/// What a person hears of the agents: that they are being brought to this release, and that they are.
+pub(super) fn of_agents(before: &Stand, now: &Stand) -> Option<News> {
+    let agents = |news: fn(&'static str, &'static str, String) -> News, reason, what| {
+        Some(news("BringAgents", reason, what))
+    };
+    match (before, now) {
+        (Stand::Rolling { .. }, Stand::Rolling { .. }) => None,
+        (_, Stand::Rolling { why, fresh, wanted }) => agents(
+            good,
+            "AgentsRolling",
+            format!("{fresh} of {wanted} are of this release and ready; {why}"),
+        ),
+        (Stand::Rolling { .. }, Stand::Ready { fresh, passed_over }) if passed_over.is_empty() => agents(
+            good,
+            "AgentsReady",
+            format!("all {fresh} are of this release and ready"),
+        ),
+        (_, Stand::Ready { fresh, passed_over }) if !passed_over.is_empty() => agents(
+            bad,
+            "AgentsPassedOver",
+            format!(
+                "{fresh} are of this release and ready; passed over, as they are cordoned or not ready: {}",
+                passed_over.join(", ")
+            ),
+        ),
+        (_, Stand::Newer(theirs)) => agents(
+            bad,
+            "OperatorTooOld",
+            format!("they are of release {theirs}, newer than the operator, and stay so"),
+        ),
+        (_, Stand::Unseen | Stand::Without | Stand::Ready { .. }) => None,
+    }
 }
 
 /// What a line of a run's journal is to a person, if anything. `title`: what the run is to do; `held`: the
@@ -317,6 +364,33 @@ mod tests {
     }
 
     #[test]
+    fn of_agents_people_hear_the_beginning_and_the_end() {
+        let rolling = |node: &str| Stand::Rolling {
+            why: format!("node {node} has no agent yet"),
+            fresh: 0,
+            wanted: 2,
+        };
+        let ready = |passed_over: &[&str]| Stand::Ready {
+            fresh: 2,
+            passed_over: passed_over.iter().map(|&node| node.to_owned()).collect(),
+        };
+        let reason = |before: &Stand, now: &Stand| of_agents(before, now).map(|news| news.reason);
+        assert_eq!(reason(&Stand::Unseen, &rolling("a")), Some("AgentsRolling"));
+        assert_eq!(reason(&rolling("a"), &rolling("b")), None);
+        assert_eq!(reason(&rolling("b"), &ready(&[])), Some("AgentsReady"));
+        assert_eq!(reason(&Stand::Unseen, &ready(&[])), None);
+        assert_eq!(reason(&ready(&["c"]), &ready(&[])), None);
+        let news = of_agents(&ready(&[]), &ready(&["c", "d"])).unwrap();
+        assert!(news.warns && news.note.contains("not ready: c, d"), "{news:?}");
+        let newer = Stand::Newer(semver::Version::new(9, 0, 0));
+        assert_eq!(reason(&Stand::Unseen, &newer), Some("OperatorTooOld"));
+
+        let first = |node: &str| blocked("AgentsFirst", &format!("node {node}"));
+        assert_eq!(reasons(&of_status(&Told::default(), &first("a"))), ["Blocked"]);
+        assert_eq!(of_status(&first("a"), &first("b")), []);
+    }
+
+    #[test]
     fn what_is_not_done_about_new_osds_is_told_once() {
         let with = |message: &str, removal: Option<&str>| Told {
             provisioning: Some(Provisioning {
@@ -338,6 +412,28 @@ mod tests {
         );
         let later = with("not empty; tried again at 10:02", Some("osd.3 stays"));
         assert_eq!(of_status(&first, &later), []);
+        assert_eq!(of_status(&later, &Told::default()), []);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_object_is_told_once() {
+        let with = |objects: &[(&str, &str)]| {
+            let of = |&(object, why): &(&str, &str)| (object.to_owned(), why.to_owned());
+            Told {
+                troubles: [("OsdUnplaced", objects.iter().map(of).collect())].into(),
+                ..Told::default()
+            }
+        };
+        let one = with(&[("osd.1", "no label")]);
+        assert_eq!(
+            of_status(&Told::default(), &one),
+            [bad("Observe", "OsdUnplaced", "no label")]
+        );
+        let later = with(&[("osd.1", "still no label"), ("osd.2", "nor here")]);
+        assert_eq!(
+            of_status(&one, &later),
+            [bad("Observe", "OsdUnplaced", "nor here")]
+        );
         assert_eq!(of_status(&later, &Told::default()), []);
     }
 

@@ -17,6 +17,7 @@ use stagger_core::run::{Action, Ending, Entry, Event, Run};
 use stagger_core::view::Verdict;
 
 use super::status::Told;
+use crate::agents::Stand;
 
 /// All that the operator counts and measures.
 #[derive(Debug)]
@@ -99,6 +100,15 @@ impl Metrics {
     /// Whether this operator leads.
     pub(super) fn leads(&self, leads: bool) {
         self.now.state().leads = leads;
+    }
+
+    /// How the agents stand.
+    pub(super) fn agents(&self, stand: &Stand) {
+        self.now.state().agents = match stand {
+            Stand::Rolling { fresh, wanted, .. } => Some((*fresh, *wanted)),
+            Stand::Ready { fresh, passed_over } => Some((*fresh, fresh + passed_over.len())),
+            Stand::Unseen | Stand::Without | Stand::Newer(_) => None,
+        };
     }
 
     /// A request to the API server was answered with that code, or not at all.
@@ -222,6 +232,8 @@ struct Now(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     leads: bool,
+    /// How many agents are as they should be, of how many.
+    agents: Option<(usize, usize)>,
     clusters: BTreeMap<OfCluster, Cluster>,
 }
 
@@ -270,11 +282,14 @@ impl OfCluster {
 impl Collector for Now {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let state = self.state();
-        let State { leads, clusters } = &*state;
+        let clusters = &state.clusters;
         let flag = |holds: bool| f64::from(u8::from(holds));
         let help = "Whether this operator leads";
         let leader = encoder.encode_descriptor("leader", help, None, MetricType::Gauge)?;
-        ConstGauge::new(flag(*leads)).encode(leader)?;
+        ConstGauge::new(flag(state.leads)).encode(leader)?;
+        if let Some((ready, wanted)) = state.agents {
+            of_agents(&mut encoder, ready, wanted)?;
+        }
         let mut gauge = |name: &str, help: &str, values: Vec<(Labels, f64)>| -> fmt::Result {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (labels, value) in values {
@@ -366,6 +381,15 @@ impl Collector for Now {
     }
 }
 
+fn of_agents(encoder: &mut DescriptorEncoder<'_>, ready: usize, wanted: usize) -> fmt::Result {
+    let help = "Agents of this operator's release that are ready";
+    let gauge = encoder.encode_descriptor("agents_ready", help, None, MetricType::Gauge)?;
+    ConstGauge::new(ready as f64).encode(gauge)?;
+    let help = "Nodes that should have an agent";
+    let gauge = encoder.encode_descriptor("agents_wanted", help, None, MetricType::Gauge)?;
+    ConstGauge::new(wanted as f64).encode(gauge)
+}
+
 fn seconds(at: Timestamp) -> f64 {
     at.as_duration().as_secs_f64()
 }
@@ -384,6 +408,11 @@ mod tests {
     fn full() -> (Arc<Metrics>, ClusterMetrics) {
         let metrics = Arc::new(Metrics::new());
         metrics.leads(true);
+        metrics.agents(&Stand::Rolling {
+            why: String::new(),
+            fresh: 2,
+            wanted: 3,
+        });
         metrics.request("list", Some(200));
         metrics.request("patch", None);
         let cluster = metrics.cluster("rook-ceph", "my-cluster");
@@ -436,6 +465,8 @@ mod tests {
         let of = "namespace=\"rook-ceph\",name=\"my-cluster\"";
         for line in [
             "stagger_leader 1.0".to_owned(),
+            "stagger_agents_ready 2.0".to_owned(),
+            "stagger_agents_wanted 3.0".to_owned(),
             "stagger_api_requests_total{verb=\"list\",code=\"200\"} 1".to_owned(),
             "stagger_api_requests_total{verb=\"patch\",code=\"none\"} 1".to_owned(),
             format!("stagger_ceph_commands_total{{{of},command=\"osd dump\",outcome=\"failed\"}} 1"),

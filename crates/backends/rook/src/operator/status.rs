@@ -55,6 +55,8 @@ pub(super) struct Told {
     pub(super) provisioning: Option<Provisioning>,
     /// What is told of OSDs that might be removed.
     pub(super) removal: Option<String>,
+    /// What else is wrong: for each word of a reason the objects that it is about, each with a sentence.
+    pub(super) troubles: Troubles,
     /// The last command to try again that was heard.
     pub(super) heard: Option<String>,
 }
@@ -66,6 +68,8 @@ impl Told {
         verdict.is_some_and(|verdict| *verdict != "done" && *verdict != "ended")
     }
 }
+/// What is wrong beside a run, by reason and object.
+pub(super) type Troubles = BTreeMap<&'static str, BTreeMap<String, String>>;
 
 /// What drains come to, as the status has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -130,6 +134,17 @@ impl Writer {
             }
             self.watchers.metrics.status(told);
             before != *told
+        });
+    }
+
+    /// Tells what is wrong with which objects for that reason; none: nothing is any more.
+    pub(super) fn trouble(&self, reason: &'static str, objects: BTreeMap<String, String>) {
+        self.tell(|told| {
+            if objects.is_empty() {
+                told.troubles.remove(reason);
+            } else {
+                told.troubles.insert(reason, objects);
+            }
         });
     }
 
@@ -200,7 +215,7 @@ async fn write(api: Api<CephCluster>, name: String, mut told: watch::Receiver<To
 
 /// The status as the API has it. Ours is `status.upgrade`; phase and message are where Rook has them.
 fn document(name: &str, told: &Told, since: &mut BTreeMap<&'static str, (bool, String)>) -> Value {
-    let mut condition = |kind: &'static str, holds: bool| {
+    let mut condition = |kind: &'static str, holds: bool, reason: &str, message: &str| {
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let turned = since
             .entry(kind)
@@ -212,10 +227,19 @@ fn document(name: &str, told: &Told, since: &mut BTreeMap<&'static str, (bool, S
             .or_insert((holds, now.clone()));
         json!({
             "type": kind, "status": if holds { "True" } else { "False" },
-            "reason": told.reason, "message": told.message,
+            "reason": reason, "message": message,
             "observedGeneration": told.generation, "lastTransitionTime": turned.1,
         })
     };
+    let (reason, message) = (&told.reason, &told.message);
+    let mut conditions = vec![
+        condition("UpToDate", told.phase == "Ready", reason, message),
+        condition("Upgrading", told.phase == "Progressing", reason, message),
+        condition("UpgradeBlocked", told.phase == "Blocked", reason, message),
+    ];
+    for (reason, objects) in &told.troubles {
+        conditions.push(condition(reason, true, reason, &sentences(objects)));
+    }
     let mut document = json!({ "status": {
         "phase": told.phase,
         "message": told.message,
@@ -229,11 +253,7 @@ fn document(name: &str, told: &Told, since: &mut BTreeMap<&'static str, (bool, S
             "migrations": told.migrations,
             "gaveUp": told.gave_up,
             "heard": told.heard,
-            "conditions": [
-                condition("UpToDate", told.phase == "Ready"),
-                condition("Upgrading", told.phase == "Progressing"),
-                condition("UpgradeBlocked", told.phase == "Blocked"),
-            ],
+            "conditions": conditions,
         },
     } });
     without_nulls(&mut document);
@@ -241,6 +261,16 @@ fn document(name: &str, told: &Told, since: &mut BTreeMap<&'static str, (bool, S
     document["kind"] = CephCluster::kind(&()).into();
     document["metadata"] = json!({ "name": name });
     document
+}
+
+/// What is wrong with objects, at most five of them.
+fn sentences(objects: &BTreeMap<String, String>) -> String {
+    const NAMED: usize = 5;
+    let named: Vec<&str> = objects.values().take(NAMED).map(String::as_str).collect();
+    match objects.len().checked_sub(NAMED) {
+        None | Some(0) => named.join("; "),
+        Some(more) => format!("{}; and {more} more", named.join("; ")),
+    }
 }
 
 /// What an apply does not say goes; a null would stay as one.
@@ -283,6 +313,7 @@ pub(super) fn read(cluster: &CephCluster) -> Told {
             .and_then(|status| status.drains.clone())
             .and_then(|drains| serde_json::from_value(Value::Object(drains.0)).ok()),
         // Looked at anew.
+        troubles: Troubles::new(),
         provisioning: None,
         removal: None,
     }
@@ -412,6 +443,8 @@ mod tests {
             }),
             ..Told::default()
         };
+        let trouble = BTreeMap::from([("osd.1".to_owned(), "why".to_owned())]);
+        told.troubles.insert("OsdUnplaced", trouble);
         of_run(&mut told, &view());
         let mut object = document("rook-ceph", &told, &mut BTreeMap::new());
         assert!(!object.to_string().contains("null"), "{object}");
@@ -423,7 +456,14 @@ mod tests {
         assert_eq!(seen.run, Some(view()));
         assert_eq!(seen.phase.as_deref(), Some("Progressing"));
         assert_eq!(seen.reason.as_deref(), Some("UpgradeWaits"));
-        assert_eq!(seen.conditions.len(), 3);
+        assert_eq!(seen.conditions.len(), 4);
+        assert_eq!(
+            (
+                seen.conditions[3].kind.as_str(),
+                seen.conditions[3].message.as_str()
+            ),
+            ("OsdUnplaced", "why")
+        );
         assert!(seen.about_this_spec && seen.conditions[0].last_transition_time.is_some());
         assert_eq!(seen.drains.unwrap().noout.len(), 1);
 

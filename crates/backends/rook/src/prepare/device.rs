@@ -20,7 +20,7 @@ const O_EXCL: i32 = 0o200;
 
 /// What is on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Content {
+pub(crate) enum Content {
     /// Nothing.
     Empty,
     /// An OSD's BlueStore.
@@ -29,13 +29,22 @@ pub(super) enum Content {
     Other,
 }
 
-/// Looks at a device, or at a file that stands for one.
+/// Looks at a device that is to be written to, or at a file that stands for one: at none that is in use.
 pub(super) fn look(path: &Path) -> io::Result<Content> {
+    content(path, O_EXCL)
+}
+
+/// Looks at a device, in use or not, and keeps nobody from it meanwhile.
+pub(crate) fn glance(path: &Path) -> io::Result<Content> {
+    content(path, 0)
+}
+
+fn content(path: &Path, flags: i32) -> io::Result<Content> {
     let kind = std::fs::metadata(path)?.file_type();
     let mut options = OpenOptions::new();
     options.read(true);
     if kind.is_block_device() {
-        options.custom_flags(O_EXCL);
+        options.custom_flags(flags);
     } else if !kind.is_file() {
         return Err(io::Error::other("it is neither a block device nor a file"));
     }

@@ -7,9 +7,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Facts;
+use stagger_ceph::facts::release::{self, Version};
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy};
-use stagger_core::model::{Part, Policy, Reason, Revision, RunId, Target};
+use stagger_core::model::{Part, Policy, Reason, Revision, RunId, Target, UnitId};
+use stagger_core::plan::{Ask, plan};
 use stagger_core::run::Ending;
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::Backend;
@@ -20,13 +22,15 @@ use stagger_engine::supervisor::{self, Identity};
 use tokio::sync::watch;
 
 use super::{NOOUT, One, Pass};
-use crate::backend::{self, Memory, RookBackend, units_of};
+use crate::backend::{self, Memory, RookBackend, snapshot, units_of};
 use crate::cluster::CephCluster;
 use crate::daemons::kind_of;
 use crate::made::{Book, Made};
+use crate::operator;
 use crate::operator::blocked::Blocked;
+use crate::operator::events;
+use crate::operator::left;
 use crate::operator::wishes::Wishes;
-use crate::operator::{events, release};
 use crate::ours::template_image;
 use crate::wish::Wish;
 use crate::{migrations, pod, unchecked};
@@ -40,22 +44,26 @@ impl One {
         &mut self,
         found: &Arc<CephCluster>,
         wish: &Wish,
+        differing: &[UnitId],
         told: &mut watch::Receiver<Arc<CephCluster>>,
     ) -> Result<Pass, Blocked> {
         let image = &wish.image;
-        self.tell(
-            "Progressing",
-            "AsksTheImage",
-            &format!("asking {image} which Ceph it holds"),
-            found,
-        );
         let release = if let Some(known) = self.releases.get(image) {
             known.clone()
         } else {
-            let release = release::of(&self.shared.client, &self.namespace, image).await?;
+            self.tell(
+                "Progressing",
+                "AsksTheImage",
+                &format!("asking {image} which Ceph it holds"),
+                found,
+            );
+            let release = operator::release::of(&self.shared.client, &self.namespace, image).await?;
             self.releases.insert(image.clone(), release.clone());
             release
         };
+        if let Some(why) = too_new(&release, &self.shared.options.version) {
+            return Err(Blocked::until_changed("CephTooNew", format!("{image} {why}")));
+        }
         if found.spec.update_policy.pause.unwrap_or(false) {
             return Err(Blocked::until_changed("Paused", "spec.updatePolicy.pause is set"));
         }
@@ -71,6 +79,24 @@ impl One {
         migrations::place(&mut target, &self.watched.deployments())
             .map_err(|error| Blocked::until_changed("Internal", error.to_string()))?;
         let memory = self.memory(&facts, &release, wish)?;
+        let seen = snapshot(
+            &self.cluster,
+            &facts,
+            &memory.wish.health(),
+            Some(&memory),
+            &self.watched,
+        )?;
+        let planned = plan(&Ask {
+            snapshot: &seen,
+            target: &target,
+            policy: &policy,
+            aside: &BTreeMap::new(),
+            earned: &BTreeMap::new(),
+            parent: None,
+        });
+        if let Some(blocked) = left::not_begun(&planned, differing) {
+            return Err(blocked);
+        }
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| Blocked::until_changed("Internal", format!("the memory of a run: {error}")))?;
         let wish = memory.wish.clone();
@@ -126,10 +152,8 @@ impl One {
     fn memory(&self, facts: &Facts, release: &str, wish: Wish) -> Result<Memory, Blocked> {
         let units = units_of(facts, None, &self.watched, &wish.pods)?;
         let mut book = Book::new();
-        let (daemons, wrong) = self.watched.daemons();
-        if let Some(why) = wrong.first() {
-            return Err(Blocked::for_now("DeploymentUnclear", why.clone()));
-        }
+        // A daemon whose Deployment is unclear has none, and is left alone for that.
+        let (daemons, _) = self.watched.daemons();
         for unit in &units {
             let (Some(revision), Some(deployment)) = (&unit.revision, daemons.get(&unit.id)) else {
                 continue;
@@ -256,10 +280,9 @@ impl One {
             tracing::warn!(%error, "the lock goes by itself");
         }
         let gave_up = match ending {
-            Ending::Done => None,
             // What is asked for now goes on from here.
             Ending::Aborted if wishes.left => self.writer.told().gave_up,
-            Ending::Aborted | Ending::RolledBack { .. } | Ending::Incomplete { .. } => Some(name),
+            ending => left::is_given_up(&ending).then_some(name),
         };
         self.writer.tell(|told| told.gave_up = gave_up);
         Ok(())
@@ -270,6 +293,19 @@ impl One {
 fn revision(made: &Made) -> Result<Revision, Blocked> {
     made.revision()
         .map_err(|error| Blocked::until_changed("Refused", error.to_string()))
+}
+
+/// Why no upgrade leads to a release: it came after this operator, which does not know the steps to it.
+fn too_new(wanted: &Version, ours: &semver::Version) -> Option<String> {
+    let newest = release::known().max()?;
+    (wanted.major > newest).then(|| {
+        format!(
+            "holds Ceph {wanted}, and the newest that this operator, {ours}, knows the steps to is {newest} ({}): \
+             upgrade the operator first. cephVersion.allowUnsupported does not help, as nobody here could say what is \
+             safe",
+            release::name(newest).unwrap_or_default()
+        )
+    })
 }
 
 /// The stages and steps; their revisions are those of pods.
@@ -296,4 +332,21 @@ fn target_of(facts: &Facts, release: &str, wish: &Wish, health: HealthPolicy) ->
         }
     }
     Ok(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_that_came_after_the_operator_is_too_new_for_it() {
+        let told = |text: &str| too_new(&Version::parse(text).unwrap(), &semver::Version::new(0, 1, 0));
+        assert_eq!(told("16.2.15"), None);
+        assert_eq!(told("20.9.9"), None);
+        let why = told("21.2.0").unwrap();
+        assert!(
+            why.contains("21.2.0") && why.contains("0.1.0") && why.contains("20 (tentacle)"),
+            "{why}"
+        );
+    }
 }

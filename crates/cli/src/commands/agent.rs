@@ -1,0 +1,49 @@
+//! `agent`
+
+use std::time::{Duration, SystemTime};
+
+use stagger_rook::agent::{self, Bounds, Logs, Wish};
+
+use super::operator::{connect, logs};
+use super::stop_asked;
+use crate::args::Agent;
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// So much of one log is kept: more than a kubelet lets one grow to, if nobody told it otherwise.
+const OF_ONE: u64 = 32 << 20;
+const DAY: Duration = Duration::from_hours(24);
+
+/// Goes its rounds until it is told to stop; or says whether another does.
+pub(crate) async fn agent(wish: &Agent) -> Result<Exit, CliError> {
+    if wish.probe {
+        return if agent::is_ready(&wish.ready, SystemTime::now()) {
+            Ok(Exit::Done)
+        } else {
+            Err(CliError::new(
+                Exit::No,
+                format!("no agent has lately left word in {}", wish.ready.display()),
+            )
+            .hint("the log of the agent says what is in its way"))
+        };
+    }
+    logs(wish.plain_logs);
+    let client = connect().await?;
+    let wish = Wish {
+        namespace: wish.namespace.clone(),
+        node: wish.node.clone(),
+        logs: Logs {
+            from: wish.pod_logs.clone(),
+            to: wish.keep_logs.clone(),
+            namespaces: wish.logs_of.clone(),
+            bounds: Bounds {
+                bytes: u64::from(wish.keep_mib) << 20,
+                bytes_of_one: OF_ONE,
+                age: DAY.saturating_mul(wish.keep_days),
+            },
+        },
+        ready: wish.ready.clone(),
+    };
+    agent::run(client, wish, stop_asked()).await;
+    Ok(Exit::Done)
+}
