@@ -222,9 +222,17 @@ fn an_osd_never_ok_to_stop() -> Result<()> {
             "osd pool application enable",
             json!({ "pool": "brittle", "app": "test" }),
         )?;
+        let mut stuck = BTreeSet::new();
+        // A group that has just been made is not reported yet.
+        cluster.wait_told(
+            "both copies of the pool are known",
+            Duration::from_mins(1),
+            |_| {
+                stuck = osds_of(cluster, "brittle").unwrap_or_default();
+                Ok(stuck.len() == 2)
+            },
+        )?;
         cluster.ceph.wait_clean(Duration::from_mins(1))?;
-        let stuck = osds_of(cluster, "brittle")?;
-        ensure!(stuck.len() == 2, "{stuck:?}");
         let is_stuck = |labels: &Value| {
             let id = labels["ceph-osd-id"].as_str();
             id.is_some_and(|id| stuck.contains(id))
