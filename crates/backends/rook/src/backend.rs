@@ -68,8 +68,6 @@ pub struct Parts {
     pub namespace: String,
     /// What it is called.
     pub cluster: ClusterName,
-    /// What is thought of Ceph's complaints.
-    pub health: HealthPolicy,
     /// What Kubernetes shows.
     pub watched: Arc<Watched>,
     /// How things were before the run.
@@ -274,8 +272,8 @@ impl RookBackend {
         Ok("restarted".to_owned())
     }
 
-    /// Patches each Deployment that a migration has left. One that another's write came before is left for
-    /// the next time, as the condition shows.
+    /// Patches each Deployment that a migration has left. Where another's write came before ours, all of it is
+    /// tried again, and finds less to do.
     async fn migrate(
         &self,
         call: &Call,
@@ -414,14 +412,13 @@ impl Backend for RookBackend {
         }
         let mut facts = self.parts.ceph.facts().await?;
         one_gateway_each(&mut facts);
-        let Parts { memory, health, .. } = &self.parts;
-        snapshot(
-            &self.parts.cluster,
-            &facts,
-            health,
-            Some(memory),
-            &self.parts.watched,
-        )
+        let Parts {
+            cluster,
+            memory,
+            watched,
+            ..
+        } = &self.parts;
+        snapshot(cluster, &facts, Some(memory), watched)
     }
 
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
@@ -529,21 +526,22 @@ fn with_wanted_standbys(baseline: &Baseline, watched: &Watched) -> Baseline {
 pub fn snapshot(
     cluster: &ClusterName,
     facts: &Facts,
-    health: &HealthPolicy,
     memory: Option<&Memory>,
     watched: &Watched,
 ) -> Result<Snapshot, BackendError> {
     let tried = "make sense of the cluster's facts";
     let baseline = memory.map(|memory| &memory.baseline);
-    let named = memory.map(|memory| memory.wish.pods.clone()).unwrap_or_default();
-    let units = units_of(facts, baseline, watched, &named)?;
+    let health = memory.map_or_else(HealthPolicy::default, |memory| memory.wish.health());
+    let none = BTreeMap::new();
+    let named = memory.map_or(&none, |memory| &memory.wish.pods);
+    let units = units_of(facts, baseline, watched, named)?;
     let places: BTreeMap<&str, u32> = units
         .iter()
         .enumerate()
         .map(|(at, unit)| (unit.id.as_str(), at as u32))
         .collect();
     let baseline = baseline.map(|baseline| with_wanted_standbys(baseline, watched));
-    let mut conditions = conditions(facts, &units, health, baseline.as_ref())
+    let mut conditions = conditions(facts, &units, &health, baseline.as_ref())
         .map_err(|error| BackendError::transient(tried, error.to_string()))?;
     let budgets = if memory.is_some_and(|memory| memory.wish.skip_checks) {
         unchecked::taken(&mut conditions);

@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stagger_ceph::api::{CephApi, Whom};
 use stagger_ceph::facts::{CollectOptions, collect};
-use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::{ClusterName, ConditionName, Snapshot, UnitId, Verdict};
 use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
@@ -263,7 +262,7 @@ impl Drains {
         }
         let cluster = ClusterName::new(&self.name)
             .map_err(|error| BackendError::permanent("name the cluster", error.to_string()))?;
-        snapshot(&cluster, &facts, &HealthPolicy::default(), None, &self.watched)
+        snapshot(&cluster, &facts, None, &self.watched)
     }
 
     async fn ask_level(&mut self) -> Result<Option<String>, BackendError> {

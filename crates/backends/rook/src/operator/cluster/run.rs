@@ -79,13 +79,7 @@ impl One {
         migrations::place(&mut target, &self.watched.deployments())
             .map_err(|error| Blocked::until_changed("Internal", error.to_string()))?;
         let memory = self.memory(&facts, &release, wish)?;
-        let seen = snapshot(
-            &self.cluster,
-            &facts,
-            &memory.wish.health(),
-            Some(&memory),
-            &self.watched,
-        )?;
+        let seen = snapshot(&self.cluster, &facts, Some(&memory), &self.watched)?;
         let planned = plan(&Ask {
             snapshot: &seen,
             target: &target,
@@ -191,7 +185,6 @@ impl One {
             client: self.shared.client.clone(),
             namespace: self.namespace.clone(),
             cluster: self.cluster.clone(),
-            health: memory.wish.health(),
             watched: Arc::clone(&self.watched),
             memory,
             unchecked: Box::new(move |note| writer.news(vec![events::unchecked(note)])),
