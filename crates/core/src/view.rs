@@ -56,6 +56,9 @@ pub struct RunView {
     pub verdict: Verdict,
     /// One sentence: why.
     pub why: String,
+    /// When it goes on, or gives up waiting, though nothing changes. Not there: nobody knows, or it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
     /// When it began.
     pub started: Timestamp,
     /// The place of its last event.
@@ -121,10 +124,20 @@ pub struct Group {
 
 const SHOWN: usize = 20;
 
+/// What a run waits for.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting<'a> {
+    /// For what.
+    pub why: &'a Reason,
+    /// When it goes on, or gives up waiting, though nothing changes; `None`: nobody knows.
+    pub until: Option<Timestamp>,
+}
+
 /// A run at a glance. `waiting`: what its driver waits for, if that is known.
-pub fn run(run: &Run, waiting: Option<&Reason>) -> RunView {
+pub fn run(run: &Run, waiting: Option<Waiting<'_>>) -> RunView {
     let (fence, holder) = run.holder();
-    let (verdict, why) = verdict(run, waiting);
+    let (verdict, why) = verdict(run, waiting.map(|waiting| waiting.why));
+    let waits = matches!(verdict, Verdict::Running | Verdict::Held);
     let open = run.wave().map(|wave| &wave.stage);
     let rest: &[PlannedPart] = run.plan().map_or(&[], |plan| &plan.parts);
     let waves_left = run.plan().map_or(0, Plan::waves);
@@ -154,6 +167,7 @@ pub fn run(run: &Run, waiting: Option<&Reason>) -> RunView {
         title: run.start().target.title.clone(),
         verdict,
         why,
+        until: waiting.filter(|_| waits).and_then(|waiting| waiting.until),
         started: run.started_at(),
         seq: run.seq(),
         holder: format!("token {fence}, {holder}"),

@@ -12,6 +12,7 @@ use stagger_core::model::{Reason, Snapshot, UnitId};
 use stagger_core::run::{
     Action, Answer, Command, Decision, Ending, Entry, Event, IllegalEvent, Run, Seen, Seq,
 };
+use stagger_core::view::Waiting;
 use tokio::task::JoinSet;
 
 use crate::artifacts::Artifacts;
@@ -70,8 +71,8 @@ pub enum Step {
 pub trait Listener: Send {
     /// One more event, and what the run has come to with it.
     fn event(&mut self, entry: &Entry, run: &Run);
-    /// The run waits; called at each step that waits.
-    fn waiting(&mut self, _until: Timestamp, _why: &Reason, _run: &Run) {}
+    /// The run waits, and looks again at that time; called at each step that waits.
+    fn waiting(&mut self, _again: Timestamp, _for: Waiting<'_>, _run: &Run) {}
 }
 
 /// Carries one run out, on behalf of one incarnation of one process.
@@ -250,7 +251,11 @@ impl Driver {
                 "waiting-out-calls",
                 "a call of the process before may still be under way",
             );
-            self.listener.waiting(until, &why, &self.run);
+            let waiting = Waiting {
+                why: &why,
+                until: Some(until),
+            };
+            self.listener.waiting(until, waiting, &self.run);
             self.clock.sleep_until(until).await;
         }
         Ok(())
@@ -338,9 +343,10 @@ impl Driver {
                 self.seen = None;
                 let poll = SignedDuration::try_from(self.backend.poll()).unwrap_or(SignedDuration::MAX);
                 let soon = now.saturating_add(poll).unwrap_or(Timestamp::MAX);
-                let until = until.map_or(soon, |until| until.min(soon));
-                self.listener.waiting(until, &why, &self.run);
-                Ok(Step::Wait { until, why })
+                let again = until.map_or(soon, |until| until.min(soon));
+                self.listener
+                    .waiting(again, Waiting { why: &why, until }, &self.run);
+                Ok(Step::Wait { until: again, why })
             }
             Decision::Hold(reason) => {
                 // Whoever acts then acts later: what was seen until now is old by then.
@@ -366,7 +372,11 @@ impl Driver {
                 let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
                 let until = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
                 let why = Reason::new("cluster-unreachable", error.to_string());
-                self.listener.waiting(until, &why, &self.run);
+                let waiting = Waiting {
+                    why: &why,
+                    until: Some(until),
+                };
+                self.listener.waiting(until, waiting, &self.run);
                 Ok(Step::Wait { until, why })
             }
         }
@@ -429,7 +439,11 @@ impl Driver {
                 "outcome-unknown",
                 "a call may still be under way; it is made again until its outcome is known",
             );
-            self.listener.waiting(until, &why, &self.run);
+            let waiting = Waiting {
+                why: &why,
+                until: Some(until),
+            };
+            self.listener.waiting(until, waiting, &self.run);
             return Ok(Step::Wait { until, why });
         }
         // Commands are looked for while long effects are under way.

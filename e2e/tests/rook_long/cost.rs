@@ -116,7 +116,8 @@ fn fields_of_rooks() -> Value {
     })
 }
 
-/// A Deployment without what is ours to set and what Kubernetes writes by itself.
+/// A Deployment without what is ours to set, by the image, `resources`, `priorityClassNames` and `annotations`
+/// of the spec, and without what Kubernetes writes by itself.
 fn without_ours(mut deployment: Value) -> Result<Value> {
     let fields = |value: &mut Value, names: &[&str]| {
         if let Some(fields) = value.as_object_mut() {
@@ -129,15 +130,26 @@ fn without_ours(mut deployment: Value) -> Result<Value> {
     fields(&mut meta["labels"], &["ceph-version"]);
     fields(
         &mut meta["annotations"],
-        &["stagger.dev/fence", "deployment.kubernetes.io/revision"],
+        &[
+            "stagger.dev/fence",
+            "stagger.dev/fields",
+            "deployment.kubernetes.io/revision",
+        ],
     );
     if meta["annotations"] == json!({}) {
         fields(meta, &["annotations"]);
     }
-    let pod = &mut deployment["spec"]["template"]["spec"];
+    let template = &mut deployment["spec"]["template"];
+    fields(&mut template["metadata"]["annotations"], &["example.com/note"]);
+    if template["metadata"]["annotations"] == json!({}) {
+        fields(&mut template["metadata"], &["annotations"]);
+    }
+    let pod = &mut template["spec"];
+    fields(pod, &["priorityClassName"]);
+    ensure!(pod["containers"].is_array(), "no containers in {pod:#}");
     for kind in ["containers", "initContainers"] {
-        for container in pod[kind].as_array_mut().context("no containers")? {
-            fields(container, &["image"]);
+        for container in pod[kind].as_array_mut().into_iter().flatten() {
+            fields(container, &["image", "resources"]);
         }
     }
     Ok(deployment)

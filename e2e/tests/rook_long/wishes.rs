@@ -107,7 +107,7 @@ fn a_spec_changed_in_mid_run() -> Result<()> {
 #[test]
 #[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
 fn an_ended_run_stays_ended() -> Result<()> {
-    on_18("an_ended_run_stays_ended", |cluster, _operator, phases| {
+    on_18("an_ended_run_stays_ended", |cluster, operator, phases| {
         let command = |word: &str| {
             let annotations = json!({ "stagger.dev/command": word });
             cluster.patch_cluster(&json!({ "metadata": { "annotations": annotations } }))
@@ -127,8 +127,32 @@ fn an_ended_run_stays_ended() -> Result<()> {
             run(&status) == run(&ended) && status["phase"] == "Blocked",
             "{status:#}"
         );
-        cluster.patch_cluster(&memory("1500Mi", "100%"))?;
+
+        // An operator that was killed before it told anything of that.
+        operator.kill()?;
+        let nothing = json!([{ "op": "remove", "path": "/status" }]).to_string();
+        let lose = [
+            "patch",
+            "cephcluster",
+            NAMESPACE,
+            "-n",
+            NAMESPACE,
+            "--subresource=status",
+        ];
+        cluster
+            .plane
+            .ask(&[&lose[..], &["--type=json", "-p", &nothing]].concat())?;
+        let _operator = Operator::start(cluster, "two", Release::Reef)?;
+        cluster.wait_told("it stays ended", Duration::from_mins(1), |status| {
+            ensure!(status["phase"] != "Progressing", "it was begun again: {status:#}");
+            Ok(status["phase"] == "Blocked" && status["upgrade"]["gaveUp"].is_string())
+        })?;
+        phases.lap("another operator, and the status lost");
         command("retry#2")?;
+        cluster.wait_told("another run is under way", Duration::from_mins(1), |status| {
+            Ok(status["phase"] == "Progressing" && run(status) != run(&ended))
+        })?;
+        cluster.patch_cluster(&memory("1500Mi", "100%"))?;
         cluster.wait_told("another run has brought it", Duration::from_mins(5), |status| {
             Ok(status["phase"] == "Ready" && run(status) != run(&ended))
         })?;

@@ -18,9 +18,10 @@ use stagger_ceph::translate::{Baseline, HealthPolicy, budgets, conditions, units
 use stagger_core::model::{ClusterName, IdError, PartName, Phase, Reason, Revision, Snapshot, Unit, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::daemons::{is_wanted, kind_of};
+use crate::daemons::{is_wanted, kind_of, osd_of};
 use crate::made::{Book, Made, image_of};
 use crate::migrations;
 use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, is_made_of, restarted};
@@ -37,6 +38,8 @@ pub const DO_NOT_RECONCILE: &str = "ceph.rook.io/do-not-reconcile";
 
 /// A rollout that is neither done nor failed after this time has failed.
 const LONGEST: Duration = Duration::from_mins(10);
+/// So long is waited until nothing outside a wave may be evicted, before it is asked again.
+const CLOSING: Duration = Duration::from_secs(15);
 /// How often a write is tried that another's write came before.
 const WRITES: u32 = 5;
 
@@ -72,6 +75,8 @@ pub struct Parts {
     pub watched: Arc<Watched>,
     /// How things were before the run.
     pub memory: Memory,
+    /// The OSDs beside which nothing may be evicted, as the PodDisruptionBudgets now have it.
+    pub closed: watch::Receiver<BTreeSet<u32>>,
     /// Hears of each OSD that is stopped unchecked.
     pub unchecked: Box<dyn Fn(String) + Send + Sync>,
 }
@@ -307,6 +312,46 @@ impl RookBackend {
         Ok(format!("{changed} Deployments were changed"))
     }
 
+    /// Waits until nothing may be evicted beside these, where they are OSDs, and says why that is not so.
+    ///
+    /// What was granted an eviction before then is on its way down, and Ceph may not see that yet.
+    async fn others_stay(&self, units: &[UnitId]) -> Result<(), String> {
+        let wave: BTreeSet<u32> = units.iter().filter_map(osd_of).collect();
+        if wave.is_empty() {
+            return Ok(());
+        }
+        let mut closed = self.parts.closed.clone();
+        let told = closed.wait_for(|closed| wave.is_subset(closed));
+        if tokio::time::timeout(CLOSING, told).await.is_err() {
+            return Err(
+                "the PodDisruptionBudgets do not keep the other OSDs from being evicted yet".to_owned(),
+            );
+        }
+        let (daemons, _) = self.parts.watched.daemons();
+        let leaving: Vec<u32> = daemons
+            .iter()
+            .filter_map(|(unit, deployment)| Some((osd_of(unit)?, deployment)))
+            .filter(|(osd, _)| !wave.contains(osd))
+            .filter(|(_, deployment)| {
+                let pods = self.parts.watched.pods_of(deployment);
+                pods.iter().any(|pod| pod.metadata.deletion_timestamp.is_some())
+            })
+            .map(|(osd, _)| osd)
+            .collect();
+        if leaving.is_empty() {
+            return Ok(());
+        }
+        // One that Ceph has down counts as down for both judges.
+        let facts = self.parts.ceph.facts().await.map_err(|error| error.to_string())?;
+        let up = |osd: &u32| facts.osds.osds.get(osd).is_some_and(|seen| seen.up);
+        match leaving.into_iter().find(up) {
+            Some(osd) => Err(format!(
+                "the pod of osd.{osd} is ending, and Ceph still has it up"
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Waits until the change is seen and its rollout has ended.
     async fn settled(
         &self,
@@ -422,6 +467,9 @@ impl Backend for RookBackend {
     }
 
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        if let Err(why) = self.others_stay(units).await {
+            return Ok(Answer::Unknown { why });
+        }
         let said = self.parts.ceph.may_stop(units).await;
         if !self.parts.memory.wish.skip_checks {
             return said;

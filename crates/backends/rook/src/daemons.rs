@@ -52,6 +52,11 @@ pub fn is_wanted(deployment: &Deployment) -> bool {
     deployment.spec.replicas != Some(0)
 }
 
+/// The number of the OSD that a unit is.
+pub fn osd_of(unit: &UnitId) -> Option<u32> {
+    unit.as_str().strip_prefix("osd.")?.parse().ok()
+}
+
 /// The kind in a unit's name.
 pub fn kind_of(unit: &UnitId) -> &str {
     unit.as_str()

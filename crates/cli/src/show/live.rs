@@ -2,9 +2,8 @@
 //! redrawn below them. Elsewhere, one line an event and a heartbeat.
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::Reason;
 use stagger_core::run::{Entry, Run};
-use stagger_core::view::{self, Verdict};
+use stagger_core::view::{self, Verdict, Waiting};
 use stagger_engine::driver::Listener;
 
 use super::names::{compress, fit};
@@ -75,24 +74,24 @@ impl Listener for Progress {
         }
     }
 
-    fn waiting(&mut self, until: Timestamp, why: &Reason, run: &Run) {
+    fn waiting(&mut self, again: Timestamp, waiting: Waiting<'_>, run: &Run) {
         if self.live {
-            self.draw(&foot(run, Some(why)));
+            self.draw(&foot(run, Some(waiting)));
             return;
         }
         if self
             .last
-            .is_none_or(|last| until.duration_since(last) >= HEARTBEAT)
+            .is_none_or(|last| again.duration_since(last) >= HEARTBEAT)
         {
-            let view = view::run(run, Some(why));
-            print::talk(&format!("{until:.0} {:<9}{} {}", "still", view.verdict, view.why));
-            self.last = Some(until);
+            let view = view::run(run, Some(waiting));
+            print::talk(&format!("{again:.0} {:<9}{} {}", "still", view.verdict, view.why));
+            self.last = Some(again);
         }
     }
 }
 
 /// Verdict, bar, who is down, gates, time left.
-fn foot(run: &Run, waiting: Option<&Reason>) -> Vec<String> {
+fn foot(run: &Run, waiting: Option<Waiting<'_>>) -> Vec<String> {
     let view = view::run(run, waiting);
     let mut lines = vec!["-".repeat(print::width().saturating_sub(1))];
     let color = match view.verdict {

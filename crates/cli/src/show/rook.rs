@@ -206,6 +206,7 @@ mod tests {
             title: "ceph 18.2.7 to 20.2.4".to_owned(),
             verdict: Verdict::Running,
             why: "gates-shut: pgs-clean is no: 3 of 160 are not".to_owned(),
+            until: None,
             started: at("2026-11-03T09:50:00Z"),
             seq: 41,
             holder: "token 2, op-1 process 1".to_owned(),

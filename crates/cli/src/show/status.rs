@@ -12,6 +12,13 @@ use super::names::{compress, fit};
 pub(crate) fn status(view: &RunView, now: Timestamp, upgrade: bool) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{}  {}", view.verdict, view.why);
+    if let Some(until) = view.until {
+        let _ = writeln!(
+            text,
+            "until      {until:.0} at most, {} from now",
+            duration(until.duration_since(now))
+        );
+    }
     let _ = writeln!(
         text,
         "{}  {}   run {}, for {}",

@@ -27,7 +27,7 @@ use super::counted::Questions;
 use super::drains::Drains;
 use super::events::{self, Events};
 use super::health::Pulse;
-use super::left;
+use super::left::Last;
 use super::metrics::ClusterMetrics;
 use super::provision::Provision;
 use super::removal::Removal;
@@ -73,8 +73,10 @@ struct One {
     asked: Asked,
     /// What images hold, as they were asked.
     releases: BTreeMap<String, Version>,
-    /// Whether it was looked for a run that is not over.
+    /// Whether it was looked for runs of before.
     looked_back: bool,
+    /// The newest of those that are over.
+    last: Option<Last>,
     metrics: Arc<ClusterMetrics>,
     pulse: Pulse,
     /// The generation of the spec of which people were told what to know of its fields.
@@ -112,6 +114,7 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
         asked: Asked::default(),
         releases: BTreeMap::new(),
         looked_back: false,
+        last: None,
     };
     one.wait_until_seen(&found).await;
     if one.wait_while_outranked(&mut told).await.is_err() {
@@ -274,7 +277,7 @@ impl One {
             ));
         };
         if !self.looked_back {
-            let unfinished = self.unfinished()?;
+            let unfinished = self.look_back()?;
             self.looked_back = true;
             if let Some(run) = unfinished {
                 self.no_other_operator().await?;
@@ -283,15 +286,16 @@ impl One {
             }
         }
         self.hear(found);
+        let given_up = self.given_up(found);
+        self.writer.tell(|told| told.gave_up.clone_from(&given_up));
         let differing = self.differing(&wish);
         if differing.is_empty() {
             let message = format!("every daemon has the image {}", wish.name());
             self.tell("Ready", "UpToDate", &message, found);
             return Ok(Pass::Rest);
         }
-        if self.writer.told().gave_up.as_ref() == Some(&wish.name()) {
-            let run = self.writer.told().run;
-            return Err(left::given_up(run, &wish.name(), &self.namespace, &self.name));
+        if let Some((last, what)) = self.last.as_ref().zip(given_up) {
+            return Err(last.blocked(&what, &self.namespace, &self.name));
         }
         if found
             .spec
@@ -324,11 +328,18 @@ impl One {
             if told.heard != said {
                 let again = |said: &str| said.starts_with("retry") || said.starts_with("resume");
                 if said.as_deref().is_some_and(again) {
-                    told.gave_up = None;
+                    told.retry_after = self.last.as_ref().map(|last| last.run.to_string());
                 }
                 told.heard = said;
             }
         });
+    }
+
+    /// What is asked for, if it was tried and is not tried again by itself.
+    fn given_up(&self, found: &CephCluster) -> Option<String> {
+        let last = self.last.as_ref()?;
+        let retried = self.writer.told().retry_after.as_deref() == Some(last.run.as_str());
+        last.given_up(&found.spec).filter(|_| !retried)
     }
 
     /// The daemons whose Deployments are not as they should be. One that is scaled to nothing has nothing to run.
@@ -369,14 +380,21 @@ impl One {
         .of_operator(self.shared.options.version.clone())
     }
 
-    fn unfinished(&self) -> Result<Option<RunId>, Blocked> {
+    /// The run that is not over, if there is one; of the others the newest is kept in mind.
+    fn look_back(&mut self) -> Result<Option<RunId>, Blocked> {
         let store = self.store();
-        let runs = store.runs().map_err(SuperviseError::from)?;
-        for listed in runs {
-            if supervisor::replay(&store, &listed.run)?.ended().is_none() {
+        let mut newest = None;
+        for listed in store.runs().map_err(SuperviseError::from)? {
+            let run = supervisor::replay(&store, &listed.run)?;
+            if run.ended().is_none() {
                 return Ok(Some(listed.run));
             }
+            if newest.is_none() {
+                let journal = store.journal(&listed.run).map_err(SuperviseError::from)?;
+                newest = Last::of(&run, &journal);
+            }
         }
+        self.last = newest;
         Ok(None)
     }
 

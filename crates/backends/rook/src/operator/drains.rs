@@ -28,6 +28,7 @@ use super::metrics::ClusterMetrics;
 use super::status::{Drained, Writer};
 use crate::backend::{failed, one_gateway_each, snapshot};
 use crate::cluster::CephCluster;
+use crate::daemons::osd_of;
 use crate::drains::{Groups, Memory, Osd, Seen, Wanted, decide, fixed, level};
 use crate::names;
 use crate::watched::Watched;
@@ -191,10 +192,13 @@ impl Drains {
             }
             self.alone = Some(Instant::now());
         }
+        let wave = self.wave.borrow().clone();
         let budgets = Ensure::new(&self.shared.client, found, self.watched.budgets());
         if !managed && kept == Kept::default() {
             budgets.over_osds(&Wanted::default()).await?;
             budgets.fixed(&[], &self.watched).await?;
+            // Budgets are somebody else's: a wave does not wait for them.
+            self.writer.is_closed(wave);
             self.writer.tell(|now| now.drains = None);
             self.tell_unplaced(&Wanted::default(), "");
             self.kept = Some(kept);
@@ -207,7 +211,6 @@ impl Drains {
             Vec::new()
         };
         budgets.fixed(&others, &self.watched).await?;
-        let wave = self.wave.borrow().clone();
         let serves = |osd: &Osd| osd.serves && !osd.leaving;
         let calm = wave.is_empty() && kept == Kept::default() && self.osds(None).iter().all(serves);
         // Pools may have come and gone since it was asked.
@@ -242,6 +245,7 @@ impl Drains {
             &kept.memory,
         );
         budgets.over_osds(&wanted).await?;
+        self.writer.is_closed(wave);
         self.ensure_noout(&wanted, &mut kept).await?;
         self.tell(&wanted, &osds);
         self.tell_unplaced(&wanted, level.as_deref().unwrap_or_default());
@@ -284,7 +288,7 @@ impl Drains {
         let (daemons, _) = self.watched.daemons();
         let mut osds = Vec::new();
         for (unit, deployment) in daemons {
-            let Some(id) = unit.as_str().strip_prefix("osd.").and_then(|id| id.parse().ok()) else {
+            let Some(id) = osd_of(&unit) else {
                 continue;
             };
             let pods = self.watched.pods_of(&deployment);

@@ -1,20 +1,81 @@
 //! What a run leaves undone, and whether it is tried again by itself.
 
-use serde_json::Value;
-use stagger_core::model::{Reason, UnitId};
+use stagger_core::model::{Reason, RunId, UnitId};
 use stagger_core::plan::Plan;
-use stagger_core::run::Ending;
-use stagger_core::view::RunView;
+use stagger_core::run::{Command, Ending, Entry, Event, Run};
 
 use super::blocked::Blocked;
+use super::wishes;
+use crate::backend::Memory;
+use crate::cluster::CephClusterSpec;
+use crate::wish::Wish;
 
 /// Reasons of units that were tried and failed. What was left for another reason may go when that has passed.
 const FAILED: [&str; 3] = ["went-back", "visit-failed", "could-not-be-entered"];
 /// So many are named.
 const NAMED: usize = 5;
 
-/// Whether the same image is not tried again by itself after a run that ended so.
-pub(super) fn is_given_up(ending: &Ending) -> bool {
+/// The newest run, which is over, as its journal has it.
+#[derive(Debug, Clone)]
+pub(super) struct Last {
+    /// Its name.
+    pub(super) run: RunId,
+    /// What it was asked for; `None`: nobody can read that any more.
+    wish: Option<Wish>,
+    ending: Ending,
+    /// Whether it was ended as something else was asked for.
+    interrupted: bool,
+}
+
+impl Last {
+    /// Of a run with that journal; `None`: it is not over.
+    pub(super) fn of(run: &Run, journal: &[Entry]) -> Option<Self> {
+        let ended_by = journal.iter().rev().find_map(|entry| match &entry.event {
+            Event::Asked {
+                command: Command::Abort,
+                by,
+            } => Some(by),
+            _ => None,
+        });
+        let memory: Option<Memory> = serde_json::from_value(run.start().baseline.clone()).ok();
+        Some(Self {
+            run: run.start().run.clone(),
+            wish: memory.map(|memory| memory.wish),
+            ending: run.ended()?.clone(),
+            interrupted: ended_by.is_some_and(|by| wishes::is_interruption(by)),
+        })
+    }
+
+    /// What it was asked for, where a spec asks for the same and that is not tried again by itself.
+    pub(super) fn given_up(&self, spec: &CephClusterSpec) -> Option<String> {
+        let wish = self.wish.as_ref()?;
+        let for_good = is_given_up(&self.ending) && !self.interrupted;
+        (for_good && wish.differs(spec).is_none()).then(|| wish.name())
+    }
+
+    /// What is said of that. `cluster`: the name of the CephCluster.
+    pub(super) fn blocked(&self, wish: &str, namespace: &str, cluster: &str) -> Blocked {
+        let (reason, what) = match &self.ending {
+            Ending::Incomplete { left } => {
+                let left = left.iter().map(|(what, why)| (what.as_str(), why));
+                ("UnitsFailed", format!("left undone what failed: {}", named(left)))
+            }
+            Ending::Aborted => ("EndedByAPerson", "was ended by a person".to_owned()),
+            Ending::RolledBack { .. } | Ending::Done => ("WentBack", "was taken back".to_owned()),
+        };
+        Blocked::until_changed(
+            reason,
+            format!(
+                "an upgrade to {wish} {what}; ask for something else, or try again: `stagger resume -n {namespace}`, \
+                 or `kubectl -n {namespace} annotate --overwrite cephcluster {cluster} {}=retry#1`",
+                super::COMMAND
+            ),
+        )
+    }
+}
+
+/// Whether the same is not tried again by itself after a run that ended so.
+fn is_given_up(ending: &Ending) -> bool {
     match ending {
         Ending::Done => false,
         Ending::Aborted | Ending::RolledBack { .. } => true,
@@ -57,28 +118,6 @@ pub(super) fn not_begun(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
     })
 }
 
-/// What is said of what is not tried again by itself, by the run that led to it. `cluster`: the name of the
-/// CephCluster.
-pub(super) fn given_up(run: Option<Value>, wish: &str, namespace: &str, cluster: &str) -> Blocked {
-    let view = run.and_then(|run| serde_json::from_value::<RunView>(run).ok());
-    let (reason, what) = match view.and_then(|view| view.ending) {
-        Some(Ending::Incomplete { left }) => {
-            let left = left.iter().map(|(what, why)| (what.as_str(), why));
-            ("UnitsFailed", format!("left undone what failed: {}", named(left)))
-        }
-        Some(Ending::Aborted) => ("EndedByAPerson", "was ended by a person".to_owned()),
-        _ => ("WentBack", "was taken back".to_owned()),
-    };
-    Blocked::until_changed(
-        reason,
-        format!(
-            "an upgrade to {wish} {what}; ask for something else, or try again: `stagger resume -n {namespace}`, or \
-             `kubectl -n {namespace} annotate --overwrite cephcluster {cluster} {}=retry#1`",
-            super::COMMAND
-        ),
-    )
-}
-
 fn named<'a>(left: impl Iterator<Item = (&'a str, &'a Reason)>) -> String {
     let all: Vec<String> = left.map(|(what, why)| format!("{what} ({why})")).collect();
     let shown: Vec<&str> = all.iter().take(NAMED).map(String::as_str).collect();
@@ -94,9 +133,17 @@ fn more(count: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+    use stagger_ceph::translate::Baseline;
+    use stagger_core::model::{ClusterName, Policy};
+    use stagger_core::run::Start;
 
     use super::*;
+    use crate::journal::Asked;
+    use crate::made::Book;
 
     fn plan(parts: &Value, left: &[(&str, &str)]) -> Plan {
         let left: Vec<_> = left
@@ -129,6 +176,88 @@ mod tests {
         }
         let blocked = not_begun(&plan(&json!([]), &[]), &differing).unwrap();
         assert!(blocked.passes && blocked.reason == "UnknownToCeph" && blocked.why.contains("osd.7"));
+    }
+
+    /// What a run was given up for is in its journal: a status may be lost.
+    #[test]
+    fn what_is_given_up_is_read_from_the_journal() {
+        let spec = |image: &str| -> CephClusterSpec {
+            serde_json::from_value(json!({ "cephVersion": { "image": image } })).unwrap()
+        };
+        let of = |ending: &Ending, by: &str| {
+            let memory = Memory {
+                baseline: Baseline {
+                    at: Timestamp::UNIX_EPOCH,
+                    fsid: String::new(),
+                    health: BTreeMap::new(),
+                    mgr_standbys: 0,
+                    osds_in: BTreeSet::new(),
+                    crashes: BTreeSet::new(),
+                    daemons: BTreeMap::new(),
+                },
+                book: Book::new(),
+                wish: Wish::of(&spec("ceph:20"), true).unwrap(),
+            };
+            let start = Start {
+                version: 1,
+                run: RunId::new("r1").unwrap(),
+                cluster: ClusterName::new("c").unwrap(),
+                target: serde_json::from_value(json!({ "title": "t", "parts": [] })).unwrap(),
+                policy: Policy::default(),
+                baseline: serde_json::to_value(memory).unwrap(),
+            };
+            let events = [
+                Event::Started(Box::new(start)),
+                Event::LeaseTaken {
+                    fence: 1,
+                    holder: "a@b".to_owned(),
+                },
+                Event::Asked {
+                    command: Command::Abort,
+                    by: by.to_owned(),
+                },
+                Event::Ended {
+                    outcome: ending.clone(),
+                },
+            ];
+            let journal: Vec<Entry> = (1..)
+                .zip(events)
+                .map(|(seq, event)| Entry {
+                    seq,
+                    at: Timestamp::UNIX_EPOCH,
+                    event,
+                })
+                .collect();
+            let run = Run::replay(journal.clone()).unwrap().unwrap();
+            assert!(
+                Last::of(
+                    &Run::replay(journal[..3].to_vec()).unwrap().unwrap(),
+                    &journal[..3]
+                )
+                .is_none()
+            );
+            Last::of(&run, &journal).unwrap()
+        };
+        assert_eq!(of(&Ending::Done, "anna").given_up(&spec("ceph:20")), None);
+        let last = of(
+            &Ending::Aborted,
+            "the CephCluster: annotation stagger.dev/command",
+        );
+        assert_eq!(last.given_up(&spec("ceph:20")).as_deref(), Some("ceph:20"));
+        assert_eq!(last.given_up(&spec("ceph:21")), None);
+        let blocked = last.blocked("ceph:20", "ns", "c");
+        assert!(blocked.reason == "EndedByAPerson" && blocked.why.contains("stagger resume -n ns"));
+        // Ended for another image, and then the first is asked for again.
+        let asked = Asked::default();
+        let mut wishes = wishes::Wishes::new(Wish::of(&spec("ceph:20"), true).unwrap(), None);
+        let other = serde_json::from_value(json!({
+            "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "metadata": { "name": "c" },
+            "spec": { "cephVersion": { "image": "ceph:21" } },
+        }));
+        wishes.heed(&other.unwrap(), &asked);
+        let (command, by) = asked.take().remove(0);
+        assert_eq!(command, Command::Abort);
+        assert_eq!(of(&Ending::Aborted, &by).given_up(&spec("ceph:20")), None);
     }
 
     #[test]

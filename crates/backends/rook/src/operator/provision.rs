@@ -23,6 +23,7 @@ use super::status::{Provisioning, Writer};
 use crate::access::SECRET;
 use crate::backend::failed;
 use crate::cluster::CephCluster;
+use crate::daemons::osd_of;
 use crate::provision::{
     self, Act, Decided, Failed, Job, JobState, Known, NewOsd, NodeStatus, Prepare, Remark, Seen, decide,
     wished,
@@ -171,10 +172,9 @@ impl Provision {
 
     fn osds(&self) -> BTreeMap<u32, Arc<Deployment>> {
         let (daemons, _) = self.watched.daemons();
-        let osds = daemons.into_iter().filter_map(|(unit, deployment)| {
-            let id = unit.as_str().strip_prefix("osd.")?.parse().ok()?;
-            Some((id, deployment))
-        });
+        let osds = daemons
+            .into_iter()
+            .filter_map(|(unit, deployment)| Some((osd_of(&unit)?, deployment)));
         osds.collect()
     }
 

@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_mins(10);
 /// The Job cannot be made, or does not answer, or its answer is not understood.
 pub(super) async fn of(client: &Client, namespace: &str, image: &str) -> Result<Version, BackendError> {
     let tried = format!("ask the image {image} which Ceph it holds");
-    let sum = Sha256::digest(image.as_bytes());
+    let sum = Sha256::digest(format!("{namespace} {image}"));
     let [a, b, c, d, ..] = sum.0;
     let name = format!("stagger-detect-version-{a:02x}{b:02x}{c:02x}{d:02x}");
     let message = format!("/tmp/{name}");
@@ -67,6 +67,10 @@ pub(super) async fn of(client: &Client, namespace: &str, image: &str) -> Result<
                     jobs.delete(&name, &DeleteParams::background()).await.ok();
                     return Ok(version);
                 }
+                Said::Nothing(why) => {
+                    jobs.delete(&name, &DeleteParams::background()).await.ok();
+                    return Err(BackendError::transient(tried, why).hint("is it an image of Ceph?"));
+                }
                 Said::Not(why) => last = why,
             }
         }
@@ -78,6 +82,9 @@ pub(super) async fn of(client: &Client, namespace: &str, image: &str) -> Result<
 
 enum Said {
     Version(Version),
+    /// It has ended well, and there is no release in what it said.
+    Nothing(String),
+    /// Not yet, or not this time.
     Not(String),
 }
 
@@ -104,8 +111,10 @@ fn said(pod: &Pod) -> Said {
         return Said::Not("its pod runs".to_owned());
     };
     let message = ended.message.clone().unwrap_or_default();
+    let why = format!("it ended with {} and said {message:?}", ended.exit_code);
     match Version::parse_long(message.trim()) {
-        Some(version) if ended.exit_code == 0 => Said::Version(version),
-        Some(_) | None => Said::Not(format!("it ended with {} and said {message:?}", ended.exit_code)),
+        _ if ended.exit_code != 0 => Said::Not(why),
+        Some(version) => Said::Version(version),
+        None => Said::Nothing(why),
     }
 }

@@ -22,6 +22,7 @@ use super::metrics::ClusterMetrics;
 use super::status::Writer;
 use crate::backend::failed;
 use crate::cluster::CephCluster;
+use crate::daemons::osd_of;
 use crate::policy::Settings;
 use crate::removal::{Osd, SafeToDestroy, candidates, states};
 use crate::watched::Watched;
@@ -120,9 +121,7 @@ impl Removal {
         daemons
             .into_iter()
             .filter(|(_, deployment)| !serves(deployment))
-            .filter_map(|(unit, deployment)| {
-                Some((unit.as_str().strip_prefix("osd.")?.parse().ok()?, deployment))
-            })
+            .filter_map(|(unit, deployment)| Some((osd_of(&unit)?, deployment)))
             .collect()
     }
 

@@ -9,9 +9,8 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use stagger_core::model::Reason;
 use stagger_core::run::{Entry, Run};
-use stagger_core::view::{self, RunView, Verdict};
+use stagger_core::view::{self, RunView, Verdict, Waiting};
 use stagger_engine::driver::Listener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -20,6 +19,7 @@ use super::events::{self, Events, News};
 use super::metrics::ClusterMetrics;
 use crate::backend::MANAGER;
 use crate::cluster::CephCluster;
+use crate::daemons::osd_of;
 use crate::migrations;
 use crate::provision::Remark;
 
@@ -47,8 +47,11 @@ pub(super) struct Told {
     pub(super) run: Option<Value>,
     /// The migrations of the run.
     pub(super) migrations: Vec<migrations::Told>,
-    /// What a run went back from, or a person ended: it is not tried again by itself.
+    /// What a run went back from, or a person ended: it is not tried again by itself. The journal has it; this
+    /// is for people.
     pub(super) gave_up: Option<String>,
+    /// The run after which a person asked to try again.
+    pub(super) retry_after: Option<String>,
     /// What is blocked by drains, and why.
     pub(super) drains: Option<Drained>,
     /// What is told of new OSDs.
@@ -107,6 +110,8 @@ pub(super) struct Writer {
     watchers: Arc<Watchers>,
     /// The OSDs of a run's open wave.
     wave: Arc<watch::Sender<BTreeSet<u32>>>,
+    /// Those of them beside which nothing may be evicted.
+    closed: watch::Sender<BTreeSet<u32>>,
     task: JoinHandle<()>,
 }
 
@@ -120,6 +125,7 @@ impl Writer {
             tell: Arc::new(tell),
             watchers: Arc::new(watchers),
             wave: Arc::new(watch::channel(BTreeSet::new()).0),
+            closed: watch::channel(BTreeSet::new()).0,
             task,
         }
     }
@@ -178,6 +184,16 @@ impl Writer {
     /// The OSDs of the open wave of a run that tells by this.
     pub(super) fn wave(&self) -> watch::Receiver<BTreeSet<u32>> {
         self.wave.subscribe()
+    }
+
+    /// Says that now nothing may be evicted beside a wave with these OSDs.
+    pub(super) fn is_closed(&self, wave: BTreeSet<u32>) {
+        self.closed.send_replace(wave);
+    }
+
+    /// The OSDs beside which nothing may be evicted.
+    pub(super) fn closed(&self) -> watch::Receiver<BTreeSet<u32>> {
+        self.closed.subscribe()
     }
 }
 
@@ -252,6 +268,7 @@ fn document(name: &str, told: &Told, since: &mut BTreeMap<&'static str, (bool, S
             "underWay": told.run_is_on(),
             "migrations": told.migrations,
             "gaveUp": told.gave_up,
+            "retryAfter": told.retry_after,
             "heard": told.heard,
             "conditions": conditions,
         },
@@ -289,6 +306,7 @@ fn without_nulls(value: &mut Value) {
 pub(super) fn read(cluster: &CephCluster) -> Told {
     let status = cluster.status.as_ref();
     let upgrade = status.and_then(|status| status.upgrade.as_ref());
+    let text = |field: &str| Some(upgrade?.0.get(field)?.as_str()?.to_owned());
     Told {
         phase: status.and_then(|status| status.phase.clone()).unwrap_or_default(),
         reason: upgrade
@@ -301,8 +319,9 @@ pub(super) fn read(cluster: &CephCluster) -> Told {
         message: status
             .and_then(|status| status.message.clone())
             .unwrap_or_default(),
-        gave_up: upgrade.and_then(|upgrade| Some(upgrade.0.get("gaveUp")?.as_str()?.to_owned())),
-        heard: upgrade.and_then(|upgrade| Some(upgrade.0.get("heard")?.as_str()?.to_owned())),
+        gave_up: text("gaveUp"),
+        retry_after: text("retryAfter"),
+        heard: text("heard"),
         run: upgrade
             .and_then(|upgrade| upgrade.0.get("run").cloned())
             .filter(|run| !run.is_null()),
@@ -328,13 +347,13 @@ struct Telling {
 }
 
 impl Telling {
-    fn tell(&self, run: &Run, waiting: Option<&Reason>) {
+    fn tell(&self, run: &Run, waiting: Option<Waiting<'_>>) {
         let view = view::run(run, waiting);
         let wave: BTreeSet<u32> = run
             .wave()
             .into_iter()
             .flat_map(|wave| wave.units.keys())
-            .filter_map(|unit| unit.as_str().strip_prefix("osd.")?.parse().ok())
+            .filter_map(osd_of)
             .collect();
         self.wave.send_if_modified(|now| {
             let turned = *now != wave;
@@ -384,8 +403,8 @@ impl Listener for Telling {
         self.tell(run, None);
     }
 
-    fn waiting(&mut self, _: Timestamp, why: &Reason, run: &Run) {
-        self.tell(run, Some(why));
+    fn waiting(&mut self, _: Timestamp, waiting: Waiting<'_>, run: &Run) {
+        self.tell(run, Some(waiting));
     }
 }
 
@@ -407,6 +426,7 @@ mod tests {
             title: "ceph 18.2.7 to 20.2.4".to_owned(),
             verdict: Verdict::Held,
             why: "gates-shut: pgs-clean is no: 3 of 160 are not".to_owned(),
+            until: Some(Timestamp::UNIX_EPOCH),
             started: Timestamp::UNIX_EPOCH,
             seq: 41,
             holder: "token 2, a@b process 1".to_owned(),
@@ -432,6 +452,7 @@ mod tests {
         let mut told = Told {
             generation: 4,
             gave_up: Some("ceph:v21".to_owned()),
+            retry_after: Some("r0".to_owned()),
             heard: Some("pause#1".to_owned()),
             drains: Some(Drained {
                 blocked: vec!["a".to_owned()],
@@ -468,6 +489,9 @@ mod tests {
         assert_eq!(seen.drains.unwrap().noout.len(), 1);
 
         let next = read(&cluster);
-        assert_eq!((next.gave_up, next.heard), (told.gave_up, told.heard));
+        assert_eq!(
+            (next.gave_up, next.retry_after, next.heard),
+            (told.gave_up, told.retry_after, told.heard)
+        );
     }
 }

@@ -9,12 +9,22 @@ use crate::cluster::CephCluster;
 use crate::journal::Asked;
 use crate::wish::Wish;
 
+/// Who asks, as a journal has it.
+const BY: &str = "the CephCluster";
+/// The same, of a spec that asks for something else.
+const BY_SPEC: &str = "the CephCluster now asks for something else";
+
+/// Whether a run was ended as something else was asked for, by who asked for that.
+pub(super) fn is_interruption(by: &str) -> bool {
+    by.starts_with(BY_SPEC)
+}
+
 /// What a person wants of a run, by the CephCluster.
 pub(super) struct Wishes {
     wish: Wish,
     paused: Option<bool>,
     /// Whether the run is ended because something else is asked for.
-    pub(super) left: bool,
+    left: bool,
     /// The last command that was heard.
     pub(super) command: Option<String>,
 }
@@ -32,7 +42,6 @@ impl Wishes {
 
     /// Leaves the commands that a change of the CephCluster comes to.
     pub(super) fn heed(&mut self, found: &CephCluster, asked: &Asked) {
-        const BY: &str = "the CephCluster";
         let paused = found.spec.update_policy.pause.unwrap_or(false);
         match self.paused.replace(paused) {
             Some(before) if before == paused => {}
@@ -47,7 +56,7 @@ impl Wishes {
         {
             // The wave is finished; what is wanted now is planned from there.
             self.left = true;
-            asked.ask(Command::Abort, format!("{BY}: {why}"));
+            asked.ask(Command::Abort, format!("{BY_SPEC}: {why}"));
         }
         let command = found.annotations().get(COMMAND).cloned();
         if command != self.command {

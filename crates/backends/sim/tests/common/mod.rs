@@ -29,9 +29,9 @@ impl Listener for Talk {
             );
         }
     }
-    fn waiting(&mut self, until: jiff::Timestamp, why: &stagger_core::model::Reason, _run: &Run) {
+    fn waiting(&mut self, until: jiff::Timestamp, waiting: stagger_core::view::Waiting<'_>, _run: &Run) {
         if std::env::var_os("TALK").is_some_and(|much| much == "2") {
-            println!("   until {until:.0}: {why}");
+            println!("   until {until:.0}: {}", waiting.why);
         }
     }
 }

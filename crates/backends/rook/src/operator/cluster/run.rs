@@ -12,7 +12,6 @@ use stagger_ceph::target::{PgGate, TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy};
 use stagger_core::model::{Part, Policy, Reason, Revision, RunId, Target, UnitId};
 use stagger_core::plan::{Ask, plan};
-use stagger_core::run::Ending;
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::Backend;
 use stagger_engine::clock::SystemClock;
@@ -187,6 +186,7 @@ impl One {
             cluster: self.cluster.clone(),
             watched: Arc::clone(&self.watched),
             memory,
+            closed: self.writer.closed(),
             unchecked: Box::new(move |note| writer.news(vec![events::unchecked(note)])),
         }))
     }
@@ -235,9 +235,8 @@ impl One {
         lease: Lease,
         told: &mut watch::Receiver<Arc<CephCluster>>,
     ) -> Result<(), Blocked> {
-        let name = wish.name();
         let mut wishes = Wishes::new(wish, self.writer.told().heard);
-        let ending = loop {
+        loop {
             wishes.heed(&told.borrow_and_update(), &self.asked);
             self.writer.tell(|told| told.heard.clone_from(&wishes.command));
             self.pulse.works();
@@ -261,9 +260,11 @@ impl One {
                         changed = told.changed() => if changed.is_err() { return Ok(()) },
                     }
                 }
-                Step::Over(ending) => break ending,
+                Step::Over(_) => break,
             }
-        };
+        }
+        // How it ended is read from its journal, as after a restart.
+        self.looked_back = false;
         self.pulse.works();
         drop(driver);
         if let Err(error) = self.store().prune(lease.fence(), JOURNALS) {
@@ -272,12 +273,6 @@ impl One {
         if let Err(error) = lease.give_back(backend).await {
             tracing::warn!(%error, "the lock goes by itself");
         }
-        let gave_up = match ending {
-            // What is asked for now goes on from here.
-            Ending::Aborted if wishes.left => self.writer.told().gave_up,
-            ending => left::is_given_up(&ending).then_some(name),
-        };
-        self.writer.tell(|told| told.gave_up = gave_up);
         Ok(())
     }
 }
