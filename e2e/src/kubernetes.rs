@@ -4,6 +4,7 @@
 //! Nothing of it listens outside the sandbox's own loopback. Nodes are not part of it.
 
 mod certificates;
+pub mod go;
 pub mod servers;
 
 use std::fmt::Write as _;

@@ -12,13 +12,14 @@ use crate::report::{Report, built, cargo, root, target_folder};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "model",
     "sandbox_ends",
     "ceph_boot",
     "ceph_daemonctl",
     "ceph_long",
     "node_agent",
+    "go_is_fetched",
     "rook_long",
     "kube_commands",
 ];

@@ -12,6 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use sha2::{Digest as _, Sha256};
 
+use super::go;
 use crate::cache;
 use crate::command::{run, say};
 
@@ -37,7 +38,7 @@ impl Servers {
     /// cache, filled if it is not yet.
     ///
     /// # Errors
-    /// There is no Go, a program does not build, or `$KUBEBUILDER_ASSETS` lacks one.
+    /// There is no Go and none can be fetched, a program does not build, or `$KUBEBUILDER_ASSETS` lacks one.
     pub fn get() -> Result<Self> {
         if let Some(given) = std::env::var_os("KUBEBUILDER_ASSETS").filter(|given| !given.is_empty()) {
             let servers = Self { folder: given.into() };
@@ -94,6 +95,7 @@ fn build(sources: &Path, folder: &Path) -> Result<()> {
         .map(|program| (format!("k8s.io/kubernetes/cmd/{program}"), "servers"))
         .collect();
     packages.insert(0, ("go.etcd.io/etcd/server/v3".to_owned(), "etcd"));
+    let go = go::program()?;
     for (package, module) in &packages {
         let program = match *module {
             "etcd" => "etcd",
@@ -103,7 +105,7 @@ fn build(sources: &Path, folder: &Path) -> Result<()> {
             "building {program} ({} s so far; once for this version)",
             begun.elapsed().as_secs()
         ));
-        run(Command::new("go")
+        run(Command::new(&go)
             .current_dir(sources.join(module))
             .env("CGO_ENABLED", "0")
             .env("GOFLAGS", "-mod=readonly")
@@ -112,7 +114,7 @@ fn build(sources: &Path, folder: &Path) -> Result<()> {
             .arg("-o")
             .arg(new.join(program))
             .arg(package))
-        .context("building the Kubernetes control plane takes Go 1.26 or later")?;
+        .with_context(|| format!("building {program}"))?;
     }
     fs::write(new.join("complete"), "").context("marking the folder as complete")?;
     if folder.exists() {

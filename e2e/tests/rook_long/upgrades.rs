@@ -1,7 +1,7 @@
 //! Upgrades by the operator, and what may come in between.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -34,11 +34,44 @@ fn leader_killed_three_times() -> Result<()> {
             operators.push(start(&format!("next-{nth}"))?);
             phases.lap(format!("the leader killed after {after} waves"));
         }
+        let leader = Operator::leader(cluster, &operators)?;
+        ensure_it_ends_without_lease(cluster, operators.remove(leader))?;
+        phases.lap("the Lease taken from the leader");
         cluster.wait_ready(image, Duration::from_mins(8))?;
         phases.lap("18 to 20");
         ensure!(images(cluster)? == BTreeSet::from([image.to_owned()]));
         Ok(())
     })
+}
+
+/// A leader whose Lease goes to somebody else ends itself, in the midst of a run: its Deployment starts it again.
+fn ensure_it_ends_without_lease(cluster: &LaidOut, mut leader: Operator) -> Result<()> {
+    let somebody = json!({ "spec": { "holderIdentity": "somebody" } }).to_string();
+    let patch = [
+        "patch",
+        "lease",
+        "stagger-operator",
+        "-n",
+        NAMESPACE,
+        "--type=merge",
+        "-p",
+    ];
+    cluster.plane.ask(&[&patch[..], &[&somebody]].concat())?;
+    let since = Instant::now();
+    while leader.runs()? {
+        ensure!(
+            since.elapsed() < Duration::from_secs(40),
+            "it goes on: {}",
+            leader.log()
+        );
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    ensure!(
+        leader.log().contains("another operator leads now"),
+        "{}",
+        leader.log()
+    );
+    Ok(())
 }
 
 /// The daemons of a kind whose containers were started more than once, by their ids.
