@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 
 use crate::command::{last_lines, output, run};
 use crate::sandbox::Sandbox;
@@ -43,6 +44,14 @@ impl Plane {
     /// # Errors
     /// A program cannot be built or started, or is not ready in time; the ends of the logs are told.
     pub fn start(sandbox: &Sandbox) -> Result<Self> {
+        Self::start_audited(sandbox, None)
+    }
+
+    /// Starts one that writes down what a user asks of it, in [`Plane::audit`].
+    ///
+    /// # Errors
+    /// As of [`Plane::start`].
+    pub fn start_audited(sandbox: &Sandbox, user: Option<&str>) -> Result<Self> {
         let servers = Servers::get()?;
         let folder = sandbox.dir().join("kubernetes");
         fs::create_dir_all(folder.join("log")).with_context(|| format!("making {}", folder.display()))?;
@@ -65,7 +74,7 @@ impl Plane {
             prefix: sandbox.prefix(),
             children: Mutex::default(),
         };
-        plane.boot().with_context(|| {
+        plane.boot(user).with_context(|| {
             format!(
                 "starting Kubernetes in {}; the ends of its logs:\n{}",
                 plane.folder.display(),
@@ -75,9 +84,9 @@ impl Plane {
         Ok(plane)
     }
 
-    fn boot(&self) -> Result<()> {
+    fn boot(&self, audited: Option<&str>) -> Result<()> {
         self.etcd()?;
-        self.api_server()?;
+        self.api_server(audited)?;
         let config = format!("--kubeconfig={}", self.folder.join("kubeconfig").display());
         let key = format!(
             "--service-account-private-key-file={}",
@@ -89,9 +98,14 @@ impl Plane {
             "--node-monitor-period=2s".to_owned(),
             "--node-monitor-grace-period=20s".to_owned(),
         ];
-        let controllers = [&[config.clone(), key, ca, alone.clone()][..], &nodes].concat();
+        // A wave of a large cluster is many changes at once.
+        let rate = [
+            "--kube-api-qps=500".to_owned(),
+            "--kube-api-burst=1000".to_owned(),
+        ];
+        let controllers = [&[config.clone(), key, ca, alone.clone()][..], &nodes, &rate].concat();
         self.spawn("kube-controller-manager", &controllers)?;
-        self.spawn("kube-scheduler", &[config, alone])?;
+        self.spawn("kube-scheduler", &[&[config, alone][..], &rate].concat())?;
         self.wait("the controllers are at work", |plane| {
             let account = ["get", "serviceaccount", "default", "-n", "default"];
             Ok(output(plane.kubectl().args(account))?.status.success())
@@ -112,9 +126,9 @@ impl Plane {
     }
 
     /// Starts it, and waits until it is ready.
-    fn api_server(&self) -> Result<()> {
+    fn api_server(&self, audited: Option<&str>) -> Result<()> {
         let file = |option: &str, name: &str| format!("--{option}={}", self.folder.join(name).display());
-        let words = [
+        let mut words = vec![
             "--etcd-servers=http://127.0.0.1:2379".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
             "--advertise-address=127.0.0.1".to_owned(),
@@ -131,6 +145,16 @@ impl Plane {
             file("tls-private-key-file", "server.key"),
             file("cert-dir", "certificates"),
         ];
+        if let Some(user) = audited {
+            let policy = json!({
+                "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+                "rules": [{ "level": "Metadata", "users": [user] }, { "level": "None" }],
+            });
+            fs::write(self.folder.join("audit-policy.json"), policy.to_string())
+                .context("writing what is to be audited")?;
+            words.push(file("audit-policy-file", "audit-policy.json"));
+            words.push(format!("--audit-log-path={}", self.audit().display()));
+        }
         self.spawn(API_SERVER, &words)?;
         self.wait("the API server is ready", |plane| {
             Ok(output(plane.kubectl().args(["get", "--raw", "/readyz"]))?
@@ -153,7 +177,7 @@ impl Plane {
             child.wait().context("waiting for the API server")?;
         }
         std::thread::sleep(after);
-        self.api_server()
+        self.api_server(None)
     }
 
     /// The programs that run, in the order of their start.
@@ -231,6 +255,11 @@ impl Plane {
     /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.join("kubeconfig")
+    }
+
+    /// What the audited user has asked: a line of JSON (`audit.k8s.io/v1`, `Event`) for each stage of a request.
+    pub fn audit(&self) -> PathBuf {
+        self.folder.join("log").join("audit")
     }
 
     /// The text of a kubeconfig for somebody with that token.

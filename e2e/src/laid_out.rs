@@ -345,7 +345,7 @@ fn settings(ceph: &Cluster, plane: &Plane, releases: &[Release]) -> Result<node:
         let good = Image {
             root: Some(ceph.root(*release)?.path.clone()),
             env: BTreeMap::from([("PYTHONPATH".to_owned(), "/opt/stagger".to_owned())]),
-            broken: BTreeMap::new(),
+            ..Image::default()
         };
         let name = image(ceph, *release)?;
         for program in ["ceph-mon", "ceph-osd"] {

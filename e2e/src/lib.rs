@@ -20,6 +20,7 @@ pub mod load;
 mod machine;
 pub mod node;
 pub mod oracle;
+pub mod played;
 pub mod rados;
 pub mod rook;
 pub mod roots;

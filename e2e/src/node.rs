@@ -5,6 +5,7 @@
 //! termination messages, volumes, variables, tokens of accounts and `kubectl logs` are as with the kubelet;
 //! networks and cgroups are not: all pods share the network of the sandbox that the agent runs in. A
 //! container without volumes shares the root of its image too; one with volumes has a root of its own.
+//! Of an image that is only played no process is started: so a thousand pods take no more than their objects.
 //!
 //! It runs as a program of its own inside the sandbox (`node-agent SETTINGS.json`); the harness's side is
 //! [`Agent`].
@@ -15,6 +16,7 @@ mod keys;
 mod logs;
 mod mounts;
 mod nodes;
+mod played;
 mod pod;
 mod pod_logs;
 mod probe;
@@ -66,6 +68,10 @@ pub struct Image {
     /// Programs of it that are broken, by name.
     #[serde(default)]
     pub broken: BTreeMap<String, Broken>,
+    /// Its pods are only played: each is ready at once, or has ended, if it was to end, with this as its last
+    /// words.
+    #[serde(default)]
+    pub played: Option<String>,
 }
 
 /// How a program of an image is broken.
@@ -165,6 +171,11 @@ fn service(config: &Config) -> Result<BTreeMap<String, String>> {
 fn see(shared: &Arc<Shared>, known: &mut BTreeMap<String, watch::Sender<Pod>>, pod: Pod) {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
     if !node.is_some_and(|node| shared.settings.nodes.contains_key(node)) {
+        return;
+    }
+    if let Some(words) = played::is_played(&shared.settings.images, &pod) {
+        let words = words.to_owned();
+        tokio::spawn(played::play(Arc::clone(shared), pod, words));
         return;
     }
     let uid = pod.metadata.uid.clone().unwrap_or_default();

@@ -1,10 +1,11 @@
-//! `bench`: planning on large maps, beside Ceph's own tools and Rook's walk, in one run.
+//! `bench ceph`: planning on large maps, beside Ceph's own tools and Rook's walk, in one run.
 //!
 //! Maps are made with `crushtool` and `osdmaptool`, and written as the answers that `ceph … -f json`
 //! would print; the program that users run reads and plans them. Figures are ratios against the named
 //! peer on the same input in the same run; seconds alone say little on a shared machine.
 
 mod answers;
+pub(crate) mod kubernetes;
 mod maps;
 mod peers;
 
@@ -185,7 +186,7 @@ fn measured(words: &[&str], more: &[&str]) -> Result<Measured> {
 
 fn page(rows: &[Row]) -> String {
     let mut text = String::from(
-        "# Bench\n\nWritten by `cargo xtask bench`; not by hand. Whole processes of the release binary: start, reading,\n\
+        "# Bench\n\nWritten by `cargo xtask bench ceph`; not by hand. Whole processes of the release binary: start, reading,\n\
          planning and printing included. Maps: three copies, `min_size` 2, 20 OSDs a host, 20 hosts a rack, the host as\n\
          failure domain, made with `crushtool` and `osdmaptool`. The peer of the time is `osdmaptool --test-map-pgs-dump`\n\
          on the same map in the same run. Rook's walk and first fit are counted on the same placement groups, with no limit\n\

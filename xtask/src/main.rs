@@ -15,7 +15,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 const MENU: &str = "cargo xtask test [--quick | --long [CASE…]]   set up what the tests need, and run them
-cargo xtask bench [--osds N]                  planning on large maps beside its peers; writes docs/bench.md
+cargo xtask bench ceph [--osds N]             planning on large maps beside its peers; writes docs/bench.md
+cargo xtask bench kubernetes [--osds N]       the operator on 1,000 OSDs; writes docs/bench-kubernetes.md
 cargo xtask layers                            who may depend on whom, and that the core is pure
 cargo xtask licences                          that every dependency's licence is one that deny.toml allows
 cargo xtask fuzz [--seconds N] [TARGET]       what comes from outside, against the parsers; 20 s each
@@ -43,8 +44,10 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["fuzz", "--seconds", seconds] => fuzz::fuzz(seconds.parse()?, None),
         ["fuzz", "--seconds", seconds, target] => fuzz::fuzz(seconds.parse()?, Some(target)),
         ["fuzz", target] => fuzz::fuzz(20, Some(target)),
-        ["bench"] => bench::bench(&[1_000, 10_000, 30_000]),
-        ["bench", "--osds", count] => bench::bench(&[count.parse()?]),
+        ["bench", "ceph"] => bench::bench(&[1_000, 10_000, 30_000]),
+        ["bench", "ceph", "--osds", count] => bench::bench(&[count.parse()?]),
+        ["bench", "kubernetes"] => bench::kubernetes::bench(1_000),
+        ["bench", "kubernetes", "--osds", count] => bench::kubernetes::bench(count.parse()?),
         ["generate"] => generate::generate(false),
         ["generate", "--check"] => generate::generate(true),
         _ => bail!("what is asked is not on the menu:\n{MENU}"),

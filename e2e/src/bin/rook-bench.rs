@@ -1,0 +1,49 @@
+//! Measures what the operator costs on a large cluster that is only played; the figures go to stdout as JSON.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use stagger_e2e::played::{bench, socket};
+
+/// Measures what the operator costs on a large cluster that is only played.
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(subcommand)]
+    part: Part,
+}
+
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// Makes the cluster, measures, and takes it down again.
+    Measure {
+        /// A folder with the answers of its Ceph, in files named as the questions.
+        #[arg(long)]
+        answers: PathBuf,
+        /// The `stagger` that is measured.
+        #[arg(long)]
+        stagger: PathBuf,
+    },
+    /// What of that takes place in the cluster's own network.
+    Inside {
+        /// What to do, as `measure` wrote it.
+        settings: PathBuf,
+    },
+    /// Holds a connection to the Ceph that is only played, as `python3` with `rados` does to a real one.
+    Ceph {
+        /// Where it listens.
+        socket: PathBuf,
+        /// What `python3` would be told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    match Args::parse().part {
+        Part::Measure { answers, stagger } => bench::measure(&answers, &stagger),
+        Part::Inside { settings } => bench::inside(&settings).await,
+        Part::Ceph { socket, words: _ } => socket::join(&socket),
+    }
+}

@@ -1,0 +1,576 @@
+//! What the operator costs on a large cluster: made, left alone for a minute, drained, upgraded.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Config, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use stagger_core::model::ClusterName;
+use stagger_engine::store::Store as _;
+use stagger_rook::cluster::CephCluster;
+use stagger_rook::journal::{Asked, KubeStore};
+use tokio::net::UnixListener;
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{interval, sleep, timeout};
+
+use super::audit;
+use super::ceph::Ceph;
+use super::deployments::{self, NAMESPACE};
+use super::figures::{Figures, waves};
+use super::socket;
+use crate::command::{last_lines, say};
+use crate::folder::Folder;
+use crate::kubernetes::Plane;
+use crate::node::{self, Image};
+use crate::sandbox::Sandbox;
+
+/// Who asks the API server.
+const ACCOUNT: &str = "system:serviceaccount:rook-ceph:stagger-operator";
+/// The images before and after: of the same release, so it is a revision.
+const IMAGES: [&str; 2] = ["quay.io/ceph/ceph:v18.2.7", "quay.io/ceph/ceph:v18.2.7-20261101"];
+/// What both say of themselves.
+const RELEASE: &str = "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)";
+/// How often a node is drained.
+const DRAINS: usize = 21;
+/// Requests are counted for so long while there is nothing to do.
+const QUIET: Duration = Duration::from_mins(1);
+/// How long one thing may take that should take seconds.
+const SOON: Duration = Duration::from_mins(2);
+/// How long the whole revision may take.
+const LONG: Duration = Duration::from_mins(60);
+
+/// What the part inside the sandbox is told.
+#[derive(Debug, Serialize, Deserialize)]
+struct Settings {
+    /// The administrator's.
+    kubeconfig: PathBuf,
+    /// The operator's.
+    account: PathBuf,
+    answers: PathBuf,
+    stagger: PathBuf,
+    folder: PathBuf,
+    audit: PathBuf,
+}
+
+/// Makes the cluster, has the figures printed, and takes it down again.
+///
+/// # Errors
+/// A part of it does not start, or does not come to where it should.
+pub fn measure(answers: &Path, stagger: &Path) -> Result<()> {
+    let folder = Folder::make("rook-bench-", 2_000_000_000)?;
+    let sandbox = Sandbox::start(folder.path(), &[])?;
+    let plane = Plane::start_audited(&sandbox, Some(ACCOUNT))?;
+    let dir = sandbox.dir();
+    plane.ask(&["create", "namespace", NAMESPACE])?;
+    for file in ["crds.yaml", "operator/rbac.yaml"] {
+        let path = format!("{}/../deploy/{file}", env!("CARGO_MANIFEST_DIR"));
+        plane.ask(&["apply", "--server-side", "-f", &path])?;
+    }
+    let definition = "crd/cephclusters.ceph.rook.io";
+    plane.ask(&["wait", definition, "--for=condition=Established", "--timeout=30s"])?;
+    let objects = dir.join("objects.json");
+    fs::write(&objects, objects_of_rook().to_string()).context("writing the objects of Rook")?;
+    plane.ask(&["create", "-f", &objects.display().to_string()])?;
+    let token = plane.ask(&[
+        "create",
+        "token",
+        "stagger-operator",
+        "-n",
+        NAMESPACE,
+        "--duration=8h",
+    ])?;
+    let settings = Settings {
+        kubeconfig: plane.kubeconfig(),
+        account: dir.join("operator.kubeconfig"),
+        answers: answers.to_owned(),
+        stagger: stagger.to_owned(),
+        folder: dir.to_owned(),
+        audit: plane.audit(),
+    };
+    let account = plane.kubeconfig_for("stagger-operator", NAMESPACE, token.trim());
+    fs::write(&settings.account, account).context("writing the operator's kubeconfig")?;
+    let path = dir.join("bench.json");
+    fs::write(&path, serde_json::to_vec(&settings)?).context("writing settings")?;
+    let program = std::env::current_exe().context("finding this program")?;
+    let mut inside = sandbox.command(program);
+    let ended = inside.arg("inside").arg(&path).status();
+    let ended = ended.context("starting the part inside the sandbox")?;
+    ensure!(
+        ended.success(),
+        "the part inside the sandbox ended with {ended}:\n{}",
+        plane.logs_tail()
+    );
+    Ok(())
+}
+
+fn objects_of_rook() -> Value {
+    let meta = |name: &str| json!({ "name": name, "namespace": NAMESPACE });
+    json!({ "apiVersion": "v1", "kind": "List", "items": [
+        {
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("rook-ceph-mon-endpoints"),
+            "data": { "data": "a=127.0.0.1:3300" },
+        },
+        {
+            "apiVersion": "v1", "kind": "Secret", "metadata": meta("rook-ceph-mon"),
+            "stringData": { "ceph-username": "client.admin", "ceph-secret": "none" },
+        },
+        {
+            "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "metadata": meta(NAMESPACE),
+            "spec": {
+                "cephVersion": { "image": IMAGES[0] },
+                "dataDirHostPath": "/var/lib/rook",
+                "disruptionManagement": { "managePodBudgets": true },
+                "updatePolicy": { "osds": { "grow": false } },
+            },
+        },
+    ] })
+}
+
+/// The part inside the sandbox: plays nodes and Ceph, starts the operator, measures.
+///
+/// # Errors
+/// As of [`measure`].
+pub async fn inside(settings: &Path) -> Result<()> {
+    let text = fs::read(settings).with_context(|| format!("reading {}", settings.display()))?;
+    let settings: Settings = serde_json::from_slice(&text).context("reading settings")?;
+    let ceph = Ceph::load(&settings.answers)?;
+    let file = Kubeconfig::read_from(&settings.kubeconfig).context("reading the kubeconfig")?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    let world = World {
+        client: Client::try_from(config).context("connecting to the API server")?,
+        places: ceph.places(),
+        ceph: Arc::new(Mutex::new(ceph)),
+        settings,
+    };
+    let mut played = JoinSet::new();
+    played.spawn(node::run(world.nodes()));
+    let listener = UnixListener::bind(world.socket()).context("listening for questions to Ceph")?;
+    played.spawn(socket::serve(listener, Arc::clone(&world.ceph)));
+    let mut beside = JoinSet::new();
+    let measured = tokio::select! {
+        measured = world.measure(&mut beside) => measured,
+        Some(ended) = played.join_next() => bail!("nodes or Ceph are played no more: {ended:?}"),
+    };
+    let figures = measured.with_context(|| {
+        let log = fs::read(world.settings.folder.join("operator.log")).unwrap_or_default();
+        format!(
+            "the operator's log:\n{}",
+            last_lines(&String::from_utf8_lossy(&log), 40)
+        )
+    })?;
+    let text = serde_json::to_string(&figures)?;
+    #[expect(clippy::print_stdout, reason = "the figures are data")]
+    {
+        println!("{text}");
+    }
+    Ok(())
+}
+
+struct World {
+    client: Client,
+    settings: Settings,
+    places: BTreeMap<u32, (String, String)>,
+    ceph: Arc<Mutex<Ceph>>,
+}
+
+impl World {
+    fn ceph(&self) -> MutexGuard<'_, Ceph> {
+        self.ceph.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.settings.folder.join("ceph.sock")
+    }
+
+    fn hosts(&self) -> BTreeSet<&str> {
+        self.places.values().map(|(host, _)| host.as_str()).collect()
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    fn nodes(&self) -> node::Settings {
+        let image = Image {
+            played: Some(RELEASE.to_owned()),
+            ..Image::default()
+        };
+        node::Settings {
+            kubeconfig: self.settings.kubeconfig.clone(),
+            folder: self.settings.folder.join("nodes"),
+            nodes: self
+                .hosts()
+                .into_iter()
+                .map(|host| (host.to_owned(), [].into()))
+                .collect(),
+            images: IMAGES.map(|name| (name.to_owned(), image.clone())).into(),
+        }
+    }
+
+    async fn measure(&self, beside: &mut JoinSet<()>) -> Result<Figures> {
+        self.deployments().await?;
+        let ceph = Arc::clone(&self.ceph);
+        let pods = self.api::<Pod>();
+        beside.spawn(async move {
+            let mut serving: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+            let tell = |pod: &Pod, is_there: bool| {
+                let id = pod.labels().get("ceph_daemon_id").and_then(|id| id.parse().ok());
+                let Some(osd) = id else { return };
+                let pods = serving.entry(osd).or_default();
+                if is_there && serves(pod) {
+                    pods.insert(pod.name_any());
+                } else {
+                    pods.remove(&pod.name_any());
+                }
+                let mut ceph = ceph.lock().unwrap_or_else(PoisonError::into_inner);
+                ceph.says(osd, !pods.is_empty());
+            };
+            follow(pods, "app=rook-ceph-osd", tell).await;
+        });
+        let ceph = Arc::clone(&self.ceph);
+        beside.spawn(async move {
+            let mut beat = interval(Duration::from_secs(1));
+            loop {
+                beat.tick().await;
+                ceph.lock().unwrap_or_else(PoisonError::into_inner).next_map();
+            }
+        });
+        let (tell, budgets) = watch::channel(BTreeSet::new());
+        let all = self.api::<PodDisruptionBudget>();
+        beside.spawn(async move {
+            let tell = |budget: &PodDisruptionBudget, is_there: bool| {
+                let name = budget.name_any();
+                if name.starts_with("rook-ceph-osd") {
+                    tell.send_modify(|names| {
+                        names.remove(&name);
+                        names.extend(is_there.then_some(name));
+                    });
+                }
+            };
+            follow(all, "", tell).await;
+        });
+        let mut operator = self.operator()?;
+        let pid = operator.id().context("the operator has no number")?;
+        tokio::select! {
+            ended = operator.wait() => bail!("the operator ended by itself: {ended:?}"),
+            figures = self.figures(pid, budgets) => figures,
+        }
+    }
+
+    async fn figures(&self, pid: u32, mut budgets: watch::Receiver<BTreeSet<String>>) -> Result<Figures> {
+        self.ready(IMAGES[0], SOON).await?;
+        self.at_rest(&mut budgets).await?;
+        say("a quiet minute");
+        sleep(Duration::from_secs(20)).await;
+        let begun = Timestamp::now();
+        sleep(QUIET).await;
+        let mut figures = Figures {
+            osds: self.places.len(),
+            hosts: self.hosts().len(),
+            ..Figures::default()
+        };
+        figures.quiet(&audit::between(&self.settings.audit, begun, Timestamp::now())?);
+        figures.quiet_kb = memory(pid)?;
+        say(format!("{figures:?}"));
+
+        say(format!("{DRAINS} drains"));
+        for nth in 0..DRAINS {
+            let took = self.drain(nth, &mut budgets).await?;
+            say(format!("   {} ms", took.as_millis()));
+            figures.blocked_ms.push(took.as_millis());
+        }
+        figures.drained_kb = memory(pid)?;
+
+        say("a revision");
+        let begun = Instant::now();
+        let patch = json!({ "spec": { "cephVersion": { "image": IMAGES[1] } } });
+        let clusters: Api<CephCluster> = self.api();
+        clusters
+            .patch(NAMESPACE, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .context("asking for the revision")?;
+        self.ready(IMAGES[1], LONG).await?;
+        figures.took_s = begun.elapsed().as_secs();
+        figures.peak_kb = memory(pid)?;
+        figures.cpu_s = cpu(pid)?;
+        let name = ClusterName::new(NAMESPACE)?;
+        let store = KubeStore::new(&self.client, NAMESPACE, name, Asked::default());
+        let runs = store.runs().context("reading the journal")?;
+        let run = runs.first().context("there is no run")?;
+        let waves = waves(&store.journal(&run.run).context("reading the journal")?);
+        figures.revision(&waves, |from, until| {
+            audit::between(&self.settings.audit, from, until)
+        })?;
+        (figures.most_down, figures.stopped) = self.ceph().worst();
+        ensure!(
+            figures.stopped == 0,
+            "{} placement groups could not serve at some time",
+            figures.stopped
+        );
+        Ok(figures)
+    }
+
+    /// Makes all Deployments, and waits until their pods serve.
+    async fn deployments(&self) -> Result<()> {
+        let mut all = Vec::new();
+        for kind in ["mon", "mgr"] {
+            for (nth, id) in self.ceph().names(kind).iter().enumerate() {
+                all.push(deployments::of(kind, id, &format!("host{nth}"), None, IMAGES[0]));
+            }
+        }
+        for (osd, (host, rack)) in &self.places {
+            all.push(deployments::of(
+                "osd",
+                &osd.to_string(),
+                host,
+                Some(rack),
+                IMAGES[0],
+            ));
+        }
+        let count = all.len();
+        say(format!("{count} Deployments"));
+        let api: Api<Deployment> = self.api();
+        let params = PostParams {
+            field_manager: Some("rook".to_owned()),
+            ..PostParams::default()
+        };
+        stream::iter(all)
+            .map(|one| async {
+                let one = serde_json::from_value(one).context("a Deployment of ours is none")?;
+                api.create(&params, &one).await.context("making a Deployment")
+            })
+            .buffer_unordered(16)
+            .try_for_each(|_| async { Ok(()) })
+            .await?;
+        let begun = Instant::now();
+        loop {
+            let list = api
+                .list(&ListParams::default())
+                .await
+                .context("listing Deployments")?;
+            let ready = |one: &&Deployment| {
+                let status = one.status.as_ref();
+                status.and_then(|status| status.ready_replicas) == Some(1)
+            };
+            let ready = list.items.iter().filter(ready).count();
+            if ready == count {
+                return Ok(());
+            }
+            ensure!(
+                begun.elapsed() < SOON + Duration::from_millis(500) * count as u32,
+                "only {ready} of {count} Deployments serve"
+            );
+            sleep(Duration::from_secs(2)).await;
+        }
+    }
+
+    fn operator(&self) -> Result<Child> {
+        let log = File::create(self.settings.folder.join("operator.log")).context("making a log")?;
+        let program = std::env::current_exe().context("finding this program")?;
+        let ceph = format!("{} ceph {}", program.display(), self.socket().display());
+        let child = Command::new(&self.settings.stagger)
+            .args([
+                "operator",
+                "--namespace",
+                NAMESPACE,
+                "--identity",
+                "bench",
+                "--plain-logs",
+            ])
+            .args([
+                "--metrics",
+                "off",
+                "--image",
+                IMAGES[0],
+                "--python",
+                &ceph,
+                "--ceph",
+                "false",
+                "--agents",
+                "off",
+            ])
+            .arg("--state")
+            .arg(self.settings.folder.join("operator"))
+            .env("KUBECONFIG", &self.settings.account)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().context("sharing a log")?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn();
+        child.context("starting the operator")
+    }
+
+    /// Waits until every daemon has that image.
+    async fn ready(&self, image: &str, limit: Duration) -> Result<()> {
+        let clusters: Api<CephCluster> = self.api();
+        let (begun, mut last) = (Instant::now(), String::new());
+        let mut moved = Instant::now();
+        loop {
+            let found = clusters.get(NAMESPACE).await.context("reading the CephCluster")?;
+            let status = found.status.unwrap_or_default();
+            let (phase, message) = (
+                status.phase.unwrap_or_default(),
+                status.message.unwrap_or_default(),
+            );
+            if phase == "Ready" && message.ends_with(image) {
+                return Ok(());
+            }
+            if phase != "Blocked" {
+                moved = Instant::now();
+            }
+            ensure!(moved.elapsed() < SOON, "it is blocked: {message}");
+            ensure!(
+                begun.elapsed() < limit,
+                "not within {} s: {message}",
+                limit.as_secs()
+            );
+            if message != last {
+                let shown: String = message.chars().take(160).collect();
+                say(format!("   {:6.1} s  {shown}", begun.elapsed().as_secs_f64()));
+                last = message;
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Waits until the one budget over all OSDs is the only one over OSDs.
+    async fn at_rest(&self, budgets: &mut watch::Receiver<BTreeSet<String>>) -> Result<()> {
+        let default = BTreeSet::from(["rook-ceph-osd".to_owned()]);
+        wait_for(budgets, "the default budget alone", |there| *there == default).await
+    }
+
+    /// Cordons a node, evicts one of its OSDs, and says how long it took until all other nodes were blocked.
+    async fn drain(&self, nth: usize, budgets: &mut watch::Receiver<BTreeSet<String>>) -> Result<Duration> {
+        let osd = self.places.keys().nth(nth * self.places.len() / DRAINS);
+        let osd = osd.context("there is no OSD")?;
+        let node = &self.places[osd].0;
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let cordon = async |is: bool| {
+            let patch = json!({ "spec": { "unschedulable": is } });
+            let params = PatchParams::default();
+            nodes
+                .patch(node, &params, &Patch::Merge(&patch))
+                .await
+                .context("a cordon")
+        };
+        let pods: Api<Pod> = self.api();
+        let of_osd = ListParams::default().labels(&format!("app=rook-ceph-osd,ceph_daemon_id={osd}"));
+        let pod = pods.list(&of_osd).await.context("looking for a pod")?;
+        let pod = pod.items.first().context("an OSD has no pod")?.name_any();
+        cordon(true).await?;
+        sleep(Duration::from_secs(1)).await;
+        let hosts = self.hosts().into_iter().filter(|host| host != node);
+        let blocking: BTreeSet<String> = hosts.map(|host| format!("rook-ceph-osd-host-{host}")).collect();
+        let eviction = json!({ "metadata": { "name": pod } });
+        let begun = loop {
+            let begun = Instant::now();
+            let params = PostParams::default();
+            match pods
+                .create_subresource::<Value, Value>("eviction", &pod, &params, &eviction)
+                .await
+            {
+                Ok(_) => break begun,
+                // Its controller has not looked at the budget yet.
+                Err(kube::Error::Api(answer)) if answer.code == 429 => {
+                    sleep(Duration::from_millis(200)).await
+                }
+                Err(error) => return Err(error).with_context(|| format!("evicting {pod}")),
+            }
+        };
+        wait_for(budgets, "blocking budgets", |there| there.is_superset(&blocking)).await?;
+        let took = begun.elapsed();
+        cordon(false).await?;
+        self.at_rest(budgets).await?;
+        sleep(Duration::from_secs(3)).await;
+        Ok(took)
+    }
+}
+
+async fn wait_for(
+    budgets: &mut watch::Receiver<BTreeSet<String>>,
+    what: &str,
+    holds: impl FnMut(&BTreeSet<String>) -> bool,
+) -> Result<()> {
+    let seen = timeout(SOON, budgets.wait_for(holds))
+        .await
+        .map(|seen| seen.is_ok());
+    if let Ok(true) = seen {
+        return Ok(());
+    }
+    let there: Vec<String> = budgets.borrow().iter().take(5).cloned().collect();
+    bail!("not within {} s: {what}; there are {there:?} …", SOON.as_secs());
+}
+
+/// Tells of each object when it is there anew or otherwise than before, and when it is gone.
+async fn follow<K>(api: Api<K>, labels: &str, mut tell: impl FnMut(&K, bool))
+where
+    K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let config = watcher::Config::default().labels(labels);
+    let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(watcher::Event::Apply(one) | watcher::Event::InitApply(one)) => tell(&one, true),
+            Ok(watcher::Event::Delete(one)) => tell(&one, false),
+            // What was interrupted goes on by itself.
+            Ok(watcher::Event::Init | watcher::Event::InitDone) | Err(_) => {}
+        }
+    }
+}
+
+/// Whether a pod is ready and not on its way out.
+fn serves(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let mut conditions = status
+        .and_then(|status| status.conditions.as_ref())
+        .into_iter()
+        .flatten();
+    let is_ready = conditions.any(|one| one.type_ == "Ready" && one.status == "True");
+    is_ready && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// The most memory that a process held so far, in kB.
+fn memory(pid: u32) -> Result<u64> {
+    let text =
+        fs::read_to_string(format!("/proc/{pid}/status")).context("looking at the operator's memory")?;
+    let mark = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let mark = mark.and_then(|mark| mark.trim().trim_end_matches(" kB").parse().ok());
+    mark.context("the operator's memory is not told")
+}
+
+/// The seconds of processor that it has taken so far.
+fn cpu(pid: u32) -> Result<u64> {
+    /// Of the kernel, on all architectures that Kubernetes runs on.
+    const TICKS: u64 = 100;
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("looking at the operator's time")?;
+    let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let fields: Vec<u64> = after_name
+        .split_whitespace()
+        .map(|field| field.parse().unwrap_or(0))
+        .collect();
+    let user_and_system = fields.get(11).zip(fields.get(12));
+    let (user, system) = user_and_system.context("the operator's time is not told")?;
+    Ok((user + system) / TICKS)
+}
