@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Event as KubeEvent;
-use kube::api::{ListParams, LogParams, Patch, PatchParams};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{ListParams, LogParams, ObjectList, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -386,7 +387,8 @@ impl RookBackend {
         }
     }
 
-    /// What Kubernetes tells of a daemon: its Deployment, its pods, their events and last words.
+    /// What Kubernetes tells of a daemon: its Deployment, as it is and as it was (its ReplicaSets), its pods,
+    /// their events and last words.
     async fn tell_of(&self, unit: &UnitId, files: &mut Vec<(String, Vec<u8>)>) {
         let Some(deployment) = self.parts.watched.daemon(unit) else {
             return;
@@ -396,15 +398,19 @@ impl RookBackend {
         for pod in &pods {
             files.push((format!("{unit}-{}.json", pod.name_any()), as_json(&**pod)));
         }
+        let sets: Api<ReplicaSet> = Api::namespaced(self.parts.client.clone(), &self.parts.namespace);
+        let labels = deployment.spec.selector.match_labels.iter().flatten();
+        let labels: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+        let sets = sets.list(&ListParams::default().labels(&labels.join(","))).await;
+        files.push((format!("{unit}-replicasets.json"), listed(sets)));
         let events: Api<KubeEvent> = Api::namespaced(self.parts.client.clone(), &self.parts.namespace);
         let api: Api<k8s_openapi::api::core::v1::Pod> =
             Api::namespaced(self.parts.client.clone(), &self.parts.namespace);
         for pod in &pods {
             let name = pod.name_any();
             let of_pod = ListParams::default().fields(&format!("involvedObject.name={name}"));
-            if let Ok(list) = events.list(&of_pod).await {
-                files.push((format!("{unit}-{name}-events.json"), as_json(&list.items)));
-            }
+            let events = events.list(&of_pod).await;
+            files.push((format!("{unit}-{name}-events.json"), listed(events)));
             for previous in [true, false] {
                 let params = LogParams {
                     container: Some(kind_of(unit).to_owned()),
@@ -424,6 +430,14 @@ impl RookBackend {
 
 fn as_json<T: Serialize>(object: &T) -> Vec<u8> {
     serde_json::to_vec_pretty(object).unwrap_or_else(|error| error.to_string().into_bytes())
+}
+
+/// What there is, or why that is not known.
+fn listed<K: Clone + Serialize>(list: kube::Result<ObjectList<K>>) -> Vec<u8> {
+    match list {
+        Ok(list) => as_json(&list.items),
+        Err(error) => error.to_string().into_bytes(),
+    }
 }
 
 /// An error of the API server as the engine takes it.
@@ -529,6 +543,12 @@ impl Backend for RookBackend {
         for unit in units {
             self.tell_of(unit, &mut files).await;
         }
+        let budgets = self.parts.watched.budgets();
+        let budgets: Vec<&PodDisruptionBudget> = budgets.iter().map(AsRef::as_ref).collect();
+        files.push(("poddisruptionbudgets.json".to_owned(), as_json(&budgets)));
+        let sets: Api<DaemonSet> = Api::namespaced(self.parts.client.clone(), &self.parts.namespace);
+        let sets = sets.list(&ListParams::default()).await;
+        files.push(("daemonsets.json".to_owned(), listed(sets)));
         Ok(files)
     }
 
