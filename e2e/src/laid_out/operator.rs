@@ -108,7 +108,7 @@ impl Operator {
     /// They cannot be read.
     pub fn artifacts(&self) -> Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
-        let folder = self.log.with_file_name("artifacts");
+        let folder = self.log.with_file_name("operator").join("artifacts");
         let mut left = vec![folder];
         while let Some(path) = left.pop() {
             if path.is_dir() {
