@@ -59,6 +59,19 @@ struct Wishes<'a> {
     remarks: Vec<String>,
 }
 
+impl<'a> Wishes<'a> {
+    /// The set of a claim.
+    fn set_of(&self, claim: &str, tried: &str) -> Result<&'a DeviceSet, BackendError> {
+        self.sets.get(claim).copied().ok_or_else(|| {
+            let why = format!(
+                "claim {claim} is not there, or belongs to no set of spec.storage.storageClassDeviceSets that is \
+                 obeyed"
+            );
+            BackendError::transient(tried, why)
+        })
+    }
+}
+
 impl Provision {
     pub(super) fn new(shared: Shared, namespace: &str, watched: Arc<Watched>, writer: Arc<Writer>) -> Self {
         Self {
@@ -108,7 +121,7 @@ impl Provision {
         let now = Timestamp::now();
         let nodes = self.watched.nodes();
         let known = known(&self.osds());
-        let wished = self.wishes(found, &known);
+        let mut wished = self.wishes(found, &known);
         let reports = self.watched.reports();
         let told: BTreeMap<Where, Result<NodeStatus, String>> =
             reports.iter().map(|map| provision::read(map)).collect();
@@ -129,14 +142,14 @@ impl Provision {
             mut remarks,
             again,
         } = decided;
-        acts.extend(wished.claims);
+        acts.append(&mut wished.claims);
         let mut wrong = false;
         if !acts.is_empty() {
             match self.shared.replicas_of_rook(&self.namespace).await {
                 Ok(0) => {
                     for act in acts {
                         let at = act.at().clone();
-                        if let Err(error) = self.carry_out(found, act, now).await {
+                        if let Err(error) = self.carry_out(found, &wished, act, now).await {
                             let hint = error.hint.as_ref().map(|hint| format!("; {hint}"));
                             let message = format!("{error}{}", hint.unwrap_or_default());
                             tracing::warn!(%message, "new OSDs");
@@ -237,13 +250,19 @@ impl Provision {
         jobs
     }
 
-    async fn carry_out(&mut self, found: &CephCluster, act: Act, now: Timestamp) -> Result<(), BackendError> {
+    async fn carry_out(
+        &mut self,
+        found: &CephCluster,
+        wished: &Wishes<'_>,
+        act: Act,
+        now: Timestamp,
+    ) -> Result<(), BackendError> {
         let client = &self.shared.client;
         let jobs: Api<JobObject> = Api::namespaced(client.clone(), &self.namespace);
         match act {
             Act::Create { at, osd } => {
                 tracing::info!(osd = osd.id, %at, "a new OSD");
-                self.create(found, &at, &osd).await
+                self.create(found, wished, &at, &osd).await
             }
             Act::Note { id, device, .. } => {
                 let deployments: Api<Deployment> = Api::namespaced(client.clone(), &self.namespace);
@@ -262,12 +281,12 @@ impl Provision {
                 let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &self.namespace);
                 let name = provision::report_name(&at);
                 gone(maps.delete(&name, &DeleteParams::default()).await, &name)?;
-                self.settled(found, at, why, now);
+                self.settled(wished, at, why, now);
                 Ok(())
             }
             Act::Start { at, devices } => {
                 tracing::info!(%at, ?devices, "devices are to be prepared");
-                self.start(found, &at, &devices).await
+                self.start(found, wished, &at, &devices).await
             }
             Act::Claim { at, object } => {
                 tracing::info!(%at, "a volume is asked for");
@@ -278,14 +297,13 @@ impl Provision {
     }
 
     /// What is remembered once a Job is over.
-    fn settled(&mut self, found: &CephCluster, at: Where, why: Option<String>, now: Timestamp) {
+    fn settled(&mut self, wished: &Wishes<'_>, at: Where, why: Option<String>, now: Timestamp) {
         let Some(why) = why else {
             self.failed.remove(&at);
             return;
         };
         tracing::warn!(%at, why, "not all devices could be prepared");
-        let mut wished = self.wishes(found, &known(&self.osds())).devices;
-        let devices = wished.remove(&at).unwrap_or_default();
+        let devices = wished.devices.get(&at).cloned().unwrap_or_default();
         let before = self.failed.get(&at).filter(|before| before.devices == devices);
         let times = before.map_or(1, |before| before.times.saturating_add(1));
         let failed = Failed {
@@ -320,6 +338,7 @@ impl Provision {
     async fn create(
         &self,
         found: &CephCluster,
+        wished: &Wishes<'_>,
         at: &Where,
         osd: &provision::OsdInfo,
     ) -> Result<(), BackendError> {
@@ -329,7 +348,7 @@ impl Provision {
         let (node, labels, claim) = match at {
             Where::Node(node) => (node, nodes.remove(node).unwrap_or_default().labels, None),
             Where::Claim(claim) => {
-                let set = self.set_of(found, claim, &tried)?;
+                let set = wished.set_of(claim, &tried)?;
                 let node = nodes.remove(&osd.node).ok_or_else(|| {
                     let why = format!("{at} was prepared on node {:?}, which is not there", osd.node);
                     BackendError::transient(&tried, why)
@@ -367,6 +386,7 @@ impl Provision {
     async fn start(
         &self,
         found: &CephCluster,
+        wished: &Wishes<'_>,
         at: &Where,
         devices: &BTreeSet<String>,
     ) -> Result<(), BackendError> {
@@ -391,7 +411,7 @@ impl Provision {
                 }
             }
             Where::Claim(name) => {
-                let set = self.set_of(found, name, &tried)?;
+                let set = wished.set_of(name, &tried)?;
                 On::Claim { name, set }
             }
         };
@@ -420,22 +440,6 @@ impl Provision {
             return Err(BackendError::transient(tried, why).hint("delete it, if nobody waits for it"));
         }
         gone(api.delete(name, &DeleteParams::background()).await, name)
-    }
-
-    /// The set that a claim belongs to.
-    fn set_of<'a>(
-        &self,
-        found: &'a CephCluster,
-        claim: &str,
-        tried: &str,
-    ) -> Result<&'a DeviceSet, BackendError> {
-        let mut sets = self.wishes(found, &BTreeMap::new()).sets;
-        sets.remove(claim).ok_or_else(|| {
-            let why = format!(
-                "claim {claim} is not there, or no set of spec.storage.storageClassDeviceSets that is obeyed has it"
-            );
-            BackendError::transient(tried, why)
-        })
     }
 }
 
