@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -40,7 +40,7 @@ const QUIET: Duration = Duration::from_secs(90);
 /// So many objects are in memory twice at most, while all are read for the first time.
 const PAGE: u32 = 100;
 
-/// The Deployments, pods, budgets and prepare Jobs of one namespace, and the nodes.
+/// The Deployments, pods, budgets, prepare Jobs and claims of one namespace, and the nodes.
 pub struct Watched {
     deployments: Store<Deployment>,
     pods: Store<Pod>,
@@ -48,6 +48,7 @@ pub struct Watched {
     budgets: Store<PodDisruptionBudget>,
     jobs: Store<Job>,
     reports: Store<ConfigMap>,
+    claims: Store<PersistentVolumeClaim>,
     found: Mutex<Arc<Found>>,
     watches: Watches,
 }
@@ -86,6 +87,10 @@ impl Watched {
             Api::namespaced(client.clone(), namespace),
             watcher::Config::default().labels(provision::REPORTS),
         );
+        let claims = watches.keep(
+            Api::namespaced(client.clone(), namespace),
+            watcher::Config::default().labels(provision::SET),
+        );
         Self {
             deployments,
             pods,
@@ -93,6 +98,7 @@ impl Watched {
             budgets,
             jobs,
             reports,
+            claims,
             found: Mutex::default(),
             watches,
         }
@@ -107,6 +113,7 @@ impl Watched {
         self.budgets.wait_until_ready().await.ok();
         self.jobs.wait_until_ready().await.ok();
         self.reports.wait_until_ready().await.ok();
+        self.claims.wait_until_ready().await.ok();
     }
 
     /// Which rights the watches lack, and the cure. While they do, what is shown here may be old.
@@ -230,6 +237,11 @@ impl Watched {
     /// What nodes report of their devices.
     pub fn reports(&self) -> Vec<Arc<ConfigMap>> {
         self.reports.state()
+    }
+
+    /// The claims of sets of devices.
+    pub fn claims(&self) -> Vec<Arc<PersistentVolumeClaim>> {
+        self.claims.state()
     }
 
     /// Tells of changes.
