@@ -179,7 +179,7 @@ impl LaidOut {
             let name = folder.file_name().to_string_lossy().into_owned();
             text.extend(["-- operator ", &name, "\n", &last_lines(&log, 25), "\n"]);
             let pid = fs::read_to_string(folder.path().join("pid")).unwrap_or_default();
-            text.extend([&self.threads(pid.trim())]);
+            text.push_str(&self.threads(pid.trim()));
         }
         text
     }
