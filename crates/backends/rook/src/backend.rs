@@ -387,7 +387,7 @@ impl RookBackend {
         }
     }
 
-    /// What Kubernetes tells of a daemon: its Deployment, as it is and as it was (its ReplicaSets), its pods,
+    /// What Kubernetes tells of a daemon: its Deployment, as it is and as it was (the former templates), its pods,
     /// their events and last words.
     async fn tell_of(&self, unit: &UnitId, files: &mut Vec<(String, Vec<u8>)>) {
         let Some(deployment) = self.parts.watched.daemon(unit) else {
