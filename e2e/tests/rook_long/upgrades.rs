@@ -108,6 +108,7 @@ fn ensure_it_is_documented(operator: &Operator, osd: &str) -> Result<()> {
     ensure!(sets.len() >= 2, "before and after: {sets:#?}");
     for name in [
         &format!("osd.{osd}-deployment.json"),
+        &format!("osd.{osd}-pods.json"),
         "poddisruptionbudgets.json",
         "daemonsets.json",
         "health",

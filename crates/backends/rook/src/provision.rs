@@ -18,8 +18,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use claims::{Claimed, Owner, PVC, SET, claimed, path as claim_path};
+pub(crate) use deployment::{BLOCK_PATH, devices_of, image, like, where_of};
 pub use deployment::{DEVICE, NewOsd, deployment};
-pub(crate) use deployment::{devices_of, image, like, where_of};
 pub use job::{APP as PREPARE_APP, On, Prepare, at as job_at, job, name as job_name};
 pub use place::location;
 pub use told::{NodeStatus, OsdInfo, SELECTOR as REPORTS, Stage, name as report_name, read, status_map};

@@ -16,7 +16,7 @@ use crate::names;
 /// The annotation with a path by which an OSD's device is known besides the one that it was made with.
 pub const DEVICE: &str = "stagger.dev/device";
 /// The variables that say, as Rook's do, which device an OSD has.
-const BLOCK_PATH: &str = "ROOK_BLOCK_PATH";
+pub(crate) const BLOCK_PATH: &str = "ROOK_BLOCK_PATH";
 
 /// What a Deployment is made of.
 #[derive(Debug, Clone, Copy)]
