@@ -26,7 +26,7 @@ pub use operator::Operator;
 
 use crate::ceph::spec::FS;
 use crate::ceph::{CephSpec, Cluster, Daemon, Kind};
-use crate::command::last_lines;
+use crate::command::{last_lines, output};
 use crate::kubernetes::Plane;
 use crate::node::{self, Agent, Broken, Image};
 use crate::rados::Target;
@@ -178,8 +178,21 @@ impl LaidOut {
             let log = String::from_utf8_lossy(&log).into_owned();
             let name = folder.file_name().to_string_lossy().into_owned();
             text.extend(["-- operator ", &name, "\n", &last_lines(&log, 25), "\n"]);
+            let pid = fs::read_to_string(folder.path().join("pid")).unwrap_or_default();
+            text.push_str(&self.threads(pid.trim()));
         }
         text
+    }
+
+    /// What each thread of a process inside does: name, state, ticks taken, and what it waits for in the kernel.
+    fn threads(&self, pid: &str) -> String {
+        const ASK: &str = "cd /proc/$0/task 2>/dev/null || exit 0; for t in *; do \
+             echo \"   thread $t $(cat $t/comm) $(sed 's/.*) //' $t/stat | cut -d' ' -f1,12,13) $(cat $t/wchan)\"; done";
+        let said = output(self.ceph.sandbox().command("sh").args(["-c", ASK, pid]));
+        said.map_or_else(
+            |error| format!("   its threads are not told: {error}\n"),
+            |said| String::from_utf8_lossy(&said.stdout).into_owned(),
+        )
     }
 
     fn objects(&self, release: Release) -> Result<()> {

@@ -481,6 +481,9 @@ pub(crate) struct Prepare {
     /// The name of this node.
     #[arg(long, value_name = "NODE")]
     pub(crate) node: String,
+    /// The PersistentVolumeClaim whose volume the device is, if it is none of the node's own.
+    #[arg(long, value_name = "CLAIM")]
+    pub(crate) pvc: Option<String>,
     /// Where it is in the CRUSH map: `root=default host=n1`.
     #[arg(long, value_name = "PLACE")]
     pub(crate) location: String,

@@ -14,6 +14,7 @@ mod source;
 mod world;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser as _};
 use stagger_core::run::Command as Asked;
@@ -23,6 +24,9 @@ use commands::{agent, ceph, control, guards, kube, look, operator, osd, rehearse
 use error::CliError;
 use exit::Exit;
 
+/// What still runs when a command is over has so long to end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let ended = tokio::runtime::Builder::new_multi_thread()
@@ -30,7 +34,12 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .map_err(CliError::from)
-        .and_then(|runtime| runtime.block_on(dispatch(&cli)));
+        .and_then(|runtime| {
+            let ended = runtime.block_on(dispatch(&cli));
+            // Whoever still waits for an answer keeps nobody from ending.
+            runtime.shutdown_timeout(LAST_WORDS);
+            ended
+        });
     match ended {
         Ok(exit) => exit.into(),
         Err(error) => {

@@ -1,5 +1,6 @@
 //! Go: the machine's own, or the toolchain from the module proxy, kept in the cache.
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -71,10 +72,10 @@ pub fn fetched(folder: &Path) -> Result<PathBuf> {
         .arg(&url))
     .with_context(|| format!("fetching {url}"))?;
     let bytes = fs::read(&archive).with_context(|| format!("reading {}", archive.display()))?;
-    let sum: String = Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let mut sum = String::new();
+    for byte in Sha256::digest(&bytes) {
+        write!(sum, "{byte:02x}")?;
+    }
     ensure!(
         sum == SHA256,
         "{url} has the checksum {sum}, and {SHA256} is expected"

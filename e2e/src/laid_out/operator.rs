@@ -1,5 +1,6 @@
 //! The operator, as a process inside the sandbox.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -99,6 +100,28 @@ impl Operator {
     /// It cannot be killed.
     pub fn kill(mut self) -> Result<()> {
         self.end().context("killing the operator")
+    }
+
+    /// What it has kept of what went wrong: texts by their paths.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn artifacts(&self) -> Result<BTreeMap<String, String>> {
+        let mut found = BTreeMap::new();
+        let folder = self.log.with_file_name("operator").join("artifacts");
+        let mut left = vec![folder];
+        while let Some(path) = left.pop() {
+            if path.is_dir() {
+                for entry in fs::read_dir(&path).with_context(|| format!("reading {}", path.display()))? {
+                    left.push(entry?.path());
+                }
+            } else {
+                let text =
+                    fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+                found.insert(path.display().to_string(), text);
+            }
+        }
+        Ok(found)
     }
 
     /// Whether it still is the process that was started.

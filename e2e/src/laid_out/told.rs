@@ -53,7 +53,8 @@ impl LaidOut {
                 bail!("it is blocked: {status:#}");
             }
             let message = status["message"].as_str().unwrap_or_default();
-            Ok(status["phase"] == "Ready" && message.ends_with(image))
+            let mut words = message.split_whitespace().skip_while(|word| *word != "image");
+            Ok(status["phase"] == "Ready" && words.nth(1) == Some(image))
         })
     }
 }

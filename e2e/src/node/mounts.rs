@@ -120,7 +120,8 @@ impl OwnRoot {
 /// unless it asks for one that it may write to.
 pub(super) fn needs_own_root(spec: &Container) -> bool {
     let volumes = spec.volume_mounts.iter().flatten().count();
-    volumes > 0 || read_only_root(spec) == Some(false)
+    let devices = spec.volume_devices.iter().flatten().count();
+    volumes + devices > 0 || read_only_root(spec) == Some(false)
 }
 
 /// Whether it may only read its root, if it says.
@@ -161,6 +162,16 @@ pub(super) fn mounts(
             source,
             target: mount.mount_path.clone(),
             access,
+        });
+    }
+    for device in spec.volume_devices.iter().flatten() {
+        let place = places
+            .get(&device.name)
+            .ok_or_else(|| format!("the pod has no volume {}", device.name))?;
+        mounts.push(Mount {
+            source: place.path.clone(),
+            target: device.device_path.clone(),
+            access: place.access,
         });
     }
     mounts.sort_by_key(|mount| Path::new(&mount.target).components().count());
@@ -207,6 +218,28 @@ mod tests {
             mount("/v/token", "/data/in/it", Access::Read),
         ];
         assert_eq!(found, Ok(expected));
+    }
+
+    #[test]
+    fn a_block_volume_is_seen_at_the_path_of_the_device() {
+        let devices = json!([{ "name": "disk", "devicePath": "/mnt/c" }]);
+        let spec: Container =
+            serde_json::from_value(json!({ "name": "c", "volumeDevices": devices })).unwrap();
+        let place = Place {
+            path: "/hosts/n0/disk".into(),
+            access: Access::Write,
+        };
+        let places = Places::from([("disk".to_owned(), place)]);
+        let expected = Mount {
+            source: "/hosts/n0/disk".into(),
+            target: "/mnt/c".to_owned(),
+            access: Access::Write,
+        };
+        assert_eq!(mounts(&spec, &places, &BTreeMap::new()), Ok(vec![expected]));
+        assert!(needs_own_root(&spec));
+        assert!(
+            mounts(&spec, &Places::new(), &BTreeMap::new()).is_err_and(|why| why.contains("no volume disk"))
+        );
     }
 
     #[test]

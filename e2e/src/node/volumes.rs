@@ -6,9 +6,10 @@ use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
-    ConfigMapProjection, DownwardAPIProjection, HostPathVolumeSource, KeyToPath, Pod, SecretProjection,
-    Volume, VolumeProjection,
+    ConfigMapProjection, DownwardAPIProjection, HostPathVolumeSource, KeyToPath, PersistentVolume,
+    PersistentVolumeClaim, Pod, SecretProjection, Volume, VolumeProjection,
 };
+use kube::Api;
 use tokio::sync::OnceCell;
 
 use super::Shared;
@@ -65,9 +66,23 @@ async fn place(shared: &Shared, pod: &Pod, volume: &Volume) -> Result<Place, Str
             access: Access::Write,
         });
     }
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    let of_node = shared.hosts().join(node.unwrap_or_default());
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    if let Some(claim) = &volume.persistent_volume_claim {
+        let path = on_node(&of_node, &of_claim(shared, namespace, &claim.claim_name).await?);
+        if !path.exists() {
+            return Err(format!(
+                "the node has no {}; the pod waits for it",
+                path.display()
+            ));
+        }
+        return Ok(Place {
+            path,
+            access: Access::Write,
+        });
+    }
     if let Some(host) = &volume.host_path {
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        let of_node = shared.hosts().join(node.unwrap_or_default());
         let path = on_node(&of_node, &host.path);
         look_after(host, &path)?;
         return Ok(Place {
@@ -76,7 +91,6 @@ async fn place(shared: &Shared, pod: &Pod, volume: &Volume) -> Result<Place, Str
         });
     }
     let sources = sources(volume).ok_or("the node agent has no volumes of this kind")?;
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let found = Found::ask(&shared.client, namespace, wanted(&sources)).await?;
     let mut files = files(&sources, pod, &found)?;
     files.extend(tokens::files(&shared.client, pod, &sources).await?);
@@ -85,6 +99,29 @@ async fn place(shared: &Shared, pod: &Pod, volume: &Volume) -> Result<Place, Str
         path: own,
         access: Access::Read,
     })
+}
+
+/// The path on its node of the local block volume that a claim is bound to.
+async fn of_claim(shared: &Shared, namespace: &str, name: &str) -> Result<String, String> {
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(shared.client.clone(), namespace);
+    let claim = claims
+        .get(name)
+        .await
+        .map_err(|error| format!("the claim {name}: {error}"))?;
+    let bound = claim.spec.and_then(|spec| spec.volume_name);
+    let bound = bound.ok_or_else(|| format!("the claim {name} is not bound; the pod waits for that"))?;
+    let volumes: Api<PersistentVolume> = Api::all(shared.client.clone());
+    let volume = volumes
+        .get(&bound)
+        .await
+        .map_err(|error| format!("the volume {bound}: {error}"))?;
+    let spec = volume.spec.unwrap_or_default();
+    match (spec.volume_mode.as_deref(), spec.local) {
+        (Some("Block"), Some(local)) => Ok(local.path),
+        _ => Err(format!(
+            "the node agent has only local block volumes, and {bound} is none"
+        )),
+    }
 }
 
 /// Where a path of a node is on this machine: in the node's own folder, but for what only the machine has.

@@ -1,6 +1,6 @@
 //! New OSDs on new disks, and OSDs that go.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::time::Duration;
@@ -295,4 +295,179 @@ fn osds_that_are_out_go_when_that_is_safe() -> Result<()> {
             Ok(())
         },
     )
+}
+
+/// A class of volumes that are there already, and are bound once a pod needs one.
+const CLASS: &str = "disks";
+
+/// Puts a new disk into a node, as a volume that a claim may have.
+fn new_volume(cluster: &LaidOut, node: &str, name: &str) -> Result<()> {
+    let path = cluster.new_disk(node, name)?;
+    let on_node = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": [node] });
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": format!("{node}-{name}") },
+        "spec": {
+            "capacity": { "storage": "1Gi" }, "volumeMode": "Block", "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain", "storageClassName": CLASS, "local": { "path": path },
+            "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [on_node] }] } },
+        },
+    });
+    cluster.apply("admin", &[volume])
+}
+
+/// Asks for sets of OSDs: each with its name, how many, and whether they may move.
+fn ask_for_sets(cluster: &LaidOut, sets: &[(&str, u32, bool)]) -> Result<()> {
+    let spec = json!({
+        "storageClassName": CLASS, "volumeMode": "Block", "accessModes": ["ReadWriteOnce"],
+        "resources": { "requests": { "storage": "1Gi" } },
+    });
+    let set = |(name, count, portable): &(&str, u32, bool)| {
+        json!({
+            "name": name, "count": count, "portable": portable,
+            "volumeClaimTemplates": [{ "metadata": { "name": "data" }, "spec": spec }],
+        })
+    };
+    let sets: Vec<Value> = sets.iter().map(set).collect();
+    cluster.patch_cluster(&json!({ "spec": {
+        "storage": { "useAllNodes": false, "useAllDevices": false, "storageClassDeviceSets": sets },
+    } }))
+}
+
+/// The Deployments of OSDs on claims, by OSD.
+fn on_claims(cluster: &LaidOut) -> Result<BTreeMap<u64, Value>> {
+    let on_claim = |one: Value| {
+        let labels = &one["metadata"]["labels"];
+        labels["ceph.rook.io/pvc"].as_str()?;
+        let osd = labels["ceph-osd-id"].as_str()?.parse().ok()?;
+        Some((osd, one))
+    };
+    Ok(cluster
+        .all("deployments")?
+        .into_iter()
+        .filter_map(on_claim)
+        .collect())
+}
+
+/// Waits until that many OSDs are up and nothing is left to do, and looks at those on claims.
+fn wait_settled(cluster: &LaidOut, osds: usize, on: usize) -> Result<BTreeMap<u64, Value>> {
+    wait_up(cluster, osds, Duration::from_mins(4))?;
+    cluster.wait_told("nothing is left to do", Duration::from_mins(2), |status| {
+        Ok(status["provisioning"].is_null() && is_settled(cluster)?)
+    })?;
+    let dump = cluster.ceph.rados().mon("osd dump")?;
+    let all = dump["osds"].as_array().context("no osds")?;
+    ensure!(all.iter().all(|osd| osd["in"] == 1), "an OSD is out: {all:?}");
+    let claims = cluster.all("persistentvolumeclaims")?;
+    let bound = claims
+        .iter()
+        .filter(|claim| claim["status"]["phase"] == "Bound")
+        .count();
+    ensure!((claims.len(), bound) == (on, on), "{claims:#?}");
+    let made = on_claims(cluster)?;
+    ensure!(made.len() == on, "{:?}", made.keys());
+    Ok(made)
+}
+
+/// Volumes that claims ask for become OSDs: as many as a set counts, on the nodes that have them, and each only
+/// once. One that may move has a host of its own in the CRUSH map.
+#[test]
+#[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
+fn osds_on_claims() -> Result<()> {
+    on_18("osds_on_claims", |cluster, _operator, phases| {
+        let before = up(cluster)?.len();
+        let class = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": CLASS },
+            "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
+        });
+        cluster.apply("admin", &[class])?;
+        new_volume(cluster, "host1", "one.img")?;
+        new_volume(cluster, "host6", "two.img")?;
+        ask_for_sets(cluster, &[("set1", 2, false)])?;
+        let two = wait_settled(cluster, before + 2, 2)?;
+        let mut hosts = BTreeSet::new();
+        for (osd, made) in &two {
+            let labels = &made["spec"]["template"]["metadata"]["labels"];
+            let host = host_of(cluster, *osd)?;
+            ensure!(
+                labels["portable"] == "false" && labels["failure-domain"] == host.as_str(),
+                "{labels}"
+            );
+            ensure!(labels["topology-location-rack"].is_string(), "{labels}");
+            hosts.insert(host);
+        }
+        ensure!(
+            hosts == BTreeSet::from(["host1".to_owned(), "host6".to_owned()]),
+            "{hosts:?}"
+        );
+        phases.lap("two volumes are OSDs");
+        new_volume(cluster, "host9", "three.img")?;
+        ask_for_sets(cluster, &[("set1", 3, false)])?;
+        let three = wait_settled(cluster, before + 3, 3)?;
+        ensure!(
+            two.iter()
+                .all(|(osd, made)| three[osd]["metadata"]["uid"] == made["metadata"]["uid"])
+        );
+        phases.lap("a third one");
+        new_volume(cluster, "host4", "four.img")?;
+        ask_for_sets(cluster, &[("set1", 3, false), ("moving", 1, true)])?;
+        let four = wait_settled(cluster, before + 4, 4)?;
+        let (osd, made) = four
+            .iter()
+            .find(|(osd, _)| !three.contains_key(osd))
+            .context("no new OSD")?;
+        let labels = &made["spec"]["template"]["metadata"]["labels"];
+        let claim = labels["ceph.rook.io/pvc"].as_str().context("no claim")?;
+        ensure!(
+            host_of(cluster, *osd)? == claim && labels["failure-domain"] == claim,
+            "{labels}"
+        );
+        let selector = &made["spec"]["template"]["spec"]["nodeSelector"];
+        let rack = &labels["topology-location-rack"];
+        ensure!(
+            *selector == json!({ "topology.rook.io/rack": rack }) && rack.is_string(),
+            "{selector}"
+        );
+        phases.lap("one that may move");
+        // The report once more, as if nobody had read it.
+        let uuid = made["spec"]["template"]["spec"]["containers"][0]["env"]
+            .as_array()
+            .and_then(|all| all.iter().find(|one| one["name"] == "ROOK_OSD_UUID"))
+            .context("no UUID")?["value"]
+            .clone();
+        let report = json!({
+            "status": "completed", "pvc-backed-osd": true, "message": "",
+            "osds": [{ "id": osd, "uuid": uuid, "lv-path": format!("/mnt/{claim}"), "pvcName": claim }],
+        });
+        let name = format!("rook-ceph-osd-{claim}-status");
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name, "namespace": NAMESPACE,
+                "labels": { "app": "rook-ceph-osd", "status": "provisioning", "node": claim } },
+            "data": { "status": report.to_string() },
+        });
+        cluster.apply("admin", &[map])?;
+        cluster.wait_told("it is read and gone", Duration::from_mins(1), |_| {
+            is_settled(cluster)
+        })?;
+        let again = wait_settled(cluster, before + 4, 4)?;
+        let generation = |made: &Value| {
+            (
+                made["metadata"]["uid"].clone(),
+                made["metadata"]["generation"].clone(),
+            )
+        };
+        ensure!(
+            again
+                .iter()
+                .all(|(osd, made)| generation(made) == generation(&four[osd]))
+        );
+        // Fewer are wanted: nothing goes.
+        ask_for_sets(cluster, &[("set1", 1, false), ("moving", 0, true)])?;
+        cluster
+            .ceph
+            .wait_clean_of(before as u64 + 4, Duration::from_mins(4))?;
+        wait_settled(cluster, before + 4, 4)?;
+        phases.lap("nothing twice, and nothing goes");
+        Ok(())
+    })
 }

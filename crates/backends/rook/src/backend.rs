@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Event as KubeEvent;
-use kube::api::{ListParams, LogParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -22,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::daemons::{is_wanted, kind_of, osd_of};
+use crate::gathered::Gather;
 use crate::made::{Book, Made, image_of};
 use crate::migrations;
 use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, is_made_of, restarted};
@@ -385,45 +385,6 @@ impl RookBackend {
                 .ok();
         }
     }
-
-    /// What Kubernetes tells of a daemon: its Deployment, its pods, their events and last words.
-    async fn tell_of(&self, unit: &UnitId, files: &mut Vec<(String, Vec<u8>)>) {
-        let Some(deployment) = self.parts.watched.daemon(unit) else {
-            return;
-        };
-        let pods = self.parts.watched.pods_of(&deployment);
-        files.push((format!("{unit}-deployment.json"), as_json(&*deployment)));
-        for pod in &pods {
-            files.push((format!("{unit}-{}.json", pod.name_any()), as_json(&**pod)));
-        }
-        let events: Api<KubeEvent> = Api::namespaced(self.parts.client.clone(), &self.parts.namespace);
-        let api: Api<k8s_openapi::api::core::v1::Pod> =
-            Api::namespaced(self.parts.client.clone(), &self.parts.namespace);
-        for pod in &pods {
-            let name = pod.name_any();
-            let of_pod = ListParams::default().fields(&format!("involvedObject.name={name}"));
-            if let Ok(list) = events.list(&of_pod).await {
-                files.push((format!("{unit}-{name}-events.json"), as_json(&list.items)));
-            }
-            for previous in [true, false] {
-                let params = LogParams {
-                    container: Some(kind_of(unit).to_owned()),
-                    previous,
-                    tail_lines: Some(500),
-                    ..LogParams::default()
-                };
-                // Most have no run before; that is no news.
-                if let Ok(log) = api.logs(&name, &params).await {
-                    let which = if previous { "previous" } else { "current" };
-                    files.push((format!("{unit}-{name}-{which}.log"), log.into_bytes()));
-                }
-            }
-        }
-    }
-}
-
-fn as_json<T: Serialize>(object: &T) -> Vec<u8> {
-    serde_json::to_vec_pretty(object).unwrap_or_else(|error| error.to_string().into_bytes())
 }
 
 /// An error of the API server as the engine takes it.
@@ -526,9 +487,16 @@ impl Backend for RookBackend {
 
     async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         let mut files = self.parts.ceph.collect(call, units).await?;
+        let gather = Gather {
+            client: &self.parts.client,
+            namespace: &self.parts.namespace,
+        };
         for unit in units {
-            self.tell_of(unit, &mut files).await;
+            if let Some(deployment) = self.parts.watched.daemon(unit) {
+                gather.of_daemon(unit, &deployment, &mut files).await;
+            }
         }
+        gather.of_cluster(&mut files).await;
         Ok(files)
     }
 

@@ -195,9 +195,50 @@ pub struct Storage {
     /// Nodes, each with its devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<StorageNode>>,
-    /// Rook's: OSDs on PersistentVolumeClaims. Not obeyed here.
+    /// OSDs on PersistentVolumeClaims.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub storage_class_device_sets: Option<Vec<Free>>,
+    pub storage_class_device_sets: Option<Vec<DeviceSet>>,
+}
+
+/// A set in `spec.storage.storageClassDeviceSets`: OSDs on volumes that are asked for by one template.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct DeviceSet {
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// How many OSDs it has. A smaller number takes none away.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<i64>,
+    /// Whether its OSDs may go to other nodes with their volumes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub portable: Option<bool>,
+    /// Rook's. A set that is encrypted is left alone here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encrypted: Option<bool>,
+    /// Rook's: settings for slow devices. Not obeyed here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tune_device_class: Option<bool>,
+    /// Rook's: settings for fast devices. Not obeyed here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tune_fast_device_class: Option<bool>,
+    /// What its claims ask for: one template. A set with more of them, for metadata or a log, is left alone here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume_claim_templates: Option<Vec<Free>>,
+    /// Where its OSDs may run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Free>,
+    /// Where its volumes may be prepared; as `placement`, if it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prepare_placement: Option<Free>,
+    /// Limits and requests of its OSDs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Free>,
+    /// Who places its pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler_name: Option<String>,
 }
 
 /// A node in `spec.storage.nodes`.

@@ -16,6 +16,7 @@ pub mod client;
 pub mod cluster;
 pub mod daemons;
 pub mod drains;
+mod gathered;
 pub mod journal;
 pub mod made;
 pub mod migrations;

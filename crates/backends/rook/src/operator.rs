@@ -231,7 +231,10 @@ async fn lead(shared: Shared, stop: impl Future<Output = ()>) -> Result<(), Oper
     let mut beside = JoinSet::new();
     beside.spawn(agents::see_to(shared.clone()));
     let ended = tokio::select! {
-        _ = leads.wait_for(|leads| !*leads) => Err(OperatorError::NotLeader),
+        _ = leads.wait_for(|leads| !*leads) => {
+            tracing::warn!("the Lease is lost: it ends here");
+            Err(OperatorError::NotLeader)
+        }
         ended = see_to_all(shared.clone()) => ended,
         () = &mut stop => Ok(()),
     };

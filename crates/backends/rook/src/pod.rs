@@ -63,7 +63,7 @@ fn resources(spec: &CephClusterSpec, kind: &str, fields: &mut Fields, remarks: &
         return;
     };
     let sets = spec.storage.storage_class_device_sets.iter().flatten();
-    if kind == "osd" && sets.into_iter().any(|set| set.0.contains_key("resources")) {
+    if kind == "osd" && sets.into_iter().any(|set| set.resources.is_some()) {
         remarks.push(Remark {
             field: "spec.resources.osd".to_owned(),
             what: "a storageClassDeviceSet has resources of its own; OSDs keep those that they have"

@@ -1,7 +1,7 @@
 //! `stagger osd prepare`: makes OSDs on devices of the node that it runs on, and reports them.
 //!
 //! BlueStore on the raw device, or on a file that stands for one. A device is touched only if it is empty. The
-//! OSD's UUID follows from cluster, node and device, so that one that was killed in the midst of it finds what
+//! OSD's UUID follows from cluster, node and device, or from cluster and claim, so that one that was killed in the midst of it finds what
 //! it had begun. What it is on a device is decided by [`verdict`], a pure function.
 
 pub(crate) mod device;
@@ -23,7 +23,7 @@ use stagger_ceph::api::{ApiError, CephApi as _, Whom};
 use tokio::process::Command;
 
 use crate::access::{AccessError, Programs, files, mon_host};
-use crate::provision::{NodeStatus, OsdInfo, Stage, status_map};
+use crate::provision::{NodeStatus, OsdInfo, Stage, Where, status_map};
 use verdict::{Known, Verdict, uuid_of, verdict};
 
 const MANAGER: &str = "stagger-osd-prepare";
@@ -39,6 +39,8 @@ pub struct Wish {
     pub namespace: String,
     /// The node.
     pub node: String,
+    /// The claim whose volume the device is, if it is none of the node's own.
+    pub claim: Option<String>,
     /// Where it is in the CRUSH map.
     pub location: String,
     /// The devices.
@@ -51,6 +53,15 @@ pub struct Wish {
     pub key: String,
     /// The cluster's identity.
     pub fsid: String,
+}
+
+impl Wish {
+    fn at(&self) -> Where {
+        match &self.claim {
+            Some(claim) => Where::Claim(claim.clone()),
+            None => Where::Node(self.node.clone()),
+        }
+    }
 }
 
 /// Why nothing could be reported, or a device not be prepared.
@@ -92,10 +103,10 @@ pub enum PrepareError {
         source: std::io::Error,
     },
     /// The report cannot be written.
-    #[error("the report of node {node} cannot be written: {source}")]
+    #[error("the report of {at} cannot be written: {source}")]
     Report {
-        /// The node.
-        node: String,
+        /// Of what.
+        at: Where,
         /// Why.
         #[source]
         source: kube::Error,
@@ -119,6 +130,7 @@ pub async fn prepare(client: &Client, wish: &Wish) -> Result<NodeStatus, Prepare
     };
     let mut status = NodeStatus {
         status: Stage::Starting.word().to_owned(),
+        pvc_backed_osd: wish.claim.is_some(),
         ..NodeStatus::default()
     };
     report(client, wish, &status).await?;
@@ -144,12 +156,12 @@ pub async fn prepare(client: &Client, wish: &Wish) -> Result<NodeStatus, Prepare
 
 async fn report(client: &Client, wish: &Wish, status: &NodeStatus) -> Result<(), PrepareError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &wish.namespace);
-    let map = status_map(&wish.namespace, &wish.node, status);
+    let map = status_map(&wish.namespace, &wish.at(), status);
     let name = map["metadata"]["name"].as_str().unwrap_or_default();
     let params = PatchParams::apply(MANAGER).force();
     let written = maps.patch(name, &params, &Patch::Apply(&map)).await;
     written.map(drop).map_err(|source| PrepareError::Report {
-        node: wish.node.clone(),
+        at: wish.at(),
         source,
     })
 }
@@ -193,7 +205,7 @@ impl Work<'_> {
             device::Content::BlueStore => Some(device::label(path).await.map_err(PrepareError::Device)?),
             device::Content::Empty | device::Content::Other => None,
         };
-        let uuid = uuid_of(&self.wish.fsid, &self.wish.node, device);
+        let uuid = uuid_of(&self.wish.fsid, &self.wish.at(), device);
         let known = self.known().await?;
         match verdict(content, label.as_ref(), &self.wish.fsid, &uuid, &known) {
             Verdict::There { id, uuid } => Ok(self.info(id, uuid, device)),
@@ -294,6 +306,8 @@ impl Work<'_> {
             location: self.wish.location.clone(),
             mode: "raw".to_owned(),
             store: "bluestore".to_owned(),
+            node: self.wish.node.clone(),
+            claim: self.wish.claim.clone().unwrap_or_default(),
         }
     }
 }

@@ -1,9 +1,10 @@
-//! New OSDs: which nodes prepare devices, which OSDs get a Deployment, and what is to be told of them.
+//! New OSDs: where devices are prepared, which OSDs get a Deployment, and what is to be told of them.
 //!
 //! Pure: from what is seen to what is to be done. Nothing here waits for an upgrade, and no upgrade waits for
-//! it: growth takes precedence over updates (Rook's design "Updating OSDs in parallel"). What a node reports
+//! it: growth takes precedence over updates (Rook's design "Updating OSDs in parallel"). What is reported
 //! is compared with the Deployments that there are, so that a report that is read twice makes no second OSD.
 
+mod claims;
 mod deployment;
 mod job;
 mod place;
@@ -14,10 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
+use serde_json::Value;
 
+pub use claims::{Claimed, Owner, PVC, SET, claimed, path as claim_path};
+pub(crate) use deployment::{BLOCK_PATH, devices_of, image, like, where_of};
 pub use deployment::{DEVICE, NewOsd, deployment};
-pub(crate) use deployment::{devices_of, image, like, node_of};
-pub use job::{APP as PREPARE_APP, NODE, Prepare, job, name as job_name};
+pub use job::{APP as PREPARE_APP, On, Prepare, at as job_at, job, name as job_name};
 pub use place::location;
 pub use told::{NodeStatus, OsdInfo, SELECTOR as REPORTS, Stage, name as report_name, read, status_map};
 pub use wished::{Wished, wished};
@@ -28,11 +31,39 @@ const SILENT: SignedDuration = SignedDuration::from_secs(10);
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_mins(1);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(32);
 
+/// Where devices are prepared, by one Job.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Where {
+    /// On a node, which has devices of its own.
+    Node(String),
+    /// On whatever node the volume of a PersistentVolumeClaim can be had.
+    Claim(String),
+}
+
+impl Where {
+    /// The name of the node or claim.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Node(name) | Self::Claim(name) => name,
+        }
+    }
+}
+
+impl std::fmt::Display for Where {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Node(name) => write!(f, "node {name}"),
+            Self::Claim(name) => write!(f, "claim {name}"),
+        }
+    }
+}
+
 /// An OSD that has a Deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Known {
-    /// The node that it is bound to.
-    pub node: Option<String>,
+    /// The claim whose volume it has, or else the node that it is bound to.
+    pub at: Option<Where>,
     /// The paths by which its device is known.
     pub devices: BTreeSet<String>,
 }
@@ -57,7 +88,7 @@ pub struct Job {
     pub progressed: Timestamp,
 }
 
-/// That a node could not be prepared.
+/// That devices could not be prepared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failed {
     /// How often, one after another.
@@ -85,18 +116,18 @@ pub struct Seen<'a> {
     pub now: Timestamp,
     /// A Job that shows no progress for so long is named.
     pub patience: SignedDuration,
-    /// The devices that are to become OSDs, by node.
-    pub wished: &'a BTreeMap<String, BTreeSet<String>>,
+    /// The devices that are to become OSDs.
+    pub wished: &'a BTreeMap<Where, BTreeSet<String>>,
     /// The nodes that are there and take pods.
     pub nodes: &'a BTreeSet<String>,
     /// All OSDs that have a Deployment: the existence list.
     pub known: &'a BTreeMap<u32, Known>,
-    /// The prepare Jobs, by node.
-    pub jobs: &'a BTreeMap<String, Job>,
-    /// What nodes report, or why it cannot be read.
-    pub told: &'a BTreeMap<String, Result<NodeStatus, String>>,
-    /// The nodes that could not be prepared.
-    pub failed: &'a BTreeMap<String, Failed>,
+    /// The prepare Jobs.
+    pub jobs: &'a BTreeMap<Where, Job>,
+    /// What is reported, or why it cannot be read.
+    pub told: &'a BTreeMap<Where, Result<NodeStatus, String>>,
+    /// Where devices could not be prepared.
+    pub failed: &'a BTreeMap<Where, Failed>,
 }
 
 /// Something to be done.
@@ -104,39 +135,62 @@ pub struct Seen<'a> {
 pub enum Act {
     /// Make the Deployment of a new OSD.
     Create {
-        /// Where it is.
-        node: String,
-        /// What the node reported.
+        /// Where it was prepared.
+        at: Where,
+        /// What was reported.
         osd: OsdInfo,
     },
     /// Write down at an OSD by which other path its device is known.
     Note {
+        /// Where that was reported.
+        at: Where,
         /// The OSD.
         id: u32,
         /// The path.
         device: String,
     },
-    /// All that a node reported is there: its Job and its report go.
+    /// All that was reported is there: the Job and its report go.
     Settle {
-        /// Which node.
-        node: String,
-        /// What went wrong on it, if something did.
+        /// Whose.
+        at: Where,
+        /// What went wrong, if something did.
         why: Option<String>,
     },
     /// Start the Job that prepares devices.
     Start {
-        /// On which node.
-        node: String,
+        /// Where.
+        at: Where,
         /// Which.
         devices: BTreeSet<String>,
     },
+    /// Make a claim.
+    Claim {
+        /// As which it will be prepared.
+        at: Where,
+        /// The claim.
+        object: Value,
+    },
+}
+
+impl Act {
+    /// Where it is done.
+    pub fn at(&self) -> &Where {
+        match self {
+            Self::Create { at, .. }
+            | Self::Note { at, .. }
+            | Self::Settle { at, .. }
+            | Self::Start { at, .. }
+            | Self::Claim { at, .. } => at,
+        }
+    }
 }
 
 /// Something that a person should know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remark {
-    /// About which node.
-    pub node: String,
+    /// About which node or claim.
+    #[serde(flatten)]
+    pub at: Where,
     /// In a stable word.
     pub reason: &'static str,
     /// In a sentence, with what to do.
@@ -155,13 +209,9 @@ pub struct Decided {
 }
 
 impl Decided {
-    fn remark(&mut self, node: &str, reason: &'static str, message: String) {
-        let node = node.to_owned();
-        self.remarks.push(Remark {
-            node,
-            reason,
-            message,
-        });
+    fn remark(&mut self, at: &Where, reason: &'static str, message: String) {
+        let at = at.clone();
+        self.remarks.push(Remark { at, reason, message });
     }
 
     fn look_again(&mut self, at: Timestamp) {
@@ -173,14 +223,14 @@ impl Decided {
 pub fn decide(seen: Seen<'_>) -> Decided {
     let mut decided = Decided::default();
     let mut made = BTreeSet::new();
-    for (node, told) in seen.told {
+    for (at, told) in seen.told {
         match told {
             Err(why) => decided.remark(
-                node,
+                at,
                 "StatusUnreadable",
                 format!(
-                    "ConfigMap {}: {why}; delete it, and the node is prepared again",
-                    told::name(node)
+                    "ConfigMap {}: {why}; delete it, and {at} is prepared again",
+                    told::name(at)
                 ),
             ),
             Ok(told) if told.stage().is_over() => {
@@ -188,11 +238,12 @@ pub fn decide(seen: Seen<'_>) -> Decided {
                 for osd in &told.osds {
                     match seen.known.get(&osd.id) {
                         None if made.insert(osd.id) => decided.acts.push(Act::Create {
-                            node: node.clone(),
+                            at: at.clone(),
                             osd: osd.clone(),
                         }),
                         Some(known) if !known.devices.contains(&osd.device) => {
                             decided.acts.push(Act::Note {
+                                at: at.clone(),
                                 id: osd.id,
                                 device: osd.device.clone(),
                             });
@@ -202,23 +253,21 @@ pub fn decide(seen: Seen<'_>) -> Decided {
                 }
                 if decided.acts.len() == before {
                     let why = (told.stage() == Stage::Failed).then(|| told.message.clone());
-                    decided.acts.push(Act::Settle {
-                        node: node.clone(),
-                        why,
-                    });
+                    let at = at.clone();
+                    decided.acts.push(Act::Settle { at, why });
                 }
             }
             Ok(_) => {}
         }
     }
-    for (node, job) in seen.jobs {
-        if seen.told.get(node).is_some_and(is_over) {
+    for (at, job) in seen.jobs {
+        if seen.told.get(at).is_some_and(is_over) {
             continue;
         }
-        jobs_turn(&seen, &mut decided, node, job);
+        jobs_turn(&seen, &mut decided, at, job);
     }
-    for (node, devices) in seen.wished {
-        wish(&seen, &mut decided, node, devices);
+    for (at, devices) in seen.wished {
+        wish(&seen, &mut decided, at, devices);
     }
     decided
 }
@@ -227,26 +276,24 @@ fn is_over(told: &Result<NodeStatus, String>) -> bool {
     told.as_ref().is_ok_and(|told| told.stage().is_over())
 }
 
-/// A Job whose node has not reported yet.
-fn jobs_turn(seen: &Seen<'_>, decided: &mut Decided, node: &str, job: &Job) {
+/// A Job that has not reported yet.
+fn jobs_turn(seen: &Seen<'_>, decided: &mut Decided, at: &Where, job: &Job) {
     let since = seen.now.duration_since(job.progressed);
+    let mut settle = |why: String| {
+        let (at, why) = (at.clone(), Some(why));
+        decided.acts.push(Act::Settle { at, why });
+    };
     match &job.state {
-        JobState::Failed(why) => decided.acts.push(Act::Settle {
-            node: node.to_owned(),
-            why: Some(why.clone()),
-        }),
-        JobState::Done if since >= SILENT => decided.acts.push(Act::Settle {
-            node: node.to_owned(),
-            why: Some("its Job has ended and reported nothing".to_owned()),
-        }),
+        JobState::Failed(why) => settle(why.clone()),
+        JobState::Done if since >= SILENT => settle("its Job has ended and reported nothing".to_owned()),
         JobState::Done => decided.look_again(job.progressed + SILENT),
         JobState::Runs if since >= seen.patience => decided.remark(
-            node,
+            at,
             "PrepareStuck",
             format!(
                 "Job {} has shown no progress for {} s; nothing waits for it. Look at its pod, and delete the Job to \
                  have it started again",
-                job::name(node),
+                job::name(at),
                 since.as_secs()
             ),
         ),
@@ -254,40 +301,42 @@ fn jobs_turn(seen: &Seen<'_>, decided: &mut Decided, node: &str, job: &Job) {
     }
 }
 
-/// What a node should have, and whether it is its turn.
-fn wish(seen: &Seen<'_>, decided: &mut Decided, node: &str, devices: &BTreeSet<String>) {
+/// What should be an OSD, and whether it is its turn.
+fn wish(seen: &Seen<'_>, decided: &mut Decided, at: &Where, devices: &BTreeSet<String>) {
     let has = |device: &String| {
-        seen.known
-            .values()
-            .any(|osd| osd.node.as_deref() == Some(node) && osd.devices.contains(device))
+        let here = |osd: &&Known| osd.at.as_ref() == Some(at);
+        let mut here = seen.known.values().filter(here);
+        here.any(|osd| osd.devices.contains(device))
     };
-    if devices.iter().all(has) || seen.jobs.contains_key(node) || seen.told.contains_key(node) {
+    if devices.iter().all(has) || seen.jobs.contains_key(at) || seen.told.contains_key(at) {
         return;
     }
-    if !seen.nodes.contains(node) {
+    if let Where::Node(node) = at
+        && !seen.nodes.contains(node)
+    {
         return decided.remark(
-            node,
+            at,
             "NodeNotThere",
             format!("node {node} of spec.storage is not there, or takes no pods; its devices wait for it"),
         );
     }
-    if let Some(failed) = seen.failed.get(node)
+    if let Some(failed) = seen.failed.get(at)
         && failed.devices == *devices
         && seen.now < failed.next()
     {
         decided.look_again(failed.next());
         return decided.remark(
-            node,
+            at,
             "PrepareFailed",
             format!(
-                "devices of node {node} could not be prepared: {}; tried again at {}",
+                "devices of {at} could not be prepared: {}; tried again at {}",
                 failed.why,
                 failed.next().strftime("%H:%M:%SZ")
             ),
         );
     }
     decided.acts.push(Act::Start {
-        node: node.to_owned(),
+        at: at.clone(),
         devices: devices.clone(),
     });
 }

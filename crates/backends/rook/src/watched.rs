@@ -1,5 +1,7 @@
 //! What Kubernetes shows of a cluster, kept up to date by watches: no question is asked twice.
 
+mod slim;
+
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::future::pending;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -40,7 +42,7 @@ const QUIET: Duration = Duration::from_secs(90);
 /// So many objects are in memory twice at most, while all are read for the first time.
 const PAGE: u32 = 100;
 
-/// The Deployments, pods, budgets and prepare Jobs of one namespace, and the nodes.
+/// The Deployments, pods, budgets, prepare Jobs and claims of one namespace, and the nodes.
 pub struct Watched {
     deployments: Store<Deployment>,
     pods: Store<Pod>,
@@ -48,6 +50,7 @@ pub struct Watched {
     budgets: Store<PodDisruptionBudget>,
     jobs: Store<Job>,
     reports: Store<ConfigMap>,
+    claims: Store<PersistentVolumeClaim>,
     found: Mutex<Arc<Found>>,
     watches: Watches,
 }
@@ -71,8 +74,10 @@ impl Watched {
     pub fn begin(client: &Client, namespace: &str) -> Self {
         let daemons = || watcher::Config::default().labels(&format!("rook_cluster={namespace}"));
         let mut watches = Watches::new();
-        let deployments = watches.keep(Api::namespaced(client.clone(), namespace), daemons());
-        let pods = watches.keep(Api::namespaced(client.clone(), namespace), daemons());
+        let of_cluster = Api::namespaced(client.clone(), namespace);
+        let deployments = watches.keep_slim(of_cluster, daemons(), slim::deployment);
+        let of_cluster = Api::namespaced(client.clone(), namespace);
+        let pods = watches.keep_slim(of_cluster, daemons(), slim::pod);
         let nodes = watches.keep(Api::all(client.clone()), watcher::Config::default());
         let budgets = watches.keep(
             Api::namespaced(client.clone(), namespace),
@@ -86,6 +91,10 @@ impl Watched {
             Api::namespaced(client.clone(), namespace),
             watcher::Config::default().labels(provision::REPORTS),
         );
+        let claims = watches.keep(
+            Api::namespaced(client.clone(), namespace),
+            watcher::Config::default().labels(provision::SET),
+        );
         Self {
             deployments,
             pods,
@@ -93,6 +102,7 @@ impl Watched {
             budgets,
             jobs,
             reports,
+            claims,
             found: Mutex::default(),
             watches,
         }
@@ -107,6 +117,7 @@ impl Watched {
         self.budgets.wait_until_ready().await.ok();
         self.jobs.wait_until_ready().await.ok();
         self.reports.wait_until_ready().await.ok();
+        self.claims.wait_until_ready().await.ok();
     }
 
     /// Which rights the watches lack, and the cure. While they do, what is shown here may be old.
@@ -232,6 +243,11 @@ impl Watched {
         self.reports.state()
     }
 
+    /// The claims of sets of devices.
+    pub fn claims(&self) -> Vec<Arc<PersistentVolumeClaim>> {
+        self.claims.state()
+    }
+
     /// Tells of changes.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.watches.changes()
@@ -282,7 +298,16 @@ impl Watches {
         K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Eq + Hash + Clone + Default,
     {
-        keep(api, config, &self.tell, &mut self.watching)
+        self.keep_slim(api, config, |_| {})
+    }
+
+    /// The same, with what `slim` leaves of each object.
+    fn keep_slim<K>(&mut self, api: Api<K>, config: watcher::Config, slim: fn(&mut K)) -> Store<K>
+    where
+        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        K::DynamicType: Eq + Hash + Clone + Default,
+    {
+        keep(api, config, slim, &self.tell, &mut self.watching)
     }
 
     /// Tells of changes.
@@ -342,7 +367,13 @@ fn forbidden(error: &watcher::Error) -> Option<String> {
         .map(|answer| answer.message.clone())
 }
 
-fn keep<K>(api: Api<K>, config: watcher::Config, tell: &Tell, watching: &mut JoinSet<()>) -> Store<K>
+fn keep<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    slim: fn(&mut K),
+    tell: &Tell,
+    watching: &mut JoinSet<()>,
+) -> Store<K>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Default,
@@ -353,7 +384,10 @@ where
     watching.spawn(async move {
         let events = watcher(api, config.page_size(PAGE)).default_backoff();
         // Who wrote which field is much of an object, and nobody here asks for it.
-        let events = events.modify(|object: &mut K| object.meta_mut().managed_fields = None);
+        let events = events.modify(move |object: &mut K| {
+            object.meta_mut().managed_fields = None;
+            slim(object);
+        });
         let stream = reflector::reflector(writer, events);
         tokio::pin!(stream);
         let mut quiet = None;

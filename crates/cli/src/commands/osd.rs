@@ -18,6 +18,7 @@ pub(crate) async fn prepare_devices(wish: &Prepare) -> Result<Exit, CliError> {
     let wish = Wish {
         namespace: wish.namespace.clone(),
         node: wish.node.clone(),
+        claim: wish.pvc.clone(),
         location: wish.location.clone(),
         devices: wish.device.clone(),
         endpoints: wish.endpoints.clone(),

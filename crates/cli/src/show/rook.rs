@@ -30,6 +30,10 @@ pub(crate) fn status(told: &Told, now: Timestamp, upgrade: bool) -> String {
         if let Some(since) = condition.last_transition_time {
             let _ = write!(text, " since {since:.0}");
         }
+        // That of the phase is in the first line.
+        if !condition.message.is_empty() && told.message.as_ref() != Some(&condition.message) {
+            let _ = write!(text, ": {}", condition.message);
+        }
     }
     if let Some(command) = &told.command {
         let heard = told.heard.as_ref() == Some(command);
@@ -268,11 +272,19 @@ mod tests {
 
     #[test]
     fn a_run_is_shown_with_all_that_is_known_of_it() {
+        let mut told = told();
+        told.conditions[1].message = told.message.clone().unwrap();
+        told.conditions.push(Condition {
+            kind: "OsdUnplaced".to_owned(),
+            message: "osd.3 has no label".to_owned(),
+            ..told.conditions[1].clone()
+        });
         let expected = "\
 PROGRESSING  UpgradeRuns: ceph 18.2.7 to 20.2.4: at work (5 of 12 waves)
 rook-ceph/main  wants quay.io/ceph/ceph:v20.2.4
 operator   op-1 leads, as it said 3 s ago
 condition  Upgrading since 2026-11-03T09:50:00Z
+condition  OsdUnplaced since 2026-11-03T09:50:00Z: osd.3 has no label
 command    pause#2: not heard yet
 drains     b may be emptied; a, c and 3 more may not: osd.3 of b is down; noout on b until 2026-11-03T10:20:00Z
 
@@ -284,7 +296,7 @@ now        osd since 2026-11-03T09:59:00Z
   changed    osd.3-4
   x pgs-clean: 3 of 160 are not
 held by    token 2, op-1 process 1";
-        assert_eq!(status(&told(), at("2026-11-03T10:00:00Z"), false), expected);
+        assert_eq!(status(&told, at("2026-11-03T10:00:00Z"), false), expected);
     }
 
     /// A run that is over is news only where it is the reason why the cluster is as it is.

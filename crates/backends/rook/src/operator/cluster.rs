@@ -289,6 +289,10 @@ impl One {
         let given_up = self.given_up(found);
         self.writer.tell(|told| told.gave_up.clone_from(&given_up));
         let differing = self.differing(&wish);
+        let (_, unclear) = self.watched.daemons();
+        if let (true, Some(why)) = (differing.is_empty(), unclear.into_iter().next()) {
+            return Err(Blocked::until_changed("DeploymentUnclear", why));
+        }
         if differing.is_empty() {
             let message = format!("every daemon has the image {}", wish.name());
             self.tell("Ready", "UpToDate", &message, found);

@@ -452,7 +452,8 @@ impl Drains {
         let why = |osd: &u32| {
             let name = format!("{}-{osd}", names::OSD_APP);
             let why = format!(
-                "Deployment {name} has no label {label}, so osd.{osd} is evicted with no failure domain; set the                  label, in its pod template too, to its {level} in the CRUSH map"
+                "Deployment {name} has no label {label}, so osd.{osd} may not be evicted while any other is down; set \
+                 the label, in its pod template too, to its {level} in the CRUSH map"
             );
             (name, why)
         };

@@ -93,13 +93,13 @@ pub(super) fn of_status(before: &Told, now: &Told) -> Vec<News> {
     news
 }
 
-/// What is not done about new OSDs: once for each node and reason, though its text may name another time.
+/// What is not done about new OSDs: once for each node or claim, and reason, though its text may name another time.
 fn of_provisioning(before: &Provisioning, now: &Provisioning) -> Vec<News> {
     let told = |remark: &Remark| {
         before
             .remarks
             .iter()
-            .any(|known| (&known.node, known.reason) == (&remark.node, remark.reason))
+            .any(|known| (&known.at, known.reason) == (&remark.at, remark.reason))
     };
     let remarks = now.remarks.iter().filter(|remark| !told(remark));
     let remarks = remarks.map(|remark| bad("Provision", remark.reason, remark.message.clone()));
@@ -330,6 +330,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::CephClusterSpec;
+    use crate::provision::Where;
 
     fn blocked(reason: &str, message: &str) -> Told {
         Told {
@@ -395,7 +396,7 @@ mod tests {
         let with = |message: &str, removal: Option<&str>| Told {
             provisioning: Some(Provisioning {
                 remarks: vec![Remark {
-                    node: "n1".to_owned(),
+                    at: Where::Node("n1".to_owned()),
                     reason: "PrepareFailed",
                     message: message.to_owned(),
                 }],

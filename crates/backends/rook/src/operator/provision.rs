@@ -1,4 +1,4 @@
-//! New OSDs: sees nodes, Jobs and reports, decides by [`crate::provision`], and has it so.
+//! New OSDs: sees nodes, claims, Jobs and reports, decides by [`crate::provision`], and has it so.
 //!
 //! It goes on beside a run and waits for none: growth takes precedence over updates. Where nothing is wished
 //! that is not there, nothing is asked of anybody.
@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job as JobObject;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
@@ -22,11 +22,11 @@ use super::health::Pulse;
 use super::status::{Provisioning, Writer};
 use crate::access::SECRET;
 use crate::backend::failed;
-use crate::cluster::CephCluster;
+use crate::cluster::{CephCluster, DeviceSet};
 use crate::daemons::osd_of;
 use crate::provision::{
-    self, Act, Decided, Failed, Job, JobState, Known, NewOsd, NodeStatus, Prepare, Remark, Seen, decide,
-    wished,
+    self, Act, Decided, Failed, Job, JobState, Known, NewOsd, NodeStatus, On, Owner, Prepare, Remark, Seen,
+    Where, claimed, decide, wished,
 };
 use crate::watched::Watched;
 
@@ -41,11 +41,36 @@ pub(super) struct Provision {
     namespace: String,
     watched: Arc<Watched>,
     writer: Arc<Writer>,
-    /// The nodes that could not be prepared.
-    failed: BTreeMap<String, Failed>,
+    /// Where devices could not be prepared.
+    failed: BTreeMap<Where, Failed>,
     pulse: Pulse,
-    /// What was last seen of each node's Job and report, and since when it is so.
-    stands: BTreeMap<String, (String, Timestamp)>,
+    /// What was last seen of each Job and its report, and since when it is so.
+    stands: BTreeMap<Where, (String, Timestamp)>,
+}
+
+/// What the resource asks for, as things are.
+struct Wishes<'a> {
+    /// The devices that are to become OSDs.
+    devices: BTreeMap<Where, BTreeSet<String>>,
+    /// The claims that are to be made.
+    claims: Vec<Act>,
+    /// The set of each claim.
+    sets: BTreeMap<String, &'a DeviceSet>,
+    /// Fields that are not obeyed, each in a sentence.
+    remarks: Vec<String>,
+}
+
+impl<'a> Wishes<'a> {
+    /// The set of a claim.
+    fn set_of(&self, claim: &str, tried: &str) -> Result<&'a DeviceSet, BackendError> {
+        self.sets.get(claim).copied().ok_or_else(|| {
+            let why = format!(
+                "claim {claim} is not there, or belongs to no set of spec.storage.storageClassDeviceSets that is \
+                 obeyed"
+            );
+            BackendError::transient(tried, why)
+        })
+    }
 }
 
 impl Provision {
@@ -96,16 +121,12 @@ impl Provision {
         }
         let now = Timestamp::now();
         let nodes = self.watched.nodes();
-        let wished = wished(&found.spec.storage, &nodes.keys().cloned().collect());
-        let told: BTreeMap<String, Result<NodeStatus, String>> = self
-            .watched
-            .reports()
-            .iter()
-            .map(|map| provision::read(map))
-            .filter(|(_, told)| !told.as_ref().is_ok_and(|told| told.pvc_backed_osd))
-            .collect();
-        let jobs = self.jobs(now);
         let known = known(&self.osds());
+        let mut wished = self.wishes(found, &known);
+        let reports = self.watched.reports();
+        let told: BTreeMap<Where, Result<NodeStatus, String>> =
+            reports.iter().map(|map| provision::read(map)).collect();
+        let jobs = self.jobs(now);
         let able = nodes.iter().filter(|(_, node)| node.takes_pods);
         let decided = decide(Seen {
             now,
@@ -118,25 +139,23 @@ impl Provision {
             failed: &self.failed,
         });
         let Decided {
-            acts,
+            mut acts,
             mut remarks,
             again,
         } = decided;
+        acts.append(&mut wished.claims);
         let mut wrong = false;
         if !acts.is_empty() {
             match self.shared.replicas_of_rook(&self.namespace).await {
                 Ok(0) => {
                     for act in acts {
-                        let node = node_of(&act);
-                        if let Err(error) = self.carry_out(found, act, now).await {
+                        let at = act.at().clone();
+                        if let Err(error) = self.carry_out(found, &wished, act, now).await {
                             let hint = error.hint.as_ref().map(|hint| format!("; {hint}"));
                             let message = format!("{error}{}", hint.unwrap_or_default());
                             tracing::warn!(%message, "new OSDs");
-                            remarks.push(Remark {
-                                node,
-                                reason: "CannotBeDone",
-                                message,
-                            });
+                            let reason = "CannotBeDone";
+                            remarks.push(Remark { at, reason, message });
                             wrong = true;
                         }
                     }
@@ -159,15 +178,45 @@ impl Provision {
         &self,
         remarks: Vec<Remark>,
         not_obeyed: Vec<String>,
-        preparing: impl Iterator<Item = &'a String>,
+        preparing: impl Iterator<Item = &'a Where>,
     ) {
         let provisioning = Provisioning {
-            preparing: preparing.cloned().collect(),
+            preparing: preparing.map(|at| at.name().to_owned()).collect(),
             remarks,
             not_obeyed,
         };
         let something = (provisioning != Provisioning::default()).then_some(provisioning);
         self.writer.tell(|told| told.provisioning = something);
+    }
+
+    fn wishes<'a>(&self, found: &'a CephCluster, known: &BTreeMap<u32, Known>) -> Wishes<'a> {
+        let storage = &found.spec.storage;
+        let of_nodes = wished(storage, &self.watched.nodes().into_keys().collect());
+        let with_osd = known.values().filter_map(|osd| match &osd.at {
+            Some(Where::Claim(claim)) => Some(claim.clone()),
+            Some(Where::Node(_)) | None => None,
+        });
+        let sets = storage.storage_class_device_sets.as_deref().unwrap_or_default();
+        let uid = found.metadata.uid.as_deref().unwrap_or_default();
+        let namespace = &self.namespace;
+        let claims = self.watched.claims();
+        let of_claims = claimed(sets, &claims, &with_osd.collect(), Owner { namespace, uid });
+        let nodes = of_nodes.devices.into_iter();
+        let nodes = nodes.map(|(node, devices)| (Where::Node(node), devices));
+        let claims = of_claims.wished.into_iter().map(|claim| {
+            let path = provision::claim_path(&claim);
+            (Where::Claim(claim), BTreeSet::from([path]))
+        });
+        let make = of_claims.make.into_iter().map(|(name, object)| {
+            let at = Where::Claim(name);
+            Act::Claim { at, object }
+        });
+        Wishes {
+            devices: nodes.chain(claims).collect(),
+            claims: make.collect(),
+            sets: of_claims.sets,
+            remarks: of_nodes.remarks.into_iter().chain(of_claims.remarks).collect(),
+        }
     }
 
     fn osds(&self) -> BTreeMap<u32, Arc<Deployment>> {
@@ -179,37 +228,43 @@ impl Provision {
     }
 
     /// The Jobs, and since when each stands as it does.
-    fn jobs(&mut self, now: Timestamp) -> BTreeMap<String, Job> {
+    fn jobs(&mut self, now: Timestamp) -> BTreeMap<Where, Job> {
         let reports = self.watched.reports();
         let mut jobs = BTreeMap::new();
         for object in self.watched.prepare_jobs() {
-            let Some(node) = object.labels().get(provision::NODE).cloned() else {
+            let Some(at) = provision::job_at(&object) else {
                 continue;
             };
-            let of_node = reports.iter().filter(|map| provision::read(map).0 == node);
-            let marks: Vec<_> = of_node.map(|map| map.resource_version()).collect();
+            let own = reports.iter().filter(|map| provision::read(map).0 == at);
+            let marks: Vec<_> = own.map(|map| map.resource_version()).collect();
             let mark = format!("{:?} {:?} {marks:?}", object.uid(), object.status);
-            let stands = self.stands.entry(node.clone()).or_insert((String::new(), now));
+            let stands = self.stands.entry(at.clone()).or_insert((String::new(), now));
             if stands.0 != mark {
                 *stands = (mark, now);
             }
             let state = state_of(&object);
             let progressed = stands.1;
-            jobs.insert(node, Job { state, progressed });
+            jobs.insert(at, Job { state, progressed });
         }
-        self.stands.retain(|node, _| jobs.contains_key(node));
+        self.stands.retain(|at, _| jobs.contains_key(at));
         jobs
     }
 
-    async fn carry_out(&mut self, found: &CephCluster, act: Act, now: Timestamp) -> Result<(), BackendError> {
+    async fn carry_out(
+        &mut self,
+        found: &CephCluster,
+        wished: &Wishes<'_>,
+        act: Act,
+        now: Timestamp,
+    ) -> Result<(), BackendError> {
         let client = &self.shared.client;
         let jobs: Api<JobObject> = Api::namespaced(client.clone(), &self.namespace);
         match act {
-            Act::Create { node, osd } => {
-                tracing::info!(osd = osd.id, node, "a new OSD");
-                self.create(found, &node, &osd).await
+            Act::Create { at, osd } => {
+                tracing::info!(osd = osd.id, %at, "a new OSD");
+                self.create(found, wished, &at, &osd).await
             }
-            Act::Note { id, device } => {
+            Act::Note { id, device, .. } => {
                 let deployments: Api<Deployment> = Api::namespaced(client.clone(), &self.namespace);
                 let name = format!("rook-ceph-osd-{id}");
                 let patch = json!({ "metadata": { "annotations": { provision::DEVICE: device } } });
@@ -219,34 +274,37 @@ impl Provision {
                 let tried = format!("note at Deployment {name} that its device is {device} too");
                 noted.await.map(drop).map_err(|error| failed(&tried, &error))
             }
-            Act::Settle { node, why } => {
+            Act::Settle { at, why } => {
                 // The report last: while it is there, no Job is started.
-                let name = provision::job_name(&node);
+                let name = provision::job_name(&at);
                 gone(jobs.delete(&name, &DeleteParams::background()).await, &name)?;
                 let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &self.namespace);
-                let name = provision::report_name(&node);
+                let name = provision::report_name(&at);
                 gone(maps.delete(&name, &DeleteParams::default()).await, &name)?;
-                self.settled(found, node, why, now);
+                self.settled(wished, at, why, now);
                 Ok(())
             }
-            Act::Start { node, devices } => {
-                tracing::info!(node, ?devices, "devices are to be prepared");
-                self.start(found, &node, &devices).await
+            Act::Start { at, devices } => {
+                tracing::info!(%at, ?devices, "devices are to be prepared");
+                self.start(found, wished, &at, &devices).await
+            }
+            Act::Claim { at, object } => {
+                tracing::info!(%at, "a volume is asked for");
+                let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &self.namespace);
+                create(&claims, object, &format!("make {at}")).await
             }
         }
     }
 
-    /// What is remembered of a node whose Job is over.
-    fn settled(&mut self, found: &CephCluster, node: String, why: Option<String>, now: Timestamp) {
+    /// What is remembered once a Job is over.
+    fn settled(&mut self, wished: &Wishes<'_>, at: Where, why: Option<String>, now: Timestamp) {
         let Some(why) = why else {
-            self.failed.remove(&node);
+            self.failed.remove(&at);
             return;
         };
-        tracing::warn!(node, why, "not all devices could be prepared");
-        let nodes = self.watched.nodes().into_keys().collect();
-        let mut wished = wished(&found.spec.storage, &nodes).devices;
-        let devices = wished.remove(&node).unwrap_or_default();
-        let before = self.failed.get(&node).filter(|before| before.devices == devices);
+        tracing::warn!(%at, why, "not all devices could be prepared");
+        let devices = wished.devices.get(&at).cloned().unwrap_or_default();
+        let before = self.failed.get(&at).filter(|before| before.devices == devices);
         let times = before.map_or(1, |before| before.times.saturating_add(1));
         let failed = Failed {
             times,
@@ -254,7 +312,7 @@ impl Provision {
             why,
             devices,
         };
-        self.failed.insert(node, failed);
+        self.failed.insert(at, failed);
     }
 
     /// The image for what is new.
@@ -280,10 +338,24 @@ impl Provision {
     async fn create(
         &self,
         found: &CephCluster,
-        node: &str,
+        wished: &Wishes<'_>,
+        at: &Where,
         osd: &provision::OsdInfo,
     ) -> Result<(), BackendError> {
         let tried = format!("make the Deployment of osd.{}", osd.id);
+        let osds = self.osds();
+        let mut nodes = self.watched.nodes();
+        let (node, labels, claim) = match at {
+            Where::Node(node) => (node, nodes.remove(node).unwrap_or_default().labels, None),
+            Where::Claim(claim) => {
+                let set = wished.set_of(claim, &tried)?;
+                let node = nodes.remove(&osd.node).ok_or_else(|| {
+                    let why = format!("{at} was prepared on node {:?}, which is not there", osd.node);
+                    BackendError::transient(&tried, why)
+                })?;
+                (&osd.node, node.labels, Some((claim.as_str(), set)))
+            }
+        };
         let secrets: Api<Secret> = Api::namespaced(self.shared.client.clone(), &self.namespace);
         let secret = secrets
             .get(SECRET)
@@ -294,9 +366,7 @@ impl Provision {
         let fsid =
             fsid.ok_or_else(|| BackendError::permanent(&tried, format!("Secret {SECRET} has no fsid")))?;
         let image = self.image(found)?;
-        let osds = self.osds();
-        let has_it = |osd: &&Arc<Deployment>| crate::ours::template_image(osd, "osd") == Some(image.as_str());
-        let labels = self.watched.nodes().remove(node).unwrap_or_default().labels;
+        let has_it = |osd: &&Deployment| crate::ours::template_image(osd, "osd") == Some(image.as_str());
         let made = provision::deployment(NewOsd {
             namespace: &self.namespace,
             cluster: &found.name_any(),
@@ -304,9 +374,10 @@ impl Provision {
             fsid: &fsid,
             node,
             labels: &labels,
+            claim,
             osd,
             image: &image,
-            sibling: osds.values().find(has_it).map(AsRef::as_ref),
+            sibling: nearest(osds.values().map(AsRef::as_ref).filter(has_it), at),
         });
         let api: Api<Deployment> = Api::namespaced(self.shared.client.clone(), &self.namespace);
         create(&api, made, &tried).await
@@ -315,10 +386,11 @@ impl Provision {
     async fn start(
         &self,
         found: &CephCluster,
-        node: &str,
+        wished: &Wishes<'_>,
+        at: &Where,
         devices: &BTreeSet<String>,
     ) -> Result<(), BackendError> {
-        let tried = format!("have the devices of node {node} prepared");
+        let tried = format!("have the devices of {at} prepared");
         let Some(own_image) = &self.shared.options.image else {
             return Err(BackendError::permanent(
                 tried,
@@ -327,41 +399,66 @@ impl Provision {
             .hint("start it with --image"));
         };
         let image = self.image(found)?;
-        let labels = self.watched.nodes().remove(node).unwrap_or_default().labels;
         let osds = self.osds();
+        let labels;
+        let on = match at {
+            Where::Node(name) => {
+                labels = self.watched.nodes().remove(name).unwrap_or_default().labels;
+                On::Node {
+                    name,
+                    labels: &labels,
+                    devices,
+                }
+            }
+            Where::Claim(name) => {
+                let set = wished.set_of(name, &tried)?;
+                On::Claim { name, set }
+            }
+        };
         let job = provision::job(Prepare {
             namespace: &self.namespace,
             owner: &owner(found),
-            node,
-            labels: &labels,
-            devices,
+            on,
             image: &image,
             own_image,
             own_path: &self.shared.options.program,
-            like: &provision::like(osds.values().next().map(AsRef::as_ref)),
+            like: &provision::like(nearest(osds.values().map(AsRef::as_ref), at)),
         });
         let api: Api<JobObject> = Api::namespaced(self.shared.client.clone(), &self.namespace);
+        self.make_room(&api, &provision::job_name(at), &tried).await?;
         create(&api, job, &tried).await
     }
+
+    /// Removes a Job of that name that Rook has left, which is over.
+    async fn make_room(&self, api: &Api<JobObject>, name: &str, tried: &str) -> Result<(), BackendError> {
+        let jobs = self.watched.prepare_jobs();
+        let Some(left) = jobs.iter().find(|job| job.name_any() == name) else {
+            return Ok(());
+        };
+        if state_of(left) == JobState::Runs {
+            let why = format!("Job {name}, which is somebody else's, is not over");
+            return Err(BackendError::transient(tried, why).hint("delete it, if nobody waits for it"));
+        }
+        gone(api.delete(name, &DeleteParams::background()).await, name)
+    }
+}
+
+/// An OSD that a new one is made like: best one that is on a claim as well, or on a node's device.
+fn nearest<'a>(osds: impl Iterator<Item = &'a Deployment>, at: &Where) -> Option<&'a Deployment> {
+    let on_claim = |at: Option<&Where>| matches!(at, Some(Where::Claim(_)));
+    osds.min_by_key(|osd| on_claim(provision::where_of(osd).as_ref()) != on_claim(Some(at)))
 }
 
 fn known(osds: &BTreeMap<u32, Arc<Deployment>>) -> BTreeMap<u32, Known> {
     osds.iter()
         .map(|(id, osd)| {
             let known = Known {
-                node: provision::node_of(osd),
+                at: provision::where_of(osd),
                 devices: provision::devices_of(osd),
             };
             (*id, known)
         })
         .collect()
-}
-
-fn node_of(act: &Act) -> String {
-    match act {
-        Act::Create { node, .. } | Act::Settle { node, .. } | Act::Start { node, .. } => node.clone(),
-        Act::Note { .. } => String::new(),
-    }
 }
 
 fn state_of(job: &JobObject) -> JobState {

@@ -96,7 +96,7 @@ pub(super) struct Drained {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Provisioning {
-    /// The nodes on which devices are being prepared.
+    /// The nodes and claims whose devices are being prepared.
     pub(super) preparing: Vec<String>,
     /// What is not done, and why.
     pub(super) remarks: Vec<Remark>,

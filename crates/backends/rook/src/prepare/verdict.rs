@@ -7,6 +7,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::device::Content;
+use crate::provision::Where;
 
 /// What BlueStore has written at the start of a device, as `ceph-bluestore-tool show-label` tells it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
@@ -94,10 +95,16 @@ pub(super) fn verdict(
     }
 }
 
-/// The UUID of the OSD on a device of a node (a UUID of version 8, RFC 9562).
-pub(super) fn uuid_of(fsid: &str, node: &str, device: &str) -> String {
+/// The UUID of the OSD on a device of a node, or on the volume of a claim, whatever node that is on (a UUID of
+/// version 8, RFC 9562).
+pub(super) fn uuid_of(fsid: &str, at: &Where, device: &str) -> String {
+    let parts = match at {
+        Where::Node(node) => [fsid, node, device],
+        // No device of a node has such a path.
+        Where::Claim(claim) => [fsid, claim, "claim"],
+    };
     let mut hasher = Sha256::new();
-    for part in [fsid, node, device] {
+    for part in parts {
         hasher.update(part.len().to_be_bytes());
         hasher.update(part);
     }
@@ -198,17 +205,23 @@ mod tests {
 
     #[test]
     fn a_device_always_gets_the_same_uuid_and_no_other_gets_it() {
-        let one = uuid_of("f", "n1", "/dev/sdb");
-        assert_eq!(one, uuid_of("f", "n1", "/dev/sdb"));
+        let node = |name: &str| Where::Node(name.to_owned());
+        let claim = |name: &str| Where::Claim(name.to_owned());
+        let one = uuid_of("f", &node("n1"), "/dev/sdb");
+        assert_eq!(one, uuid_of("f", &node("n1"), "/dev/sdb"));
         assert_eq!(one.len(), 36);
         assert_eq!(&one[14..15], "8");
         let others = [
-            ("f", "n1/", "dev/sdb"),
-            ("f", "n2", "/dev/sdb"),
-            ("g", "n1", "/dev/sdb"),
+            ("f", node("n1/"), "dev/sdb"),
+            ("f", node("n2"), "/dev/sdb"),
+            ("g", node("n1"), "/dev/sdb"),
+            ("f", claim("n1"), "/dev/sdb"),
         ];
-        for (fsid, node, device) in others {
-            assert_ne!(one, uuid_of(fsid, node, device));
+        for (fsid, at, device) in others {
+            assert_ne!(one, uuid_of(fsid, &at, device));
         }
+        let volume = uuid_of("f", &claim("c"), "/mnt/c");
+        assert_eq!(volume, uuid_of("f", &claim("c"), "/dev/elsewhere"));
+        assert_ne!(volume, uuid_of("f", &claim("d"), "/mnt/c"));
     }
 }

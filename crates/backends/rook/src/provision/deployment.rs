@@ -6,16 +6,17 @@ use std::path::Path;
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Map, Value, json};
 
-use super::OsdInfo;
-use super::job::hostname;
-use super::place::{location, words};
+use super::claims::{PVC, SET, of_pods, volume};
+use super::place::{hostname, location, location_of, topology, words};
+use super::{OsdInfo, Where};
+use crate::cluster::DeviceSet;
 use crate::made::image_of;
 use crate::names;
 
 /// The annotation with a path by which an OSD's device is known besides the one that it was made with.
 pub const DEVICE: &str = "stagger.dev/device";
 /// The variables that say, as Rook's do, which device an OSD has.
-const BLOCK_PATH: &str = "ROOK_BLOCK_PATH";
+pub(crate) const BLOCK_PATH: &str = "ROOK_BLOCK_PATH";
 
 /// What a Deployment is made of.
 #[derive(Debug, Clone, Copy)]
@@ -28,11 +29,13 @@ pub struct NewOsd<'a> {
     pub owner: &'a Value,
     /// The cluster's identity.
     pub fsid: &'a str,
-    /// The node.
+    /// The node on which it was prepared.
     pub node: &'a str,
     /// Its labels.
     pub labels: &'a BTreeMap<String, String>,
-    /// What the node reported.
+    /// The claim whose volume it has, with its set; `None`: a device of the node.
+    pub claim: Option<(&'a str, &'a DeviceSet)>,
+    /// What was reported.
     pub osd: &'a OsdInfo,
     /// The image with Ceph.
     pub image: &'a str,
@@ -40,10 +43,80 @@ pub struct NewOsd<'a> {
     pub sibling: Option<&'a Deployment>,
 }
 
+/// In what an OSD on a node's device differs from one on the volume of a claim.
+struct Seat {
+    /// Where it is in the CRUSH map.
+    place: Vec<(&'static str, String)>,
+    /// The name of its host there.
+    host: String,
+    labels: Value,
+    env: Vec<Value>,
+    volumes: Vec<Value>,
+    mounts: Vec<Value>,
+    /// Block volumes that its containers see. One that is privileged sees the node's devices instead.
+    devices: Vec<Value>,
+    privileged: bool,
+    command: Value,
+    resources: Value,
+    /// Where its pod runs.
+    pod: Value,
+}
+
+impl Seat {
+    fn of(of: &NewOsd<'_>) -> Self {
+        let bound = json!({ "kubernetes.io/hostname": hostname(of.node, of.labels) });
+        let Some((claim, set)) = of.claim else {
+            let (volumes, mounts) = device_volumes([of.osd.device.as_str()]);
+            return Self {
+                place: location(of.node, of.labels),
+                host: of.node.to_owned(),
+                labels: json!({ "portable": "false" }),
+                env: Vec::new(),
+                volumes,
+                mounts,
+                devices: Vec::new(),
+                privileged: true,
+                command: json!(["ceph-osd"]),
+                resources: json!({}),
+                pod: json!({ "nodeSelector": bound }),
+            };
+        };
+        let portable = set.portable == Some(true);
+        let (volume, device) = volume(claim);
+        let mut env = vec![json!({ "name": "ROOK_PVC_BACKED_OSD", "value": "true" })];
+        let mut pod = of_pods(set, set.placement.as_ref());
+        let (place, host) = if portable {
+            let above = topology(of.labels);
+            if let Some((label, name)) = above.first() {
+                env.push(json!({ "name": "ROOK_TOPOLOGY_AFFINITY", "value": format!("{label}={name}") }));
+            }
+            // Not bound to a node, but to where it is in the CRUSH map: elsewhere copies would lie together.
+            pod["nodeSelector"] = json!(above.into_iter().collect::<BTreeMap<_, _>>());
+            (location_of(claim, of.labels), claim)
+        } else {
+            pod["nodeSelector"] = bound;
+            (location(of.node, of.labels), of.node)
+        };
+        Self {
+            place,
+            host: host.to_owned(),
+            labels: json!({ "portable": portable.to_string(), PVC: claim, SET: set.name }),
+            env,
+            volumes: vec![volume],
+            mounts: Vec::new(),
+            devices: vec![device],
+            privileged: false,
+            command: json!(["sh", "-c", OWN, "ceph-osd"]),
+            resources: json!(set.resources),
+            pod,
+        }
+    }
+}
+
 /// The Deployment.
 pub fn deployment(of: NewOsd<'_>) -> Value {
     let id = of.osd.id.to_string();
-    let place = location(of.node, of.labels);
+    let seat = Seat::of(&of);
     let mut labels = json!({
         "app": names::OSD_APP,
         "rook_cluster": of.namespace,
@@ -51,8 +124,7 @@ pub fn deployment(of: NewOsd<'_>) -> Value {
         "ceph_daemon_id": id,
         "osd": id,
         "ceph-osd-id": id,
-        "failure-domain": of.node,
-        "portable": "false",
+        "failure-domain": seat.host,
         "osd-store": "bluestore",
         "topology-location-root": "default",
         "app.kubernetes.io/name": "ceph-osd",
@@ -65,9 +137,10 @@ pub fn deployment(of: NewOsd<'_>) -> Value {
     if !of.osd.device_class.is_empty() {
         labels["device-class"] = json!(of.osd.device_class);
     }
-    for (level, name) in &place {
+    for (level, name) in &seat.place {
         labels[names::topology(level)] = json!(name);
     }
+    names::add(&mut labels, &seat.labels);
     let mut of_deployment = labels.clone();
     for label in ["ceph-version", "rook-version"] {
         let known = of
@@ -77,8 +150,9 @@ pub fn deployment(of: NewOsd<'_>) -> Value {
             of_deployment[label] = json!(known);
         }
     }
-    let mut pod = pod(&of, &id, &place);
+    let mut pod = pod(&of, &id, &seat);
     names::add(&mut pod, &like(of.sibling));
+    names::add(&mut pod, &seat.pod);
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {
@@ -110,7 +184,10 @@ ln -snf "$ROOK_BLOCK_PATH" "$dir/block"
 chown -RL ceph:ceph "$dir" /run/ceph
 "#;
 
-fn pod(of: &NewOsd<'_>, id: &str, place: &[(&str, String)]) -> Value {
+/// Each container sees the volume of a claim as a device of its own, which is root's at first.
+const OWN: &str = r#"chown ceph:ceph "$ROOK_BLOCK_PATH" && exec ceph-osd "$@""#;
+
+fn pod(of: &NewOsd<'_>, id: &str, seat: &Seat) -> Value {
     let socket = format!("/run/ceph/ceph-osd.{id}.asok");
     // Its own word, whatever the monitors think.
     let active = format!("ceph --admin-daemon {socket} status | grep -q '\"state\": \"active\"'");
@@ -120,19 +197,22 @@ fn pod(of: &NewOsd<'_>, id: &str, place: &[(&str, String)]) -> Value {
         names::add(&mut probe, &more);
         probe
     };
-    let env = json!([
+    let mut env = json!([
         { "name": "ROOK_OSD_ID", "value": id },
         { "name": "ROOK_OSD_UUID", "value": of.osd.uuid },
         { "name": BLOCK_PATH, "value": of.osd.device },
         { "name": "ROOK_CV_MODE", "value": "raw" },
         { "name": "ROOK_LV_BACKED_PV", "value": "false" },
-        { "name": "ROOK_NODE_NAME", "value": of.node },
+        { "name": "ROOK_NODE_NAME", "value": seat.host },
         { "name": "ROOK_CEPH_MON_HOST",
           "valueFrom": { "secretKeyRef": { "name": "rook-ceph-config", "key": "mon_host" } } },
         { "name": "NODE_NAME", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } },
         { "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
     ]);
-    let (mut volumes, mut mounts) = device_volumes([of.osd.device.as_str()]);
+    if let Some(env) = env.as_array_mut() {
+        env.extend(seat.env.iter().cloned());
+    }
+    let (mut volumes, mut mounts) = (seat.volumes.clone(), seat.mounts.clone());
     volumes.extend([
         json!({ "name": "osd-folder", "emptyDir": {} }),
         json!({ "name": "run", "emptyDir": {} }),
@@ -146,27 +226,26 @@ fn pod(of: &NewOsd<'_>, id: &str, place: &[(&str, String)]) -> Value {
         json!({ "name": "run", "mountPath": "/run/ceph" }),
         json!({ "name": "config", "mountPath": "/etc/ceph", "readOnly": true }),
     ]);
-    let privileged = json!({ "privileged": true, "runAsUser": 0, "readOnlyRootFilesystem": false });
+    let security = json!({ "privileged": seat.privileged, "runAsUser": 0, "readOnlyRootFilesystem": false });
     json!({
-        "nodeSelector": { "kubernetes.io/hostname": hostname(of.node, of.labels) },
         "automountServiceAccountToken": false,
         "terminationGracePeriodSeconds": 60,
         "volumes": volumes,
         "initContainers": [{
             "name": "activate", "image": of.image, "command": ["sh", "-c", ACTIVATE],
-            "env": env, "volumeMounts": mounts, "securityContext": privileged,
+            "env": env, "volumeMounts": mounts, "volumeDevices": seat.devices, "securityContext": security,
         }],
         "containers": [{
             "name": "osd", "image": of.image,
-            "command": ["ceph-osd"],
+            "command": seat.command, "resources": seat.resources,
             "args": [
                 // Not by CEPH_ARGS, which `ceph --admin-daemon` in the probes would take for words of its question.
                 "--foreground", "--id", id, "--fsid", of.fsid, "-m", "$(ROOK_CEPH_MON_HOST)", "--setuser", "ceph", "--setgroup", "ceph",
-                format!("--crush-location={}", words(place)),
+                format!("--crush-location={}", words(&seat.place)),
                 "--log-to-stderr=true", "--err-to-stderr=true", "--mon-cluster-log-to-stderr=true",
                 "--default-log-to-file=false", "--default-mon-cluster-log-to-file=false",
             ],
-            "env": env, "volumeMounts": mounts, "securityContext": privileged,
+            "env": env, "volumeMounts": mounts, "volumeDevices": seat.devices, "securityContext": security,
             // Up to 30 minutes: a large OSD that was killed reads all of itself first.
             "startupProbe": probe(&active, json!({ "periodSeconds": 10, "failureThreshold": 180 })),
             "readinessProbe": probe(&active, json!({ "periodSeconds": 10, "failureThreshold": 3 })),
@@ -233,10 +312,14 @@ pub(crate) fn devices_of(osd: &Deployment) -> BTreeSet<String> {
     from_env.into_iter().chain(noted).collect()
 }
 
-/// The node that an OSD is bound to.
-pub(crate) fn node_of(osd: &Deployment) -> Option<String> {
+/// The claim whose volume an OSD has, or else the node that it is bound to.
+pub(crate) fn where_of(osd: &Deployment) -> Option<Where> {
+    let labels = osd.metadata.labels.as_ref();
+    if let Some(claim) = labels.and_then(|labels| labels.get(PVC)) {
+        return Some(Where::Claim(claim.clone()));
+    }
     let selector = osd.spec.template.spec.as_ref()?.node_selector.as_ref()?;
-    selector.get("kubernetes.io/hostname").cloned()
+    selector.get("kubernetes.io/hostname").cloned().map(Where::Node)
 }
 
 /// The image for a new OSD: the one that is wanted, once every monitor has it; an OSD must not be newer than
@@ -275,6 +358,71 @@ mod tests {
             } },
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn an_osd_on_a_claim_is_bound_to_its_node_or_only_to_its_rack() {
+        let labels = BTreeMap::from([("topology.rook.io/rack".to_owned(), "r1".to_owned())]);
+        let osd = OsdInfo {
+            id: 7,
+            uuid: "u".to_owned(),
+            device: "/mnt/c".to_owned(),
+            ..OsdInfo::default()
+        };
+        let made = |claim: Option<(&str, &DeviceSet)>| {
+            deployment(NewOsd {
+                namespace: "rook-ceph",
+                cluster: "my-cluster",
+                owner: &json!({}),
+                fsid: "f",
+                node: "n1",
+                labels: &labels,
+                claim,
+                osd: &osd,
+                image: "ceph",
+                sibling: None,
+            })
+        };
+        let set: DeviceSet = serde_json::from_value(json!({
+            "name": "set1", "resources": { "limits": { "memory": "4Gi" } },
+            "placement": { "tolerations": [{ "key": "storage" }] },
+        }))
+        .unwrap();
+        for (portable, host, bound) in [
+            (false, "n1", json!({ "kubernetes.io/hostname": "n1" })),
+            (true, "c", json!({ "topology.rook.io/rack": "r1" })),
+        ] {
+            let set = DeviceSet {
+                portable: Some(portable),
+                ..set.clone()
+            };
+            let one = made(Some(("c", &set)));
+            let seen: Deployment = serde_json::from_value(one.clone()).unwrap();
+            assert_eq!(where_of(&seen), Some(Where::Claim("c".to_owned())));
+            assert_eq!(devices_of(&seen), BTreeSet::from(["/mnt/c".to_owned()]));
+            let template = &one["spec"]["template"];
+            let labels = &template["metadata"]["labels"];
+            assert_eq!(labels[PVC], "c");
+            assert_eq!(labels["portable"], portable.to_string());
+            assert_eq!(labels["failure-domain"], host);
+            assert_eq!(labels["topology-location-host"], host);
+            assert_eq!(labels["topology-location-rack"], "r1");
+            let pod = &template["spec"];
+            assert_eq!(pod["nodeSelector"], bound);
+            assert_eq!(pod["tolerations"][0]["key"], "storage");
+            assert_eq!(pod["volumes"][0]["persistentVolumeClaim"]["claimName"], "c");
+            let own = &pod["containers"][0];
+            assert_eq!(own["resources"]["limits"]["memory"], "4Gi");
+            assert_eq!(own["securityContext"]["privileged"], false);
+            for container in [own, &pod["initContainers"][0]] {
+                assert_eq!(container["volumeDevices"][0]["devicePath"], "/mnt/c");
+            }
+            let place = format!("--crush-location=root=default host={host} rack=r1");
+            assert!(own["args"].as_array().unwrap().contains(&json!(place)), "{own}");
+            assert!(own["startupProbe"].is_object() && own["livenessProbe"].is_object());
+        }
+        let seen: Deployment = serde_json::from_value(made(None)).unwrap();
+        assert_eq!(where_of(&seen), Some(Where::Node("n1".to_owned())));
     }
 
     #[test]

@@ -1,5 +1,9 @@
 use super::*;
 
+fn node(name: &str) -> Where {
+    Where::Node(name.to_owned())
+}
+
 fn at(minute: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute)
 }
@@ -34,19 +38,19 @@ fn devices(of: &[&str]) -> BTreeSet<String> {
 /// A world that a test changes, and what is decided about it.
 #[derive(Default)]
 struct World {
-    wished: BTreeMap<String, BTreeSet<String>>,
+    wished: BTreeMap<Where, BTreeSet<String>>,
     nodes: BTreeSet<String>,
     known: BTreeMap<u32, Known>,
-    jobs: BTreeMap<String, Job>,
-    told: BTreeMap<String, Result<NodeStatus, String>>,
-    failed: BTreeMap<String, Failed>,
+    jobs: BTreeMap<Where, Job>,
+    told: BTreeMap<Where, Result<NodeStatus, String>>,
+    failed: BTreeMap<Where, Failed>,
 }
 
 impl World {
     /// Node `n1` is to have the devices of OSDs 1 and 2.
     fn new() -> Self {
         Self {
-            wished: [("n1".to_owned(), devices(&["/dev/sd1", "/dev/sd2"]))].into(),
+            wished: [(node("n1"), devices(&["/dev/sd1", "/dev/sd2"]))].into(),
             nodes: ["n1".to_owned()].into(),
             ..Self::default()
         }
@@ -67,12 +71,12 @@ impl World {
 
     fn job(&mut self, state: JobState, minute: i64) {
         let progressed = at(minute);
-        self.jobs.insert("n1".to_owned(), Job { state, progressed });
+        self.jobs.insert(node("n1"), Job { state, progressed });
     }
 
     fn has(&mut self, id: u32) {
         let known = Known {
-            node: Some("n1".to_owned()),
+            at: Some(node("n1")),
             devices: devices(&[&format!("/dev/sd{id}")]),
         };
         self.known.insert(id, known);
@@ -83,7 +87,7 @@ impl World {
 fn from_a_wish_to_osds_and_then_nothing() {
     let mut world = World::new();
     let start = Act::Start {
-        node: "n1".to_owned(),
+        at: node("n1"),
         devices: devices(&["/dev/sd1", "/dev/sd2"]),
     };
     assert_eq!(world.decide(0).acts, [start]);
@@ -92,13 +96,13 @@ fn from_a_wish_to_osds_and_then_nothing() {
     assert_eq!(world.decide(1).again, Some(at(20)));
     world
         .told
-        .insert("n1".to_owned(), Ok(report(Stage::Orchestrating, &[1])));
+        .insert(node("n1"), Ok(report(Stage::Orchestrating, &[1])));
     assert_eq!(world.decide(1).acts, []);
     world
         .told
-        .insert("n1".to_owned(), Ok(report(Stage::Completed, &[1, 2])));
+        .insert(node("n1"), Ok(report(Stage::Completed, &[1, 2])));
     let create = |id| Act::Create {
-        node: "n1".to_owned(),
+        at: node("n1"),
         osd: osd(id),
     };
     assert_eq!(world.decide(2).acts, [create(1), create(2)]);
@@ -107,7 +111,7 @@ fn from_a_wish_to_osds_and_then_nothing() {
     assert_eq!(world.decide(2).acts, [create(2)]);
     world.has(2);
     let settle = Act::Settle {
-        node: "n1".to_owned(),
+        at: node("n1"),
         why: None,
     };
     assert_eq!(world.decide(2).acts, [settle]);
@@ -120,9 +124,7 @@ fn from_a_wish_to_osds_and_then_nothing() {
 fn what_could_be_prepared_is_created_and_the_rest_is_told_and_tried_later() {
     let mut world = World::new();
     world.job(JobState::Done, 0);
-    world
-        .told
-        .insert("n1".to_owned(), Ok(report(Stage::Failed, &[1])));
+    world.told.insert(node("n1"), Ok(report(Stage::Failed, &[1])));
     assert!(matches!(&world.decide(0).acts[..], [Act::Create { osd, .. }] if osd.id == 1));
     world.has(1);
     let acts = world.decide(0).acts;
@@ -136,7 +138,7 @@ fn what_could_be_prepared_is_created_and_the_rest_is_told_and_tried_later() {
         devices: devices(&["/dev/sd1", "/dev/sd2"]),
     };
     for (times, minutes) in [(1, 1), (2, 2), (5, 16), (6, 32), (60, 32)] {
-        world.failed.insert("n1".to_owned(), failed(times));
+        world.failed.insert(node("n1"), failed(times));
         let before = world.decide(minutes - 1);
         assert_eq!(before.acts, []);
         assert_eq!(before.remarks[0].reason, "PrepareFailed");
@@ -146,7 +148,7 @@ fn what_could_be_prepared_is_created_and_the_rest_is_told_and_tried_later() {
     // Another wish is another matter.
     world
         .wished
-        .insert("n1".to_owned(), devices(&["/dev/sd1", "/dev/sd3"]));
+        .insert(node("n1"), devices(&["/dev/sd1", "/dev/sd3"]));
     assert!(matches!(world.decide(0).acts[..], [Act::Start { .. }]));
 }
 
@@ -154,12 +156,12 @@ fn what_could_be_prepared_is_created_and_the_rest_is_told_and_tried_later() {
 fn a_job_that_never_ends_is_named_and_holds_up_nothing() {
     let mut world = World::new();
     world.job(JobState::Runs, 0);
-    world.wished.insert("n2".to_owned(), devices(&["/dev/sd3"]));
+    world.wished.insert(node("n2"), devices(&["/dev/sd3"]));
     world.nodes.insert("n2".to_owned());
     let decided = world.decide(20);
     assert_eq!(decided.remarks[0].reason, "PrepareStuck");
     assert!(decided.remarks[0].message.contains("rook-ceph-osd-prepare-n1"));
-    assert!(matches!(&decided.acts[..], [Act::Start { node, .. }] if node == "n2"));
+    assert!(matches!(&decided.acts[..], [Act::Start { at, .. }] if *at == node("n2")));
 }
 
 #[test]
@@ -181,10 +183,8 @@ fn a_report_that_cannot_be_read_is_named_and_the_rest_goes_on() {
     let mut world = World::new();
     world
         .told
-        .insert("n1".to_owned(), Err("its key status is no report".to_owned()));
-    world
-        .told
-        .insert("n2".to_owned(), Ok(report(Stage::Completed, &[7])));
+        .insert(node("n1"), Err("its key status is no report".to_owned()));
+    world.told.insert(node("n2"), Ok(report(Stage::Completed, &[7])));
     let decided = world.decide(0);
     assert_eq!(decided.remarks[0].reason, "StatusUnreadable");
     assert!(decided.remarks[0].message.contains("rook-ceph-osd-n1-status"));
@@ -205,14 +205,15 @@ fn a_device_that_an_osd_has_under_another_name_is_noted_once() {
     let mut world = World::new();
     world.has(2);
     let known = Known {
-        node: Some("n1".to_owned()),
+        at: Some(node("n1")),
         devices: devices(&["/dev/disk/by-id/one"]),
     };
     world.known.insert(1, known);
     world
         .told
-        .insert("n1".to_owned(), Ok(report(Stage::Completed, &[1, 2])));
+        .insert(node("n1"), Ok(report(Stage::Completed, &[1, 2])));
     let note = Act::Note {
+        at: node("n1"),
         id: 1,
         device: "/dev/sd1".to_owned(),
     };
@@ -229,4 +230,65 @@ fn a_device_that_an_osd_has_under_another_name_is_noted_once() {
     ));
     world.told.clear();
     assert_eq!(world.decide(0), Decided::default());
+}
+
+#[test]
+fn a_claim_goes_the_same_way_and_needs_no_node() {
+    let claim = Where::Claim("set1-data-0x".to_owned());
+    let mut world = World::default();
+    let path = claim_path(claim.name());
+    world.wished.insert(claim.clone(), devices(&[&path]));
+    let start = Act::Start {
+        at: claim.clone(),
+        devices: devices(&[&path]),
+    };
+    assert_eq!(world.decide(0).acts, [start]);
+    let osd = OsdInfo {
+        device: path.clone(),
+        ..osd(1)
+    };
+    let told = NodeStatus {
+        osds: vec![osd.clone()],
+        pvc_backed_osd: true,
+        ..report(Stage::Completed, &[])
+    };
+    world.told.insert(claim.clone(), Ok(told));
+    let create = Act::Create {
+        at: claim.clone(),
+        osd,
+    };
+    assert_eq!(world.decide(0).acts, [create]);
+    let known = Known {
+        at: Some(claim.clone()),
+        devices: devices(&[&path]),
+    };
+    world.known.insert(1, known);
+    // However often it is read.
+    let settle = Act::Settle {
+        at: claim.clone(),
+        why: None,
+    };
+    assert_eq!(world.decide(0).acts, [settle]);
+    world.told.clear();
+    assert_eq!(world.decide(0), Decided::default());
+    // A node of that name is another matter.
+    world.wished = [(node(claim.name()), devices(&[&path]))].into();
+    assert_eq!(world.decide(0).remarks[0].reason, "NodeNotThere");
+    let failed = Failed {
+        times: 1,
+        last: at(0),
+        why: "no room".to_owned(),
+        devices: devices(&["/mnt/other"]),
+    };
+    let other = Where::Claim("other".to_owned());
+    world.wished = [(other.clone(), devices(&["/mnt/other"]))].into();
+    world.failed.insert(other, failed);
+    let told = serde_json::to_value(&world.decide(0).remarks[0]).unwrap();
+    assert_eq!((&told["claim"], &told["node"]), (&"other".into(), &Value::Null));
+    assert!(
+        told["message"]
+            .as_str()
+            .unwrap()
+            .contains("claim other could not be prepared")
+    );
 }

@@ -1,15 +1,17 @@
-//! What a node reports of its devices: Rook's document, in Rook's ConfigMap.
+//! What is reported of the devices of a node, or of the volume of a claim: Rook's document, in Rook's ConfigMap.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::Where;
+use super::claims::PVC;
 use crate::names;
 
 /// The key in the ConfigMap.
 const KEY: &str = "status";
-/// The label with the node.
+/// The label with the node, or with the claim.
 const NODE: &str = "node";
 
 /// How far a node is.
@@ -64,6 +66,12 @@ pub struct OsdInfo {
     pub mode: String,
     /// `bluestore`.
     pub store: String,
+    /// The node on which it was prepared.
+    #[serde(rename = "nodeName")]
+    pub node: String,
+    /// The claim whose volume its device is, if it is none of the node's own.
+    #[serde(rename = "pvcName")]
+    pub claim: String,
 }
 
 /// What a node reports.
@@ -90,41 +98,50 @@ impl NodeStatus {
     }
 }
 
-/// The name of a node's ConfigMap.
-pub fn name(node: &str) -> String {
-    names::short(&format!("rook-ceph-osd-{node}-status"))
+/// The name of the ConfigMap with the report.
+pub fn name(at: &Where) -> String {
+    names::short(&format!("rook-ceph-osd-{}-status", at.name()))
 }
 
 /// What selects all of them in a namespace.
 pub const SELECTOR: &str = "app=rook-ceph-osd,status=provisioning";
 
-/// The ConfigMap with a node's report.
-pub fn status_map(namespace: &str, node: &str, status: &NodeStatus) -> Value {
+/// The ConfigMap with the report.
+pub fn status_map(namespace: &str, at: &Where, status: &NodeStatus) -> Value {
+    let mut labels = json!({ "app": names::OSD_APP, "status": "provisioning", NODE: at.name() });
+    if let Where::Claim(claim) = at {
+        labels[PVC] = json!(claim);
+    }
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {
-            "name": name(node), "namespace": namespace,
-            "labels": { "app": names::OSD_APP, "status": "provisioning", NODE: node },
-        },
+        "metadata": { "name": name(at), "namespace": namespace, "labels": labels },
         "data": { KEY: serde_json::to_string(status).unwrap_or_default() },
     })
 }
 
-/// The node of a report and what it says, or why that cannot be read.
-pub fn read(map: &ConfigMap) -> (String, Result<NodeStatus, String>) {
+/// Of what a report is and what it says, or why that cannot be read.
+pub fn read(map: &ConfigMap) -> (Where, Result<NodeStatus, String>) {
     let name = map.name_any();
-    let node = map.labels().get(NODE).cloned().unwrap_or_else(|| {
+    let named = map.labels().get(NODE).cloned().unwrap_or_else(|| {
         let inner = name.strip_prefix("rook-ceph-osd-").unwrap_or(&name);
         inner.strip_suffix("-status").unwrap_or(inner).to_owned()
     });
     let text = map.data.as_ref().and_then(|data| data.get(KEY));
-    let status = match text {
+    let status: Result<NodeStatus, _> = match text {
         None => Err(format!("it has no key {KEY}")),
         Some(text) => {
             serde_json::from_str(text).map_err(|error| format!("its key {KEY} is no report: {error}"))
         }
     };
-    (node, status)
+    // Rook writes no label that tells a claim from a node.
+    let is_claim =
+        map.labels().contains_key(PVC) || status.as_ref().is_ok_and(|status| status.pvc_backed_osd);
+    let at = if is_claim {
+        Where::Claim(named)
+    } else {
+        Where::Node(named)
+    };
+    (at, status)
 }
 
 #[cfg(test)]
@@ -143,15 +160,16 @@ mod tests {
             "data": { "status": rooks },
         }))
         .unwrap();
-        let (node, status) = read(&map);
+        let (at, status) = read(&map);
         let status = status.unwrap();
-        assert_eq!((node.as_str(), status.stage()), ("n1", Stage::Completed));
+        let node = Where::Node("n1".to_owned());
+        assert_eq!((&at, status.stage()), (&node, Stage::Completed));
         assert_eq!(
             (status.osds[0].id, status.osds[0].device.as_str()),
             (3, "/dev/sdb")
         );
-        let again: ConfigMap = serde_json::from_value(status_map("rook-ceph", "n1", &status)).unwrap();
-        assert_eq!(read(&again), ("n1".to_owned(), Ok(status)));
+        let again: ConfigMap = serde_json::from_value(status_map("rook-ceph", &node, &status)).unwrap();
+        assert_eq!(read(&again), (node, Ok(status)));
         let text = &again.data.unwrap()["status"];
         for field in [
             "\"lv-path\":\"/dev/sdb\"",
@@ -174,9 +192,27 @@ mod tests {
                 "metadata": { "name": "rook-ceph-osd-n1-status" }, "data": data,
             }))
             .unwrap();
-            let (node, status) = read(&map);
-            assert_eq!(node, "n1");
+            let (at, status) = read(&map);
+            assert_eq!(at.name(), "n1");
             assert!(status.unwrap_err().contains(why));
         }
+    }
+
+    #[test]
+    fn a_report_of_a_claim_is_known_by_its_label_or_by_what_it_says() {
+        let claim = Where::Claim("set1-data-0x".to_owned());
+        let status = NodeStatus {
+            pvc_backed_osd: true,
+            ..NodeStatus::default()
+        };
+        let map: ConfigMap = serde_json::from_value(status_map("rook-ceph", &claim, &status)).unwrap();
+        assert_eq!(map.name_any(), "rook-ceph-osd-set1-data-0x-status");
+        assert_eq!(read(&map).0, claim);
+        let mut broken = map.clone();
+        broken.data = None;
+        assert_eq!(read(&broken).0, claim);
+        let mut rooks = map;
+        rooks.metadata.labels.as_mut().unwrap().remove(PVC);
+        assert_eq!(read(&rooks).0, claim);
     }
 }

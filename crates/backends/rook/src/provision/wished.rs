@@ -62,11 +62,6 @@ pub fn wished(storage: &Storage, nodes: &BTreeSet<String>) -> Wished {
         is_set(&storage.device_path_filter) || of_nodes().any(|node| is_set(&node.device_path_filter)),
         "devicePathFilter",
     );
-    let sets = storage.storage_class_device_sets.as_ref();
-    say(
-        sets.is_some_and(|sets| !sets.is_empty()),
-        "storageClassDeviceSets",
-    );
     wished
 }
 
@@ -124,10 +119,9 @@ mod tests {
         let all = of(json!({
             "useAllNodes": true, "useAllDevices": true, "deviceFilter": "^sd.",
             "nodes": [{ "name": "n1", "devicePathFilter": "x" }],
-            "storageClassDeviceSets": [{ "name": "set1" }],
         }));
         assert_eq!(all.devices, BTreeMap::new());
-        assert_eq!(all.remarks.len(), 4, "{:?}", all.remarks);
+        assert_eq!(all.remarks.len(), 3, "{:?}", all.remarks);
         let nameless = of(json!({ "nodes": [{ "devices": [{ "name": "sdb" }] }] }));
         assert_eq!(nameless.devices, BTreeMap::new());
         assert!(nameless.remarks[0].contains("no name"));
