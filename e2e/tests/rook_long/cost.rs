@@ -127,7 +127,9 @@ fn without_ours(mut deployment: Value) -> Result<Value> {
     fields(&mut deployment, &["status"]);
     let meta = &mut deployment["metadata"];
     fields(meta, &["generation", "managedFields", "resourceVersion"]);
-    fields(&mut meta["labels"], &["ceph-version"]);
+    // The latter two are what older Rooks did not write.
+    let of_daemon = ["ceph-version", "ceph_daemon_type", "ceph_daemon_id"];
+    fields(&mut meta["labels"], &of_daemon);
     fields(
         &mut meta["annotations"],
         &[
