@@ -55,7 +55,7 @@ const QUIET: Duration = Duration::from_mins(1);
 /// How long one thing may take that should take seconds.
 const SOON: Duration = Duration::from_mins(2);
 /// How long the whole revision may take.
-const LONG: Duration = Duration::from_mins(60);
+const LONG: Duration = Duration::from_hours(1);
 
 /// What the part inside the sandbox is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -494,7 +494,7 @@ impl World {
                 Ok(_) => break begun,
                 // Its controller has not looked at the budget yet.
                 Err(kube::Error::Api(answer)) if answer.code == 429 => {
-                    sleep(Duration::from_millis(200)).await
+                    sleep(Duration::from_millis(200)).await;
                 }
                 Err(error) => return Err(error).with_context(|| format!("evicting {pod}")),
             }

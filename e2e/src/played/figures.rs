@@ -129,7 +129,7 @@ mod tests {
         .enumerate()
         .map(|(nth, event)| Entry {
             seq: nth as u64 + 1,
-            at: at(nth as i64),
+            at: at(i64::try_from(nth).unwrap()),
             event: serde_json::from_value(event).unwrap(),
         })
         .collect();

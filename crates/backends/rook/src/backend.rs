@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde::{Deserialize, Serialize};
@@ -24,6 +23,7 @@ use crate::daemons::{is_wanted, kind_of, osd_of};
 use crate::gathered::Gather;
 use crate::made::{Book, Made, image_of};
 use crate::migrations;
+use crate::objects::Deployment;
 use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, is_made_of, restarted};
 use crate::pod::{self, Fields};
 use crate::rollout::{Rollout, rollout};

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -16,6 +15,7 @@ use serde_json::json;
 
 use crate::agents;
 use crate::cluster::CephCluster;
+use crate::objects::{DaemonSet, Deployment};
 use crate::operator::{COMMAND, LEASE};
 use crate::told::{Leader, Told, anew};
 use crate::versions::Versions;

@@ -1,6 +1,6 @@
 //! Which Deployment is which daemon.
 
-use k8s_openapi::api::apps::v1::Deployment;
+use crate::objects::Deployment;
 use kube::ResourceExt as _;
 use stagger_core::model::UnitId;
 

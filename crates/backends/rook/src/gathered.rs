@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use stagger_core::model::UnitId;
 
 use crate::daemons::kind_of;
+use crate::objects;
 
 /// So many lines of a container's log.
 const LINES: i64 = 500;
@@ -55,7 +56,7 @@ impl Gather<'_> {
     }
 
     /// A daemon's Deployment, its templates of before, its pods, their events and logs.
-    pub(crate) async fn of_daemon(&self, unit: &UnitId, deployment: &Deployment, files: &mut Files) {
+    pub(crate) async fn of_daemon(&self, unit: &UnitId, deployment: &objects::Deployment, files: &mut Files) {
         let labels = deployment.spec.selector.match_labels.iter().flatten();
         let labels: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
         let own = ListParams::default().labels(&labels.join(","));

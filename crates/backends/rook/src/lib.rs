@@ -21,6 +21,7 @@ pub mod journal;
 pub mod made;
 pub mod migrations;
 pub mod names;
+pub mod objects;
 pub mod operator;
 pub mod ours;
 pub mod pod;

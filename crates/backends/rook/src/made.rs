@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::PodSpec;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use stagger_core::model::{IdError, Revision};
 
+use crate::objects::{Container, PodSpec};
 use crate::pod::Fields;
 
 /// What a daemon's pod is made of.
@@ -57,7 +57,7 @@ pub fn image_of<'a>(spec: &'a PodSpec, kind: &str) -> Option<&'a str> {
 
 /// All containers of a pod that run the daemon's image, by name: the daemon itself and its helpers.
 pub fn with_image(spec: &PodSpec, image: &str) -> (Vec<String>, Vec<String>) {
-    let named = |containers: &[k8s_openapi::api::core::v1::Container]| {
+    let named = |containers: &[Container]| {
         containers
             .iter()
             .filter(|container| container.image.as_deref() == Some(image))

@@ -6,7 +6,6 @@
 
 use std::borrow::Borrow;
 
-use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,6 +13,7 @@ use stagger_core::model::{Condition, ConditionName, IdError, Part, PartName, Ste
 use stagger_core::view::RunView;
 
 use crate::daemons::{self, KIND};
+use crate::objects::Deployment;
 
 /// Where in a run a migration has its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,7 +30,6 @@ use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use jiff::SignedDuration;
-use k8s_openapi::api::apps::v1::Deployment;
 use kube::client::ClientBuilder;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config, ResourceExt as _};
@@ -46,6 +45,7 @@ use crate::access::{AccessError, Programs, access};
 use crate::agents::Stand;
 use crate::backend::failed;
 use crate::cluster::CephCluster;
+use crate::objects::Deployment;
 use counted::{Questions, Requests};
 use health::Health;
 use metrics::{ClusterMetrics, Metrics};

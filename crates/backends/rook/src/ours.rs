@@ -1,10 +1,10 @@
 //! The fields of a Deployment that are ours, and no others.
 
-use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use crate::made::{Made, image_of, with_image};
+use crate::objects::Deployment;
 use crate::pod::{self, Fields};
 
 /// The annotation with the newest fencing token that a Deployment has seen.

@@ -11,13 +11,13 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_quantity::ParsedQuantity;
 use serde_json::{Map, Value, json};
 
 use crate::cluster::{CephClusterSpec, Free};
+use crate::objects::{PodSpec, PodTemplateSpec};
 use crate::policy::Remark;
 
 /// Values by what they are of: `limits/memory`, `requests/cpu`, `priorityClassName`, `annotations/NAME`. A

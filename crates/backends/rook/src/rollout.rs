@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodTemplateSpec};
+use crate::objects::{ContainerStatus, Deployment, Pod, PodTemplateSpec};
 
 /// After so many restarts a container is in a crash loop.
 const CRASHES: i32 = 2;
@@ -30,8 +29,8 @@ pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
         return Rollout::Waiting("its controller has not seen the change yet".to_owned());
     }
     let stopped = status.conditions.iter().flatten().find(|condition| {
-        condition.type_.as_deref() == Some("Progressing")
-            && condition.status.as_deref() == Some("False")
+        condition.type_ == "Progressing"
+            && condition.status == "False"
             && condition.reason.as_deref() == Some("ProgressDeadlineExceeded")
     });
     if let Some(condition) = stopped {

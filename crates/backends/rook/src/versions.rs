@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::PodSpec;
 use kube::ResourceExt as _;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,6 +9,7 @@ use serde::Serialize;
 use crate::daemons;
 use crate::made::image_of;
 use crate::names;
+use crate::objects::{DaemonSet, Deployment, PodSpec};
 use crate::ours::VERSION as CEPH_VERSION;
 use crate::told::Leader;
 

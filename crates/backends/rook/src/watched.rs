@@ -1,7 +1,5 @@
 //! What Kubernetes shows of a cluster, kept up to date by watches: no question is asked twice.
 
-mod slim;
-
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::future::pending;
@@ -10,9 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -24,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use crate::objects::{Deployment, Pod};
 use crate::{daemons, names, provision};
 
 /// A node.
@@ -74,10 +72,8 @@ impl Watched {
     pub fn begin(client: &Client, namespace: &str) -> Self {
         let daemons = || watcher::Config::default().labels(&format!("rook_cluster={namespace}"));
         let mut watches = Watches::new();
-        let of_cluster = Api::namespaced(client.clone(), namespace);
-        let deployments = watches.keep_slim(of_cluster, daemons(), slim::deployment);
-        let of_cluster = Api::namespaced(client.clone(), namespace);
-        let pods = watches.keep_slim(of_cluster, daemons(), slim::pod);
+        let deployments = watches.keep(Api::namespaced(client.clone(), namespace), daemons());
+        let pods = watches.keep(Api::namespaced(client.clone(), namespace), daemons());
         let nodes = watches.keep(Api::all(client.clone()), watcher::Config::default());
         let budgets = watches.keep(
             Api::namespaced(client.clone(), namespace),
@@ -298,16 +294,7 @@ impl Watches {
         K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Eq + Hash + Clone + Default,
     {
-        self.keep_slim(api, config, |_| {})
-    }
-
-    /// The same, with what `slim` leaves of each object.
-    fn keep_slim<K>(&mut self, api: Api<K>, config: watcher::Config, slim: fn(&mut K)) -> Store<K>
-    where
-        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-        K::DynamicType: Eq + Hash + Clone + Default,
-    {
-        keep(api, config, slim, &self.tell, &mut self.watching)
+        keep(api, config, &self.tell, &mut self.watching)
     }
 
     /// Tells of changes.
@@ -367,13 +354,7 @@ fn forbidden(error: &watcher::Error) -> Option<String> {
         .map(|answer| answer.message.clone())
 }
 
-fn keep<K>(
-    api: Api<K>,
-    config: watcher::Config,
-    slim: fn(&mut K),
-    tell: &Tell,
-    watching: &mut JoinSet<()>,
-) -> Store<K>
+fn keep<K>(api: Api<K>, config: watcher::Config, tell: &Tell, watching: &mut JoinSet<()>) -> Store<K>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Default,
@@ -384,10 +365,7 @@ where
     watching.spawn(async move {
         let events = watcher(api, config.page_size(PAGE)).default_backoff();
         // Who wrote which field is much of an object, and nobody here asks for it.
-        let events = events.modify(move |object: &mut K| {
-            object.meta_mut().managed_fields = None;
-            slim(object);
-        });
+        let events = events.modify(|object: &mut K| object.meta_mut().managed_fields = None);
         let stream = reflector::reflector(writer, events);
         tokio::pin!(stream);
         let mut quiet = None;

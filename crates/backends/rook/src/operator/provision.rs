@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1;
 use k8s_openapi::api::batch::v1::Job as JobObject;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -24,6 +24,7 @@ use crate::access::SECRET;
 use crate::backend::failed;
 use crate::cluster::{CephCluster, DeviceSet};
 use crate::daemons::osd_of;
+use crate::objects::Deployment;
 use crate::provision::{
     self, Act, Decided, Failed, Job, JobState, Known, NewOsd, NodeStatus, On, Owner, Prepare, Remark, Seen,
     Where, claimed, decide, wished,
@@ -379,7 +380,7 @@ impl Provision {
             image: &image,
             sibling: nearest(osds.values().map(AsRef::as_ref).filter(has_it), at),
         });
-        let api: Api<Deployment> = Api::namespaced(self.shared.client.clone(), &self.namespace);
+        let api: Api<v1::Deployment> = Api::namespaced(self.shared.client.clone(), &self.namespace);
         create(&api, made, &tried).await
     }
 

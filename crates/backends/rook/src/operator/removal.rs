@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
@@ -23,6 +22,7 @@ use super::status::Writer;
 use crate::backend::failed;
 use crate::cluster::CephCluster;
 use crate::daemons::osd_of;
+use crate::objects::Deployment;
 use crate::policy::Settings;
 use crate::removal::{Osd, SafeToDestroy, candidates, states};
 use crate::watched::Watched;

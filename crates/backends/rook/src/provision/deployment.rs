@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Map, Value, json};
 
 use super::claims::{PVC, SET, of_pods, volume};
@@ -12,6 +11,7 @@ use super::{OsdInfo, Where};
 use crate::cluster::DeviceSet;
 use crate::made::image_of;
 use crate::names;
+use crate::objects::Deployment;
 
 /// The annotation with a path by which an OSD's device is known besides the one that it was made with.
 pub const DEVICE: &str = "stagger.dev/device";
@@ -295,6 +295,7 @@ pub(crate) fn like(sibling: Option<&Deployment>) -> Value {
     let fields: Map<String, Value> = FIELDS
         .into_iter()
         .filter_map(|field| Some((field.to_owned(), spec.get(field)?.clone())))
+        .filter(|(_, value)| !value.is_null())
         .collect();
     Value::Object(fields)
 }
@@ -303,10 +304,7 @@ pub(crate) fn like(sibling: Option<&Deployment>) -> Value {
 pub(crate) fn devices_of(osd: &Deployment) -> BTreeSet<String> {
     let spec = osd.spec.template.spec.as_ref();
     let own = spec.and_then(|spec| spec.containers.iter().find(|container| container.name == "osd"));
-    let from_env = own.and_then(|own| {
-        let all = own.env.as_ref()?;
-        all.iter().find(|env| env.name == BLOCK_PATH)?.value.clone()
-    });
+    let from_env = own.and_then(|own| own.env.iter().find(|env| env.name == BLOCK_PATH)?.value.clone());
     let noted = osd.metadata.annotations.as_ref();
     let noted = noted.and_then(|all| all.get(DEVICE).cloned());
     from_env.into_iter().chain(noted).collect()
