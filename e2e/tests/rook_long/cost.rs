@@ -116,6 +116,11 @@ fn fields_of_rooks() -> Value {
     })
 }
 
+/// What is not there, or has nothing in it.
+fn is_nothing(value: &Value) -> bool {
+    value.is_null() || *value == json!({})
+}
+
 /// A Deployment without what is ours to set, by the image, `resources`, `priorityClassNames` and `annotations`
 /// of the spec, and without what Kubernetes writes by itself.
 fn without_ours(mut deployment: Value) -> Result<Value> {
@@ -138,12 +143,12 @@ fn without_ours(mut deployment: Value) -> Result<Value> {
             "deployment.kubernetes.io/revision",
         ],
     );
-    if meta["annotations"] == json!({}) {
+    if is_nothing(&meta["annotations"]) {
         fields(meta, &["annotations"]);
     }
     let template = &mut deployment["spec"]["template"];
     fields(&mut template["metadata"]["annotations"], &["example.com/note"]);
-    if template["metadata"]["annotations"] == json!({}) {
+    if is_nothing(&template["metadata"]["annotations"]) {
         fields(&mut template["metadata"], &["annotations"]);
     }
     let pod = &mut template["spec"];
