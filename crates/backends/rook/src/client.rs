@@ -8,10 +8,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, Patch, PatchParams};
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use tower::timeout::TimeoutLayer;
 
 use crate::agents;
 use crate::cluster::CephCluster;
@@ -26,6 +28,10 @@ pub(crate) const OPERATOR: &str = "stagger-operator";
 const MANAGER: &str = "stagger-cli";
 /// How long the API server may take to be there.
 const CONNECT: Duration = Duration::from_secs(10);
+/// How long it may take to begin an answer. It gives up by itself after a minute.
+const ANSWER: Duration = Duration::from_secs(75);
+/// A connection on which nothing comes for so long is dead: the API server ends a watch within 295 s.
+const SILENCE: Duration = Duration::from_secs(330);
 /// Between two looks whether a command was heard.
 const LOOK: Duration = Duration::from_millis(500);
 /// How often a command is written anew because the CephCluster was changed meanwhile.
@@ -129,7 +135,7 @@ pub async fn connect(file: Option<&Path>, context: Option<&str>) -> Result<Clien
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()
     };
-    let mut config = match (file, context) {
+    let config = match (file, context) {
         (Some(file), _) => {
             let read = Kubeconfig::read_from(file).map_err(unusable)?;
             Config::from_custom_kubeconfig(read, &options)
@@ -139,8 +145,20 @@ pub async fn connect(file: Option<&Path>, context: Option<&str>) -> Result<Clien
         (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(unusable)?,
         (None, None) => Config::infer().await.map_err(unusable)?,
     };
+    patient(config).map_err(unusable)
+}
+
+/// A client that waits for the API server, but not for ever: kube's own has no limit on an answer, and one that was
+/// lost on its way would hold up who asked until the end of the process.
+///
+/// # Errors
+/// The settings cannot be used.
+pub fn patient(mut config: Config) -> kube::Result<Client> {
     config.connect_timeout = Some(CONNECT);
-    Client::try_from(config).map_err(unusable)
+    config.read_timeout = Some(SILENCE);
+    config.reset_reader_on_write = true;
+    let builder = ClientBuilder::try_from(config)?;
+    Ok(builder.with_layer(&TimeoutLayer::new(ANSWER)).build())
 }
 
 fn unusable(error: impl std::error::Error) -> ClientError {
@@ -352,7 +370,23 @@ fn innermost(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    /// It takes connections, and says nothing.
+    #[tokio::test]
+    async fn an_api_server_that_says_nothing_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let client = patient(Config::new(address.parse().unwrap())).unwrap();
+        let asked = tokio::spawn(async move { client.apiserver_version().await });
+        let (_connection, _) = listener.accept().await.unwrap();
+        // From here on time goes by as fast as nothing happens.
+        tokio::time::pause();
+        let error = asked.await.unwrap().expect_err("nobody answered");
+        assert!(innermost(&error).contains("timed out"), "{error:?}");
+    }
 
     #[test]
     fn the_only_cluster_need_not_be_named() {

@@ -61,8 +61,9 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
 
 /// The API server, by KUBECONFIG or as a pod sees it.
 pub(super) async fn connect() -> Result<kube::Client, CliError> {
-    let client = kube::Client::try_default().await;
-    client.map_err(|error| unreachable_by(&error))
+    let config = kube::Config::infer().await;
+    let config = config.map_err(|error| unreachable_by(&error))?;
+    stagger_rook::client::patient(config).map_err(|error| unreachable_by(&error))
 }
 
 fn unreachable_by(error: &dyn std::error::Error) -> CliError {
