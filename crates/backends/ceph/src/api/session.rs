@@ -21,6 +21,8 @@ use super::{Access, Answer, ApiError, CephApi, Whom, words};
 const SCRIPT: &str = include_str!("session.py");
 /// How much longer than the script itself we wait, for its start and a large answer.
 const GRACE: Duration = Duration::from_secs(5);
+/// For so many bytes of an announced answer there is a place before they come.
+const RESERVED: u64 = 1 << 24;
 /// An answer of more bytes than this is none: 4 GB, four times the dump of 320,000 placement groups.
 const LARGEST: u64 = 1 << 32;
 
@@ -184,8 +186,9 @@ impl Connection {
         if head.bytes > LARGEST {
             return Err(format!("an answer of {} bytes is not taken", head.bytes));
         }
-        let mut body = Vec::new();
         let wanted = head.bytes;
+        // Grown by doubling, it would take twice its place for a moment.
+        let mut body = Vec::with_capacity(wanted.min(RESERVED) as usize);
         let got = (&mut self.answers).take(wanted).read_to_end(&mut body).await;
         if got.map_err(|e| e.to_string())? as u64 != wanted {
             return Err(format!(
