@@ -5,6 +5,7 @@
 
 mod certificates;
 pub mod go;
+pub mod helm;
 pub mod servers;
 
 use std::fmt::Write as _;

@@ -12,7 +12,7 @@ use crate::report::{Report, built, cargo, root, target_folder};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "model",
     "sandbox_ends",
     "ceph_boot",
@@ -22,6 +22,7 @@ const FILES: [&str; 9] = [
     "go_is_fetched",
     "rook_long",
     "kube_commands",
+    "helm_chart",
 ];
 
 /// Runs all long cases, or those named, and writes what came of each into the page at once.

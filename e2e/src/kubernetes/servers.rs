@@ -3,6 +3,7 @@
 //! They come as ordinary dependencies of two Go modules, `e2e/kubernetes/servers` and
 //! `e2e/kubernetes/etcd`, whose `go.sum` pins every byte. The cache is keyed by what these files hold.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,12 +54,21 @@ impl Servers {
             return Ok(servers);
         }
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("kubernetes");
-        let folder = cache::dir()?
-            .join("kubernetes")
-            .join(format!("{KUBERNETES}-{}", key(&sources)?));
-        if !folder.join("complete").exists() {
-            build(&sources, &folder)?;
-        }
+        let flags = version_flags();
+        let etcd = Source {
+            program: "etcd",
+            module: "etcd",
+            package: "go.etcd.io/etcd/server/v3".to_owned(),
+            flags: flags.clone(),
+        };
+        let others = OF_KUBERNETES.map(|program| Source {
+            program,
+            module: "servers",
+            package: format!("k8s.io/kubernetes/cmd/{program}"),
+            flags: flags.clone(),
+        });
+        let all: Vec<Source> = [etcd].into_iter().chain(others).collect();
+        let folder = kept(&sources, "kubernetes", KUBERNETES, &all)?;
         Ok(Self { folder })
     }
 
@@ -68,12 +78,39 @@ impl Servers {
     }
 }
 
+/// A program and what it is built of.
+pub(super) struct Source {
+    /// Its name.
+    pub(super) program: &'static str,
+    /// The folder of its module, below `e2e/kubernetes`.
+    pub(super) module: &'static str,
+    /// Its package.
+    pub(super) package: String,
+    /// What its linker is told.
+    pub(super) flags: String,
+}
+
+/// The folder below `place` in the cache that holds these programs, which are built if it is not there yet.
+pub(super) fn kept(sources: &Path, place: &str, release: &str, programs: &[Source]) -> Result<PathBuf> {
+    let folder = cache::dir()?
+        .join(place)
+        .join(format!("{release}-{}", key(sources, programs)?));
+    if !folder.join("complete").exists() {
+        build(sources, &folder, programs)?;
+    }
+    Ok(folder)
+}
+
 /// What the sources come to, in a few letters.
-fn key(sources: &Path) -> Result<String> {
+fn key(sources: &Path, programs: &[Source]) -> Result<String> {
+    let modules: BTreeSet<&str> = programs.iter().map(|one| one.module).collect();
     let mut hasher = Sha256::new();
-    for file in ["servers/go.mod", "servers/go.sum", "etcd/go.mod", "etcd/go.sum"] {
-        let path = sources.join(file);
-        hasher.update(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
+    // In the order of their names, backwards: so it was when the first folders were filled.
+    for module in modules.into_iter().rev() {
+        for file in ["go.mod", "go.sum"] {
+            let path = sources.join(module).join(file);
+            hasher.update(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
+        }
     }
     let mut text = String::new();
     for byte in hasher.finalize().iter().take(8) {
@@ -82,38 +119,30 @@ fn key(sources: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Builds all programs into `folder`, which is there only once all of them are.
-fn build(sources: &Path, folder: &Path) -> Result<()> {
+/// Builds the programs into `folder`, which is there only once all of them are.
+fn build(sources: &Path, folder: &Path, programs: &[Source]) -> Result<()> {
     let begun = Instant::now();
     let new = folder.with_extension("new");
     if new.exists() {
         fs::remove_dir_all(&new).with_context(|| format!("removing {}", new.display()))?;
     }
     fs::create_dir_all(&new).with_context(|| format!("making {}", new.display()))?;
-    let mut packages: Vec<(String, &str)> = OF_KUBERNETES
-        .iter()
-        .map(|program| (format!("k8s.io/kubernetes/cmd/{program}"), "servers"))
-        .collect();
-    packages.insert(0, ("go.etcd.io/etcd/server/v3".to_owned(), "etcd"));
     let go = go::program()?;
-    for (package, module) in &packages {
-        let program = match *module {
-            "etcd" => "etcd",
-            _ => package.rsplit('/').next().unwrap_or(package),
-        };
+    for source in programs {
+        let program = source.program;
         say(format!(
             "building {program} ({} s so far; once for this version)",
             begun.elapsed().as_secs()
         ));
         run(Command::new(&go)
-            .current_dir(sources.join(module))
+            .current_dir(sources.join(source.module))
             .env("CGO_ENABLED", "0")
             .env("GOFLAGS", "-mod=readonly")
             .args(["build", "-trimpath", "-tags", "providerless", "-ldflags"])
-            .arg(version_flags())
+            .arg(&source.flags)
             .arg("-o")
             .arg(new.join(program))
-            .arg(package))
+            .arg(&source.package))
         .with_context(|| format!("building {program}"))?;
     }
     fs::write(new.join("complete"), "").context("marking the folder as complete")?;
