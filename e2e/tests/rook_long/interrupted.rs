@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
+use stagger_e2e::ceph::spec::EC_POOL;
 use stagger_e2e::laid_out::{LaidOut, Operator};
+use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
 use crate::{ask_for, images, on_18, wait_for_osds};
@@ -17,6 +19,17 @@ fn wave(run: &Value) -> BTreeSet<u64> {
         .flat_map(|(_, units)| units.as_array().into_iter().flatten())
         .filter_map(|unit| unit.as_str()?.strip_prefix("osd.")?.parse().ok())
         .collect()
+}
+
+/// The OSDs of each placement group that is erasure-coded.
+fn erasure_coded(cluster: &LaidOut) -> Result<Vec<BTreeSet<u64>>> {
+    let mut rados = cluster.ceph.rados();
+    let answer = rados.command(Target::Mgr, "pg ls-by-pool", json!({ "poolstr": EC_POOL }))?;
+    let groups = answer["pg_stats"].as_array().context("no placement groups")?;
+    let up = groups
+        .iter()
+        .map(|group| group["up"].as_array().into_iter().flatten());
+    Ok(up.map(|osds| osds.filter_map(Value::as_u64).collect()).collect())
 }
 
 /// The same release by another name is asked for: the shortest way to waves.
@@ -104,13 +117,24 @@ fn node_lost_in_mid_wave() -> Result<()> {
     on_18("node_lost_in_mid_wave", |cluster, _operator, phases| {
         cluster.patch_cluster(&json!({ "spec": { "waitTimeoutForHealthyOSDInMinutes": 1 } }))?;
         let image = ask_for_revision(cluster)?;
-        let down = wave(&wait_for_osds(cluster)?);
+        // What is written in two pieces of three while the third is down for the wave cannot be read without one of
+        // the two: no node goes that shares such a group with the wave.
+        let groups = erasure_coded(cluster)?;
+        let beside = |down: &BTreeSet<u64>, osds: &[u64]| {
+            let shared = groups.iter().filter(|group| !group.is_disjoint(down));
+            osds.iter()
+                .all(|osd| !down.contains(osd) && shared.clone().all(|group| !group.contains(osd)))
+        };
         // Nodes with OSDs and nothing else.
-        let lost = [("host9", [18, 19]), ("host10", [20, 21]), ("host11", [22, 23])];
-        let lost = lost
-            .iter()
-            .find(|(_, osds)| osds.iter().all(|osd| !down.contains(osd)));
-        let (node, osds) = lost.context("the wave is everywhere")?;
+        let nodes = [("host9", [18, 19]), ("host10", [20, 21]), ("host11", [22, 23])];
+        let mut lost = None;
+        cluster.wait_told("a wave apart from a node", Duration::from_mins(4), |status| {
+            let down = wave(&status["upgrade"]["run"]);
+            let apart = nodes.iter().find(|(_, osds)| beside(&down, osds));
+            lost = apart.filter(|_| !down.is_empty()).map(|found| (down, found));
+            Ok(lost.is_some())
+        })?;
+        let (down, (node, osds)) = lost.context("no wave was apart from a node")?;
         cluster.agent.lose(node)?;
         let status = cluster.wait_told("it is held", Duration::from_mins(6), |status| {
             let message = status["message"].as_str().unwrap_or_default();
