@@ -100,6 +100,45 @@ fn going_back(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
+#[test]
+#[ignore = "needs root and Ceph; cargo xtask test --long runs it"]
+fn who_starts_itself_anew_is_stopped_all_the_same() -> Result<()> {
+    let spec = CephSpec {
+        osds: 12,
+        mdss: 2,
+        rgws: 0,
+        ..CephSpec::default()
+    };
+    let cluster = Cluster::boot_with(Release::Reef, spec, &[Release::Reef])?;
+    started_anew(&cluster).with_context(|| cluster.logs_tail())
+}
+
+/// As a metadata server does that hears that it was replaced: for a moment no file names its process.
+fn started_anew(cluster: &Cluster) -> Result<()> {
+    for after in [0, 20, 50, 100, 150, 200, 300, 500, 1_000] {
+        cluster.ceph(&["tell", "mds.b", "respawn"])?;
+        thread::sleep(Duration::from_millis(after));
+        cluster.daemonctl(&["stop", "mds", "b"])?;
+        let words = ["-f", "^ceph-mds .*-i b$"];
+        let left = output(cluster.sandbox().command("pgrep").args(words))?;
+        ensure!(
+            left.stdout.is_empty(),
+            "stopped {after} ms after it was told to start anew, and there is {}",
+            String::from_utf8_lossy(&left.stdout)
+        );
+        cluster.daemonctl(&["start", "mds", "b"])?;
+        cluster.wait_for("mds.b", LIMIT, |rados| {
+            let seen = rados.mon("mds metadata")?;
+            let names = seen.as_array().into_iter().flatten();
+            Ok(names
+                .filter(|one| one["name"] == "b" && one.get("addr").is_some())
+                .count()
+                == 1)
+        })?;
+    }
+    Ok(())
+}
+
 fn full_quorum(cluster: &Cluster) -> Result<()> {
     // What the map still says of a moment ago is not an answer.
     thread::sleep(Duration::from_millis(500));

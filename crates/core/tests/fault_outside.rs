@@ -1,4 +1,5 @@
-//! A unit outside the open wave that dies and stays dead is not laid to the wave.
+//! What is not the wave's fault is not laid to it: a unit outside it that dies and stays dead, and one of its
+//! own that must be left alone in mid-wave.
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
     Budgets, ClusterName, Condition, ConditionName, Gate, GoingBack, Kind, Part, PartName, Phase, Policy,
-    Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict, Width,
+    Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict, Width,
 };
 use stagger_core::run::{Action, Answer, Command, Decision, Entry, Event, Outcome, Run, Seen, Start};
 
@@ -86,6 +87,15 @@ struct Waiting(Run);
 
 impl Waiting {
     fn new(not_serving: Vec<UnitId>) -> Self {
+        Self::begun(not_serving, Outcome::Done { note: String::new() })
+    }
+
+    /// One whose visit came to that.
+    fn after(outcome: Outcome) -> Self {
+        Self::begun(Vec::new(), outcome)
+    }
+
+    fn begun(not_serving: Vec<UnitId>, outcome: Outcome) -> Self {
         let first = Entry {
             seq: 1,
             at: Timestamp::UNIX_EPOCH,
@@ -109,10 +119,7 @@ impl Waiting {
                 theirs: Answer::Yes,
             },
             Event::Intent { action: visit },
-            Event::Settled {
-                intent: 4,
-                outcome: Outcome::Done { note: String::new() },
-            },
+            Event::Settled { intent: 4, outcome },
         ] {
             waiting.write(0, event);
         }
@@ -127,16 +134,13 @@ impl Waiting {
 
     /// What comes next at that second; what it would write is written.
     fn next(&mut self, second: i64, other: UnitState, clean: Verdict) -> Decision {
-        let snapshot = seen(second, other, clean);
+        self.sees(second, &seen(second, other, clean))
+    }
+
+    fn sees(&mut self, second: i64, snapshot: &Snapshot) -> Decision {
         let as_of = self.0.seq();
         let now = snapshot.observed_at();
-        let decision = self.0.next(
-            now,
-            Some(Seen {
-                snapshot: &snapshot,
-                as_of,
-            }),
-        );
+        let decision = self.0.next(now, Some(Seen { snapshot, as_of }));
         if let Decision::Record(events) = &decision {
             for event in events.clone() {
                 self.write(second, event);
@@ -246,4 +250,64 @@ fn a_person_may_still_ask_it_to_go_back() {
     run.write(TIMEOUT + 2, ask);
     let failed = run.next(TIMEOUT + 3, UnitState::Down, Verdict::No);
     assert_eq!(slugs(&failed), ["failed: gates-shut"]);
+}
+
+/// osd.0 of the wave as told, all else well.
+fn of_the_wave(second: i64, state: UnitState, untouchable: Option<&str>) -> Snapshot {
+    let whole = seen(second, UnitState::Serving, Verdict::Yes);
+    let mut units = whole.units().to_vec();
+    units[0].state = state;
+    units[0].untouchable = untouchable.map(|why| Reason::new("node-cordoned", why));
+    Snapshot::new(
+        whole.cluster().clone(),
+        whole.observed_at(),
+        "1".to_owned(),
+        units,
+        Budgets::default(),
+        vec![whole.condition(&ConditionName::new("pgs-clean").unwrap())],
+        BTreeMap::new(),
+    )
+    .unwrap()
+}
+
+#[test]
+fn what_must_be_left_alone_in_mid_wave_is_waited_for_and_then_restarted() {
+    let mut run = Waiting::after(Outcome::Failed {
+        why: "its pod cannot be scheduled".to_owned(),
+    });
+    let cordoned = Some("its node n1 is cordoned");
+    let held = run.sees(1, &of_the_wave(1, UnitState::Down, cordoned));
+    assert_eq!(slugs(&held), ["wave-left-alone"]);
+    let later = 100 * TIMEOUT;
+    let waits = run.sees(later, &of_the_wave(later, UnitState::Down, cordoned));
+    let Decision::Wait { until: None, why } = &waits else {
+        panic!("{waits:?}");
+    };
+    assert_eq!(why.detail, "osd.0: its node n1 is cordoned");
+    let released = run.sees(later + 1, &of_the_wave(later + 1, UnitState::Down, None));
+    assert_eq!(slugs(&released), ["released"]);
+    let restarts = run.sees(later + 1, &of_the_wave(later + 1, UnitState::Down, None));
+    let Decision::Act { fresh, .. } = &restarts else {
+        panic!("{restarts:?}");
+    };
+    assert_eq!(fresh[..], [Action::Restart { unit: osd(0) }]);
+}
+
+#[test]
+fn one_that_served_and_then_must_be_left_alone_has_its_time_when_it_is_back() {
+    let mut run = Waiting::new(Vec::new());
+    let turned = run.sees(1, &of_the_wave(1, UnitState::Down, None));
+    assert_eq!(slugs(&turned), ["turned"]);
+    let late = 2 * TIMEOUT;
+    let held = run.sees(
+        late,
+        &of_the_wave(late, UnitState::Down, Some("its node is cordoned")),
+    );
+    assert_eq!(slugs(&held), ["wave-left-alone"]);
+    // It serves again, on a node that still takes nothing new: that is no reason to wait.
+    let back = 10 * TIMEOUT;
+    let serves = |second| of_the_wave(second, UnitState::Serving, Some("its node is cordoned"));
+    assert_eq!(slugs(&run.sees(back, &serves(back))), ["released"]);
+    assert_eq!(slugs(&run.sees(back, &serves(back))), ["turned"]);
+    assert_eq!(slugs(&run.sees(back, &serves(back))), ["passed"]);
 }

@@ -77,22 +77,40 @@ use() {
     mv "$dir/sw/$daemon.new" "$dir/sw/$daemon"
 }
 
-stop() {
-    pid_of
-    [ -n "$pid" ] || return 0
-    kill -TERM "$pid" 2>/dev/null || true
+# The processes of the daemon besides that of its file. A metadata server or manager that hears that it was
+# replaced starts itself anew, and for a moment no file names it.
+pids_besides() {
+    besides=
+    case $kind in mds | mgr) ;; *) return 0 ;; esac
+    for file in $(grep -slzxF -- "$conf" /proc/[0-9]*/cmdline | xargs -r grep -slzxF -- "ceph-$kind" |
+        xargs -r grep -slzxF -- "$id"); do
+        other=${file#/proc/}
+        besides="$besides ${other%/cmdline}"
+    done
+}
+
+# Until it is gone: a zombie's other threads still hold its locks. The first process reaps at once.
+end() {
+    kill -TERM "$1" 2>/dev/null || true
     twentieths=0
-    # Until it is gone: a zombie's other threads still hold its locks. The first process reaps at once.
-    while [ -e "/proc/$pid" ]; do
+    while [ -e "/proc/$1" ]; do
         if [ $twentieths -eq 600 ]; then
             say "$daemon did not leave within 30 s of SIGTERM: SIGKILL"
-            kill -KILL "$pid" 2>/dev/null || true
+            kill -KILL "$1" 2>/dev/null || true
         elif [ $twentieths -ge 900 ]; then
-            say "$daemon (pid $pid) did not leave within 15 s of SIGKILL"
+            say "$daemon (pid $1) did not leave within 15 s of SIGKILL"
             exit 1
         fi
         twentieths=$((twentieths + 1))
         sleep 0.05
+    done
+}
+
+stop() {
+    pid_of
+    [ -z "$pid" ] || end "$pid"
+    while pids_besides && [ -n "$besides" ]; do
+        for other in $besides; do end "$other"; done
     done
 }
 

@@ -16,14 +16,14 @@ use stagger_ceph::translate::{Baseline, HealthPolicy, budgets, conditions, units
 use stagger_core::model::{ClusterName, IdError, PartName, Phase, Reason, Revision, Snapshot, Unit, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::daemons::{is_wanted, kind_of, osd_of};
+use crate::exposed::Exposed;
 use crate::gathered::Gather;
 use crate::made::{Book, Made, image_of};
 use crate::migrations;
-use crate::objects::Deployment;
+use crate::objects::{Deployment, Pod};
 use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, is_made_of, restarted};
 use crate::pod::{self, Fields};
 use crate::rollout::{Rollout, rollout};
@@ -75,8 +75,8 @@ pub struct Parts {
     pub watched: Arc<Watched>,
     /// How things were before the run.
     pub memory: Memory,
-    /// The OSDs beside which nothing may be evicted, as the PodDisruptionBudgets now have it.
-    pub closed: watch::Receiver<BTreeSet<u32>>,
+    /// What the run has down or may stop, and how far the PodDisruptionBudgets are closed for it.
+    pub exposed: Arc<Exposed>,
     /// Hears of each OSD that is stopped unchecked.
     pub unchecked: Box<dyn Fn(String) + Send + Sync>,
 }
@@ -115,6 +115,12 @@ pub fn units_of(
             ));
             continue;
         };
+        if let Some(node) = watched.closed_node(deployment) {
+            unit.untouchable = Some(Reason::new(
+                "node-cordoned",
+                format!("its node {node} takes no new pods; it goes on when the node is uncordoned"),
+            ));
+        }
         if deployment.labels().contains_key(DO_NOT_RECONCILE) {
             unit.untouchable = Some(Reason::new(
                 "left-alone-by-label",
@@ -320,9 +326,8 @@ impl RookBackend {
         if wave.is_empty() {
             return Ok(());
         }
-        let mut closed = self.parts.closed.clone();
-        let told = closed.wait_for(|closed| wave.is_subset(closed));
-        if tokio::time::timeout(CLOSING, told).await.is_err() {
+        let closed = self.parts.exposed.closed_for(&wave);
+        if tokio::time::timeout(CLOSING, closed).await.is_err() {
             return Err(
                 "the PodDisruptionBudgets do not keep the other OSDs from being evicted yet".to_owned(),
             );
@@ -352,6 +357,21 @@ impl RookBackend {
         }
     }
 
+    /// The node on which alone a pod of that daemon may run, if it waits to be scheduled and that node takes none.
+    fn has_nowhere_to_go(&self, unit: &UnitId) -> Option<String> {
+        let watched = &self.parts.watched;
+        let deployment = watched.daemon(unit)?;
+        let pods = watched.pods_of(&deployment);
+        let waits = |pod: &Arc<Pod>| {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+            pod.metadata.deletion_timestamp.is_none() && node.is_none()
+        };
+        pods.iter()
+            .any(waits)
+            .then(|| watched.closed_node(&deployment))
+            .flatten()
+    }
+
     /// Waits until the change is seen and its rollout has ended.
     async fn settled(
         &self,
@@ -375,6 +395,10 @@ impl RookBackend {
                 Rollout::Failed(why) => return Err(BackendError::permanent(tried, why)),
                 Rollout::Waiting(why) => why,
             };
+            if let Some(node) = self.has_nowhere_to_go(unit) {
+                let why = format!("its pod cannot be scheduled: node {node} takes no new pods");
+                return Err(BackendError::permanent(tried, why));
+            }
             if begun.elapsed() > LONGEST {
                 let why = format!("not within {} s: {why}", LONGEST.as_secs());
                 return Err(BackendError::permanent(tried, why));

@@ -10,6 +10,8 @@
 //! - Placement groups count as clean only if it is known: what is stale or missing blocks as the contrary. Nor
 //!   are they clean without an OSD that is on its way out while Ceph has it up: they are clean with it.
 //! - What is wanted is worked out anew each time from what is seen, so nothing of before is left behind.
+//! - While a run's wave is open nothing goes that is not proven, beside those of it that are down or may yet be
+//!   stopped: those that had their turn and serve again count as all others.
 //! - Where it is proven that two domains may be down together, both may drain.
 //!
 //! [`decide`] is pure; [`steps`](budgets::steps) puts what is wanted into an order in which no moment is
@@ -87,10 +89,16 @@ pub struct Seen<'a> {
     pub groups: &'a Groups,
     /// How long `noout` stays on a drained domain (`osdMaintenanceTimeout`).
     pub maintenance: SignedDuration,
-    /// The OSDs of a run's open wave: they are down, or will be.
-    pub wave: &'a BTreeSet<u32>,
+    /// The OSDs of a run's open wave that are down, or may yet be stopped; `None`: no wave is open.
+    pub wave: Option<&'a BTreeSet<u32>>,
     /// What may be down together.
     pub proven: Proof<'a>,
+}
+
+impl Seen<'_> {
+    fn is_of_wave(&self, osd: u32) -> bool {
+        self.wave.is_some_and(|wave| wave.contains(&osd))
+    }
 }
 
 /// What has to be remembered from one time to the next.
@@ -129,10 +137,10 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
     let fallen: Vec<&Osd> = seen
         .osds
         .iter()
-        .filter(|osd| osd.is_down() && !seen.wave.contains(&osd.id))
+        .filter(|osd| osd.is_down() && !seen.is_of_wave(osd.id))
         .collect();
     let clean = *seen.groups == Groups::Clean && !fallen.iter().any(|osd| osd.up);
-    if seen.wave.is_empty() && (fallen.is_empty() || clean) {
+    if seen.wave.is_none() && (fallen.is_empty() || clean) {
         // Clean without them: they hold nothing that others would miss, and do not count.
         let without = fallen.iter().map(|osd| osd.id).collect();
         return Wanted {
@@ -207,7 +215,7 @@ fn chosen(memory: &Memory, fallen: &[&Osd]) -> BTreeSet<String> {
 fn released(seen: &Seen<'_>, chosen: &BTreeSet<String>, fallen: &[&Osd]) -> BTreeSet<String> {
     let mut free = BTreeSet::new();
     let inside = |osd: &&Osd| osd.domain.as_ref().is_some_and(|domain| chosen.contains(domain));
-    if seen.wave.is_empty() && chosen.len() == 1 && fallen.iter().all(inside) {
+    if seen.wave.is_none() && chosen.len() == 1 && fallen.iter().all(inside) {
         free.clone_from(chosen);
     }
     let drained = domains_of(fallen.iter().copied().filter(|osd| osd.drains()));
@@ -230,7 +238,7 @@ fn may_all_be_down(seen: &Seen<'_>, domains: &BTreeSet<String>, fallen: &[&Osd])
         .filter(inside)
         .map(|osd| osd.id)
         .chain(fallen.iter().map(|osd| osd.id))
-        .chain(seen.wave.iter().copied())
+        .chain(seen.wave.into_iter().flatten().copied())
         .collect();
     (seen.proven)(&set)
 }
@@ -255,11 +263,15 @@ fn why(seen: &Seen<'_>, free: &BTreeSet<String>, fallen: &[&Osd]) -> String {
         let down = ids(&mut fallen.iter().map(|osd| osd.id));
         parts.push(format!("{down} down{place}"));
     }
-    if !seen.wave.is_empty() {
-        parts.push(format!(
-            "{} of an upgrade's wave",
-            ids(&mut seen.wave.iter().copied())
-        ));
+    match seen.wave {
+        None => {}
+        Some(wave) if wave.is_empty() => {
+            parts.push("an upgrade's wave is not over, though its OSDs are back".to_owned());
+        }
+        Some(wave) => {
+            let ids = ids(&mut wave.iter().copied());
+            parts.push(format!("{ids} of an upgrade's wave"));
+        }
     }
     match seen.groups {
         Groups::Clean => {

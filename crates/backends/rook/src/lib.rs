@@ -3,7 +3,7 @@
 //! Start reading at [`backend`]: Ceph's facts as on plain hosts, daemons as Deployments ([`daemons`],
 //! [`made`], [`rollout`]) that are kept in view by [`watched`]. How bold to be is read from a CephCluster
 //! ([`policy`], and of pods what [`pod`] says; together a [`wish`]); which PodDisruptionBudgets there should be is
-//! decided by [`drains`], which new OSDs by [`provision`], which go by [`removal`]; [`prepare`] makes OSDs on a node;
+//! decided by [`drains`], beside what a run has [`exposed`]; which new OSDs by [`provision`], which go by [`removal`]; [`prepare`] makes OSDs on a node;
 //! [`migrations`] bring old objects to what is expected. An [`agent`] runs on each node, and the operator brings its
 //! [`agents`] to its own release before any cluster. The [`client`] is how the command
 //! line speaks to an operator: it reads what was [`told`], and who runs which of the [`versions`].
@@ -16,6 +16,7 @@ pub mod client;
 pub mod cluster;
 pub mod daemons;
 pub mod drains;
+pub mod exposed;
 mod gathered;
 pub mod journal;
 pub mod made;

@@ -8,6 +8,8 @@ pub const APP: &str = "app";
 pub const OSD_APP: &str = "rook-ceph-osd";
 /// The label with an OSD's number.
 pub const OSD: &str = "osd";
+/// The label of a node by which pods are bound to it.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The budget over all OSDs.
 pub const DEFAULT_BUDGET: &str = "rook-ceph-osd";
 

@@ -224,6 +224,19 @@ impl Watched {
         })
     }
 
+    /// The node on which alone the pods of a Deployment may run, by its selector, if that takes no new pods or
+    /// is gone.
+    pub fn closed_node(&self, deployment: &Deployment) -> Option<String> {
+        let template = deployment.spec.template.spec.as_ref()?;
+        let hostname = template.node_selector.as_ref()?.get(names::HOSTNAME)?;
+        let takes = |node: &Node| {
+            let spec = node.spec.as_ref();
+            node.labels().get(names::HOSTNAME) == Some(hostname)
+                && !spec.and_then(|spec| spec.unschedulable).unwrap_or(false)
+        };
+        self.nodes.find(takes).is_none().then(|| hostname.clone())
+    }
+
     /// All nodes.
     pub fn nodes(&self) -> BTreeMap<String, NodeSeen> {
         nodes(&self.nodes)

@@ -167,7 +167,7 @@ impl World {
                 osds: &osds,
                 groups: &groups,
                 maintenance: SignedDuration::from_mins(30),
-                wave: &BTreeSet::new(),
+                wave: None,
                 proven: &may,
             },
             &self.memory,

@@ -15,7 +15,7 @@ struct World {
     now: i64,
     level: Option<&'static str>,
     managed: bool,
-    wave: BTreeSet<u32>,
+    wave: Option<BTreeSet<u32>>,
     /// So many zones may be down together.
     proven: usize,
 }
@@ -37,7 +37,7 @@ impl World {
             now: 1_000,
             level: Some("zone"),
             managed: true,
-            wave: BTreeSet::new(),
+            wave: None,
             proven: 1,
         }
     }
@@ -77,7 +77,7 @@ impl World {
                 osds: &self.osds,
                 groups: &self.groups,
                 maintenance: SignedDuration::from_mins(30),
-                wave: &self.wave,
+                wave: self.wave.as_ref(),
                 proven: &zones,
             },
             memory,
@@ -292,12 +292,44 @@ fn what_has_no_place_is_blocked_with_the_others_and_named() {
 #[test]
 fn beside_an_open_wave_nothing_goes_that_is_not_proven() {
     let mut world = World::new().cordon(&[2, 3]);
-    world.wave = BTreeSet::from([0, 1]);
+    world.wave = Some(BTreeSet::from([0, 1]));
     assert_eq!(world.decide(&Memory::default()).blocked.len(), 3);
     world.proven = 2;
     let wanted = world.decide(&Memory::default());
     assert_eq!(wanted.blocked.keys().collect::<Vec<_>>(), ["x", "z"]);
     assert!(wanted.memory.draining.is_empty());
+}
+
+/// One of the wave cannot come back, as its node was cordoned in mid-wave; the others of the wave are back.
+#[test]
+fn a_node_that_is_cordoned_in_mid_wave_drains_beside_those_of_the_wave_that_are_back() {
+    let mut world = World::new().cordon(&[0, 1]).down(&[0]).unclean();
+    world.wave = Some(BTreeSet::from([0, 2]));
+    // While osd.2 is down too, two zones would be.
+    assert_eq!(world.decide(&Memory::default()).blocked.len(), 3);
+    world.wave = Some(BTreeSet::from([0]));
+    let wanted = world.decide(&Memory::default());
+    assert_eq!(wanted.blocked.keys().collect::<Vec<_>>(), ["y", "z"]);
+    assert!(wanted.blocked["y"].starts_with("osd.0 of an upgrade's wave"));
+    // The other of that node was evicted: it is a drain, and has noout for its time.
+    let drained = world.down(&[1]).decide(&wanted.memory);
+    assert_eq!(drained.blocked.keys().collect::<Vec<_>>(), ["y", "z"]);
+    assert_eq!(drained.noout.keys().collect::<Vec<_>>(), ["x"]);
+}
+
+/// What was just started again has not caught up: the budget that lets one go anywhere waits for the wave's end.
+#[test]
+fn a_wave_that_is_back_is_not_over() {
+    let mut world = World::new().unclean();
+    world.wave = Some(BTreeSet::new());
+    let wanted = world.decide(&Memory::default());
+    assert_eq!(wanted.blocked.len(), 3);
+    assert_eq!(
+        wanted.blocked["x"],
+        "an upgrade's wave is not over, though its OSDs are back; 4 placement groups are undersized"
+    );
+    world.wave = None;
+    assert_eq!(names(&world.decide(&Memory::default())), ["rook-ceph-osd"]);
 }
 
 #[test]

@@ -1,13 +1,15 @@
-//! A fault that comes later, outside the open wave: it is not the wave's, and the wave does not go back
-//! because of it.
+//! A fault that comes later and is not the wave's: the wave does not go back because of it.
 
 use super::decide::Decision;
 use super::event::Event;
 use super::state::{OpenWave, State};
-use crate::model::{Reason, Snapshot, Unit, UnitState};
+use crate::model::{Reason, Snapshot, Unit, UnitId, UnitState};
 
 /// Why a run is held whose wave serves, while something else has failed since it was opened.
 pub(super) const FAULT_OUTSIDE: &str = "fault-outside-the-wave";
+
+/// Why a run is held with an open wave of which something must be left alone now.
+pub(super) const LEFT_ALONE: &str = "wave-left-alone";
 
 impl State {
     /// Holds while units outside the wave that served when it was opened do not serve; `None`: there
@@ -22,35 +24,53 @@ impl State {
         wave: &OpenWave,
         why: &Reason,
     ) -> Option<Decision> {
-        let was_held = self
-            .held
-            .as_ref()
-            .is_some_and(|(held, _)| held.slug == FAULT_OUTSIDE);
         let fallen: Vec<&Unit> = fallen_outside(snapshot, wave).collect();
         if fallen.is_empty() {
-            return was_held.then(|| Decision::Record(vec![Event::Released]));
+            return self.hold_while(FAULT_OUTSIDE, None);
         }
         let names: Vec<_> = fallen.iter().take(8).map(|unit| unit.id.as_str()).collect();
         let more = match fallen.len() {
             0..=8 => String::new(),
             many => format!(" and {} more", many - 8),
         };
-        let reason = Reason::new(
-            FAULT_OUTSIDE,
-            format!(
-                "{}{more} served when the wave was opened and do not now; the wave stays as it is: {}",
-                names.join(" "),
-                why.detail
-            ),
+        let detail = format!(
+            "{}{more} served when the wave was opened and do not now; the wave stays as it is: {}",
+            names.join(" "),
+            why.detail
         );
-        Some(if was_held {
-            Decision::Wait {
-                until: None,
-                why: reason,
+        self.hold_while(FAULT_OUTSIDE, Some(detail))
+    }
+
+    /// Holds while units of the wave do not serve, or had a visit that failed, and must be left alone: as one
+    /// whose node was taken out of service in mid-wave. `None`: there are none.
+    ///
+    /// Nothing that is done to them can help before that has passed, and it tells nothing of what they were
+    /// changed to. So they are not restarted, no time runs against the wave, and it does not go back.
+    pub(super) fn hold_for_left_alone(&self, snapshot: &Snapshot, wave: &OpenWave) -> Option<Decision> {
+        let stuck = |id: &UnitId| {
+            let unit = snapshot.unit(snapshot.find(id)?);
+            let why = unit.untouchable.as_ref()?;
+            let failed = wave.units.get(id).is_some_and(|visit| visit.failed.is_some());
+            (failed || unit.state != UnitState::Serving).then(|| format!("{id}: {}", why.detail))
+        };
+        let stuck: Vec<String> = wave.units.keys().filter_map(stuck).collect();
+        self.hold_while(LEFT_ALONE, (!stuck.is_empty()).then(|| stuck.join("; ")))
+    }
+
+    /// Held for that reason while there is something to say, then released; `None`: neither.
+    fn hold_while(&self, slug: &str, detail: Option<String>) -> Option<Decision> {
+        let was_held = self.held.as_ref().is_some_and(|(held, _)| held.slug == slug);
+        match detail {
+            None => was_held.then(|| Decision::Record(vec![Event::Released])),
+            Some(detail) => {
+                let why = Reason::new(slug, detail);
+                Some(if was_held {
+                    Decision::Wait { until: None, why }
+                } else {
+                    Decision::Record(vec![Event::Held { reason: why }])
+                })
             }
-        } else {
-            Decision::Record(vec![Event::Held { reason }])
-        })
+        }
     }
 }
 

@@ -372,7 +372,9 @@ impl State {
             Event::Released => {
                 let held = self.held.take();
                 if let Some(wave) = &mut self.wave
-                    && held.is_some_and(|(held, _)| held.slug == outside::FAULT_OUTSIDE)
+                    && held.is_some_and(|(held, _)| {
+                        [outside::FAULT_OUTSIDE, outside::LEFT_ALONE].contains(&held.slug.as_str())
+                    })
                 {
                     // Recovery after the fault has its own time.
                     wave.waiting = None;

@@ -238,6 +238,12 @@ impl State {
         stage: &StageSpec,
         wave: &OpenWave,
     ) -> Decision {
+        if !self.aborting
+            && self.going_back.is_none()
+            && let Some(hold) = self.hold_for_left_alone(snapshot, wave)
+        {
+            return hold;
+        }
         let broken: Vec<(&UnitId, &Visit, &String)> = wave
             .units
             .iter()

@@ -30,6 +30,7 @@ use crate::backend::{failed, one_gateway_each, snapshot};
 use crate::cluster::CephCluster;
 use crate::daemons::osd_of;
 use crate::drains::{Groups, Memory, Osd, Seen, Wanted, decide, fixed, level};
+use crate::exposed::{Wave, Waves};
 use crate::names;
 use crate::watched::Watched;
 
@@ -81,8 +82,8 @@ pub(super) struct Drains {
     writer: Arc<Writer>,
     metrics: Arc<ClusterMetrics>,
     pulse: Pulse,
-    /// The OSDs of a run's open wave.
-    wave: watch::Receiver<BTreeSet<u32>>,
+    /// What a run has down, or may stop.
+    waves: Waves,
     api: Option<Arc<dyn CephApi>>,
     /// The level of failure domains, once it was asked for.
     level: Level,
@@ -110,7 +111,7 @@ impl Drains {
             shared,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            wave: writer.wave(),
+            waves: writer.exposed().wave(),
             watched,
             writer,
             api: None,
@@ -139,11 +140,11 @@ impl Drains {
         let mut changes = self.watched.changes();
         loop {
             changes.borrow_and_update();
-            self.wave.borrow_and_update();
+            let wave = self.waves.now();
             let found = told.borrow_and_update().clone();
             self.pulse.works();
             self.tell_unclear();
-            let next = match self.pass(&found).await {
+            let next = match self.pass(&found, wave).await {
                 Ok(next) => {
                     self.failing = None;
                     self.writer.trouble(NOT_SEEN_TO, BTreeMap::new());
@@ -168,14 +169,14 @@ impl Drains {
             tokio::select! {
                 changed = told.changed() => if changed.is_err() { return },
                 changed = changes.changed() => if changed.is_err() { return },
-                changed = self.wave.changed() => if changed.is_err() { return },
+                changed = self.waves.changed() => if changed.is_err() { return },
                 () = again => {}
             }
         }
     }
 
     /// One look, and after how long there should be another; `None`: when something changes.
-    async fn pass(&mut self, found: &CephCluster) -> Result<Option<Duration>, BackendError> {
+    async fn pass(&mut self, found: &CephCluster, wave: Wave) -> Result<Option<Duration>, BackendError> {
         if let Some(why) = self.watched.missing_rights() {
             return Err(BackendError::transient("see the cluster", why));
         }
@@ -192,13 +193,13 @@ impl Drains {
             }
             self.alone = Some(Instant::now());
         }
-        let wave = self.wave.borrow().clone();
+        self.writer.exposed().is_changing(&wave);
         let budgets = Ensure::new(&self.shared.client, found, self.watched.budgets());
         if !managed && kept == Kept::default() {
             budgets.over_osds(&Wanted::default()).await?;
             budgets.fixed(&[], &self.watched).await?;
             // Budgets are somebody else's: a wave does not wait for them.
-            self.writer.is_closed(wave);
+            self.writer.exposed().is_closed(wave);
             self.writer.tell(|now| now.drains = None);
             self.tell_unplaced(&Wanted::default(), "");
             self.kept = Some(kept);
@@ -212,7 +213,7 @@ impl Drains {
         };
         budgets.fixed(&others, &self.watched).await?;
         let serves = |osd: &Osd| osd.serves && !osd.leaving;
-        let calm = wave.is_empty() && kept == Kept::default() && self.osds(None).iter().all(serves);
+        let calm = wave.is_none() && kept == Kept::default() && self.osds(None).iter().all(serves);
         // Pools may have come and gone since it was asked.
         if self.level == Level::NotAsked || !calm {
             self.level = self.ask_level().await?.map_or(Level::NoPools, Level::Of);
@@ -239,13 +240,13 @@ impl Drains {
                 osds: &osds,
                 groups: &groups,
                 maintenance: SignedDuration::from_mins(minutes),
-                wave: &wave,
+                wave: wave.as_ref(),
                 proven: &proven,
             },
             &kept.memory,
         );
         budgets.over_osds(&wanted).await?;
-        self.writer.is_closed(wave);
+        self.writer.exposed().is_closed(wave);
         self.ensure_noout(&wanted, &mut kept).await?;
         self.tell(&wanted, &osds);
         self.tell_unplaced(&wanted, level.as_deref().unwrap_or_default());
@@ -308,7 +309,7 @@ impl Drains {
             let template = deployment.spec.template.spec.as_ref();
             let pinned = template
                 .and_then(|spec| spec.node_selector.as_ref())
-                .and_then(|selector| selector.get("kubernetes.io/hostname").cloned());
+                .and_then(|selector| selector.get(names::HOSTNAME).cloned());
             let bound = pods
                 .iter()
                 .find_map(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));

@@ -19,7 +19,7 @@ use super::events::{self, Events, News};
 use super::metrics::ClusterMetrics;
 use crate::backend::MANAGER;
 use crate::cluster::CephCluster;
-use crate::daemons::osd_of;
+use crate::exposed::Exposed;
 use crate::migrations;
 use crate::provision::Remark;
 
@@ -108,10 +108,7 @@ pub(super) struct Provisioning {
 pub(super) struct Writer {
     tell: Arc<watch::Sender<Told>>,
     watchers: Arc<Watchers>,
-    /// The OSDs of a run's open wave.
-    wave: Arc<watch::Sender<BTreeSet<u32>>>,
-    /// Those of them beside which nothing may be evicted.
-    closed: watch::Sender<BTreeSet<u32>>,
+    exposed: Arc<Exposed>,
     task: JoinHandle<()>,
 }
 
@@ -124,8 +121,7 @@ impl Writer {
         Self {
             tell: Arc::new(tell),
             watchers: Arc::new(watchers),
-            wave: Arc::new(watch::channel(BTreeSet::new()).0),
-            closed: watch::channel(BTreeSet::new()).0,
+            exposed: Arc::default(),
             task,
         }
     }
@@ -175,25 +171,15 @@ impl Writer {
     pub(super) fn listener(&self) -> Box<dyn Listener> {
         Box::new(Telling {
             told: Arc::clone(&self.tell),
-            wave: Arc::clone(&self.wave),
+            exposed: Arc::clone(&self.exposed),
             watchers: Arc::clone(&self.watchers),
             held: None,
         })
     }
 
-    /// The OSDs of the open wave of a run that tells by this.
-    pub(super) fn wave(&self) -> watch::Receiver<BTreeSet<u32>> {
-        self.wave.subscribe()
-    }
-
-    /// Says that now nothing may be evicted beside a wave with these OSDs.
-    pub(super) fn is_closed(&self, wave: BTreeSet<u32>) {
-        self.closed.send_replace(wave);
-    }
-
-    /// The OSDs beside which nothing may be evicted.
-    pub(super) fn closed(&self) -> watch::Receiver<BTreeSet<u32>> {
-        self.closed.subscribe()
+    /// What a run that tells by this has down, or may stop.
+    pub(super) fn exposed(&self) -> &Arc<Exposed> {
+        &self.exposed
     }
 }
 
@@ -340,7 +326,7 @@ pub(super) fn read(cluster: &CephCluster) -> Told {
 
 struct Telling {
     told: Arc<watch::Sender<Told>>,
-    wave: Arc<watch::Sender<BTreeSet<u32>>>,
+    exposed: Arc<Exposed>,
     watchers: Arc<Watchers>,
     /// The slug of the reason for which it is held.
     held: Option<String>,
@@ -349,17 +335,7 @@ struct Telling {
 impl Telling {
     fn tell(&self, run: &Run, waiting: Option<Waiting<'_>>) {
         let view = view::run(run, waiting);
-        let wave: BTreeSet<u32> = run
-            .wave()
-            .into_iter()
-            .flat_map(|wave| wave.units.keys())
-            .filter_map(osd_of)
-            .collect();
-        self.wave.send_if_modified(|now| {
-            let turned = *now != wave;
-            *now = wave;
-            turned
-        });
+        self.exposed.run_is_at(run);
         self.told.send_if_modified(|told| {
             let before = told.clone();
             of_run(told, &view);

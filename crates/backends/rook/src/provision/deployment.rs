@@ -64,7 +64,7 @@ struct Seat {
 
 impl Seat {
     fn of(of: &NewOsd<'_>) -> Self {
-        let bound = json!({ "kubernetes.io/hostname": hostname(of.node, of.labels) });
+        let bound = json!({ names::HOSTNAME: hostname(of.node, of.labels) });
         let Some((claim, set)) = of.claim else {
             let (volumes, mounts) = device_volumes([of.osd.device.as_str()]);
             return Self {
@@ -317,7 +317,7 @@ pub(crate) fn where_of(osd: &Deployment) -> Option<Where> {
         return Some(Where::Claim(claim.clone()));
     }
     let selector = osd.spec.template.spec.as_ref()?.node_selector.as_ref()?;
-    selector.get("kubernetes.io/hostname").cloned().map(Where::Node)
+    selector.get(names::HOSTNAME).cloned().map(Where::Node)
 }
 
 /// The image for a new OSD: the one that is wanted, once every monitor has it; an OSD must not be newer than

@@ -115,7 +115,7 @@ impl Parts {
                     mounts,
                     devices: Vec::new(),
                     privileged: true,
-                    pod: json!({ "nodeSelector": { "kubernetes.io/hostname": hostname(name, labels) } }),
+                    pod: json!({ "nodeSelector": { names::HOSTNAME: hostname(name, labels) } }),
                 }
             }
             On::Claim { name, set } => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::names::LEVELS;
+use crate::names::{HOSTNAME, LEVELS};
 
 /// The levels above `osd`, with the names that a node's labels give them, from the host up; the root is Ceph's
 /// own.
@@ -27,7 +27,7 @@ pub(super) fn topology(labels: &BTreeMap<String, String>) -> Vec<(String, String
 
 /// The name by which pods are bound to a node.
 pub(super) fn hostname<'a>(node: &'a str, labels: &'a BTreeMap<String, String>) -> &'a str {
-    labels.get("kubernetes.io/hostname").map_or(node, String::as_str)
+    labels.get(HOSTNAME).map_or(node, String::as_str)
 }
 
 /// The levels above the host that a node's labels name, each with its label and the name in it.

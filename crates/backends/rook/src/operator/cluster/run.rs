@@ -186,7 +186,7 @@ impl One {
             cluster: self.cluster.clone(),
             watched: Arc::clone(&self.watched),
             memory,
-            closed: self.writer.closed(),
+            exposed: Arc::clone(self.writer.exposed()),
             unchecked: Box::new(move |note| writer.news(vec![events::unchecked(note)])),
         }))
     }
