@@ -199,7 +199,7 @@ fn verdict(run: &Run, waiting: Option<&Reason>) -> (Verdict, String) {
         None => {}
     }
     if let Some((reason, _)) = run.held() {
-        let by_itself = reason.slug == "gates-shut";
+        let by_itself = ["gates-shut", "wave-left-alone"].contains(&reason.slug.as_str());
         return (
             if by_itself {
                 Verdict::Held
