@@ -9,6 +9,8 @@
 //!   clean without them: a node that stays drained blocks nobody.
 //! - Placement groups count as clean only if it is known: what is stale or missing blocks as the contrary. Nor
 //!   are they clean without an OSD that is on its way out while Ceph has it up: they are clean with it.
+//! - Closing comes before opening, with a look in between: what was let go while a look was made may have lost
+//!   more since than it shows. So a domain is let go only by a look at which all others were closed, or stay open.
 //! - What is wanted is worked out anew each time from what is seen, so nothing of before is left behind.
 //! - While a run's wave is open nothing goes that is not proven, beside those of it that are down or may yet be
 //!   stopped: those that had their turn and serve again count as all others.
@@ -93,6 +95,18 @@ pub struct Seen<'a> {
     pub wave: Option<&'a BTreeSet<u32>>,
     /// What may be down together.
     pub proven: Proof<'a>,
+    /// What the budgets let go while this was seen.
+    pub open: &'a Open,
+}
+
+/// Of which failure domains anything may be evicted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Open {
+    /// Of any, or nobody knows: the default budget is there.
+    #[default]
+    Anywhere,
+    /// Of these only.
+    Domains(BTreeSet<String>),
 }
 
 impl Seen<'_> {
@@ -117,6 +131,10 @@ pub struct Wanted {
     pub noout: BTreeMap<String, Timestamp>,
     /// What to remember.
     pub memory: Memory,
+    /// What these budgets let go.
+    pub open: Open,
+    /// Whether more may be let go by the next look, since something was closed by this one.
+    pub again: bool,
     /// The domains of which nothing may be evicted, each with the reason in words.
     pub blocked: BTreeMap<String, String>,
     /// OSDs whose Deployment lacks the label of the level: they are blocked with all others.
@@ -150,32 +168,41 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
         };
     }
     let chosen = chosen(memory, &fallen);
-    let free = released(&seen, &chosen, &fallen);
-    let why = why(&seen, &free, &fallen);
+    let may_go = released(&seen, &chosen, &fallen);
+    let free: BTreeSet<String> = match seen.open {
+        Open::Domains(open) if open.is_subset(&may_go) => may_go.clone(),
+        Open::Domains(open) => open.intersection(&may_go).cloned().collect(),
+        Open::Anywhere => BTreeSet::new(),
+    };
+    let why = why(&seen, &may_go, &fallen);
     let domains: BTreeSet<&String> = seen.osds.iter().filter_map(|osd| osd.domain.as_ref()).collect();
     let mut wanted = Wanted {
         unplaced,
+        again: free != may_go,
         ..Wanted::default()
     };
-    if free.is_empty() {
+    if may_go.is_empty() {
         // Nothing may go: that takes one budget, not one for each domain.
         wanted.budgets.push(Budget::closed());
     }
     for domain in domains.into_iter().filter(|domain| !free.contains(*domain)) {
-        if !free.is_empty() {
+        if !may_go.is_empty() {
             let budget = Budget::blocking(level, Selects::Domain(domain.clone()));
             wanted.budgets.push(budget);
         }
-        wanted.blocked.insert(domain.clone(), why.clone());
+        if !may_go.contains(domain) {
+            wanted.blocked.insert(domain.clone(), why.clone());
+        }
     }
-    if !wanted.unplaced.is_empty() && !free.is_empty() {
+    if !wanted.unplaced.is_empty() && !may_go.is_empty() {
         wanted.budgets.push(Budget::blocking(level, Selects::Unplaced));
     }
+    wanted.open = Open::Domains(free);
     let fell = domains_of(fallen.iter().copied());
     let drained = domains_of(fallen.iter().copied().filter(|osd| osd.drains()));
     for domain in chosen
         .into_iter()
-        .chain(free)
+        .chain(may_go)
         .filter(|domain| fell.contains(domain))
     {
         let since = memory.draining.get(&domain).copied().unwrap_or(seen.now);
@@ -244,7 +271,7 @@ fn may_all_be_down(seen: &Seen<'_>, domains: &BTreeSet<String>, fallen: &[&Osd])
 }
 
 /// Why nothing else may go, in words.
-fn why(seen: &Seen<'_>, free: &BTreeSet<String>, fallen: &[&Osd]) -> String {
+fn why(seen: &Seen<'_>, may_go: &BTreeSet<String>, fallen: &[&Osd]) -> String {
     let ids = |ids: &mut dyn Iterator<Item = u32>| {
         let all: Vec<_> = ids.map(|id| format!("osd.{id}")).collect();
         match all.len() {
@@ -254,7 +281,7 @@ fn why(seen: &Seen<'_>, free: &BTreeSet<String>, fallen: &[&Osd]) -> String {
     };
     let mut parts = Vec::new();
     if !fallen.is_empty() {
-        let place: Vec<_> = free.iter().map(String::as_str).collect();
+        let place: Vec<_> = may_go.iter().map(String::as_str).collect();
         let place = if place.is_empty() {
             String::new()
         } else {

@@ -1,6 +1,7 @@
-//! Random clusters whose nodes are drained, crash, come back and heal, with evictions between any two
-//! changes of a budget: what Kubernetes grants by the budgets that there are never takes down more failure
-//! domains with data than the pools bear, and in the end every drain gets through and nothing is left behind.
+//! Random clusters whose nodes are drained, crash, come back and heal, while a run restarts OSDs wave by wave, with
+//! evictions between any two changes of a budget: what Kubernetes grants by the budgets that there are never takes down
+//! more failure domains with data than the pools bear, and in the end every drain gets through, every wave is over
+//! and nothing is left behind.
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
@@ -9,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use stagger_rook::drains::budgets::{Budget, Selects, Step, steps};
-use stagger_rook::drains::{Groups, Memory, Osd, Seen, decide};
+use stagger_rook::drains::{Groups, Memory, Open, Osd, Seen, decide};
 
 /// What happens next; the numbers choose a node or an OSD.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +23,12 @@ enum Op {
     Pass(u8),
     /// A client of a drain asks for an eviction.
     Evict(u8),
+    /// A run opens a wave of the OSDs of that node, or of one of them.
+    Open(u8, bool),
+    /// What of the wave can start does; once all have, it is over.
+    Start,
+    /// The run stops one of the wave once more.
+    Again(u8),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -32,6 +39,9 @@ fn op() -> impl Strategy<Value = Op> {
         2 => any::<u8>().prop_map(Op::Repair),
         3 => (1..45_u8).prop_map(Op::Pass),
         8 => any::<u8>().prop_map(Op::Evict),
+        2 => (any::<u8>(), any::<bool>()).prop_map(|(node, both)| Op::Open(node, both)),
+        2 => Just(Op::Start),
+        1 => any::<u8>().prop_map(Op::Again),
     ]
 }
 
@@ -42,6 +52,16 @@ enum Pod {
     Going,
     Evicted,
     Crashed,
+    /// The run has stopped it, and its new pod waits for its node.
+    Stopped,
+}
+
+/// The open wave of a run.
+#[derive(Debug, Clone, Default)]
+struct OpenWave {
+    all: BTreeSet<usize>,
+    /// Those that are stopped, or about to be.
+    exposed: BTreeSet<usize>,
 }
 
 /// A cluster: `domains` domains of two nodes with two OSDs each. OSD 0 holds no placement group.
@@ -58,6 +78,8 @@ struct World {
     noout: BTreeSet<String>,
     memory: Memory,
     granted: usize,
+    wave: Option<OpenWave>,
+    open: Open,
 }
 
 fn node_of(osd: usize) -> usize {
@@ -81,6 +103,8 @@ impl World {
             noout: BTreeSet::new(),
             memory: Memory::default(),
             granted: 0,
+            wave: None,
+            open: Open::default(),
         };
         world.reconcile(&mut Vec::new());
         world
@@ -159,6 +183,12 @@ impl World {
             }
         };
         let may = |set: &BTreeSet<u32>| self.without(set.iter().map(|osd| *osd as usize)).len() <= self.bears;
+        let wave: Option<BTreeSet<u32>> = self.wave.as_ref().map(|wave| {
+            wave.exposed
+                .iter()
+                .map(|osd| u32::try_from(*osd).unwrap())
+                .collect()
+        });
         let wanted = decide(
             Seen {
                 now: Timestamp::from_second(self.now).unwrap(),
@@ -167,8 +197,9 @@ impl World {
                 osds: &osds,
                 groups: &groups,
                 maintenance: SignedDuration::from_mins(30),
-                wave: None,
+                wave: wave.as_ref(),
                 proven: &may,
+                open: &self.open,
             },
             &self.memory,
         );
@@ -181,8 +212,61 @@ impl World {
                 self.evict(osd as usize % self.pods.len());
             }
         }
+        self.open = wanted.open;
         self.noout = wanted.noout.into_keys().collect();
         self.memory = wanted.memory;
+    }
+
+    /// As a run does it: first the budgets are closed for them, then it is judged, then they are stopped. Those that
+    /// it may not stop are left as they are.
+    fn stop(&mut self, osds: &BTreeSet<usize>, between: &mut Vec<u8>) -> bool {
+        let Some(wave) = &mut self.wave else { return false };
+        wave.exposed.extend(osds);
+        self.reconcile(between);
+        let others_stay = !self.pods.contains(&Pod::Going);
+        let after = self.without(self.down().into_iter().chain(osds.iter().copied()));
+        let may = others_stay && after.len() <= self.bears;
+        if may {
+            for osd in osds {
+                self.pods[*osd] = Pod::Stopped;
+            }
+        }
+        may
+    }
+
+    fn open(&mut self, node: usize, both: bool, between: &mut Vec<u8>) {
+        let osds: BTreeSet<usize> = [2 * node, 2 * node + 1]
+            .into_iter()
+            .take(if both { 2 } else { 1 })
+            .collect();
+        let serve = osds.iter().all(|osd| self.pods[*osd] == Pod::Runs);
+        if self.wave.is_some() || self.cordoned.contains(&node) || !serve {
+            return;
+        }
+        self.wave = Some(OpenWave {
+            all: osds.clone(),
+            exposed: BTreeSet::new(),
+        });
+        if !self.stop(&osds, between) {
+            self.wave = None;
+        }
+    }
+
+    /// What is stopped starts where its node takes pods.
+    fn start(&mut self) {
+        let Some(wave) = &mut self.wave else { return };
+        for osd in wave.all.clone() {
+            if self.pods[osd] == Pod::Stopped && !self.cordoned.contains(&node_of(osd)) {
+                self.pods[osd] = Pod::Runs;
+                self.replaced.remove(&osd);
+            }
+            if self.pods[osd] == Pod::Runs {
+                wave.exposed.remove(&osd);
+            }
+        }
+        if wave.all.iter().all(|osd| self.pods[*osd] == Pod::Runs) {
+            self.wave = None;
+        }
     }
 
     fn pass(&mut self, minutes: i64) {
@@ -232,12 +316,23 @@ impl World {
             }
             Op::Pass(minutes) => self.pass(i64::from(minutes)),
             Op::Evict(osd) => self.evict(osd as usize % osds),
+            Op::Open(node, both) => self.open(node as usize % nodes, both, between),
+            Op::Start => self.start(),
+            Op::Again(osd) => {
+                let mine = self.wave.iter().flat_map(|wave| &wave.all).copied();
+                let serve: Vec<usize> = mine.filter(|osd| self.pods[*osd] == Pod::Runs).collect();
+                if let Some(osd) = serve.get(osd as usize % serve.len().max(1)) {
+                    self.stop(&BTreeSet::from([*osd]), between);
+                }
+            }
             Op::Crash(_) | Op::Repair(_) => {}
         }
         match op {
             // What fails or comes back by itself the controller can but follow: no eviction falls in between.
             Op::Crash(_) | Op::Repair(_) | Op::Uncordon(_) => self.reconcile(&mut Vec::new()),
-            Op::Cordon(_) | Op::Pass(_) | Op::Evict(_) => self.reconcile(between),
+            Op::Cordon(_) | Op::Pass(_) | Op::Evict(_) | Op::Open(..) | Op::Start | Op::Again(_) => {
+                self.reconcile(between);
+            }
         }
         // What was granted in between is seen as well.
         self.reconcile(between);
@@ -252,8 +347,9 @@ impl World {
             }
         }
         for _ in 0..200 {
+            self.start();
             self.reconcile(&mut Vec::new());
-            if self.cordoned.is_empty() && self.down().is_empty() {
+            if self.cordoned.is_empty() && self.down().is_empty() && self.wave.is_none() {
                 return;
             }
             for osd in 0..self.pods.len() {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_rook::drains::budgets::{Budget, Selects, Step, steps};
-use stagger_rook::drains::{Groups, Memory, Osd, Seen, Wanted, decide};
+use stagger_rook::drains::{Groups, Memory, Open, Osd, Seen, Wanted, decide};
 
 /// Zones x, y and z with a node and two OSDs each.
 struct World {
@@ -18,6 +18,8 @@ struct World {
     wave: Option<BTreeSet<u32>>,
     /// So many zones may be down together.
     proven: usize,
+    /// What was let go when this was seen; nothing, so that what may go does at once.
+    open: Open,
 }
 
 impl World {
@@ -39,6 +41,7 @@ impl World {
             managed: true,
             wave: None,
             proven: 1,
+            open: Open::Domains(BTreeSet::new()),
         }
     }
 
@@ -79,6 +82,7 @@ impl World {
                 maintenance: SignedDuration::from_mins(30),
                 wave: self.wave.as_ref(),
                 proven: &zones,
+                open: &self.open,
             },
             memory,
         )
@@ -105,11 +109,8 @@ fn the_example_of_the_design() {
     assert_eq!(names(&calm), ["rook-ceph-osd"]);
     assert_eq!((calm.budgets[0].max_unavailable, calm.noout.len()), (1, 0));
 
-    let draining = World::new()
-        .cordon(&[0, 1])
-        .down(&[0])
-        .unclean()
-        .decide(&Memory::default());
+    let mut world = World::new().cordon(&[0, 1]).down(&[0]).unclean();
+    let draining = world.decide(&Memory::default());
     assert_eq!(names(&draining), Y_AND_Z);
     assert!(draining.budgets.iter().all(|budget| budget.max_unavailable == 0));
     assert_eq!(draining.noout.keys().collect::<Vec<_>>(), ["x"]);
@@ -117,11 +118,18 @@ fn the_example_of_the_design() {
         draining.blocked["y"],
         "osd.0 down (x may go on draining); 4 placement groups are undersized"
     );
-    // Those that block exist before the default one goes.
-    let order = steps(&there(&calm), &draining.budgets);
+    // Those that block exist before the default one goes, and by then osd.2 may be going by what it let go: so
+    // the domain that drains is blocked too, until all that is seen with everything closed.
+    world.open = calm.open.clone();
+    let closed = world.decide(&Memory::default());
+    assert_eq!(closed.blocked, draining.blocked);
+    let order = steps(&there(&calm), &closed.budgets);
     assert!(
-        matches!(&order[..], [Step::Apply(_), Step::Apply(_), Step::Delete(name)] if name == "rook-ceph-osd")
+        matches!(&order[..], [Step::Apply(_), Step::Apply(_), Step::Apply(_), Step::Delete(name)] if name == "rook-ceph-osd")
     );
+    assert!(closed.again && !draining.again);
+    let order = steps(&there(&closed), &draining.budgets);
+    assert_eq!(order, [Step::Delete("rook-ceph-osd-zone-x".to_owned())]);
 
     // Back, and healing: as before. Healed: the default one before they go.
     let healing = World::new().unclean().decide(&draining.memory);
@@ -298,6 +306,24 @@ fn beside_an_open_wave_nothing_goes_that_is_not_proven() {
     let wanted = world.decide(&Memory::default());
     assert_eq!(wanted.blocked.keys().collect::<Vec<_>>(), ["x", "z"]);
     assert!(wanted.memory.draining.is_empty());
+}
+
+#[test]
+fn what_was_open_is_closed_before_anything_else_is_opened() {
+    let mut world = World::new().cordon(&[2, 3]);
+    world.wave = Some(BTreeSet::from([3]));
+    world.open = Open::Domains(BTreeSet::from(["x".to_owned()]));
+    let closed = world.decide(&Memory::default());
+    assert_eq!((closed.budgets.len(), closed.again), (3, true));
+    world.open = closed.open;
+    let opened = world.decide(&Memory::default());
+    assert_eq!((names(&opened).len(), opened.again), (2, false));
+    assert_eq!(opened.open, Open::Domains(BTreeSet::from(["y".to_owned()])));
+    // Beside what stays open more may be opened at once: what is proven counts all of it as gone.
+    world.open = opened.open;
+    world.proven = 2;
+    let world = world.cordon(&[0]);
+    assert_eq!(names(&world.decide(&Memory::default())), ["rook-ceph-osd-zone-z"]);
 }
 
 /// One of the wave cannot come back, as its node was cordoned in mid-wave; the others of the wave are back.

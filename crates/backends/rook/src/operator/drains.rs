@@ -29,7 +29,7 @@ use super::status::{Drained, Writer};
 use crate::backend::{failed, one_gateway_each, snapshot};
 use crate::cluster::CephCluster;
 use crate::daemons::osd_of;
-use crate::drains::{Groups, Memory, Osd, Seen, Wanted, decide, fixed, level};
+use crate::drains::{Groups, Memory, Open, Osd, Seen, Wanted, decide, fixed, level};
 use crate::exposed::{Wave, Waves};
 use crate::names;
 use crate::watched::Watched;
@@ -89,6 +89,8 @@ pub(super) struct Drains {
     level: Level,
     /// What is remembered, once it was read.
     kept: Option<Kept>,
+    /// What the budgets let go, as far as this process has made them.
+    open: Open,
     /// When Rook's own operator was seen not to be there.
     alone: Option<Instant>,
     /// Since when each look has failed.
@@ -117,6 +119,7 @@ impl Drains {
             api: None,
             level: Level::NotAsked,
             kept: None,
+            open: Open::Anywhere,
             alone: None,
             failing: None,
         }
@@ -154,6 +157,7 @@ impl Drains {
                     tracing::warn!(%error, "drains cannot be seen to now");
                     self.tell_failure(&error);
                     self.kept = None;
+                    self.open = Open::Anywhere;
                     Some(LOOK)
                 }
             };
@@ -202,6 +206,7 @@ impl Drains {
             self.writer.exposed().is_closed(wave);
             self.writer.tell(|now| now.drains = None);
             self.tell_unplaced(&Wanted::default(), "");
+            self.open = Open::Anywhere;
             self.kept = Some(kept);
             return Ok(None);
         }
@@ -242,16 +247,19 @@ impl Drains {
                 maintenance: SignedDuration::from_mins(minutes),
                 wave: wave.as_ref(),
                 proven: &proven,
+                open: &self.open,
             },
             &kept.memory,
         );
         budgets.over_osds(&wanted).await?;
+        self.open = wanted.open.clone();
         self.writer.exposed().is_closed(wave);
         self.ensure_noout(&wanted, &mut kept).await?;
         self.tell(&wanted, &osds);
         self.tell_unplaced(&wanted, level.as_deref().unwrap_or_default());
         self.kept = Some(kept);
-        Ok((!calm).then_some(LOOK))
+        let next = if wanted.again { Duration::ZERO } else { LOOK };
+        Ok((!calm).then_some(next))
     }
 
     /// What Ceph says of its OSDs and placement groups.
