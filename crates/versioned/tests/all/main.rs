@@ -1,0 +1,8 @@
+//! Tests of the library, on objects like those of Ironic.
+#![allow(missing_docs, clippy::unwrap_used, reason = "test code")]
+
+mod boundaries;
+mod ironic;
+mod manifests;
+mod objects;
+mod pins;
