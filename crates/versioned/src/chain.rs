@@ -131,6 +131,22 @@ pub enum Unreadable {
         /// The object.
         object: String,
     },
+    /// What stands where its version should is none.
+    #[error("{object} has {text:?} where its version should stand")]
+    NotAVersion {
+        /// The object.
+        object: String,
+        /// What stands there.
+        text: String,
+    },
+    /// The row that it stands in cannot be read.
+    #[error("{object}: {why}")]
+    NoRow {
+        /// The object.
+        object: String,
+        /// Why not.
+        why: String,
+    },
     /// It does not look as its version should.
     #[error("{object} {version} cannot be read: {why}")]
     Malformed {

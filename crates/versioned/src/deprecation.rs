@@ -1,7 +1,7 @@
 //! When something deprecated may go: the rule of the releases, in one place.
 //!
 //! A thing that is deprecated stays for at least three months and across the end of a cycle, so nothing is both deprecated
-//! and removed between two named releases (OpenStack's tag `assert:follows-standard-deprecation`, which seed 4 follows).
+//! and removed between two named releases (the tag `assert:follows-standard-deprecation` of `OpenStack`, by which Ironic is bound).
 //! A column stays one named release longer than its field: services of that release still run on the newer schema, and
 //! those before it would ask for the column.
 

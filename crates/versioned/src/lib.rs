@@ -23,6 +23,10 @@ pub mod manifest;
 pub mod object;
 pub mod pin;
 pub mod registry;
+#[cfg(feature = "shapes")]
+pub mod shapes;
+#[cfg(feature = "store")]
+pub mod store;
 mod version;
 
 pub use boundary::{Held, Row, Stored, Write};

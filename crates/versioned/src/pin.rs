@@ -132,6 +132,12 @@ impl Pin {
         Ok(Self { manifest, place })
     }
 
+    /// The same manifest, and no pin.
+    #[must_use]
+    pub fn lifted(&self) -> Self {
+        Self::none(Arc::clone(&self.manifest))
+    }
+
     /// The release, or `None` if there is no pin.
     pub fn release(&self) -> Option<String> {
         self.place.map(|place| self.manifest.label(place))

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{CheckedStop, Declared, Deprecation, Line, Manifest, Place, find};
+use super::{CheckedStop, Declared, Deprecation, Line, Manifest, Place, Stop, find};
 use crate::Version;
 use crate::deprecation::{TooEarly, may_leave_objects};
 
@@ -225,15 +225,7 @@ pub(super) fn checked(declared: Declared) -> Result<Manifest, Faults> {
     order(&lines, &mut faults);
     gaps(&lines, &mut faults);
     missing(&lines, &deprecations, &mut faults);
-    let current = place(&lines, "current", &current, &mut faults);
-    if let (Some(current), Some(newest)) = (current, lines.last())
-        && current.0 + 1 != lines.len()
-    {
-        faults.push(Fault::NotNewest {
-            current: lines[current.0].label(),
-            newest: newest.label(),
-        });
-    }
+    let current = current_of(&lines, &current, &mut faults);
     let mut pairs = Vec::new();
     for jump in &jumps {
         let from = place(&lines, "a jump", &jump.from, &mut faults);
@@ -243,43 +235,8 @@ pub(super) fn checked(declared: Declared) -> Result<Manifest, Faults> {
             pairs.push((from, to));
         }
     }
-    let mut halts = Vec::new();
-    for stop in stops {
-        let from = place(&lines, "a stop", &stop.from, &mut faults);
-        let until = place(
-            &lines,
-            "a stop",
-            stop.until.as_ref().unwrap_or(&stop.from),
-            &mut faults,
-        );
-        let first = place(&lines, "a stop", &stop.first, &mut faults);
-        if let (Some(from), Some(until), Some(first)) = (from, until, first) {
-            if until < from {
-                forward(&lines, "a stop", from, until, &mut faults);
-            }
-            forward(&lines, "a stop", until, first, &mut faults);
-            halts.push(CheckedStop {
-                from,
-                until,
-                first,
-                why: stop.why,
-            });
-        }
-    }
-    let known: BTreeSet<&String> = lines.iter().flat_map(|line| line.objects.keys()).collect();
-    for deprecation in &deprecations {
-        place(&lines, "a deprecation", &deprecation.release, &mut faults);
-        if let Some(removed) = &deprecation.removed {
-            place(&lines, "a deprecation", removed, &mut faults);
-        }
-        if !known.contains(&deprecation.object) {
-            faults.push(Fault::Unknown {
-                where_: "a deprecation".to_owned(),
-                name: deprecation.object.clone(),
-                what: "object",
-            });
-        }
-    }
+    let stops = stops_of(&lines, stops, &mut faults);
+    known(&lines, &deprecations, &mut faults);
     let Some(current) = current.filter(|_| faults.is_empty()) else {
         return Err(Faults(faults));
     };
@@ -288,13 +245,63 @@ pub(super) fn checked(declared: Declared) -> Result<Manifest, Faults> {
         current,
         deprecations,
         jumps: pairs,
-        stops: halts,
+        stops,
     };
     too_early(&manifest, &mut faults);
     if faults.is_empty() {
         Ok(manifest)
     } else {
         Err(Faults(faults))
+    }
+}
+
+fn current_of(lines: &[Line], name: &str, faults: &mut Vec<Fault>) -> Option<Place> {
+    let current = place(lines, "current", name, faults)?;
+    if let Some(newest) = lines.last().filter(|_| current.0 + 1 != lines.len()) {
+        faults.push(Fault::NotNewest {
+            current: lines[current.0].label(),
+            newest: newest.label(),
+        });
+    }
+    Some(current)
+}
+
+fn stops_of(lines: &[Line], stops: Vec<Stop>, faults: &mut Vec<Fault>) -> Vec<CheckedStop> {
+    let mut checked = Vec::new();
+    for stop in stops {
+        let from = place(lines, "a stop", &stop.from, faults);
+        let until = place(lines, "a stop", stop.until.as_ref().unwrap_or(&stop.from), faults);
+        let first = place(lines, "a stop", &stop.first, faults);
+        if let (Some(from), Some(until), Some(first)) = (from, until, first) {
+            if until < from {
+                forward(lines, "a stop", from, until, faults);
+            }
+            forward(lines, "a stop", until, first, faults);
+            checked.push(CheckedStop {
+                from,
+                until,
+                first,
+                why: stop.why,
+            });
+        }
+    }
+    checked
+}
+
+fn known(lines: &[Line], deprecations: &[Deprecation], faults: &mut Vec<Fault>) {
+    let objects: BTreeSet<&String> = lines.iter().flat_map(|line| line.objects.keys()).collect();
+    for deprecation in deprecations {
+        place(lines, "a deprecation", &deprecation.release, faults);
+        if let Some(removed) = &deprecation.removed {
+            place(lines, "a deprecation", removed, faults);
+        }
+        if !objects.contains(&deprecation.object) {
+            faults.push(Fault::Unknown {
+                where_: "a deprecation".to_owned(),
+                name: deprecation.object.clone(),
+                what: "object",
+            });
+        }
     }
 }
 

@@ -6,3 +6,7 @@ mod ironic;
 mod manifests;
 mod objects;
 mod pins;
+#[cfg(feature = "shapes")]
+mod shapes;
+#[cfg(feature = "store")]
+mod stores;
