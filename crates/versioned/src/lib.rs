@@ -23,6 +23,8 @@ pub mod manifest;
 pub mod object;
 pub mod pin;
 pub mod registry;
+#[cfg(feature = "rpc")]
+pub mod rpc;
 #[cfg(feature = "shapes")]
 pub mod shapes;
 #[cfg(feature = "store")]

@@ -2,6 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "test code")]
 
 mod boundaries;
+#[cfg(feature = "rpc")]
+mod calls;
 mod ironic;
 mod manifests;
 mod objects;
