@@ -18,6 +18,8 @@ pub mod chain;
 pub mod deprecation;
 pub mod envelope;
 pub mod laws;
+#[cfg(feature = "lint")]
+pub mod lint;
 pub mod loss;
 pub mod manifest;
 pub mod object;

@@ -5,6 +5,8 @@ mod boundaries;
 #[cfg(feature = "rpc")]
 mod calls;
 mod ironic;
+#[cfg(feature = "lint")]
+mod linted;
 mod manifests;
 mod objects;
 mod pins;

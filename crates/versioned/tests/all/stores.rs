@@ -314,9 +314,8 @@ async fn a_pinned_writer_keeps_what_an_unpinned_one_saved(store: &Store) {
 
     // What a pinned service does not know is refused, and nothing is written.
     old_row(store, "n2", Some("1.14")).await;
-    let change = new.change(store, &key("n2"), &pin("newton"), |node| {
-        node.traits[0].note = Some("new".to_owned())
-    });
+    let (n2, newton) = (key("n2"), pin("newton"));
+    let change = new.change(store, &n2, &newton, |node| node.traits[0].note = Some("new".to_owned()));
     let error = change.await.unwrap_err();
     assert!(matches!(error, StoreError::Unsaved(_)), "{error}");
     assert_eq!(version_of(store, "n2").await.as_deref(), Some("1.14"));
