@@ -358,14 +358,22 @@ impl<T: Versioned> Chain<T> {
 
 /// Some fields of an object of any version, also of one that is not known here. They are as they were sent: use it for
 /// nothing but a key, which no version changes.
-pub fn fields_of_any_version(text: &str, kind: &str, fields: &[&str]) -> Result<Map<String, Value>, Unreceived> {
+pub fn fields_of_any_version(
+    text: &str,
+    kind: &str,
+    fields: &[&str],
+) -> Result<Map<String, Value>, Unreceived> {
     #[derive(serde::Deserialize)]
     struct Any {
         kind: String,
         data: Map<String, Value>,
     }
-    let Any { kind: found, mut data } =
-        serde_json::from_str(text).map_err(|error| Unreceived::NoEnvelope { why: error.to_string() })?;
+    let Any {
+        kind: found,
+        mut data,
+    } = serde_json::from_str(text).map_err(|error| Unreceived::NoEnvelope {
+        why: error.to_string(),
+    })?;
     if found != kind {
         return Err(Unreceived::OtherKind {
             expected: kind.to_owned(),

@@ -55,7 +55,11 @@ impl fmt::Display for Lock {
             Mode::Share | Mode::ShareRowExclusive => "nobody writes to it",
             Mode::AccessExclusive => "nobody reads or writes it",
         };
-        let while_ = if *long { "while all its rows are gone through" } else { "for an instant" };
+        let while_ = if *long {
+            "while all its rows are gone through"
+        } else {
+            "for an instant"
+        };
         write!(f, "`{table}`: {what} takes {mode}: {blocks} {while_}")?;
         match instead {
             Some(instead) => write!(f, "; {instead}"),

@@ -146,12 +146,20 @@ impl Rule {
                 "deprecate it, remove it from the objects three months and a named release later, and drop it one more named \
                  release later"
             }
-            Self::Renamed { .. } => "add the new one, let an online migration fill it, and drop the old one in its time",
-            Self::Resized { .. } => "add a column of the new type, let an online migration fill it, and drop the old one in its time",
+            Self::Renamed { .. } => {
+                "add the new one, let an online migration fill it, and drop the old one in its time"
+            }
+            Self::Resized { .. } => {
+                "add a column of the new type, let an online migration fill it, and drop the old one in its time"
+            }
             Self::ColumnRequired { .. } => "let it be NULL, or give it a default",
-            Self::Tightened { .. } => "let the objects hold to it, and tighten the schema one named release later, in a new table",
+            Self::Tightened { .. } => {
+                "let the objects hold to it, and tighten the schema one named release later, in a new table"
+            }
             Self::DefaultDropped { .. } => "leave the default until no service relies on it",
-            Self::DataChanged { .. } => "move data by an online migration, after the services have been unpinned",
+            Self::DataChanged { .. } => {
+                "move data by an online migration, after the services have been unpinned"
+            }
         }
     }
 }
@@ -165,15 +173,29 @@ impl fmt::Display for Rule {
                 write!(f, "it is of {release}, and the file before it is of {before}")
             }
             Self::Unparsable { why } => write!(f, "it cannot be parsed: {why}"),
-            Self::UnknownStatement { statement } => write!(f, "no rule knows whether this is safe: {statement}"),
+            Self::UnknownStatement { statement } => {
+                write!(f, "no rule knows whether this is safe: {statement}")
+            }
             Self::ColumnDroppedEarly { column, why } => write!(f, "{column} may not be dropped: {why}"),
             Self::TableDroppedEarly { table, why } => write!(f, "{table} may not be dropped: {why}"),
-            Self::Renamed { what } => write!(f, "{what} gets another name, and older services ask for the old one"),
-            Self::Resized { column } => write!(f, "{column} gets another type, and older services write the old one"),
-            Self::ColumnRequired { column } => write!(f, "{column} must be filled, and older services do not know it"),
+            Self::Renamed { what } => write!(
+                f,
+                "{what} gets another name, and older services ask for the old one"
+            ),
+            Self::Resized { column } => write!(
+                f,
+                "{column} gets another type, and older services write the old one"
+            ),
+            Self::ColumnRequired { column } => {
+                write!(f, "{column} must be filled, and older services do not know it")
+            }
             Self::Tightened { what } => write!(f, "{what}: older services may write what it forbids"),
-            Self::DefaultDropped { column } => write!(f, "{column} loses its default, and older services may rely on it"),
-            Self::DataChanged { table } => write!(f, "rows of {table} are changed while older services read them"),
+            Self::DefaultDropped { column } => {
+                write!(f, "{column} loses its default, and older services may rely on it")
+            }
+            Self::DataChanged { table } => {
+                write!(f, "rows of {table} are changed while older services read them")
+            }
         }
     }
 }
@@ -230,17 +252,26 @@ impl Report {
     pub fn notes(&self) -> String {
         let mut releases: BTreeMap<usize, (&str, Vec<String>)> = BTreeMap::new();
         let mut order: Vec<&str> = Vec::new();
-        for Taken { release, file, lock, .. } in &self.locks {
-            let at = order.iter().position(|known| known == release).unwrap_or_else(|| {
-                order.push(release);
-                order.len() - 1
-            });
+        for Taken {
+            release, file, lock, ..
+        } in &self.locks
+        {
+            let at = order
+                .iter()
+                .position(|known| known == release)
+                .unwrap_or_else(|| {
+                    order.push(release);
+                    order.len() - 1
+                });
             let line = format!("- {lock} (`{file}`)");
             releases.entry(at).or_insert((release, Vec::new())).1.push(line);
         }
         let mut text = String::new();
         for (release, lines) in releases.values() {
-            text += &format!("## Locks of the schema upgrade to {release}, on PostgreSQL\n\n{}\n\n", lines.join("\n"));
+            text += &format!(
+                "## Locks of the schema upgrade to {release}, on PostgreSQL\n\n{}\n\n",
+                lines.join("\n")
+            );
         }
         text.trim_end().to_owned()
     }
@@ -306,11 +337,13 @@ fn judge(migration: &Migration, manifest: &Manifest, place: Place, report: &mut 
     let mut here = rules::Here::new(manifest, place);
     for (line, statement) in statements {
         let judged = here.judge(&statement);
-        report.findings.extend(judged.rules.into_iter().map(|rule| Finding {
-            file: migration.file.clone(),
-            line,
-            rule,
-        }));
+        report
+            .findings
+            .extend(judged.rules.into_iter().map(|rule| Finding {
+                file: migration.file.clone(),
+                line,
+                rule,
+            }));
         report.locks.extend(judged.locks.into_iter().map(|lock| Taken {
             release: manifest.label(place),
             file: migration.file.clone(),
@@ -322,10 +355,16 @@ fn judge(migration: &Migration, manifest: &Manifest, place: Place, report: &mut 
 
 /// The release that the comments at the beginning name, and the line.
 fn release(text: &str) -> Option<(u64, &str)> {
-    let comments = text.lines().take_while(|line| line.trim().is_empty() || line.trim_start().starts_with("--"));
+    let comments = text
+        .lines()
+        .take_while(|line| line.trim().is_empty() || line.trim_start().starts_with("--"));
     let mut lines = comments.zip(1..);
     lines.find_map(|(line, at)| {
-        let rest = line.trim_start().strip_prefix("--")?.trim_start().strip_prefix("release:")?;
+        let rest = line
+            .trim_start()
+            .strip_prefix("--")?
+            .trim_start()
+            .strip_prefix("release:")?;
         Some((at, rest.trim()))
     })
 }

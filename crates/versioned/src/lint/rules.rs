@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use sqlparser::ast::{
-    AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption, CreateIndex, Expr, ObjectName, ObjectType,
-    Statement, TableConstraint, TableFactor,
+    AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption, CreateIndex, Expr,
+    ObjectName, ObjectType, Statement, TableConstraint, TableFactor,
 };
 
 use super::{Lock, Mode, Rule};
@@ -61,7 +61,10 @@ impl<'a> Here<'a> {
                     sqlparser::ast::FromTable::WithFromKeyword(tables)
                     | sqlparser::ast::FromTable::WithoutKeyword(tables) => tables,
                 };
-                let table = tables.first().map(|table| factor(&table.relation)).unwrap_or_default();
+                let table = tables
+                    .first()
+                    .map(|table| factor(&table.relation))
+                    .unwrap_or_default();
                 self.data(table, &mut judged);
             }
             Statement::Truncate(truncate) => {
@@ -108,10 +111,14 @@ impl<'a> Here<'a> {
         let short = |what: String| Lock::short(&table, what, Mode::AccessExclusive);
         for operation in &alter.operations {
             match operation {
-                AlterTableOperation::AddColumn { column_def, .. } => self.add_column(&table, column_def, judged),
+                AlterTableOperation::AddColumn { column_def, .. } => {
+                    self.add_column(&table, column_def, judged)
+                }
                 AlterTableOperation::DropColumn { column_names, .. } => {
                     for column in column_names {
-                        judged.locks.push(short(format!("dropping the column {}", column.value)));
+                        judged
+                            .locks
+                            .push(short(format!("dropping the column {}", column.value)));
                         if let Err(why) = self.may_drop(&table, Some(&column.value)) {
                             judged.rules.push(Rule::ColumnDroppedEarly {
                                 column: format!("{table}.{}", column.value),
@@ -120,23 +127,34 @@ impl<'a> Here<'a> {
                         }
                     }
                 }
-                AlterTableOperation::RenameColumn { old_column_name, .. } => judged.rules.push(Rule::Renamed {
-                    what: format!("{table}.{}", old_column_name.value),
-                }),
-                AlterTableOperation::RenameTable { .. } => judged.rules.push(Rule::Renamed { what: table.clone() }),
+                AlterTableOperation::RenameColumn { old_column_name, .. } => {
+                    judged.rules.push(Rule::Renamed {
+                        what: format!("{table}.{}", old_column_name.value),
+                    })
+                }
+                AlterTableOperation::RenameTable { .. } => {
+                    judged.rules.push(Rule::Renamed { what: table.clone() })
+                }
                 AlterTableOperation::AlterColumn { column_name, op } => {
                     alter_column(&table, &column_name.value, op, judged);
                 }
-                AlterTableOperation::AddConstraint { constraint, not_valid } => {
+                AlterTableOperation::AddConstraint {
+                    constraint,
+                    not_valid,
+                } => {
                     constrain(&table, constraint, *not_valid, judged);
                 }
                 // It reads all rows, and keeps nobody from writing.
                 AlterTableOperation::ValidateConstraint { .. } => {}
                 AlterTableOperation::DropConstraint { name, .. } => {
-                    judged.locks.push(short(format!("dropping the constraint {}", name.value)));
+                    judged
+                        .locks
+                        .push(short(format!("dropping the constraint {}", name.value)));
                 }
                 AlterTableOperation::RenameConstraint { old_name, .. } => {
-                    judged.locks.push(short(format!("renaming the constraint {}", old_name.value)));
+                    judged
+                        .locks
+                        .push(short(format!("renaming the constraint {}", old_name.value)));
                 }
                 other => judged.rules.push(Rule::UnknownStatement {
                     statement: beginning(&format!("ALTER TABLE {table} {other}")),
@@ -148,23 +166,33 @@ impl<'a> Here<'a> {
     fn add_column(&self, table: &str, column: &ColumnDef, judged: &mut Judged) {
         let name = format!("{table}.{}", column.name.value);
         let what = format!("adding the column {}", column.name.value);
-        let option = |wanted: fn(&ColumnOption) -> bool| column.options.iter().any(|option| wanted(&option.option));
+        let option =
+            |wanted: fn(&ColumnOption) -> bool| column.options.iter().any(|option| wanted(&option.option));
         let default = column.options.iter().find_map(|option| match &option.option {
             ColumnOption::Default(value) => Some(value),
             _ => None,
         });
         let serial = column.data_type.to_string().to_uppercase().contains("SERIAL");
-        let generated = serial || option(|option| matches!(option, ColumnOption::Generated { .. } | ColumnOption::Identity(_)));
+        let generated = serial
+            || option(|option| matches!(option, ColumnOption::Generated { .. } | ColumnOption::Identity(_)));
         let required = option(|option| matches!(option, ColumnOption::NotNull | ColumnOption::PrimaryKey(_)));
         if required && default.is_none() && !generated {
             judged.rules.push(Rule::ColumnRequired { column: name.clone() });
         }
         // PostgreSQL stores a constant default in its catalog; what has to be computed for each row rewrites the table.
         if generated || default.is_some_and(|value| !constant(value)) {
-            let instead = "add it without the default, set the default after that, and let an online migration fill it";
-            judged.locks.push(Lock::long(table, what.clone(), Mode::AccessExclusive, Some(instead)));
+            let instead =
+                "add it without the default, set the default after that, and let an online migration fill it";
+            judged.locks.push(Lock::long(
+                table,
+                what.clone(),
+                Mode::AccessExclusive,
+                Some(instead),
+            ));
         } else {
-            judged.locks.push(Lock::short(table, what.clone(), Mode::AccessExclusive));
+            judged
+                .locks
+                .push(Lock::short(table, what.clone(), Mode::AccessExclusive));
         }
         for option in &column.options {
             match &option.option {
@@ -219,7 +247,11 @@ impl<'a> Here<'a> {
             match kind {
                 ObjectType::Table if self.new.contains(&name) => {}
                 ObjectType::Table => {
-                    judged.locks.push(Lock::short(&name, "dropping it".to_owned(), Mode::AccessExclusive));
+                    judged.locks.push(Lock::short(
+                        &name,
+                        "dropping it".to_owned(),
+                        Mode::AccessExclusive,
+                    ));
                     if let Err(why) = self.may_drop(&name, None) {
                         judged.rules.push(Rule::TableDroppedEarly { table: name, why });
                     }
@@ -250,7 +282,10 @@ impl<'a> Here<'a> {
         let Some(deprecation) = self.manifest.deprecations().iter().find(same) else {
             return Err(TooEarly::NotDeprecated);
         };
-        let removed = deprecation.removed.as_deref().and_then(|release| self.manifest.find(release).ok());
+        let removed = deprecation
+            .removed
+            .as_deref()
+            .and_then(|release| self.manifest.find(release).ok());
         may_leave_schema(self.manifest, removed.map(|named| named.place), self.place)
     }
 }
@@ -265,7 +300,9 @@ fn alter_column(table: &str, column: &str, operation: &AlterColumnOperation, jud
             });
             let instead = "add CHECK (… IS NOT NULL) NOT VALID, and validate it after that";
             let what = format!("SET NOT NULL of {column}");
-            judged.locks.push(Lock::long(table, what, Mode::AccessExclusive, Some(instead)));
+            judged
+                .locks
+                .push(Lock::long(table, what, Mode::AccessExclusive, Some(instead)));
         }
         AlterColumnOperation::DropNotNull => {
             let what = format!("DROP NOT NULL of {column}");
@@ -291,11 +328,24 @@ fn constrain(table: &str, constraint: &TableConstraint, not_valid: bool, judged:
             let what = "adding a foreign key".to_owned();
             let other = plain(&key.foreign_table);
             if not_valid {
-                judged.locks.push(Lock::short(table, what.clone(), Mode::ShareRowExclusive));
-                judged.locks.push(Lock::short(&other, format!("{what} of {table}"), Mode::ShareRowExclusive));
+                judged
+                    .locks
+                    .push(Lock::short(table, what.clone(), Mode::ShareRowExclusive));
+                judged.locks.push(Lock::short(
+                    &other,
+                    format!("{what} of {table}"),
+                    Mode::ShareRowExclusive,
+                ));
             } else {
-                judged.locks.push(Lock::long(table, what.clone(), Mode::ShareRowExclusive, validate));
-                judged.locks.push(Lock::long(&other, format!("{what} of {table}"), Mode::ShareRowExclusive, validate));
+                judged
+                    .locks
+                    .push(Lock::long(table, what.clone(), Mode::ShareRowExclusive, validate));
+                judged.locks.push(Lock::long(
+                    &other,
+                    format!("{what} of {table}"),
+                    Mode::ShareRowExclusive,
+                    validate,
+                ));
             }
         }
         TableConstraint::Check(_) => {
@@ -311,21 +361,28 @@ fn constrain(table: &str, constraint: &TableConstraint, not_valid: bool, judged:
             tightened(format!("a unique constraint on {table}"));
             let instead = "create its index CONCURRENTLY first, and add the constraint USING INDEX";
             let what = "adding a unique constraint".to_owned();
-            judged.locks.push(Lock::long(table, what, Mode::AccessExclusive, Some(instead)));
+            judged
+                .locks
+                .push(Lock::long(table, what, Mode::AccessExclusive, Some(instead)));
         }
         TableConstraint::PrimaryKeyUsingIndex(_) | TableConstraint::UniqueUsingIndex(_) => {
             tightened(format!("a unique constraint on {table}"));
             let what = "adding a constraint USING INDEX".to_owned();
             judged.locks.push(Lock::short(table, what, Mode::AccessExclusive));
         }
-        TableConstraint::Index(_) | TableConstraint::FulltextOrSpatial(_) => judged.rules.push(Rule::UnknownStatement {
-            statement: beginning(&format!("ALTER TABLE {table} ADD {constraint}")),
-        }),
+        TableConstraint::Index(_) | TableConstraint::FulltextOrSpatial(_) => {
+            judged.rules.push(Rule::UnknownStatement {
+                statement: beginning(&format!("ALTER TABLE {table} ADD {constraint}")),
+            })
+        }
     }
 }
 
 /// Whether PostgreSQL need not compute it for each row.
-#[expect(clippy::wildcard_enum_match_arm, reason = "what is not known to be constant is not")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is not known to be constant is not"
+)]
 fn constant(value: &Expr) -> bool {
     match value {
         Expr::Value(_) | Expr::TypedString(_) => true,

@@ -91,7 +91,12 @@ impl ToRpcParams for Params {
 
 impl Client {
     /// Calls the service at that URL. What this process reads is told with every call.
-    pub fn new(url: &str, interface: Interface, registry: &Registry, settings: ClientSettings) -> Result<Self, CallError> {
+    pub fn new(
+        url: &str,
+        interface: Interface,
+        registry: &Registry,
+        settings: ClientSettings,
+    ) -> Result<Self, CallError> {
         let ClientSettings { headers, timeout } = settings;
         let mut builder = HttpClientBuilder::default().set_headers(headers);
         if let Some(timeout) = timeout {
@@ -101,7 +106,10 @@ impl Client {
             url: url.to_owned(),
             why: error.to_string(),
         })?;
-        let reads = registry.reads().into_iter().map(|(name, version)| (name.to_owned(), version));
+        let reads = registry
+            .reads()
+            .into_iter()
+            .map(|(name, version)| (name.to_owned(), version));
         Ok(Self {
             http,
             interface,
@@ -119,7 +127,11 @@ impl Client {
     /// Calls a method under the cap of the pin: in the lowest version that has all that is asked for.
     pub async fn call(&self, pin: &Pin, method: &str, args: &Map<String, Value>) -> Result<Value, CallError> {
         let cap = pin.rpc().min(self.interface.version());
-        let Asked { method, version, args } = self.interface.ask(method, cap, args)?;
+        let Asked {
+            method,
+            version,
+            args,
+        } = self.interface.ask(method, cap, args)?;
         self.ask(method, version, args).await
     }
 
@@ -163,7 +175,12 @@ impl Client {
         Version::new(self.interface.version().major(), 0)
     }
 
-    async fn ask(&self, method: &str, version: Version, args: Map<String, Value>) -> Result<Value, CallError> {
+    async fn ask(
+        &self,
+        method: &str,
+        version: Version,
+        args: Map<String, Value>,
+    ) -> Result<Value, CallError> {
         let params = Params {
             version,
             reads: self.reads.clone(),
@@ -189,7 +206,10 @@ impl Client {
 /// Whether the door did not open.
 fn rejected(error: &(dyn std::error::Error + 'static)) -> bool {
     use jsonrpsee_http_client::transport::Error as Transport;
-    matches!(error.downcast_ref(), Some(Transport::Rejected { status_code: 401 }))
+    matches!(
+        error.downcast_ref(),
+        Some(Transport::Rejected { status_code: 401 })
+    )
 }
 
 fn chain_of(error: &Error) -> String {

@@ -181,7 +181,10 @@ impl Interface {
             for (at, argument) in method.arguments.iter().enumerate() {
                 let what = format!("{} of {}", argument.name, method.name);
                 offered(what.clone(), argument.since.unwrap_or(method.since))?;
-                if method.arguments[..at].iter().any(|earlier| earlier.name == argument.name) {
+                if method.arguments[..at]
+                    .iter()
+                    .any(|earlier| earlier.name == argument.name)
+                {
                     return Err(NotInterface::Twice { name: what });
                 }
             }
@@ -201,7 +204,10 @@ impl Interface {
                 });
             }
         }
-        Ok(Self { version, methods: known })
+        Ok(Self {
+            version,
+            methods: known,
+        })
     }
 
     /// The highest version that is offered.
@@ -242,7 +248,10 @@ impl Interface {
                 continue;
             }
             let Some(argument) = argument else {
-                let wanted = self.methods.get(method).map_or(self.version, |wanted| wanted.since);
+                let wanted = self
+                    .methods
+                    .get(method)
+                    .map_or(self.version, |wanted| wanted.since);
                 return Err(too_new(format!("{name} of {}", chosen.name), wanted));
             };
             let since = argument.since.unwrap_or(chosen.since);
@@ -259,7 +268,12 @@ impl Interface {
     }
 
     /// Whether a server takes what is asked for.
-    pub(crate) fn take(&self, method: &str, asked: Version, args: &Map<String, Value>) -> Result<(), Mismatch> {
+    pub(crate) fn take(
+        &self,
+        method: &str,
+        asked: Version,
+        args: &Map<String, Value>,
+    ) -> Result<(), Mismatch> {
         if !self.version.understands(asked) {
             return Err(Mismatch::Version {
                 asked,

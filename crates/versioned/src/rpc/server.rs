@@ -10,7 +10,9 @@ use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use http::{HeaderMap, StatusCode, header};
-use jsonrpsee_server::{HttpBody, HttpRequest, HttpResponse, RpcModule, ServerBuilder, ServerConfig, ServerHandle};
+use jsonrpsee_server::{
+    HttpBody, HttpRequest, HttpResponse, RpcModule, ServerBuilder, ServerConfig, ServerHandle,
+};
 use jsonrpsee_types::ErrorObjectOwned;
 use serde_json::{Map, Value};
 use tower::{BoxError, Layer, Service};
@@ -137,7 +139,12 @@ impl From<Mismatch> for Refusal {
 impl Request {
     /// An argument, or a refusal if it is not there.
     pub fn arg(&self, name: &str) -> Result<&Value, Refusal> {
-        let missing = || Refusal::with(code::INVALID_PARAMS, format!("{} needs the argument {name:?}", self.method));
+        let missing = || {
+            Refusal::with(
+                code::INVALID_PARAMS,
+                format!("{} needs the argument {name:?}", self.method),
+            )
+        };
         self.args.get(name).ok_or_else(missing)
     }
 
@@ -148,8 +155,17 @@ impl Request {
 
     /// Some fields of an argument that is an object of any version, also of one that is not known here: a method that only
     /// deletes needs no more than the key.
-    pub fn fields_of_any_version(&self, name: &str, kind: &str, fields: &[&str]) -> Result<Map<String, Value>, Refusal> {
-        Ok(crate::boundary::fields_of_any_version(&self.arg(name)?.to_string(), kind, fields)?)
+    pub fn fields_of_any_version(
+        &self,
+        name: &str,
+        kind: &str,
+        fields: &[&str],
+    ) -> Result<Map<String, Value>, Refusal> {
+        Ok(crate::boundary::fields_of_any_version(
+            &self.arg(name)?.to_string(),
+            kind,
+            fields,
+        )?)
     }
 
     /// An object as an answer: in the version that the caller reads, else in that of the pin.
@@ -220,7 +236,10 @@ impl Server {
         let Self { authenticate, .. } = &self;
         let door = tower::ServiceBuilder::new().layer(Door(Arc::clone(authenticate)));
         let config = ServerConfig::builder().http_only().build();
-        let server = ServerBuilder::with_config(config).set_http_middleware(door).build(at).await?;
+        let server = ServerBuilder::with_config(config)
+            .set_http_middleware(door)
+            .build(at)
+            .await?;
         let address = server.local_addr()?;
         let handle = server.start(self.module().map_err(std::io::Error::other)?);
         Ok(Running { address, handle })
@@ -240,7 +259,9 @@ impl Server {
                         (Some(_), Err(error)) => Err(Refusal::with(code::INVALID_PARAMS, error)),
                         (Some(caller), Ok(params)) => server.answer(name, caller, params).await,
                     };
-                    answered.map_err(|Refusal { code, message }| ErrorObjectOwned::owned(code, message, None::<()>))
+                    answered.map_err(|Refusal { code, message }| {
+                        ErrorObjectOwned::owned(code, message, None::<()>)
+                    })
                 }
             })?;
         }
@@ -286,7 +307,10 @@ impl Server {
             rpc_cap: pin.rpc(),
             rpc: self.interface.version(),
             writes: writes.collect(),
-            reads: newest.into_iter().map(|(name, version)| (name.to_owned(), version)).collect(),
+            reads: newest
+                .into_iter()
+                .map(|(name, version)| (name.to_owned(), version))
+                .collect(),
         }
     }
 }

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, header};
 use serde_json::{Map, Value, json};
 use stagger_versioned::rpc::{
-    Authenticate, CallError, Caller, Client, ClientSettings, Denied, Handler, Interface, Method, NotInterface, OrElse, Refusal,
-    Request, Running, Server, anybody, code,
+    Authenticate, CallError, Caller, Client, ClientSettings, Denied, Handler, Interface, Method,
+    NotInterface, OrElse, Refusal, Request, Running, Server, anybody, code,
 };
 use stagger_versioned::{Chain, Held, Pin, Pins, Registry, Version};
 
@@ -21,13 +21,19 @@ fn v(text: &str) -> Version {
 /// The interface of the newest code, in the manner of Ironic's. 1.33 is that of newton.
 fn methods() -> Vec<Method> {
     vec![
-        Method::since("update_node", v("1.1")).takes("node").takes_since("reset_interfaces", v("1.38"), OrElse::Refuse),
+        Method::since("update_node", v("1.1")).takes("node").takes_since(
+            "reset_interfaces",
+            v("1.38"),
+            OrElse::Refuse,
+        ),
         Method::since("destroy_node", v("1.9")).takes("node"),
         Method::since("heartbeat", v("1.33"))
             .takes("node_id")
             .takes_since("agent_version", v("1.36"), OrElse::LeaveOut)
             .takes_since("agent_token", v("1.40"), OrElse::Refuse),
-        Method::since("get_nodes", v("1.39")).takes("limit").or_instead("list_nodes"),
+        Method::since("get_nodes", v("1.39"))
+            .takes("limit")
+            .or_instead("list_nodes"),
         Method::since("list_nodes", v("1.20")).takes("limit"),
         Method::since("inject_nmi", v("1.40")).takes("node_id"),
     ]
@@ -60,7 +66,10 @@ struct Conductor {
 impl Handler for Conductor {
     async fn handle(&self, request: Request) -> Result<Value, Refusal> {
         let args: Vec<&String> = request.args.keys().collect();
-        let line = format!("{} {} {} {args:?}", request.caller.name, request.method, request.version);
+        let line = format!(
+            "{} {} {} {args:?}",
+            request.caller.name, request.method, request.version
+        );
         self.asked.lock().unwrap().push(line);
         match (request.method.as_str(), self.old) {
             ("update_node", false) => {
@@ -107,7 +116,13 @@ async fn serve_for(conductor: &Conductor, release: &str, authenticate: Authentic
     } else {
         (interface(), registry())
     };
-    let server = Server::new(interface, registry, pins(release), authenticate, conductor.clone());
+    let server = Server::new(
+        interface,
+        registry,
+        pins(release),
+        authenticate,
+        conductor.clone(),
+    );
     server.start("127.0.0.1:0".parse().unwrap()).await.unwrap()
 }
 
@@ -122,7 +137,9 @@ fn old_client(running: &Running) -> Client {
 }
 
 fn args(args: Value) -> Map<String, Value> {
-    let Value::Object(args) = args else { panic!("{args}") };
+    let Value::Object(args) = args else {
+        panic!("{args}")
+    };
     args
 }
 
@@ -131,7 +148,12 @@ fn node(text: &str) -> Map<String, Value> {
 }
 
 fn block_on<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 #[test]
@@ -147,14 +169,35 @@ fn a_client_asks_for_the_lowest_version_that_has_it_and_for_no_more_than_its_cap
         };
         let (free, newton, ocata) = (pin(""), pin("newton"), pin("ocata"));
         client.call(&free, "heartbeat", &beat(json!({}))).await.unwrap();
-        client.call(&free, "heartbeat", &beat(json!({"agent_version": "9"}))).await.unwrap();
-        client.call(&free, "heartbeat", &beat(json!({"agent_token": "t"}))).await.unwrap();
-        client.call(&free, "heartbeat", &beat(json!({"agent_token": null}))).await.unwrap();
+        client
+            .call(&free, "heartbeat", &beat(json!({"agent_version": "9"})))
+            .await
+            .unwrap();
+        client
+            .call(&free, "heartbeat", &beat(json!({"agent_token": "t"})))
+            .await
+            .unwrap();
+        client
+            .call(&free, "heartbeat", &beat(json!({"agent_token": null})))
+            .await
+            .unwrap();
         // Under a cap: left out, refused, called by its older name.
-        client.call(&newton, "heartbeat", &beat(json!({"agent_version": "9"}))).await.unwrap();
-        client.call(&ocata, "heartbeat", &beat(json!({"agent_version": "9"}))).await.unwrap();
-        client.call(&free, "get_nodes", &args(json!({"limit": 5}))).await.unwrap();
-        client.call(&ocata, "get_nodes", &args(json!({"limit": 5}))).await.unwrap();
+        client
+            .call(&newton, "heartbeat", &beat(json!({"agent_version": "9"})))
+            .await
+            .unwrap();
+        client
+            .call(&ocata, "heartbeat", &beat(json!({"agent_version": "9"})))
+            .await
+            .unwrap();
+        client
+            .call(&free, "get_nodes", &args(json!({"limit": 5})))
+            .await
+            .unwrap();
+        client
+            .call(&ocata, "get_nodes", &args(json!({"limit": 5})))
+            .await
+            .unwrap();
         for (what, method, args, said) in [
             (
                 &newton,
@@ -163,8 +206,18 @@ fn a_client_asks_for_the_lowest_version_that_has_it_and_for_no_more_than_its_cap
                 "agent_token of heartbeat came with version 1.40 of the RPC, and no more than 1.33 may be asked for while services \
                  of an older release work; nothing was asked for: try again when the upgrade is done",
             ),
-            (&ocata, "inject_nmi", args(json!({"node_id": 5})), "inject_nmi came with version 1.40"),
-            (&newton, "get_nodes", args(json!({"marker": 5})), "marker of list_nodes came with version 1.39"),
+            (
+                &ocata,
+                "inject_nmi",
+                args(json!({"node_id": 5})),
+                "inject_nmi came with version 1.40",
+            ),
+            (
+                &newton,
+                "get_nodes",
+                args(json!({"marker": 5})),
+                "marker of list_nodes came with version 1.39",
+            ),
             (&free, "reboot", Map::new(), "reboot came with version 1.41"),
         ] {
             let error = client.call(what, method, &args).await.unwrap_err();
@@ -192,7 +245,9 @@ fn a_client_asks_for_the_lowest_version_that_has_it_and_for_no_more_than_its_cap
 async fn raw(running: &Running, body: &str, token: Option<&str>) -> (u16, String) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let mut stream = tokio::net::TcpStream::connect(running.address()).await.unwrap();
-    let token = token.map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
+    let token = token
+        .map(|token| format!("Authorization: {token}\r\n"))
+        .unwrap_or_default();
     let request = format!(
         "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n{token}Content-Length: {}\r\n\r\n{body}",
         body.len()
@@ -201,11 +256,15 @@ async fn raw(running: &Running, body: &str, token: Option<&str>) -> (u16, String
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, answer.split("\r\n\r\n").nth(1).unwrap_or_default().to_owned())
+    (
+        status,
+        answer.split("\r\n\r\n").nth(1).unwrap_or_default().to_owned(),
+    )
 }
 
 fn body(method: &str, version: &str, args: &Value) -> String {
-    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"version": version, "args": args}}).to_string()
+    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"version": version, "args": args}})
+        .to_string()
 }
 
 /// D9 of Ironic: version 9.99 was asked for, and a normal answer came.
@@ -239,7 +298,11 @@ fn a_server_checks_the_version_that_is_asked_for() {
                 code::INVALID_PARAMS,
                 "heartbeat has no argument \\\"nodeid\\\"",
             ),
-            (body("update_node", "1.40", &json!({})), code::INVALID_PARAMS, "update_node needs the argument \\\"node\\\""),
+            (
+                body("update_node", "1.40", &json!({})),
+                code::INVALID_PARAMS,
+                "update_node needs the argument \\\"node\\\"",
+            ),
             (body("nothing", "1.40", &json!({})), -32601, "Method not found"),
             (
                 json!({"jsonrpc": "2.0", "id": 1, "method": "heartbeat", "params": {"args": {}}}).to_string(),
@@ -250,7 +313,10 @@ fn a_server_checks_the_version_that_is_asked_for() {
         ] {
             let (status, answer) = raw(&running, &request, None).await;
             assert_eq!(status, 200, "{request}");
-            assert!(answer.contains(&format!("\"code\":{expected_code}")), "{request}\n{answer}");
+            assert!(
+                answer.contains(&format!("\"code\":{expected_code}")),
+                "{request}\n{answer}"
+            );
             assert!(answer.contains(said), "{request}\n{answer}");
         }
         running.stop().await;
@@ -267,29 +333,67 @@ fn an_older_server_is_called_under_a_pin_and_understands() {
         let running = serve(&conductor, "newton").await;
         let (client, pin) = (client(&running), pin("newton"));
         let sent = nodes().send_whole(&Held::new(full()), &pin, None).unwrap();
-        let held = client.call_for(&pin, "update_node", &node(&sent.text), &nodes()).await.unwrap();
+        let held = client
+            .call_for(&pin, "update_node", &node(&sent.text), &nodes())
+            .await
+            .unwrap();
         assert_eq!(held.came(), Some(v("1.14")));
-        assert_eq!((held.value.labels["seen"].as_str(), held.value.facts["cpus"].as_str()), ("yes", "4"));
+        assert_eq!(
+            (
+                held.value.labels["seen"].as_str(),
+                held.value.facts["cpus"].as_str()
+            ),
+            ("yes", "4")
+        );
         // Without the pin it would not have understood, and says so.
         let free = self::pin("");
         let sent = nodes().send(&Held::new(full()), &free, None).unwrap();
-        let error = client.call(&free, "update_node", &node(&sent.text)).await.unwrap_err();
-        assert!(matches!(error, CallError::Refused { code: code::UNREADABLE, .. }), "{error}");
+        let error = client
+            .call(&free, "update_node", &node(&sent.text))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(
+                error,
+                CallError::Refused {
+                    code: code::UNREADABLE,
+                    ..
+                }
+            ),
+            "{error}"
+        );
         assert_eq!(
             error.to_string(),
             "update_node: Node 1.16 is newer than this code; ask the sender for 1.14"
         );
-        let error = client.call(&free, "heartbeat", &args(json!({"node_id": 1, "agent_version": "9"}))).await;
-        assert!(matches!(error, Err(CallError::Refused { code: code::UNSUPPORTED_VERSION, .. })));
+        let error = client
+            .call(
+                &free,
+                "heartbeat",
+                &args(json!({"node_id": 1, "agent_version": "9"})),
+            )
+            .await;
+        assert!(matches!(
+            error,
+            Err(CallError::Refused {
+                code: code::UNSUPPORTED_VERSION,
+                ..
+            })
+        ));
         running.stop().await;
     });
 }
 
 async fn update_by_old(client: &Client) -> Held<Node1_14> {
     let chain = nodes_1_14();
-    let sent = chain.receive(r#"{"kind":"Node","version":"1.14","data":{"uuid":"n1","extra":{},"description":null,"traits":[]}}"#);
+    let sent = chain.receive(
+        r#"{"kind":"Node","version":"1.14","data":{"uuid":"n1","extra":{},"description":null,"traits":[]}}"#,
+    );
     let sent = chain.send(&sent.unwrap(), &pin("newton"), None).unwrap();
-    client.call_for(&pin("newton"), "update_node", &node(&sent.text), &chain).await.unwrap()
+    client
+        .call_for(&pin("newton"), "update_node", &node(&sent.text), &chain)
+        .await
+        .unwrap()
 }
 
 #[test]
@@ -299,7 +403,10 @@ fn an_older_client_gets_what_it_reads_from_pinned_and_unpinned_servers() {
             let conductor = Conductor::default();
             let running = serve(&conductor, release).await;
             let held = update_by_old(&old_client(&running)).await;
-            assert_eq!((held.came(), held.value.extra["seen"].as_str()), (Some(v("1.14")), "yes"));
+            assert_eq!(
+                (held.came(), held.value.extra["seen"].as_str()),
+                (Some(v("1.14")), "yes")
+            );
             running.stop().await;
         }
     });
@@ -313,7 +420,10 @@ fn a_client_that_gets_what_it_cannot_read_asks_for_it_again() {
         let running = serve(&conductor, "").await;
         let silent = old_client(&running).silent_about_what_it_reads();
         let held = update_by_old(&silent).await;
-        assert_eq!((held.came(), held.value.extra["seen"].as_str()), (Some(v("1.14")), "yes"));
+        assert_eq!(
+            (held.came(), held.value.extra["seen"].as_str()),
+            (Some(v("1.14")), "yes")
+        );
         // It was done once.
         assert_eq!(conductor.asked.lock().unwrap().len(), 1);
         running.stop().await;
@@ -329,8 +439,20 @@ fn a_pinned_server_refuses_what_its_pin_does_not_know() {
         let mut new = full();
         new.traits[0].note = Some("new".to_owned());
         let sent = nodes().send(&Held::new(new), &pin(""), None).unwrap();
-        let error = client.call(&pin(""), "update_node", &node(&sent.text)).await.unwrap_err();
-        assert!(matches!(error, CallError::Refused { code: code::NOT_WHILE_PINNED, .. }), "{error}");
+        let error = client
+            .call(&pin(""), "update_node", &node(&sent.text))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(
+                error,
+                CallError::Refused {
+                    code: code::NOT_WHILE_PINNED,
+                    ..
+                }
+            ),
+            "{error}"
+        );
         assert!(error.to_string().contains("/traits/0/note: \"new\""), "{error}");
         running.stop().await;
     });
@@ -346,15 +468,29 @@ fn a_method_that_only_deletes_takes_every_version() {
         let running = serve(&conductor, "").await;
         let client = client(&running);
         for version in ["1.2", "1.14", "1.16", "1.99"] {
-            let object = format!(r#"{{"kind":"Node","version":"{version}","data":{{"uuid":"n1","other":[]}}}}"#);
-            let answer = client.call(&pin("newton"), "destroy_node", &node(&object)).await.unwrap();
+            let object =
+                format!(r#"{{"kind":"Node","version":"{version}","data":{{"uuid":"n1","other":[]}}}}"#);
+            let answer = client
+                .call(&pin("newton"), "destroy_node", &node(&object))
+                .await
+                .unwrap();
             assert_eq!(answer, json!("n1"));
         }
         for (object, said) in [
-            (r#"{"kind":"Port","version":"1.0","data":{}}"#, "Node was expected, and Port was received"),
-            (r#"{"kind":"Node","version":"1.0","data":{}}"#, "Node has no field \"uuid\""),
+            (
+                r#"{"kind":"Port","version":"1.0","data":{}}"#,
+                "Node was expected, and Port was received",
+            ),
+            (
+                r#"{"kind":"Node","version":"1.0","data":{}}"#,
+                "Node has no field \"uuid\"",
+            ),
         ] {
-            let error = client.call(&pin(""), "destroy_node", &node(object)).await.unwrap_err().to_string();
+            let error = client
+                .call(&pin(""), "destroy_node", &node(object))
+                .await
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(said), "{error}");
         }
         running.stop().await;
@@ -362,12 +498,14 @@ fn a_method_that_only_deletes_takes_every_version() {
 }
 
 fn only_with_token() -> Authenticate {
-    Arc::new(|headers: &HeaderMap| match headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes) {
-        Some(b"secret") => Ok(Caller {
-            name: "api-1".to_owned(),
-        }),
-        Some(_) | None => Err(Denied),
-    })
+    Arc::new(
+        |headers: &HeaderMap| match headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes) {
+            Some(b"secret") => Ok(Caller {
+                name: "api-1".to_owned(),
+            }),
+            Some(_) | None => Err(Denied),
+        },
+    )
 }
 
 #[test]
@@ -377,7 +515,13 @@ fn no_version_is_a_way_around_the_door() {
         let running = serve_for(&conductor, "newton", only_with_token()).await;
         let mut bodies = vec!["{".to_owned(), "[]".to_owned(), String::new()];
         for minor in 0..=41 {
-            for method in ["heartbeat", "list_nodes", "object_backport", "service_versions", "nothing"] {
+            for method in [
+                "heartbeat",
+                "list_nodes",
+                "object_backport",
+                "service_versions",
+                "nothing",
+            ] {
                 bodies.push(body(method, &format!("1.{minor}"), &json!({})));
             }
         }
@@ -394,12 +538,21 @@ fn no_version_is_a_way_around_the_door() {
         let url = format!("http://{}", running.address());
         let with = |token: &'static str| {
             let headers = HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static(token))]);
-            let settings = ClientSettings { headers, timeout: None };
+            let settings = ClientSettings {
+                headers,
+                timeout: None,
+            };
             Client::new(&url, interface(), &registry(), settings).unwrap()
         };
         for release in ["mitaka", "newton", "ocata", ""] {
-            with("secret").call(&pin(release), "list_nodes", &args(json!({"limit": 1}))).await.unwrap();
-            let error = with("wrong").call(&pin(release), "list_nodes", &args(json!({"limit": 1}))).await.unwrap_err();
+            with("secret")
+                .call(&pin(release), "list_nodes", &args(json!({"limit": 1})))
+                .await
+                .unwrap();
+            let error = with("wrong")
+                .call(&pin(release), "list_nodes", &args(json!({"limit": 1})))
+                .await
+                .unwrap_err();
             assert!(matches!(error, CallError::Denied { .. }), "{error:?}");
         }
         let asked = conductor.asked.lock().unwrap().clone();
@@ -432,10 +585,19 @@ fn a_service_that_is_not_there_gives_no_answer() {
     block_on(async {
         let running = serve(&Conductor::default(), "").await;
         let client = client(&running);
-        let refused = client.call(&pin(""), "inject_nmi", &args(json!({"node_id": 5}))).await.unwrap_err();
-        assert_eq!(refused.to_string(), "inject_nmi: node n1 is off: switch it on first");
+        let refused = client
+            .call(&pin(""), "inject_nmi", &args(json!({"node_id": 5})))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "inject_nmi: node n1 is off: switch it on first"
+        );
         running.stop().await;
-        let error = client.call(&pin(""), "inject_nmi", &args(json!({"node_id": 5}))).await.unwrap_err();
+        let error = client
+            .call(&pin(""), "inject_nmi", &args(json!({"node_id": 5})))
+            .await
+            .unwrap_err();
         assert!(matches!(error, CallError::NoAnswer { .. }), "{error:?}");
         let error = Client::new("no url", interface(), &registry(), ClientSettings::default()).unwrap_err();
         assert!(matches!(error, CallError::NoUrl { .. }), "{error:?}");
@@ -446,11 +608,23 @@ fn a_service_that_is_not_there_gives_no_answer() {
 fn an_interface_that_contradicts_itself_is_none() {
     let interface = |methods: Vec<Method>| Interface::new(v("1.40"), methods).map(drop);
     let twice = NotInterface::Twice { name: "a".to_owned() };
-    assert_eq!(interface(vec![Method::since("a", v("1.1")), Method::since("a", v("1.2"))]), Err(twice));
+    assert_eq!(
+        interface(vec![Method::since("a", v("1.1")), Method::since("a", v("1.2"))]),
+        Err(twice)
+    );
     for (methods, said) in [
-        (vec![Method::since("a", v("1.41"))], "a came with 1.41, and 1.40 is offered"),
-        (vec![Method::since("a", v("2.0"))], "a came with 2.0, and 1.40 is offered"),
-        (vec![Method::since("a", v("1.1")).takes("x").takes("x")], "\"x of a\" stands there twice"),
+        (
+            vec![Method::since("a", v("1.41"))],
+            "a came with 1.41, and 1.40 is offered",
+        ),
+        (
+            vec![Method::since("a", v("2.0"))],
+            "a came with 2.0, and 1.40 is offered",
+        ),
+        (
+            vec![Method::since("a", v("1.1")).takes("x").takes("x")],
+            "\"x of a\" stands there twice",
+        ),
         (
             vec![Method::since("a", v("1.1")).takes_since("x", v("1.50"), OrElse::Refuse)],
             "x of a came with 1.50, and 1.40 is offered",
@@ -460,7 +634,10 @@ fn an_interface_that_contradicts_itself_is_none() {
             "a has b instead, which is not an older method",
         ),
         (
-            vec![Method::since("a", v("1.1")).or_instead("b"), Method::since("b", v("1.1"))],
+            vec![
+                Method::since("a", v("1.1")).or_instead("b"),
+                Method::since("b", v("1.1")),
+            ],
             "a has b instead, which is not an older method",
         ),
     ] {
@@ -482,7 +659,10 @@ fn a_cap_follows_the_pin_at_once() {
         let asked = conductor.asked.lock().unwrap().clone();
         assert_eq!(
             asked,
-            [r#"anybody heartbeat 1.33 ["node_id"]"#, r#"anybody heartbeat 1.36 ["agent_version", "node_id"]"#]
+            [
+                r#"anybody heartbeat 1.33 ["node_id"]"#,
+                r#"anybody heartbeat 1.36 ["agent_version", "node_id"]"#
+            ]
         );
         running.stop().await;
     });

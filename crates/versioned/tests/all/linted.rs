@@ -61,9 +61,18 @@ fn what_breaks_older_services_is_found() {
             "ALTER TABLE nodes DROP COLUMN name",
             "column-dropped-early: nodes.name may not be dropped: it was never deprecated; deprecate it, ",
         ),
-        ("DROP TABLE nodes", "table-dropped-early: nodes may not be dropped: it was never deprecated; deprecate it, "),
-        ("ALTER TABLE nodes RENAME COLUMN a TO b", "renamed: nodes.a gets another name, and older services ask for the old one; add"),
-        ("ALTER TABLE nodes RENAME TO machines", "renamed: nodes gets another name"),
+        (
+            "DROP TABLE nodes",
+            "table-dropped-early: nodes may not be dropped: it was never deprecated; deprecate it, ",
+        ),
+        (
+            "ALTER TABLE nodes RENAME COLUMN a TO b",
+            "renamed: nodes.a gets another name, and older services ask for the old one; add",
+        ),
+        (
+            "ALTER TABLE nodes RENAME TO machines",
+            "renamed: nodes gets another name",
+        ),
         (
             "ALTER TABLE nodes ALTER COLUMN name TYPE VARCHAR(40)",
             "resized: nodes.name gets another type, and older services write the old one; add a column of the new type",
@@ -76,9 +85,18 @@ fn what_breaks_older_services_is_found() {
             "ALTER TABLE nodes ALTER COLUMN name SET NOT NULL",
             "tightened: nodes.name must be filled: older services may write what it forbids; let the objects",
         ),
-        ("CREATE UNIQUE INDEX CONCURRENTLY i ON nodes (name)", "tightened: a unique index on nodes: older"),
-        ("ALTER TABLE nodes ADD CONSTRAINT u UNIQUE (name)", "tightened: a unique constraint on nodes: older"),
-        ("ALTER TABLE nodes ADD CONSTRAINT c CHECK (a > 0) NOT VALID", "tightened: a check on nodes: older"),
+        (
+            "CREATE UNIQUE INDEX CONCURRENTLY i ON nodes (name)",
+            "tightened: a unique index on nodes: older",
+        ),
+        (
+            "ALTER TABLE nodes ADD CONSTRAINT u UNIQUE (name)",
+            "tightened: a unique constraint on nodes: older",
+        ),
+        (
+            "ALTER TABLE nodes ADD CONSTRAINT c CHECK (a > 0) NOT VALID",
+            "tightened: a check on nodes: older",
+        ),
         (
             "ALTER TABLE nodes ALTER COLUMN name DROP DEFAULT",
             "default-dropped: nodes.name loses its default, and older services may rely on it; leave",
@@ -87,32 +105,66 @@ fn what_breaks_older_services_is_found() {
             "UPDATE nodes SET fake = extra",
             "data-changed: rows of nodes are changed while older services read them; move data by an online migration",
         ),
-        ("DELETE FROM nodes WHERE uuid = 'x'", "data-changed: rows of nodes"),
-        ("INSERT INTO nodes (uuid) VALUES ('x')", "data-changed: rows of nodes"),
+        (
+            "DELETE FROM nodes WHERE uuid = 'x'",
+            "data-changed: rows of nodes",
+        ),
+        (
+            "INSERT INTO nodes (uuid) VALUES ('x')",
+            "data-changed: rows of nodes",
+        ),
         ("TRUNCATE nodes", "data-changed: rows of nodes"),
-        ("DROP VIEW busy", "unknown-statement: no rule knows whether this is safe: DROP VIEW busy; make a rule"),
-        ("ALTER TABLE nodes DISABLE TRIGGER all", "unknown-statement: no rule knows whether this is safe: ALTER TABLE nodes DISABLE"),
-        ("GRANT ALL ON nodes TO somebody", "unknown-statement: no rule knows whether this is safe: GRANT ALL"),
+        (
+            "DROP VIEW busy",
+            "unknown-statement: no rule knows whether this is safe: DROP VIEW busy; make a rule",
+        ),
+        (
+            "ALTER TABLE nodes DISABLE TRIGGER all",
+            "unknown-statement: no rule knows whether this is safe: ALTER TABLE nodes DISABLE",
+        ),
+        (
+            "GRANT ALL ON nodes TO somebody",
+            "unknown-statement: no rule knows whether this is safe: GRANT ALL",
+        ),
     ] {
         let found = findings(&judged(statement));
         assert_eq!(found.len(), 1, "{statement}: {found:#?}");
-        assert!(found[0].starts_with(&format!("0007.sql:2: {said}")), "{}", found[0]);
+        assert!(
+            found[0].starts_with(&format!("0007.sql:2: {said}")),
+            "{}",
+            found[0]
+        );
         assert_eq!(judged(statement).code(), 1);
     }
 }
 
 #[test]
 fn each_statement_of_a_file_is_judged_in_its_line() {
-    let report = judged("ALTER TABLE nodes\n  ADD COLUMN a TEXT;\n\nUPDATE nodes\n SET a = 1;\nDROP TABLE nodes;\n");
-    let lines: Vec<(u64, &str)> = report.findings.iter().map(|finding| (finding.line, finding.rule.word())).collect();
+    let report =
+        judged("ALTER TABLE nodes\n  ADD COLUMN a TEXT;\n\nUPDATE nodes\n SET a = 1;\nDROP TABLE nodes;\n");
+    let lines: Vec<(u64, &str)> = report
+        .findings
+        .iter()
+        .map(|finding| (finding.line, finding.rule.word()))
+        .collect();
     assert_eq!(lines, [(5, "data-changed"), (7, "table-dropped-early")]);
 }
 
 #[test]
 fn what_cannot_be_parsed_is_not_safe() {
-    for statement in ["ALTER TABLE", "ALTER TABLE nodes ADD COLUMN a TEXT b c", "frobnicate the nodes;", "SELECT 1; ALTER"] {
+    for statement in [
+        "ALTER TABLE",
+        "ALTER TABLE nodes ADD COLUMN a TEXT b c",
+        "frobnicate the nodes;",
+        "SELECT 1; ALTER",
+    ] {
         let found = findings(&judged(statement));
-        assert!(found.iter().any(|line| line.contains("unparsable") || line.contains("unknown-statement")), "{statement}: {found:?}");
+        assert!(
+            found
+                .iter()
+                .any(|line| line.contains("unparsable") || line.contains("unknown-statement")),
+            "{statement}: {found:?}"
+        );
     }
 }
 
@@ -140,7 +192,9 @@ rpc = "1.42"
 objects = { Node = "1.16", Trait = "1.1", Port = "1.0" }
 
 [unreleased]"#;
-        let text = MANIFEST.replace("[unreleased]", more).replace("rpc = \"1.40\"", "rpc = \"1.42\"");
+        let text = MANIFEST
+            .replace("[unreleased]", more)
+            .replace("rpc = \"1.40\"", "rpc = \"1.42\"");
         let text = text.replace("removed = \"master\"\n", removed);
         let manifest = Manifest::new(toml::from_str(&text).unwrap()).unwrap();
         let text = format!("-- release: {release}\nALTER TABLE nodes DROP COLUMN extra");
@@ -148,12 +202,19 @@ objects = { Node = "1.16", Trait = "1.1", Port = "1.0" }
     };
     let early = "1.sql:2: column-dropped-early: nodes.extra may not be dropped: ";
     let said = drop_in("ocata", "");
-    assert!(said.starts_with(&format!("{early}objects still have it;")), "{said}");
+    assert!(
+        said.starts_with(&format!("{early}objects still have it;")),
+        "{said}"
+    );
     let removed = "removed = \"pike\"\n";
     let said = drop_in("ocata", removed);
-    assert!(said.starts_with(&format!("{early}objects still have it;")), "{said}");
+    assert!(
+        said.starts_with(&format!("{early}objects still have it;")),
+        "{said}"
+    );
     let said = drop_in("pike", removed);
-    let one_more = format!("{early}it left the objects in pike, and one more named release has to be without it;");
+    let one_more =
+        format!("{early}it left the objects in pike, and one more named release has to be without it;");
     assert!(said.starts_with(&one_more), "{said}");
     assert_eq!(drop_in("queens", removed), "");
     assert_eq!(drop_in("unreleased", removed), "");
@@ -195,7 +256,11 @@ fn only_what_came_since_a_release_is_judged_where_that_is_asked() {
     let since = |release: &str| {
         let place = manifest().find(release).unwrap().place;
         let report = lint(&files, &manifest(), Some(place));
-        report.findings.iter().map(|finding| finding.file.clone()).collect::<Vec<_>>()
+        report
+            .findings
+            .iter()
+            .map(|finding| finding.file.clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(lint(&files, &manifest(), None).findings.len(), 3);
     assert_eq!(since("newton"), ["2.sql", "3.sql"]);
@@ -212,26 +277,36 @@ fn locks_are_named() {
         ("ALTER TABLE nodes VALIDATE CONSTRAINT c", &[]),
         (
             "ALTER TABLE nodes ADD COLUMN a TEXT",
-            &["`nodes`: adding the column a takes ACCESS EXCLUSIVE: nobody reads or writes it for an instant"],
+            &[
+                "`nodes`: adding the column a takes ACCESS EXCLUSIVE: nobody reads or writes it for an instant",
+            ],
         ),
         (
             "ALTER TABLE nodes ADD COLUMN a INTEGER NOT NULL DEFAULT -1",
-            &["`nodes`: adding the column a takes ACCESS EXCLUSIVE: nobody reads or writes it for an instant"],
+            &[
+                "`nodes`: adding the column a takes ACCESS EXCLUSIVE: nobody reads or writes it for an instant",
+            ],
         ),
         (
             "ALTER TABLE nodes ADD COLUMN a UUID DEFAULT gen_random_uuid()",
-            &["`nodes`: adding the column a takes ACCESS EXCLUSIVE: nobody reads or writes it while all its rows are gone \
-               through; add it without the default, set the default after that, and let an online migration fill it"],
+            &[
+                "`nodes`: adding the column a takes ACCESS EXCLUSIVE: nobody reads or writes it while all its rows are gone \
+               through; add it without the default, set the default after that, and let an online migration fill it",
+            ],
         ),
         (
             "ALTER TABLE nodes ADD COLUMN n BIGSERIAL",
-            &["`nodes`: adding the column n takes ACCESS EXCLUSIVE: nobody reads or writes it while all its rows are gone \
-               through; add it without the default, set the default after that, and let an online migration fill it"],
+            &[
+                "`nodes`: adding the column n takes ACCESS EXCLUSIVE: nobody reads or writes it while all its rows are gone \
+               through; add it without the default, set the default after that, and let an online migration fill it",
+            ],
         ),
         (
             "CREATE INDEX i ON nodes (a)",
-            &["`nodes`: creating the index i takes SHARE: nobody writes to it while all its rows are gone through; CREATE INDEX \
-               CONCURRENTLY, outside of a transaction"],
+            &[
+                "`nodes`: creating the index i takes SHARE: nobody writes to it while all its rows are gone through; CREATE INDEX \
+               CONCURRENTLY, outside of a transaction",
+            ],
         ),
         (
             "ALTER TABLE nodes ADD CONSTRAINT f FOREIGN KEY (c) REFERENCES chassis (uuid)",
@@ -259,9 +334,15 @@ fn locks_are_named() {
 #[test]
 fn release_notes_announce_the_locks() {
     let files = [
-        migration("1.sql", "-- release: 6.3\nALTER TABLE nodes ADD COLUMN fake JSONB;\nCREATE INDEX i ON nodes (fake);"),
+        migration(
+            "1.sql",
+            "-- release: 6.3\nALTER TABLE nodes ADD COLUMN fake JSONB;\nCREATE INDEX i ON nodes (fake);",
+        ),
         migration("2.sql", "-- release: ocata\nCREATE TABLE ports (address TEXT);"),
-        migration("3.sql", "-- release: ocata\nALTER TABLE traits ADD COLUMN note TEXT;"),
+        migration(
+            "3.sql",
+            "-- release: ocata\nALTER TABLE traits ADD COLUMN note TEXT;",
+        ),
     ];
     assert_eq!(
         lint(&files, &manifest(), None).notes(),

@@ -8,6 +8,8 @@ mod ironic;
 #[cfg(feature = "lint")]
 mod linted;
 mod manifests;
+#[cfg(all(feature = "rpc", feature = "store"))]
+mod mixes;
 mod objects;
 mod pins;
 #[cfg(feature = "shapes")]

@@ -70,7 +70,7 @@ fn pin(release: &str) -> Pin {
     Pin::read(manifest(), release).unwrap()
 }
 
-fn table() -> Table {
+pub(crate) fn table() -> Table {
     let json = ["extra", "fake", "facts", "labels", "notes", "traits"].map(|name| (name, Kind::Json));
     let mut columns = vec![("description", Kind::Text)];
     columns.extend(json);
@@ -130,7 +130,7 @@ async fn schema(store: &Store) {
 }
 
 /// A node as old code stored it, without a version if there is none.
-async fn old_row(store: &Store, uuid: &str, version: Option<&str>) {
+pub(crate) async fn old_row(store: &Store, uuid: &str, version: Option<&str>) {
     let version = version.map_or("NULL".to_owned(), |version| format!("'{version}'"));
     sql(
         store,
@@ -315,7 +315,9 @@ async fn a_pinned_writer_keeps_what_an_unpinned_one_saved(store: &Store) {
     // What a pinned service does not know is refused, and nothing is written.
     old_row(store, "n2", Some("1.14")).await;
     let (n2, newton) = (key("n2"), pin("newton"));
-    let change = new.change(store, &n2, &newton, |node| node.traits[0].note = Some("new".to_owned()));
+    let change = new.change(store, &n2, &newton, |node| {
+        node.traits[0].note = Some("new".to_owned())
+    });
     let error = change.await.unwrap_err();
     assert!(matches!(error, StoreError::Unsaved(_)), "{error}");
     assert_eq!(version_of(store, "n2").await.as_deref(), Some("1.14"));
@@ -719,7 +721,7 @@ macro_rules! on_each {
         #[test]
         #[ignore = "needs PostgreSQL: STAGGER_POSTGRES names the folder of initdb, else /usr/lib/postgresql is looked at"]
         fn all_of_it_on_postgres() {
-            let server = Server::start();
+            let server = Database::start();
             $(server.with(stringify!($name), |store| Box::pin(async move { $name(&store).await }));)*
         }
     };
@@ -742,7 +744,7 @@ on_each! {
     an_update_brings_up_what_reading_would
 }
 
-type Test = fn(Store) -> Pinned<Box<dyn Future<Output = ()>>>;
+pub(crate) type Test = fn(Store) -> Pinned<Box<dyn Future<Output = ()>>>;
 
 fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_multi_thread()
@@ -753,7 +755,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
         .block_on(future)
 }
 
-fn on_sqlite(test: Test) {
+pub(crate) fn on_sqlite(test: Test) {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/store.sqlite?mode=rwc", folder.path().display());
     block_on(async {
@@ -765,7 +767,7 @@ fn on_sqlite(test: Test) {
 }
 
 /// A server of PostgreSQL in a folder of its own, reached by a socket there.
-struct Server {
+pub(crate) struct Database {
     folder: tempfile::TempDir,
     process: std::process::Child,
 }
@@ -791,8 +793,8 @@ fn postgres(program: &str, folder: &Path) -> Command {
     command
 }
 
-impl Server {
-    fn start() -> Self {
+impl Database {
+    pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         let status = Command::new("chmod")
@@ -835,7 +837,7 @@ impl Server {
     }
 
     /// A database of its own for each test.
-    fn with(&self, name: &str, test: Test) {
+    pub(crate) fn with(&self, name: &str, test: Test) {
         let connect = Connect {
             wait: Duration::from_secs(30),
             ..Connect::default()
@@ -861,7 +863,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Database {
     fn drop(&mut self) {
         let pid = self.process.id().to_string();
         Command::new("kill").args(["-INT", &pid]).status().unwrap();
