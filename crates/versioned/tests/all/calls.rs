@@ -286,7 +286,7 @@ fn a_server_checks_the_version_that_is_asked_for() {
             (
                 body("inject_nmi", "1.39", &json!({"node_id": 5})),
                 code::UNSUPPORTED_VERSION,
-                "inject_nmi came with 1.40, and was asked for in 1.39",
+                "inject_nmi came with version 1.40, and was asked for in 1.39",
             ),
             (
                 body("heartbeat", "1.35", &json!({"node_id": 5, "agent_version": "9"})),

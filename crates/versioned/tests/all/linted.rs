@@ -42,7 +42,7 @@ fn what_only_adds_is_permitted() {
         "SET lock_timeout = '2s'",
         "CREATE VIEW busy AS SELECT * FROM nodes",
         "BEGIN; ALTER TABLE nodes ADD COLUMN fake TEXT; COMMIT;",
-        "PRAGMA foreign_keys = ON",
+        "PRAGMA foreign_keys = 1",
         "",
         "-- nothing yet\n;;",
         // Nobody works yet on a table that the same file makes.

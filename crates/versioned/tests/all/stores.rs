@@ -493,6 +493,8 @@ async fn a_key_of_several_parts_is_batched_as_exactly(store: &Store) {
     }
 }
 
+/// Rows that cannot be migrated, among them one from the future. D12 of Ironic: the old tool said there that the online
+/// migrations had to be run.
 async fn rows_that_cannot_be_migrated_are_named_and_keep_nothing_back(store: &Store) {
     for at in 0..6 {
         old_row(store, &format!("n{at}"), Some("1.14")).await;
