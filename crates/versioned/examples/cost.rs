@@ -2,7 +2,11 @@
 //!
 //! `cargo run --release -p stagger-versioned --example cost`. The goals: at most 1.1 without a pin, at most 2 for a downgrade
 //! of one version.
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "an example prints, and may panic")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "an example prints, and may panic"
+)]
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -52,10 +56,49 @@ fn cloned<T: Clone>(value: &T) -> T {
 impl Follows for Node1_1 {
     type Before = Node1_0;
     fn up(before: Node1_0) -> Self {
-        let Node1_0 { uuid, name, driver, chassis, owner, power, provision, fault, maintenance, protected, created, updated, class,
-            group, reservation, properties, driver_info, traits, extra } = before;
-        Self { uuid, name, driver, chassis, owner, power, provision, fault, maintenance, protected, created, updated, class,
-            group, reservation, properties, driver_info, traits, fake: extra, description: None }
+        let Node1_0 {
+            uuid,
+            name,
+            driver,
+            chassis,
+            owner,
+            power,
+            provision,
+            fault,
+            maintenance,
+            protected,
+            created,
+            updated,
+            class,
+            group,
+            reservation,
+            properties,
+            driver_info,
+            traits,
+            extra,
+        } = before;
+        Self {
+            uuid,
+            name,
+            driver,
+            chassis,
+            owner,
+            power,
+            provision,
+            fault,
+            maintenance,
+            protected,
+            created,
+            updated,
+            class,
+            group,
+            reservation,
+            properties,
+            driver_info,
+            traits,
+            fake: extra,
+            description: None,
+        }
     }
     fn down(&self) -> Node1_0 {
         moved!(self, Node1_0, cloned, { extra: self.fake.clone() })
@@ -64,7 +107,11 @@ impl Follows for Node1_1 {
 
 fn node() -> Node1_1 {
     let text = |word: &str| Some(format!("{word}-0123456789"));
-    let map = |word: &str| (0..8).map(|at| (format!("{word}_{at}"), format!("value of {word} {at}"))).collect();
+    let map = |word: &str| {
+        (0..8)
+            .map(|at| (format!("{word}_{at}"), format!("value of {word} {at}")))
+            .collect()
+    };
     Node1_1 {
         uuid: "1be26c0b-03f2-4d2e-ae87-c02d7f33c123".to_owned(),
         name: text("name"),
@@ -118,25 +165,55 @@ fn main() {
     .unwrap();
     let manifest = Arc::new(Manifest::new(declared).unwrap());
     let chain: Arc<Chain<Node1_1>> = Arc::new(Chain::<Node1_0>::first().then());
-    let (free, pinned) = (Pin::none(Arc::clone(&manifest)), Pin::read(manifest, "one").unwrap());
+    let (free, pinned) = (
+        Pin::none(Arc::clone(&manifest)),
+        Pin::read(manifest, "one").unwrap(),
+    );
     let held = Arc::new(Held::new(node()));
     let plain = serde_json::to_string(&held.value).unwrap();
     let newest = chain.send(&held, &free, None).unwrap().text;
     let older = chain.send(&held, &pinned, None).unwrap().text;
 
     let (a, b, c) = (Arc::clone(&held), Arc::clone(&held), Arc::clone(&held));
-    let (d, e, f, g) = (Arc::clone(&chain), Arc::clone(&chain), Arc::clone(&chain), Arc::clone(&chain));
+    let (d, e, f, g) = (
+        Arc::clone(&chain),
+        Arc::clone(&chain),
+        Arc::clone(&chain),
+        Arc::clone(&chain),
+    );
     let mut works: Vec<(&str, Box<dyn FnMut()>)> = vec![
-        ("encode, serde_json", Box::new(move || drop(black_box(serde_json::to_string(&a.value).unwrap())))),
-        ("encode, no pin", Box::new(move || drop(black_box(d.send(&b, &free, None).unwrap())))),
-        ("encode, one version down", Box::new(move || drop(black_box(e.send(&c, &pinned, None).unwrap())))),
-        ("decode, serde_json", Box::new(move || drop(black_box(serde_json::from_str::<Node1_1>(&plain).unwrap())))),
-        ("decode, newest", Box::new(move || drop(black_box(f.receive(&newest).unwrap())))),
-        ("decode, one version up", Box::new(move || drop(black_box(g.receive(&older).unwrap())))),
+        (
+            "encode, serde_json",
+            Box::new(move || drop(black_box(serde_json::to_string(&a.value).unwrap()))),
+        ),
+        (
+            "encode, no pin",
+            Box::new(move || drop(black_box(d.send(&b, &free, None).unwrap()))),
+        ),
+        (
+            "encode, one version down",
+            Box::new(move || drop(black_box(e.send(&c, &pinned, None).unwrap()))),
+        ),
+        (
+            "decode, serde_json",
+            Box::new(move || drop(black_box(serde_json::from_str::<Node1_1>(&plain).unwrap()))),
+        ),
+        (
+            "decode, newest",
+            Box::new(move || drop(black_box(f.receive(&newest).unwrap()))),
+        ),
+        (
+            "decode, one version up",
+            Box::new(move || drop(black_box(g.receive(&older).unwrap()))),
+        ),
     ];
     let times = shortest(&mut works);
     for (at, ((what, _), time)) in works.iter().zip(&times).enumerate() {
         let base = times[at / 3 * 3];
-        println!("{what:26} {:>8.2} us   {:.2}", time.as_secs_f64() * 1e6, time.as_secs_f64() / base.as_secs_f64());
+        println!(
+            "{what:26} {:>8.2} us   {:.2}",
+            time.as_secs_f64() * 1e6,
+            time.as_secs_f64() / base.as_secs_f64()
+        );
     }
 }
