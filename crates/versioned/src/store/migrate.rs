@@ -124,8 +124,8 @@ pub enum End {
     More,
     /// Some rows cannot be migrated. A person has to look at them.
     Stuck,
-    /// Rows are left, none of them is stuck, and two whole passes did none of them: somebody writes them as fast in the old
-    /// version, or the migration is wrong. A person has to look.
+    /// Rows are left, none of them is stuck, and after two whole passes there are no fewer: somebody writes them as fast in
+    /// the old version, or the migration is wrong. A person has to look.
     NoProgress,
 }
 
@@ -289,7 +289,7 @@ async fn one(
     // Rows that others write while a pass looks at them are left for the next one, so one idle pass says little.
     let mut idle = 0;
     while each.left > 0 && idle < 2 {
-        let before = each.done;
+        let before = each.left;
         each.stuck.clear();
         each.stuck_rows = 0;
         let mut after: Option<Vec<Value>> = None;
@@ -331,7 +331,8 @@ async fn one(
         if !came_to_the_end || each.left == each.stuck_rows {
             break;
         }
-        idle = if each.done == before { idle + 1 } else { 0 };
+        // What counts is what is left, not what a migration says that it did.
+        idle = if each.left >= before { idle + 1 } else { 0 };
     }
     let end = match (&each, *budget) {
         (Each { left: 0, .. }, _) => End::Done,

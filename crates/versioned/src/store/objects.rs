@@ -140,7 +140,7 @@ impl<T: Versioned> Objects<T> {
         let mut sql = self.select(store);
         if let Some(after) = after {
             sql.push(" WHERE ");
-            self.table.after_key(store.engine, &mut sql, after)?;
+            self.table.beside_key(store.engine, &mut sql, ">", after)?;
         }
         sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.key_list()));
         let mut connection = store.connection().await?;
@@ -359,7 +359,7 @@ impl<T: Versioned> Objects<T> {
         self.where_behind(&mut sql)?;
         if let Some(after) = after {
             sql.push(" AND ");
-            self.table.after_key(store.engine, &mut sql, after)?;
+            self.table.beside_key(store.engine, &mut sql, ">", after)?;
         }
         sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.key_list()));
         self.fetch(store, connection, sql).await

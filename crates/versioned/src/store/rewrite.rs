@@ -4,10 +4,10 @@ use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use sqlx::Row as _;
+use sqlx::{AnyConnection, Row as _};
 
 use super::migrate::{Batch, Migration, Stuck};
-use super::{Objects, Sql, Store, StoreError, Table, failed};
+use super::{Engine, Objects, Sql, Store, StoreError, Table, failed};
 use crate::object::Versioned;
 use crate::pin::Pin;
 
@@ -142,35 +142,99 @@ impl Migration for Update {
         after: Option<&[Value]>,
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
+        let mut transaction = store.begin().await?;
+        let batch = match store.engine {
+            Engine::Sqlite => self.range(store, &mut transaction, after, max).await?,
+            Engine::Postgres => self.chosen(store, &mut transaction, after, max).await?,
+        };
+        let commit = |error| failed(format!("commit a batch of {}", self.name), error);
+        transaction.commit().await.map_err(commit)?;
+        Ok(batch)
+    }
+}
+
+impl Update {
+    /// `UPDATE … SET … WHERE (pending)`.
+    fn statement(&self) -> Sql {
         let Self {
-            name,
-            table,
-            pending,
-            set,
+            table, pending, set, ..
         } = self;
-        let (from, keys) = (table.name(), table.key_list());
-        // The condition stands there twice: between choosing a row and writing it somebody else may have written it.
         let revision = table
             .revision()
             .map(|revision| format!(", \"{revision}\" = \"{revision}\" + 1"))
             .unwrap_or_default();
-        let chosen = format!("SELECT {keys} FROM \"{from}\" WHERE ({pending})");
-        let mut sql = Sql::new(format!(
-            "UPDATE \"{from}\" SET {set}{revision} WHERE ({pending}) AND ({keys}) IN ({chosen}"
+        Sql::new(format!(
+            "UPDATE \"{}\" SET {set}{revision} WHERE ({pending})",
+            table.name()
+        ))
+    }
+
+    fn failed(&self) -> impl Fn(sqlx::Error) -> StoreError + '_ {
+        |error| failed(format!("a batch of {}", self.name), error)
+    }
+
+    /// A whole range of keys, whose end is looked for first. Nobody writes meanwhile: SQLite has one writer, and it is this
+    /// transaction.
+    async fn range(
+        &self,
+        store: &Store,
+        connection: &mut AnyConnection,
+        after: Option<&[Value]>,
+        max: NonZeroU64,
+    ) -> Result<Batch, StoreError> {
+        let Self { table, pending, .. } = self;
+        let mut last = Sql::new(format!(
+            "SELECT {} FROM \"{}\" WHERE ({pending})",
+            table.selected_key(store.engine),
+            table.name()
+        ));
+        let mut update = self.statement();
+        if let Some(after) = after {
+            table.beside_key(store.engine, last.push(" AND "), ">", after)?;
+            table.beside_key(store.engine, update.push(" AND "), ">", after)?;
+        }
+        last.push(&format!(
+            " ORDER BY {} LIMIT 1 OFFSET {}",
+            table.key_list(),
+            max.get() - 1
+        ));
+        let rows = last.fetch(connection).await.map_err(self.failed())?;
+        let last = match rows.first() {
+            Some(row) => Some(table.key_from(store.engine, row)?),
+            None => None,
+        };
+        if let Some(last) = &last {
+            table.beside_key(store.engine, update.push(" AND "), "<=", last)?;
+        }
+        Ok(Batch {
+            done: update.execute(connection).await.map_err(self.failed())?,
+            stuck: Vec::new(),
+            next: last,
+        })
+    }
+
+    /// Keys that are chosen by the statement itself. The condition stands there twice: between choosing a row and writing
+    /// it somebody else may have written it.
+    async fn chosen(
+        &self,
+        store: &Store,
+        connection: &mut AnyConnection,
+        after: Option<&[Value]>,
+        max: NonZeroU64,
+    ) -> Result<Batch, StoreError> {
+        let Self { table, pending, .. } = self;
+        let keys = table.key_list();
+        let mut update = self.statement();
+        update.push(&format!(
+            " AND ({keys}) IN (SELECT {keys} FROM \"{}\" WHERE ({pending})",
+            table.name()
         ));
         if let Some(after) = after {
-            sql.push(" AND ");
-            table.after_key(store.engine, &mut sql, after)?;
+            table.beside_key(store.engine, update.push(" AND "), ">", after)?;
         }
-        sql.push(&format!(
-            " ORDER BY {keys} LIMIT {max}) RETURNING {}",
-            table.selected_key(store.engine)
-        ));
-        let mut transaction = store.begin().await?;
-        let rows = sql
-            .fetch(&mut transaction)
-            .await
-            .map_err(|error| failed(format!("a batch of {name}"), error))?;
+        let returned = table.selected_key(store.engine);
+        update.push(&format!(" ORDER BY {keys} LIMIT {max}) RETURNING {returned}"));
+        let rows = update.fetch(connection).await.map_err(self.failed())?;
         let mut last: Option<Vec<Value>> = None;
         for row in &rows {
             let key = table.key_from(store.engine, row)?;
@@ -178,10 +242,6 @@ impl Migration for Update {
                 last = Some(key);
             }
         }
-        transaction
-            .commit()
-            .await
-            .map_err(|error| failed(format!("commit a batch of {name}"), error))?;
         Ok(Batch {
             done: rows.len() as u64,
             stuck: Vec::new(),

@@ -295,10 +295,16 @@ impl Table {
         Ok(())
     }
 
-    /// Adds `(a, b) > (…)`.
-    pub(crate) fn after_key(&self, engine: Engine, sql: &mut Sql, key: &[Value]) -> Result<(), TableError> {
+    /// Adds `(a, b) > (…)`, or another comparison.
+    pub(crate) fn beside_key(
+        &self,
+        engine: Engine,
+        sql: &mut Sql,
+        compared: &str,
+        key: &[Value],
+    ) -> Result<(), TableError> {
         self.key_parts(key)?;
-        sql.push(&format!("({}) > (", self.key_list()));
+        sql.push(&format!("({}) {compared} (", self.key_list()));
         for (at, (column, value)) in self.key.iter().zip(key).enumerate() {
             sql.push(if at == 0 { "" } else { ", " });
             self.bind(engine, sql, column, value)?;

@@ -708,6 +708,9 @@ async fn an_update_brings_up_what_reading_would(store: &Store) {
     let wrong = Migrations::new().then(wrong).unwrap();
     let (done, left, code) = run(&wrong, store, limits(Some(60), 7)).await;
     assert_eq!((done, left, code), (60, 30, 6));
+    // Where nobody sets a limit, that is seen after two passes.
+    let (_, left, code) = run(&wrong, store, limits(None, 7)).await;
+    assert_eq!((left, code), (30, 3));
 }
 
 macro_rules! on_each {
