@@ -42,6 +42,11 @@ pub use pin::{Pin, Pins};
 pub use registry::Registry;
 pub use version::{Version, VersionError};
 
+/// The example of the guide compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/versioned.md")]
+struct Guide;
+
 /// What resembles the word most, if anything does.
 fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let scored = known.map(|known| (strsim::jaro_winkler(word, known), known));

@@ -28,6 +28,29 @@ fn a_good_manifest_is_read_and_written_again() {
 }
 
 #[test]
+fn the_manifest_of_the_guide_is_one() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/versioned.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let written = guide
+        .split("```toml\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let manifest = Manifest::new(toml::from_str(written).unwrap()).unwrap();
+    assert_eq!(
+        step(&manifest, "newton", "6.3").map(|permitted| permitted.step),
+        Ok(Step::Next)
+    );
+    let refused = step(&manifest, "newton", "master").unwrap_err();
+    assert!(
+        refused.ends_with("6.3 repairs what 6.2 wrote; first to 6.3"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn unknown_keys_are_refused() {
     let error = toml::from_str::<Declared>(&MANIFEST.replace("rpc =", "rcp =")).unwrap_err();
     assert!(error.to_string().contains("unknown field `rcp`"), "{error}");
