@@ -136,11 +136,14 @@ fn node() -> Node1_1 {
     }
 }
 
+/// What is measured, with its name.
+type Work = (&'static str, Box<dyn FnMut()>);
+
 const ROUNDS: usize = 40;
 const TIMES: u32 = 2000;
 
 /// The shortest of several rounds, in turns, so that what else the machine does counts for all alike.
-fn shortest(works: &mut [(&str, Box<dyn FnMut()>)]) -> Vec<Duration> {
+fn shortest(works: &mut [Work]) -> Vec<Duration> {
     let mut best = vec![Duration::MAX; works.len()];
     for _ in 0..ROUNDS {
         for (best, (_, work)) in best.iter_mut().zip(works.iter_mut()) {
@@ -181,7 +184,7 @@ fn main() {
         Arc::clone(&chain),
         Arc::clone(&chain),
     );
-    let mut works: Vec<(&str, Box<dyn FnMut()>)> = vec![
+    let mut works: Vec<Work> = vec![
         (
             "encode, serde_json",
             Box::new(move || drop(black_box(serde_json::to_string(&a.value).unwrap()))),

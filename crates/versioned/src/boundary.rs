@@ -203,7 +203,7 @@ impl<T: Versioned> Chain<T> {
 
     /// All of it, or a refusal.
     fn whole(&self, held: &Held<T>, pin: &Pin) -> Result<Converted<Map<String, Value>>, Unsaved> {
-        let version = self.target(held, pin)?;
+        let version = Self::target(held, pin)?;
         let mut converted = self.fields(&held.value, version)?;
         self.give_back(held, version, &mut converted.data)?;
         if converted.lost.is_empty() {
@@ -214,7 +214,7 @@ impl<T: Versioned> Chain<T> {
     }
 
     /// The version in which it leaves this process where nobody asks for another.
-    fn target(&self, held: &Held<T>, pin: &Pin) -> Result<Version, NotWhilePinned> {
+    fn target(held: &Held<T>, pin: &Pin) -> Result<Version, NotWhilePinned> {
         match (pin.target(T::NAME), held.came) {
             (Ok(None), _) => Ok(T::VERSION),
             (Ok(Some(pinned)), came) => Ok(came.map_or(pinned, |came| came.max(pinned))),
@@ -230,7 +230,7 @@ impl<T: Versioned> Chain<T> {
     pub fn send(&self, held: &Held<T>, pin: &Pin, reads: Option<Version>) -> Result<Sent, Unsaved> {
         let version = match reads {
             Some(reads) => reads.min(T::VERSION),
-            None => self.target(held, pin)?,
+            None => Self::target(held, pin)?,
         };
         Ok(self.sent(held, version)?)
     }
@@ -268,7 +268,7 @@ impl<T: Versioned> Chain<T> {
     pub fn receive(&self, text: &str) -> Result<Held<T>, Unreceived> {
         let opened = match envelope::open::<T>(text) {
             Ok(opened) => opened,
-            Err(error) => return Err(self.not_opened(text, &error)),
+            Err(error) => return Err(Self::not_opened(text, &error)),
         };
         if let Some(kind) = opened.other_kind {
             return Err(Unreceived::OtherKind {
@@ -303,7 +303,7 @@ impl<T: Versioned> Chain<T> {
     }
 
     /// Data of the newest version is read with its envelope: which of the two was wrong?
-    fn not_opened(&self, text: &str, error: &serde_json::Error) -> Unreceived {
+    fn not_opened(text: &str, error: &serde_json::Error) -> Unreceived {
         match envelope::label(text) {
             Ok((kind, version)) if kind == T::NAME && error.is_data() => {
                 Unreceived::Unreadable(Unreadable::Malformed {

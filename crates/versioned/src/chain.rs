@@ -275,10 +275,8 @@ impl<T: Versioned> Chain<T> {
                     Some((_, reader)) => reader(Source::Fields(fields))?,
                     None => read::<T>(Source::Fields(fields))?,
                 };
-                match serde_json::to_value(&value)? {
-                    Value::Object(fields) => Ok(fields),
-                    other => serde_json::from_value(other),
-                }
+                // What is no map of fields is an error here.
+                serde_json::from_value(serde_json::to_value(&value)?)
             }),
             convert: Box::new(|value, form| {
                 let before = value.down();

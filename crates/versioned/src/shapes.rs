@@ -414,7 +414,7 @@ fn normal_at(value: Value, names: bool) -> Value {
         Value::Object(map) => {
             let kept = map
                 .into_iter()
-                .filter(|(key, value)| names || !(WORDS.contains(&key.as_str()) && !value.is_object()));
+                .filter(|(key, value)| names || value.is_object() || !WORDS.contains(&key.as_str()));
             let each = kept.map(|(key, value)| {
                 let below = !names && matches!(key.as_str(), "properties" | "$defs");
                 let mut value = normal_at(value, below);

@@ -268,10 +268,11 @@ impl Report {
         }
         let mut text = String::new();
         for (release, lines) in releases.values() {
-            text += &format!(
-                "## Locks of the schema upgrade to {release}, on PostgreSQL\n\n{}\n\n",
-                lines.join("\n")
-            );
+            text.push_str("## Locks of the schema upgrade to ");
+            text.push_str(release);
+            text.push_str(", on PostgreSQL\n\n");
+            text.push_str(&lines.join("\n"));
+            text.push_str("\n\n");
         }
         text.trim_end().to_owned()
     }
@@ -289,20 +290,16 @@ pub fn lint(migrations: &[Migration], manifest: &Manifest, since: Option<Place>)
                 rule,
             });
         };
-        let (line, place) = match release(&migration.text) {
-            None => {
-                find(1, Rule::ReleaseMissing);
-                continue;
-            }
-            Some((line, release)) => match manifest.find(release) {
-                Ok(named) => (line, named.place),
-                Err(_) => {
-                    let release = release.to_owned();
-                    find(line, Rule::ReleaseUnknown { release });
-                    continue;
-                }
-            },
+        let Some((line, release)) = release(&migration.text) else {
+            find(1, Rule::ReleaseMissing);
+            continue;
         };
+        let Ok(named) = manifest.find(release) else {
+            let release = release.to_owned();
+            find(line, Rule::ReleaseUnknown { release });
+            continue;
+        };
+        let place = named.place;
         if let Some(earlier) = before.filter(|before| *before > place) {
             find(
                 line,

@@ -54,8 +54,8 @@ impl<'a> Here<'a> {
                 let names = renames.iter().map(|rename| plain(&rename.old_name));
                 judged.rules.extend(names.map(|what| Rule::Renamed { what }));
             }
-            Statement::Insert(insert) => self.data(insert.table.to_string(), &mut judged),
-            Statement::Update(update) => self.data(factor(&update.table.relation), &mut judged),
+            Statement::Insert(insert) => self.data(&insert.table.to_string(), &mut judged),
+            Statement::Update(update) => self.data(&factor(&update.table.relation), &mut judged),
             Statement::Delete(delete) => {
                 let tables = match &delete.from {
                     sqlparser::ast::FromTable::WithFromKeyword(tables)
@@ -65,11 +65,11 @@ impl<'a> Here<'a> {
                     .first()
                     .map(|table| factor(&table.relation))
                     .unwrap_or_default();
-                self.data(table, &mut judged);
+                self.data(&table, &mut judged);
             }
             Statement::Truncate(truncate) => {
                 for table in &truncate.table_names {
-                    self.data(plain(&table.name), &mut judged);
+                    self.data(&plain(&table.name), &mut judged);
                 }
             }
             // These add something of which older services know nothing, or concern this connection only.
@@ -92,10 +92,12 @@ impl<'a> Here<'a> {
     }
 
     /// Rows of a table that this file makes may be filled at once.
-    fn data(&self, table: String, judged: &mut Judged) {
-        let table = table.trim_matches('"').to_owned();
-        if !self.new.contains(&table) {
-            judged.rules.push(Rule::DataChanged { table });
+    fn data(&self, table: &str, judged: &mut Judged) {
+        let table = table.trim_matches('"');
+        if !self.new.contains(table) {
+            judged.rules.push(Rule::DataChanged {
+                table: table.to_owned(),
+            });
         }
     }
 
@@ -112,7 +114,7 @@ impl<'a> Here<'a> {
         for operation in &alter.operations {
             match operation {
                 AlterTableOperation::AddColumn { column_def, .. } => {
-                    self.add_column(&table, column_def, judged)
+                    Self::add_column(&table, column_def, judged);
                 }
                 AlterTableOperation::DropColumn { column_names, .. } => {
                     for column in column_names {
@@ -130,10 +132,10 @@ impl<'a> Here<'a> {
                 AlterTableOperation::RenameColumn { old_column_name, .. } => {
                     judged.rules.push(Rule::Renamed {
                         what: format!("{table}.{}", old_column_name.value),
-                    })
+                    });
                 }
                 AlterTableOperation::RenameTable { .. } => {
-                    judged.rules.push(Rule::Renamed { what: table.clone() })
+                    judged.rules.push(Rule::Renamed { what: table.clone() });
                 }
                 AlterTableOperation::AlterColumn { column_name, op } => {
                     alter_column(&table, &column_name.value, op, judged);
@@ -163,7 +165,11 @@ impl<'a> Here<'a> {
         }
     }
 
-    fn add_column(&self, table: &str, column: &ColumnDef, judged: &mut Judged) {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "options that lock nothing and ask for nothing are of no interest"
+    )]
+    fn add_column(table: &str, column: &ColumnDef, judged: &mut Judged) {
         let name = format!("{table}.{}", column.name.value);
         let what = format!("adding the column {}", column.name.value);
         let option =
@@ -373,7 +379,7 @@ fn constrain(table: &str, constraint: &TableConstraint, not_valid: bool, judged:
         TableConstraint::Index(_) | TableConstraint::FulltextOrSpatial(_) => {
             judged.rules.push(Rule::UnknownStatement {
                 statement: beginning(&format!("ALTER TABLE {table} ADD {constraint}")),
-            })
+            });
         }
     }
 }

@@ -196,7 +196,7 @@ impl Interface {
         }
         for method in known.values() {
             if let Some(instead) = method.instead
-                && !known.get(instead).is_some_and(|other| other.since < method.since)
+                && known.get(instead).is_none_or(|other| other.since >= method.since)
             {
                 return Err(NotInterface::Instead {
                     method: method.name.to_owned(),

@@ -182,7 +182,10 @@ impl Failed {
     pub fn code(&self) -> u8 {
         match self {
             Self::Pinned { .. } => 1,
-            Self::Store { source, .. } if matches!(source, StoreError::Unreachable { .. }) => 4,
+            Self::Store {
+                source: StoreError::Unreachable { .. },
+                ..
+            } => 4,
             Self::SameName { .. } | Self::Overshot { .. } | Self::Store { .. } => 5,
         }
     }
@@ -209,6 +212,7 @@ impl Migrations {
     }
 
     /// Adds one after the others.
+    #[expect(clippy::result_large_err, reason = "it is called a few times, at start")]
     pub fn then(mut self, migration: impl Migration + 'static) -> Result<Self, Failed> {
         if self.each.iter().any(|known| known.name() == migration.name()) {
             return Err(Failed::SameName {

@@ -213,6 +213,10 @@ fn without_password(url: &str) -> String {
 }
 
 /// Whether it is the answer or the silence of the database.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "of the driver's many errors these are those of a database that does not answer"
+)]
 pub(crate) fn failed(what: String, source: sqlx::Error) -> StoreError {
     let silent = match &source {
         sqlx::Error::Io(_)

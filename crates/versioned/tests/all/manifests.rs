@@ -100,6 +100,7 @@ fn the_highest_of_several_versions_is_written_whatever_their_order() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list")]
 fn each_fault_is_named() {
     for (change, said) in [
         (
@@ -159,7 +160,7 @@ fn each_fault_is_named() {
                         .unwrap()
                         .objects
                         .insert("Node".to_owned(), one("1.18")),
-                )
+                );
             }),
             "Node 1.16 stands in no release, though lower and higher ones do",
         ),
@@ -173,7 +174,7 @@ fn each_fault_is_named() {
                     d.releases[3]
                         .objects
                         .insert("Port".to_owned(), serde_json::from_str("[]").unwrap()),
-                )
+                );
             }),
             "Port has no version in ocata",
         ),

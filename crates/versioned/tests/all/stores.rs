@@ -291,19 +291,19 @@ async fn a_pinned_writer_keeps_what_an_unpinned_one_saved(store: &Store) {
         ("r7", "pinned")
     );
     old.change(store, &key("n1"), &pin("newton"), |node| {
-        node.description = Some("by old".to_owned())
+        node.description = Some("by old".to_owned());
     })
     .await
     .unwrap();
 
     new.change(store, &key("n1"), &pin(""), |node| {
-        node.traits[0].note = Some("precious".to_owned())
+        node.traits[0].note = Some("precious".to_owned());
     })
     .await
     .unwrap();
     assert_eq!(version_of(store, "n1").await.as_deref(), Some("1.16"));
     new.change(store, &key("n1"), &pin("newton"), |node| {
-        node.notes.description = Some("by pinned".to_owned())
+        node.notes.description = Some("by pinned".to_owned());
     })
     .await
     .unwrap();
@@ -316,7 +316,7 @@ async fn a_pinned_writer_keeps_what_an_unpinned_one_saved(store: &Store) {
     old_row(store, "n2", Some("1.14")).await;
     let (n2, newton) = (key("n2"), pin("newton"));
     let change = new.change(store, &n2, &newton, |node| {
-        node.traits[0].note = Some("new".to_owned())
+        node.traits[0].note = Some("new".to_owned());
     });
     let error = change.await.unwrap_err();
     assert!(matches!(error, StoreError::Unsaved(_)), "{error}");
@@ -331,7 +331,7 @@ async fn a_row_that_changed_since_it_was_read_is_not_overwritten(store: &Store) 
     pinned.held.value.labels.clear();
     objects
         .change(store, &key("n1"), &pin(""), |node| {
-            node.notes.description = Some("x".to_owned())
+            node.notes.description = Some("x".to_owned());
         })
         .await
         .unwrap();
@@ -348,7 +348,7 @@ async fn a_row_that_changed_since_it_was_read_is_not_overwritten(store: &Store) 
     let mut second = first.clone();
     objects
         .change(store, &key("n1"), &pin(""), |node| {
-            node.notes.description = Some("y".to_owned())
+            node.notes.description = Some("y".to_owned());
         })
         .await
         .unwrap();
@@ -779,16 +779,17 @@ pub(crate) struct Database {
 
 /// A program of PostgreSQL. It refuses to run as root.
 fn postgres(program: &str, folder: &Path) -> Command {
-    let bin = std::env::var_os("STAGGER_POSTGRES")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| {
+    let bin = std::env::var_os("STAGGER_POSTGRES").map_or_else(
+        || {
             let mut found: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
                 .expect("PostgreSQL in /usr/lib/postgresql, or its programs in STAGGER_POSTGRES")
                 .map(|entry| entry.unwrap().path().join("bin"))
                 .collect();
             found.sort();
             found.pop().unwrap()
-        });
+        },
+        PathBuf::from,
+    );
     let mut command = Command::new("setpriv");
     let root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
     if root {
