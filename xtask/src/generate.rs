@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result, bail};
 
 use crate::chart;
-use crate::report::{built, cargo, root, say};
+use crate::report::{built, root, say, workspace};
 
 const PAGE: &str = "docs/reference/commands.md";
 const DEFINITIONS: &str = "deploy/crds.yaml";
@@ -14,7 +14,7 @@ const SCHEMAS: &str = "docs/reference/schemas";
 /// Makes the pages and schemas anew; with `check`, only says which are old.
 pub(crate) fn generate(check: bool) -> Result<()> {
     // As everything is built: the program alone would be built with other features, and all below it again.
-    let complete = cargo(&["build", "--quiet", "--workspace", "--all-targets"])
+    let complete = workspace("build", &["--quiet", "--all-targets"])
         .status()
         .context("build stagger")?;
     if !complete.success() {

@@ -9,8 +9,9 @@ use serde::Deserialize;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 8] = [
-    ("stagger-core", &[]),
+const LAYERS: [(&str, &[&str]); 9] = [
+    ("stagger-versioned", &[]),
+    ("stagger-core", &["stagger-versioned"]),
     ("stagger-engine", &["stagger-core"]),
     ("stagger-sim", &["stagger-core", "stagger-engine"]),
     ("stagger-ceph", &["stagger-core", "stagger-engine"]),

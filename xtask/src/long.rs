@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::report::{Report, built, cargo, root, target_folder};
+use crate::report::{Report, built, root, target_folder, workspace};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
@@ -29,7 +29,7 @@ const FILES: [&str; 10] = [
 pub(crate) fn long(wanted: &[&str]) -> Result<()> {
     must_be_root()?;
     let mut report = Report::default();
-    if !report.run("build", &mut cargo(&["build", "--workspace", "--all-targets"]))? {
+    if !report.run("build", &mut workspace("build", &["--all-targets"]))? {
         bail!("it does not build");
     }
     set_up(&mut report)?;
@@ -61,17 +61,8 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
 }
 
 fn cases(file: &str) -> Result<Vec<String>> {
-    let words = [
-        "test",
-        "--quiet",
-        "--workspace",
-        "--test",
-        file,
-        "--",
-        "--list",
-        "--ignored",
-    ];
-    let listed = cargo(&words)
+    let words = ["--quiet", "--test", file, "--", "--list", "--ignored"];
+    let listed = workspace("test", &words)
         .output()
         .with_context(|| format!("list the cases of {file}"))?;
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();

@@ -35,6 +35,16 @@ pub(crate) fn cargo(words: &[&str]) -> Command {
     command
 }
 
+/// `cargo`, on the whole workspace with what the library of versions does only if it is asked to. Always with the same
+/// features, or everything above a dependency of theirs would be built again.
+pub(crate) fn workspace(command: &str, more: &[&str]) -> Command {
+    let features =
+        "stagger-versioned/lint,stagger-versioned/rpc,stagger-versioned/shapes,stagger-versioned/store";
+    let mut words = vec![command, "--workspace", "--features", features];
+    words.extend(more);
+    cargo(&words)
+}
+
 /// A program of this workspace, as `cargo build --workspace` left it. `cargo run --package` would build its
 /// dependencies once more, with the features that this package alone asks for.
 pub(crate) fn built(program: &str) -> Command {

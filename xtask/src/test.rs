@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::report::{Report, built, cargo, root, say};
+use crate::report::{Report, built, cargo, root, say, workspace};
 use crate::{fuzz, generate, layers, licences};
 
 /// How much.
@@ -63,7 +63,7 @@ pub(crate) fn must_be_root() -> Result<()> {
 }
 
 fn quick(report: &mut Report) -> Result<()> {
-    let complete = report.run("build", &mut cargo(&["build", "--workspace", "--all-targets"]))?;
+    let complete = report.run("build", &mut workspace("build", &["--all-targets"]))?;
     if !complete {
         return Ok(());
     }
@@ -75,25 +75,17 @@ fn quick(report: &mut Report) -> Result<()> {
     report.run("formatting of the fuzz targets", &mut cargo(&apart))?;
     report.run(
         "lints",
-        &mut cargo(&["clippy", "--workspace", "--quiet", "--", "-D", "warnings"]),
+        &mut workspace("clippy", &["--quiet", "--", "-D", "warnings"]),
     )?;
     // Helpers of tests stop at the first surprise, and print what they saw.
-    let mut tests = cargo(&[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ]);
+    let mut tests = workspace("clippy", &["--all-targets", "--quiet", "--", "-D", "warnings"]);
     for lint in ["unwrap_used", "expect_used", "print_stdout", "print_stderr"] {
         tests.arg("-A").arg(format!("clippy::{lint}"));
     }
     report.run("lints of tests", &mut tests)?;
     report.run(
         "quick tests",
-        &mut cargo(&["test", "--workspace", "--quiet", "--no-fail-fast"]),
+        &mut workspace("test", &["--quiet", "--no-fail-fast"]),
     )?;
     // Long enough to run every seed and some thousand inputs more; `cargo xtask fuzz` goes on from there.
     report.done("fuzzing, 3 s a target", || fuzz::fuzz(3, None));
@@ -109,7 +101,7 @@ pub(crate) fn set_up(report: &mut Report) -> Result<()> {
 /// What a test file leaves out of the quick tests, or one case of it.
 pub(crate) fn ignored(file: &str, case: Option<&str>) -> Command {
     // Of the workspace, as everything was built; of one package, its dependencies would be built again.
-    let mut command = cargo(&["test", "--quiet", "--workspace", "--test", file, "--"]);
+    let mut command = workspace("test", &["--quiet", "--test", file, "--"]);
     command.args(["--ignored", "--nocapture", "--test-threads", "1"]);
     if let Some(case) = case {
         command.args(["--exact", case]);

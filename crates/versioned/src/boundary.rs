@@ -1,0 +1,391 @@
+//! The four boundaries. Inside a process an object is always the newest; it is converted only here.
+//!
+//! | boundary | version |
+//! |---|---|
+//! | from the store ([`Chain::load`]) | up to the newest, whatever the pin; what the conversion changed is written by the next save |
+//! | to the store ([`Chain::save`], [`Chain::create`]) | the pin's, or the row's own if that is newer |
+//! | sent ([`Chain::send`]) | what the other side said that it reads, else the pin's, or the object's own if that is newer |
+//! | received ([`Chain::receive`]) | up to the newest; a newer one is asked for again ([`Chain::backport`]) |
+//!
+//! A row never goes back to an older version: a pinned process that changes what an unpinned one wrote writes it in the
+//! version that it has, and loses nothing of it.
+
+use serde_json::{Map, Value};
+
+use crate::Version;
+use crate::chain::{Chain, Converted, Source, Unreadable, Unwritten};
+use crate::envelope;
+use crate::loss::Loss;
+use crate::object::Versioned;
+use crate::pin::{NotWhilePinned, Pin};
+
+/// An object, and in which version it came.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Held<T> {
+    /// The object, in the newest version.
+    pub value: T,
+    came: Option<Version>,
+    /// The fields as they came, where the newest version has no place for some. Services of an older release may still use
+    /// those, so what nobody changed here goes back as it came wherever it leaves in a version that has it.
+    origin: Option<Map<String, Value>>,
+}
+
+impl<T> Held<T> {
+    /// An object that was made here.
+    pub fn new(value: T) -> Self {
+        Self {
+            value,
+            came: None,
+            origin: None,
+        }
+    }
+
+    /// The version in which it was stored or sent; `None` if it was made here.
+    pub fn came(&self) -> Option<Version> {
+        self.came
+    }
+}
+
+/// A row as it stands in a store: the columns of an object, and the version in which they are to be read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Row {
+    /// The version column.
+    pub version: Option<Version>,
+    /// The other columns by name, those of other versions too.
+    pub fields: Map<String, Value>,
+}
+
+/// An object from a store, with the row that it was read from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stored<T> {
+    /// The object. Change its value, then save it.
+    pub held: Held<T>,
+    row: Row,
+}
+
+impl<T> Stored<T> {
+    /// The row as it was read.
+    pub fn row(&self) -> &Row {
+        &self.row
+    }
+}
+
+/// What has to be written to a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// The version that the row must still have, for nobody may have written it meanwhile in another. The outer `None` is a
+    /// row that is not there yet, the inner one a row without a version.
+    pub was: Option<Option<Version>>,
+    /// The version that it gets.
+    pub version: Version,
+    /// The columns that change, all of them known to that version.
+    pub set: Map<String, Value>,
+}
+
+impl Write {
+    /// Whether the row stands already as it should.
+    pub fn is_nothing(&self) -> bool {
+        self.set.is_empty() && self.was == Some(Some(self.version))
+    }
+}
+
+/// An object that is not written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unsaved {
+    /// It has what the pin does not know.
+    #[error(transparent)]
+    NotWhilePinned(#[from] NotWhilePinned),
+    /// It cannot be written in the version that it has to have.
+    #[error(transparent)]
+    Unwritten(#[from] Unwritten),
+}
+
+/// An object on its way to another process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// The envelope, as JSON.
+    pub text: String,
+    /// The version that it is in.
+    pub version: Version,
+    /// What does not fit into that version, and so is not in it.
+    pub lost: Vec<Loss>,
+}
+
+/// An object that was not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreceived {
+    /// It is no envelope.
+    #[error("what was received is no object in an envelope: {why}")]
+    NoEnvelope {
+        /// What the parser says.
+        why: String,
+    },
+    /// It is another object.
+    #[error("{expected} was expected, and {kind} was received")]
+    OtherKind {
+        /// What was expected.
+        expected: String,
+        /// What came.
+        kind: String,
+    },
+    /// It is newer than this code. The sender knows how to send it in the version that is named.
+    #[error("{object} {version} is newer than this code; ask the sender for {ask_for}")]
+    Newer {
+        /// The object.
+        object: String,
+        /// Its version.
+        version: Version,
+        /// What to ask the sender for.
+        ask_for: Version,
+    },
+    /// It is too old, or malformed.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+/// An object that could not be brought to an older version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotBackported {
+    /// It was not understood here either.
+    #[error(transparent)]
+    Unreceived(#[from] Unreceived),
+    /// It cannot be written in that version.
+    #[error(transparent)]
+    Unwritten(#[from] Unwritten),
+}
+
+impl<T: Versioned> Chain<T> {
+    /// Reads a row, in the version that it has.
+    pub fn load(&self, row: Row) -> Result<Stored<T>, Unreadable> {
+        let version = row
+            .version
+            .or(self.without_version())
+            .ok_or_else(|| Unreadable::NoVersion {
+                object: T::NAME.to_owned(),
+            })?;
+        if !self.knows(version) {
+            return Err(self.unknown(version));
+        }
+        let value = self.read(version, Source::Fields(row.fields.clone()))?;
+        let origin = self.removed(version).then(|| row.fields.clone());
+        Ok(Stored {
+            held: Held {
+                value,
+                came: Some(version),
+                origin,
+            },
+            row,
+        })
+    }
+
+    /// What has to be written so that the row holds the object: in the pin's version, or in the row's own if that is newer.
+    pub fn save(&self, stored: &Stored<T>, pin: &Pin) -> Result<Write, Unsaved> {
+        let Converted {
+            version, mut data, ..
+        } = self.whole(&stored.held, pin)?;
+        data.retain(|column, value| stored.row.fields.get(column).unwrap_or(&Value::Null) != value);
+        Ok(Write {
+            was: Some(stored.row.version),
+            version,
+            set: data,
+        })
+    }
+
+    /// What has to be written for an object that the store does not have yet.
+    pub fn create(&self, held: &Held<T>, pin: &Pin) -> Result<Write, Unsaved> {
+        let Converted { version, data, .. } = self.whole(held, pin)?;
+        Ok(Write {
+            was: None,
+            version,
+            set: data,
+        })
+    }
+
+    /// All of it, or a refusal.
+    fn whole(&self, held: &Held<T>, pin: &Pin) -> Result<Converted<Map<String, Value>>, Unsaved> {
+        let version = Self::target(held, pin)?;
+        let mut converted = self.fields(&held.value, version)?;
+        self.give_back(held, version, &mut converted.data)?;
+        if converted.lost.is_empty() {
+            return Ok(converted);
+        }
+        let needs = self.needs(&held.value)?;
+        Err(pin.refusal(T::NAME, needs, converted.lost).into())
+    }
+
+    /// The version in which it leaves this process where nobody asks for another.
+    fn target(held: &Held<T>, pin: &Pin) -> Result<Version, NotWhilePinned> {
+        match (pin.target(T::NAME), held.came) {
+            (Ok(None), _) => Ok(T::VERSION),
+            (Ok(Some(pinned)), came) => Ok(came.map_or(pinned, |came| came.max(pinned))),
+            // The pin does not know the object, but somebody without that pin wrote it.
+            (Err(_), Some(came)) => Ok(came),
+            (Err(refused), None) => Err(refused),
+        }
+    }
+
+    /// Makes it ready for another process. `reads` is the highest version that the other side says it reads; where it says
+    /// nothing, the pin counts. See what is [`lost`](Sent::lost) if it is a wish of yours and not only an answer:
+    /// [`Chain::send_whole`] refuses then.
+    pub fn send(&self, held: &Held<T>, pin: &Pin, reads: Option<Version>) -> Result<Sent, Unsaved> {
+        let version = match reads {
+            Some(reads) => reads.min(T::VERSION),
+            None => Self::target(held, pin)?,
+        };
+        Ok(self.sent(held, version)?)
+    }
+
+    /// The same, for one who must not lose anything on the way: what does not fit is a refusal.
+    pub fn send_whole(&self, held: &Held<T>, pin: &Pin, reads: Option<Version>) -> Result<Sent, Unsaved> {
+        let sent = self.send(held, pin, reads)?;
+        if sent.lost.is_empty() {
+            return Ok(sent);
+        }
+        let needs = self.needs(&held.value)?;
+        Err(pin.refusal(T::NAME, needs, sent.lost).into())
+    }
+
+    fn sent(&self, held: &Held<T>, version: Version) -> Result<Sent, Unwritten> {
+        let Converted { version, data, lost } = if held.origin.is_none() {
+            self.text(&held.value, version)?
+        } else {
+            let mut converted = self.fields(&held.value, version)?;
+            self.give_back(held, version, &mut converted.data)?;
+            Converted {
+                version,
+                data: Value::Object(converted.data).to_string(),
+                lost: converted.lost,
+            }
+        };
+        Ok(Sent {
+            text: envelope::wrap(T::NAME, version, &data),
+            version,
+            lost,
+        })
+    }
+
+    /// Reads what another process sent.
+    pub fn receive(&self, text: &str) -> Result<Held<T>, Unreceived> {
+        let opened = match envelope::open::<T>(text) {
+            Ok(opened) => opened,
+            Err(error) => return Err(Self::not_opened(text, &error)),
+        };
+        if let Some(kind) = opened.other_kind {
+            return Err(Unreceived::OtherKind {
+                expected: T::NAME.to_owned(),
+                kind,
+            });
+        }
+        let version = opened.version;
+        let mut origin = None;
+        let value = match opened.data {
+            envelope::Data::Newest(value) => value,
+            envelope::Data::Raw(_) if version > T::VERSION => {
+                return Err(Unreceived::Newer {
+                    object: T::NAME.to_owned(),
+                    version,
+                    ask_for: T::VERSION,
+                });
+            }
+            envelope::Data::Raw(raw) => {
+                let value = self.read(version, Source::Text(raw.get()))?;
+                if self.removed(version) {
+                    origin = serde_json::from_str(raw.get()).ok();
+                }
+                value
+            }
+        };
+        Ok(Held {
+            value,
+            came: Some(version),
+            origin,
+        })
+    }
+
+    /// Data of the newest version is read with its envelope: which of the two was wrong?
+    fn not_opened(text: &str, error: &serde_json::Error) -> Unreceived {
+        match envelope::label(text) {
+            Ok((kind, version)) if kind == T::NAME && error.is_data() => {
+                Unreceived::Unreadable(Unreadable::Malformed {
+                    object: kind,
+                    version,
+                    why: error.to_string(),
+                })
+            }
+            Ok(_) | Err(_) => Unreceived::NoEnvelope {
+                why: error.to_string(),
+            },
+        }
+    }
+
+    /// What was sent, in an older version: for one who could not read it.
+    pub fn backport(&self, text: &str, to: Version) -> Result<Sent, NotBackported> {
+        let held = self.receive(text)?;
+        Ok(self.sent(&held, to)?)
+    }
+
+    /// Puts back what came with it and was not changed here, as that version has it: the newest has no place for all of it.
+    fn give_back(
+        &self,
+        held: &Held<T>,
+        version: Version,
+        data: &mut Map<String, Value>,
+    ) -> Result<(), Unwritten> {
+        let (Some(origin), Some(came)) = (&held.origin, held.came) else {
+            return Ok(());
+        };
+        let failed = |why: String| Unwritten::NoForm {
+            object: T::NAME.to_owned(),
+            version,
+            why,
+        };
+        let raised = self
+            .raise(origin.clone(), came, version)
+            .map_err(|error| failed(error.to_string()))?;
+        let Some(raised) = raised else { return Ok(()) };
+        let unchanged = self
+            .read(came, Source::Fields(origin.clone()))
+            .map_err(|error| failed(error.to_string()))?;
+        let unchanged = self.fields(&unchanged, version)?.data;
+        for (field, value) in raised {
+            if data.get(&field) == unchanged.get(&field) {
+                data.insert(field, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Some fields of an object of any version, also of one that is not known here. They are as they were sent: use it for
+/// nothing but a key, which no version changes.
+pub fn fields_of_any_version(
+    text: &str,
+    kind: &str,
+    fields: &[&str],
+) -> Result<Map<String, Value>, Unreceived> {
+    #[derive(serde::Deserialize)]
+    struct Any {
+        kind: String,
+        data: Map<String, Value>,
+    }
+    let Any {
+        kind: found,
+        mut data,
+    } = serde_json::from_str(text).map_err(|error| Unreceived::NoEnvelope {
+        why: error.to_string(),
+    })?;
+    if found != kind {
+        return Err(Unreceived::OtherKind {
+            expected: kind.to_owned(),
+            kind: found,
+        });
+    }
+    let mut chosen = Map::new();
+    for field in fields {
+        let value = data.remove(*field).ok_or_else(|| Unreceived::NoEnvelope {
+            why: format!("{kind} has no field {field:?}"),
+        })?;
+        chosen.insert((*field).to_owned(), value);
+    }
+    Ok(chosen)
+}

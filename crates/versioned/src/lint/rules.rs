@@ -1,0 +1,420 @@
+//! What each statement does to those who still work on the schema.
+
+use std::collections::BTreeSet;
+
+use sqlparser::ast::{
+    AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption, CreateIndex, Expr,
+    ObjectName, ObjectType, Statement, TableConstraint, TableFactor,
+};
+
+use super::{Lock, Mode, Rule};
+use crate::deprecation::{TooEarly, may_leave_schema};
+use crate::manifest::{Deprecation, Manifest, Place};
+
+/// What a statement comes to.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    pub(super) rules: Vec<Rule>,
+    pub(super) locks: Vec<Lock>,
+}
+
+/// A file, while it is gone through.
+pub(super) struct Here<'a> {
+    manifest: &'a Manifest,
+    place: Place,
+    /// Tables that this file makes: nobody works on them yet.
+    new: BTreeSet<String>,
+}
+
+impl<'a> Here<'a> {
+    pub(super) fn new(manifest: &'a Manifest, place: Place) -> Self {
+        Self {
+            manifest,
+            place,
+            new: BTreeSet::new(),
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what no rule knows is said to be unknown, and sqlparser has statements of twenty databases"
+    )]
+    pub(super) fn judge(&mut self, statement: &Statement) -> Judged {
+        let mut judged = Judged::default();
+        match statement {
+            Statement::CreateTable(table) => {
+                self.new.insert(plain(&table.name));
+            }
+            Statement::AlterTable(alter) => self.alter(alter, &mut judged),
+            Statement::CreateIndex(index) => self.index(index, &mut judged),
+            Statement::Drop {
+                object_type, names, ..
+            } => self.drop(*object_type, names, &mut judged),
+            Statement::RenameTable(renames) => {
+                let names = renames.iter().map(|rename| plain(&rename.old_name));
+                judged.rules.extend(names.map(|what| Rule::Renamed { what }));
+            }
+            Statement::Insert(insert) => self.data(&insert.table.to_string(), &mut judged),
+            Statement::Update(update) => self.data(&factor(&update.table.relation), &mut judged),
+            Statement::Delete(delete) => {
+                let tables = match &delete.from {
+                    sqlparser::ast::FromTable::WithFromKeyword(tables)
+                    | sqlparser::ast::FromTable::WithoutKeyword(tables) => tables,
+                };
+                let table = tables
+                    .first()
+                    .map(|table| factor(&table.relation))
+                    .unwrap_or_default();
+                self.data(&table, &mut judged);
+            }
+            Statement::Truncate(truncate) => {
+                for table in &truncate.table_names {
+                    self.data(&plain(&table.name), &mut judged);
+                }
+            }
+            // These add something of which older services know nothing, or concern this connection only.
+            Statement::CreateView(_)
+            | Statement::CreateSchema { .. }
+            | Statement::CreateSequence { .. }
+            | Statement::CreateType { .. }
+            | Statement::CreateDomain(_)
+            | Statement::CreateExtension(_)
+            | Statement::Comment { .. }
+            | Statement::Set(_)
+            | Statement::StartTransaction { .. }
+            | Statement::Commit { .. }
+            | Statement::Pragma { .. } => {}
+            other => judged.rules.push(Rule::UnknownStatement {
+                statement: beginning(&other.to_string()),
+            }),
+        }
+        judged
+    }
+
+    /// Rows of a table that this file makes may be filled at once.
+    fn data(&self, table: &str, judged: &mut Judged) {
+        let table = table.trim_matches('"');
+        if !self.new.contains(table) {
+            judged.rules.push(Rule::DataChanged {
+                table: table.to_owned(),
+            });
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what no rule knows is said to be unknown, and sqlparser has operations of twenty databases"
+    )]
+    fn alter(&self, alter: &AlterTable, judged: &mut Judged) {
+        let table = plain(&alter.name);
+        if self.new.contains(&table) {
+            return;
+        }
+        let short = |what: String| Lock::short(&table, what, Mode::AccessExclusive);
+        for operation in &alter.operations {
+            match operation {
+                AlterTableOperation::AddColumn { column_def, .. } => {
+                    Self::add_column(&table, column_def, judged);
+                }
+                AlterTableOperation::DropColumn { column_names, .. } => {
+                    for column in column_names {
+                        judged
+                            .locks
+                            .push(short(format!("dropping the column {}", column.value)));
+                        if let Err(why) = self.may_drop(&table, Some(&column.value)) {
+                            judged.rules.push(Rule::ColumnDroppedEarly {
+                                column: format!("{table}.{}", column.value),
+                                why,
+                            });
+                        }
+                    }
+                }
+                AlterTableOperation::RenameColumn { old_column_name, .. } => {
+                    judged.rules.push(Rule::Renamed {
+                        what: format!("{table}.{}", old_column_name.value),
+                    });
+                }
+                AlterTableOperation::RenameTable { .. } => {
+                    judged.rules.push(Rule::Renamed { what: table.clone() });
+                }
+                AlterTableOperation::AlterColumn { column_name, op } => {
+                    alter_column(&table, &column_name.value, op, judged);
+                }
+                AlterTableOperation::AddConstraint {
+                    constraint,
+                    not_valid,
+                } => {
+                    constrain(&table, constraint, *not_valid, judged);
+                }
+                // It reads all rows, and keeps nobody from writing.
+                AlterTableOperation::ValidateConstraint { .. } => {}
+                AlterTableOperation::DropConstraint { name, .. } => {
+                    judged
+                        .locks
+                        .push(short(format!("dropping the constraint {}", name.value)));
+                }
+                AlterTableOperation::RenameConstraint { old_name, .. } => {
+                    judged
+                        .locks
+                        .push(short(format!("renaming the constraint {}", old_name.value)));
+                }
+                other => judged.rules.push(Rule::UnknownStatement {
+                    statement: beginning(&format!("ALTER TABLE {table} {other}")),
+                }),
+            }
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "options that lock nothing and ask for nothing are of no interest"
+    )]
+    fn add_column(table: &str, column: &ColumnDef, judged: &mut Judged) {
+        let name = format!("{table}.{}", column.name.value);
+        let what = format!("adding the column {}", column.name.value);
+        let option =
+            |wanted: fn(&ColumnOption) -> bool| column.options.iter().any(|option| wanted(&option.option));
+        let default = column.options.iter().find_map(|option| match &option.option {
+            ColumnOption::Default(value) => Some(value),
+            _ => None,
+        });
+        let serial = column.data_type.to_string().to_uppercase().contains("SERIAL");
+        let generated = serial
+            || option(|option| matches!(option, ColumnOption::Generated { .. } | ColumnOption::Identity(_)));
+        let required = option(|option| matches!(option, ColumnOption::NotNull | ColumnOption::PrimaryKey(_)));
+        if required && default.is_none() && !generated {
+            judged.rules.push(Rule::ColumnRequired { column: name.clone() });
+        }
+        // PostgreSQL stores a constant default in its catalog; what has to be computed for each row rewrites the table.
+        if generated || default.is_some_and(|value| !constant(value)) {
+            let instead =
+                "add it without the default, set the default after that, and let an online migration fill it";
+            judged.locks.push(Lock::long(
+                table,
+                what.clone(),
+                Mode::AccessExclusive,
+                Some(instead),
+            ));
+        } else {
+            judged
+                .locks
+                .push(Lock::short(table, what.clone(), Mode::AccessExclusive));
+        }
+        for option in &column.options {
+            match &option.option {
+                ColumnOption::Unique(_) | ColumnOption::PrimaryKey(_) => {
+                    // A new column is empty for all older services; its index is built from all rows.
+                    judged.locks.push(Lock::long(
+                        table,
+                        format!("{what} as unique"),
+                        Mode::AccessExclusive,
+                        Some("add the column, then its unique index CONCURRENTLY"),
+                    ));
+                }
+                ColumnOption::ForeignKey(key) => {
+                    judged.locks.push(Lock::short(
+                        &plain(&key.foreign_table),
+                        format!("{what} of {table} with a foreign key"),
+                        Mode::ShareRowExclusive,
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn index(&self, index: &CreateIndex, judged: &mut Judged) {
+        let table = plain(&index.table_name);
+        if self.new.contains(&table) {
+            return;
+        }
+        let name = index.name.as_ref().map(plain).unwrap_or_default();
+        if index.unique {
+            judged.rules.push(Rule::Tightened {
+                what: format!("a unique index on {table}"),
+            });
+        }
+        if !index.concurrently {
+            judged.locks.push(Lock::long(
+                &table,
+                format!("creating the index {name}"),
+                Mode::Share,
+                Some("CREATE INDEX CONCURRENTLY, outside of a transaction"),
+            ));
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what no rule knows is said to be unknown, and sqlparser has objects of twenty databases"
+    )]
+    fn drop(&self, kind: ObjectType, names: &[ObjectName], judged: &mut Judged) {
+        for name in names.iter().map(plain) {
+            match kind {
+                ObjectType::Table if self.new.contains(&name) => {}
+                ObjectType::Table => {
+                    judged.locks.push(Lock::short(
+                        &name,
+                        "dropping it".to_owned(),
+                        Mode::AccessExclusive,
+                    ));
+                    if let Err(why) = self.may_drop(&name, None) {
+                        judged.rules.push(Rule::TableDroppedEarly { table: name, why });
+                    }
+                }
+                // No service names an index.
+                ObjectType::Index => {}
+                other => judged.rules.push(Rule::UnknownStatement {
+                    statement: format!("DROP {other} {name}"),
+                }),
+            }
+        }
+    }
+
+    /// Whether a column, or a whole table, may go with this release.
+    fn may_drop(&self, table: &str, column: Option<&str>) -> Result<(), TooEarly> {
+        let is = |written: Option<&String>, otherwise: Option<&String>, wanted: &str| {
+            let name = written.or(otherwise);
+            name.is_some_and(|name| name.eq_ignore_ascii_case(wanted))
+        };
+        let same = |deprecation: &&Deprecation| {
+            let column_is = match (column, &deprecation.field) {
+                (None, None) => true,
+                (Some(column), Some(field)) => is(deprecation.column.as_ref(), Some(field), column),
+                (None, Some(_)) | (Some(_), None) => false,
+            };
+            column_is && is(deprecation.table.as_ref(), Some(&deprecation.object), table)
+        };
+        let Some(deprecation) = self.manifest.deprecations().iter().find(same) else {
+            return Err(TooEarly::NotDeprecated);
+        };
+        let removed = deprecation
+            .removed
+            .as_deref()
+            .and_then(|release| self.manifest.find(release).ok());
+        may_leave_schema(self.manifest, removed.map(|named| named.place), self.place)
+    }
+}
+
+fn alter_column(table: &str, column: &str, operation: &AlterColumnOperation, judged: &mut Judged) {
+    let name = format!("{table}.{column}");
+    match operation {
+        AlterColumnOperation::SetDataType { .. } => judged.rules.push(Rule::Resized { column: name }),
+        AlterColumnOperation::SetNotNull => {
+            judged.rules.push(Rule::Tightened {
+                what: format!("{name} must be filled"),
+            });
+            let instead = "add CHECK (… IS NOT NULL) NOT VALID, and validate it after that";
+            let what = format!("SET NOT NULL of {column}");
+            judged
+                .locks
+                .push(Lock::long(table, what, Mode::AccessExclusive, Some(instead)));
+        }
+        AlterColumnOperation::DropNotNull => {
+            let what = format!("DROP NOT NULL of {column}");
+            judged.locks.push(Lock::short(table, what, Mode::AccessExclusive));
+        }
+        AlterColumnOperation::SetDefault { .. } => {
+            let what = format!("setting the default of {column}");
+            judged.locks.push(Lock::short(table, what, Mode::AccessExclusive));
+        }
+        AlterColumnOperation::DropDefault => judged.rules.push(Rule::DefaultDropped { column: name }),
+        AlterColumnOperation::AddGenerated { .. } => judged.rules.push(Rule::UnknownStatement {
+            statement: format!("ALTER TABLE {table} ALTER COLUMN {column} ADD GENERATED"),
+        }),
+    }
+}
+
+fn constrain(table: &str, constraint: &TableConstraint, not_valid: bool, judged: &mut Judged) {
+    let validate = Some("add it NOT VALID, and validate it in a migration of its own");
+    let mut tightened = |what: String| judged.rules.push(Rule::Tightened { what });
+    match constraint {
+        TableConstraint::ForeignKey(key) => {
+            // A foreign key is added where it cannot be avoided, and announced.
+            let what = "adding a foreign key".to_owned();
+            let other = plain(&key.foreign_table);
+            if not_valid {
+                judged
+                    .locks
+                    .push(Lock::short(table, what.clone(), Mode::ShareRowExclusive));
+                judged.locks.push(Lock::short(
+                    &other,
+                    format!("{what} of {table}"),
+                    Mode::ShareRowExclusive,
+                ));
+            } else {
+                judged
+                    .locks
+                    .push(Lock::long(table, what.clone(), Mode::ShareRowExclusive, validate));
+                judged.locks.push(Lock::long(
+                    &other,
+                    format!("{what} of {table}"),
+                    Mode::ShareRowExclusive,
+                    validate,
+                ));
+            }
+        }
+        TableConstraint::Check(_) => {
+            tightened(format!("a check on {table}"));
+            let what = "adding a check".to_owned();
+            judged.locks.push(if not_valid {
+                Lock::short(table, what, Mode::AccessExclusive)
+            } else {
+                Lock::long(table, what, Mode::AccessExclusive, validate)
+            });
+        }
+        TableConstraint::Unique(_) | TableConstraint::PrimaryKey(_) | TableConstraint::Exclude(_) => {
+            tightened(format!("a unique constraint on {table}"));
+            let instead = "create its index CONCURRENTLY first, and add the constraint USING INDEX";
+            let what = "adding a unique constraint".to_owned();
+            judged
+                .locks
+                .push(Lock::long(table, what, Mode::AccessExclusive, Some(instead)));
+        }
+        TableConstraint::PrimaryKeyUsingIndex(_) | TableConstraint::UniqueUsingIndex(_) => {
+            tightened(format!("a unique constraint on {table}"));
+            let what = "adding a constraint USING INDEX".to_owned();
+            judged.locks.push(Lock::short(table, what, Mode::AccessExclusive));
+        }
+        TableConstraint::Index(_) | TableConstraint::FulltextOrSpatial(_) => {
+            judged.rules.push(Rule::UnknownStatement {
+                statement: beginning(&format!("ALTER TABLE {table} ADD {constraint}")),
+            });
+        }
+    }
+}
+
+/// Whether PostgreSQL need not compute it for each row.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is not known to be constant is not"
+)]
+fn constant(value: &Expr) -> bool {
+    match value {
+        Expr::Value(_) | Expr::TypedString(_) => true,
+        Expr::Cast { expr, .. } | Expr::Nested(expr) | Expr::UnaryOp { expr, .. } => constant(expr),
+        _ => false,
+    }
+}
+
+/// A name without quotes and without its schema.
+fn plain(name: &ObjectName) -> String {
+    let last = name.0.last().map(ToString::to_string).unwrap_or_default();
+    last.trim_matches('"').to_owned()
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "only for what is shown")]
+fn factor(table: &TableFactor) -> String {
+    match table {
+        TableFactor::Table { name, .. } => plain(name),
+        other => other.to_string(),
+    }
+}
+
+fn beginning(statement: &str) -> String {
+    let line = statement.lines().next().unwrap_or_default();
+    match line.char_indices().nth(80) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
+    }
+}

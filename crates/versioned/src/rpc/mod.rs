@@ -1,0 +1,78 @@
+//! Calls between services of several releases: JSON-RPC 2.0 over HTTP.
+//!
+//! An [`Interface`] says with which version each method and each argument came. A [`Client`] asks for no more than its pin
+//! permits and says in which version it asks; a [`Server`] checks that. Objects travel in envelopes; the caller says which
+//! versions it reads, and asks for an older one where it gets a newer all the same.
+//!
+//! ```json
+//! {"jsonrpc": "2.0", "id": 1, "method": "update_node", "params": {
+//!     "version": "1.33", "reads": {"Node": "1.14"}, "args": {"node": {"kind": "Node", "version": "1.14", "data": {}}}}}
+//! ```
+//!
+//! Who calls is asked before anything else is looked at, the version too: an older version is no way around it.
+
+mod client;
+mod interface;
+mod server;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use client::{CallError, Client, ClientSettings};
+pub use interface::{Argument, Interface, Method, NotInterface, OrElse, TooNew};
+pub use server::{Authenticate, Caller, Denied, Handler, Refusal, Request, Running, Server, anybody};
+
+use crate::Version;
+
+/// What stands in `params`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Params {
+    pub(crate) version: Version,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) reads: BTreeMap<String, Version>,
+    #[serde(default)]
+    pub(crate) args: Map<String, Value>,
+}
+
+/// The method by which an object is asked for in an older version. Every server has it.
+pub const BACKPORT: &str = "object_backport";
+
+/// The method by which a server tells its versions. Every server has it.
+pub const VERSIONS: &str = "service_versions";
+
+/// What a service runs and speaks: enough to know whether it is pinned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceVersions {
+    /// The release of its code.
+    pub release: String,
+    /// The release that it is pinned to, if it is.
+    pub pin: Option<String>,
+    /// The highest version of the API that it offers.
+    pub api: Version,
+    /// The highest version of the RPC that it asks of others.
+    pub rpc_cap: Version,
+    /// The highest version of the RPC that others may ask of it.
+    pub rpc: Version,
+    /// The newest version of each object that it reads.
+    pub reads: BTreeMap<String, Version>,
+    /// The version of each object in which it writes new ones.
+    pub writes: BTreeMap<String, Version>,
+}
+
+/// Codes of errors. Those of JSON-RPC itself are used for what they are for.
+pub mod code {
+    /// The version asked for is not offered.
+    pub const UNSUPPORTED_VERSION: i32 = -32001;
+    /// What is asked for is not known to the release that the service is pinned to. In HTTP it is 406.
+    pub const NOT_WHILE_PINNED: i32 = -32002;
+    /// An object cannot be read.
+    pub const UNREADABLE: i32 = -32003;
+    /// What the service itself refuses.
+    pub const REFUSED: i32 = -32010;
+    /// The service failed.
+    pub const FAILED: i32 = -32011;
+    /// The parameters are wrong.
+    pub const INVALID_PARAMS: i32 = -32602;
+}

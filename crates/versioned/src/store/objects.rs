@@ -1,0 +1,405 @@
+//! Objects of one type in one table.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use sqlx::{AnyConnection, Arguments as _, Row as _};
+
+use super::{Sql, Store, StoreError, Table, failed};
+use crate::boundary::{Held, Stored, Write};
+use crate::chain::{Chain, Unreadable};
+use crate::object::Versioned;
+use crate::pin::Pin;
+
+/// A table and the chain of what stands in it.
+pub struct Objects<T> {
+    table: Table,
+    chain: Arc<Chain<T>>,
+}
+
+/// A row of a list: one that cannot be read does not hide the others.
+#[derive(Debug)]
+pub struct Listed<T> {
+    /// Its key.
+    pub key: Vec<Value>,
+    /// What it holds, or why it cannot be read.
+    pub object: Result<Stored<T>, Unreadable>,
+}
+
+/// How many rows of a version there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Count {
+    /// The version as it stands in the rows; `None` if there is none.
+    pub version: Option<String>,
+    /// How many rows.
+    pub rows: u64,
+    /// Whether this code reads them, or why not.
+    pub readable: Result<(), Unreadable>,
+}
+
+/// How often a change is tried anew where others write the same row.
+const TRIES: usize = 64;
+
+impl<T> Clone for Objects<T> {
+    fn clone(&self) -> Self {
+        Self {
+            table: self.table.clone(),
+            chain: Arc::clone(&self.chain),
+        }
+    }
+}
+
+impl<T: Versioned> fmt::Debug for Objects<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} in {}", self.chain, self.table.name())
+    }
+}
+
+impl<T: Versioned> Objects<T> {
+    /// Objects of that chain in that table.
+    pub fn new(table: Table, chain: Arc<Chain<T>>) -> Self {
+        Self { table, chain }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The chain.
+    pub fn chain(&self) -> &Chain<T> {
+        &self.chain
+    }
+
+    /// Stores an object that is not there yet, in the version of the pin.
+    pub async fn create(&self, store: &Store, held: &Held<T>, pin: &Pin) -> Result<(), StoreError> {
+        let write = self.chain.create(held, pin)?;
+        let mut sql = Sql::new(format!("INSERT INTO \"{}\" (", self.table.name()));
+        for field in write.set.keys() {
+            sql.push(&format!("\"{}\", ", self.table.column(field)?.name()));
+        }
+        sql.push(&format!("\"{}\") VALUES (", self.table.version()));
+        for (field, value) in &write.set {
+            self.table
+                .bind(store.engine, &mut sql, self.table.column(field)?, value)?;
+            sql.push(", ");
+        }
+        bind_text(&mut sql, Some(write.version.to_string()))?;
+        sql.push(")");
+        let key = self.table.key_of(&write.set);
+        let mut connection = store.connection().await?;
+        match sql.execute(&mut connection).await {
+            Ok(_) => Ok(()),
+            Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Err(StoreError::Taken {
+                table: self.table.name().to_owned(),
+                key: self.table.shown(&key),
+            }),
+            Err(error) => Err(failed(format!("insert into {}", self.table.name()), error)),
+        }
+    }
+
+    /// The object of that key.
+    pub async fn get(&self, store: &Store, key: &[Value]) -> Result<Option<Stored<T>>, StoreError> {
+        let mut connection = store.connection().await?;
+        self.get_on(store, &mut connection, key).await
+    }
+
+    async fn get_on(
+        &self,
+        store: &Store,
+        connection: &mut AnyConnection,
+        key: &[Value],
+    ) -> Result<Option<Stored<T>>, StoreError> {
+        let mut sql = self.select(store);
+        self.table.where_key(store.engine, &mut sql, key)?;
+        let listed = self.fetch(store, connection, sql).await?;
+        match listed.into_iter().next() {
+            None => Ok(None),
+            Some(Listed {
+                object: Ok(stored), ..
+            }) => Ok(Some(stored)),
+            Some(Listed {
+                key,
+                object: Err(why),
+            }) => Err(StoreError::Unreadable {
+                table: self.table.name().to_owned(),
+                key: self.table.shown(&key),
+                why,
+            }),
+        }
+    }
+
+    /// At most `limit` objects, in the order of their keys, after the key given. Those that cannot be read are among them.
+    pub async fn list(
+        &self,
+        store: &Store,
+        after: Option<&[Value]>,
+        limit: u32,
+    ) -> Result<Vec<Listed<T>>, StoreError> {
+        let mut sql = self.select(store);
+        if let Some(after) = after {
+            sql.push(" WHERE ");
+            self.table.beside_key(store.engine, &mut sql, ">", after)?;
+        }
+        sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.key_list()));
+        let mut connection = store.connection().await?;
+        self.fetch(store, &mut connection, sql).await
+    }
+
+    /// Saves what was read and changed: in the version of the pin, or in that of the row if it is newer, and only what
+    /// changed. It is a [`StoreError::Conflict`] if the row got another version, or another revision, since it was read.
+    pub async fn save(&self, store: &Store, stored: &Stored<T>, pin: &Pin) -> Result<Write, StoreError> {
+        let mut connection = store.connection().await?;
+        self.save_on(store, &mut connection, stored, pin).await
+    }
+
+    pub(super) async fn save_on(
+        &self,
+        store: &Store,
+        connection: &mut AnyConnection,
+        stored: &Stored<T>,
+        pin: &Pin,
+    ) -> Result<Write, StoreError> {
+        let write = self.chain.save(stored, pin)?;
+        if write.is_nothing() {
+            return Ok(write);
+        }
+        let fields = &stored.row().fields;
+        let key = self.table.key_of(fields);
+        if self.update(store, connection, &key, fields, &write).await? == 1 {
+            return Ok(write);
+        }
+        let (table, shown) = (self.table.name().to_owned(), self.table.shown(&key));
+        let mut sql = Sql::new(format!(
+            "SELECT {} FROM \"{table}\"",
+            self.table.selected_key(store.engine)
+        ));
+        self.table.where_key(store.engine, &mut sql, &key)?;
+        let there = sql
+            .fetch(connection)
+            .await
+            .map_err(|error| failed(format!("read {table}"), error))?;
+        Err(if there.is_empty() {
+            StoreError::Gone { table, key: shown }
+        } else {
+            StoreError::Conflict { table, key: shown }
+        })
+    }
+
+    async fn update(
+        &self,
+        store: &Store,
+        connection: &mut AnyConnection,
+        key: &[Value],
+        fields: &Map<String, Value>,
+        write: &Write,
+    ) -> Result<u64, StoreError> {
+        let table = &self.table;
+        let mut sql = Sql::new(format!(
+            "UPDATE \"{}\" SET \"{}\" = ",
+            table.name(),
+            table.version()
+        ));
+        bind_text(&mut sql, Some(write.version.to_string()))?;
+        for (field, value) in &write.set {
+            let column = table.column(field)?;
+            sql.push(&format!(", \"{}\" = ", column.name()));
+            table.bind(store.engine, &mut sql, column, value)?;
+        }
+        if let Some(revision) = table.revision() {
+            sql.push(&format!(", \"{revision}\" = \"{revision}\" + 1"));
+        }
+        table.where_key(store.engine, &mut sql, key)?;
+        sql.push(&format!(" AND \"{}\" IS NOT DISTINCT FROM ", table.version()));
+        bind_text(&mut sql, write.was.flatten().map(|version| version.to_string()))?;
+        if let Some(revision) = table.revision() {
+            sql.push(&format!(" AND \"{revision}\" = "));
+            let (place, arguments) = sql.place();
+            let read = fields.get(revision).and_then(Value::as_i64);
+            arguments.add(read).map_err(|error| unbound(error.as_ref()))?;
+            sql.push(&place);
+        }
+        sql.execute(connection)
+            .await
+            .map_err(|error| failed(format!("update {}", table.name()), error))
+    }
+
+    /// Reads, changes and saves, and does so again while others write the same row. `change` may be called several times,
+    /// with what the row holds then.
+    pub async fn change(
+        &self,
+        store: &Store,
+        key: &[Value],
+        pin: &Pin,
+        mut change: impl FnMut(&mut T) + Send,
+    ) -> Result<Stored<T>, StoreError> {
+        let gone = || StoreError::Gone {
+            table: self.table.name().to_owned(),
+            key: self.table.shown(key),
+        };
+        let mut tries = 0;
+        loop {
+            let mut stored = self.get(store, key).await?.ok_or_else(gone)?;
+            change(&mut stored.held.value);
+            match self.save(store, &stored, pin).await {
+                Ok(_) => return Ok(stored),
+                Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Deletes the row of that key, whatever its version. Whether there was one.
+    pub async fn delete(&self, store: &Store, key: &[Value]) -> Result<bool, StoreError> {
+        let mut sql = Sql::new(format!("DELETE FROM \"{}\"", self.table.name()));
+        self.table.where_key(store.engine, &mut sql, key)?;
+        let mut connection = store.connection().await?;
+        let deleted = sql.execute(&mut connection).await;
+        Ok(deleted.map_err(|error| failed(format!("delete from {}", self.table.name()), error))? > 0)
+    }
+
+    /// How many rows there are of each version, and whether this code reads them.
+    pub async fn versions(&self, store: &Store) -> Result<Vec<Count>, StoreError> {
+        let (name, version) = (self.table.name(), self.table.version());
+        let sql = Sql::new(format!(
+            "SELECT {}, CAST(count(*) AS BIGINT) AS \"rows\" FROM \"{name}\" GROUP BY \"{version}\"",
+            self.table.read_version()
+        ));
+        let mut connection = store.connection().await?;
+        let counting = |error| failed(format!("count the versions of {name}"), error);
+        let mut counts = Vec::new();
+        for row in sql.fetch(&mut connection).await.map_err(counting)? {
+            let text: Option<String> = row.try_get(version).map_err(counting)?;
+            let rows: i64 = row.try_get("rows").map_err(counting)?;
+            counts.push(Count {
+                readable: self.known(text.as_deref()).map(drop),
+                version: text,
+                rows: rows.unsigned_abs(),
+            });
+        }
+        counts.sort_by_key(|count| {
+            count
+                .version
+                .as_deref()
+                .map(|text| (text.parse::<crate::Version>().ok(), text.to_owned()))
+        });
+        Ok(counts)
+    }
+
+    /// The version of a row, if this code knows it.
+    fn known(&self, text: Option<&str>) -> Result<crate::Version, Unreadable> {
+        let version = match text {
+            Some(text) => text.parse().map_err(|_| Unreadable::NotAVersion {
+                object: T::NAME.to_owned(),
+                text: text.to_owned(),
+            })?,
+            None => self
+                .chain
+                .without_version()
+                .ok_or_else(|| Unreadable::NoVersion {
+                    object: T::NAME.to_owned(),
+                })?,
+        };
+        if self.chain.knows(version) {
+            Ok(version)
+        } else {
+            Err(self.chain.unknown(version))
+        }
+    }
+
+    fn select(&self, store: &Store) -> Sql {
+        Sql::new(format!(
+            "SELECT {} FROM \"{}\"",
+            self.table.selected(store.engine),
+            self.table.name()
+        ))
+    }
+
+    /// Rows of a select of this table.
+    async fn fetch(
+        &self,
+        store: &Store,
+        connection: &mut AnyConnection,
+        sql: Sql,
+    ) -> Result<Vec<Listed<T>>, StoreError> {
+        let rows = sql
+            .fetch(connection)
+            .await
+            .map_err(|error| failed(format!("read {}", self.table.name()), error))?;
+        let listed = rows.iter().map(|row| {
+            let key = self.table.key_from(store.engine, row)?;
+            let (row, text) = match self.table.row(store.engine, row) {
+                Ok(read) => read,
+                Err(error) => {
+                    return Ok(Listed {
+                        key,
+                        object: Err(Unreadable::NoRow {
+                            object: T::NAME.to_owned(),
+                            why: error.to_string(),
+                        }),
+                    });
+                }
+            };
+            let object = self.known(text.as_deref()).and_then(|_| self.chain.load(row));
+            Ok(Listed { key, object })
+        });
+        listed.collect()
+    }
+
+    /// Rows that are not of the newest version, after the key given.
+    pub(super) async fn behind(
+        &self,
+        store: &Store,
+        connection: &mut AnyConnection,
+        after: Option<&[Value]>,
+        limit: u64,
+    ) -> Result<Vec<Listed<T>>, StoreError> {
+        let mut sql = self.select(store);
+        self.where_behind(&mut sql)?;
+        if let Some(after) = after {
+            sql.push(" AND ");
+            self.table.beside_key(store.engine, &mut sql, ">", after)?;
+        }
+        sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.key_list()));
+        self.fetch(store, connection, sql).await
+    }
+
+    pub(super) async fn count_behind(&self, store: &Store) -> Result<u64, StoreError> {
+        let mut sql = Sql::new(format!(
+            "SELECT CAST(count(*) AS BIGINT) AS \"rows\" FROM \"{}\"",
+            self.table.name()
+        ));
+        self.where_behind(&mut sql)?;
+        let mut connection = store.connection().await?;
+        let counting = |error| failed(format!("count rows of {}", self.table.name()), error);
+        let rows = sql.fetch(&mut connection).await.map_err(counting)?;
+        let count: i64 = match rows.first() {
+            Some(row) => row.try_get("rows").map_err(counting)?,
+            None => 0,
+        };
+        Ok(count.unsigned_abs())
+    }
+
+    fn where_behind(&self, sql: &mut Sql) -> Result<(), StoreError> {
+        let version = self.table.version();
+        sql.push(&format!(" WHERE (\"{version}\" IS NULL OR \"{version}\" <> "));
+        bind_text(sql, Some(T::VERSION.to_string()))?;
+        sql.push(")");
+        Ok(())
+    }
+}
+
+fn bind_text(sql: &mut Sql, text: Option<String>) -> Result<(), StoreError> {
+    let (place, arguments) = sql.place();
+    arguments.add(text).map_err(|error| unbound(error.as_ref()))?;
+    sql.push(&place);
+    Ok(())
+}
+
+fn unbound(error: &(dyn std::error::Error + 'static)) -> StoreError {
+    StoreError::Refused {
+        what: "bind an argument".to_owned(),
+        source: sqlx::Error::Protocol(error.to_string()),
+    }
+}

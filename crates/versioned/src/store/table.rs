@@ -1,0 +1,377 @@
+//! Tables: which columns there are, and how a value of JSON stands in them.
+
+use serde_json::{Map, Value};
+use sqlx::any::{AnyArguments, AnyRow};
+use sqlx::{Arguments as _, Row as _};
+
+use super::{Engine, Sql};
+use crate::{Row, Version};
+
+/// A column of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    name: String,
+    kind: Kind,
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// True or false. `BOOLEAN`.
+    Bool,
+    /// A whole number of 64 bits. `INTEGER` in SQLite, up to `BIGINT` in PostgreSQL.
+    Integer,
+    /// `REAL` in SQLite, `DOUBLE PRECISION` in PostgreSQL.
+    Real,
+    /// `TEXT`.
+    Text,
+    /// Anything, as JSON. `TEXT` in SQLite, `JSONB` in PostgreSQL.
+    Json,
+}
+
+/// A table that keeps objects: a column for each field of every version that may stand in it, and one for the version.
+///
+/// Types of objects must not refuse unknown fields: a row has the columns of all versions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    name: String,
+    key: Vec<Column>,
+    columns: Vec<Column>,
+    version: String,
+    revision: Option<String>,
+}
+
+/// A table, or a value for it, that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// A name that would have to be escaped.
+    #[error(
+        "{name:?} is no name of a table or a column: use letters, digits and _, not beginning with a digit"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// The table has no column for a field.
+    #[error(
+        "{table} has no column for the field {field:?}: add it to the schema and to the table before code writes it"
+    )]
+    NoColumn {
+        /// The table.
+        table: String,
+        /// The field.
+        field: String,
+    },
+    /// A value that the column cannot hold.
+    #[error("{table}.{column} is {kind:?}, and cannot hold {value}")]
+    Value {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+        /// What the column holds.
+        kind: Kind,
+        /// The value.
+        value: Value,
+    },
+    /// A column holds what it should not.
+    #[error("{table}.{column} cannot be read as {kind:?}: {why}")]
+    Read {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+        /// What the column should hold.
+        kind: Kind,
+        /// What the driver says.
+        why: String,
+    },
+    /// A key with too few or too many parts.
+    #[error("the key of {table} has {wants} parts, not {got}")]
+    Key {
+        /// The table.
+        table: String,
+        /// How many parts the key has.
+        wants: usize,
+        /// How many were given.
+        got: usize,
+    },
+}
+
+impl Table {
+    /// A table with its key, of one column or of several, which is among the fields of the object. The version stands in the
+    /// column `version`.
+    pub fn new(name: &str, key: &[(&str, Kind)], columns: &[(&str, Kind)]) -> Result<Self, TableError> {
+        let column = |(name, kind): &(&str, Kind)| {
+            Ok(Column {
+                name: checked(name)?,
+                kind: *kind,
+            })
+        };
+        Ok(Self {
+            name: checked(name)?,
+            key: key.iter().map(column).collect::<Result<_, _>>()?,
+            columns: columns.iter().map(column).collect::<Result<_, _>>()?,
+            version: "version".to_owned(),
+            revision: None,
+        })
+    }
+
+    /// Another column for the version.
+    pub fn version_in(mut self, column: &str) -> Result<Self, TableError> {
+        self.version = checked(column)?;
+        Ok(self)
+    }
+
+    /// A column, `BIGINT NOT NULL DEFAULT 0`, that grows with each write. Two writers of one row then never overwrite each
+    /// other; without it they do not in what they did not change, and the later one wins in what both changed.
+    pub fn revision_in(mut self, column: &str) -> Result<Self, TableError> {
+        self.revision = Some(checked(column)?);
+        Ok(self)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The column of the version.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    pub(crate) fn revision(&self) -> Option<&str> {
+        self.revision.as_deref()
+    }
+
+    /// A key as it is shown.
+    pub(crate) fn shown(&self, key: &[Value]) -> String {
+        let parts = self
+            .key
+            .iter()
+            .zip(key)
+            .map(|(column, value)| format!("{}={value}", column.name));
+        parts.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The parts of the key among these fields.
+    pub(crate) fn key_of(&self, fields: &Map<String, Value>) -> Vec<Value> {
+        let part = |column: &Column| fields.get(&column.name).cloned().unwrap_or(Value::Null);
+        self.key.iter().map(part).collect()
+    }
+
+    pub(crate) fn column(&self, field: &str) -> Result<&Column, TableError> {
+        let all = self.key.iter().chain(&self.columns);
+        all.clone()
+            .find(|column| column.name == field)
+            .ok_or_else(|| TableError::NoColumn {
+                table: self.name.clone(),
+                field: field.to_owned(),
+            })
+    }
+
+    /// `"a", "b"`.
+    pub(crate) fn key_list(&self) -> String {
+        let names = self.key.iter().map(|column| format!("\"{}\"", column.name));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// What a select of whole rows asks for.
+    pub(crate) fn selected(&self, engine: Engine) -> String {
+        let all = self.key.iter().chain(&self.columns);
+        let mut parts: Vec<String> = all.map(|column| column.read(engine)).collect();
+        parts.push(self.read_version());
+        parts.extend(
+            self.revision
+                .iter()
+                .map(|name| format!("CAST(\"{name}\" AS BIGINT) AS \"{name}\"")),
+        );
+        parts.join(", ")
+    }
+
+    pub(crate) fn selected_key(&self, engine: Engine) -> String {
+        let parts: Vec<String> = self.key.iter().map(|column| column.read(engine)).collect();
+        parts.join(", ")
+    }
+
+    pub(crate) fn read_version(&self) -> String {
+        format!("CAST(\"{0}\" AS TEXT) AS \"{0}\"", self.version)
+    }
+
+    /// A row; the version as it stands there, which may be no version at all.
+    pub(crate) fn row(&self, engine: Engine, from: &AnyRow) -> Result<(Row, Option<String>), TableError> {
+        let mut fields = Map::new();
+        for column in self.key.iter().chain(&self.columns) {
+            fields.insert(column.name.clone(), self.value(engine, column, from)?);
+        }
+        let unreadable = |column: &str, error: sqlx::Error| TableError::Read {
+            table: self.name.clone(),
+            column: column.to_owned(),
+            kind: Kind::Text,
+            why: error.to_string(),
+        };
+        if let Some(revision) = &self.revision {
+            let value: Option<i64> = from
+                .try_get(revision.as_str())
+                .map_err(|error| unreadable(revision, error))?;
+            fields.insert(revision.clone(), value.into());
+        }
+        let text: Option<String> = from
+            .try_get(self.version.as_str())
+            .map_err(|error| unreadable(&self.version, error))?;
+        let version: Option<Version> = text.as_deref().and_then(|text| text.parse().ok());
+        Ok((Row { version, fields }, text))
+    }
+
+    /// The key of a row of which at least that was selected.
+    pub(crate) fn key_from(&self, engine: Engine, from: &AnyRow) -> Result<Vec<Value>, TableError> {
+        self.key
+            .iter()
+            .map(|column| self.value(engine, column, from))
+            .collect()
+    }
+
+    fn value(&self, engine: Engine, column: &Column, from: &AnyRow) -> Result<Value, TableError> {
+        let name = column.name.as_str();
+        let unreadable = |why: String| TableError::Read {
+            table: self.name.clone(),
+            column: column.name.clone(),
+            kind: column.kind,
+            why,
+        };
+        let value = match (column.kind, engine) {
+            (Kind::Bool, Engine::Postgres) => from.try_get::<Option<bool>, _>(name).map(Value::from),
+            (Kind::Bool, Engine::Sqlite) => from
+                .try_get::<Option<i64>, _>(name)
+                .map(|value| value.map_or(Value::Null, |value| Value::Bool(value != 0))),
+            (Kind::Integer, _) => from.try_get::<Option<i64>, _>(name).map(Value::from),
+            (Kind::Real, _) => from.try_get::<Option<f64>, _>(name).map(Value::from),
+            (Kind::Text, _) => from.try_get::<Option<String>, _>(name).map(Value::from),
+            (Kind::Json, _) => {
+                let text: Option<String> = from
+                    .try_get(name)
+                    .map_err(|error| unreadable(error.to_string()))?;
+                return match text {
+                    Some(text) => serde_json::from_str(&text).map_err(|error| unreadable(error.to_string())),
+                    None => Ok(Value::Null),
+                };
+            }
+        };
+        value.map_err(|error| unreadable(error.to_string()))
+    }
+
+    /// Adds the place of a value to a statement.
+    pub(crate) fn bind(
+        &self,
+        engine: Engine,
+        sql: &mut Sql,
+        column: &Column,
+        value: &Value,
+    ) -> Result<(), TableError> {
+        let (place, arguments) = sql.place();
+        let wrong = || TableError::Value {
+            table: self.name.clone(),
+            column: column.name.clone(),
+            kind: column.kind,
+            value: value.clone(),
+        };
+        column.add(value, arguments).ok_or_else(wrong)?;
+        let text = match (column.kind, engine) {
+            (Kind::Json, Engine::Postgres) => format!("CAST({place} AS JSONB)"),
+            _ => place,
+        };
+        sql.push(&text);
+        Ok(())
+    }
+
+    /// Adds ` WHERE key = …`.
+    pub(crate) fn where_key(&self, engine: Engine, sql: &mut Sql, key: &[Value]) -> Result<(), TableError> {
+        self.key_parts(key)?;
+        for (at, (column, value)) in self.key.iter().zip(key).enumerate() {
+            sql.push(if at == 0 { " WHERE " } else { " AND " });
+            sql.push(&format!("\"{}\" = ", column.name));
+            self.bind(engine, sql, column, value)?;
+        }
+        Ok(())
+    }
+
+    /// Adds `(a, b) > (…)`, or another comparison.
+    pub(crate) fn beside_key(
+        &self,
+        engine: Engine,
+        sql: &mut Sql,
+        compared: &str,
+        key: &[Value],
+    ) -> Result<(), TableError> {
+        self.key_parts(key)?;
+        sql.push(&format!("({}) {compared} (", self.key_list()));
+        for (at, (column, value)) in self.key.iter().zip(key).enumerate() {
+            sql.push(if at == 0 { "" } else { ", " });
+            self.bind(engine, sql, column, value)?;
+        }
+        sql.push(")");
+        Ok(())
+    }
+
+    fn key_parts(&self, key: &[Value]) -> Result<(), TableError> {
+        if key.len() == self.key.len() {
+            return Ok(());
+        }
+        Err(TableError::Key {
+            table: self.name.clone(),
+            wants: self.key.len(),
+            got: key.len(),
+        })
+    }
+}
+
+impl Column {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How it is asked for, so that the driver gives it in one of the few types that both databases have.
+    fn read(&self, engine: Engine) -> String {
+        let name = &self.name;
+        let as_type = match (self.kind, engine) {
+            (Kind::Bool, Engine::Postgres) => "BOOLEAN",
+            (Kind::Bool | Kind::Integer, Engine::Sqlite) => "INTEGER",
+            (Kind::Integer, Engine::Postgres) => "BIGINT",
+            (Kind::Real, Engine::Sqlite) => "REAL",
+            (Kind::Real, Engine::Postgres) => "DOUBLE PRECISION",
+            (Kind::Text | Kind::Json, _) => "TEXT",
+        };
+        format!("CAST(\"{name}\" AS {as_type}) AS \"{name}\"")
+    }
+
+    /// Adds the value as an argument; `None` if the column cannot hold it.
+    fn add(&self, value: &Value, arguments: &mut AnyArguments) -> Option<()> {
+        let added = match (self.kind, value) {
+            (Kind::Bool, Value::Null) => arguments.add(None::<bool>),
+            (Kind::Bool, Value::Bool(value)) => arguments.add(*value),
+            (Kind::Integer, Value::Null) => arguments.add(None::<i64>),
+            (Kind::Integer, Value::Number(value)) => arguments.add(value.as_i64()?),
+            (Kind::Real, Value::Null) => arguments.add(None::<f64>),
+            (Kind::Real, Value::Number(value)) => arguments.add(value.as_f64()?),
+            (Kind::Text | Kind::Json, Value::Null) => arguments.add(None::<String>),
+            (Kind::Text, Value::String(value)) => arguments.add(value.clone()),
+            (Kind::Json, value) => arguments.add(value.to_string()),
+            (Kind::Bool | Kind::Integer | Kind::Real | Kind::Text, _) => return None,
+        };
+        added.ok()
+    }
+}
+
+fn checked(name: &str) -> Result<String, TableError> {
+    let plain = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let starts = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+    if plain && starts {
+        Ok(name.to_owned())
+    } else {
+        Err(TableError::Name {
+            name: name.to_owned(),
+        })
+    }
+}

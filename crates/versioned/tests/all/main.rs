@@ -1,0 +1,18 @@
+//! Tests of the library, on objects like those of Ironic.
+#![allow(missing_docs, clippy::unwrap_used, reason = "test code")]
+
+mod boundaries;
+#[cfg(feature = "rpc")]
+mod calls;
+mod ironic;
+#[cfg(feature = "lint")]
+mod linted;
+mod manifests;
+#[cfg(all(feature = "rpc", feature = "store"))]
+mod mixes;
+mod objects;
+mod pins;
+#[cfg(feature = "shapes")]
+mod shapes;
+#[cfg(feature = "store")]
+mod stores;
