@@ -1,0 +1,111 @@
+//! Answers of a real Ganeti 3.0.2, served as they were recorded.
+
+use std::path::PathBuf;
+
+use axum::extract::Request;
+use serde_json::{Value, json};
+use stagger_core::model::{ClusterName, UnitState, Verdict};
+use stagger_ganeti_rapi::client::Rapi;
+use stagger_ganeti_rapi::config::Visits;
+use stagger_ganeti_rapi::facts::{Doing, Role, Storage};
+use stagger_ganeti_rapi::translate::translate;
+
+use crate::common::settings;
+
+fn recorded(name: &str) -> Value {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/rapi")
+        .join(format!("{name}.json"));
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Of a recorded query for more fields the two that are asked for.
+fn boots() -> Value {
+    let rows = recorded("query_nodes")["data"].clone();
+    let rows: Vec<Value> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| json!([row[0], row[8]]))
+        .collect();
+    json!({ "data": rows })
+}
+
+async fn answer(request: Request) -> String {
+    let answer = match request.uri().path() {
+        "/2/info" => recorded("info"),
+        "/2/groups" => recorded("groups_bulk"),
+        "/2/nodes" => recorded("nodes_bulk"),
+        "/2/instances" => recorded("instances_bulk"),
+        "/2/query/node" => boots(),
+        "/2/jobs" => recorded("jobs_bulk"),
+        "/2/filters" => recorded("filters"),
+        other => panic!("{other} is not recorded"),
+    };
+    answer.to_string()
+}
+
+async fn rapi() -> (Rapi, tempfile::TempDir) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let app = axum::Router::new().fallback(answer);
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(&[&address], folder.path(), Visits::default());
+    (Rapi::new(&settings).unwrap(), folder)
+}
+
+#[tokio::test]
+async fn recorded_answers_make_facts_and_a_snapshot() {
+    let (rapi, _folder) = rapi().await;
+    let facts = rapi.facts().await.unwrap();
+    assert_eq!(
+        (facts.master.as_str(), facts.release.as_str()),
+        ("node1", "3.0.2")
+    );
+    assert_eq!(facts.nodes.len(), 4);
+    assert_eq!(facts.nodes["node1"].role, Role::Master);
+    assert!(facts.nodes.values().all(|node| node.boot.is_some()));
+    let first = &facts.instances["instance1"];
+    assert_eq!(
+        (first.primary.as_str(), first.secondary.as_deref()),
+        ("node1", Some("node2"))
+    );
+    assert_eq!((first.storage, first.doing), (Storage::Mirrored, Doing::Up));
+    assert_eq!(facts.instances["instance5"].storage, Storage::Shared);
+    assert!(facts.jobs.iter().all(|job| !job.status.is_final()));
+    assert_eq!(facts.filters.len(), 2);
+    assert!(
+        facts.filters.iter().all(|filter| filter.record().is_none()),
+        "they are not ours"
+    );
+
+    let name = ClusterName::new("lab").unwrap();
+    let visits = Visits {
+        failover: Some("true".to_owned()),
+        ..Visits::default()
+    };
+    let snapshot = translate(&name, &facts, None, &visits).unwrap();
+    assert_eq!(snapshot.units().len(), 4);
+    assert!(
+        snapshot
+            .units()
+            .iter()
+            .all(|unit| unit.state == UnitState::Serving)
+    );
+    assert!(
+        snapshot
+            .conditions()
+            .all(|condition| condition.verdict == Verdict::Yes)
+    );
+    assert!(snapshot.budgets().len() >= 4, "four pairs in a ring");
+}
+
+#[tokio::test]
+async fn recorded_jobs_are_read() {
+    let (rapi, _folder) = rapi().await;
+    let jobs = rapi.jobs().await.unwrap();
+    assert_eq!(jobs[0].summary, "CLUSTER_POST_INIT");
+    assert!(jobs.len() > 30);
+    assert!(jobs.iter().all(|job| job.reason.is_none()), "none is ours");
+}
