@@ -17,6 +17,7 @@ mod crash;
 mod double;
 mod filters;
 mod jobs;
+mod laws;
 mod lock;
 mod looks;
 mod recorded;
