@@ -20,6 +20,7 @@ mod jobs;
 mod laws;
 mod lock;
 mod looks;
+mod master;
 mod recorded;
 mod runs;
 mod tls;

@@ -1,6 +1,6 @@
 //! Whole runs, through the engine.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -76,6 +76,8 @@ pub struct Lives<'a> {
     pub dies_at_append: u64,
     /// Touches of its journal, of the last process.
     pub appends: u64,
+    /// With the lock in the cluster, which takes its time where another held it.
+    pub locks: bool,
     number: u32,
 }
 
@@ -88,6 +90,7 @@ impl<'a> Lives<'a> {
             setup,
             dies_at_append: 0,
             appends: 0,
+            locks: false,
             number: 0,
         }
     }
@@ -98,7 +101,11 @@ impl<'a> Lives<'a> {
             .backend(Some(self.memory.clone()))
             .with_places(self.places.clone());
         Parts {
-            backend: Arc::new(Locked(inner)),
+            backend: if self.locks {
+                Arc::new(inner)
+            } else {
+                Arc::new(Locked(inner))
+            },
             store: Box::new(FusedStore {
                 store: SqliteStore::open(&self.journal).unwrap(),
                 fuse: Arc::clone(fuse),
@@ -301,12 +308,6 @@ impl Store for FusedStore {
     }
     fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
         self.store.taken(run, up_to)
-    }
-}
-
-fn remove(journal: &Path) {
-    for end in ["", "-wal", "-shm"] {
-        let _ = std::fs::remove_file(format!("{}{end}", journal.display()));
     }
 }
 
@@ -541,6 +542,33 @@ async fn lost_answers_and_full_queues_change_nothing_in_the_end() {
     all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
 }
 
-pub fn anew(lives: &Lives<'_>) {
-    remove(&lives.journal);
+#[tokio::test]
+async fn with_its_real_lock_a_killed_run_is_carried_on_and_the_lock_is_given_back() {
+    let mut setup = setup(mixed()).await;
+    setup.settings.pace.lock = Duration::from_secs(6);
+    let mut lives = Lives::new(&setup).await;
+    lives.locks = true;
+    setup.world().kill = Some((250, true));
+    let end = lives.live().await;
+    assert!(matches!(end, End::Killed), "{end:?}");
+    let end = lives.live().await;
+    assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
+    all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
+}
+
+#[tokio::test]
+async fn without_the_drain_jobs_of_others_never_wait() {
+    let mut setup = setup(mixed()).await;
+    setup.settings.cluster.visits.drain = false;
+    let mut lives = Lives::new(&setup).await;
+    let long = setup.world().submit(Op::Other { ticks: 1_000_000 }, None);
+    let end = lives.live().await;
+    assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
+    let world = setup.world();
+    assert_eq!(
+        world.jobs[long as usize - 1].status,
+        "running",
+        "nobody waited for it"
+    );
+    all_is_well(&world, &mixed(), &["n2", "n3", "n4", "n5"]);
 }
