@@ -49,7 +49,12 @@ fn cluster() -> impl Strategy<Value = (Facts, Places)> {
         let nodes = (0..NODES).map(|at| {
             let node = Node {
                 name: name(at),
-                role: at.checked_sub(1).map_or(Role::Master, |at| roles[at]),
+                role: match at {
+                    0 => Role::Master,
+                    // Somebody can become master.
+                    1 => Role::Candidate,
+                    _ => roles[at - 1],
+                },
                 group: "g1".to_owned(),
                 vm_capable: true,
                 notes: Notes::default(),

@@ -55,17 +55,21 @@ async fn a_dead_holder_is_waited_out_and_then_refused() {
     assert!(matches!(error, LockError::Held(_)), "{error:?}");
 }
 
-/// However two contenders' requests interleave, they never both hold it.
+/// However two contenders' requests interleave, they never both hold it. Side by side both give up.
 #[tokio::test]
 async fn two_at_once_never_both_hold_it() {
     let mut both_gave_up = 0;
     for lag in 0..6 {
-        for _ in 0..5 {
+        for later in 0..5 {
             let setup = world().await;
             setup.world().lag = lag;
             let (one, other) = (setup.backend(None), setup.backend(None));
             let (first, second) = (claim("aaaa", "ops1"), claim("bbbb", "ops2"));
-            let (a, b) = tokio::join!(one.lock(&first, 0), other.lock(&second, 0));
+            let second_comes_later = async {
+                tokio::time::sleep(Duration::from_millis(later * 2)).await;
+                other.lock(&second, 0).await
+            };
+            let (a, b) = tokio::join!(one.lock(&first, 0), second_comes_later);
             assert!(a.is_err() || b.is_err(), "both hold it: {a:?} {b:?}");
             both_gave_up += u32::from(a.is_err() && b.is_err());
         }

@@ -20,16 +20,22 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Answers every request alike; returns its address.
-async fn serve(cert: CertificateDer<'static>, key: PrivateKeyDer<'static>) -> String {
+/// Shows a certificate, whatever it is and whether or not the key is its own, as rustls by itself would not.
+fn acceptor(cert: CertificateDer<'static>, key: PrivateKeyDer<'static>) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let signer = provider.key_provider.load_private_key(key).unwrap();
+    let shown = rustls::sign::CertifiedKey::new(vec![cert], signer);
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![cert], key)
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+        .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(shown)));
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// Answers every request alike; returns its address.
+async fn serve(cert: CertificateDer<'static>, key: PrivateKeyDer<'static>) -> String {
+    let acceptor = acceptor(cert, key);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -131,34 +137,10 @@ async fn only_the_pinned_certificate_is_believed() {
 
 #[tokio::test]
 async fn a_certificate_shown_by_who_has_not_its_key_is_not_believed() {
-    // The stock certificate, pinned, but the handshake is signed with another key.
     let (cert, _) = stock();
+    let (_, key, _) = proper();
     let print = fingerprint(&cert);
-    let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256);
-    // Without RSA keys the same is shown with an elliptic one: the signature does not fit either.
-    let key = other.unwrap_or_else(|_| rcgen::KeyPair::generate().unwrap());
-    let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let signer = provider.key_provider.load_private_key(key).unwrap();
-    let certified = Arc::new(rustls::sign::CertifiedKey::new(vec![cert], signer));
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(
-            Arc::unwrap_or_clone(certified),
-        )));
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            let _ = acceptor.accept(stream).await;
-        }
-    });
-    let why = ask(&format!("https://localhost:{port}"), None, Some(print))
-        .await
-        .unwrap_err();
+    let address = serve(cert, key).await;
+    let why = ask(&address, None, Some(print)).await.unwrap_err();
     assert!(why.contains("TLS"), "{why}");
 }
