@@ -1,7 +1,7 @@
 //! What a cluster says of itself, as far as visits need it.
 //!
-//! The answers are read one after another, so they may contradict each other while others work; such facts
-//! are refused, and read anew. RAPI's own words are kept: names, roles, states.
+//! The answers are of slightly different times, so they may contradict each other while others work; such
+//! facts are refused, and read anew. RAPI's own words are kept: names, roles, states.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -363,10 +363,8 @@ impl Rapi {
         loop {
             readings += 1;
             let at = Timestamp::now();
-            let answers = self.answers().await.map_err(|error| error.of(TRIED, false))?;
-            let jobs = self.jobs().await.map_err(|error| error.of(TRIED, false))?;
+            let (answers, jobs, filters) = self.answers().await.map_err(|error| error.of(TRIED, false))?;
             let jobs = jobs.into_iter().filter(|job| !job.status.is_final()).collect();
-            let filters = self.filters().await.map_err(|error| error.of(TRIED, false))?;
             match facts(at, answers, jobs, filters) {
                 Err(FactsError::Contradict(why)) if readings < READINGS => {
                     tracing::debug!(%why, "read anew");
@@ -377,20 +375,27 @@ impl Rapi {
         }
     }
 
-    async fn answers(&self) -> Result<Answers, ApiError> {
-        Ok(Answers {
-            info: self.get("/2/info").await?,
-            groups: self.get("/2/groups?bulk=1").await?,
-            nodes: self.get("/2/nodes?bulk=1").await?,
-            boots: self
-                .read(
-                    Method::Put,
-                    "/2/query/node",
-                    Some(&json!({ "fields": ["name", "bootid"] })),
-                )
-                .await?,
-            instances: self.get("/2/instances?bulk=1").await?,
-        })
+    /// All answers. The questions are asked side by side, since Ganeti asks each node for some of them.
+    async fn answers(&self) -> Result<(Answers, Vec<Job>, Vec<Listed>), ApiError> {
+        // First alone: it finds the master.
+        let info = self.get("/2/info").await?;
+        let question = json!({ "fields": ["name", "bootid"] });
+        let (groups, nodes, boots, instances, jobs, filters) = futures::try_join!(
+            self.get("/2/groups?bulk=1"),
+            self.get("/2/nodes?bulk=1"),
+            self.read(Method::Put, "/2/query/node", Some(&question)),
+            self.get("/2/instances?bulk=1"),
+            self.jobs(),
+            self.filters(),
+        )?;
+        let answers = Answers {
+            info,
+            groups,
+            nodes,
+            boots,
+            instances,
+        };
+        Ok((answers, jobs, filters))
     }
 
     /// The boot id of one node; `None`: it does not answer.

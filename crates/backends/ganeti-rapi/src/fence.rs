@@ -12,7 +12,7 @@ use stagger_engine::backend::{BackendError, Call};
 
 use crate::client::Rapi;
 use crate::filters::{Effect, Filter, Found, Listed, Which, id_of, priority};
-use crate::reason::{Range, Reason};
+use crate::reason::{JobReason, Range};
 
 /// How long a request may be on its way before nobody need look out for it any more, in seconds: far more
 /// than RAPI keeps one.
@@ -96,7 +96,7 @@ pub async fn wait_for_older(rapi: &Rapi, token: u64) -> Result<(), BackendError>
 ///
 /// # Errors
 /// The cluster cannot be asked.
-pub async fn refuse_one(rapi: &Rapi, call: &Call, reason: &Reason) -> Result<(), BackendError> {
+pub async fn refuse_one(rapi: &Rapi, call: &Call, reason: &JobReason) -> Result<(), BackendError> {
     let text = reason.to_string();
     let id = id_of(&["fence one", &text]);
     let filter = Filter {

@@ -9,7 +9,7 @@ use stagger_engine::backend::{BackendError, Call};
 
 use crate::client::{ApiError, Method, Rapi, encoded};
 use crate::fence;
-use crate::reason::Reason;
+use crate::reason::JobReason;
 
 /// So often a job is submitted whose answers were lost.
 const SUBMISSIONS: u32 = 3;
@@ -62,7 +62,7 @@ pub struct Job {
     /// What it does: `INSTANCE_MIGRATE(web1)`.
     pub summary: String,
     /// Why, if it is one of ours.
-    pub reason: Option<Reason>,
+    pub reason: Option<JobReason>,
 }
 
 #[derive(Deserialize)]
@@ -91,7 +91,7 @@ impl From<&JobDocument> for Job {
             id: document.id,
             status: document.status,
             summary: document.summary.join(", "),
-            reason: texts.into_iter().find_map(|(_, text, _)| Reason::parse(text)),
+            reason: texts.into_iter().find_map(|(_, text, _)| JobReason::parse(text)),
         }
     }
 }
@@ -215,7 +215,7 @@ impl Rapi {
         let mut submissions = 0;
         loop {
             submissions += 1;
-            let reason = Reason::new(call, &work.what, NONCE.fetch_add(1, Ordering::Relaxed));
+            let reason = JobReason::new(call, &work.what, NONCE.fetch_add(1, Ordering::Relaxed));
             let mut path = format!("{}?reason={}", work.path, encoded(&reason.to_string()));
             for (name, value) in &work.query {
                 path.push_str(&format!("&{name}={}", encoded(value)));

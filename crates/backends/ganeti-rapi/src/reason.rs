@@ -18,7 +18,7 @@ const WIDTH: usize = 12;
 
 /// The reason of one job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Reason {
+pub struct JobReason {
     /// The fencing token of who submitted it.
     pub token: u64,
     /// The effect that it is part of: the run and the place of its intent.
@@ -29,7 +29,7 @@ pub struct Reason {
     pub nonce: u64,
 }
 
-impl Reason {
+impl JobReason {
     /// The reason of a job for this call.
     pub fn new(call: &Call, what: impl Into<String>, nonce: u64) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Reason {
     }
 }
 
-impl std::fmt::Display for Reason {
+impl std::fmt::Display for JobReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
             token,
@@ -106,8 +106,8 @@ mod tests {
 
     use super::*;
 
-    fn reason(token: u64) -> Reason {
-        Reason {
+    fn reason(token: u64) -> JobReason {
+        JobReason {
             token,
             key: "20261122-0537-ab12-17".to_owned(),
             what: "migrate-web:1".to_owned(),
@@ -125,14 +125,14 @@ mod tests {
             "roll-1",
             "stagger:5:1:k",
         ] {
-            assert_eq!(Reason::parse(text), None, "{text:?}");
+            assert_eq!(JobReason::parse(text), None, "{text:?}");
         }
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read(token in 0..999_999_999_999_u64) {
-            prop_assert_eq!(Reason::parse(&reason(token).to_string()), Some(reason(token)));
+            prop_assert_eq!(JobReason::parse(&reason(token).to_string()), Some(reason(token)));
         }
 
         #[test]

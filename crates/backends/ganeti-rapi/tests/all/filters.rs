@@ -43,7 +43,7 @@ async fn others_wait_behind_the_drain_and_ours_run() {
     let backend = setup.backend(None);
     backend.perform(&call(5), &take("drain")).await.unwrap();
     let theirs = setup.world().submit(Op::Other { ticks: 0 }, Some("roll-1"));
-    let ours = stagger_ganeti_rapi::reason::Reason::new(&call(5), "look", 1).to_string();
+    let ours = stagger_ganeti_rapi::reason::JobReason::new(&call(5), "look", 1).to_string();
     let info = Op::Info {
         instance: "web".to_owned(),
     };

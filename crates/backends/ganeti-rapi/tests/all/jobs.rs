@@ -109,7 +109,7 @@ async fn a_full_queue_is_told_apart_from_a_lost_answer() {
 async fn a_predecessors_jobs_are_waited_for() {
     let setup = world().await;
     let rapi = setup.rapi();
-    let reason = stagger_ganeti_rapi::reason::Reason::new(&call(4), "migrate-web-to-n2", 99).to_string();
+    let reason = stagger_ganeti_rapi::reason::JobReason::new(&call(4), "migrate-web-to-n2", 99).to_string();
     let path = format!("/2/instances/web/migrate?reason={reason}");
     rapi.write(Method::Put, &path, Some(&json!({ "mode": "live" })))
         .await
