@@ -117,6 +117,7 @@ impl Rapi {
         let wrong = |why: String| {
             BackendError::permanent(format!("use the configuration of cluster {}", cluster.name), why)
         };
+        settings.verify().map_err(wrong)?;
         let RapiConfig {
             addresses,
             ca,
@@ -130,9 +131,6 @@ impl Rapi {
             .map(|text| Address::parse(text))
             .collect::<Result<Vec<_>, _>>()
             .map_err(wrong)?;
-        if addresses.is_empty() {
-            return Err(wrong("`addresses` is empty".to_owned()));
-        }
         let tls = tls::client_config(ca.as_deref(), fingerprint.as_deref())
             .map_err(|error| wrong(error.to_string()))?;
         let login = Login::from_file(user, password_file).map_err(wrong)?;

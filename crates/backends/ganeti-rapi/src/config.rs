@@ -33,7 +33,8 @@ pub struct RapiConfig {
     /// How long a connection may take, in seconds.
     #[serde(default = "connect_timeout")]
     pub connect_timeout: u64,
-    /// A lock not renewed for so many seconds may be taken over.
+    /// A lock not renewed for so many seconds may be taken over. More than twice `failover_timeout`, since
+    /// RAPI does not answer while the master changes.
     #[serde(default = "lock_expires")]
     pub lock_expires: u64,
     /// Seconds between two observations while something is waited for.
@@ -51,7 +52,7 @@ fn connect_timeout() -> u64 {
     15
 }
 fn lock_expires() -> u64 {
-    60
+    300
 }
 fn poll() -> u64 {
     5
@@ -130,7 +131,7 @@ impl Default for Visits {
             reboot: None,
             reboot_timeout: 900,
             failover: None,
-            failover_timeout: 300,
+            failover_timeout: 120,
             copy_journal: None,
             successor: None,
             watcher: None,
@@ -193,5 +194,31 @@ impl Settings {
             failover: seconds(visits.failover_timeout),
         };
         Self { cluster, hosts, pace }
+    }
+
+    /// What in it does not fit together.
+    ///
+    /// # Errors
+    /// In words, with the names of the settings.
+    pub fn verify(&self) -> Result<(), String> {
+        let RapiConfig {
+            addresses,
+            lock_expires,
+            visits,
+            ..
+        } = &self.cluster;
+        if addresses.is_empty() {
+            return Err("`addresses` is empty".to_owned());
+        }
+        // A renewal may be a third of the time ago when the master goes away, and a sixth before its end the
+        // lock counts as lost.
+        if visits.failover.is_some() && *lock_expires <= 2 * visits.failover_timeout {
+            return Err(format!(
+                "the lock would be lost while the master changes: `lock_expires` is {lock_expires}, and has to be \
+                 more than twice `failover_timeout`, {}",
+                visits.failover_timeout
+            ));
+        }
+        Ok(())
     }
 }

@@ -101,3 +101,59 @@ async fn a_write_is_sent_once_even_if_its_answer_is_lost() {
     assert!(error.of("drain n2", true).may_land);
     assert_eq!(setup.world().jobs.len(), 1);
 }
+
+#[test]
+fn settings_that_do_not_fit_together_are_refused_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let visits = Visits {
+        failover: Some("true".to_owned()),
+        failover_timeout: 200,
+        ..Visits::default()
+    };
+    let settings = settings(&["gnt.example.org"], folder.path(), visits);
+    let error = Rapi::new(&settings).unwrap_err();
+    assert!(error.why.contains("`lock_expires` is 300"), "{error}");
+    let none = crate::common::settings(&[], folder.path(), Visits::default());
+    assert!(Rapi::new(&none).unwrap_err().why.contains("`addresses`"));
+    let unknown = toml::from_str::<stagger_ganeti_rapi::config::RapiConfig>(
+        "name = \"lab\"\naddresses = [\"a\"]\nuser = \"u\"\npassword_file = \"p\"\npasword = \"x\"",
+    );
+    assert!(unknown.unwrap_err().to_string().contains("pasword"));
+}
+
+/// What the guide shows is taken, and shows every setting.
+#[test]
+fn the_guides_configuration_is_taken() {
+    let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/guides/ganeti-rapi.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let shown = guide
+        .split("```toml\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let config: stagger_ganeti_rapi::config::RapiConfig = toml::from_str(shown).unwrap();
+    let document = serde_json::to_value(&config).unwrap();
+    let visits = document["visits"].as_object().unwrap();
+    let watcher = visits["watcher"].as_object().unwrap();
+    for key in document
+        .as_object()
+        .unwrap()
+        .keys()
+        .chain(visits.keys())
+        .chain(watcher.keys())
+    {
+        let words = [format!("{key} ="), format!("[{key}]"), format!(".{key}]")];
+        assert!(
+            words.iter().any(|word| shown.contains(word)),
+            "the guide lacks {key}"
+        );
+    }
+    let defaults = Visits {
+        failover: config.visits.failover.clone(),
+        watcher: config.visits.watcher.clone(),
+        ..Visits::default()
+    };
+    assert_eq!(config.visits, defaults, "it shows the defaults");
+}

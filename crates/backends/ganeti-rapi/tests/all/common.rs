@@ -57,7 +57,7 @@ pub fn settings(addresses: &[&str], folder: &Path, visits: Visits) -> Settings {
         password_file,
         timeout: 60,
         connect_timeout: 15,
-        lock_expires: 60,
+        lock_expires: 300,
         poll: 5,
         visits,
     };

@@ -481,6 +481,34 @@ async fn a_node_that_never_comes_back_stays_out_and_the_run_holds() {
 }
 
 #[tokio::test]
+async fn a_node_that_came_back_late_is_given_back_when_a_person_resumes() {
+    let mut setup = setup(mixed()).await;
+    setup.settings.pace.reboot = Duration::from_millis(300);
+    setup.world().never_returns.insert("n3".to_owned());
+    let mut lives = Lives::new(&setup).await;
+    let end = lives.live().await;
+    assert!(matches!(end, End::Held(_)), "{end:?}");
+    // Resumed too soon, it holds again.
+    lives.ask(&Command::Resume);
+    let end = lives.live().await;
+    assert!(matches!(end, End::Held(_)), "{end:?}");
+    {
+        let mut world = setup.world();
+        world.never_returns.clear();
+        for _ in 0..20 {
+            world.tick();
+        }
+    }
+    lives.ask(&Command::Resume);
+    let end = lives.live().await;
+    assert!(
+        matches!(end, End::Over(Ending::Incomplete { .. })),
+        "the master: {end:?}"
+    );
+    all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
+}
+
+#[tokio::test]
 async fn a_migration_that_fails_puts_the_node_back_and_it_is_tried_again() {
     let setup = setup(mixed()).await;
     setup.world().fault("PUT /2/instances/b/migrate", Fault::FailJob);
