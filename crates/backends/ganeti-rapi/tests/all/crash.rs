@@ -3,7 +3,7 @@
 use stagger_core::run::Ending;
 
 use crate::common::{Setup, setup};
-use crate::double::World;
+use crate::double::{Dies, World};
 use crate::runs::{End, Lives, all_is_well, places, with_failover};
 
 /// Small, and with all that a visit can meet: the master, a pair, a shared instance, one that is down.
@@ -82,14 +82,18 @@ async fn killed_at_any_request_it_comes_to_the_same_end() {
     let points = setup.world().requests - before;
     println!("{points} requests and ticks");
     let mut killed = 0;
-    for point in (1..=points).step_by(stride(13)) {
-        for carried_out in [false, true] {
+    for (number, point) in (1..=points).step_by(stride(13)).enumerate() {
+        let late = [2, 9, 25, 60][number % 4];
+        for dies in [Dies::Before, Dies::After, Dies::Late(late)] {
             let setup = make().await;
             let mut lives = lives(&setup).await;
             let at = setup.world().requests + point;
-            setup.world().kill = Some((at, carried_out));
-            let what = format!("killed at request {point}, carried out: {carried_out}");
+            setup.world().kill = Some((at, dies));
+            let what = format!("killed at request {point}, {dies:?}");
             killed += u32::from(to_the_end(&mut lives, &what).await > 1);
+            for _ in 0..80 {
+                setup.world().tick();
+            }
             println!("{what}");
             all_is_well(&setup.world(), &small(), &["n1", "n2", "n3"]);
         }

@@ -24,7 +24,7 @@ use stagger_ganeti_rapi::visit::Places;
 
 use crate::common::{Hasty, Setup, Talk, artifacts, policy, rebooted, setup};
 use crate::double::queue::Op;
-use crate::double::{Fault, Then, World};
+use crate::double::{Dies, Fault, Then, World};
 
 /// Five nodes, mirrored instances in a ring, a shared one, one that is down.
 pub fn mixed() -> World {
@@ -595,7 +595,7 @@ async fn with_its_real_lock_a_killed_run_is_carried_on() {
     setup.settings.pace.lock = Duration::from_secs(6);
     let mut lives = Lives::new(&setup).await;
     lives.locks = true;
-    setup.world().kill = Some((250, true));
+    setup.world().kill = Some((250, Dies::After));
     let end = lives.live().await;
     assert!(matches!(end, End::Killed), "{end:?}");
     let end = lives.live().await;

@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use super::queue::Op;
-use super::{Fault, Filter, Reply, Request, World, no};
+use super::{Dies, Fault, Filter, Reply, Request, World, no};
 
 pub type Shared = Arc<Mutex<World>>;
 
@@ -51,9 +51,15 @@ async fn handle(State(world): State<Shared>, request: axum::extract::Request) ->
         }
         (world.take_fault(&request), dies)
     };
-    if let Some((_, carried_out)) = dies {
-        if carried_out {
-            answer(&world, &request).await;
+    if let Some((_, dies)) = dies {
+        match dies {
+            Dies::After => {
+                answer(&world, &request).await;
+            }
+            Dies::Late(ticks) if request.word("reason").is_some() => {
+                world.lock().unwrap().late.push_back((ticks, request));
+            }
+            Dies::Before | Dies::Late(_) => {}
         }
         world.lock().unwrap().killed.notify_one();
         std::future::pending::<()>().await;

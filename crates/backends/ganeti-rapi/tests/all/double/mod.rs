@@ -89,11 +89,22 @@ pub struct World {
     pub requests: u64,
     /// The command that makes another node the master writes that node's name there.
     pub new_master: Option<std::path::PathBuf>,
-    /// At this request its client dies: before it has an effect, or after.
-    pub kill: Option<(u64, bool)>,
+    /// At this request its client dies.
+    pub kill: Option<(u64, Dies)>,
     pub killed: std::sync::Arc<tokio::sync::Notify>,
     /// Something that happens at a request, once.
     pub then: Vec<(u64, Then)>,
+}
+
+/// What becomes of the request at which its client dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dies {
+    /// It was never sent.
+    Before,
+    /// It is carried out.
+    After,
+    /// If it submits a job it is carried out so many requests later, when another process is at work.
+    Late(u32),
 }
 
 /// What others do meanwhile.
