@@ -96,6 +96,9 @@ impl Address {
 
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.host.contains(':') {
+            return write!(f, "[{}]:{}", self.host, self.port);
+        }
         write!(f, "{}:{}", self.host, self.port)
     }
 }
@@ -296,6 +299,8 @@ mod tests {
             let address = Address::parse(text).unwrap();
             assert_eq!((address.host.as_str(), address.port), (host, port), "{text}");
             assert!(address.tls);
+            let shown = address.to_string();
+            assert_eq!(Address::parse(&shown).unwrap(), address, "{shown}");
         }
         for bad in ["", "https://", "ftp://node1", "node1:rapi", "node1/2"] {
             assert!(Address::parse(bad).is_err(), "{bad:?} was taken");

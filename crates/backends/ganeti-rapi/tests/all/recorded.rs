@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use axum::extract::Request;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use stagger_core::model::{ClusterName, UnitState, Verdict};
 use stagger_ganeti_rapi::client::Rapi;
 use stagger_ganeti_rapi::config::Visits;
-use stagger_ganeti_rapi::facts::{Doing, Role, Storage};
+use stagger_ganeti_rapi::facts::{Answers, Doing, Role, Storage, facts};
 use stagger_ganeti_rapi::translate::translate;
 
 use crate::common::settings;
@@ -108,4 +109,74 @@ async fn recorded_jobs_are_read() {
     assert_eq!(jobs[0].summary, "CLUSTER_POST_INIT");
     assert!(jobs.len() > 30);
     assert!(jobs.iter().all(|job| job.reason.is_none()), "none is ours");
+}
+
+/// All places in a document, as pointers.
+fn places_in(value: &Value, at: &str, found: &mut Vec<String>) {
+    found.push(at.to_owned());
+    match value {
+        Value::Array(parts) => {
+            for (nth, part) in parts.iter().enumerate().take(3) {
+                places_in(part, &format!("{at}/{nth}"), found);
+            }
+        }
+        Value::Object(parts) => {
+            for (name, part) in parts {
+                places_in(part, &format!("{at}/{}", name.replace('/', "~1")), found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Whatever stands at whatever place of an answer: an error or facts, and never a panic. What the facts
+/// rest upon is never missed in silence.
+#[test]
+fn damaged_answers_are_errors_or_facts() {
+    let whole = || Answers {
+        info: recorded("info"),
+        groups: recorded("groups_bulk"),
+        nodes: recorded("nodes_bulk"),
+        boots: boots(),
+        instances: recorded("instances_bulk"),
+    };
+    let name = ClusterName::new("lab").unwrap();
+    let good = facts(Timestamp::UNIX_EPOCH, whole(), Vec::new(), Vec::new()).unwrap();
+    let (mut errors, mut others) = (0, 0);
+    for part in 0..5 {
+        let of = |answers: &Answers| match part {
+            0 => answers.info.clone(),
+            1 => answers.groups.clone(),
+            2 => answers.nodes.clone(),
+            3 => answers.boots.clone(),
+            _ => answers.instances.clone(),
+        };
+        let mut found = Vec::new();
+        places_in(&of(&whole()), "", &mut found);
+        for place in found {
+            for wrong in [Value::Null, json!("x"), json!([]), json!({}), json!(-1)] {
+                let mut damaged = of(&whole());
+                *damaged.pointer_mut(&place).unwrap() = wrong;
+                let mut answers = whole();
+                match part {
+                    0 => answers.info = damaged,
+                    1 => answers.groups = damaged,
+                    2 => answers.nodes = damaged,
+                    3 => answers.boots = damaged,
+                    _ => answers.instances = damaged,
+                }
+                match facts(Timestamp::UNIX_EPOCH, answers, Vec::new(), Vec::new()) {
+                    Err(_) => errors += 1,
+                    Ok(read) => {
+                        others += u32::from(read != good);
+                        let _ = translate(&name, &read, None, &Visits::default());
+                    }
+                }
+            }
+        }
+    }
+    assert!(
+        errors > 100 && others > 20,
+        "{errors} errors, {others} other facts"
+    );
 }
