@@ -25,7 +25,7 @@ pub struct GanetiBackend {
     rapi: Rapi,
     settings: Settings,
     memory: Option<Memory>,
-    places: Places,
+    places: Mutex<Places>,
     lock: Lock,
     limits: Limits,
     seen: Mutex<Seen>,
@@ -47,7 +47,7 @@ impl GanetiBackend {
         Ok(Self {
             rapi: Rapi::new(&settings)?,
             memory,
-            places: Places::new(),
+            places: Mutex::new(Places::default()),
             lock: Lock::new(settings.pace.lock),
             limits: Limits::new(settings.cluster.visits.migrations_per_node),
             seen: Mutex::new(Seen::default()),
@@ -55,11 +55,9 @@ impl GanetiBackend {
         })
     }
 
-    /// With where instances without a secondary node go, as the plan says.
-    #[must_use]
-    pub fn with_places(mut self, places: Places) -> Self {
-        self.places = places;
-        self
+    /// Where the newest plan has instances go. To be told again with each plan that a run makes.
+    pub fn set_places(&self, places: Places) {
+        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = places;
     }
 
     /// The cluster's RAPI.
@@ -175,11 +173,12 @@ impl Backend for GanetiBackend {
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
         let host = self.see().host.clone();
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let visitor = Visitor {
             rapi: &self.rapi,
             settings: &self.settings,
             call,
-            places: &self.places,
+            places: &places,
             limits: &self.limits,
             host: host.as_deref(),
         };

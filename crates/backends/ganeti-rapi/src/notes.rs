@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 /// How our tags begin.
 const PREFIX: &str = "stagger:";
 const AWAY: &str = "stagger:away:";
+const COPY: &str = "stagger:copy:";
 const STOPPED: &str = "stagger:stopped:";
 const CANDIDATE: &str = "stagger:was:master-candidate";
 const REGULAR: &str = "stagger:was:regular";
@@ -34,6 +35,8 @@ impl Was {
 pub struct Notes {
     /// Instances that were moved away, and come back.
     pub away: BTreeSet<String>,
+    /// Instances whose second copy was made elsewhere, and comes back.
+    pub copies: BTreeSet<String>,
     /// Instances that were shut down, and are started again.
     pub stopped: BTreeSet<String>,
     /// The role that it had.
@@ -49,6 +52,8 @@ impl Notes {
         for tag in tags {
             if let Some(uuid) = tag.strip_prefix(AWAY) {
                 notes.away.insert(uuid.to_owned());
+            } else if let Some(uuid) = tag.strip_prefix(COPY) {
+                notes.copies.insert(uuid.to_owned());
             } else if let Some(uuid) = tag.strip_prefix(STOPPED) {
                 notes.stopped.insert(uuid.to_owned());
             } else if tag == CANDIDATE {
@@ -66,17 +71,18 @@ impl Notes {
     /// As tags.
     pub fn tags(&self) -> Vec<String> {
         let away = self.away.iter().map(|uuid| format!("{AWAY}{uuid}"));
+        let copies = self.copies.iter().map(|uuid| format!("{COPY}{uuid}"));
         let stopped = self.stopped.iter().map(|uuid| format!("{STOPPED}{uuid}"));
         let was = self.was.map(|was| match was {
             Was::Candidate => CANDIDATE.to_owned(),
             Was::Regular => REGULAR.to_owned(),
         });
-        away.chain(stopped).chain(was).collect()
+        away.chain(copies).chain(stopped).chain(was).collect()
     }
 
     /// Whether a visit has begun, and is not over.
     pub fn is_empty(&self) -> bool {
-        self.away.is_empty() && self.stopped.is_empty() && self.was.is_none()
+        self.away.is_empty() && self.copies.is_empty() && self.stopped.is_empty() && self.was.is_none()
     }
 
     /// What of these is not noted yet.
@@ -84,6 +90,7 @@ impl Notes {
     pub fn missing_in(&self, noted: &Self) -> Self {
         Self {
             away: self.away.difference(&noted.away).cloned().collect(),
+            copies: self.copies.difference(&noted.copies).cloned().collect(),
             stopped: self.stopped.difference(&noted.stopped).cloned().collect(),
             was: self.was.filter(|_| noted.was.is_none()),
             unknown: Vec::new(),
@@ -101,11 +108,12 @@ mod tests {
         #[test]
         fn what_is_noted_is_read(
             away in proptest::collection::btree_set("[0-9a-f-]{36}", 0..5),
+            copies in proptest::collection::btree_set("[0-9a-f-]{36}", 0..5),
             stopped in proptest::collection::btree_set("[0-9a-f-]{36}", 0..5),
             was in proptest::option::of(proptest::bool::ANY),
         ) {
             let was = was.map(|candidate| if candidate { Was::Candidate } else { Was::Regular });
-            let notes = Notes { away, stopped, was, unknown: Vec::new() };
+            let notes = Notes { away, copies, stopped, was, unknown: Vec::new() };
             let mut tags = notes.tags();
             // Ganeti's own rule for a tag.
             let allowed = |c: char| c.is_ascii_alphanumeric() || "_.+*/:@-".contains(c);

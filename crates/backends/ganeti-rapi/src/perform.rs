@@ -17,7 +17,7 @@ use crate::client::{Method, Rapi, encoded};
 use crate::config::Settings;
 use crate::facts::{Doing, Facts, Storage, in_sync};
 use crate::jobs::{Job, Status, Work};
-use crate::visit::{self, Batch, Leaving, Move, Places, Refusal};
+use crate::visit::{self, Batch, Copy, Leaving, Move, Places, Refusal};
 
 /// More batches than a visit can need.
 const MOST_BATCHES: u32 = 40;
@@ -199,6 +199,7 @@ impl Visitor<'_> {
                 Batch::Failover { .. }
                 | Batch::Note(_)
                 | Batch::Drain
+                | Batch::Replace(_)
                 | Batch::Stop(_)
                 | Batch::Return(_)
                 | Batch::Start(_)
@@ -234,6 +235,10 @@ impl Visitor<'_> {
             Batch::Move(moves) => {
                 let moving = moves.iter().map(|each| self.move_one(each, before));
                 all_of("move instances", join_all(moving).await)
+            }
+            Batch::Replace(copies) => {
+                let replacing = copies.iter().map(|each| self.replace_one(each));
+                all_of("make second copies elsewhere", join_all(replacing).await)
             }
             Batch::Stop(names) => {
                 let stopping = names.iter().map(|name| self.instance_job(name, "shutdown"));
@@ -317,6 +322,26 @@ impl Visitor<'_> {
             what,
             format!("its job is done, and {instance} does not run on {to}"),
         ))
+    }
+
+    /// The second copy of an instance is to be there; its job ends when that is in sync.
+    async fn replace_one(&self, each: &Copy) -> Result<(), BackendError> {
+        let Copy { instance, from, to } = each;
+        let what = format!("copy-{instance}-to-{to}");
+        let _permits = self.limits.take(from, to).await;
+        let Some(now) = self.rapi.instance(instance).await? else {
+            return Ok(());
+        };
+        if now.secondary.as_deref() == Some(to) {
+            return Ok(());
+        }
+        if now.secondary.as_deref() != Some(from) {
+            let why = format!("the second copy of {instance} is not on {from} by now: others moved it");
+            return Err(BackendError::transient(what, why));
+        }
+        let path = format!("/2/instances/{}/replace-disks", encoded(instance));
+        let body = json!({ "mode": "replace_new_secondary", "remote_node": to });
+        self.job(&Work::new(what, Method::Post, path).body(body)).await
     }
 
     /// Looks for a while whether an instance runs there; one that is gone runs nowhere, and that is fine.

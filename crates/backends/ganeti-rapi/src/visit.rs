@@ -10,8 +10,17 @@ use crate::config::{NonRedundant, Visits};
 use crate::facts::{Doing, Facts, Instance, Node, Role, Storage};
 use crate::notes::{Notes, Was};
 
-/// Where instances without a secondary node go, node by node: made with the plan, never here.
-pub type Places = BTreeMap<String, BTreeMap<String, String>>;
+/// Node by node, where instances go.
+pub type ByNode = BTreeMap<String, BTreeMap<String, String>>;
+
+/// What the plan has chosen. Nothing is chosen here.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Places {
+    /// Where instances without a secondary node run while a node is away.
+    pub guests: ByNode,
+    /// In a full evacuation: which node has the second copy of an instance while a node is away.
+    pub copies: ByNode,
+}
 
 /// An instance is to run there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +33,17 @@ pub struct Move {
     pub to: String,
     /// Its disks are mirrored: it can go to its secondary node only, and Ganeti takes no name for that.
     pub mirrored: bool,
+}
+
+/// The second copy of an instance's disks is to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copy {
+    /// Which instance.
+    pub instance: String,
+    /// Where it is now.
+    pub from: String,
+    /// Where it is to be.
+    pub to: String,
 }
 
 /// Things that are done together.
@@ -40,6 +60,8 @@ pub enum Batch {
     Drain,
     /// Instances run elsewhere.
     Move(Vec<Move>),
+    /// Second copies are made elsewhere.
+    Replace(Vec<Copy>),
     /// Instances are shut down.
     Stop(Vec<String>),
     /// The node gets its role back.
@@ -130,6 +152,29 @@ pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Res
             }
         }
     }
+    let mut copies = Vec::new();
+    for (instance, to) in places.copies.get(name).into_iter().flatten() {
+        let Some(instance) = facts.instances.get(instance).filter(|of| of.doing == Doing::Up) else {
+            continue;
+        };
+        if instance.storage != Storage::Mirrored || !instance.touches(name) {
+            continue;
+        }
+        if !is_there(node(facts, to)?) {
+            return refuse(format!(
+                "the second copy of {} would go to {to}, which is not in service",
+                instance.name
+            ));
+        }
+        notes.copies.insert(instance.uuid.clone());
+        if instance.secondary.as_deref() == Some(name) {
+            copies.push(Copy {
+                instance: instance.name.clone(),
+                from: name.to_owned(),
+                to: to.clone(),
+            });
+        }
+    }
     let missing = notes.missing_in(&this.notes);
     Ok(if !missing.is_empty() {
         Some(Batch::Note(missing))
@@ -137,6 +182,8 @@ pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Res
         Some(Batch::Drain)
     } else if !moves.is_empty() {
         Some(Batch::Move(moves))
+    } else if !copies.is_empty() {
+        Some(Batch::Replace(copies))
     } else if !stops.is_empty() {
         Some(Batch::Stop(stops))
     } else {
@@ -150,7 +197,7 @@ fn destination(facts: &Facts, instance: &Instance, places: &Places) -> Result<St
     let to = match (&instance.secondary, instance.storage) {
         (Some(secondary), Storage::Mirrored) => secondary,
         (None | Some(_), _) => {
-            let planned = places.get(primary).and_then(|places| places.get(name));
+            let planned = places.guests.get(primary).and_then(|places| places.get(name));
             match planned {
                 Some(to) => to,
                 None => {
@@ -230,6 +277,7 @@ fn in_words(batch: &Batch) -> String {
             format!("{} run there", names.join(" "))
         }
         Batch::Stop(names) => format!("{} run there", names.join(" ")),
+        Batch::Replace(copies) => format!("{} second copies are there", copies.len()),
         Batch::Drain => "it is not drained".to_owned(),
         Batch::Note(notes) if !notes.away.is_empty() || !notes.stopped.is_empty() => {
             "instances have come to it".to_owned()
@@ -264,6 +312,22 @@ pub fn leave(facts: &Facts, name: &str, leaving: &Leaving) -> Result<Option<Batc
         // Drained by others: it was never entered.
         (Role::Drained, None) => return Ok(forget(this)),
         (Role::Master | Role::Candidate | Role::Regular, _) => {}
+    }
+    let copies: Vec<Copy> = facts
+        .instances
+        .values()
+        .filter(|instance| this.notes.copies.contains(&instance.uuid) && instance.doing == Doing::Up)
+        .filter(|instance| !instance.touches(name))
+        .filter_map(|instance| {
+            Some(Copy {
+                instance: instance.name.clone(),
+                from: instance.secondary.clone()?,
+                to: name.to_owned(),
+            })
+        })
+        .collect();
+    if !copies.is_empty() {
+        return Ok(Some(Batch::Replace(copies)));
     }
     // Also those that stand on it with their secondary only: its reboot has cut their copies off.
     let unsynced: Vec<String> = facts

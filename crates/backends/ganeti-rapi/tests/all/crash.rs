@@ -26,7 +26,11 @@ async fn make() -> Setup {
 async fn lives(setup: &Setup) -> Lives<'_> {
     let mut lives = Lives::new(setup).await;
     let mut all = places();
-    all.insert("n2".to_owned(), [("s".to_owned(), "n3".to_owned())].into());
+    all.guests
+        .insert("n2".to_owned(), [("s".to_owned(), "n3".to_owned())].into());
+    // n3 is emptied altogether.
+    all.copies
+        .insert("n3".to_owned(), [("b".to_owned(), "n1".to_owned())].into());
     lives.places = all;
     lives
 }

@@ -26,6 +26,8 @@ struct Made {
     primary: usize,
     /// 1 to 4: so many further on.
     other: usize,
+    /// In a full evacuation its second copy goes away too.
+    evacuated: bool,
 }
 
 fn instance() -> impl Strategy<Value = Made> {
@@ -35,12 +37,15 @@ fn instance() -> impl Strategy<Value = Made> {
         1 => Just(Storage::Local),
     ];
     let doing = prop_oneof![4 => Just(Doing::Up), 1 => Just(Doing::Down), 1 => Just(Doing::Failed)];
-    (storage, doing, 0..NODES, 1..NODES).prop_map(|(storage, doing, primary, other)| Made {
-        storage,
-        doing,
-        primary,
-        other,
-    })
+    (storage, doing, 0..NODES, 1..NODES, proptest::bool::ANY).prop_map(
+        |(storage, doing, primary, other, evacuated)| Made {
+            storage,
+            doing,
+            primary,
+            other,
+            evacuated,
+        },
+    )
 }
 
 fn cluster() -> impl Strategy<Value = (Facts, Places)> {
@@ -62,15 +67,29 @@ fn cluster() -> impl Strategy<Value = (Facts, Places)> {
             };
             (name(at), node)
         });
-        let mut places = Places::new();
+        let mut places = Places::default();
         let instances = made.into_iter().enumerate().map(|(at, made)| {
             let (primary, other) = (name(made.primary), name(made.primary + made.other));
             let id = format!("i{at}");
             if made.storage == Storage::Shared {
                 places
+                    .guests
                     .entry(primary.clone())
                     .or_default()
                     .insert(id.clone(), other.clone());
+            }
+            if made.evacuated && made.storage == Storage::Mirrored {
+                // To a third node, from either of the two.
+                let third = (0..NODES)
+                    .map(name)
+                    .find(|node| *node != primary && *node != other);
+                for node in [&primary, &other] {
+                    places
+                        .copies
+                        .entry(node.clone())
+                        .or_default()
+                        .insert(id.clone(), third.clone().unwrap());
+                }
             }
             let instance = Instance {
                 name: id.clone(),
@@ -119,6 +138,7 @@ fn apply(facts: &mut Facts, node: &str, batch: &Batch, only: usize) {
         }
         Batch::Note(notes) => {
             this.notes.away.extend(notes.away.iter().cloned());
+            this.notes.copies.extend(notes.copies.iter().cloned());
             this.notes.stopped.extend(notes.stopped.iter().cloned());
             this.notes.was = this.notes.was.or(notes.was);
         }
@@ -139,6 +159,14 @@ fn apply(facts: &mut Facts, node: &str, batch: &Batch, only: usize) {
                     of.secondary = Some(each.from.clone());
                 }
                 of.primary.clone_from(&each.to);
+            }
+        }
+        Batch::Replace(copies) => {
+            for each in copies.iter().take(only) {
+                let of = facts.instances.get_mut(&each.instance).unwrap();
+                assert_eq!(of.secondary.as_ref(), Some(&each.from));
+                assert_ne!(of.primary, each.to);
+                of.secondary = Some(each.to.clone());
             }
         }
         Batch::Stop(names) => {

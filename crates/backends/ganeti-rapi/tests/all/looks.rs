@@ -25,10 +25,10 @@ fn with_failover() -> Visits {
 }
 
 fn places(node: &str, instance: &str, to: &str) -> Places {
-    Places::from([(
-        node.to_owned(),
-        std::collections::BTreeMap::from([(instance.to_owned(), to.to_owned())]),
-    )])
+    Places {
+        guests: [(node.to_owned(), [(instance.to_owned(), to.to_owned())].into())].into(),
+        ..Places::default()
+    }
 }
 
 #[tokio::test]
@@ -69,13 +69,13 @@ async fn a_node_is_noted_then_drained_then_emptied() {
 async fn what_cannot_move_or_has_no_place_is_named() {
     let visits = Visits::default();
     let shared = facts(|world| world.add("db", "rbd", "n2", None)).await;
-    let why = enter(&shared, "n2", &visits, &Places::new())
+    let why = enter(&shared, "n2", &visits, &Places::default())
         .unwrap_err()
         .to_string();
     assert_eq!(why, "the plan has no place for db while n2 is away");
 
     let plain = facts(|world| world.add("log", "plain", "n2", None)).await;
-    let why = enter(&plain, "n2", &visits, &Places::new())
+    let why = enter(&plain, "n2", &visits, &Places::default())
         .unwrap_err()
         .to_string();
     assert!(why.contains("log runs"), "{why}");
@@ -83,13 +83,13 @@ async fn what_cannot_move_or_has_no_place_is_named() {
         non_redundant: NonRedundant::Stop,
         ..Visits::default()
     };
-    let Some(Batch::Note(notes)) = enter(&plain, "n2", &stop, &Places::new()).unwrap() else {
+    let Some(Batch::Note(notes)) = enter(&plain, "n2", &stop, &Places::default()).unwrap() else {
         panic!("it is noted first")
     };
     assert_eq!((notes.away.len(), notes.stopped.len()), (0, 1));
 
     let drained = facts(|world| world.now.nodes.get_mut("n2").unwrap().role = "D").await;
-    let why = enter(&drained, "n2", &visits, &Places::new())
+    let why = enter(&drained, "n2", &visits, &Places::default())
         .unwrap_err()
         .to_string();
     assert!(why.contains("by others"), "{why}");
@@ -99,7 +99,7 @@ async fn what_cannot_move_or_has_no_place_is_named() {
         world.now.nodes.get_mut("n3").unwrap().up = false;
     })
     .await;
-    let why = enter(&away, "n2", &visits, &Places::new())
+    let why = enter(&away, "n2", &visits, &Places::default())
         .unwrap_err()
         .to_string();
     assert_eq!(why, "web would go to n3, which is not in service");
@@ -147,7 +147,7 @@ async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() 
         away: [id(&facts, "web"), id(&facts, "db")].into(),
         stopped: [id(&facts, "log")].into(),
         was: Some(Was::Regular),
-        unknown: Vec::new(),
+        ..Notes::default()
     };
     let node = facts.nodes.get_mut("n2").unwrap();
     (node.role, node.notes) = (Role::Drained, notes.clone());

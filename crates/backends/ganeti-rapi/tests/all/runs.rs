@@ -46,7 +46,10 @@ pub fn mixed() -> World {
 }
 
 pub fn places() -> Places {
-    Places::from([("n2".to_owned(), [("s".to_owned(), "n5".to_owned())].into())])
+    Places {
+        guests: [("n2".to_owned(), [("s".to_owned(), "n5".to_owned())].into())].into(),
+        ..Places::default()
+    }
 }
 
 /// Another master by a command that leaves a word for the double.
@@ -98,10 +101,8 @@ impl<'a> Lives<'a> {
 
     fn parts(&self, fuse: &Arc<Fuse>) -> Parts {
         let clock = Arc::new(Hasty::default());
-        let inner = self
-            .setup
-            .backend(Some(self.memory.clone()))
-            .with_places(self.places.clone());
+        let inner = self.setup.backend(Some(self.memory.clone()));
+        inner.set_places(self.places.clone());
         Parts {
             backend: Arc::new(InHaste {
                 inner,
@@ -601,6 +602,35 @@ async fn with_its_real_lock_a_killed_run_is_carried_on() {
     let end = lives.live().await;
     assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
     all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
+}
+
+#[tokio::test]
+async fn in_a_full_evacuation_second_copies_go_away_and_come_back() {
+    let setup = setup(mixed()).await;
+    let mut lives = Lives::new(&setup).await;
+    // n3 has c itself, and the second copy of b.
+    let copies = [
+        ("b".to_owned(), "n4".to_owned()),
+        ("c".to_owned(), "n5".to_owned()),
+    ];
+    lives.places.copies.insert("n3".to_owned(), copies.into());
+    let end = lives.live().await;
+    assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
+    let world = setup.world();
+    all_is_well(&world, &mixed(), &["n2", "n3", "n4", "n5"]);
+    let replaced: Vec<_> = world
+        .jobs
+        .iter()
+        .filter_map(|job| match &job.op {
+            Op::Replace { instance, to } => Some((instance.as_str(), to.as_str())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(replaced.len(), 4, "{replaced:?}");
+    assert!(
+        world.degraded_by_reboot.iter().all(|(node, _)| node != "n3"),
+        "nothing was left there"
+    );
 }
 
 #[tokio::test]

@@ -206,6 +206,11 @@ impl World {
                 let target = request.body["target_node"].as_str().map(str::to_owned);
                 let op = match (method, *verb) {
                     ("PUT", "migrate") => Op::Migrate { instance, target },
+                    ("POST", "replace-disks") => {
+                        assert_eq!(request.body["mode"], "replace_new_secondary");
+                        let to = request.body["remote_node"].as_str().unwrap().to_owned();
+                        Op::Replace { instance, to }
+                    }
                     ("PUT", "shutdown") => Op::Shutdown { instance },
                     ("PUT", "startup") => Op::Startup { instance },
                     ("PUT", "activate-disks") => Op::Activate { instance },

@@ -83,6 +83,8 @@ pub struct World {
     pub never_returns: BTreeSet<String>,
     /// What must never happen, and did.
     pub violations: Vec<String>,
+    /// Copies that a reboot cut off: on which node, of which instance.
+    pub degraded_by_reboot: Vec<(String, String)>,
     pub powercycles: BTreeMap<String, u32>,
     /// Migrations at work on each node at once, at most.
     pub most_migrations: BTreeMap<String, usize>,
@@ -289,6 +291,7 @@ impl World {
                         .push(format!("{instance} lost a copy while it was degraded"));
                 }
                 of.degraded = true;
+                self.degraded_by_reboot.push((name.to_owned(), instance.clone()));
                 if down.contains(&of.pnode) && of.snode.as_ref().is_some_and(|snode| down.contains(snode)) {
                     self.violations
                         .push(format!("both copies of {instance} are down"));

@@ -22,6 +22,10 @@ pub enum Op {
         instance: String,
         target: Option<String>,
     },
+    Replace {
+        instance: String,
+        to: String,
+    },
     Shutdown {
         instance: String,
     },
@@ -203,6 +207,26 @@ impl World {
                 Ok(Value::Null)
             }
             Op::Migrate { instance, target } => self.migrate(instance, target.as_deref()),
+            Op::Replace { instance, to } => {
+                let of = self
+                    .now
+                    .instances
+                    .get(instance)
+                    .ok_or("no such instance")?
+                    .clone();
+                if of.template != "drbd" || of.pnode == *to {
+                    return Err("not for this instance".to_owned());
+                }
+                self.reachable(&of.pnode)?;
+                self.reachable(to)?;
+                if self.now.nodes[to].role == "D" {
+                    return Err(format!("node {to} is drained"));
+                }
+                let of = self.now.instances.get_mut(instance).unwrap();
+                of.snode = Some(to.clone());
+                (of.degraded, of.resync) = (false, 0);
+                Ok(Value::Null)
+            }
             Op::Shutdown { instance } => {
                 let of = self.now.instances.get_mut(instance).ok_or("no such instance")?;
                 (of.admin_up, of.running) = (false, false);
