@@ -222,10 +222,16 @@ proptest! {
         prop_assert!(may_reboot(&facts, &node, &visits(), &places).is_ok());
         prop_assert!(facts.instances.values().all(|of| of.primary != node || of.doing != Doing::Up));
         prop_assert_ne!(&facts.master, &node);
+        let stays = |of: &Instance| of.doing == Doing::Up && of.touches(&node);
+        for of in facts.instances.values().filter(|of| stays(of)) {
+            let evacuated = places.copies.get(&node).is_some_and(|copies| copies.contains_key(&of.name));
+            prop_assert!(!evacuated, "{} still has a copy there", of.name);
+        }
         // Whoever runs elsewhere was left alone.
         for (name, of) in &facts.instances {
             if before.instances[name].primary != node {
-                prop_assert_eq!(of, &before.instances[name]);
+                prop_assert_eq!(&of.primary, &before.instances[name].primary);
+                prop_assert_eq!(of.doing, before.instances[name].doing);
             }
         }
         facts.nodes.get_mut(&node).unwrap().boot = Some("after".to_owned());
