@@ -57,7 +57,7 @@ async fn handle(State(world): State<Shared>, request: axum::extract::Request) ->
                 answer(&world, &request).await;
             }
             Dies::Late(ticks) if request.word("reason").is_some() => {
-                world.lock().unwrap().late.push_back((ticks, request));
+                world.lock().unwrap().late.push_back((ticks, request.clone()));
             }
             Dies::Before | Dies::Late(_) => {}
         }
