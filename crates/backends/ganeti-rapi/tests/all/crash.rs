@@ -64,7 +64,7 @@ async fn killed_at_any_append_it_comes_to_the_same_end() {
     assert!(points > 40, "{points}");
     println!("{points} appends");
     let mut killed = 0;
-    for point in (1..=points).step_by(stride(3)) {
+    for point in (1..=points).step_by(stride(5)) {
         let setup = make().await;
         let mut lives = lives(&setup).await;
         lives.dies_at_append = point;
@@ -86,7 +86,7 @@ async fn killed_at_any_request_it_comes_to_the_same_end() {
     let points = setup.world().requests - before;
     println!("{points} requests and ticks");
     let mut killed = 0;
-    for (number, point) in (1..=points).step_by(stride(13)).enumerate() {
+    for (number, point) in (1..=points).step_by(stride(29)).enumerate() {
         let late = [2, 9, 25, 60][number % 4];
         for dies in [Dies::Before, Dies::After, Dies::Late(late)] {
             let setup = make().await;

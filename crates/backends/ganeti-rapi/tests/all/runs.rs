@@ -593,7 +593,7 @@ async fn lost_answers_and_full_queues_change_nothing_in_the_end() {
 #[tokio::test]
 async fn with_its_real_lock_a_killed_run_is_carried_on() {
     let mut setup = setup(mixed()).await;
-    setup.settings.pace.lock = Duration::from_secs(6);
+    setup.settings.pace.lock = Duration::from_secs(12);
     let mut lives = Lives::new(&setup).await;
     lives.locks = true;
     setup.world().kill = Some((250, Dies::After));
