@@ -4,7 +4,7 @@ use stagger_core::run::Ending;
 
 use crate::common::{Setup, setup};
 use crate::double::{Dies, World};
-use crate::runs::{End, Lives, all_is_well, places, with_failover};
+use crate::lives::{End, Lives, all_is_well, places, with_failover};
 
 /// Small, and with all that a visit can meet: the master, a pair, a shared instance, one that is down.
 fn small() -> World {

@@ -18,6 +18,7 @@ mod double;
 mod filters;
 mod jobs;
 mod laws;
+mod lives;
 mod lock;
 mod looks;
 mod master;

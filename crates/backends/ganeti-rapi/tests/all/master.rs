@@ -7,7 +7,7 @@ use stagger_ganeti_rapi::backend::GanetiBackend;
 
 use crate::common::{Setup, claim, rebooted, setup};
 use crate::double::World;
-use crate::runs::with_failover;
+use crate::lives::with_failover;
 
 fn make() -> World {
     let mut world = World::with_nodes(3);
