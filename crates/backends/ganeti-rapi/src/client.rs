@@ -62,16 +62,16 @@ impl ApiError {
             Self::Unreachable(said) if said.contains("TLS:") => {
                 BackendError::transient(tried, why).hint(tls::HINT)
             }
-            Self::Unreachable(_) | Self::TwoMasters(_) => BackendError::transient(tried, why),
             Self::Lost(_) | Self::Unreadable(_) if writes => BackendError::transient(tried, why).may_land(),
-            Self::Lost(_) | Self::Unreadable(_) => BackendError::transient(tried, why),
+            Self::Unreachable(_) | Self::TwoMasters(_) | Self::Lost(_) | Self::Unreadable(_) => {
+                BackendError::transient(tried, why)
+            }
             Self::Refused { code: 401, .. } => BackendError::permanent(tried, why)
                 .hint("see `user` and `password_file`, and /var/lib/ganeti/rapi/users on the master"),
             Self::Refused { code: 403, .. } => BackendError::permanent(tried, why)
                 .hint("the user needs `write` in /var/lib/ganeti/rapi/users on the master"),
-            // The queue is full or drained, or the master's daemon is away: nothing was submitted.
-            Self::Refused { code: 502 | 503, .. } => BackendError::transient(tried, why),
-            Self::Refused { code, .. } if code >= 500 && writes => {
+            // 502, 503: the queue is full or drained, or the master's daemon is away, and nothing was submitted.
+            Self::Refused { code, .. } if code >= 500 && writes && ![502, 503].contains(&code) => {
                 BackendError::transient(tried, why).may_land()
             }
             Self::Refused { code, .. } if code >= 500 => BackendError::transient(tried, why),
@@ -263,14 +263,9 @@ fn value_of(answer: Answer) -> Result<Value, ApiError> {
     if code == 200 {
         return serde_json::from_slice(&body).map_err(|error| ApiError::Unreadable(error.to_string()));
     }
-    let why = match serde_json::from_slice::<Explained>(&body) {
-        Ok(Explained {
-            explain: Some(why), ..
-        })
-        | Ok(Explained {
-            message: Some(why), ..
-        }) => why,
-        Ok(_) | Err(_) => String::from_utf8_lossy(&body).chars().take(200).collect(),
-    };
+    let explained: Option<Explained> = serde_json::from_slice(&body).ok();
+    let why = explained
+        .and_then(|said| said.explain.or(said.message))
+        .unwrap_or_else(|| String::from_utf8_lossy(&body).chars().take(200).collect());
     Err(ApiError::Refused { code, why })
 }

@@ -129,6 +129,7 @@ impl Listed {
 
 /// The id of a filter that is there for this purpose: the same words give the same id.
 pub fn id_of(words: &[&str]) -> String {
+    use std::fmt::Write as _;
     let digest = Sha256::digest(format!("stagger filter {}", words.join("\n")));
     let mut text = String::with_capacity(36);
     for (at, byte) in digest.iter().take(16).enumerate() {
@@ -141,7 +142,7 @@ pub fn id_of(words: &[&str]) -> String {
             8 => byte & 0x3f | 0x80,
             _ => *byte,
         };
-        text.push_str(&format!("{byte:02x}"));
+        let _ = write!(text, "{byte:02x}");
     }
     text
 }

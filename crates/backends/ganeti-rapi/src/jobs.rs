@@ -216,10 +216,12 @@ impl Rapi {
         loop {
             submissions += 1;
             let reason = JobReason::new(call, &work.what, NONCE.fetch_add(1, Ordering::Relaxed));
-            let mut path = format!("{}?reason={}", work.path, encoded(&reason.to_string()));
-            for (name, value) in &work.query {
-                path.push_str(&format!("&{name}={}", encoded(value)));
-            }
+            let words = work
+                .query
+                .iter()
+                .map(|(name, value)| format!("&{name}={}", encoded(value)));
+            let words: String = words.collect();
+            let path = format!("{}?reason={}{words}", work.path, encoded(&reason.to_string()));
             let lost = match self.write(work.method, &path, work.body.as_ref()).await {
                 Ok(Value::Number(id)) => match id.as_u64() {
                     Some(id) => return Ok(id),

@@ -194,19 +194,15 @@ pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Res
 /// Where an instance goes that runs.
 fn destination(facts: &Facts, instance: &Instance, places: &Places) -> Result<String, Refusal> {
     let Instance { name, primary, .. } = instance;
-    let to = match (&instance.secondary, instance.storage) {
-        (Some(secondary), Storage::Mirrored) => secondary,
-        (None | Some(_), _) => {
-            let planned = places.guests.get(primary).and_then(|places| places.get(name));
-            match planned {
-                Some(to) => to,
-                None => {
-                    return refuse(format!(
-                        "the plan has no place for {name} while {primary} is away"
-                    ));
-                }
-            }
-        }
+    let planned = || places.guests.get(primary).and_then(|places| places.get(name));
+    let to = match instance.storage {
+        Storage::Mirrored => instance.secondary.as_ref(),
+        Storage::Shared | Storage::Local => planned(),
+    };
+    let Some(to) = to else {
+        return refuse(format!(
+            "the plan has no place for {name} while {primary} is away"
+        ));
     };
     let there = node(facts, to)?;
     if !is_there(there) || !there.vm_capable {

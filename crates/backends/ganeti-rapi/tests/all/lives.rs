@@ -240,7 +240,7 @@ impl Backend for InHaste {
         if self.locks {
             return self.inner.lock_expires();
         }
-        Duration::from_secs(3600 * 24 * 365)
+        Duration::from_hours(24 * 365)
     }
     fn poll(&self) -> Duration {
         self.inner.poll()

@@ -64,7 +64,7 @@ async fn two_at_once_never_both_hold_it() {
             let mut setup = world().await;
             setup.world().lag = lag;
             // Nobody renews here, and nobody is to wait until the other's claim is old.
-            setup.settings.pace.lock = Duration::from_secs(60);
+            setup.settings.pace.lock = Duration::from_mins(1);
             let (one, other) = (setup.backend(None), setup.backend(None));
             let (first, second) = (claim("aaaa", "ops1"), claim("bbbb", "ops2"));
             let soon = Duration::from_millis(400);

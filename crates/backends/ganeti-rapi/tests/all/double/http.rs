@@ -164,10 +164,9 @@ impl World {
                 let names = self.shown.instances.keys();
                 (200, names.map(|name| self.instance_document(name)).collect())
             }
-            ("GET", ["instances", name]) => match self.shown.instances.contains_key(*name) {
-                true => (200, self.instance_document(name)),
-                false => no(404, "Instance not found"),
-            },
+            ("GET", ["instances", name]) if self.shown.instances.contains_key(*name) => {
+                (200, self.instance_document(name))
+            }
             ("PUT", ["query", "node"]) => (200, self.boots(&request.body)),
             ("GET", ["jobs"]) => (200, self.jobs.iter().map(super::queue::Job::document).collect()),
             ("GET", ["jobs", id]) => match self.jobs.get(id.parse::<usize>().unwrap() - 1) {

@@ -156,7 +156,7 @@ impl World {
             };
             world.now.nodes.insert(format!("n{at}"), node);
         }
-        world.now.master = "n1".to_owned();
+        "n1".clone_into(&mut world.now.master);
         world.shown = world.now.clone();
         world
     }
