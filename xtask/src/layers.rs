@@ -9,12 +9,13 @@ use serde::Deserialize;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 10] = [
     ("stagger-versioned", &[]),
     ("stagger-core", &["stagger-versioned"]),
     ("stagger-engine", &["stagger-core"]),
     ("stagger-sim", &["stagger-core", "stagger-engine"]),
     ("stagger-ceph", &["stagger-core", "stagger-engine"]),
+    ("stagger-ganeti-rapi", &["stagger-core", "stagger-engine"]),
     (
         "stagger-rook",
         &["stagger-core", "stagger-engine", "stagger-ceph"],

@@ -1,0 +1,278 @@
+//! The backend: a Ganeti cluster as plans and runs see it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use stagger_core::model::{ClusterName, Phase, Snapshot, UnitId};
+use stagger_core::run::{Action, Answer};
+use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+
+use crate::client::Rapi;
+use crate::config::Settings;
+use crate::facts::Facts;
+use crate::fence;
+use crate::guards::{self, Held};
+use crate::lock::Lock;
+use crate::perform::{Limits, Visitor};
+use crate::translate::{Memory, translate};
+use crate::visit::Places;
+
+/// A Ganeti cluster.
+#[derive(Debug)]
+pub struct GanetiBackend {
+    rapi: Rapi,
+    settings: Settings,
+    memory: Option<Memory>,
+    places: Mutex<Places>,
+    lock: Lock,
+    limits: Limits,
+    seen: Mutex<Seen>,
+}
+
+/// What was last seen, where no question can be asked.
+#[derive(Debug, Default)]
+struct Seen {
+    master: Option<String>,
+    host: Option<String>,
+}
+
+impl GanetiBackend {
+    /// Reaches a cluster. `memory`: how things were before the run that it serves.
+    ///
+    /// # Errors
+    /// What in the configuration cannot be used.
+    pub fn new(settings: Settings, memory: Option<Memory>) -> Result<Self, BackendError> {
+        Ok(Self {
+            rapi: Rapi::new(&settings)?,
+            memory,
+            places: Mutex::new(Places::default()),
+            lock: Lock::new(settings.pace.lock),
+            limits: Limits::new(settings.cluster.visits.migrations_per_node),
+            seen: Mutex::new(Seen::default()),
+            settings,
+        })
+    }
+
+    /// Where the newest plan has instances go. To be told again with each plan that a run makes.
+    pub fn set_places(&self, places: Places) {
+        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = places;
+    }
+
+    /// The cluster's RAPI.
+    pub fn rapi(&self) -> &Rapi {
+        &self.rapi
+    }
+
+    /// All facts, now.
+    ///
+    /// # Errors
+    /// No answer, or facts that contradict each other.
+    pub async fn facts(&self) -> Result<Facts, BackendError> {
+        let facts = self.rapi.facts().await?;
+        self.see().master = Some(facts.master.clone());
+        Ok(facts)
+    }
+
+    /// The snapshot of these facts.
+    ///
+    /// # Errors
+    /// Facts that make none.
+    pub fn snapshot(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
+        let cluster = &self.settings.cluster;
+        translate(&cluster.name, facts, self.memory.as_ref(), &cluster.visits).map_err(|error| {
+            let why = match std::error::Error::source(&error) {
+                Some(source) => format!("{error}: {source}"),
+                None => error.to_string(),
+            };
+            BackendError::transient("make sense of the cluster's facts", why)
+        })
+    }
+
+    /// The guards that are held in the cluster, of whatever run.
+    ///
+    /// # Errors
+    /// The cluster cannot be asked.
+    pub async fn guards(&self) -> Result<Vec<Held>, BackendError> {
+        let filters = self.rapi.filters().await;
+        filters
+            .map(|filters| guards::held(&filters))
+            .map_err(|error| error.of("look for guards", false))
+    }
+
+    /// Gives back guards past their expiry, of whatever run, and returns them.
+    ///
+    /// # Errors
+    /// The cluster cannot be asked.
+    pub async fn drop_expired_guards(&self) -> Result<Vec<Held>, BackendError> {
+        guards::drop_expired(&self.rapi, Timestamp::now()).await
+    }
+
+    fn see(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this part of a visit is a command, which no filter refuses.
+    fn is_command(&self, unit: &UnitId, phase: Phase) -> bool {
+        match phase {
+            Phase::Enter => self
+                .see()
+                .master
+                .as_ref()
+                .is_none_or(|master| master == unit.as_str()),
+            Phase::Change => self.settings.cluster.visits.reboot.is_some(),
+            Phase::Leave => false,
+        }
+    }
+
+    fn boot_before(&self, unit: &UnitId) -> Result<&str, BackendError> {
+        let memory = self.memory.as_ref();
+        let boot = memory.and_then(|memory| memory.boots.get(unit.as_str()));
+        boot.map(String::as_str).ok_or_else(|| {
+            let why = "its boot id from before the run is not known, so nobody could tell when it is back";
+            BackendError::permanent(format!("reboot {unit}"), why)
+        })
+    }
+}
+
+#[async_trait]
+impl Backend for GanetiBackend {
+    fn cluster(&self) -> &ClusterName {
+        &self.settings.cluster.name
+    }
+
+    async fn observe(&self) -> Result<Snapshot, BackendError> {
+        self.snapshot(&self.facts().await?)
+    }
+
+    async fn may_stop(&self, _units: &[UnitId]) -> Result<Answer, BackendError> {
+        Ok(Answer::NoOracle)
+    }
+
+    fn rail(&self, action: &Action) -> Rail {
+        match action {
+            Action::Visit { unit, phase, .. } if self.is_command(unit, *phase) => {
+                Rail::Bounded(Duration::from_secs(self.settings.hosts.timeout + 10))
+            }
+            Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Rail::Fenced,
+            Action::TakeGuard { .. }
+            | Action::DropGuard { .. }
+            | Action::Step { .. }
+            | Action::Collect { .. } => {
+                // A request ends with its sender or at its own limit; a guard makes a handful, each at most
+                // three times, and the watcher's is a command.
+                let command = match &self.settings.cluster.visits.watcher {
+                    Some(_) => Duration::from_secs(self.settings.hosts.timeout),
+                    None => Duration::ZERO,
+                };
+                Rail::Bounded(self.settings.pace.call + command + Duration::from_secs(10))
+            }
+        }
+    }
+
+    async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
+        let host = self.see().host.clone();
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let visitor = Visitor {
+            rapi: &self.rapi,
+            settings: &self.settings,
+            call,
+            places: &places,
+            limits: &self.limits,
+            host: host.as_deref(),
+        };
+        match action {
+            Action::TakeGuard { guard, expires, .. } => {
+                guards::take(&self.rapi, &self.settings, call, guard, *expires).await
+            }
+            Action::DropGuard { guard, .. } => guards::drop(&self.rapi, &self.settings, call, guard).await,
+            Action::Visit { unit, phase, .. } => match phase {
+                Phase::Enter => visitor.enter(unit.as_str()).await,
+                Phase::Change => visitor.change(unit.as_str(), self.boot_before(unit)?).await,
+                Phase::Leave => visitor.leave(unit.as_str()).await,
+            },
+            // There is nothing to start once more. A node that came back later than it should is given back.
+            Action::Restart { unit } => {
+                let before = self.boot_before(unit)?;
+                match self.rapi.boot(unit.as_str()).await? {
+                    Some(boot) if boot != before => visitor.leave(unit.as_str()).await,
+                    Some(_) | None => Err(BackendError::permanent(
+                        format!("give {unit} back"),
+                        "it has not come back from its reboot: it stays out of service",
+                    )),
+                }
+            }
+            Action::GoBack { unit, .. } => Err(BackendError::permanent(
+                format!("bring {unit} back"),
+                "a reboot cannot be undone",
+            )),
+            Action::Step { step } => Err(BackendError::permanent(
+                format!("take the step {step}"),
+                "this backend has no such step",
+            )),
+            Action::Collect { .. } => Ok(String::new()),
+        }
+    }
+
+    /// The job queue refuses what is submitted with an older token; what is at work already is waited for.
+    async fn raise_fence(&self, fence: u64, _units: &[UnitId]) -> Result<(), BackendError> {
+        fence::raise(&self.rapi, fence).await?;
+        fence::wait_for_older(&self.rapi, fence).await
+    }
+
+    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+        let mut files = Vec::new();
+        let mut questions = vec![
+            ("info".to_owned(), "/2/info".to_owned()),
+            ("nodes".to_owned(), "/2/nodes?bulk=1".to_owned()),
+            ("instances".to_owned(), "/2/instances?bulk=1".to_owned()),
+            ("filters".to_owned(), "/2/filters?bulk=1".to_owned()),
+            ("jobs".to_owned(), "/2/jobs?bulk=1".to_owned()),
+        ];
+        let jobs = self.rapi.jobs().await.unwrap_or_default();
+        let of_the_run = jobs.iter().filter(|job| {
+            job.reason
+                .as_ref()
+                .is_some_and(|reason| reason.key.starts_with(call.run.as_str()))
+        });
+        // The newest tell most: what each of them logged and returned.
+        for job in of_the_run.rev().take(20) {
+            questions.push((format!("job-{}", job.id), format!("/2/jobs/{}", job.id)));
+        }
+        for unit in units {
+            questions.push((format!("node-{unit}"), format!("/2/nodes/{unit}")));
+        }
+        for (name, path) in questions {
+            // What cannot be had now is noted in its place: a bundle says what is missing.
+            let content = match self.rapi.get(&path).await {
+                Ok(value) => value.to_string(),
+                Err(error) => error.to_string(),
+            };
+            files.push((format!("{name}.json"), content.into_bytes()));
+        }
+        Ok(files)
+    }
+
+    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+        let token = self.lock.take(&self.rapi, claim, at_least).await?;
+        self.see().host = Some(claim.host.clone());
+        Ok(token)
+    }
+
+    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.lock.renew(&self.rapi, claim, fence).await
+    }
+
+    async fn unlock(&self, claim: &Claim, _fence: u64) -> Result<(), LockError> {
+        self.lock.give_back(&self.rapi, claim).await
+    }
+
+    fn lock_expires(&self) -> Duration {
+        self.lock.expires()
+    }
+
+    fn poll(&self) -> Duration {
+        self.settings.pace.poll
+    }
+}

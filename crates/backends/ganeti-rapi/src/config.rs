@@ -1,0 +1,224 @@
+//! How a cluster's RAPI is reached, and how bold the visits are.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use stagger_core::model::ClusterName;
+use stagger_engine::hosts::Hosts;
+
+/// A Ganeti cluster as the configuration has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RapiConfig {
+    /// What the cluster is called here.
+    pub name: ClusterName,
+    /// Where RAPI may be found: the cluster's own name, or the nodes that may be master. `host`,
+    /// `host:port` or `https://host:port`; the port is 5080 if none is given.
+    pub addresses: Vec<String>,
+    /// The authority that signed RAPI's certificate, as a PEM file; the system's authorities, if not given.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+    /// Instead of an authority: the SHA-256 fingerprint of RAPI's certificate, in hexadecimal, with or
+    /// without colons. The certificates that Ganeti makes by itself can only be trusted so.
+    #[serde(default)]
+    pub fingerprint: Option<String>,
+    /// A user of RAPI who may write.
+    pub user: String,
+    /// The file with that user's password, which nobody else may read.
+    pub password_file: PathBuf,
+    /// How long one question may take, in seconds. Ganeti asks every node for some of them.
+    #[serde(default = "timeout")]
+    pub timeout: u64,
+    /// How long a connection may take, in seconds.
+    #[serde(default = "connect_timeout")]
+    pub connect_timeout: u64,
+    /// A lock not renewed for so many seconds may be taken over. More than twice `failover_timeout`, since
+    /// RAPI does not answer while the master changes.
+    #[serde(default = "lock_expires")]
+    pub lock_expires: u64,
+    /// Seconds between two observations while something is waited for.
+    #[serde(default = "poll")]
+    pub poll: u64,
+    /// What is done about the jobs of others, and how nodes and instances are treated.
+    #[serde(default)]
+    pub visits: Visits,
+}
+
+fn timeout() -> u64 {
+    60
+}
+fn connect_timeout() -> u64 {
+    15
+}
+fn lock_expires() -> u64 {
+    300
+}
+fn poll() -> u64 {
+    5
+}
+
+/// What a visit does with instances that live on one node only (`plain`, `file`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NonRedundant {
+    /// Nodes that have any are left alone.
+    #[default]
+    Skip,
+    /// Nodes are visited when all of theirs are down.
+    WhenDown,
+    /// They are shut down for the visit and started again.
+    Stop,
+}
+
+/// How visits are carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Visits {
+    /// Whether jobs of others wait in the queue while a stage runs.
+    pub drain: bool,
+    /// Guards go by themselves after so many seconds, unless they are renewed.
+    pub guards_expire: u32,
+    /// How many migrations a node may take part in at once.
+    pub migrations_per_node: usize,
+    /// What is done with instances that live on one node only.
+    pub non_redundant: NonRedundant,
+    /// How long one job may take, in seconds, before it counts as stuck.
+    pub job_timeout: u64,
+    /// How long disks may take to be in sync again, in seconds.
+    pub sync_timeout: u64,
+    /// The command that reboots `{node}`, run on this machine; RAPI's powercycle, if not given.
+    pub reboot: Option<String>,
+    /// How long a node may take to come back, in seconds.
+    pub reboot_timeout: u64,
+    /// The command that makes `{successor}` the master, run on this machine:
+    /// `ssh root@{successor} gnt-cluster master-failover --yes-do-it`. RAPI has none. Without it the
+    /// master is left alone.
+    pub failover: Option<String>,
+    /// How long a new master may take to answer, in seconds.
+    pub failover_timeout: u64,
+    /// The command that copies the journal to `{successor}` before it becomes master. Needed where stagger
+    /// runs on a node of the cluster.
+    pub copy_journal: Option<String>,
+    /// Who becomes master while the master reboots; the first fitting candidate, if not given.
+    pub successor: Option<String>,
+    /// The commands for Ganeti's own watcher, run on this machine.
+    pub watcher: Option<Watcher>,
+}
+
+/// Ganeti's watcher starts instances and activates disks by itself, and RAPI cannot pause it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Watcher {
+    /// Pauses it for `{seconds}`: `ssh root@{master} gnt-cluster watcher pause {seconds}`.
+    pub pause: String,
+    /// Lets it go on: `ssh root@{master} gnt-cluster watcher continue`.
+    #[serde(rename = "continue")]
+    pub resume: String,
+    /// Tells whether it is paused: `ssh root@{master} gnt-cluster watcher info`.
+    pub info: String,
+}
+
+impl Default for Visits {
+    fn default() -> Self {
+        Self {
+            drain: true,
+            guards_expire: 1800,
+            migrations_per_node: 1,
+            non_redundant: NonRedundant::default(),
+            job_timeout: 3600,
+            sync_timeout: 3600,
+            reboot: None,
+            reboot_timeout: 900,
+            failover: None,
+            failover_timeout: 120,
+            copy_journal: None,
+            successor: None,
+            watcher: None,
+        }
+    }
+}
+
+/// The times of a client and of what waits for something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// One question.
+    pub call: Duration,
+    /// One connection.
+    pub connect: Duration,
+    /// Between two looks at what is waited for.
+    pub poll: Duration,
+    /// Between two tries of a question that failed.
+    pub again: Duration,
+    /// The expiry of the lock.
+    pub lock: Duration,
+    /// One job.
+    pub job: Duration,
+    /// Disks in sync again.
+    pub sync: Duration,
+    /// A node back again.
+    pub reboot: Duration,
+    /// A new master.
+    pub failover: Duration,
+}
+
+/// All that a Ganeti backend is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// `[cluster]`
+    pub cluster: RapiConfig,
+    /// Where commands of this machine keep locks and results.
+    pub hosts: Hosts,
+    /// The times of it, in one place.
+    pub pace: Pace,
+}
+
+impl Settings {
+    /// As the configuration says. Commands run on this machine and reach others by what they say themselves.
+    pub fn new(cluster: RapiConfig, hosts: Hosts) -> Self {
+        let hosts = Hosts {
+            shell: Vec::new(),
+            ..hosts
+        };
+        let seconds = Duration::from_secs;
+        let visits = &cluster.visits;
+        let pace = Pace {
+            call: seconds(cluster.timeout.max(1)),
+            connect: seconds(cluster.connect_timeout.max(1)),
+            poll: seconds(cluster.poll.max(1)),
+            again: Duration::from_millis(500),
+            lock: seconds(cluster.lock_expires.max(6)),
+            job: seconds(visits.job_timeout),
+            sync: seconds(visits.sync_timeout),
+            reboot: seconds(visits.reboot_timeout),
+            failover: seconds(visits.failover_timeout),
+        };
+        Self { cluster, hosts, pace }
+    }
+
+    /// What in it does not fit together.
+    ///
+    /// # Errors
+    /// In words, with the names of the settings.
+    pub fn verify(&self) -> Result<(), String> {
+        let RapiConfig {
+            addresses,
+            lock_expires,
+            visits,
+            ..
+        } = &self.cluster;
+        if addresses.is_empty() {
+            return Err("`addresses` is empty".to_owned());
+        }
+        // A renewal may be a third of the time ago when the master goes away, and a sixth before its end the
+        // lock counts as lost.
+        if visits.failover.is_some() && *lock_expires <= 2 * visits.failover_timeout {
+            return Err(format!(
+                "the lock would be lost while the master changes: `lock_expires` is {lock_expires}, and has to be \
+                 more than twice `failover_timeout`, {}",
+                visits.failover_timeout
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,476 @@
+//! What a cluster says of itself, as far as visits need it.
+//!
+//! The answers are of slightly different times, so they may contradict each other while others work; such
+//! facts are refused, and read anew. RAPI's own words are kept: names, roles, states.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use stagger_engine::backend::BackendError;
+
+use crate::client::{ApiError, Method, Rapi};
+use crate::filters::Listed;
+use crate::jobs::Job;
+use crate::notes::Notes;
+
+/// A node's role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Role {
+    /// The master.
+    #[serde(rename = "M")]
+    Master,
+    /// It has a copy of the configuration and may become master.
+    #[serde(rename = "C")]
+    Candidate,
+    /// It is neither.
+    #[serde(rename = "R")]
+    Regular,
+    /// Nothing new is put on it.
+    #[serde(rename = "D")]
+    Drained,
+    /// Ganeti does not talk to it.
+    #[serde(rename = "O")]
+    Offline,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its role.
+    pub role: Role,
+    /// The id of its group.
+    pub group: String,
+    /// Whether it may carry instances.
+    pub vm_capable: bool,
+    /// What a visit has noted on it.
+    pub notes: Notes,
+    /// Renewed at each boot; `None`: it did not answer.
+    pub boot: Option<String>,
+}
+
+/// What an instance's disks are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// A copy on each of two nodes; it can move to the other one.
+    Mirrored,
+    /// Reached from every node of the group.
+    Shared,
+    /// On one node only.
+    Local,
+}
+
+/// What an instance does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// It runs.
+    Up,
+    /// It does not, and is not to.
+    Down,
+    /// It should, and does not.
+    Failed,
+    /// It runs where it should not, or nobody could tell.
+    Unclear,
+}
+
+/// An instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// Its name.
+    pub name: String,
+    /// Its id, which it keeps when it is renamed.
+    pub uuid: String,
+    /// Where it runs.
+    pub primary: String,
+    /// Where the other copy of its disks is.
+    pub secondary: Option<String>,
+    /// What its disks are made of.
+    pub storage: Storage,
+    /// Ganeti's word for that: `drbd`.
+    pub template: String,
+    /// What it does.
+    pub doing: Doing,
+    /// Ganeti's word for that: `running`.
+    pub status: String,
+}
+
+impl Instance {
+    /// Whether a node carries it or a copy of its disks.
+    pub fn touches(&self, node: &str) -> bool {
+        self.primary == node || self.secondary.as_deref() == Some(node)
+    }
+}
+
+/// All facts of one time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    /// When they began to be read.
+    pub at: Timestamp,
+    /// The cluster's own name.
+    pub cluster: String,
+    /// The master's name.
+    pub master: String,
+    /// Ganeti's release.
+    pub release: String,
+    /// The nodes by name.
+    pub nodes: BTreeMap<String, Node>,
+    /// The instances by name.
+    pub instances: BTreeMap<String, Instance>,
+    /// The groups' names by their ids.
+    pub groups: BTreeMap<String, String>,
+    /// Jobs that are not at their end.
+    pub jobs: Vec<Job>,
+    /// Job filters, of whomever.
+    pub filters: Vec<Listed>,
+}
+
+/// Facts that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FactsError {
+    /// An answer of another shape.
+    #[error("the answer to {question} cannot be read: {why}")]
+    Unreadable {
+        /// What was asked.
+        question: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Two answers do not fit together.
+    #[error("the answers contradict each other: {0}")]
+    Contradict(String),
+}
+
+#[derive(Deserialize)]
+struct InfoDocument {
+    name: String,
+    master: String,
+    #[serde(default)]
+    software_version: String,
+}
+
+#[derive(Deserialize)]
+struct GroupDocument {
+    name: String,
+    uuid: String,
+}
+
+#[derive(Deserialize)]
+struct NodeDocument {
+    name: String,
+    role: Role,
+    #[serde(rename = "group.uuid")]
+    group: String,
+    vm_capable: bool,
+    #[serde(default)]
+    tags: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct InstanceDocument {
+    name: String,
+    uuid: String,
+    pnode: String,
+    snodes: Vec<String>,
+    disk_template: String,
+    status: String,
+}
+
+/// Values of a query stand beside a word on whether they are known; 0: they are.
+#[derive(Deserialize)]
+struct QueryDocument {
+    data: Vec<Vec<(u8, Value)>>,
+}
+
+/// The answers as they came.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answers {
+    /// `/2/info`
+    pub info: Value,
+    /// `/2/groups?bulk=1`
+    pub groups: Value,
+    /// `/2/nodes?bulk=1`
+    pub nodes: Value,
+    /// `/2/query/node` for `name` and `bootid`.
+    pub boots: Value,
+    /// `/2/instances?bulk=1`
+    pub instances: Value,
+}
+
+fn read<T: serde::de::DeserializeOwned>(question: &'static str, answer: Value) -> Result<T, FactsError> {
+    serde_json::from_value(answer).map_err(|error| FactsError::Unreadable {
+        question,
+        why: error.to_string(),
+    })
+}
+
+/// The facts that answers tell.
+///
+/// # Errors
+/// Answers of another shape, or that do not fit together.
+pub fn facts(
+    at: Timestamp,
+    answers: Answers,
+    jobs: Vec<Job>,
+    filters: Vec<Listed>,
+) -> Result<Facts, FactsError> {
+    let info: InfoDocument = read("/2/info", answers.info)?;
+    let groups: Vec<GroupDocument> = read("/2/groups", answers.groups)?;
+    let nodes: Vec<NodeDocument> = read("/2/nodes", answers.nodes)?;
+    let boots = boots(answers.boots)?;
+    let instances: Vec<InstanceDocument> = read("/2/instances", answers.instances)?;
+    let mut known = BTreeMap::new();
+    for node in nodes {
+        let boot = boots.get(&node.name).cloned().flatten();
+        let node = Node {
+            boot,
+            notes: Notes::read(&node.tags),
+            name: node.name,
+            role: node.role,
+            group: node.group,
+            vm_capable: node.vm_capable,
+        };
+        if let Some(twice) = known.insert(node.name.clone(), node) {
+            return Err(contradict(format!("there are two nodes {}", twice.name)));
+        }
+    }
+    let masters: Vec<_> = known
+        .values()
+        .filter(|node| node.role == Role::Master)
+        .map(|node| node.name.as_str())
+        .collect();
+    if masters != [info.master.as_str()] {
+        return Err(contradict(format!(
+            "the master is {}, and the role of master has {}",
+            info.master,
+            if masters.is_empty() {
+                "nobody".to_owned()
+            } else {
+                masters.join(" ")
+            }
+        )));
+    }
+    let mut carried = BTreeMap::new();
+    for document in instances {
+        let instance = instance(document)?;
+        for node in [Some(&instance.primary), instance.secondary.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            if !known.contains_key(node) {
+                return Err(contradict(format!(
+                    "{} is on {node}, and there is no such node",
+                    instance.name
+                )));
+            }
+        }
+        carried.insert(instance.name.clone(), instance);
+    }
+    Ok(Facts {
+        at,
+        cluster: info.name,
+        master: info.master,
+        release: info.software_version,
+        nodes: known,
+        instances: carried,
+        groups: groups.into_iter().map(|group| (group.uuid, group.name)).collect(),
+        jobs,
+        filters,
+    })
+}
+
+fn contradict(why: String) -> FactsError {
+    FactsError::Contradict(why)
+}
+
+fn boots(answer: Value) -> Result<BTreeMap<String, Option<String>>, FactsError> {
+    const QUESTION: &str = "/2/query/node";
+    let QueryDocument { data } = read(QUESTION, answer)?;
+    data.into_iter()
+        .map(|row| match row.as_slice() {
+            [(0, Value::String(name)), (status, boot)] => {
+                let boot = boot
+                    .as_str()
+                    .filter(|text| *status == 0 && !text.is_empty())
+                    .map(str::to_owned);
+                Ok((name.clone(), boot))
+            }
+            _ => Err(FactsError::Unreadable {
+                question: QUESTION,
+                why: "a row does not have a name and a boot id".to_owned(),
+            }),
+        })
+        .collect()
+}
+
+fn instance(document: InstanceDocument) -> Result<Instance, FactsError> {
+    let InstanceDocument {
+        name,
+        uuid,
+        pnode,
+        snodes,
+        disk_template,
+        status,
+    } = document;
+    let storage = match disk_template.as_str() {
+        "drbd" => Storage::Mirrored,
+        "rbd" | "ext" | "sharedfile" | "gluster" | "diskless" => Storage::Shared,
+        // What is not known is treated as what cannot move.
+        _ => Storage::Local,
+    };
+    let doing = match status.as_str() {
+        "running" | "ERROR_up" => Doing::Up,
+        "ADMIN_down" | "ADMIN_offline" | "USER_down" => Doing::Down,
+        "ERROR_down" | "ERROR_nodedown" | "ERROR_nodeoffline" => Doing::Failed,
+        _ => Doing::Unclear,
+    };
+    let secondary = snodes.into_iter().next();
+    if storage == Storage::Mirrored && secondary.is_none() {
+        return Err(contradict(format!(
+            "{name} is mirrored, and has no secondary node"
+        )));
+    }
+    if secondary.as_ref() == Some(&pnode) {
+        return Err(contradict(format!(
+            "{name} has {pnode} as primary and as secondary"
+        )));
+    }
+    Ok(Instance {
+        name,
+        uuid,
+        primary: pnode,
+        secondary,
+        storage,
+        template: disk_template,
+        doing,
+        status,
+    })
+}
+
+/// So often facts that contradict each other are read.
+const READINGS: u32 = 3;
+
+impl Rapi {
+    /// All facts, now.
+    ///
+    /// # Errors
+    /// No answer, or facts that contradict each other each time.
+    pub async fn facts(&self) -> Result<Facts, BackendError> {
+        const TRIED: &str = "observe the cluster";
+        let mut readings = 0;
+        loop {
+            readings += 1;
+            let at = Timestamp::now();
+            let (answers, jobs, filters) = self.answers().await.map_err(|error| error.of(TRIED, false))?;
+            let jobs = jobs.into_iter().filter(|job| !job.status.is_final()).collect();
+            match facts(at, answers, jobs, filters) {
+                Err(FactsError::Contradict(why)) if readings < READINGS => {
+                    tracing::debug!(%why, "read anew");
+                    tokio::time::sleep(self.pace().again).await;
+                }
+                other => return other.map_err(|error| BackendError::transient(TRIED, error.to_string())),
+            }
+        }
+    }
+
+    /// All answers. The questions are asked side by side, since Ganeti asks each node for some of them.
+    async fn answers(&self) -> Result<(Answers, Vec<Job>, Vec<Listed>), ApiError> {
+        // First alone: it finds the master.
+        let info = self.get("/2/info").await?;
+        let question = json!({ "fields": ["name", "bootid"] });
+        let (groups, nodes, boots, instances, jobs, filters) = futures::try_join!(
+            self.get("/2/groups?bulk=1"),
+            self.get("/2/nodes?bulk=1"),
+            self.read(Method::Put, "/2/query/node", Some(&question)),
+            self.get("/2/instances?bulk=1"),
+            self.jobs(),
+            self.filters(),
+        )?;
+        let answers = Answers {
+            info,
+            groups,
+            nodes,
+            boots,
+            instances,
+        };
+        Ok((answers, jobs, filters))
+    }
+
+    /// The boot id of one node; `None`: it does not answer.
+    ///
+    /// # Errors
+    /// RAPI does not answer, or there is no such node.
+    pub async fn boot(&self, node: &str) -> Result<Option<String>, BackendError> {
+        let tried = format!("ask for the boot id of {node}");
+        let question = json!({ "fields": ["name", "bootid"], "qfilter": ["=", "name", node] });
+        let answer = self
+            .read(Method::Put, "/2/query/node", Some(&question))
+            .await
+            .map_err(|error| error.of(&tried, false))?;
+        let boots = boots(answer).map_err(|error| BackendError::transient(&tried, error.to_string()))?;
+        boots
+            .get(node)
+            .cloned()
+            .ok_or_else(|| BackendError::permanent(tried, "there is no such node"))
+    }
+
+    /// One instance as it is now; `None`: there is none.
+    ///
+    /// # Errors
+    /// RAPI does not answer.
+    pub async fn instance(&self, name: &str) -> Result<Option<Instance>, BackendError> {
+        let tried = format!("look at instance {name}");
+        match self.get(&format!("/2/instances/{name}")).await {
+            Ok(answer) => read("/2/instances/NAME", answer)
+                .and_then(instance)
+                .map(Some)
+                .map_err(|error| BackendError::transient(tried, error.to_string())),
+            Err(ApiError::Refused { code: 404, .. }) => Ok(None),
+            Err(error) => Err(error.of(tried, false)),
+        }
+    }
+}
+
+/// Whether all disks that `info` tells of have both copies, in sync. `info` is the result of Ganeti's
+/// `OP_INSTANCE_QUERY_DATA` for one instance.
+///
+/// # Errors
+/// What is not so, in words.
+pub fn in_sync(info: &Value) -> Result<(), String> {
+    /// Ganeti's word for a disk that is fine (`LDS_OKAY`).
+    const FINE: u64 = 1;
+    let name = info["name"].as_str().unwrap_or("an instance");
+    let Some(disks) = info["disks"].as_array() else {
+        return Err(format!("nothing is known of the disks of {name}"));
+    };
+    for disk in disks.iter().filter(|disk| disk["dev_type"] == "drbd") {
+        let shown = disk["iv_name"].as_str().unwrap_or("a disk");
+        for (side, which) in [("pstatus", "primary"), ("sstatus", "secondary")] {
+            // Path, major, minor, percent that is in sync, seconds left, degraded, state.
+            let status = &disk[side];
+            if !status.is_array() {
+                return Err(format!("{shown} of {name} is not active on its {which} node"));
+            }
+            if let Some(percent) = status[3].as_f64() {
+                return Err(format!("{shown} of {name} is in sync to {percent:.1} %"));
+            }
+            if status[5] != Value::Bool(false) || status[6].as_u64() != Some(FINE) {
+                return Err(format!(
+                    "{shown} of {name} is degraded, seen from its {which} node"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The nodes that carry some of these instances' disks.
+pub fn nodes_of<'a>(instances: impl IntoIterator<Item = &'a Instance>) -> BTreeSet<&'a str> {
+    instances
+        .into_iter()
+        .flat_map(|instance| [Some(instance.primary.as_str()), instance.secondary.as_deref()])
+        .flatten()
+        .collect()
+}

@@ -1,0 +1,246 @@
+//! Guards: the selective drain, and the pause of Ganeti's watcher.
+//!
+//! What a guard changed and when it expires is kept in a filter beside it, so anybody can take it away
+//! after a crash. Ganeti ends no filter by itself.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use stagger_core::model::GuardName;
+use stagger_engine::backend::{BackendError, Call};
+use stagger_engine::hosts::last_words;
+
+use crate::client::{ApiError, Rapi};
+use crate::config::Settings;
+use crate::fence;
+use crate::filters::{Effect, Filter, Found, Listed, Which, id_of, priority};
+use crate::reason::Range;
+
+/// Only jobs of this maintenance run. Those of others wait; they are not refused, for that would cancel them.
+pub const DRAIN: &str = "drain";
+
+/// Ganeti's watcher repairs nothing meanwhile.
+pub const WATCHER: &str = "watcher-pause";
+
+/// A guard as kept in its filters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Held {
+    /// Which.
+    pub guard: String,
+    /// Which run took it.
+    pub run: String,
+    /// With which fencing token.
+    pub token: u64,
+    /// When it is to be taken away, in seconds since 1970.
+    pub until: i64,
+    /// The watcher was paused by others already, and is left so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_others: bool,
+}
+
+/// The guards among these filters, each once.
+pub fn held(filters: &[Listed]) -> Vec<Held> {
+    let mut found: Vec<Held> = Vec::new();
+    for Found { record, .. } in all(filters) {
+        match found.iter_mut().find(|held| held.guard == record.guard) {
+            Some(known) if known.until < record.until => *known = record,
+            Some(_) => {}
+            None => found.push(record),
+        }
+    }
+    found
+}
+
+fn all(filters: &[Listed]) -> impl Iterator<Item = Found<Held>> {
+    filters.iter().filter_map(Listed::record_of::<Held>)
+}
+
+/// The filters of the drain, in the order in which they are written: ours must never wait behind the rest.
+fn drain(record: &Held) -> [Filter<Held>; 2] {
+    let filter = |name, priority, which, effect| Filter {
+        id: id_of(&["guard", DRAIN, name]),
+        priority,
+        which,
+        effect,
+        record: record.clone(),
+    };
+    [
+        filter(
+            "ours",
+            priority::OURS,
+            Which::Reasons(Range::ours()),
+            Effect::Accept,
+        ),
+        filter("rest", priority::REST, Which::All, Effect::Pause),
+    ]
+}
+
+fn watcher(record: &Held) -> Filter<Held> {
+    Filter {
+        id: id_of(&["guard", WATCHER]),
+        priority: priority::RECORD,
+        which: Which::None,
+        effect: Effect::Continue,
+        record: record.clone(),
+    }
+}
+
+/// Takes a guard, or renews it.
+///
+/// # Errors
+/// The cluster cannot be asked, or a command fails.
+pub async fn take(
+    rapi: &Rapi,
+    settings: &Settings,
+    call: &Call,
+    guard: &GuardName,
+    expires: u32,
+) -> Result<String, BackendError> {
+    let tried = format!("take the guard {guard}");
+    let failed = |error: ApiError| error.of(&tried, true);
+    let mut record = Held {
+        guard: guard.to_string(),
+        run: call.run.to_string(),
+        token: call.fence,
+        until: Timestamp::now().as_second() + i64::from(expires),
+        by_others: false,
+    };
+    match guard.as_str() {
+        DRAIN => {
+            let filters = drain(&record);
+            for filter in &filters {
+                rapi.put_filter(filter).await.map_err(failed)?;
+            }
+            fence::seen(rapi, &filters[1].id).await?;
+            Ok("jobs of others wait".to_owned())
+        }
+        WATCHER => {
+            let before = rapi.filters().await.map_err(failed)?;
+            let ours = held(&before)
+                .into_iter()
+                .any(|held| held.guard == WATCHER && !held.by_others);
+            record.by_others = !ours && is_paused(settings, call).await?;
+            // Written down before anything is changed.
+            rapi.put_filter(&watcher(&record)).await.map_err(failed)?;
+            if record.by_others {
+                return Ok("it is paused by others already".to_owned());
+            }
+            let Some(commands) = &settings.cluster.visits.watcher else {
+                return Err(no_command(&tried));
+            };
+            let pause = commands.pause.replace("{seconds}", &expires.to_string());
+            run(settings, call, "watcher-pause", &pause).await?;
+            Ok(format!("paused for {expires} s"))
+        }
+        _ => Err(BackendError::permanent(tried, "this backend has no such guard")),
+    }
+}
+
+/// Gives a guard back; one that another run holds by now is left to it.
+///
+/// # Errors
+/// As [`take`].
+pub async fn drop(
+    rapi: &Rapi,
+    settings: &Settings,
+    call: &Call,
+    guard: &GuardName,
+) -> Result<String, BackendError> {
+    let tried = format!("give back the guard {guard}");
+    let filters = rapi.filters().await.map_err(|error| error.of(&tried, true))?;
+    let Some(held) = held(&filters)
+        .into_iter()
+        .find(|held| held.guard == guard.as_str())
+    else {
+        return Ok("not held".to_owned());
+    };
+    if held.run != call.run.as_str() {
+        return Ok(format!("it is held by run {}", held.run));
+    }
+    if guard.as_str() == WATCHER
+        && !held.by_others
+        && let Some(commands) = &settings.cluster.visits.watcher
+    {
+        run(settings, call, "watcher-continue", &commands.resume).await?;
+    }
+    forget(rapi, &held.guard)
+        .await
+        .map_err(|error| error.of(&tried, true))?;
+    Ok("given back".to_owned())
+}
+
+/// Takes the filters of a guard away, the rest's first.
+async fn forget(rapi: &Rapi, guard: &str) -> Result<(), ApiError> {
+    let ids = match guard {
+        DRAIN => vec![id_of(&["guard", DRAIN, "rest"]), id_of(&["guard", DRAIN, "ours"])],
+        other => vec![id_of(&["guard", other])],
+    };
+    for id in ids {
+        rapi.delete_filter(&id).await?;
+    }
+    Ok(())
+}
+
+/// Takes away what is past its expiry, of whatever run, and returns the guards. The watcher's pause ends by
+/// itself; only its record is taken away.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub async fn drop_expired(rapi: &Rapi, now: Timestamp) -> Result<Vec<Held>, BackendError> {
+    let tried = "give back guards past their expiry";
+    let filters = rapi.filters().await.map_err(|error| error.of(tried, true))?;
+    let mut gone = Vec::new();
+    for held in held(&filters) {
+        if held.until < now.as_second() {
+            forget(rapi, &held.guard)
+                .await
+                .map_err(|error| error.of(tried, true))?;
+            gone.push(held);
+        }
+    }
+    for id in fence::expired(&filters, now) {
+        rapi.delete_filter(&id)
+            .await
+            .map_err(|error| error.of(tried, true))?;
+    }
+    Ok(gone)
+}
+
+fn no_command(tried: &str) -> BackendError {
+    BackendError::permanent(
+        tried,
+        "RAPI cannot pause Ganeti's watcher, and there is no command for it",
+    )
+    .hint("give the commands under [cluster.visits.watcher]")
+}
+
+async fn is_paused(settings: &Settings, call: &Call) -> Result<bool, BackendError> {
+    let Some(commands) = &settings.cluster.visits.watcher else {
+        return Err(no_command("see whether Ganeti's watcher is paused"));
+    };
+    let said = run(settings, call, "watcher-info", &commands.info).await?;
+    // `gnt-cluster watcher info` says "The watcher is not paused." or "… is paused until …".
+    match (said.contains("not paused"), said.contains("paused")) {
+        (true, _) => Ok(false),
+        (false, true) => Ok(true),
+        (false, false) => Err(BackendError::permanent(
+            "see whether Ganeti's watcher is paused",
+            format!("`{}` says neither: {}", commands.info, last_words(&said)),
+        )),
+    }
+}
+
+async fn run(settings: &Settings, call: &Call, which: &str, command: &str) -> Result<String, BackendError> {
+    let key = format!("{}-{which}", call.key());
+    let ran = settings
+        .hosts
+        .run("this machine", &key, call.fence, command)
+        .await?;
+    if ran.code == 0 {
+        return Ok(ran.output);
+    }
+    Err(BackendError::permanent(
+        format!("run `{command}`"),
+        format!("it ended with {}: {}", ran.code, last_words(&ran.output)),
+    ))
+}

@@ -1,0 +1,77 @@
+//! The master's turn: another node becomes master before it is rebooted.
+//!
+//! RAPI has no word for that, so it is a command. Where stagger itself runs on the master, the run goes on on
+//! the successor: its journal is copied there first, then the cluster is told that the run goes on there and
+//! the fencing token goes up. From then on this process is refused, and so is who resumes the run from the
+//! journal that stayed behind; so exactly one of the two goes on.
+
+use std::time::Instant;
+
+use stagger_engine::backend::BackendError;
+use stagger_engine::hosts::quoted;
+
+use crate::lock;
+use crate::perform::Visitor;
+
+/// Makes `to` the master instead of `from`.
+///
+/// # Errors
+/// A command failed, the new master does not answer, or the run was handed over.
+pub async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<(), BackendError> {
+    let tried = format!("make {to} the master instead of {from}");
+    let visits = &visitor.settings.cluster.visits;
+    let with_names = |command: &str| {
+        command
+            .replace("{successor}", &quoted(to))
+            .replace("{master}", &quoted(from))
+    };
+    let Some(failover) = &visits.failover else {
+        return Err(
+            BackendError::permanent(tried, "there is no command for a failover")
+                .hint("give `failover` under [cluster.visits]"),
+        );
+    };
+    let here = visitor.host.is_some_and(|host| lock::same_host(host, from));
+    if here && visits.copy_journal.is_none() {
+        return Err(BackendError::permanent(
+            tried,
+            format!("stagger runs on {from} itself, and its journal would go away with it"),
+        )
+        .hint("give `copy_journal` under [cluster.visits], or run stagger elsewhere"));
+    }
+    if let Some(copy) = &visits.copy_journal {
+        visitor.command("copy-journal", &with_names(copy)).await?;
+    }
+    if here {
+        lock::hand_over(visitor.rapi, &visitor.call.run, to, visitor.call.fence).await?;
+    }
+    visitor.command("failover", &with_names(failover)).await?;
+    wait_for(visitor, to, &tried).await?;
+    if here {
+        let run = &visitor.call.run;
+        let why = format!("the run goes on on {to}: this node is about to be rebooted");
+        return Err(BackendError::transient(tried, why)
+            .may_land()
+            .hint(format!("`stagger resume {run}` on {to}")));
+    }
+    Ok(())
+}
+
+/// RAPI answers on the new master only, and not at once.
+async fn wait_for(visitor: &Visitor<'_>, to: &str, tried: &str) -> Result<(), BackendError> {
+    let begun = Instant::now();
+    loop {
+        visitor.rapi.forget_master();
+        let said = match visitor.rapi.get("/2/info").await {
+            Ok(info) if info["master"] == to => return Ok(()),
+            Ok(info) => format!("the master is {}", info["master"]),
+            Err(error) => error.to_string(),
+        };
+        if begun.elapsed() > visitor.rapi.pace().failover {
+            let why = format!("{said}, after {} s", begun.elapsed().as_secs());
+            return Err(BackendError::permanent(tried, why)
+                .hint("see `gnt-cluster getmaster` on both nodes; RAPI's `addresses` must name both"));
+        }
+        tokio::time::sleep(visitor.rapi.pace().poll).await;
+    }
+}

@@ -1,0 +1,525 @@
+//! Carries visits out: batch after batch, each by jobs.
+//!
+//! Every batch is decided on fresh facts, and no batch is carried out twice by one call: where the same comes
+//! again, the cluster has not yet told of what was done, and it is looked again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use futures::future::join_all;
+use serde_json::json;
+use stagger_engine::backend::{BackendError, Call};
+use stagger_engine::hosts::{last_words, quoted};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::client::{Method, Rapi, encoded};
+use crate::config::Settings;
+use crate::facts::{Doing, Facts, Storage, in_sync};
+use crate::jobs::{Job, Status, Work};
+use crate::visit::{self, Batch, Copy, Leaving, Move, Places, Refusal};
+
+/// More batches than a visit can need.
+const MOST_BATCHES: u32 = 40;
+
+/// So often the cluster is looked at for what was just done.
+const LOOKS: u32 = 20;
+
+/// So many tags fit into one request: RAPI takes 8,192 characters in its first line.
+const TAGS_AT_ONCE: usize = 60;
+
+/// How many migrations each node may take part in at once, over all visits of this process.
+#[derive(Debug)]
+pub struct Limits {
+    each: usize,
+    nodes: Mutex<BTreeMap<String, Arc<Semaphore>>>,
+}
+
+impl Limits {
+    /// So many each.
+    pub fn new(each: usize) -> Self {
+        Self {
+            each: each.max(1),
+            nodes: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    async fn take(&self, one: &str, other: &str) -> Vec<OwnedSemaphorePermit> {
+        // In one order, so that no two wait for each other.
+        let mut names = [one, other];
+        names.sort_unstable();
+        let mut permits = Vec::with_capacity(2);
+        for name in names {
+            let semaphore = {
+                let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+                let known = nodes
+                    .entry(name.to_owned())
+                    .or_insert_with(|| Arc::new(Semaphore::new(self.each)));
+                Arc::clone(known)
+            };
+            // It is never closed.
+            permits.extend(semaphore.acquire_owned().await.ok());
+        }
+        permits
+    }
+}
+
+/// One call, carried out.
+pub struct Visitor<'a> {
+    /// The cluster.
+    pub rapi: &'a Rapi,
+    /// How.
+    pub settings: &'a Settings,
+    /// For which intent.
+    pub call: &'a Call,
+    /// Where instances without a secondary node go.
+    pub places: &'a Places,
+    /// How many migrations at once.
+    pub limits: &'a Limits,
+    /// On which host this process is, as far as that is known.
+    pub host: Option<&'a str>,
+}
+
+fn refused(tried: &str, refusal: Refusal) -> BackendError {
+    BackendError::permanent(tried, refusal.0)
+}
+
+impl Visitor<'_> {
+    /// Takes a node out of service.
+    ///
+    /// # Errors
+    /// What could not be done.
+    pub async fn enter(&self, node: &str) -> Result<String, BackendError> {
+        let tried = format!("take {node} out of service");
+        let before = self.rapi.wait_for_predecessors(self.call).await?;
+        if self.settings.cluster.visits.drain {
+            self.wait_for_others().await?;
+        }
+        let mut looked_at_disks = false;
+        let mut moved = 0;
+        let mut pacer = Pacer::new(&tried);
+        loop {
+            let facts = self.rapi.facts().await?;
+            let visits = &self.settings.cluster.visits;
+            let next =
+                visit::enter(&facts, node, visits, self.places).map_err(|error| refused(&tried, error))?;
+            let Some(batch) = next else {
+                return Ok(match moved {
+                    0 => "nothing had to be moved".to_owned(),
+                    moved => format!("{moved} instances moved"),
+                });
+            };
+            if !looked_at_disks {
+                self.disks_are_in_sync(&facts, node).await?;
+                looked_at_disks = true;
+            }
+            if let Batch::Move(moves) = &batch {
+                moved = moves.len();
+            }
+            if pacer.is_new(&batch)? {
+                self.carry_out(node, batch, &before).await?;
+            } else {
+                tokio::time::sleep(self.rapi.pace().poll).await;
+            }
+        }
+    }
+
+    /// Reboots a node, and waits until its boot id is another than `before`.
+    ///
+    /// # Errors
+    /// It carries instances that run, or does not come back.
+    pub async fn change(&self, node: &str, before: &str) -> Result<String, BackendError> {
+        let tried = format!("reboot {node}");
+        let predecessors = self.rapi.wait_for_predecessors(self.call).await?;
+        let facts = self.rapi.facts().await?;
+        let boot = facts.nodes.get(node).and_then(|node| node.boot.clone());
+        match boot {
+            Some(boot) if boot != before => return Ok("it has booted already".to_owned()),
+            // It is on its way: nothing is sent to it.
+            None => {}
+            Some(_) => {
+                visit::may_reboot(&facts, node, &self.settings.cluster.visits, self.places)
+                    .map_err(|error| refused(&tried, error))?;
+                self.send_reboot(node, &predecessors).await?;
+            }
+        }
+        let begun = Instant::now();
+        loop {
+            if let Some(boot) = self.rapi.boot(node).await?
+                && boot != before
+            {
+                return Ok(format!("back after {} s", begun.elapsed().as_secs()));
+            }
+            if begun.elapsed() > self.rapi.pace().reboot {
+                let why = format!("it is not back after {} s", begun.elapsed().as_secs());
+                return Err(BackendError::permanent(tried, why).hint(format!(
+                    "see to {node}; it stays out of service, and its instances where they are"
+                )));
+            }
+            tokio::time::sleep(self.rapi.pace().poll).await;
+        }
+    }
+
+    /// Sends it once for an intent: a job of a process before that was done counts.
+    async fn send_reboot(&self, node: &str, predecessors: &[Job]) -> Result<(), BackendError> {
+        let what = format!("powercycle-{node}");
+        if let Some(command) = &self.settings.cluster.visits.reboot {
+            let command = command.replace("{node}", &quoted(node));
+            return self.command("reboot", &command).await.map(|_| ());
+        }
+        if done_before(predecessors, &what) {
+            return Ok(());
+        }
+        let work = Work::new(what, Method::Post, format!("/2/nodes/{node}/powercycle"));
+        self.rapi.carry_out(self.call, &work).await.map(|_| ())
+    }
+
+    /// Gives a node back.
+    ///
+    /// # Errors
+    /// What could not be done: what was moved away stays there.
+    pub async fn leave(&self, node: &str) -> Result<String, BackendError> {
+        let tried = format!("give {node} back");
+        let before = self.rapi.wait_for_predecessors(self.call).await?;
+        let mut leaving = Leaving::default();
+        let mut back = 0;
+        let mut pacer = Pacer::new(&tried);
+        loop {
+            let facts = self.rapi.facts().await?;
+            let next = visit::leave(&facts, node, &leaving).map_err(|error| refused(&tried, error))?;
+            let Some(batch) = next else {
+                return Ok(match back {
+                    0 => "it is back".to_owned(),
+                    back => format!("it is back, and {back} instances with it"),
+                });
+            };
+            match &batch {
+                Batch::Move(moves) => back = moves.len(),
+                Batch::Sync(names) => leaving.synced.extend(names.iter().cloned()),
+                Batch::Failover { .. }
+                | Batch::Note(_)
+                | Batch::Drain
+                | Batch::Replace(_)
+                | Batch::Stop(_)
+                | Batch::Return(_)
+                | Batch::Start(_)
+                | Batch::Forget(_) => {}
+            }
+            if pacer.is_new(&batch)? {
+                self.carry_out(node, batch, &before).await?;
+            } else {
+                tokio::time::sleep(self.rapi.pace().poll).await;
+            }
+        }
+    }
+
+    async fn carry_out(&self, node: &str, batch: Batch, before: &[Job]) -> Result<(), BackendError> {
+        let at = format!("/2/nodes/{node}");
+        match batch {
+            Batch::Failover { to } => crate::master::fail_over(self, node, &to).await,
+            Batch::Note(notes) => self.tags(Method::Put, node, &notes.tags()).await,
+            Batch::Forget(tags) => self.tags(Method::Delete, node, &tags).await,
+            Batch::Drain => {
+                let work = Work::new(format!("drain-{node}"), Method::Put, format!("{at}/role"))
+                    // A candidate is drained only so: it stops being one.
+                    .query("force", "1")
+                    .body(json!("drained"));
+                self.job(&work).await
+            }
+            Batch::Return(was) => {
+                let work = Work::new(format!("return-{node}"), Method::Put, format!("{at}/role"))
+                    .query("force", "1")
+                    .body(json!(was.as_role()));
+                self.job(&work).await
+            }
+            Batch::Move(moves) => {
+                let moving = moves.iter().map(|each| self.move_one(each, before));
+                all_of("move instances", join_all(moving).await)
+            }
+            Batch::Replace(copies) => {
+                let replacing = copies.iter().map(|each| self.replace_one(each));
+                all_of("make second copies elsewhere", join_all(replacing).await)
+            }
+            Batch::Stop(names) => {
+                let stopping = names.iter().map(|name| self.instance_job(name, "shutdown"));
+                all_of("shut instances down", join_all(stopping).await)
+            }
+            Batch::Start(names) => {
+                let starting = names.iter().map(|name| self.instance_job(name, "startup"));
+                all_of("start instances", join_all(starting).await)
+            }
+            Batch::Sync(names) => {
+                let syncing = names.iter().map(|name| self.sync_one(name));
+                all_of("bring disks in sync", join_all(syncing).await)
+            }
+        }
+    }
+
+    async fn job(&self, work: &Work) -> Result<(), BackendError> {
+        self.rapi.carry_out(self.call, work).await.map(|_| ())
+    }
+
+    async fn instance_job(&self, name: &str, verb: &str) -> Result<(), BackendError> {
+        let path = format!("/2/instances/{name}/{verb}");
+        let mut work = Work::new(format!("{verb}-{name}"), Method::Put, path);
+        if verb == "shutdown" {
+            work = work.body(json!({}));
+        }
+        self.job(&work).await
+    }
+
+    async fn tags(&self, method: Method, node: &str, tags: &[String]) -> Result<(), BackendError> {
+        for some in tags.chunks(TAGS_AT_ONCE) {
+            let mut work = Work::new(format!("note-{node}"), method, format!("/2/nodes/{node}/tags"));
+            for tag in some {
+                work = work.query("tag", tag);
+            }
+            self.job(&work).await?;
+        }
+        Ok(())
+    }
+
+    /// An instance is to run there. A mirrored one that is migrated twice is back where it was: so it is
+    /// looked at right before, and after its job until the cluster tells that it is there.
+    async fn move_one(&self, each: &Move, before: &[Job]) -> Result<(), BackendError> {
+        let Move {
+            instance,
+            from,
+            to,
+            mirrored,
+        } = each;
+        let what = format!("migrate-{instance}-to-{to}");
+        let _permits = self.limits.take(from, to).await;
+        if done_before(before, &what) && self.runs_on(instance, to).await? {
+            return Ok(());
+        }
+        let Some(now) = self.rapi.instance(instance).await? else {
+            return Ok(());
+        };
+        if now.primary == *to || now.doing != Doing::Up {
+            return Ok(());
+        }
+        if now.primary != *from {
+            let why = format!("{instance} is on {} by now: others moved it", now.primary);
+            return Err(BackendError::transient(what, why));
+        }
+        let body = if *mirrored {
+            if now.secondary.as_deref() != Some(to) {
+                let why = format!("the other copy of {instance} is not on {to} any more");
+                return Err(BackendError::transient(what, why));
+            }
+            // Ganeti takes no name of a node for these: there is only one.
+            json!({ "mode": "live" })
+        } else {
+            json!({ "mode": "live", "target_node": to })
+        };
+        let path = format!("/2/instances/{}/migrate", encoded(instance));
+        self.job(&Work::new(&what, Method::Put, path).body(body)).await?;
+        if self.runs_on(instance, to).await? {
+            return Ok(());
+        }
+        Err(BackendError::permanent(
+            what,
+            format!("its job is done, and {instance} does not run on {to}"),
+        ))
+    }
+
+    /// The second copy of an instance is to be there; its job ends when that is in sync.
+    async fn replace_one(&self, each: &Copy) -> Result<(), BackendError> {
+        let Copy { instance, from, to } = each;
+        let what = format!("copy-{instance}-to-{to}");
+        let _permits = self.limits.take(from, to).await;
+        let Some(now) = self.rapi.instance(instance).await? else {
+            return Ok(());
+        };
+        if now.secondary.as_deref() == Some(to) {
+            return Ok(());
+        }
+        if now.secondary.as_deref() != Some(from) {
+            let why = format!("the second copy of {instance} is not on {from} by now: others moved it");
+            return Err(BackendError::transient(what, why));
+        }
+        let path = format!("/2/instances/{}/replace-disks", encoded(instance));
+        let body = json!({ "mode": "replace_new_secondary", "remote_node": to });
+        self.job(&Work::new(what, Method::Post, path).body(body)).await
+    }
+
+    /// Looks for a while whether an instance runs there; one that is gone runs nowhere, and that is fine.
+    async fn runs_on(&self, instance: &str, node: &str) -> Result<bool, BackendError> {
+        for _ in 0..LOOKS {
+            match self.rapi.instance(instance).await? {
+                Some(now) if now.primary != node => tokio::time::sleep(self.rapi.pace().again).await,
+                Some(_) | None => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// What Ganeti knows of an instance's disks, by a job.
+    async fn disks(&self, name: &str) -> Result<Result<(), String>, BackendError> {
+        let path = format!("/2/instances/{}/info", encoded(name));
+        let work = Work::new(format!("look-at-{name}"), Method::Get, path);
+        let ended = self.rapi.carry_out(self.call, &work).await?;
+        Ok(in_sync(&ended.result[0][name]))
+    }
+
+    async fn sync_one(&self, name: &str) -> Result<(), BackendError> {
+        let begun = Instant::now();
+        let mut activated = false;
+        loop {
+            let why = match self.disks(name).await? {
+                Ok(()) => return Ok(()),
+                Err(why) => why,
+            };
+            if !activated {
+                self.instance_job(name, "activate-disks").await?;
+                activated = true;
+                continue;
+            }
+            if begun.elapsed() > self.rapi.pace().sync {
+                let tried = format!("bring the disks of {name} in sync");
+                let why = format!("{why}, after {} s", begun.elapsed().as_secs());
+                return Err(BackendError::permanent(tried, why));
+            }
+            tokio::time::sleep(self.rapi.pace().poll).await;
+        }
+    }
+
+    /// Before a node goes away, no instance may depend on its copy alone.
+    async fn disks_are_in_sync(&self, facts: &Facts, node: &str) -> Result<(), BackendError> {
+        let mirrored = facts.instances.values().filter(|instance| {
+            instance.storage == Storage::Mirrored && instance.touches(node) && instance.doing == Doing::Up
+        });
+        let looks = mirrored.map(|instance| async move {
+            self.disks(&instance.name).await?.map_err(|why| {
+                BackendError::permanent(format!("see whether {node} may go away"), why)
+                    .hint("`gnt-instance activate-disks` begins a resync; it is tried again later")
+            })
+        });
+        all_of("look at disks", join_all(looks).await)
+    }
+
+    /// Jobs of others that are at work were begun before the drain, and end first.
+    async fn wait_for_others(&self) -> Result<(), BackendError> {
+        let jobs = self
+            .rapi
+            .jobs()
+            .await
+            .map_err(|error| error.of("look for jobs of others", false))?;
+        for job in jobs {
+            if job.status.is_at_work() && job.reason.is_none() {
+                // Nothing of ours may land by it.
+                self.rapi.wait(job.id, &job.summary).await.map_err(|error| {
+                    BackendError::transient(format!("wait for a job of others, {}", job.summary), error.why)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a command on this machine, once for the call.
+    pub(crate) async fn command(&self, which: &str, command: &str) -> Result<String, BackendError> {
+        let key = format!("{}-{which}", self.call.key());
+        let ran = self
+            .settings
+            .hosts
+            .run("this machine", &key, self.call.fence, command)
+            .await?;
+        if ran.code == 0 {
+            return Ok(ran.output);
+        }
+        Err(BackendError::permanent(
+            format!("run `{command}`"),
+            format!("it ended with {}: {}", ran.code, last_words(&ran.output)),
+        ))
+    }
+}
+
+fn done_before(jobs: &[Job], what: &str) -> bool {
+    jobs.iter().any(|job| {
+        job.status == Status::Success && job.reason.as_ref().is_some_and(|reason| reason.what == what)
+    })
+}
+
+/// All results; the first error, with how many more there are. One that may still land stands for all.
+fn all_of(tried: &str, results: Vec<Result<(), BackendError>>) -> Result<(), BackendError> {
+    let errors: Vec<BackendError> = results.into_iter().filter_map(Result::err).collect();
+    let first = errors
+        .iter()
+        .find(|error| error.may_land)
+        .or_else(|| errors.first())
+        .cloned();
+    match (first, errors.len()) {
+        (None, _) => Ok(()),
+        (Some(error), 1) => Err(error),
+        (Some(mut error), many) => {
+            error.why = format!("{}: {} (and {} more like it)", error.tried, error.why, many - 1);
+            tried.clone_into(&mut error.tried);
+            Err(error)
+        }
+    }
+}
+
+/// Lets no batch be carried out twice, and no visit go on for ever.
+struct Pacer<'a> {
+    tried: &'a str,
+    done: Vec<Batch>,
+    looks: u32,
+}
+
+impl<'a> Pacer<'a> {
+    fn new(tried: &'a str) -> Self {
+        Self {
+            tried,
+            done: Vec::new(),
+            looks: 0,
+        }
+    }
+
+    /// Whether a batch is to be carried out; if not, the cluster is looked at again.
+    fn is_new(&mut self, batch: &Batch) -> Result<bool, BackendError> {
+        if !self.done.contains(batch) {
+            self.done.push(batch.clone());
+            self.looks = 0;
+            if self.done.len() > MOST_BATCHES as usize {
+                let why = "each time something is done, something else is to be done".to_owned();
+                return Err(BackendError::permanent(self.tried, why));
+            }
+            return Ok(true);
+        }
+        self.looks += 1;
+        if self.looks > LOOKS {
+            let why = format!("it was done, and the cluster does not show it: {batch:?}");
+            return Err(BackendError::permanent(self.tried, why));
+        }
+        Ok(false)
+    }
+}
+
+/// Shown nowhere but in tests: the two sides of a pacer.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_batch_is_carried_out_twice() {
+        let mut pacer = Pacer::new("try");
+        assert!(pacer.is_new(&Batch::Drain).unwrap());
+        assert!(!pacer.is_new(&Batch::Drain).unwrap());
+        assert!(pacer.is_new(&Batch::Start(vec!["a".to_owned()])).unwrap());
+        for _ in 0..LOOKS {
+            assert!(!pacer.is_new(&Batch::Drain).unwrap());
+        }
+        assert!(pacer.is_new(&Batch::Drain).is_err());
+    }
+
+    #[test]
+    fn one_that_may_land_stands_for_all() {
+        let no = || Err(BackendError::permanent("a", "no"));
+        let lost = Err(BackendError::transient("b", "lost").may_land());
+        let error = all_of("do both", vec![Ok(()), no(), lost, no()]).unwrap_err();
+        assert!(error.may_land);
+        assert_eq!(error.to_string(), "do both: b: lost (and 2 more like it)");
+        assert!(all_of("do nothing", vec![Ok(())]).is_ok());
+    }
+}

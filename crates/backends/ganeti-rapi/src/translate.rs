@@ -1,0 +1,297 @@
+//! From facts to a snapshot, as a pure function.
+//!
+//! A node is a unit. What it "runs" is its boot: who has another boot id than at the run's start has had its
+//! reboot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use stagger_core::model::{
+    Budgets, BudgetsBuilder, ClusterName, Condition, ConditionName, IdError, Ix, Kind, Reason, Revision,
+    Snapshot, SnapshotError, Unit, UnitId, UnitState, Verdict,
+};
+
+use crate::config::{NonRedundant, Visits};
+use crate::facts::{Doing, Facts, Node, Role, Storage};
+use crate::notes::Was;
+
+/// The kind of every unit here.
+pub const NODE: &str = "node";
+/// Nodes that answered before the run do so now.
+pub const NODES_ANSWER: &str = "nodes-answer";
+/// Instances that ran before the run do so now, unless their owners stopped them.
+pub const INSTANCES_UP: &str = "instances-up";
+
+/// What a run keeps of how things were before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// What a node runs that has had its reboot.
+    pub rebooted: Revision,
+    /// Each node's boot id.
+    pub boots: BTreeMap<String, String>,
+    /// The ids of the instances that ran.
+    pub up: BTreeSet<String>,
+}
+
+impl Memory {
+    /// Of what is so now, for a maintenance of that name.
+    pub fn of(facts: &Facts, rebooted: Revision) -> Self {
+        let boots = facts.nodes.values();
+        let up = facts.instances.values();
+        Self {
+            rebooted,
+            boots: boots
+                .filter_map(|node| Some((node.name.clone(), node.boot.clone()?)))
+                .collect(),
+            up: up
+                .filter(|instance| instance.doing == Doing::Up)
+                .map(|instance| instance.uuid.clone())
+                .collect(),
+        }
+    }
+}
+
+/// Facts that make no snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TranslateError {
+    /// A name of Ganeti's that is none of ours.
+    #[error("a name cannot be used")]
+    Name(#[from] IdError),
+    /// Facts that contradict each other.
+    #[error("the facts make no snapshot")]
+    Snapshot(#[from] SnapshotError),
+}
+
+/// The snapshot of these facts.
+///
+/// # Errors
+/// Names that are none, or facts that contradict each other.
+pub fn translate(
+    cluster: &ClusterName,
+    facts: &Facts,
+    memory: Option<&Memory>,
+    visits: &Visits,
+) -> Result<Snapshot, TranslateError> {
+    let kind = Kind::new(NODE)?;
+    let units = facts
+        .nodes
+        .values()
+        .map(|node| unit(&kind, facts, node, memory, visits))
+        .collect::<Result<Vec<_>, IdError>>()?;
+    let places: BTreeMap<&str, Ix> = facts
+        .nodes
+        .keys()
+        .enumerate()
+        .map(|(at, name)| (name.as_str(), Ix(at as u32)))
+        .collect();
+    Ok(Snapshot::new(
+        cluster.clone(),
+        facts.at,
+        generation(facts),
+        units,
+        budgets(facts, &places),
+        vec![nodes_answer(facts, memory)?, instances_up(facts, memory)?],
+        BTreeMap::new(),
+    )?)
+}
+
+fn unit(
+    kind: &Kind,
+    facts: &Facts,
+    node: &Node,
+    memory: Option<&Memory>,
+    visits: &Visits,
+) -> Result<Unit, IdError> {
+    let state = match (node.role, &node.boot) {
+        (Role::Drained | Role::Offline, _) => UnitState::Down,
+        (_, None) => UnitState::Unknown,
+        (Role::Master | Role::Candidate | Role::Regular, Some(_)) => UnitState::Serving,
+    };
+    let group = facts.groups.get(&node.group).unwrap_or(&node.group);
+    Ok(Unit {
+        id: UnitId::new(node.name.clone())?,
+        kind: kind.clone(),
+        state,
+        revision: revision(node, memory)?,
+        domains: BTreeMap::from([("group".to_owned(), group.clone())]),
+        // The master goes last.
+        precedence: u32::from(node.role == Role::Master),
+        untouchable: untouchable(facts, node, memory, visits),
+    })
+}
+
+fn revision(node: &Node, memory: Option<&Memory>) -> Result<Option<Revision>, IdError> {
+    let Some(boot) = &node.boot else { return Ok(None) };
+    if let Some(memory) = memory {
+        match memory.boots.get(&node.name) {
+            Some(before) if before == boot => {}
+            Some(_) => return Ok(Some(memory.rebooted.clone())),
+            None => return Ok(None),
+        }
+    }
+    Revision::new(format!("boot-{boot}")).map(Some)
+}
+
+fn untouchable(facts: &Facts, node: &Node, memory: Option<&Memory>, visits: &Visits) -> Option<Reason> {
+    let name = &node.name;
+    let by_us = !node.notes.is_empty();
+    if let Role::Drained | Role::Offline = node.role
+        && !by_us
+    {
+        let word = if node.role == Role::Drained {
+            "drained"
+        } else {
+            "offline"
+        };
+        return Some(Reason::new(
+            "node-out-of-service",
+            format!("{name} is {word}, and was set so by others"),
+        ));
+    }
+    if memory.is_some_and(|memory| !memory.boots.contains_key(name)) {
+        return Some(Reason::new(
+            "node-not-known-before",
+            format!("{name} was not there, or did not answer, when the run began"),
+        ));
+    }
+    if node.role == Role::Master && visits.failover.is_none() {
+        return Some(Reason::new(
+            "master-cannot-move",
+            format!("{name} is the master, and there is no command for a failover"),
+        ));
+    }
+    let mut local = facts
+        .instances
+        .values()
+        .filter(|instance| instance.primary == *name && instance.storage == Storage::Local)
+        .filter(|instance| match visits.non_redundant {
+            NonRedundant::Skip => true,
+            NonRedundant::WhenDown => instance.doing != Doing::Down,
+            NonRedundant::Stop => false,
+        });
+    let first = local.next()?;
+    let more = match local.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(Reason::new(
+        "non-redundant-instance",
+        format!(
+            "{}{more} ({}, {}) cannot be moved off {name}",
+            first.name, first.template, first.status
+        ),
+    ))
+}
+
+/// No two nodes that share an instance's copies go together, and one copy of the configuration stays.
+fn budgets(facts: &Facts, places: &BTreeMap<&str, Ix>) -> Budgets {
+    let mut pairs: BTreeMap<(Ix, Ix), Vec<&str>> = BTreeMap::new();
+    for instance in facts.instances.values() {
+        let both = instance
+            .secondary
+            .as_deref()
+            .and_then(|secondary| Some((*places.get(instance.primary.as_str())?, *places.get(secondary)?)));
+        if let Some((one, other)) = both {
+            let pair = (one.min(other), one.max(other));
+            pairs.entry(pair).or_default().push(&instance.name);
+        }
+    }
+    let mut budgets = BudgetsBuilder::default();
+    for ((one, other), names) in pairs {
+        let name = match names.as_slice() {
+            [only] => (*only).to_owned(),
+            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+            [] => String::new(),
+        };
+        budgets.add("mirrored instance", &name, 1, &[(one, 1), (other, 1)]);
+    }
+    let candidates: Vec<(Ix, u32)> = facts
+        .nodes
+        .values()
+        .filter(|node| {
+            matches!(node.role, Role::Master | Role::Candidate) || node.notes.was == Some(Was::Candidate)
+        })
+        .filter_map(|node| Some((*places.get(node.name.as_str())?, 1)))
+        .collect();
+    if let Some(limit) = (candidates.len() as u32)
+        .checked_sub(1)
+        .filter(|limit| *limit > 0)
+    {
+        budgets.add(
+            "copies of the configuration",
+            "master candidates",
+            limit,
+            &candidates,
+        );
+    }
+    budgets.build()
+}
+
+/// A name for what matters in these facts: another one when something has moved.
+fn generation(facts: &Facts) -> String {
+    use std::fmt::Write as _;
+    let mut text = facts.master.clone();
+    for node in facts.nodes.values() {
+        let _ = write!(text, "\n{} {:?} {:?}", node.name, node.role, node.boot);
+    }
+    for instance in facts.instances.values() {
+        let _ = write!(
+            text,
+            "\n{} {} {:?} {}",
+            instance.uuid, instance.primary, instance.secondary, instance.status
+        );
+    }
+    let digest = Sha256::digest(text);
+    let short: Vec<_> = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    format!("state {}", short.concat())
+}
+
+fn condition(name: &str, wrong: &[String], fine: String) -> Result<Condition, IdError> {
+    let (verdict, why) = match wrong {
+        [] => (Verdict::Yes, fine),
+        [first] => (Verdict::No, first.clone()),
+        [first, rest @ ..] => (Verdict::No, format!("{first} and {} more like it", rest.len())),
+    };
+    Ok(Condition {
+        name: ConditionName::new(name)?,
+        verdict,
+        why,
+    })
+}
+
+fn nodes_answer(facts: &Facts, memory: Option<&Memory>) -> Result<Condition, IdError> {
+    let silent: Vec<String> = facts
+        .nodes
+        .values()
+        .filter(|node| node.boot.is_none() && node.role != Role::Offline)
+        .filter(|node| memory.is_none_or(|memory| memory.boots.contains_key(&node.name)))
+        .map(|node| format!("{} does not answer", node.name))
+        .collect();
+    condition(NODES_ANSWER, &silent, format!("{} nodes", facts.nodes.len()))
+}
+
+fn instances_up(facts: &Facts, memory: Option<&Memory>) -> Result<Condition, IdError> {
+    let stopped_by_us: BTreeSet<&str> = facts
+        .nodes
+        .values()
+        .flat_map(|node| node.notes.stopped.iter().map(String::as_str))
+        .collect();
+    let wrong: Vec<String> = facts
+        .instances
+        .values()
+        .filter(|instance| memory.is_none_or(|memory| memory.up.contains(&instance.uuid)))
+        .filter(|instance| match instance.doing {
+            Doing::Up => false,
+            Doing::Down => stopped_by_us.contains(instance.uuid.as_str()),
+            Doing::Failed | Doing::Unclear => true,
+        })
+        .map(|instance| format!("{} on {} is {}", instance.name, instance.primary, instance.status))
+        .collect();
+    let up = facts
+        .instances
+        .values()
+        .filter(|instance| instance.doing == Doing::Up);
+    condition(INSTANCES_UP, &wrong, format!("{} instances run", up.count()))
+}

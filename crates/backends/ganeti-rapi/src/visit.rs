@@ -1,0 +1,371 @@
+//! What comes next in a node's visit: pure functions of what was observed.
+//!
+//! Each says the next batch of things to do, or that nothing is left. A batch is carried out, the cluster is
+//! observed anew, and the same function is asked again; so a visit that was interrupted anywhere goes on
+//! from where the cluster is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::config::{NonRedundant, Visits};
+use crate::facts::{Doing, Facts, Instance, Node, Role, Storage};
+use crate::notes::{Notes, Was};
+
+/// Node by node, where instances go.
+pub type ByNode = BTreeMap<String, BTreeMap<String, String>>;
+
+/// What the plan has chosen. Nothing is chosen here.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Places {
+    /// Where instances without a secondary node run while a node is away.
+    pub guests: ByNode,
+    /// In a full evacuation: which node has the second copy of an instance while a node is away.
+    pub copies: ByNode,
+}
+
+/// An instance is to run there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// Which.
+    pub instance: String,
+    /// Where it runs now.
+    pub from: String,
+    /// Where it is to run.
+    pub to: String,
+    /// Its disks are mirrored: it can go to its secondary node only, and Ganeti takes no name for that.
+    pub mirrored: bool,
+}
+
+/// The second copy of an instance's disks is to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copy {
+    /// Which instance.
+    pub instance: String,
+    /// Where it is now.
+    pub from: String,
+    /// Where it is to be.
+    pub to: String,
+}
+
+/// Things that are done together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Batch {
+    /// Another node becomes master.
+    Failover {
+        /// Which.
+        to: String,
+    },
+    /// It is written down what will be taken away from the node.
+    Note(Notes),
+    /// Nothing new is put on the node.
+    Drain,
+    /// Instances run elsewhere.
+    Move(Vec<Move>),
+    /// Second copies are made elsewhere.
+    Replace(Vec<Copy>),
+    /// Instances are shut down.
+    Stop(Vec<String>),
+    /// The node gets its role back.
+    Return(Was),
+    /// Mirrored disks are active on both nodes, and in sync.
+    Sync(Vec<String>),
+    /// Instances are started.
+    Start(Vec<String>),
+    /// The notes are not needed any more.
+    Forget(Vec<String>),
+}
+
+/// Why a visit cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(pub String);
+
+fn refuse<T>(why: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal(why.into()))
+}
+
+fn node<'a>(facts: &'a Facts, name: &str) -> Result<&'a Node, Refusal> {
+    facts
+        .nodes
+        .get(name)
+        .ok_or_else(|| Refusal(format!("there is no node {name}")))
+}
+
+/// What comes next to take a node out of service; `None`: it is out.
+///
+/// # Errors
+/// What cannot be moved, or nobody knows where to.
+pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Result<Option<Batch>, Refusal> {
+    let this = node(facts, name)?;
+    match this.role {
+        Role::Offline => return refuse(format!("{name} is offline, and was set so by others")),
+        Role::Drained if this.notes.is_empty() => {
+            return refuse(format!("{name} is drained, and was set so by others"));
+        }
+        Role::Master => {
+            let to = successor(facts, name, visits)?;
+            return Ok(Some(Batch::Failover { to }));
+        }
+        Role::Candidate | Role::Regular | Role::Drained => {}
+    }
+    let here: Vec<&Instance> = facts
+        .instances
+        .values()
+        .filter(|instance| instance.primary == name)
+        .collect();
+    let mut moves = Vec::new();
+    let mut stops = Vec::new();
+    let mut notes = Notes {
+        was: match this.role {
+            Role::Candidate => Some(Was::Candidate),
+            Role::Regular => Some(Was::Regular),
+            Role::Master | Role::Drained | Role::Offline => None,
+        },
+        ..Notes::default()
+    };
+    for instance in here {
+        match (instance.doing, instance.storage) {
+            // What does not run is not moved: its downtime is no longer for it.
+            (Doing::Down | Doing::Failed, _) => {}
+            (Doing::Unclear, _) => {
+                let Instance { name, status, .. } = instance;
+                return refuse(format!("{name} is {status}: see `gnt-cluster verify`"));
+            }
+            (Doing::Up, Storage::Local) if visits.non_redundant == NonRedundant::Stop => {
+                notes.stopped.insert(instance.uuid.clone());
+                stops.push(instance.name.clone());
+            }
+            (Doing::Up, Storage::Local) => {
+                let Instance { name, template, .. } = instance;
+                return refuse(format!(
+                    "{name} runs, and its {template} disks are on this node only"
+                ));
+            }
+            (Doing::Up, Storage::Mirrored | Storage::Shared) => {
+                let to = destination(facts, instance, places)?;
+                notes.away.insert(instance.uuid.clone());
+                moves.push(Move {
+                    instance: instance.name.clone(),
+                    from: name.to_owned(),
+                    to,
+                    mirrored: instance.storage == Storage::Mirrored,
+                });
+            }
+        }
+    }
+    let mut copies = Vec::new();
+    for (instance, to) in places.copies.get(name).into_iter().flatten() {
+        let Some(instance) = facts.instances.get(instance).filter(|of| of.doing == Doing::Up) else {
+            continue;
+        };
+        if instance.storage != Storage::Mirrored || !instance.touches(name) {
+            continue;
+        }
+        if !is_there(node(facts, to)?) {
+            return refuse(format!(
+                "the second copy of {} would go to {to}, which is not in service",
+                instance.name
+            ));
+        }
+        notes.copies.insert(instance.uuid.clone());
+        if instance.secondary.as_deref() == Some(name) {
+            copies.push(Copy {
+                instance: instance.name.clone(),
+                from: name.to_owned(),
+                to: to.clone(),
+            });
+        }
+    }
+    let missing = notes.missing_in(&this.notes);
+    Ok(if !missing.is_empty() {
+        Some(Batch::Note(missing))
+    } else if this.role != Role::Drained {
+        Some(Batch::Drain)
+    } else if !moves.is_empty() {
+        Some(Batch::Move(moves))
+    } else if !copies.is_empty() {
+        Some(Batch::Replace(copies))
+    } else if !stops.is_empty() {
+        Some(Batch::Stop(stops))
+    } else {
+        None
+    })
+}
+
+/// Where an instance goes that runs.
+fn destination(facts: &Facts, instance: &Instance, places: &Places) -> Result<String, Refusal> {
+    let Instance { name, primary, .. } = instance;
+    let planned = || places.guests.get(primary).and_then(|places| places.get(name));
+    let to = match instance.storage {
+        Storage::Mirrored => instance.secondary.as_ref(),
+        Storage::Shared | Storage::Local => planned(),
+    };
+    let Some(to) = to else {
+        return refuse(format!(
+            "the plan has no place for {name} while {primary} is away"
+        ));
+    };
+    let there = node(facts, to)?;
+    if !is_there(there) || !there.vm_capable {
+        return refuse(format!("{name} would go to {to}, which is not in service"));
+    }
+    Ok(to.clone())
+}
+
+/// Whether a node can take something.
+fn is_there(node: &Node) -> bool {
+    let in_service = match node.role {
+        Role::Master | Role::Candidate | Role::Regular => true,
+        Role::Drained | Role::Offline => false,
+    };
+    in_service && node.boot.is_some()
+}
+
+/// Who becomes master: whom the configuration names, or the first candidate that is not about to be visited.
+///
+/// # Errors
+/// Nobody can.
+pub fn successor(facts: &Facts, master: &str, visits: &Visits) -> Result<String, Refusal> {
+    if visits.failover.is_none() {
+        return refuse(format!(
+            "{master} is the master, and the configuration has no command for a failover"
+        ));
+    }
+    let fits = |node: &&Node| {
+        node.name != master && node.role == Role::Candidate && is_there(node) && node.notes.is_empty()
+    };
+    if let Some(named) = &visits.successor
+        && named != master
+    {
+        return match facts.nodes.get(named).filter(fits) {
+            Some(node) => Ok(node.name.clone()),
+            None => refuse(format!(
+                "{named} is to become master, and is not a master candidate in service"
+            )),
+        };
+    }
+    match facts.nodes.values().find(fits) {
+        Some(node) => Ok(node.name.clone()),
+        None => refuse(format!(
+            "{master} is the master, and no other master candidate is in service"
+        )),
+    }
+}
+
+/// Whether a node is ready to be rebooted.
+///
+/// # Errors
+/// What speaks against it.
+pub fn may_reboot(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Result<(), Refusal> {
+    match enter(facts, name, visits, places)? {
+        None => Ok(()),
+        Some(batch) => refuse(format!(
+            "{name} is not out of service any more: {}",
+            in_words(&batch)
+        )),
+    }
+}
+
+fn in_words(batch: &Batch) -> String {
+    match batch {
+        Batch::Failover { .. } => "it is the master".to_owned(),
+        Batch::Move(moves) => {
+            let names: Vec<_> = moves.iter().map(|each| each.instance.as_str()).collect();
+            format!("{} run there", names.join(" "))
+        }
+        Batch::Stop(names) => format!("{} run there", names.join(" ")),
+        Batch::Replace(copies) => format!("{} second copies are there", copies.len()),
+        Batch::Drain => "it is not drained".to_owned(),
+        Batch::Note(notes) if !notes.away.is_empty() || !notes.stopped.is_empty() => {
+            "instances have come to it".to_owned()
+        }
+        Batch::Note(_) | Batch::Return(_) | Batch::Sync(_) | Batch::Start(_) | Batch::Forget(_) => {
+            "it is not drained".to_owned()
+        }
+    }
+}
+
+/// How far a leave has come within one process.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Leaving {
+    /// Disks were looked at, and are in sync.
+    pub synced: BTreeSet<String>,
+}
+
+/// What comes next to give a node back; `None`: it is back.
+///
+/// # Errors
+/// It does not answer, or was taken out of service by others.
+pub fn leave(facts: &Facts, name: &str, leaving: &Leaving) -> Result<Option<Batch>, Refusal> {
+    let this = node(facts, name)?;
+    if this.boot.is_none() {
+        return refuse(format!(
+            "{name} does not answer: it stays out of service, and its instances where they are"
+        ));
+    }
+    match (this.role, this.notes.was) {
+        (Role::Offline, _) => return refuse(format!("{name} is offline, and was set so by others")),
+        (Role::Drained, Some(was)) => return Ok(Some(Batch::Return(was))),
+        // Drained by others: it was never entered.
+        (Role::Drained, None) => return Ok(forget(this)),
+        (Role::Master | Role::Candidate | Role::Regular, _) => {}
+    }
+    let copies: Vec<Copy> = facts
+        .instances
+        .values()
+        .filter(|instance| this.notes.copies.contains(&instance.uuid) && instance.doing == Doing::Up)
+        .filter(|instance| !instance.touches(name))
+        .filter_map(|instance| {
+            Some(Copy {
+                instance: instance.name.clone(),
+                from: instance.secondary.clone()?,
+                to: name.to_owned(),
+            })
+        })
+        .collect();
+    if !copies.is_empty() {
+        return Ok(Some(Batch::Replace(copies)));
+    }
+    // Also those that stand on it with their secondary only: its reboot has cut their copies off.
+    let unsynced: Vec<String> = facts
+        .instances
+        .values()
+        .filter(|instance| instance.storage == Storage::Mirrored && instance.touches(name))
+        .filter(|instance| instance.doing == Doing::Up || this.notes.stopped.contains(&instance.uuid))
+        .filter(|instance| !leaving.synced.contains(&instance.name))
+        .map(|instance| instance.name.clone())
+        .collect();
+    if !unsynced.is_empty() && !this.notes.is_empty() {
+        return Ok(Some(Batch::Sync(unsynced)));
+    }
+    let back: Vec<Move> = facts
+        .instances
+        .values()
+        .filter(|instance| this.notes.away.contains(&instance.uuid) && instance.primary != name)
+        .filter(|instance| instance.doing == Doing::Up)
+        .filter(|instance| instance.storage != Storage::Mirrored || instance.touches(name))
+        .map(|instance| Move {
+            instance: instance.name.clone(),
+            from: instance.primary.clone(),
+            to: name.to_owned(),
+            mirrored: instance.storage == Storage::Mirrored,
+        })
+        .collect();
+    if !back.is_empty() {
+        return Ok(Some(Batch::Move(back)));
+    }
+    let start: Vec<String> = facts
+        .instances
+        .values()
+        .filter(|instance| this.notes.stopped.contains(&instance.uuid) && instance.doing != Doing::Up)
+        .map(|instance| instance.name.clone())
+        .collect();
+    if !start.is_empty() {
+        return Ok(Some(Batch::Start(start)));
+    }
+    Ok(forget(this))
+}
+
+fn forget(node: &Node) -> Option<Batch> {
+    let tags = node.notes.tags();
+    (!tags.is_empty()).then_some(Batch::Forget(tags))
+}

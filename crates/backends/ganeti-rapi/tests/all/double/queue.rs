@@ -1,0 +1,307 @@
+//! The job queue and what jobs do.
+
+use serde_json::{Value, json};
+
+use super::{World, rules};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    Role {
+        node: String,
+        role: String,
+    },
+    TagsSet {
+        node: String,
+        tags: Vec<String>,
+    },
+    TagsDel {
+        node: String,
+        tags: Vec<String>,
+    },
+    Migrate {
+        instance: String,
+        target: Option<String>,
+    },
+    Replace {
+        instance: String,
+        to: String,
+    },
+    Shutdown {
+        instance: String,
+    },
+    Startup {
+        instance: String,
+    },
+    Activate {
+        instance: String,
+    },
+    Info {
+        instance: String,
+    },
+    Powercycle {
+        node: String,
+    },
+    /// What others do, for so many ticks.
+    Other {
+        ticks: u32,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub struct Job {
+    pub id: u64,
+    pub op: Op,
+    /// Sources and texts.
+    pub reasons: Vec<(String, String)>,
+    pub status: &'static str,
+    pub result: Value,
+    pub fails: bool,
+    ticks: u32,
+}
+
+impl Job {
+    pub fn is_final(&self) -> bool {
+        ["success", "error", "canceled"].contains(&self.status)
+    }
+
+    pub fn document(&self) -> Value {
+        let trail: Vec<Value> = self
+            .reasons
+            .iter()
+            .map(|(source, text)| json!([source, text, 1_795_219_724_236_842_496_u64]))
+            .collect();
+        json!({
+            "id": self.id,
+            "status": self.status,
+            "summary": [format!("{:?}", self.op)],
+            "ops": [{ "OP_ID": "OP", "reason": trail }],
+            "opstatus": [self.status],
+            "opresult": [self.result],
+        })
+    }
+}
+
+type Ended = Result<Value, String>;
+
+impl World {
+    pub fn submit(&mut self, op: Op, reason: Option<&str>) -> u64 {
+        let id = self.jobs.len() as u64 + 1;
+        let mut reasons = Vec::new();
+        if let Some(text) = reason {
+            reasons.push(("gnt:user".to_owned(), text.to_owned()));
+        }
+        reasons.push(("gnt:library:rlib2:x".to_owned(), String::new()));
+        self.jobs.push(Job {
+            id,
+            op,
+            reasons,
+            status: "queued",
+            result: Value::Null,
+            fails: false,
+            ticks: 0,
+        });
+        id
+    }
+
+    /// Each job goes one step on.
+    pub fn run_jobs(&mut self) {
+        for at in 0..self.jobs.len() {
+            let job = &self.jobs[at];
+            match job.status {
+                // The queue's rules are those that are shown: both are read from one place.
+                "queued" => match rules::action(&self.shown, job.id, &job.reasons).as_str() {
+                    "PAUSE" => {}
+                    "REJECT" => self.jobs[at].status = "canceled",
+                    _ => self.jobs[at].status = "waiting",
+                },
+                "waiting" => {
+                    self.jobs[at].status = "running";
+                    self.count_migrations();
+                }
+                "running" => {
+                    let ends = match &job.op {
+                        Op::Other { ticks } => job.ticks >= *ticks,
+                        _ => job.ticks >= 1,
+                    };
+                    self.jobs[at].ticks += 1;
+                    if ends {
+                        self.end(at);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn count_migrations(&mut self) {
+        let mut at_work: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
+        for job in self.jobs.iter().filter(|job| job.status == "running") {
+            if let Op::Migrate { instance, target } = &job.op
+                && let Some(of) = self.now.instances.get(instance)
+            {
+                let to = target.clone().or_else(|| of.snode.clone()).unwrap();
+                for node in [&of.pnode, &to] {
+                    *at_work.entry(node.clone()).or_insert(0) += 1;
+                }
+            }
+        }
+        for (node, count) in at_work {
+            let most = self.most_migrations.entry(node).or_insert(0);
+            *most = (*most).max(count);
+        }
+    }
+
+    fn end(&mut self, at: usize) {
+        let op = self.jobs[at].op.clone();
+        let ended = if self.jobs[at].fails {
+            Err("the test said so".to_owned())
+        } else {
+            self.carry_out(&op)
+        };
+        let job = &mut self.jobs[at];
+        match ended {
+            Ok(result) => (job.status, job.result) = ("success", result),
+            Err(why) => {
+                (job.status, job.result) = ("error", json!(["OpExecError", [why, "wrong_state"]]));
+            }
+        }
+        self.changed();
+    }
+
+    fn reachable(&self, node: &str) -> Result<(), String> {
+        if self.now.nodes[node].up {
+            Ok(())
+        } else {
+            Err(format!("node {node} cannot be reached"))
+        }
+    }
+
+    fn carry_out(&mut self, op: &Op) -> Ended {
+        match op {
+            Op::Role { node, role } => {
+                self.reachable(node)?;
+                let word = match role.as_str() {
+                    "drained" => "D",
+                    "master-candidate" => "C",
+                    "regular" => "R",
+                    other => return Err(format!("no role {other}")),
+                };
+                let node = self.now.nodes.get_mut(node).unwrap();
+                if node.role == "M" {
+                    return Err("the master cannot be drained".to_owned());
+                }
+                node.role = word;
+                Ok(Value::Null)
+            }
+            Op::TagsSet { node, tags } => {
+                let known = &mut self.now.nodes.get_mut(node).unwrap().tags;
+                known.extend(tags.iter().cloned());
+                Ok(Value::Null)
+            }
+            Op::TagsDel { node, tags } => {
+                let known = &mut self.now.nodes.get_mut(node).unwrap().tags;
+                if let Some(missing) = tags.iter().find(|tag| !known.contains(*tag)) {
+                    return Err(format!("Tag(s) {missing} not found"));
+                }
+                known.retain(|tag| !tags.contains(tag));
+                Ok(Value::Null)
+            }
+            Op::Migrate { instance, target } => self.migrate(instance, target.as_deref()),
+            Op::Replace { instance, to } => {
+                let of = self
+                    .now
+                    .instances
+                    .get(instance)
+                    .ok_or("no such instance")?
+                    .clone();
+                if of.template != "drbd" || of.pnode == *to {
+                    return Err("not for this instance".to_owned());
+                }
+                self.reachable(&of.pnode)?;
+                self.reachable(to)?;
+                if self.now.nodes[to].role == "D" {
+                    return Err(format!("node {to} is drained"));
+                }
+                let of = self.now.instances.get_mut(instance).unwrap();
+                of.snode = Some(to.clone());
+                (of.degraded, of.resync) = (false, 0);
+                Ok(Value::Null)
+            }
+            Op::Shutdown { instance } => {
+                let of = self.now.instances.get_mut(instance).ok_or("no such instance")?;
+                (of.admin_up, of.running) = (false, false);
+                Ok(Value::Null)
+            }
+            Op::Startup { instance } => {
+                let pnode = self.now.instances[instance].pnode.clone();
+                self.reachable(&pnode)?;
+                let of = self.now.instances.get_mut(instance).unwrap();
+                (of.admin_up, of.running) = (true, true);
+                Ok(Value::Null)
+            }
+            Op::Activate { instance } => {
+                let of = self.now.instances[instance].clone();
+                self.reachable(&of.pnode)?;
+                self.reachable(of.snode.as_ref().unwrap())?;
+                let of = self.now.instances.get_mut(instance).unwrap();
+                if of.degraded {
+                    (of.degraded, of.resync) = (false, 2);
+                }
+                Ok(Value::Null)
+            }
+            Op::Info { instance } => Ok(self.info(instance)),
+            Op::Powercycle { node } => {
+                if self.now.nodes[node].role == "M" {
+                    return Err("the node is the master and force was not given".to_owned());
+                }
+                self.reachable(node)?;
+                self.powercycle(node);
+                Ok(json!("Reboot scheduled in 5 seconds"))
+            }
+            Op::Other { .. } => Ok(Value::Null),
+        }
+    }
+
+    fn migrate(&mut self, name: &str, target: Option<&str>) -> Ended {
+        let of = self.now.instances.get(name).ok_or("no such instance")?.clone();
+        if !of.running {
+            return Err("instance is not running, please use failover".to_owned());
+        }
+        let to = match (of.template, target) {
+            ("drbd", Some(_)) => return Err("drbd cannot be migrated to arbitrary nodes".to_owned()),
+            ("drbd", None) => of.snode.clone().unwrap(),
+            ("plain" | "file", _) => return Err(format!("{} cannot be migrated", of.template)),
+            (_, Some(target)) => target.to_owned(),
+            (_, None) => return Err("neither an iallocator nor a node".to_owned()),
+        };
+        self.reachable(&of.pnode)?;
+        self.reachable(&to)?;
+        if ["D", "O"].contains(&self.now.nodes[&to].role) {
+            return Err(format!("node {to} is drained"));
+        }
+        if of.degraded || of.resync > 0 {
+            return Err(format!("disk of {name} is degraded"));
+        }
+        let from = of.pnode;
+        let of = self.now.instances.get_mut(name).unwrap();
+        of.pnode = to;
+        if of.template == "drbd" {
+            of.snode = Some(from);
+        }
+        Ok(Value::Null)
+    }
+
+    fn info(&mut self, name: &str) -> Value {
+        let of = self.now.instances.get_mut(name).unwrap();
+        let percent = (of.resync > 0).then_some(13.3);
+        of.resync = of.resync.saturating_sub(1);
+        let bad = of.degraded || percent.is_some();
+        let status = json!(["/dev/drbd0", 147, 0, percent, null, bad, if bad { 2 } else { 1 }]);
+        let disks = if of.template == "drbd" {
+            json!([{ "iv_name": "disk/0", "dev_type": "drbd", "pstatus": status, "sstatus": status }])
+        } else {
+            json!([])
+        };
+        json!({ name: { "name": name, "disks": disks } })
+    }
+}

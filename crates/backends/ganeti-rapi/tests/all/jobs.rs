@@ -1,0 +1,120 @@
+//! Jobs: found again by their reason, and never carried out twice.
+
+use serde_json::json;
+use stagger_ganeti_rapi::client::Method;
+use stagger_ganeti_rapi::fence;
+use stagger_ganeti_rapi::jobs::{Status, Work};
+
+use crate::common::{Setup, call, setup};
+use crate::double::{Fault, World};
+
+async fn world() -> Setup {
+    let mut world = World::with_nodes(3);
+    world.add("web", "drbd", "n1", Some("n2"));
+    setup(world).await
+}
+
+fn migrate() -> Work {
+    Work::new("migrate-web-to-n2", Method::Put, "/2/instances/web/migrate").body(json!({ "mode": "live" }))
+}
+
+fn where_is_web(setup: &Setup) -> String {
+    setup.world().now.instances["web"].pnode.clone()
+}
+
+#[tokio::test]
+async fn a_job_carries_its_reason_and_is_waited_for() {
+    let setup = world().await;
+    let ended = setup.rapi().carry_out(&call(5), &migrate()).await.unwrap();
+    assert_eq!(ended.status, Status::Success);
+    assert_eq!(where_is_web(&setup), "n2");
+    let jobs = setup.rapi().jobs().await.unwrap();
+    let reason = jobs[0].reason.clone().unwrap();
+    assert_eq!(
+        (reason.token, reason.key.as_str(), reason.what.as_str()),
+        (5, "run-1-7", "migrate-web-to-n2")
+    );
+}
+
+#[tokio::test]
+async fn a_job_whose_answer_was_lost_is_found_by_its_reason() {
+    let setup = world().await;
+    setup
+        .world()
+        .fault("PUT /2/instances/web/migrate", Fault::LoseAnswer);
+    setup.rapi().carry_out(&call(5), &migrate()).await.unwrap();
+    let world = setup.world();
+    let done = world.jobs.iter().filter(|job| job.status == "success").count();
+    assert_eq!(done, 1, "{:?}", world.jobs);
+    drop(world);
+    assert_eq!(where_is_web(&setup), "n2", "it was not migrated back");
+}
+
+/// However late a request lands whose answer was lost: one job is carried out, all others are cancelled.
+#[tokio::test]
+async fn a_request_that_lands_late_does_nothing() {
+    for lag in [0, 3] {
+        for ticks in 1..30 {
+            let setup = world().await;
+            setup.world().lag = lag;
+            setup
+                .world()
+                .fault("PUT /2/instances/web/migrate", Fault::Late(ticks));
+            setup.rapi().carry_out(&call(5), &migrate()).await.unwrap();
+            for _ in 0..60 {
+                setup.world().tick();
+            }
+            let world = setup.world();
+            let done = world.jobs.iter().filter(|job| job.status == "success").count();
+            assert_eq!(done, 1, "late by {ticks}, lag {lag}: {:?}", world.jobs);
+            drop(world);
+            assert_eq!(where_is_web(&setup), "n2", "late by {ticks}, lag {lag}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_fails_or_is_cancelled_says_so() {
+    let setup = world().await;
+    setup
+        .world()
+        .fault("PUT /2/instances/web/migrate", Fault::FailJob);
+    let error = setup.rapi().carry_out(&call(5), &migrate()).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "migrate-web-to-n2: job 1 failed: the test said so"
+    );
+    assert!(!error.may_land);
+
+    fence::raise(&setup.rapi(), 9).await.unwrap();
+    let error = setup.rapi().carry_out(&call(8), &migrate()).await.unwrap_err();
+    assert!(error.why.contains("cancelled"), "{error}");
+    assert_eq!(where_is_web(&setup), "n1", "an older token moves nothing");
+    setup.rapi().carry_out(&call(9), &migrate()).await.unwrap();
+    assert_eq!(where_is_web(&setup), "n2");
+}
+
+#[tokio::test]
+async fn a_full_queue_is_told_apart_from_a_lost_answer() {
+    let setup = world().await;
+    setup
+        .world()
+        .fault("PUT /2/instances/web/migrate", Fault::Status(503));
+    let error = setup.rapi().carry_out(&call(5), &migrate()).await.unwrap_err();
+    assert!(!error.may_land, "{error}");
+    assert!(setup.world().jobs.is_empty());
+}
+
+#[tokio::test]
+async fn a_predecessors_jobs_are_waited_for() {
+    let setup = world().await;
+    let rapi = setup.rapi();
+    let reason = stagger_ganeti_rapi::reason::JobReason::new(&call(4), "migrate-web-to-n2", 99).to_string();
+    let path = format!("/2/instances/web/migrate?reason={reason}");
+    rapi.write(Method::Put, &path, Some(&json!({ "mode": "live" })))
+        .await
+        .unwrap();
+    let found = rapi.wait_for_predecessors(&call(5)).await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(where_is_web(&setup), "n2");
+}

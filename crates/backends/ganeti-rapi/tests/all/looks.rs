@@ -1,0 +1,250 @@
+//! What comes next in a visit, on facts that are written down.
+
+use stagger_core::model::ClusterName;
+use stagger_ganeti_rapi::config::{NonRedundant, Visits};
+use stagger_ganeti_rapi::facts::{Facts, Role, in_sync};
+use stagger_ganeti_rapi::notes::{Notes, Was};
+use stagger_ganeti_rapi::translate::{Memory, translate};
+use stagger_ganeti_rapi::visit::{Batch, Leaving, Places, enter, leave, may_reboot, successor};
+
+use crate::common::{rebooted, setup};
+use crate::double::World;
+
+async fn facts(make: impl FnOnce(&mut World)) -> Facts {
+    let mut world = World::with_nodes(4);
+    make(&mut world);
+    world.shown = world.now.clone();
+    setup(world).await.rapi().facts().await.unwrap()
+}
+
+fn with_failover() -> Visits {
+    Visits {
+        failover: Some("true".to_owned()),
+        ..Visits::default()
+    }
+}
+
+fn places(node: &str, instance: &str, to: &str) -> Places {
+    Places {
+        guests: [(node.to_owned(), [(instance.to_owned(), to.to_owned())].into())].into(),
+        ..Places::default()
+    }
+}
+
+#[tokio::test]
+async fn a_node_is_noted_then_drained_then_emptied() {
+    let mut facts = facts(|world| {
+        world.add("web", "drbd", "n2", Some("n3"));
+        world.add("db", "sharedfile", "n2", None);
+        world.add_down("old", "drbd", "n2", Some("n4"));
+    })
+    .await;
+    let (visits, places) = (Visits::default(), places("n2", "db", "n4"));
+    let next = |facts: &Facts| enter(facts, "n2", &visits, &places).unwrap();
+    let Some(Batch::Note(notes)) = next(&facts) else {
+        panic!("{:?}", next(&facts))
+    };
+    assert_eq!(notes.away.len(), 2, "what is down is not moved");
+    assert_eq!(notes.was, Some(Was::Candidate));
+    facts.nodes.get_mut("n2").unwrap().notes = notes;
+    assert_eq!(next(&facts), Some(Batch::Drain));
+    facts.nodes.get_mut("n2").unwrap().role = Role::Drained;
+    let Some(Batch::Move(moves)) = next(&facts) else {
+        panic!("{:?}", next(&facts))
+    };
+    let shown: Vec<_> = moves
+        .iter()
+        .map(|each| (each.instance.as_str(), each.to.as_str(), each.mirrored))
+        .collect();
+    assert_eq!(shown, [("db", "n4", false), ("web", "n3", true)]);
+    assert!(may_reboot(&facts, "n2", &visits, &places).is_err());
+    for (name, to) in [("db", "n4"), ("web", "n3")] {
+        facts.instances.get_mut(name).unwrap().primary = to.to_owned();
+    }
+    assert_eq!(next(&facts), None);
+    assert!(may_reboot(&facts, "n2", &visits, &places).is_ok());
+}
+
+#[tokio::test]
+async fn what_cannot_move_or_has_no_place_is_named() {
+    let visits = Visits::default();
+    let shared = facts(|world| world.add("db", "rbd", "n2", None)).await;
+    let why = enter(&shared, "n2", &visits, &Places::default())
+        .unwrap_err()
+        .to_string();
+    assert_eq!(why, "the plan has no place for db while n2 is away");
+
+    let plain = facts(|world| world.add("log", "plain", "n2", None)).await;
+    let why = enter(&plain, "n2", &visits, &Places::default())
+        .unwrap_err()
+        .to_string();
+    assert!(why.contains("log runs"), "{why}");
+    let stop = Visits {
+        non_redundant: NonRedundant::Stop,
+        ..Visits::default()
+    };
+    let Some(Batch::Note(notes)) = enter(&plain, "n2", &stop, &Places::default()).unwrap() else {
+        panic!("it is noted first")
+    };
+    assert_eq!((notes.away.len(), notes.stopped.len()), (0, 1));
+
+    let drained = facts(|world| world.now.nodes.get_mut("n2").unwrap().role = "D").await;
+    let why = enter(&drained, "n2", &visits, &Places::default())
+        .unwrap_err()
+        .to_string();
+    assert!(why.contains("by others"), "{why}");
+
+    let away = facts(|world| {
+        world.add("web", "drbd", "n2", Some("n3"));
+        world.now.nodes.get_mut("n3").unwrap().up = false;
+    })
+    .await;
+    let why = enter(&away, "n2", &visits, &Places::default())
+        .unwrap_err()
+        .to_string();
+    assert_eq!(why, "web would go to n3, which is not in service");
+}
+
+#[tokio::test]
+async fn the_masters_successor_is_a_candidate_in_service() {
+    let all = facts(|_| {}).await;
+    assert!(
+        successor(&all, "n1", &Visits::default()).is_err(),
+        "there is no command"
+    );
+    assert_eq!(successor(&all, "n1", &with_failover()), Ok("n2".to_owned()));
+    let named = Visits {
+        successor: Some("n4".to_owned()),
+        ..with_failover()
+    };
+    assert_eq!(successor(&all, "n1", &named), Ok("n4".to_owned()));
+    let few = facts(|world| {
+        world.now.nodes.get_mut("n2").unwrap().role = "R";
+        world.now.nodes.get_mut("n3").unwrap().up = false;
+        world.now.nodes.get_mut("n4").unwrap().role = "D";
+    })
+    .await;
+    assert!(successor(&few, "n1", &with_failover()).is_err());
+    assert!(
+        successor(&few, "n1", &named)
+            .unwrap_err()
+            .to_string()
+            .contains("n4")
+    );
+}
+
+#[tokio::test]
+async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() {
+    let mut facts = facts(|world| {
+        world.add("web", "drbd", "n3", Some("n2"));
+        world.add("mail", "drbd", "n3", Some("n2"));
+        world.add("db", "sharedfile", "n4", None);
+        world.add_down("log", "plain", "n2", None);
+    })
+    .await;
+    let id = |facts: &Facts, name: &str| facts.instances[name].uuid.clone();
+    let notes = Notes {
+        away: [id(&facts, "web"), id(&facts, "db")].into(),
+        stopped: [id(&facts, "log")].into(),
+        was: Some(Was::Regular),
+        ..Notes::default()
+    };
+    let node = facts.nodes.get_mut("n2").unwrap();
+    (node.role, node.notes) = (Role::Drained, notes.clone());
+    let mut leaving = Leaving::default();
+    assert_eq!(
+        leave(&facts, "n2", &leaving),
+        Ok(Some(Batch::Return(Was::Regular)))
+    );
+    facts.nodes.get_mut("n2").unwrap().role = Role::Regular;
+    let both = vec!["mail".to_owned(), "web".to_owned()];
+    assert_eq!(leave(&facts, "n2", &leaving), Ok(Some(Batch::Sync(both.clone()))));
+    leaving.synced.extend(both);
+    let Ok(Some(Batch::Move(moves))) = leave(&facts, "n2", &leaving) else {
+        panic!("{:?}", leave(&facts, "n2", &leaving))
+    };
+    let names: Vec<_> = moves.iter().map(|each| each.instance.as_str()).collect();
+    assert_eq!(names, ["db", "web"], "mail was at home on n3 before");
+    for name in names {
+        facts.instances.get_mut(name).unwrap().primary = "n2".to_owned();
+    }
+    assert_eq!(
+        leave(&facts, "n2", &leaving),
+        Ok(Some(Batch::Start(vec!["log".to_owned()])))
+    );
+    facts.instances.get_mut("log").unwrap().doing = stagger_ganeti_rapi::facts::Doing::Up;
+    assert_eq!(
+        leave(&facts, "n2", &leaving),
+        Ok(Some(Batch::Forget(notes.tags())))
+    );
+    facts.nodes.get_mut("n2").unwrap().notes = Notes::default();
+    assert_eq!(leave(&facts, "n2", &leaving), Ok(None));
+    facts.nodes.get_mut("n2").unwrap().boot = None;
+    let why = leave(&facts, "n2", &leaving).unwrap_err().to_string();
+    assert!(why.contains("stays out of service"), "{why}");
+}
+
+#[tokio::test]
+async fn what_may_go_together_follows_from_the_copies() {
+    let facts = facts(|world| {
+        world.add("a", "drbd", "n1", Some("n2"));
+        world.add("b", "drbd", "n2", Some("n1"));
+        world.add("c", "drbd", "n3", Some("n4"));
+    })
+    .await;
+    let name = ClusterName::new("lab").unwrap();
+    let memory = Memory::of(&facts, rebooted());
+    let snapshot = translate(&name, &facts, Some(&memory), &with_failover()).unwrap();
+    let ix = |name: &str| {
+        let id = stagger_core::model::UnitId::new(name).unwrap();
+        snapshot.find(&id).unwrap()
+    };
+    let may = |nodes: &[&str]| {
+        let set: Vec<_> = nodes.iter().map(|name| ix(name)).collect();
+        stagger_core::check::may_stop(&snapshot, &set).is_ok()
+    };
+    assert!(may(&["n1", "n3"]) && may(&["n2", "n4"]));
+    assert!(!may(&["n1", "n2"]) && !may(&["n3", "n4"]));
+    assert_eq!(snapshot.unit(ix("n1")).precedence, 1, "the master goes last");
+}
+
+#[tokio::test]
+async fn a_node_is_rebooted_when_its_boot_id_is_another() {
+    let before = facts(|_| {}).await;
+    let memory = Memory::of(&before, rebooted());
+    let after = facts(|world| {
+        world.now.nodes.get_mut("n2").unwrap().boot = 2;
+        world.now.nodes.get_mut("n3").unwrap().up = false;
+    })
+    .await;
+    let name = ClusterName::new("lab").unwrap();
+    let snapshot = translate(&name, &after, Some(&memory), &with_failover()).unwrap();
+    let of = |name: &str| {
+        let id = stagger_core::model::UnitId::new(name).unwrap();
+        snapshot.unit(snapshot.find(&id).unwrap()).revision.clone()
+    };
+    assert_eq!(of("n2"), Some(rebooted()));
+    assert_ne!(of("n4"), Some(rebooted()));
+    assert_eq!(of("n3"), None, "nobody knows");
+}
+
+#[test]
+fn disks_are_in_sync_only_when_both_sides_say_so() {
+    let disk = |pstatus: serde_json::Value, sstatus: serde_json::Value| {
+        serde_json::json!({ "name": "web", "disks": [
+            { "iv_name": "disk/0", "dev_type": "drbd", "pstatus": pstatus, "sstatus": sstatus }] })
+    };
+    let fine = serde_json::json!(["/dev/drbd0", 147, 0, null, null, false, 1]);
+    // As recorded while it was in resync, and as a side without its peer tells it.
+    let syncing = serde_json::json!(["/dev/drbd0", 147, 0, 46.745, 25, true, 1]);
+    let alone = serde_json::json!(["/dev/drbd0", 147, 0, null, null, true, 1]);
+    assert_eq!(in_sync(&disk(fine.clone(), fine.clone())), Ok(()));
+    let why = in_sync(&disk(syncing, fine.clone())).unwrap_err();
+    assert_eq!(why, "disk/0 of web is in sync to 46.7 %");
+    assert!(in_sync(&disk(fine.clone(), alone)).is_err());
+    assert!(in_sync(&disk(fine, serde_json::Value::Null)).is_err());
+    assert!(
+        in_sync(&serde_json::json!({})).is_err(),
+        "nothing known is not fine"
+    );
+}

@@ -1,0 +1,311 @@
+//! Whole runs, through the engine.
+
+use std::time::Duration;
+
+use stagger_core::run::{Command, Ending};
+use stagger_ganeti_rapi::config::NonRedundant;
+
+use crate::common::setup;
+use crate::double::queue::Op;
+use crate::double::{Dies, Fault, Then, World};
+use crate::lives::{End, Lives, all_is_well, mixed, with_failover};
+
+#[tokio::test]
+async fn every_node_is_rebooted_once_the_master_last_and_all_is_as_before() {
+    for lag in [0, 3] {
+        let mut setup = setup(mixed()).await;
+        with_failover(&mut setup);
+        setup.world().lag = lag;
+        let mut lives = Lives::new(&setup).await;
+        let end = lives.live().await;
+        assert!(matches!(end, End::Over(Ending::Done)), "{end:?}");
+        let world = setup.world();
+        all_is_well(&world, &mixed(), &["n1", "n2", "n3", "n4", "n5"]);
+        assert_ne!(world.now.master, "n1");
+        assert_eq!(world.now.nodes["n1"].role, "C");
+        assert_eq!(world.now.nodes["n5"].role, "R");
+        assert!(
+            world.most_migrations.values().all(|most| *most == 1),
+            "{:?}",
+            world.most_migrations
+        );
+        let untagged = world.now.nodes.values().all(|node| node.tags.len() == 1);
+        assert!(untagged, "others' tags stay");
+        let last = world
+            .jobs
+            .iter()
+            .rev()
+            .find(|job| matches!(job.op, Op::Powercycle { .. }))
+            .unwrap();
+        assert_eq!(
+            last.op,
+            Op::Powercycle {
+                node: "n1".to_owned()
+            }
+        );
+    }
+}
+
+#[tokio::test]
+async fn without_a_command_for_it_the_master_is_left_alone() {
+    let setup = setup(mixed()).await;
+    let end = Lives::new(&setup).await.live().await;
+    let End::Over(Ending::Incomplete { left }) = end else {
+        panic!("{end:?}")
+    };
+    assert_eq!(left.len(), 1);
+    assert_eq!(
+        (left[0].0.as_str(), left[0].1.slug.as_str()),
+        ("n1", "master-cannot-move")
+    );
+    all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
+}
+
+#[tokio::test]
+async fn what_is_on_one_node_only_is_stopped_and_started_where_that_is_allowed() {
+    let make = || {
+        let mut world = World::with_nodes(3);
+        world.add("log", "plain", "n2", None);
+        world.add("web", "drbd", "n2", Some("n3"));
+        world
+    };
+    let mut setup = setup(make()).await;
+    setup.settings.cluster.visits.non_redundant = NonRedundant::Stop;
+    let end = Lives::new(&setup).await.live().await;
+    assert!(
+        matches!(end, End::Over(Ending::Incomplete { .. })),
+        "the master: {end:?}"
+    );
+    all_is_well(&setup.world(), &make(), &["n2", "n3"]);
+}
+
+#[tokio::test]
+async fn by_default_a_node_with_what_cannot_move_is_left_alone() {
+    let make = || {
+        let mut world = World::with_nodes(3);
+        world.add("log", "plain", "n2", None);
+        world
+    };
+    let setup = setup(make()).await;
+    let end = Lives::new(&setup).await.live().await;
+    let End::Over(Ending::Incomplete { left }) = end else {
+        panic!("{end:?}")
+    };
+    let slugs: Vec<_> = left.iter().map(|(_, reason)| reason.slug.as_str()).collect();
+    assert_eq!(slugs, ["master-cannot-move", "non-redundant-instance"]);
+    all_is_well(&setup.world(), &make(), &["n3"]);
+}
+
+#[tokio::test]
+async fn a_node_that_never_comes_back_stays_out_and_the_run_holds() {
+    let mut setup = setup(mixed()).await;
+    setup.settings.pace.reboot = Duration::from_millis(300);
+    setup.world().never_returns.insert("n3".to_owned());
+    let mut lives = Lives::new(&setup).await;
+    let end = lives.live().await;
+    let End::Held(reason) = end else { panic!("{end:?}") };
+    assert!(reason.detail.contains("n3"), "{reason}");
+    {
+        let world = setup.world();
+        assert_eq!(world.now.nodes["n3"].role, "D", "nothing new is put on it");
+        assert_eq!(world.now.instances["c"].pnode, "n4", "it stays where it is safe");
+        assert!(
+            world
+                .layout()
+                .iter()
+                .all(|(name, (.., runs))| *runs || name == "down")
+        );
+        assert_eq!(world.violations, [""; 0]);
+        assert_eq!(world.powercycles["n3"], 1);
+    }
+    // A person sees to it, and the run goes on.
+    {
+        let mut world = setup.world();
+        world.never_returns.clear();
+        for _ in 0..20 {
+            world.tick();
+        }
+    }
+    lives.ask(&Command::Abort);
+    let end = lives.live().await;
+    assert!(matches!(end, End::Over(Ending::Aborted)), "{end:?}");
+    let guards: Vec<_> = setup
+        .world()
+        .left_behind()
+        .into_iter()
+        .filter(|what| what.starts_with("filter"))
+        .collect();
+    assert_eq!(guards, [""; 0], "abort gives guards back");
+}
+
+#[tokio::test]
+async fn a_node_that_came_back_late_is_given_back_when_a_person_resumes() {
+    let mut setup = setup(mixed()).await;
+    setup.settings.pace.reboot = Duration::from_millis(300);
+    setup.world().never_returns.insert("n3".to_owned());
+    let mut lives = Lives::new(&setup).await;
+    let end = lives.live().await;
+    assert!(matches!(end, End::Held(_)), "{end:?}");
+    // Resumed too soon, it holds again.
+    lives.ask(&Command::Resume);
+    let end = lives.live().await;
+    assert!(matches!(end, End::Held(_)), "{end:?}");
+    {
+        let mut world = setup.world();
+        world.never_returns.clear();
+        for _ in 0..20 {
+            world.tick();
+        }
+    }
+    lives.ask(&Command::Resume);
+    let end = lives.live().await;
+    assert!(
+        matches!(end, End::Over(Ending::Incomplete { .. })),
+        "the master: {end:?}"
+    );
+    all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
+}
+
+#[tokio::test]
+async fn a_migration_that_fails_puts_the_node_back_and_it_is_tried_again() {
+    let setup = setup(mixed()).await;
+    setup.world().fault("PUT /2/instances/b/migrate", Fault::FailJob);
+    let end = Lives::new(&setup).await.live().await;
+    assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
+    all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
+}
+
+#[tokio::test]
+async fn an_instance_that_is_made_meanwhile_is_moved_too() {
+    for at in [20, 60, 120, 200, 300] {
+        let setup = setup(mixed()).await;
+        let mut lives = Lives::new(&setup).await;
+        setup
+            .world()
+            .then
+            .push((at, Then::Create("new", "drbd", "n4", Some("n2"))));
+        let end = lives.live().await;
+        assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
+        let world = setup.world();
+        assert_eq!(world.violations, [""; 0], "made at request {at}");
+        let layout = world.layout();
+        assert_eq!(layout["new"], ("n4".to_owned(), Some("n2".to_owned()), true));
+    }
+}
+
+#[tokio::test]
+async fn jobs_of_others_that_were_begun_are_waited_for_and_later_ones_wait() {
+    let setup = setup(mixed()).await;
+    let mut lives = Lives::new(&setup).await;
+    let early = setup.world().submit(Op::Other { ticks: 30 }, None);
+    let watch = async {
+        // Submitted once the drain is there.
+        loop {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let mut world = setup.world();
+            if world
+                .shown
+                .filters
+                .values()
+                .any(|filter| filter.action == "PAUSE")
+            {
+                break world.submit(Op::Other { ticks: 0 }, Some("nightly"));
+            }
+        }
+    };
+    let (end, late) = tokio::join!(lives.live(), watch);
+    assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
+    let mut world = setup.world();
+    for _ in 0..10 {
+        world.tick();
+    }
+    assert_eq!(world.jobs[early as usize - 1].status, "success");
+    assert_eq!(
+        world.jobs[late as usize - 1].status,
+        "success",
+        "it was not cancelled"
+    );
+    all_is_well(&world, &mixed(), &["n2", "n3", "n4", "n5"]);
+}
+
+#[tokio::test]
+async fn lost_answers_and_full_queues_change_nothing_in_the_end() {
+    let setup = setup(mixed()).await;
+    let mut lives = Lives::new(&setup).await;
+    for fault in [Fault::LoseAnswer, Fault::Late(5), Fault::LoseAnswer] {
+        setup.world().fault("migrate", fault.clone());
+        setup.world().fault("powercycle", fault.clone());
+        setup.world().fault("PUT /2/nodes", fault.clone());
+        setup.world().fault("GET /2/instances", Fault::LoseAnswer);
+        setup.world().fault("GET /2/jobs", Fault::Status(503));
+    }
+    let end = lives.live().await;
+    assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
+    for _ in 0..50 {
+        setup.world().tick();
+    }
+    all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
+}
+
+#[tokio::test]
+async fn with_its_real_lock_a_killed_run_is_carried_on() {
+    let mut setup = setup(mixed()).await;
+    setup.settings.pace.lock = Duration::from_secs(12);
+    let mut lives = Lives::new(&setup).await;
+    lives.locks = true;
+    setup.world().kill = Some((250, Dies::After));
+    let end = lives.live().await;
+    assert!(matches!(end, End::Killed), "{end:?}");
+    let end = lives.live().await;
+    assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
+    all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
+}
+
+#[tokio::test]
+async fn in_a_full_evacuation_second_copies_go_away_and_come_back() {
+    let setup = setup(mixed()).await;
+    let mut lives = Lives::new(&setup).await;
+    // n3 has c itself, and the second copy of b.
+    let copies = [
+        ("b".to_owned(), "n4".to_owned()),
+        ("c".to_owned(), "n5".to_owned()),
+    ];
+    lives.places.copies.insert("n3".to_owned(), copies.into());
+    let end = lives.live().await;
+    assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
+    let world = setup.world();
+    all_is_well(&world, &mixed(), &["n2", "n3", "n4", "n5"]);
+    let replaced: Vec<_> = world
+        .jobs
+        .iter()
+        .filter_map(|job| match &job.op {
+            Op::Replace { instance, to } => Some((instance.as_str(), to.as_str())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(replaced.len(), 4, "{replaced:?}");
+    let cut_off: Vec<_> = world
+        .degraded_by_reboot
+        .iter()
+        .filter(|(node, _)| node == "n3")
+        .map(|(_, instance)| instance.as_str())
+        .collect();
+    assert_eq!(cut_off, ["down"], "what does not run stays");
+}
+
+#[tokio::test]
+async fn without_the_drain_jobs_of_others_never_wait() {
+    let mut setup = setup(mixed()).await;
+    setup.settings.cluster.visits.drain = false;
+    let mut lives = Lives::new(&setup).await;
+    let long = setup.world().submit(Op::Other { ticks: 1_000_000 }, None);
+    let end = lives.live().await;
+    assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
+    let world = setup.world();
+    assert_eq!(
+        world.jobs[long as usize - 1].status,
+        "running",
+        "nobody waited for it"
+    );
+    all_is_well(&world, &mixed(), &["n2", "n3", "n4", "n5"]);
+}
