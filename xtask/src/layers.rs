@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("stagger-core", &[]),
     ("stagger-engine", &["stagger-core"]),
     ("stagger-sim", &["stagger-core", "stagger-engine"]),
@@ -18,6 +18,7 @@ const LAYERS: [(&str, &[&str]); 8] = [
         "stagger-rook",
         &["stagger-core", "stagger-engine", "stagger-ceph"],
     ),
+    ("stagger-ganeti", &["stagger-core", "stagger-engine"]),
     (
         "stagger-cli",
         &[
@@ -26,6 +27,7 @@ const LAYERS: [(&str, &[&str]); 8] = [
             "stagger-sim",
             "stagger-ceph",
             "stagger-rook",
+            "stagger-ganeti",
         ],
     ),
     (

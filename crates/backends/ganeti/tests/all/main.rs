@@ -1,0 +1,6 @@
+//! The tests of this crate, in one program.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+mod random;
+mod rapi;
+mod text;
