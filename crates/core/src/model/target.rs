@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConditionName, Gate, GuardSpec, Kind, PartName, Revision};
+use super::{ConditionName, Gate, GuardSpec, Kind, Maintenance, PartName, Revision};
 
 /// What is wanted of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +111,9 @@ pub struct StageSpec {
     pub door_before_last: Option<Door>,
     /// What a unit of this stage takes to go back to the release before.
     pub going_back: GoingBack,
+    /// What is done to hosts of guests, in turn; `None`: units carry nothing that has to be moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance: Option<Maintenance>,
 }
 
 /// A thing done once for the whole cluster, between stages.
