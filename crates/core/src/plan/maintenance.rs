@@ -23,12 +23,18 @@ pub(super) fn group(
     limits.extend(one_at_a_time(ask, maintenance, down, units));
     let posed = pose(ask.snapshot, down, ask.policy, frame, units, &limits);
     let loose = posed.loosened(&limits);
-    let bound = waves::bound(&loose);
+    let never: Vec<u32> = posed
+        .problem
+        .impossible()
+        .iter()
+        .map(|found| found.unit)
+        .collect();
+    let (first_bound, _) = bound_without(&loose, &never);
     let mut group = Group {
         waves: Vec::new(),
         left: Vec::new(),
-        at_least: bound.waves,
-        because: posed.bound(&bound.why, units),
+        at_least: 0,
+        because: String::new(),
     };
     let permits = |wave: &[u32]| loose.permits(wave).is_ok();
     let cap = |place: usize| posed.problem.cap(place);
@@ -38,7 +44,7 @@ pub(super) fn group(
         permits: &permits,
         cap: &cap,
         steps: ask.policy.search.steps,
-        at_least: bound.waves as usize,
+        at_least: first_bound.waves as usize,
     };
     let found = match small(&partition, &loose, &posed, units, &mut group) {
         Some(found) => found,
@@ -58,6 +64,17 @@ pub(super) fn group(
     {
         found = kept;
     }
+    let left: Vec<u32> = (0_u32..)
+        .zip(units)
+        .filter(|(_, unit)| group.left.iter().any(|(left, _)| left == *unit))
+        .map(|(at, _)| at)
+        .collect();
+    let (bound, kept) = bound_without(&loose, &left);
+    if bound.waves > 0 {
+        let kept: Vec<Ix> = kept.iter().map(|at| units[*at as usize]).collect();
+        group.at_least = bound.waves;
+        group.because = posed.bound(&bound.why, &kept);
+    }
     group.waves = found
         .into_iter()
         .map(|placed| GroupWave {
@@ -66,6 +83,16 @@ pub(super) fn group(
         })
         .collect();
     group
+}
+
+/// How few waves the others need at best, and who they are.
+fn bound_without(loose: &waves::Problem, left: &[u32]) -> (waves::Bound, Vec<u32>) {
+    let mut is_left = vec![false; loose.units as usize];
+    for at in left {
+        is_left[*at as usize] = true;
+    }
+    let kept: Vec<u32> = (0..loose.units).filter(|at| !is_left[*at as usize]).collect();
+    (waves::bound(&loose.only(&kept)), kept)
 }
 
 /// All ways to split few hosts.

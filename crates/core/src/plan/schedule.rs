@@ -141,7 +141,33 @@ pub(super) fn schedule(ask: &Ask<'_>, stage: &StageSpec, planned: &PlannedStage)
             now = now.saturating_add(canary.saturating_sub(soak));
         }
     }
+    let by_waves = by_waves(ask, stage, planned);
+    if by_waves.seconds < now {
+        // Whoever begins early may stand in the way of somebody longer.
+        return by_waves;
+    }
     Schedule { seconds: now, turns }
+}
+
+/// Each wave as one, with its barrier.
+fn by_waves(ask: &Ask<'_>, stage: &StageSpec, planned: &PlannedStage) -> Schedule {
+    let mut seconds = 0_u32;
+    let mut turns = Vec::new();
+    for wave in &planned.waves {
+        let moves = by_unit(&wave.moves);
+        turns.extend(wave.units.iter().map(|unit| {
+            let moves = moves.get(unit).map_or(&[][..], Vec::as_slice);
+            Turn {
+                unit: unit.clone(),
+                start: seconds,
+                seconds: visit_seconds(ask.snapshot, stage, moves)
+                    .saturating_add(ask.policy.gate_hold)
+                    .min(wave.seconds),
+            }
+        }));
+        seconds = seconds.saturating_add(wave.seconds);
+    }
+    Schedule { seconds, turns }
 }
 
 /// Begins each as soon as it may; says when the last is done.

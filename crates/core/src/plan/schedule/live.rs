@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::model::{
-    Amounts, Down, How, Ix, Moving, Resource, Rooms, Spare, StageSpec, Standbys, Storage, UnitId, UnitState,
+    Amounts, Down, How, Ix, Moving, Resource, Rooms, SharedGuests, Spare, StageSpec, Standbys, Storage,
+    UnitId, UnitState,
 };
 
 use super::super::Ask;
@@ -20,6 +21,8 @@ struct Brings {
     tags: Vec<(u32, u32)>,
     /// Hosts that are standbys of its guests.
     standbys: Vec<u32>,
+    /// Whether some of its guests may go anywhere.
+    floats: bool,
 }
 
 /// What is down, with its guests elsewhere.
@@ -48,6 +51,8 @@ struct Guests<'a> {
     tags: BTreeMap<(u32, u32), u32>,
     /// How many of those that are down have a guest whose standby this is.
     shared: Vec<u32>,
+    /// How many of each pool are down that have guests that may go anywhere.
+    floating: Vec<u32>,
 }
 
 impl<'a> Live<'a> {
@@ -208,6 +213,7 @@ impl<'a> Guests<'a> {
                 .collect(),
             tags: resident_tags(rooms),
             shared: vec![0; hosts],
+            floating: vec![0; rooms.pools()],
             rooms,
         }
     }
@@ -222,20 +228,23 @@ impl<'a> Guests<'a> {
             self.out[host as usize] = true;
             return true;
         };
-        let shares = self.moving.standbys == Standbys::Exclude
+        let pool = self.rooms.host(host).pool as usize;
+        let standby_taken = self.moving.standbys == Standbys::Exclude
             && brings
                 .standbys
                 .iter()
                 .any(|standby| self.shared[*standby as usize] > 0);
+        let pool_taken = self.moving.shared == SharedGuests::One && brings.floats && self.floating[pool] > 0;
         self.out[host as usize] = true;
-        self.change(&brings, 1);
-        let holds = !shares
+        self.change(host, &brings, 1);
+        let holds = !standby_taken
+            && !pool_taken
             && brings
                 .comes
                 .iter()
                 .all(|(to, ..)| !self.out[*to as usize] && self.holds(*to));
         if !holds {
-            self.change(&brings, -1);
+            self.change(host, &brings, -1);
             self.out[host as usize] = false;
         }
         self.brings.insert(host, brings);
@@ -245,13 +254,17 @@ impl<'a> Guests<'a> {
     fn end(&mut self, host: u32) {
         self.out[host as usize] = false;
         if let Some(brings) = self.brings.remove(&host) {
-            self.change(&brings, -1);
+            self.change(host, &brings, -1);
             self.brings.insert(host, brings);
         }
     }
 
-    fn change(&mut self, brings: &Brings, by: i64) {
+    fn change(&mut self, host: u32, brings: &Brings, by: i64) {
         let count = |number: u32| number.saturating_add_signed(by as i32);
+        if brings.floats {
+            let floating = &mut self.floating[self.rooms.host(host).pool as usize];
+            *floating = count(*floating);
+        }
         for (to, amounts, to_standby) in &brings.comes {
             for (sum, more) in self.comes[*to as usize].iter_mut().zip(amounts) {
                 *sum += by * more;
@@ -359,6 +372,7 @@ impl Brings {
             return;
         }
         self.tags.extend(guest.apart.iter().map(|tag| (to, *tag)));
+        self.floats |= !foreseen;
         if foreseen && !self.standbys.contains(&to) {
             self.standbys.push(to);
         }
