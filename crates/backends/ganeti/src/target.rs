@@ -27,8 +27,13 @@ pub enum TargetError {
     #[error(transparent)]
     Select(#[from] SelectError),
     /// Two masters, or none.
-    #[error("there are {} masters in this cluster: {}; it has one when it is well", .0.len(), if .0.is_empty() { "none".to_owned() } else { .0.join(", ") })]
-    Masters(Vec<String>),
+    #[error("there are {count} masters in this cluster: {names}; it has one when it is well")]
+    Masters {
+        /// How many.
+        count: usize,
+        /// Which.
+        names: String,
+    },
     /// A template that no instance has.
     #[error("no instance has the disk template {0}, so that no node has its storage")]
     NoSuchStorage(Template),
@@ -42,9 +47,16 @@ pub enum TargetError {
 /// # Errors
 /// A selection that fits nothing, more or less than one master, storage that there is not.
 pub fn reboot(cluster: &Cluster, wish: &Wish) -> Result<Target, TargetError> {
-    let masters: Vec<String> = cluster.masters().map(|node| node.name.clone()).collect();
+    let masters: Vec<&str> = cluster.masters().map(|node| node.name.as_str()).collect();
     let [master] = masters.as_slice() else {
-        return Err(TargetError::Masters(masters));
+        return Err(TargetError::Masters {
+            count: masters.len(),
+            names: if masters.is_empty() {
+                "none".to_owned()
+            } else {
+                masters.join(", ")
+            },
+        });
     };
     let stage = stage(cluster, wish, Some(master))?;
     Ok(Target {

@@ -175,7 +175,7 @@ impl Found {
         };
         let target = reboot(&cluster, &wanted).map_err(|error| {
             let exit = match &error {
-                TargetError::Masters(_) => Exit::No,
+                TargetError::Masters { .. } => Exit::No,
                 TargetError::Select(_) | TargetError::NoSuchStorage(_) | TargetError::Name(_) => Exit::Usage,
             };
             CliError::new(exit, error.to_string())

@@ -29,13 +29,21 @@ impl Judge<'_> {
         }
         let snapshot = self.ask.snapshot;
         let names: BTreeMap<&str, u32> = snapshot.rooms().map_or_else(BTreeMap::new, by_name);
+        let down: Vec<u32> = snapshot.rooms().map_or_else(Vec::new, |rooms| {
+            (0..rooms.hosts().len() as u32)
+                .filter(|host| {
+                    let unit = snapshot.find(&rooms.host(*host).unit);
+                    unit.is_none_or(|unit| snapshot.unit(unit).state != UnitState::Serving)
+                })
+                .collect()
+        });
         for (at, wave) in planned.waves.iter().enumerate() {
             let name = format!("wave {}", at + 1);
             let mut said = Vec::new();
             self.one_at_a_time(maintenance, &wave.units, &mut said);
             if let Some(rooms) = snapshot.rooms() {
                 let wave_judge = WaveJudge {
-                    judge: self,
+                    down: &down,
                     rooms,
                     maintenance,
                     names: &names,
@@ -53,7 +61,7 @@ impl Judge<'_> {
                 let detail = format!("{} turns for {units} units", schedule.turns.len());
                 findings.push(self.found(Fault::ScheduleBroken, detail));
             } else if units <= SCHEDULED {
-                self.schedule(maintenance, schedule, &names, findings);
+                self.schedule(maintenance, schedule, (&down, &names), findings);
             }
         }
     }
@@ -77,7 +85,7 @@ impl Judge<'_> {
         &self,
         maintenance: &Maintenance,
         schedule: &Schedule,
-        names: &BTreeMap<&str, u32>,
+        (hosts_down, names): (&[u32], &BTreeMap<&str, u32>),
         findings: &mut Vec<Finding>,
     ) {
         let Some(planned) = self.planned else { return };
@@ -111,7 +119,7 @@ impl Judge<'_> {
                     moves,
                 };
                 let judge = WaveJudge {
-                    judge: self,
+                    down: hosts_down,
                     rooms,
                     maintenance,
                     names,
@@ -135,7 +143,8 @@ fn by_name(rooms: &Rooms) -> BTreeMap<&str, u32> {
 }
 
 struct WaveJudge<'a> {
-    judge: &'a Judge<'a>,
+    /// Hosts that do not serve.
+    down: &'a [u32],
     rooms: &'a Rooms,
     maintenance: &'a Maintenance,
     names: &'a BTreeMap<&'a str, u32>,
@@ -144,14 +153,8 @@ struct WaveJudge<'a> {
 impl WaveJudge<'_> {
     fn judge(&self, wave: &Wave, said: &mut Vec<(Fault, String)>) {
         let (rooms, moving) = (self.rooms, &self.maintenance.moving);
-        let snapshot = self.judge.ask.snapshot;
         let set: BTreeSet<u32> = wave.units.iter().filter_map(|unit| rooms.find(unit)).collect();
-        let down: Vec<u32> = (0..rooms.hosts().len() as u32)
-            .filter(|host| {
-                let unit = snapshot.find(&rooms.host(*host).unit);
-                unit.is_none_or(|unit| snapshot.unit(unit).state != UnitState::Serving)
-            })
-            .collect();
+        let down = self.down;
         for host in &set {
             if let Some(reason) = moving.forbids(rooms, *host) {
                 let unit = &rooms.host(*host).unit;
@@ -166,7 +169,7 @@ impl WaveJudge<'_> {
         let mut copies: BTreeSet<u32> = BTreeSet::new();
         let mut runs_on: BTreeMap<u32, u32> = BTreeMap::new();
         for shift in &shifts {
-            self.one(shift, &set, &down, &runs_on, said);
+            self.one(shift, &set, down, &runs_on, said);
             let fresh = match shift.how {
                 How::ReplaceStandby => copies.insert(shift.guest),
                 How::Migrate | How::Relocate => left.insert(shift.guest),
@@ -197,7 +200,7 @@ impl WaveJudge<'_> {
             }
         }
         let set: Vec<u32> = set.into_iter().collect();
-        if let Err(cramped) = rooms.permit(moving, &down, &set, &shifts) {
+        if let Err(cramped) = rooms.permit(moving, down, &set, &shifts) {
             said.push((Fault::OverRoom, rooms.words(&cramped)));
         }
         self.against_wish(&set, said);

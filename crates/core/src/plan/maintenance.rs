@@ -4,7 +4,7 @@ use super::placement::{Partition, Placed, World};
 use super::problem::{Frame, Posed, pose};
 use super::waves;
 use super::{Ask, Group, GroupWave};
-use crate::model::{Down, Ix, Maintenance, Reason, UnitId};
+use crate::model::{Down, Ix, Maintenance, Reason, SharedGuests, UnitId};
 
 use super::placement::Limit;
 
@@ -63,6 +63,9 @@ pub(super) fn group(
         && let Some(kept) = partition.as_they_are(before)
     {
         found = kept;
+    }
+    if maintenance.moving.shared == SharedGuests::Rolling {
+        found = partition.ahead(found);
     }
     let left: Vec<u32> = (0_u32..)
         .zip(units)

@@ -5,14 +5,14 @@
 
 mod live;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use super::document::{Move, PlannedStage};
 use super::problem::growth_cap;
 use super::{Ask, USUAL_VISIT};
-use crate::model::{Growth, How, Kind, Snapshot, StageSpec, UnitId};
+use crate::model::{Growth, How, Ix, Kind, Snapshot, StageSpec, UnitId};
 use live::Live;
 
 /// When each unit begins if nobody waits for a whole wave.
@@ -117,25 +117,29 @@ pub(super) fn schedule(ask: &Ask<'_>, stage: &StageSpec, planned: &PlannedStage)
             index..planned.waves.len()
         };
         index = waves.end;
-        let mut waiting: Vec<(UnitId, u32)> = Vec::new();
+        let mut waiting: VecDeque<Waiting> = VecDeque::new();
         for wave in &planned.waves[waves.clone()] {
             let moves = by_unit(&wave.moves);
-            let mut units: Vec<(UnitId, u32)> = wave
+            let mut units: Vec<Waiting> = wave
                 .units
                 .iter()
-                .map(|unit| {
+                .filter_map(|unit| {
                     let moves = moves.get(unit).map_or(&[][..], Vec::as_slice);
                     let seconds = visit_seconds(snapshot, stage, moves)
                         .saturating_add(policy.gate_hold)
                         .saturating_add(soak);
-                    (unit.clone(), seconds)
+                    Some(Waiting {
+                        unit: snapshot.find(unit)?,
+                        host: snapshot.rooms().and_then(|rooms| rooms.find(unit)),
+                        seconds,
+                    })
                 })
                 .collect();
             // Whatever takes longest begins first.
-            units.sort_by_key(|(_, seconds)| std::cmp::Reverse(*seconds));
+            units.sort_by_key(|waiting| std::cmp::Reverse(waiting.seconds));
             waiting.extend(units);
         }
-        now = freely(&mut live, waiting, now, &mut turns);
+        now = freely(snapshot, &mut live, waiting, now, &mut turns);
         if grows && index == 1 && earned == 0 {
             let canary = u32::try_from(policy.soak_after(true).as_secs()).unwrap_or(u32::MAX);
             now = now.saturating_add(canary.saturating_sub(soak));
@@ -170,36 +174,53 @@ fn by_waves(ask: &Ask<'_>, stage: &StageSpec, planned: &PlannedStage) -> Schedul
     Schedule { seconds, turns }
 }
 
+/// A unit that has not begun.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    unit: Ix,
+    host: Option<u32>,
+    seconds: u32,
+}
+
 /// Begins each as soon as it may; says when the last is done.
-fn freely(live: &mut Live<'_>, mut waiting: Vec<(UnitId, u32)>, from: u32, turns: &mut Vec<Turn>) -> u32 {
-    let mut now = from;
-    // (end, unit): those that are down now.
-    let mut down: std::collections::BTreeSet<(u32, UnitId)> = std::collections::BTreeSet::new();
-    let mut last = from;
+fn freely(
+    snapshot: &Snapshot,
+    live: &mut Live<'_>,
+    mut waiting: VecDeque<Waiting>,
+    from: u32,
+    turns: &mut Vec<Turn>,
+) -> u32 {
+    let (mut now, mut last) = (from, from);
+    // Those that are down now, by when they end.
+    let mut down: BTreeSet<(u32, Ix, Option<u32>)> = BTreeSet::new();
     loop {
-        let mut at = 0;
-        while at < waiting.len().min(LOOKED_AT) {
-            if !live.start(&waiting[at].0) {
-                at += 1;
+        let mut still: Vec<Waiting> = Vec::new();
+        while still.len() < LOOKED_AT
+            && let Some(next) = waiting.pop_front()
+        {
+            if !live.start(next.unit, next.host) {
+                still.push(next);
                 continue;
             }
-            let (unit, seconds) = waiting.remove(at);
             let turn = Turn {
-                unit: unit.clone(),
+                unit: snapshot.unit(next.unit).id.clone(),
                 start: now,
-                seconds,
+                seconds: next.seconds,
             };
             last = last.max(turn.end());
-            down.insert((turn.end(), unit));
+            down.insert((turn.end(), next.unit, next.host));
             turns.push(turn);
         }
-        let Some((end, _)) = down.first().cloned() else {
+        for next in still.into_iter().rev() {
+            waiting.push_front(next);
+        }
+        let Some((end, ..)) = down.first().copied() else {
             return last;
         };
         now = end;
-        while let Some((_, unit)) = down.first().filter(|(at, _)| *at == end).cloned() {
-            live.end(&unit);
-            down.remove(&(end, unit));
+        while let Some((at, unit, host)) = down.first().copied().filter(|(at, ..)| *at == end) {
+            live.end(unit, host);
+            down.remove(&(at, unit, host));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::World;
-use super::wave::{Stuck, place};
+use super::wave::{Stuck, place, placed};
 use crate::model::{Reason, Shift};
 
 /// Up to so many hosts, all ways to split them are tried.
@@ -308,6 +308,32 @@ impl Partition<'_> {
             left &= !wave;
         }
         Some(waves)
+    }
+
+    /// Places the guests anew so that hosts soon to be visited have none of others: on those that have been
+    /// visited by then or never are, before those of far waves, before those of the next.
+    pub(in crate::plan) fn ahead(&self, waves: Vec<Placed>) -> Vec<Placed> {
+        let mut wave_of: Vec<Option<usize>> = vec![None; self.world.rooms.hosts().len()];
+        for (at, wave) in waves.iter().enumerate() {
+            for host in self.named(&wave.hosts) {
+                wave_of[host as usize] = Some(at);
+            }
+        }
+        let anew = |(at, wave): (usize, Placed)| {
+            let liking = |host: u32| match wave_of[host as usize] {
+                Some(turn) if turn == at + 1 => 0,
+                Some(turn) if turn > at => 1,
+                Some(_) | None => 2,
+            };
+            match placed(self.world, &self.named(&wave.hosts), &liking) {
+                Ok(shifts) => Placed {
+                    hosts: wave.hosts,
+                    shifts,
+                },
+                Err(_) => wave,
+            }
+        };
+        waves.into_iter().enumerate().map(anew).collect()
     }
 
     /// Cuts waves so that they keep to growth; a part keeps the moves of its wave where it cannot be placed

@@ -32,12 +32,27 @@ const HOSTS_FOR_TIGHT: usize = 2_000;
 /// # Errors
 /// A host that cannot be emptied beside the others.
 pub(super) fn place(world: &World<'_>, hosts: &[u32]) -> Result<Vec<Shift>, Stuck> {
-    let balanced = Attempt::new(world, hosts).run(hosts, Choice::Balanced);
+    placed(world, hosts, &|_| 0)
+}
+
+/// The same where hosts for which `liking` is larger are taken first, however full they are.
+///
+/// # Errors
+/// As for [`place`].
+pub(super) fn placed(
+    world: &World<'_>,
+    hosts: &[u32],
+    liking: &dyn Fn(u32) -> i64,
+) -> Result<Vec<Shift>, Stuck> {
+    let balanced = Attempt::new(world, hosts, liking).run(hosts, Choice::Balanced);
     if balanced.is_ok() || world.rooms.hosts().len() > HOSTS_FOR_TIGHT {
         return balanced;
     }
     Attempt::new(world, hosts).run(hosts, Choice::Tight).or(balanced)
 }
+
+/// What one step of liking weighs: more than any share of room, which is in millionths.
+const LIKED: i64 = 4_000_000;
 
 /// From whom guests come to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +65,7 @@ enum Senders {
 
 struct Attempt<'w> {
     world: &'w World<'w>,
+    liking: &'w dyn Fn(u32) -> i64,
     /// Hosts that are down, or will be.
     out: Vec<bool>,
     comes: Vec<Amounts>,
@@ -64,7 +80,7 @@ struct Attempt<'w> {
 }
 
 impl<'w> Attempt<'w> {
-    fn new(world: &'w World<'w>, hosts: &[u32]) -> Self {
+    fn new(world: &'w World<'w>, hosts: &[u32], liking: &'w dyn Fn(u32) -> i64) -> Self {
         let mut out = world.down.clone();
         for host in hosts {
             out[*host as usize] = true;
@@ -72,6 +88,7 @@ impl<'w> Attempt<'w> {
         let count = out.len();
         Self {
             world,
+            liking,
             out,
             comes: vec![[0; 4]; count],
             senders: vec![Senders::Nobody; count],
@@ -426,10 +443,11 @@ impl Ranks {
             let left = of.free[resource] - comes[resource] - kept;
             left.saturating_mul(1_000_000) / of.size[resource].max(1)
         };
-        match self.by {
+        let room = match self.by {
             Ranked::Running => share(0, kept).min(share(1, 0)).min(share(2, 0)),
             Ranked::Copies => share(3, 0),
-        }
+        };
+        room.clamp(-LIKED / 2, LIKED / 2) + LIKED * (attempt.liking)(host)
     }
 
     fn moved(&mut self, pool: u32, host: u32, old: i64, new: i64) {

@@ -1,6 +1,6 @@
 //! What is down while a schedule goes on, and whether one more may join.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
     Amounts, Down, How, Ix, Moving, Resource, Rooms, SharedGuests, Spare, StageSpec, Standbys, Storage,
@@ -33,7 +33,7 @@ pub(super) struct Live<'a> {
     budgets_of: Vec<Vec<(u32, u32)>>,
     loads: Vec<u64>,
     down: Down,
-    begun: Vec<Ix>,
+    begun: BTreeSet<Ix>,
     one_at_a_time: Vec<Vec<Ix>>,
     guests: Option<Guests<'a>>,
 }
@@ -89,45 +89,36 @@ impl<'a> Live<'a> {
             budgets_of,
             loads,
             down,
-            begun: Vec::new(),
+            begun: BTreeSet::new(),
             one_at_a_time: one_at_a_time.collect(),
             guests: guests.map(|(maintenance, rooms)| Guests::new(ask, rooms, &maintenance.moving, planned)),
         }
     }
 
     /// Takes a unit down if that is permitted beside what is down.
-    pub(super) fn start(&mut self, unit: &UnitId) -> bool {
-        let Some(ix) = self.ask.snapshot.find(unit) else {
-            return true;
-        };
-        if self.begun.len() >= self.parallel.max(1) || !self.permits(ix) {
+    pub(super) fn start(&mut self, unit: Ix, host: Option<u32>) -> bool {
+        if self.begun.len() >= self.parallel.max(1) || !self.permits(unit) {
             return false;
         }
-        let host = self.guests.as_ref().and_then(|guests| guests.rooms.find(unit));
         if let (Some(guests), Some(host)) = (&mut self.guests, host)
             && !guests.start(host)
         {
             return false;
         }
-        for (budget, cost) in &self.budgets_of[ix.at()] {
+        for (budget, cost) in &self.budgets_of[unit.at()] {
             self.loads[*budget as usize] += u64::from(*cost);
         }
-        self.begun.push(ix);
+        self.begun.insert(unit);
         true
     }
 
     /// Gives a unit back.
-    pub(super) fn end(&mut self, unit: &UnitId) {
-        let Some(ix) = self.ask.snapshot.find(unit) else {
-            return;
-        };
-        for (budget, cost) in &self.budgets_of[ix.at()] {
+    pub(super) fn end(&mut self, unit: Ix, host: Option<u32>) {
+        for (budget, cost) in &self.budgets_of[unit.at()] {
             self.loads[*budget as usize] -= u64::from(*cost);
         }
-        self.begun.retain(|begun| *begun != ix);
-        if let Some(guests) = &mut self.guests
-            && let Some(host) = guests.rooms.find(unit)
-        {
+        self.begun.remove(&unit);
+        if let (Some(guests), Some(host)) = (&mut self.guests, host) {
             guests.end(host);
         }
     }
@@ -139,7 +130,7 @@ impl<'a> Live<'a> {
         });
         let alone = self.one_at_a_time.iter().all(|units| {
             let binds = |unit: &Ix| units.binary_search(unit).is_ok();
-            !binds(&ix) || !self.begun.iter().any(|begun| binds(begun))
+            !binds(&ix) || !self.begun.iter().any(binds)
         });
         within && alone && self.within_policy(ix)
     }
@@ -150,7 +141,7 @@ impl<'a> Live<'a> {
         if policy.max_domains.is_empty() && policy.max_degraded.is_none() {
             return true;
         }
-        let mut set = self.begun.clone();
+        let mut set: Vec<Ix> = self.begun.iter().copied().collect();
         set.push(ix);
         let domains = policy.max_domains.iter().all(|(level, limit)| {
             let domain = |ix: Ix| {
