@@ -312,6 +312,7 @@ pub(crate) struct Wish {
 #[command(
     next_help_heading = "To reboot the nodes of a Ganeti (--from its text format, or a folder of RAPI bodies)"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
 pub(crate) struct Reboot {
     /// Reboot nodes in turn, with their instances elsewhere meanwhile.
     #[arg(long, conflicts_with = "to")]

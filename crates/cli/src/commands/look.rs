@@ -78,18 +78,15 @@ fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
+/// What comes after the plan of a maintenance.
+const KEEP_IT: &str = "--out FILE keeps it with every move; carrying it out is not there yet";
+
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliError> {
     if let Some(found) = ganeti::found(&wish.from) {
         let asked = found.asked(cli, &wish.wish, &wish.reboot)?;
         let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
-        return shown(
-            cli,
-            wish,
-            &asked.snapshot,
-            &made,
-            "stagger hroller shows it as Ganeti does",
-        );
+        return shown(cli, wish, &asked.snapshot, &made, KEEP_IT);
     }
     ganeti::is_none(&wish.reboot)?;
     let world = World::observe(cli, &wish.from).await?;
