@@ -48,7 +48,9 @@ pub(super) fn placed(
     if balanced.is_ok() || world.rooms.hosts().len() > HOSTS_FOR_TIGHT {
         return balanced;
     }
-    Attempt::new(world, hosts).run(hosts, Choice::Tight).or(balanced)
+    Attempt::new(world, hosts, liking)
+        .run(hosts, Choice::Tight)
+        .or(balanced)
 }
 
 /// What one step of liking weighs: more than any share of room, which is in millionths.
