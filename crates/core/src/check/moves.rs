@@ -60,6 +60,11 @@ impl Judge<'_> {
             if turns.len() != units || schedule.turns.len() != units {
                 let detail = format!("{} turns for {units} units", schedule.turns.len());
                 findings.push(self.found(Fault::ScheduleBroken, detail));
+            } else if let Some(last) = &maintenance.last
+                && let Some(turn) = schedule.turns.iter().find(|turn| turn.unit == *last)
+                && schedule.turns.iter().any(|other| other.start > turn.start)
+            {
+                findings.push(self.found(Fault::LastNotLast, format!("{last} in the schedule")));
             } else if units <= SCHEDULED {
                 self.schedule(maintenance, schedule, (&down, &names), findings);
             }

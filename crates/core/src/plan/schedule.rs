@@ -104,6 +104,10 @@ pub(super) fn schedule(ask: &Ask<'_>, stage: &StageSpec, planned: &PlannedStage)
     let Ask { snapshot, policy, .. } = *ask;
     let earned = ask.earned.get(&stage.name).copied().unwrap_or(0);
     let soak = u32::try_from(policy.soak_after(false).as_secs()).unwrap_or(u32::MAX);
+    let last = stage
+        .maintenance
+        .as_ref()
+        .and_then(|maintenance| maintenance.last.as_ref());
     let mut live = Live::new(ask, stage, planned);
     let mut turns: Vec<Turn> = Vec::new();
     let (mut now, mut index) = (0_u32, 0_usize);
@@ -132,11 +136,12 @@ pub(super) fn schedule(ask: &Ask<'_>, stage: &StageSpec, planned: &PlannedStage)
                         unit: snapshot.find(unit)?,
                         host: snapshot.rooms().and_then(|rooms| rooms.find(unit)),
                         seconds,
+                        is_last: last == Some(unit),
                     })
                 })
                 .collect();
-            // Whatever takes longest begins first.
-            units.sort_by_key(|waiting| std::cmp::Reverse(waiting.seconds));
+            // Whatever takes longest begins first, but for the one that is to be last.
+            units.sort_by_key(|waiting| (waiting.is_last, std::cmp::Reverse(waiting.seconds)));
             waiting.extend(units);
         }
         now = freely(snapshot, &mut live, waiting, now, &mut turns);
@@ -180,6 +185,8 @@ struct Waiting {
     unit: Ix,
     host: Option<u32>,
     seconds: u32,
+    /// It begins when all others have begun.
+    is_last: bool,
 }
 
 /// Begins each as soon as it may; says when the last is done.
@@ -198,7 +205,8 @@ fn freely(
         while still.len() < LOOKED_AT
             && let Some(next) = waiting.pop_front()
         {
-            if !live.start(next.unit, next.host) {
+            let waits = next.is_last && !(still.is_empty() && waiting.is_empty());
+            if waits || !live.start(next.unit, next.host) {
                 still.push(next);
                 continue;
             }
