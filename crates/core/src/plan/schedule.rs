@@ -151,7 +151,7 @@ pub(super) fn schedule(ask: &Ask<'_>, stage: &StageSpec, planned: &PlannedStage)
         }
     }
     let by_waves = by_waves(ask, stage, planned);
-    if by_waves.seconds < now {
+    if by_waves.seconds < now || turns.len() < by_waves.turns.len() {
         // Whoever begins early may stand in the way of somebody longer.
         return by_waves;
     }
