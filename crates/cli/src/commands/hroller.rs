@@ -61,7 +61,7 @@ fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
     }
     let mut search = Search::default();
     if let Some(time) = &wish.improve {
-        let time = time.parse().map_err(|_| {
+        let time: jiff::SignedDuration = time.parse().map_err(|_| {
             CliError::usage(format!("--improve {time:?} is not a time")).hint("write 10s or 2m")
         })?;
         search.steps = crate::improve::steps(time);
