@@ -29,19 +29,19 @@ pub(crate) async fn observe(cli: &Cli, wish: &args::Observe) -> Result<Exit, Cli
             return Err(CliError::usage("--save writes the answers of a Ceph cluster")
                 .hint("`stagger hroller -t FILE -S COPY` writes a Ganeti anew"));
         }
-        return show_snapshot(cli, &found.snapshot(cli, None)?);
+        return Ok(show_snapshot(cli, &found.snapshot(cli, None)?));
     }
     let world = match &wish.save {
         Some(file) => World::observe_and_save(cli, &wish.from, file).await?,
         None => World::observe(cli, &wish.from).await?,
     };
-    show_snapshot(cli, &world.snapshot)
+    Ok(show_snapshot(cli, &world.snapshot))
 }
 
-fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Result<Exit, CliError> {
+fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
     if cli.json {
         print::json(&documents::SNAPSHOT.of(snapshot));
-        return Ok(Exit::Done);
+        return Exit::Done;
     }
     print::out(&format!(
         "{}  {}, observed {:.0}",
@@ -75,7 +75,7 @@ fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Result<Exit, CliError> {
             condition.name, condition.verdict, condition.why
         ));
     }
-    Ok(Exit::Done)
+    Exit::Done
 }
 
 /// What comes after the plan of a maintenance.
