@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
     Amounts, Down, How, Ix, Moving, Resource, Rooms, SharedGuests, Spare, StageSpec, Standbys, Storage,
-    UnitId, UnitState,
+    UnitState,
 };
 
 use super::super::Ask;
