@@ -125,9 +125,10 @@ pub fn case(rng: &mut Rng, mix: Mix) -> Case {
         .map(|host| Unit {
             id: host.unit.clone(),
             kind: "node".parse().unwrap(),
-            state: match rng.percent(mix.trouble) {
-                true => rng.pick(&[UnitState::Down, UnitState::Unknown]),
-                false => UnitState::Serving,
+            state: if rng.percent(mix.trouble) {
+                rng.pick(&[UnitState::Down, UnitState::Unknown])
+            } else {
+                UnitState::Serving
             },
             revision: Some("before".parse().unwrap()),
             domains: BTreeMap::from([("pool".to_owned(), host.pool.to_string())]),

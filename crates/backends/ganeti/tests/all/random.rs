@@ -83,9 +83,10 @@ pub(crate) fn cluster(rng: &mut Rng, shape: Shape) -> Cluster {
             .filter(|peer| *peer != node && group_of(*peer) == group_of(node))
             .collect();
         for _ in 0..shape.instances_a_node {
-            let template = match shape.mixed && rng.percent(50) {
-                true => rng.pick(Template::ALL),
-                false => Template::Drbd,
+            let template = if shape.mixed && rng.percent(50) {
+                rng.pick(Template::ALL)
+            } else {
+                Template::Drbd
             };
             if template == Template::Drbd && peers.is_empty() {
                 continue;

@@ -70,7 +70,8 @@ fn fields_that_may_be_missing_have_their_defaults() {
     assert_eq!(cluster.instances[0].template, Template::Drbd);
     assert_eq!(cluster.instances[1].status, Status::AdminDown);
     assert_eq!(cluster.instances[1].spindle_use, 2);
-    assert_eq!(cluster.ipolicy.as_ref().unwrap().vcpu_ratio, 4.0);
+    let ratio = cluster.ipolicy.as_ref().unwrap().vcpu_ratio;
+    assert!((ratio - 4.0).abs() < f64::EPSILON, "{ratio}");
     assert_eq!(
         cluster.ipolicy_of(cluster.nodes[0].group).unwrap().templates,
         [Template::Drbd]
