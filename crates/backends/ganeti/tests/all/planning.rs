@@ -277,9 +277,8 @@ fn full_evacuation_gives_second_copies_a_new_place() {
     });
     let (_, _, made) = planned(&cluster, &everything);
     let of = |unit: &str| -> Vec<String> {
-        let waves = made.stages().flat_map(|stage| &stage.waves);
+        let mut waves = made.stages().flat_map(|stage| &stage.waves);
         let wave = waves
-            .clone()
             .find(|wave| wave.units.iter().any(|id| id.as_str() == unit))
             .unwrap();
         wave.moves
