@@ -199,7 +199,7 @@ fn one_at_a_time(ask: &Ask<'_>, maintenance: &Maintenance, down: &Down, units: &
                 .map(|(at, _)| (at, 1));
             Limit {
                 members: members.collect(),
-                limit: u32::from(!one.units.iter().any(is_down)),
+                most: u32::from(!one.units.iter().any(is_down)),
                 loose: None,
                 why: Reason::new("one-at-a-time", one.why.clone()),
             }

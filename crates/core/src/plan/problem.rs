@@ -81,7 +81,7 @@ pub(super) fn pose<'a>(
     }
 
     for (at, limit) in guests.iter().enumerate() {
-        narrow.push_with_costs(&limit.members, limit.limit);
+        narrow.push_with_costs(&limit.members, limit.most);
         names.push(Behind::Guests(at, limit.why.clone()));
     }
 

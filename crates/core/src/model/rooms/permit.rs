@@ -96,7 +96,7 @@ impl Rooms {
         }
         for (host, coming) in self.coming(shifts) {
             self.fits(host, &coming)?;
-            self.keeps_n_plus_one(moving, &out, host, &coming)?;
+            self.keeps_n_plus_one(*moving, &out, host, &coming)?;
             self.stay_apart(host, &coming)?;
         }
         Ok(())
@@ -164,7 +164,7 @@ impl Rooms {
 
     fn keeps_n_plus_one(
         &self,
-        moving: &Moving,
+        moving: Moving,
         out: &BTreeSet<u32>,
         host: u32,
         coming: &Coming,
@@ -174,7 +174,7 @@ impl Rooms {
         }
         let was = self.host(host).free[0];
         let free = was - coming.amounts[0];
-        let before: BTreeMap<u32, i64> = self.demands(moving, host).into_iter().collect();
+        let before: BTreeMap<u32, i64> = self.demands(&moving, host).into_iter().collect();
         let of: BTreeSet<u32> = before.keys().chain(coming.demands.keys()).copied().collect();
         for of in of.into_iter().filter(|of| !out.contains(of)) {
             let old = before.get(&of).copied().unwrap_or(0);

@@ -15,7 +15,7 @@ pub(in crate::plan) struct Limit {
     /// Members and costs.
     pub(in crate::plan) members: Vec<(u32, u32)>,
     /// How much may be down together.
-    pub(in crate::plan) limit: u32,
+    pub(in crate::plan) most: u32,
     /// The same without what the solver cannot say exactly: nothing that is possible breaks it, so that a
     /// bound below which nobody can go may rest on it.
     pub(in crate::plan) loose: Option<(Vec<(u32, u32)>, u32)>,
@@ -49,7 +49,7 @@ pub(super) fn limits(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
         if world.moving.standbys == Standbys::Exclude && from.len() > 1 {
             found.push(Limit {
                 members: from.iter().map(|(at, _)| (*at, 1)).collect(),
-                limit: 1,
+                most: 1,
                 loose: None,
                 why: Reason::new(
                     "standby-shared",
@@ -128,7 +128,7 @@ fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) 
     };
     Some(Limit {
         members: members.collect(),
-        limit: as_cost(limit),
+        most: as_cost(limit),
         loose: Some((loose.collect(), as_cost(free.max(0)))),
         why: Reason::new("no-room", format!("{name} has {free} MiB of memory free{kept}")),
     })
@@ -148,7 +148,7 @@ fn speed(rooms: &Rooms, standby: u32, from: &[(u32, From)]) -> Vec<Limit> {
                 .iter()
                 .map(|(at, from)| (*at, as_cost(amount(from).clamp(i64::from(free < 1), limit))))
                 .collect(),
-            limit: as_cost(limit),
+            most: as_cost(limit),
             loose: None,
             why: Reason::new("no-room", format!("{name} has {free} {what} free")),
         })
@@ -186,7 +186,7 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                     .filter(|(_, host)| floats(*host).next().is_some())
                     .map(|(at, _)| (*at, 1))
                     .collect(),
-                limit: 1,
+                most: 1,
                 loose: None,
                 why: Reason::new(
                     "one-at-a-time",
@@ -248,7 +248,7 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                     .iter()
                     .map(|(at, cost)| (*at, as_cost(cost / unit)))
                     .collect(),
-                limit: as_cost((all + unit - 1) / unit),
+                most: as_cost((all + unit - 1) / unit),
                 loose: None,
                 why: Reason::new(
                     "no-room-anywhere",

@@ -192,7 +192,7 @@ impl Partition<'_> {
                 let hosts = others.remove(gone).hosts;
                 if hosts
                     .iter()
-                    .all(|host| self.into_others(&mut others, *host, &mut budget))
+                    .all(|host| self.spread(&mut others, *host, &mut budget))
                 {
                     waves = others;
                     continue 'fewer;
@@ -206,7 +206,8 @@ impl Partition<'_> {
         waves
     }
 
-    fn into_others(&self, waves: &mut [Placed], host: u32, budget: &mut u64) -> bool {
+    #[expect(clippy::needless_range_loop, reason = "the list is changed in the loop")]
+    fn spread(&self, waves: &mut [Placed], host: u32, budget: &mut u64) -> bool {
         let spend = |budget: &mut u64| match budget.checked_sub(1) {
             Some(left) => {
                 *budget = left;
@@ -253,6 +254,7 @@ impl Partition<'_> {
 
     /// The fewest waves of all there are, for few hosts, each of which can be emptied alone; growth is not
     /// looked at.
+    #[expect(clippy::needless_range_loop, reason = "masks are both numbers and places")]
     pub(in crate::plan) fn exact(&self, hosts: &[u32]) -> Option<Vec<Placed>> {
         let count = hosts.len();
         if count > EXACT {

@@ -102,7 +102,7 @@ impl<'w> Attempt<'w> {
     }
 
     fn run(mut self, hosts: &[u32], choice: Choice) -> Result<Vec<Shift>, Stuck> {
-        self.to_standbys(hosts)?;
+        self.fill_standbys(hosts)?;
         self.anywhere(hosts, choice)?;
         if self.world.moving.evacuate == Evacuate::Everything {
             self.new_standbys(hosts, choice)?;
@@ -110,7 +110,7 @@ impl<'w> Attempt<'w> {
         Ok(self.shifts)
     }
 
-    fn to_standbys(&mut self, hosts: &[u32]) -> Result<(), Stuck> {
+    fn fill_standbys(&mut self, hosts: &[u32]) -> Result<(), Stuck> {
         let rooms = self.world.rooms;
         let mut reached: BTreeMap<u32, u32> = BTreeMap::new();
         for host in hosts {
