@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("stagger-versioned", &[]),
     ("stagger-core", &["stagger-versioned"]),
     ("stagger-engine", &["stagger-core"]),
@@ -20,6 +20,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
         "stagger-rook",
         &["stagger-core", "stagger-engine", "stagger-ceph"],
     ),
+    ("stagger-ganeti", &["stagger-core", "stagger-engine"]),
     (
         "stagger-cli",
         &[
@@ -28,6 +29,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
             "stagger-sim",
             "stagger-ceph",
             "stagger-rook",
+            "stagger-ganeti",
         ],
     ),
     (

@@ -20,7 +20,7 @@ use clap::{CommandFactory as _, Parser as _};
 use stagger_core::run::Command as Asked;
 
 use args::{Ceph, Cli, Command, Osd};
-use commands::{agent, ceph, control, guards, kube, look, operator, osd, rehearse, run, simulate};
+use commands::{agent, ceph, control, guards, hroller, kube, look, operator, osd, rehearse, run, simulate};
 use error::CliError;
 use exit::Exit;
 
@@ -89,6 +89,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
         Command::Ceph(Ceph::Guards { watch: true, .. }) => guards::watch(cli).await,
         Command::Ceph(Ceph::Guards { drop_expired, .. }) => guards::show(cli, *drop_expired).await,
+        Command::Hroller(wish) => Ok(hroller::hroller(cli, wish)),
         Command::Schema { document } => schema(document.as_deref()),
         Command::Crds => crds(),
         Command::Operator(wish) => operator::operator(cli, wish).await,

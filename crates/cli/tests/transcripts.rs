@@ -46,6 +46,10 @@ fn furnish(folder: &Path) {
     for version in ["16.2.15", "18.2.7", "20.2.4"] {
         copied(&here().join(FIXTURES).join(version), &folder.join(version));
     }
+    copied(
+        &here().join("../backends/ganeti/tests/fixtures/rapi"),
+        &folder.join("rapi"),
+    );
     let good = folder.join("18.2.7");
     stagger(&[
         "observe",

@@ -3,6 +3,8 @@
 //! It shares with the planner only the constraint predicate, and finds each fault by the plainest
 //! means there is. A plan of ours has no findings; a fault planted in one is found.
 
+mod moves;
+
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -53,6 +55,20 @@ pub enum Fault {
     DoorWithoutGate,
     /// A unit is visited before one that comes before it (the active one before a standby).
     PrecedenceBroken,
+    /// The unit whose wave should be the last is visited before.
+    LastNotLast,
+    /// A guest is moved that should stay, or twice, or that there is not.
+    MoveUncalledFor,
+    /// A guest that should be moved away stays on a host that goes down.
+    MoveMissing,
+    /// A guest is moved to where it cannot go.
+    MoveAstray,
+    /// What is moved does not fit where it goes, or leaves an N+1 failure that was not there before.
+    OverRoom,
+    /// Two hosts of a wave have a standby in common, and that is excluded.
+    StandbyShared,
+    /// A schedule leaves out a unit, or has units down together that may not be.
+    ScheduleBroken,
 }
 
 /// The same word as in documents.
@@ -78,6 +94,7 @@ pub fn check(ask: &Ask<'_>, plan: &Plan) -> Vec<Finding> {
                 judge.units(&mut findings);
                 judge.waves(&mut findings);
                 judge.doors(&mut findings);
+                judge.maintenance(&mut findings);
             }
             Part::Step(step) => {
                 let planned = plan.parts.iter().find_map(|part| match part {
@@ -174,6 +191,13 @@ impl Judge<'_> {
             .map(|left| &left.unit)
     }
 
+    fn is_meant(&self, unit: &UnitId) -> bool {
+        self.stage
+            .maintenance
+            .as_ref()
+            .is_none_or(|maintenance| maintenance.is_for(unit))
+    }
+
     fn units(&self, findings: &mut Vec<Finding>) {
         let snapshot = self.ask.snapshot;
         let mut seen = BTreeSet::new();
@@ -185,7 +209,7 @@ impl Judge<'_> {
         for (_, unit) in snapshot.of_kind(&self.stage.kind) {
             let done =
                 unit.state == UnitState::Serving && unit.revision.as_ref() == Some(&self.stage.revision);
-            if !done && !seen.contains(&unit.id) {
+            if !done && !seen.contains(&unit.id) && self.is_meant(&unit.id) {
                 findings.push(self.found(Fault::UnitMissing, unit.id.as_str()));
             }
         }
@@ -196,6 +220,7 @@ impl Judge<'_> {
                 Some(unit) if unit.untouchable.is_some() || self.ask.aside.contains_key(id) => {
                     "it must be left alone"
                 }
+                Some(_) if !self.is_meant(id) => "it was not selected",
                 Some(unit) if unit.state != UnitState::Serving => "it does not serve",
                 Some(unit) if unit.revision.as_ref() == Some(&self.stage.revision) => "it has nothing to do",
                 Some(_) => continue,

@@ -1,7 +1,9 @@
 //! The words: why a unit is where it is, what holds it, and what would free it.
 
-use crate::model::{Ix, Snapshot, UnitId, Violation};
-use crate::plan::{Plan, PlannedStage};
+use crate::model::{
+    Ix, Maintenance, SharedGuests, Snapshot, Standbys, Target, Turn, UnitId, UnitState, Violation,
+};
+use crate::plan::{Move, Plan, PlannedStage};
 
 /// A budget in words: `placement group of pool rbd 2.1f (osd.0 osd.7 osd.9): 1 may be down`.
 pub fn budget(snapshot: &Snapshot, budget: usize) -> String {
@@ -63,7 +65,7 @@ pub struct Explanation {
 }
 
 /// Why a unit is where it is. `None`: there is no such unit in the snapshot.
-pub fn explain(snapshot: &Snapshot, plan: &Plan, unit: &UnitId) -> Option<Explanation> {
+pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId) -> Option<Explanation> {
     let ix = snapshot.find(unit)?;
     if let Some(left) = plan.left_alone.iter().find(|left| left.unit == *unit) {
         return Some(Explanation {
@@ -78,6 +80,17 @@ pub fn explain(snapshot: &Snapshot, plan: &Plan, unit: &UnitId) -> Option<Explan
         Some((stage, wave))
     });
     let Some((stage, wave)) = found else {
+        if let Some(stage) = target.stages().find(|stage| {
+            let maintenance = stage.maintenance.as_ref();
+            maintenance.is_some_and(|maintenance| !maintenance.is_for(unit))
+        }) {
+            return Some(Explanation {
+                unit: unit.clone(),
+                place: format!("{unit} is not among those that {} is for", stage.name),
+                held_by: Vec::new(),
+                freed_by: vec!["selecting it".to_owned()],
+            });
+        }
         let revision = snapshot
             .unit(ix)
             .revision
@@ -92,8 +105,11 @@ pub fn explain(snapshot: &Snapshot, plan: &Plan, unit: &UnitId) -> Option<Explan
     };
     let mut held_by = Vec::new();
     let mut freed_by = Vec::new();
+    let maintenance = target
+        .stage(&stage.name)
+        .and_then(|stage| stage.maintenance.as_ref());
     for (earlier, other) in stage.waves[..wave].iter().enumerate() {
-        match why_not(snapshot, stage, ix, &other.units) {
+        match why_not(snapshot, stage, maintenance, ix, &other.units) {
             WhyNot::Broken(text, mates) => {
                 held_by.push(format!("not in wave {}: {text}", earlier + 1));
                 freed_by.push(format!(
@@ -101,6 +117,7 @@ pub fn explain(snapshot: &Snapshot, plan: &Plan, unit: &UnitId) -> Option<Explan
                     earlier + 1
                 ));
             }
+            WhyNot::NoRoom(text) => held_by.push(format!("not in wave {}: {text}", earlier + 1)),
             WhyNot::Full => held_by.push(format!(
                 "not in wave {}: it is full ({} of at most {})",
                 earlier + 1,
@@ -116,6 +133,10 @@ pub fn explain(snapshot: &Snapshot, plan: &Plan, unit: &UnitId) -> Option<Explan
             break;
         }
     }
+    if maintenance.is_some_and(|maintenance| maintenance.last.as_ref() == Some(unit)) {
+        held_by.push("its wave is the last: it was asked to be visited last".to_owned());
+    }
+    held_by.extend(moved(&stage.waves[wave].moves, unit));
     Some(Explanation {
         unit: unit.clone(),
         place: format!(
@@ -129,13 +150,37 @@ pub fn explain(snapshot: &Snapshot, plan: &Plan, unit: &UnitId) -> Option<Explan
     })
 }
 
+/// Where the guests of a unit go meanwhile.
+fn moved(moves: &[Move], unit: &UnitId) -> Vec<String> {
+    moves
+        .iter()
+        .filter(|a_move| a_move.from == *unit)
+        .map(|a_move| {
+            use crate::model::How;
+            let what = match a_move.how {
+                How::Migrate => "moves",
+                How::Relocate => "is stopped, copied and started, and so moves",
+                How::ReplaceStandby => "gets its second copy made anew, and that moves",
+            };
+            format!("its turn: {} {what} to {}", a_move.guest, a_move.to)
+        })
+        .collect()
+}
+
 enum WhyNot {
+    NoRoom(String),
     Broken(String, String),
     Full,
     Free,
 }
 
-fn why_not(snapshot: &Snapshot, stage: &PlannedStage, unit: Ix, wave: &[UnitId]) -> WhyNot {
+fn why_not(
+    snapshot: &Snapshot,
+    stage: &PlannedStage,
+    maintenance: Option<&Maintenance>,
+    unit: Ix,
+    wave: &[UnitId],
+) -> WhyNot {
     let mut set: Vec<Ix> = wave.iter().filter_map(|id| snapshot.find(id)).collect();
     set.push(unit);
     match snapshot.budgets().permit(&snapshot.down(), &set) {
@@ -149,8 +194,80 @@ fn why_not(snapshot: &Snapshot, stage: &PlannedStage, unit: Ix, wave: &[UnitId])
             WhyNot::Broken(violation(snapshot, &found), mates.join(" and "))
         }
         Ok(()) if wave.len() as u32 >= stage.parallel => WhyNot::Full,
-        Ok(()) => WhyNot::Free,
+        Ok(()) => maintenance
+            .and_then(|maintenance| no_room(snapshot, maintenance, &set))
+            .map_or(WhyNot::Free, WhyNot::NoRoom),
     }
+}
+
+/// What speaks against these hosts together, as far as it does not depend on a choice: what their guests do to
+/// standbys, and what was asked for.
+fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option<String> {
+    use crate::model::{How, Shift};
+    let rooms = snapshot.rooms()?;
+    let moving = &maintenance.moving;
+    let ids = || set.iter().map(|ix| &snapshot.unit(*ix).id);
+    if let Some(one) = maintenance
+        .one_at_a_time
+        .iter()
+        .find(|one| ids().filter(|id| one.units.contains(id)).count() > 1)
+    {
+        return Some(format!("{}: one at a time", one.why));
+    }
+    let hosts: Vec<u32> = ids().filter_map(|id| rooms.find(id)).collect();
+    let guests = |host: u32| rooms.on(host).iter().map(|at| (*at, rooms.guest(*at)));
+    if moving.shared == SharedGuests::One {
+        let mut pools: Vec<u32> = hosts
+            .iter()
+            .filter(|host| {
+                guests(**host)
+                    .any(|(_, guest)| matches!(moving.turn(guest), Turn::Anywhere | Turn::WithDowntime))
+            })
+            .map(|host| rooms.host(*host).pool)
+            .collect();
+        pools.sort_unstable();
+        if let Some(pair) = pools.windows(2).find(|pair| pair[0] == pair[1]) {
+            let pool = rooms.pool(pair[0]);
+            return Some(format!(
+                "hosts of {pool} with guests on shared storage go one at a time"
+            ));
+        }
+    }
+    let mut shifts = Vec::new();
+    let mut senders: Vec<(u32, u32)> = Vec::new();
+    for host in &hosts {
+        for (at, guest) in guests(*host) {
+            if let (Turn::ToStandby, Some(to)) = (moving.turn(guest), guest.standby) {
+                senders.push((to, *host));
+                shifts.push(Shift {
+                    guest: at,
+                    how: How::Migrate,
+                    to,
+                });
+            }
+        }
+    }
+    senders.sort_unstable();
+    senders.dedup();
+    if moving.standbys == Standbys::Exclude
+        && let Some(pair) = senders.windows(2).find(|pair| pair[0].0 == pair[1].0)
+    {
+        let unit = |host: u32| &rooms.host(host).unit;
+        return Some(format!(
+            "guests of {} and {} have {} as their standby",
+            unit(pair[0].1),
+            unit(pair[1].1),
+            unit(pair[0].0)
+        ));
+    }
+    let down: Vec<u32> = snapshot
+        .units()
+        .iter()
+        .filter(|unit| unit.state != UnitState::Serving)
+        .filter_map(|unit| rooms.find(&unit.id))
+        .collect();
+    let cramped = rooms.permit(moving, &down, &hosts, &shifts).err()?;
+    Some(rooms.words(&cramped))
 }
 
 fn freed_by_reason(slug: &str) -> String {
@@ -162,6 +279,14 @@ fn freed_by_reason(slug: &str) -> String {
         "unit-unknown" | "revision-unknown" => {
             "an observation that tells: see the conditions in `stagger observe`"
         }
+        "non-redundant" => "accepting or moving guests that are not redundant, by the flags for it",
+        "non-redundant-running" => "stopping those guests, or having them moved off with downtime",
+        "no-room" => {
+            "memory on the standby, or --spend-spare where only what is kept for a failure is lacking"
+        }
+        "no-room-anywhere" | "no-room-for-copies" => "room on other hosts of the group",
+        "guest-stuck" => "what keeps the guest there: see its reason",
+        "one-at-a-time" => "the other one serving again",
         "max-in-parallel-used-up" => "what is down coming back, or a larger max_in_parallel",
         _ => "what its reason names; see docs/reference/reasons.md",
     }

@@ -40,6 +40,7 @@ fn start() -> Start {
         }],
         door_before_last: None,
         going_back: GoingBack::Restart,
+        maintenance: None,
     };
     Start {
         version: stagger_core::run::VERSION,

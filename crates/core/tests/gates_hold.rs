@@ -69,6 +69,7 @@ fn an_answer_that_took_long_does_not_show_that_a_gate_has_held() {
         }],
         door_before_last: None,
         going_back: GoingBack::Restart,
+        maintenance: None,
     };
     let start = Start {
         version: stagger_core::run::VERSION,

@@ -75,6 +75,7 @@ impl Failed {
             going_back: GoingBack::Rebuild {
                 cost: "filling it anew".to_owned(),
             },
+            maintenance: None,
         };
         let start = Start {
             version: stagger_core::run::VERSION,

@@ -159,6 +159,7 @@ fn target() -> Target {
             gates: Vec::new(),
             door_before_last: None,
             going_back: GoingBack::Restart,
+            maintenance: None,
         })],
     }
 }

@@ -183,6 +183,7 @@ fn stage(
             None
         },
         going_back: back(units, kind, wanted, policy),
+        maintenance: None,
     })
 }
 

@@ -95,6 +95,7 @@ pub fn target(spec: &SimSpec, want: &TargetSpec, policy: &Policy) -> Result<Targ
             gates: gates()?,
             door_before_last: None,
             going_back: back.as_core(),
+            maintenance: None,
         })
     };
     let mons = StageSpec {

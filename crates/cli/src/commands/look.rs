@@ -12,7 +12,7 @@ use stagger_core::view;
 use stagger_engine::store::Store as _;
 use stagger_engine::supervisor;
 
-use super::{artifacts, store, which};
+use super::{artifacts, ganeti, store, which};
 use crate::args::{self, Cli};
 use crate::documents::{self, Checked, Gathered, VersionRow, Versions};
 use crate::error::CliError;
@@ -24,14 +24,24 @@ use crate::world::World;
 
 /// `observe`
 pub(crate) async fn observe(cli: &Cli, wish: &args::Observe) -> Result<Exit, CliError> {
+    if let Some(found) = ganeti::found(&wish.from) {
+        if wish.save.is_some() {
+            return Err(CliError::usage("--save writes the answers of a Ceph cluster")
+                .hint("`stagger hroller -t FILE -S COPY` writes a Ganeti anew"));
+        }
+        return Ok(show_snapshot(cli, &found.snapshot(cli, None)?));
+    }
     let world = match &wish.save {
         Some(file) => World::observe_and_save(cli, &wish.from, file).await?,
         None => World::observe(cli, &wish.from).await?,
     };
-    let snapshot = world.snapshot;
+    Ok(show_snapshot(cli, &world.snapshot))
+}
+
+fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
     if cli.json {
-        print::json(&documents::SNAPSHOT.of(&snapshot));
-        return Ok(Exit::Done);
+        print::json(&documents::SNAPSHOT.of(snapshot));
+        return Exit::Done;
     }
     print::out(&format!(
         "{}  {}, observed {:.0}",
@@ -65,30 +75,44 @@ pub(crate) async fn observe(cli: &Cli, wish: &args::Observe) -> Result<Exit, Cli
             condition.name, condition.verdict, condition.why
         ));
     }
-    Ok(Exit::Done)
+    Exit::Done
 }
+
+/// What comes after the plan of a maintenance.
+const KEEP_IT: &str = "--out FILE keeps it with every move; carrying it out is not there yet";
 
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliError> {
+    if let Some(found) = ganeti::found(&wish.from) {
+        let asked = found.asked(cli, &wish.wish, &wish.reboot)?;
+        let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
+        return shown(cli, wish, &asked.snapshot, &made, KEEP_IT);
+    }
+    ganeti::is_none(&wish.reboot)?;
     let world = World::observe(cli, &wish.from).await?;
     let made = make(&world, &wish.wish)?;
+    let to = wish.wish.to.as_deref().unwrap_or_default();
+    let next = format!("stagger run --to {to} --plan {}", made.id);
+    shown(cli, wish, &world.snapshot, &made, &next)
+}
+
+/// Writes a plan where it is wished, and shows it.
+fn shown(
+    cli: &Cli,
+    wish: &args::Plan,
+    snapshot: &Snapshot,
+    made: &Plan,
+    next: &str,
+) -> Result<Exit, CliError> {
     if let Some(path) = &wish.out {
-        let text = serde_json::to_string_pretty(&documents::PLAN.of(&made)).unwrap_or_default();
+        let text = serde_json::to_string_pretty(&documents::PLAN.of(made)).unwrap_or_default();
         std::fs::write(path, text)
             .map_err(|error| CliError::usage(format!("write the plan to {}: {error}", path.display())))?;
     }
     if cli.json {
-        print::json(&documents::PLAN.of(&made));
+        print::json(&documents::PLAN.of(made));
     } else {
-        let to = wish.wish.to.as_deref().unwrap_or_default();
-        let next = format!("stagger run --to {to} --plan {}", made.id);
-        print::out(&show::plan::plan(
-            &made,
-            &world.snapshot,
-            wish.all,
-            print::width(),
-            &next,
-        ));
+        print::out(&show::plan::plan(made, snapshot, wish.all, print::width(), next));
     }
     Ok(Exit::Done)
 }
@@ -129,14 +153,23 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
     let text = std::fs::read_to_string(&wish.plan)
         .map_err(|error| CliError::usage(format!("read the plan {}: {error}", wish.plan.display())))?;
     let given: Plan = documents::PLAN.read(&wish.plan, &text)?;
-    let world = World::observe(cli, &wish.from).await?;
-    let policy = world.policy(&wish.wish)?;
-    let target = world.target(&wish.wish, &policy)?;
+    let asked = if let Some(found) = ganeti::found(&wish.from) {
+        found.asked(cli, &wish.wish, &wish.reboot)?
+    } else {
+        ganeti::is_none(&wish.reboot)?;
+        let world = World::observe(cli, &wish.from).await?;
+        let policy = world.policy(&wish.wish)?;
+        ganeti::Asked {
+            target: world.target(&wish.wish, &policy)?,
+            snapshot: world.snapshot,
+            policy,
+        }
+    };
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
     let ask = Ask {
-        snapshot: &world.snapshot,
-        target: &target,
-        policy: &policy,
+        snapshot: &asked.snapshot,
+        target: &asked.target,
+        policy: &asked.policy,
         aside: &none,
         earned: &earned,
         parent: None,
@@ -168,10 +201,22 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
 
 /// `explain`
 pub(crate) async fn explain_unit(cli: &Cli, wish: &args::Explain) -> Result<Exit, CliError> {
-    let world = World::observe(cli, &wish.from).await?;
-    let made = make(&world, &wish.wish)?;
-    let Some(said) = explain(&world.snapshot, &made, &wish.unit) else {
-        return Err(unknown_unit(&world.snapshot, wish.unit.as_str()));
+    let (snapshot, said) = if let Some(found) = ganeti::found(&wish.from) {
+        let asked = found.asked(cli, &wish.wish, &wish.reboot)?;
+        let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
+        let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
+        (asked.snapshot, said)
+    } else {
+        ganeti::is_none(&wish.reboot)?;
+        let world = World::observe(cli, &wish.from).await?;
+        let policy = world.policy(&wish.wish)?;
+        let target = world.target(&wish.wish, &policy)?;
+        let made = made_for(&world.snapshot, &target, &policy)?;
+        let said = explain(&world.snapshot, &target, &made, &wish.unit);
+        (world.snapshot, said)
+    };
+    let Some(said) = said else {
+        return Err(unknown_unit(&snapshot, wish.unit.as_str()));
     };
     if cli.json {
         print::json(&documents::EXPLANATION.of(&said));

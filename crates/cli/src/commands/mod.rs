@@ -3,7 +3,9 @@
 pub(crate) mod agent;
 pub(crate) mod ceph;
 pub(crate) mod control;
+pub(crate) mod ganeti;
 pub(crate) mod guards;
+pub(crate) mod hroller;
 pub(crate) mod kube;
 pub(crate) mod look;
 pub(crate) mod operator;

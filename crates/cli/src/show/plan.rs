@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use stagger_core::model::{GoingBack, Snapshot};
-use stagger_core::plan::{Plan, PlannedPart, PlannedStage};
+use jiff::SignedDuration;
+use stagger_core::model::{GoingBack, How, Snapshot};
+use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage};
 use stagger_core::view;
 
 use super::duration;
@@ -64,15 +65,71 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
     uncomfortable(&mut text, plan, width);
     let _ = writeln!(
         text,
-        "\n{} waves, at least {} needed. {} of {units} units. About {}. Plan {}.",
+        "\n{} waves, at least {} needed. {} of {units} units. About {}{}. Plan {}.",
         plan.waves(),
         plan.at_least(),
         plan.units(),
         duration(plan.forecast()),
+        without_barriers(plan),
         plan.id
     );
     let _ = write!(text, "Next: {next}");
     text
+}
+
+/// How long it takes if nobody waits for whole waves, where that is known.
+fn without_barriers(plan: &Plan) -> String {
+    let mut stages = plan.stages().peekable();
+    if stages.peek().is_none() || plan.stages().any(|stage| stage.schedule.is_none()) {
+        return String::new();
+    }
+    let seconds: i64 = stages
+        .filter_map(|stage| stage.schedule.as_ref())
+        .map(|schedule| i64::from(schedule.seconds))
+        .sum();
+    format!(
+        " in waves, {} without barriers",
+        duration(SignedDuration::from_secs(seconds))
+    )
+}
+
+/// What is done to guests, and what that costs them.
+fn moves(lines: &mut Vec<String>, plan: &Plan) {
+    let of = |how: How| -> Vec<&Move> {
+        let waves = plan.stages().flat_map(|stage| &stage.waves);
+        waves
+            .flat_map(|wave| &wave.moves)
+            .filter(|a_move| a_move.how == how)
+            .collect()
+    };
+    let names = |moves: &[&Move]| {
+        let shown: Vec<&str> = moves.iter().take(8).map(|a_move| a_move.guest.as_str()).collect();
+        let more = if moves.len() > 8 {
+            format!(" and {} more", moves.len() - 8)
+        } else {
+            String::new()
+        };
+        format!("{}{more}", shown.join(" "))
+    };
+    let (migrated, relocated, replaced) = (of(How::Migrate), of(How::Relocate), of(How::ReplaceStandby));
+    if !migrated.is_empty() {
+        lines.push(format!(
+            "Moves     {} guests move while they run, and back",
+            migrated.len()
+        ));
+    }
+    if !relocated.is_empty() {
+        lines.push(format!(
+            "Downtime  stopped while their disks are copied, twice: {}",
+            names(&relocated)
+        ));
+    }
+    if !replaced.is_empty() {
+        lines.push(format!(
+            "Degraded  one copy of the disks until another is made, twice: {}",
+            names(&replaced)
+        ));
+    }
 }
 
 fn waves(text: &mut String, stage: &PlannedStage, all: bool, width: usize) {
@@ -104,6 +161,7 @@ fn waves(text: &mut String, stage: &PlannedStage, all: bool, width: usize) {
 
 fn uncomfortable(text: &mut String, plan: &Plan, width: usize) {
     let mut lines: Vec<String> = Vec::new();
+    moves(&mut lines, plan);
     for door in plan.doors() {
         lines.push(format!("One way   {}: {}", door.name, door.why));
     }

@@ -4,8 +4,10 @@ mod condition;
 mod constraint;
 mod guard;
 mod ids;
+mod moving;
 mod policy;
 mod reason;
+mod rooms;
 mod snapshot;
 mod target;
 mod unit;
@@ -15,8 +17,12 @@ pub use condition::{Condition, Gate, Verdict};
 pub use constraint::{BudgetColumns, BudgetError, Budgets, BudgetsBuilder, Down, Violation};
 pub use guard::{GuardScope, GuardSpec};
 pub use ids::{ClusterName, ConditionName, GuardName, IdError, Kind, PartName, Revision, RunId, UnitId};
+pub use moving::{
+    Evacuate, LocalGuests, Maintenance, Moving, OneAtATime, SharedGuests, Spare, Standbys, Turn,
+};
 pub use policy::{Doors, Growth, Limit, LimitError, OnFailure, Order, Policy, Retry, Search};
 pub use reason::Reason;
+pub use rooms::{Amounts, Cramped, Guest, Host, How, Resource, Rooms, RoomsError, Shift, Storage};
 pub(crate) use snapshot::hex;
 pub use snapshot::{Snapshot, SnapshotError};
 pub use target::{Door, GoingBack, Part, Phase, StageSpec, StepSpec, Target, Width};

@@ -6,7 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Budgets, ClusterName, Condition, ConditionName, Ix, Kind, Unit, UnitId, UnitState, Verdict};
+use super::{
+    Budgets, ClusterName, Condition, ConditionName, Ix, Kind, Rooms, RoomsError, Unit, UnitId, UnitState,
+    Verdict,
+};
 
 /// All that was observed of one cluster at one time. Units are sorted as people count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +23,7 @@ pub struct Snapshot {
     budgets: Budgets,
     conditions: BTreeMap<ConditionName, Condition>,
     durations: BTreeMap<Kind, SignedDuration>,
+    rooms: Option<Rooms>,
 }
 
 /// The document as stored and shown: `kind` and `version` first, so that a later release knows it.
@@ -38,6 +42,9 @@ struct SnapshotDocument {
     /// Seconds that one visit to a unit of that kind usually takes.
     #[serde(default)]
     durations: BTreeMap<Kind, i64>,
+    /// What hosts carry, and what fits where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rooms: Option<Rooms>,
 }
 
 const DOCUMENT: &str = "snapshot";
@@ -52,6 +59,9 @@ pub enum SnapshotError {
     /// The budgets speak of units that are not there, or their columns do not fit together.
     #[error("the budgets do not fit the units")]
     Budgets(#[source] super::BudgetError),
+    /// A host of guests that is not among the units.
+    #[error("the hosts do not fit the units")]
+    Rooms(#[source] RoomsError),
     /// Another document, or one of a later version.
     #[error("this is a {kind} document of version {version}, and snapshots are read up to version {VERSION}")]
     Document {
@@ -112,7 +122,25 @@ impl Snapshot {
             budgets,
             conditions,
             durations,
+            rooms: None,
         })
+    }
+
+    /// The same with what its units carry.
+    ///
+    /// # Errors
+    /// A host that is not a unit.
+    pub fn with_rooms(mut self, rooms: Rooms) -> Result<Self, SnapshotError> {
+        if let Some(host) = rooms.hosts().iter().find(|host| self.find(&host.unit).is_none()) {
+            return Err(SnapshotError::Rooms(RoomsError::NoUnit(host.unit.clone())));
+        }
+        self.rooms = Some(rooms);
+        Ok(self)
+    }
+
+    /// What its units carry, if they are hosts of guests.
+    pub fn rooms(&self) -> Option<&Rooms> {
+        self.rooms.as_ref()
     }
 
     /// Which cluster.
@@ -215,6 +243,7 @@ impl TryFrom<SnapshotDocument> for Snapshot {
             budgets,
             conditions,
             durations,
+            rooms,
         } = document;
         if kind != DOCUMENT || version > VERSION {
             return Err(SnapshotError::Document { kind, version });
@@ -224,7 +253,7 @@ impl TryFrom<SnapshotDocument> for Snapshot {
             .into_iter()
             .map(|(k, s)| (k, SignedDuration::from_secs(s)))
             .collect();
-        Self::new(
+        let snapshot = Self::new(
             cluster,
             observed_at,
             generation,
@@ -232,7 +261,11 @@ impl TryFrom<SnapshotDocument> for Snapshot {
             budgets,
             conditions,
             durations,
-        )
+        )?;
+        match rooms {
+            Some(rooms) => snapshot.with_rooms(rooms),
+            None => Ok(snapshot),
+        }
     }
 }
 
@@ -246,6 +279,7 @@ impl From<Snapshot> for SnapshotDocument {
             budgets,
             conditions,
             durations,
+            rooms,
         } = snapshot;
         Self {
             kind: DOCUMENT.to_owned(),
@@ -257,6 +291,7 @@ impl From<Snapshot> for SnapshotDocument {
             budgets: budgets.into(),
             conditions: conditions.into_values().collect(),
             durations: durations.into_iter().map(|(k, d)| (k, d.as_secs())).collect(),
+            rooms,
         }
     }
 }

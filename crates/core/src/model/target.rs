@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConditionName, Gate, GuardSpec, Kind, PartName, Revision};
+use super::{ConditionName, Gate, GuardSpec, Kind, Maintenance, PartName, Revision};
 
 /// What is wanted of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +23,14 @@ impl Target {
         self.parts.iter().find_map(|part| match part {
             Part::Stage(stage) if stage.name == *name => Some(stage),
             Part::Stage(_) | Part::Step(_) => None,
+        })
+    }
+
+    /// The stages in order.
+    pub fn stages(&self) -> impl Iterator<Item = &StageSpec> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Stage(stage) => Some(stage),
+            Part::Step(_) => None,
         })
     }
 
@@ -111,6 +119,9 @@ pub struct StageSpec {
     pub door_before_last: Option<Door>,
     /// What a unit of this stage takes to go back to the release before.
     pub going_back: GoingBack,
+    /// What is done to hosts of guests, in turn; `None`: units carry nothing that has to be moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance: Option<Maintenance>,
 }
 
 /// A thing done once for the whole cluster, between stages.

@@ -1,10 +1,15 @@
 //! The plan as a value.
 
+use std::collections::BTreeSet;
+
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::model::{ClusterName, Door, GoingBack, Kind, PartName, Reason, Revision, Search, UnitId};
+use super::schedule::Schedule;
+use crate::model::{
+    ClusterName, Door, GoingBack, How, Kind, PartName, Reason, Revision, Rooms, Search, Shift, UnitId,
+};
 
 /// What will be done, in what order, and what is left alone. One wave at a time is binding, the rest
 /// is a forecast: before each wave a run observes afresh and plans again, and the new plan names its
@@ -70,6 +75,9 @@ pub struct PlannedStage {
     pub at_least_because: String,
     /// What a unit takes to go back.
     pub going_back: GoingBack,
+    /// The same visits without waiting for whole waves, where hosts of guests are visited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
 }
 
 /// Units visited together.
@@ -84,6 +92,51 @@ pub struct Wave {
     pub door: Option<Door>,
     /// How long it is expected to take, gates and soak included, in seconds.
     pub seconds: u32,
+    /// What is done to the guests of its units before they go down, in this order; it is taken back, in the
+    /// opposite order, when they are back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<Move>,
+}
+
+/// One step of one guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Move {
+    /// Which guest.
+    pub guest: String,
+    /// What is done.
+    pub how: How,
+    /// From which unit: that where it runs, or that of its second copy.
+    pub from: UnitId,
+    /// To which.
+    pub to: UnitId,
+}
+
+impl Move {
+    /// The moves by names.
+    pub(super) fn all(rooms: &Rooms, shifts: &[Shift]) -> Vec<Self> {
+        let unit = |host: u32| rooms.host(host).unit.clone();
+        let mut moved: BTreeSet<u32> = BTreeSet::new();
+        let name = |shift: &Shift| {
+            let guest = rooms.guest(shift.guest);
+            // Once a guest has gone to its standby, its second copy is where it came from.
+            let from = match (shift.how, guest.standby) {
+                (How::ReplaceStandby, Some(standby)) if !moved.contains(&shift.guest) => standby,
+                (How::ReplaceStandby | How::Migrate | How::Relocate, _) => {
+                    moved.insert(shift.guest);
+                    guest.host
+                }
+            };
+            Self {
+                guest: guest.name.clone(),
+                how: shift.how,
+                from: unit(from),
+                to: unit(shift.to),
+            }
+        };
+        shifts.iter().map(name).collect()
+    }
 }
 
 /// A thing done once.

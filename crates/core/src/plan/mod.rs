@@ -3,13 +3,17 @@
 //! 1. [`select`]: which units of each stage are visited, and why the others are not;
 //! 2. [`order`]: which of them come before which, as groups;
 //! 3. [`problem`]: the constraints as the solver takes them;
-//! 4. [`waves`]: the fewest waves for each group, and the bound below which nobody can go.
+//! 4. [`waves`]: the fewest waves for each group, and the bound below which nobody can go;
+//! 5. [`placement`]: where the guests of hosts go meanwhile, for a maintenance of hosts.
 //!
 //! Stages are never batched together. What is left alone is named.
 
 mod document;
+mod maintenance;
 mod order;
+mod placement;
 pub(crate) mod problem;
+mod schedule;
 pub(crate) mod select;
 pub mod waves;
 
@@ -17,10 +21,12 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
-pub use document::{LeftAlone, Plan, PlannedPart, PlannedStage, PlannedStep, Wave};
+pub use document::{LeftAlone, Move, Plan, PlannedPart, PlannedStage, PlannedStep, Wave};
+pub use schedule::{Schedule, Turn};
 
 use crate::model::{
-    Ix, Part, PartName, Policy, Reason, Search, Snapshot, StageSpec, StepSpec, Target, UnitId, Verdict, Width,
+    Down, Ix, Part, PartName, Policy, Reason, Search, Shift, Snapshot, StageSpec, StepSpec, Target, UnitId,
+    Verdict, Width,
 };
 
 /// All that a plan is a function of.
@@ -91,6 +97,20 @@ fn plan_step(snapshot: &Snapshot, step: &StepSpec) -> Option<PlannedStep> {
     })
 }
 
+/// What is planned for one group of a stage.
+struct Group {
+    waves: Vec<GroupWave>,
+    left: Vec<(Ix, Reason)>,
+    at_least: u32,
+    because: String,
+}
+
+/// A wave of a group, with what is done to the guests of its hosts.
+struct GroupWave {
+    units: Vec<Ix>,
+    shifts: Vec<Shift>,
+}
+
 fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<LeftAlone>) {
     let Ask { snapshot, policy, .. } = *ask;
     let selected = select::select(snapshot, stage, ask.aside);
@@ -100,8 +120,15 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<Le
     };
     let parent = ask.parent.and_then(|plan| plan.stage(&stage.name));
     let down = snapshot.down();
+    let hosts = stage.maintenance.as_ref().zip(snapshot.rooms());
+    let world = hosts.map(|(maintenance, rooms)| {
+        (
+            maintenance,
+            placement::World::new(snapshot, rooms, &maintenance.moving),
+        )
+    });
     let mut left_alone = selected.left_alone;
-    let mut waves: Vec<Vec<Ix>> = Vec::new();
+    let mut waves: Vec<GroupWave> = Vec::new();
     let (mut at_least, mut because) = (0, Vec::new());
     let mut earned = ask.earned.get(&stage.name).copied().unwrap_or(0);
 
@@ -111,27 +138,24 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<Le
             down: selected.down,
             earned,
         };
-        let posed = problem::pose(snapshot, &down, policy, frame, &units);
         let before = parent.map(|stage| remaining(snapshot, stage, &units));
-        let search = waves::Search {
-            seed: policy.search.seed,
-            steps: policy.search.steps,
+        let before = before.as_deref();
+        let group = match &world {
+            Some((maintenance, world)) => {
+                maintenance::group(ask, maintenance, world, &down, frame, &units, before)
+            }
+            None => plan_group(ask, &down, frame, &units, before),
         };
-        let solution = waves::solve(&posed.problem, search, before.as_deref());
-        for impossible in &solution.impossible {
-            left_alone.push((units[impossible.unit as usize], posed.reason(impossible.rule)));
+        left_alone.extend(group.left);
+        if group.at_least > 0 {
+            at_least += group.at_least;
+            because.push(group.because);
         }
-        if solution.bound.waves > 0 {
-            at_least += solution.bound.waves;
-            because.push(posed.bound(&solution.bound.why, &units));
-        }
-        earned += solution.waves.len() as u32;
-        waves.extend(
-            solution
-                .waves
-                .into_iter()
-                .map(|w| w.into_iter().map(|at| units[at as usize]).collect()),
-        );
+        earned += group.waves.len() as u32;
+        waves.extend(group.waves);
+    }
+    if let Some(last) = order::last(snapshot, stage) {
+        waves.sort_by_key(|wave| wave.units.contains(&last));
     }
 
     left_alone.sort_by_key(|(unit, _)| *unit);
@@ -147,25 +171,30 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<Le
         return (None, left);
     }
     because.dedup();
-    let seconds = wave_seconds(snapshot, stage, policy);
     let last = waves.len() - 1;
     let planned = waves
         .into_iter()
         .enumerate()
-        .map(|(at, units)| Wave {
-            // Whatever is left alone keeps the door shut: it stands before the last unit of all.
-            door: stage
-                .door_before_last
-                .clone()
-                .filter(|_| at == last && left_alone.is_empty()),
-            units: units
-                .into_iter()
-                .map(|unit| snapshot.unit(unit).id.clone())
-                .collect(),
-            seconds: seconds.saturating_add(soak_seconds(policy, at == 0 && earned_nothing(ask, stage))),
+        .map(|(at, wave)| {
+            let moves = moves(snapshot, &wave.shifts);
+            let seconds = wave_seconds(snapshot, stage, policy, &moves);
+            Wave {
+                // Whatever is left alone keeps the door shut: it stands before the last unit of all.
+                door: stage
+                    .door_before_last
+                    .clone()
+                    .filter(|_| at == last && left_alone.is_empty()),
+                units: wave
+                    .units
+                    .into_iter()
+                    .map(|unit| snapshot.unit(unit).id.clone())
+                    .collect(),
+                seconds: seconds.saturating_add(soak_seconds(policy, at == 0 && earned_nothing(ask, stage))),
+                moves,
+            }
         })
         .collect();
-    let stage = PlannedStage {
+    let mut planned = PlannedStage {
         name: stage.name.clone(),
         kind: stage.kind.clone(),
         revision: stage.revision.clone(),
@@ -179,8 +208,53 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<Le
             "the order asked for".to_owned()
         },
         going_back: stage.going_back.clone(),
+        schedule: None,
     };
-    (Some(stage), left)
+    if world.is_some() {
+        planned.schedule = Some(schedule::schedule(ask, stage, &planned));
+    }
+    (Some(planned), left)
+}
+
+/// Plans one group of units that carry nothing that has to be moved.
+fn plan_group(
+    ask: &Ask<'_>,
+    down: &Down,
+    frame: problem::Frame,
+    units: &[Ix],
+    before: Option<&[Vec<u32>]>,
+) -> Group {
+    let posed = problem::pose(ask.snapshot, down, ask.policy, frame, units, &[]);
+    let search = waves::Search {
+        seed: ask.policy.search.seed,
+        steps: ask.policy.search.steps,
+    };
+    let solution = waves::solve(&posed.problem, search, before);
+    let left = solution
+        .impossible
+        .iter()
+        .map(|impossible| (units[impossible.unit as usize], posed.reason(impossible.rule)));
+    let waves = solution.waves.iter().map(|wave| GroupWave {
+        units: wave.iter().map(|at| units[*at as usize]).collect(),
+        shifts: Vec::new(),
+    });
+    Group {
+        waves: waves.collect(),
+        left: left.collect(),
+        at_least: solution.bound.waves,
+        because: if solution.bound.waves > 0 {
+            posed.bound(&solution.bound.why, units)
+        } else {
+            String::new()
+        },
+    }
+}
+
+/// Moves by names.
+fn moves(snapshot: &Snapshot, shifts: &[Shift]) -> Vec<Move> {
+    snapshot
+        .rooms()
+        .map_or_else(Vec::new, |rooms| Move::all(rooms, shifts))
 }
 
 fn earned_nothing(ask: &Ask<'_>, stage: &StageSpec) -> bool {
@@ -191,12 +265,9 @@ fn soak_seconds(policy: &Policy, canary: bool) -> u32 {
     u32::try_from(policy.soak_after(canary).as_secs()).unwrap_or(u32::MAX)
 }
 
-/// How long a wave is expected to take, without its soak.
-fn wave_seconds(snapshot: &Snapshot, stage: &StageSpec, policy: &Policy) -> u32 {
-    let visit = snapshot.duration(&stage.kind).unwrap_or(USUAL_VISIT).as_secs();
-    u32::try_from(visit)
-        .unwrap_or(u32::MAX)
-        .saturating_add(policy.gate_hold)
+/// How long a wave is expected to take, without its soak: the longest of its visits.
+fn wave_seconds(snapshot: &Snapshot, stage: &StageSpec, policy: &Policy, moves: &[Move]) -> u32 {
+    schedule::longest_visit(snapshot, stage, moves).saturating_add(policy.gate_hold)
 }
 
 /// The parent's waves of that stage, of units that are still to be visited, as places in `units`.

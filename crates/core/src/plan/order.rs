@@ -3,10 +3,33 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Ix, Order, Policy, Snapshot, StageSpec, Width};
+use crate::model::{Growth, Ix, Order, Policy, Snapshot, StageSpec, Width};
 
 /// Groups of units; a group is finished before the next begins.
 pub(super) fn groups(snapshot: &Snapshot, stage: &StageSpec, policy: &Policy, todo: &[Ix]) -> Vec<Vec<Ix>> {
+    let all = grouped(snapshot, stage, policy, todo);
+    let Some(last) = last(snapshot, stage).filter(|last| todo.contains(last)) else {
+        return all;
+    };
+    if all.len() == 1 && policy.growth == Growth::None {
+        // Its wave is put last, whoever shares it.
+        return all;
+    }
+    let mut groups: Vec<Vec<Ix>> = all
+        .into_iter()
+        .map(|units| units.into_iter().filter(|unit| *unit != last).collect())
+        .filter(|units: &Vec<Ix>| !units.is_empty())
+        .collect();
+    groups.push(vec![last]);
+    groups
+}
+
+/// The unit whose wave is the last, if there is one.
+pub(super) fn last(snapshot: &Snapshot, stage: &StageSpec) -> Option<Ix> {
+    snapshot.find(stage.maintenance.as_ref()?.last.as_ref()?)
+}
+
+fn grouped(snapshot: &Snapshot, stage: &StageSpec, policy: &Policy, todo: &[Ix]) -> Vec<Vec<Ix>> {
     // Standbys before the active one, whatever the order.
     let mut by_precedence: BTreeMap<u32, Vec<Ix>> = BTreeMap::new();
     for unit in todo {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::placement::Limit;
 use super::waves::{Budgets, DomainRule, Problem, Wide};
 use crate::model::{Down, Growth, Ix, Policy, Reason, Snapshot};
 
@@ -9,10 +10,19 @@ use crate::model::{Down, Growth, Ix, Policy, Reason, Snapshot};
 pub(super) struct Posed<'a> {
     pub(super) problem: Problem,
     snapshot: &'a Snapshot,
-    /// The snapshot's budget behind each of the problem's.
-    budgets: Vec<usize>,
+    /// What is behind each of the problem's budgets.
+    budgets: Vec<Behind>,
     wide: Vec<&'static str>,
     levels: Vec<String>,
+}
+
+/// What a budget of the problem stands for.
+#[derive(Debug, Clone)]
+enum Behind {
+    /// That budget of the snapshot.
+    Budget(usize),
+    /// What guests ask of hosts; its place among those limits.
+    Guests(usize, Reason),
 }
 
 /// What is the same for all groups of a stage.
@@ -40,6 +50,7 @@ pub(super) fn pose<'a>(
     policy: &Policy,
     frame: Frame,
     units: &[Ix],
+    guests: &[Limit],
 ) -> Posed<'a> {
     let mut local = vec![None; snapshot.units().len()];
     for (at, unit) in units.iter().enumerate() {
@@ -65,8 +76,13 @@ pub(super) fn pose<'a>(
         let left = u64::from(all.limit(budget)).saturating_sub(was);
         if could > left {
             narrow.push_with_costs(&members, left as u32);
-            names.push(budget);
+            names.push(Behind::Budget(budget));
         }
+    }
+
+    for (at, limit) in guests.iter().enumerate() {
+        narrow.push_with_costs(&limit.members, limit.most);
+        names.push(Behind::Guests(at, limit.why.clone()));
     }
 
     let mut wide = vec![Wide {
@@ -161,14 +177,38 @@ fn domain_rule(snapshot: &Snapshot, down: &Down, level: &str, limit: u32, units:
 }
 
 impl Posed<'_> {
+    /// The same problem with what guests ask loosened, so that nothing that is possible breaks it.
+    pub(super) fn loosened(&self, guests: &[Limit]) -> Problem {
+        let mut budgets = Budgets::default();
+        for (budget, behind) in self.problem.budgets.iter().zip(&self.budgets) {
+            match behind {
+                Behind::Guests(at, _) if guests[*at].loose.is_some() => {
+                    if let Some((members, limit)) = &guests[*at].loose {
+                        budgets.push_with_costs(members, *limit);
+                    }
+                }
+                Behind::Guests(..) | Behind::Budget(_) => {
+                    let members: Vec<(u32, u32)> = budget.iter().collect();
+                    budgets.push_with_costs(&members, budget.limit);
+                }
+            }
+        }
+        Problem {
+            budgets,
+            ..self.problem.clone()
+        }
+    }
+
     /// Why a unit may not even go down alone.
     pub(super) fn reason(&self, rule: super::waves::Rule) -> Reason {
         use super::waves::Rule;
         match rule {
-            Rule::Budget(at) => {
-                let budget = self.budgets[at as usize];
-                Reason::new("never-ok-to-stop", crate::explain::budget(self.snapshot, budget))
-            }
+            Rule::Budget(at) => match &self.budgets[at as usize] {
+                Behind::Budget(budget) => {
+                    Reason::new("never-ok-to-stop", crate::explain::budget(self.snapshot, *budget))
+                }
+                Behind::Guests(_, why) => why.clone(),
+            },
             Rule::Wide(at) => Reason::new(
                 "max-in-parallel-used-up",
                 format!("what is down already uses up {}", self.wide[at as usize]),
@@ -198,9 +238,10 @@ impl Posed<'_> {
                     names.join(" ")
                 )
             }
-            BoundReason::Budget { index } => {
-                crate::explain::budget(self.snapshot, self.budgets[*index as usize])
-            }
+            BoundReason::Budget { index } => match &self.budgets[*index as usize] {
+                Behind::Budget(budget) => crate::explain::budget(self.snapshot, *budget),
+                Behind::Guests(_, why) => why.detail.clone(),
+            },
             BoundReason::Wide { index } => format!("{} in each wave", self.wide[*index as usize]),
             BoundReason::Domains { index } => {
                 format!("max-domains of level {}", self.levels[*index as usize])

@@ -23,7 +23,10 @@ pub(super) fn select(snapshot: &Snapshot, stage: &StageSpec, aside: &BTreeMap<Un
     for (ix, unit) in snapshot.of_kind(&stage.kind) {
         selected.all += 1;
         selected.down += u32::from(unit.state != UnitState::Serving);
-        match must_be_left(unit, stage, aside) {
+        if !is_meant(unit, stage) {
+            continue;
+        }
+        match must_be_left(unit, stage, aside).or_else(|| because_of_guests(snapshot, unit, stage)) {
             Some(reason) => selected.left_alone.push((ix, reason)),
             None if done(unit, stage) => {}
             None => selected.todo.push(ix),
@@ -35,6 +38,24 @@ pub(super) fn select(snapshot: &Snapshot, stage: &StageSpec, aside: &BTreeMap<Un
 /// Whether the stage has nothing more to do for a unit: it serves on the wanted revision.
 pub(crate) fn done(unit: &Unit, stage: &StageSpec) -> bool {
     unit.state == UnitState::Serving && unit.revision.as_ref() == Some(&stage.revision)
+}
+
+/// Whether the stage is for that unit at all.
+pub(crate) fn is_meant(unit: &Unit, stage: &StageSpec) -> bool {
+    stage
+        .maintenance
+        .as_ref()
+        .is_none_or(|maintenance| maintenance.is_for(&unit.id))
+}
+
+/// Why a host must be left alone because of what it carries.
+fn because_of_guests(snapshot: &Snapshot, unit: &Unit, stage: &StageSpec) -> Option<Reason> {
+    if done(unit, stage) {
+        return None;
+    }
+    let rooms = snapshot.rooms()?;
+    let moving = &stage.maintenance.as_ref()?.moving;
+    moving.forbids(rooms, rooms.find(&unit.id)?)
 }
 
 fn must_be_left(unit: &Unit, stage: &StageSpec, aside: &BTreeMap<UnitId, Reason>) -> Option<Reason> {

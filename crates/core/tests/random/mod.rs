@@ -85,6 +85,7 @@ fn stage(kind: &str) -> StageSpec {
         gates: gates(),
         door_before_last: None,
         going_back: GoingBack::Restart,
+        maintenance: None,
     }
 }
 

@@ -216,6 +216,7 @@ fn start(guard: bool) -> Start {
         gates: Vec::new(),
         door_before_last: None,
         going_back: GoingBack::Restart,
+        maintenance: None,
     };
     Start {
         version: stagger_core::run::VERSION,

@@ -127,6 +127,22 @@ pub fn solve(problem: &Problem, search: Search, parent: Option<&[Vec<u32>]>) -> 
     }
 }
 
+/// A number of waves that no split of the problem can beat.
+///
+/// # Panics
+///
+/// If a rule of the problem names a unit that the problem does not have.
+pub fn bound(problem: &Problem) -> Bound {
+    problem.assert_well_formed();
+    let placeable = without(problem.units, &problem.impossible());
+    bound::find(&Ties::new(problem, placeable))
+}
+
+/// Cuts waves so that they keep to the caps; each of the answer is a part of one of them.
+pub(crate) fn cut(waves: Vec<Vec<u32>>, caps: &[u32]) -> Vec<Vec<u32>> {
+    growth::cut(waves, caps)
+}
+
 struct Split {
     waves: Vec<Vec<u32>>,
     method: Method,

@@ -165,6 +165,48 @@ impl Problem {
             .collect()
     }
 
+    /// The problem of these units alone, ascending; they are renumbered in this order.
+    #[must_use]
+    pub fn only(&self, units: &[u32]) -> Self {
+        if units.len() == self.units as usize {
+            return self.clone();
+        }
+        let mut place = vec![None; self.units as usize];
+        for (at, unit) in (0_u32..).zip(units) {
+            place[*unit as usize] = Some(at);
+        }
+        let mut budgets = Budgets::default();
+        for budget in self.budgets.iter() {
+            let members: Vec<(u32, u32)> = budget
+                .iter()
+                .filter_map(|(unit, cost)| Some((place[unit as usize]?, cost)))
+                .collect();
+            budgets.push_with_costs(&members, budget.limit);
+        }
+        let of = |all: &[u32]| units.iter().map(|unit| all[*unit as usize]).collect();
+        Self {
+            units: units.len() as u32,
+            budgets,
+            wide: self
+                .wide
+                .iter()
+                .map(|wide| Wide {
+                    costs: of(&wide.costs),
+                    limit: wide.limit,
+                })
+                .collect(),
+            domains: self
+                .domains
+                .iter()
+                .map(|rule| DomainRule {
+                    of: of(&rule.of),
+                    ..rule.clone()
+                })
+                .collect(),
+            caps: self.caps.clone(),
+        }
+    }
+
     /// How many units the wave at this place may hold.
     pub fn cap(&self, place: usize) -> u32 {
         cap_at(&self.caps, place)

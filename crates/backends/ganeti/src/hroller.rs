@@ -1,0 +1,486 @@
+//! What Ganeti's `hroller` answers, from our plans.
+//!
+//! The options, what is printed and the exit codes are those of hroller 3.0. What is planned differs where it was
+//! wrong: no moves for nodes that are not rebooted, none of instances that are down, and no disk of one node is
+//! taken for one that can be migrated. [`Answer::differences`] says where and why.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use stagger_core::check::{Finding, check};
+use stagger_core::model::{
+    ClusterName, Evacuate, Growth, How, Limit, LocalGuests, Moving, Policy, Search, SharedGuests, Spare,
+    Standbys, Target, UnitId,
+};
+use stagger_core::plan::{Ask, Plan, Wave, plan};
+
+use crate::cluster::{Cluster, Instance, Template};
+use crate::select::{SelectError, Selection};
+use crate::target::{TargetError, Wish, stage};
+use crate::translate::{TranslateError, View, snapshot};
+
+/// What hroller is asked.
+#[derive(Debug, Clone, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "these are the switches that hroller has"
+)]
+pub struct Options {
+    /// `-G`, `--node-tags`, `-O`, and what hroller does not have: patterns and names.
+    pub selection: Selection,
+    /// `--skip-non-redundant`: leave out nodes with an instance of another template than drbd.
+    pub skip_non_redundant: bool,
+    /// `--ignore-non-redundant`: as if these instances were not there.
+    pub ignore_non_redundant: bool,
+    /// `--offline-maintenance`: as if no instance ran.
+    pub offline_maintenance: bool,
+    /// `--full-evacuation`: second copies leave the nodes too.
+    pub full_evacuation: bool,
+    /// `--move-non-redundant`, which hroller does not have: stop, copy and start instances of one node's disks.
+    pub move_non_redundant: bool,
+    /// `-f`: go on without a master.
+    pub force: bool,
+    /// Not in hroller: nodes may share a secondary that has room for the instances of both.
+    pub shared_secondary: Standbys,
+    /// Not in hroller: in what way nodes with instances on shared storage are taken.
+    pub non_drbd: SharedGuests,
+    /// How long to search for fewer groups.
+    pub search: Search,
+}
+
+/// Why there is no answer: hroller's own words, exit code 1.
+#[derive(Debug, thiserror::Error)]
+pub enum HrollerError {
+    /// No master, without `-f`.
+    #[error("No master node found (maybe not supported by backend).")]
+    NoMaster,
+    /// Two masters.
+    #[error("Found more than one master node: {0}")]
+    Masters(String),
+    /// `-G` names nothing.
+    #[error("Cannot find target group.")]
+    NoGroup,
+    /// `-O` names nothing.
+    #[error("wrong node name(s) set as offline: {0}")]
+    WrongOffline(String),
+    /// Nothing is left to be rebooted.
+    #[error("Cannot create node graph")]
+    NoGraph,
+    /// Instances have no place.
+    #[error("Not enough capacity to move non-redundant instances")]
+    NoCapacity,
+    /// Second copies have no place.
+    #[error("Not enough capacity to move secondaries")]
+    NoCapacityForSecondaries,
+    /// A selection that hroller does not have fits nothing.
+    #[error(transparent)]
+    Select(SelectError),
+    /// A cluster that makes no snapshot.
+    #[error(transparent)]
+    Translate(#[from] TranslateError),
+    /// A target that cannot be.
+    #[error(transparent)]
+    Target(TargetError),
+    /// The judge does not pass our own plan: a bug of ours.
+    #[error("the plan is not sound: {0:?}")]
+    Unsound(Box<Finding>),
+}
+
+/// What hroller would print.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The groups in their order.
+    pub groups: Vec<RebootGroup>,
+    /// For stderr, with `Warning: ` before.
+    pub warnings: Vec<String>,
+    /// Where hroller's answer differs, and why ours does.
+    pub differences: Vec<String>,
+}
+
+/// Nodes that are rebooted together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RebootGroup {
+    /// Their names; the master last.
+    pub nodes: Vec<String>,
+    /// As `--print-moves` has them: the instance and where it goes.
+    pub moves: Vec<String>,
+}
+
+/// The reboot groups of a cluster.
+///
+/// # Errors
+/// What hroller refuses, in its words.
+pub fn answer(cluster: &Cluster, options: &Options) -> Result<Answer, HrollerError> {
+    let mut warnings = Vec::new();
+    let master = master(cluster, options, &mut warnings)?;
+    warnings.extend(inconsistent(cluster));
+    let mut differences = Differences::default();
+    let mut cluster = cluster.clone();
+    if options.ignore_non_redundant {
+        cluster
+            .instances
+            .retain(|instance| instance.template == Template::Drbd);
+    }
+    let wish = Wish {
+        selection: selection(&cluster, options)?,
+        moving: moving(options),
+        local_storage: Vec::new(),
+    };
+    let view = View {
+        name: ClusterName::new("ganeti").map_err(TranslateError::Name)?,
+        at: Timestamp::UNIX_EPOCH,
+        durations: BTreeMap::new(),
+        ignore_ipolicy: true,
+    };
+    left_out_take_nothing(&mut cluster, options);
+    let snapshot = snapshot(&cluster, &view)?;
+    let stage = stage(&cluster, &wish, master.as_deref()).map_err(|error| match error {
+        TargetError::Select(error) => HrollerError::Select(error),
+        other => HrollerError::Target(other),
+    })?;
+    let target = Target {
+        title: "hroller".to_owned(),
+        parts: vec![stagger_core::model::Part::Stage(stage)],
+    };
+    let policy = Policy {
+        max_in_parallel: Limit::Percent(100),
+        growth: Growth::None,
+        search: options.search,
+        ..Policy::default()
+    };
+    let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
+    let ask = Ask {
+        snapshot: &snapshot,
+        target: &target,
+        policy: &policy,
+        aside: &aside,
+        earned: &earned,
+        parent: None,
+    };
+    let made = plan(&ask);
+    if let Some(finding) = check(&ask, &made).into_iter().next() {
+        return Err(HrollerError::Unsound(Box::new(finding)));
+    }
+    for left in &made.left_alone {
+        match left.reason.slug.as_str() {
+            "no-room-anywhere" => return Err(HrollerError::NoCapacity),
+            "no-room-for-copies" => return Err(HrollerError::NoCapacityForSecondaries),
+            _ => {
+                warnings.push(format!("node {} is left out: {}", left.unit, left.reason));
+                differences.left_out += 1;
+            }
+        }
+    }
+    differences.of(&cluster, options);
+    Ok(Answer {
+        groups: groups(&cluster, &made, master.as_deref()),
+        warnings,
+        differences: differences.words(),
+    })
+}
+
+fn master(
+    cluster: &Cluster,
+    options: &Options,
+    warnings: &mut Vec<String>,
+) -> Result<Option<String>, HrollerError> {
+    let names: Vec<&str> = cluster.masters().map(|node| node.name.as_str()).collect();
+    match names.as_slice() {
+        [] if options.force => {
+            warnings.push(HrollerError::NoMaster.to_string());
+            Ok(None)
+        }
+        [] => Err(HrollerError::NoMaster),
+        [master] => Ok(Some((*master).to_owned())),
+        several => {
+            let quoted: Vec<String> = several.iter().map(|name| format!("{name:?}")).collect();
+            Err(HrollerError::Masters(format!("[{}]", quoted.join(","))))
+        }
+    }
+}
+
+/// Nodes whose numbers do not add up, with the bounds of htools: 512 MiB of memory, 1 GiB of disk.
+fn inconsistent(cluster: &Cluster) -> Vec<String> {
+    let mut memory = vec![0_i64; cluster.nodes.len()];
+    let mut disk = vec![0_i64; cluster.nodes.len()];
+    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {
+        let on = instance.primary.0 as usize;
+        if instance.status.may_run() {
+            memory[on] += signed(instance.memory);
+        }
+        if matches!(instance.template, Template::Drbd | Template::Plain) {
+            disk[on] += signed(instance.disk);
+        }
+        if let (Template::Drbd, Some(secondary)) = (instance.template, instance.secondary) {
+            disk[secondary.0 as usize] += signed(instance.disk);
+        }
+    }
+    let mut found = Vec::new();
+    for (at, node) in cluster.nodes.iter().enumerate().filter(|(_, node)| node.is_up()) {
+        let Some(has) = &node.resources else { continue };
+        let no_memory = signed(has.memory) - signed(has.memory_own) - has.memory_free - memory[at];
+        let no_disk = signed(has.disk) - has.disk_free - disk[at];
+        if no_memory > 512 || no_disk > 1024 {
+            found.push(format!(
+                "cluster has inconsistent data: node {} is missing {no_memory} MB ram and {} GB disk",
+                node.name,
+                no_disk / 1024
+            ));
+        }
+    }
+    found
+}
+
+fn moving(options: &Options) -> Moving {
+    Moving {
+        as_if_down: options.offline_maintenance,
+        local: if options.move_non_redundant {
+            LocalGuests::Relocate
+        } else {
+            LocalGuests::Accept
+        },
+        shared: options.non_drbd,
+        standbys: options.shared_secondary,
+        spare: Spare::Spend,
+        evacuate: if options.full_evacuation {
+            Evacuate::Everything
+        } else {
+            Evacuate::Guests
+        },
+    }
+}
+
+/// The nodes that hroller would put into groups.
+fn selection(cluster: &Cluster, options: &Options) -> Result<Selection, HrollerError> {
+    let asked = &options.selection;
+    let exists = |name: &String| cluster.nodes.iter().any(|node| node.name == *name);
+    let wrong: Vec<&str> = asked
+        .leave_out
+        .iter()
+        .filter(|name| !exists(name))
+        .map(String::as_str)
+        .collect();
+    if !wrong.is_empty() {
+        return Err(HrollerError::WrongOffline(wrong.join(",")));
+    }
+    let meant = asked.of(cluster).map_err(|error| match error {
+        SelectError::Group { .. } => HrollerError::NoGroup,
+        SelectError::Tag(_) | SelectError::Nothing(_) => HrollerError::NoGraph,
+        other => HrollerError::Select(other),
+    })?;
+    let meant: BTreeSet<&str> = meant.iter().map(UnitId::as_str).collect();
+    let mut with_others: BTreeSet<u32> = BTreeSet::new();
+    if options.skip_non_redundant {
+        let others = cluster
+            .instances
+            .iter()
+            .filter(|instance| instance.template != Template::Drbd);
+        with_others.extend(others.map(|instance| instance.primary.0));
+    }
+    let nodes: Vec<String> = (0_u32..)
+        .zip(&cluster.nodes)
+        .filter(|(at, node)| {
+            node.takes_instances() && meant.contains(node.name.as_str()) && !with_others.contains(at)
+        })
+        .map(|(_, node)| node.name.clone())
+        .collect();
+    if nodes.is_empty() {
+        return Err(HrollerError::NoGraph);
+    }
+    Ok(Selection {
+        nodes,
+        ..Selection::default()
+    })
+}
+
+/// What `-O` names takes no instances; where it is a secondary, it is one all the same.
+fn left_out_take_nothing(cluster: &mut Cluster, options: &Options) {
+    for node in &mut cluster.nodes {
+        if options.selection.leave_out.contains(&node.name) {
+            node.vm_capable = false;
+        }
+    }
+}
+
+fn groups(cluster: &Cluster, made: &Plan, master: Option<&str>) -> Vec<RebootGroup> {
+    let place: BTreeMap<&str, usize> = cluster
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(at, node)| (node.name.as_str(), at))
+        .collect();
+    let mut groups: Vec<RebootGroup> = made
+        .stages()
+        .flat_map(|stage| &stage.waves)
+        .map(|wave| {
+            let mut nodes: Vec<&str> = wave.units.iter().map(UnitId::as_str).collect();
+            nodes.sort_by_key(|name| (Some(*name) == master, place.get(name).copied()));
+            RebootGroup {
+                nodes: nodes.into_iter().map(str::to_owned).collect(),
+                moves: moves(cluster, wave),
+            }
+        })
+        .collect();
+    // The largest first, but that of the master last.
+    let with_master =
+        |group: &RebootGroup| master.is_some_and(|master| group.nodes.iter().any(|name| name == master));
+    groups.sort_by_key(|group| (with_master(group), std::cmp::Reverse(group.nodes.len())));
+    groups
+}
+
+/// As hroller prints them: an instance that changes its primary node only, and is no DRBD, with that; a DRBD
+/// instance with both nodes, where more than their roles changes.
+fn moves(cluster: &Cluster, wave: &Wave) -> Vec<String> {
+    let mut lines = Vec::new();
+    let drbd: BTreeMap<&str, &Instance> = cluster
+        .instances
+        .iter()
+        .filter(|instance| instance.template == Template::Drbd)
+        .map(|instance| (instance.name.as_str(), instance))
+        .collect();
+    let runs_on: BTreeMap<&str, &UnitId> = wave
+        .moves
+        .iter()
+        .filter(|a_move| a_move.how != How::ReplaceStandby)
+        .map(|a_move| (a_move.guest.as_str(), &a_move.to))
+        .collect();
+    for a_move in &wave.moves {
+        let guest = a_move.guest.as_str();
+        match a_move.how {
+            How::ReplaceStandby => {
+                let line = match runs_on.get(guest) {
+                    Some(primary) => format!("{guest} {primary} {}", a_move.to),
+                    None => {
+                        let primary = drbd.get(guest).map(|instance| cluster.node(instance.primary));
+                        let primary = primary.map_or("", |node| node.name.as_str());
+                        format!("{guest} {primary} {}", a_move.to)
+                    }
+                };
+                lines.push(line);
+            }
+            How::Relocate => lines.push(format!("{guest} {}", a_move.to)),
+            How::Migrate if !drbd.contains_key(guest) => {
+                lines.push(format!("{guest} {}", a_move.to));
+            }
+            How::Migrate => {}
+        }
+    }
+    lines
+}
+
+/// Where hroller would have answered something else.
+#[derive(Debug, Default)]
+struct Differences {
+    left_out: usize,
+    down: Vec<String>,
+    local: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Differences {
+    fn of(&mut self, cluster: &Cluster, options: &Options) {
+        let not_drbd = cluster
+            .instances
+            .iter()
+            .filter(|instance| instance.template != Template::Drbd);
+        for instance in not_drbd {
+            if !instance.status.may_run() {
+                self.down.push(instance.name.clone());
+            } else if is_local(instance) && !options.move_non_redundant {
+                self.local.push(instance.name.clone());
+            }
+        }
+        let selects = &options.selection;
+        if !(selects.groups.is_empty() && selects.tags.is_empty()) {
+            self.notes.push(
+                "nodes that are not selected: hroller may print moves of their instances, and split groups because of them; here nothing is moved because of them".to_owned(),
+            );
+        }
+        if options.offline_maintenance {
+            self.notes.push(
+                "--offline-maintenance: hroller prints moves of instances other than drbd; here nothing runs, so nothing is moved".to_owned(),
+            );
+        }
+        self.notes.push(
+            "where instances go: hroller takes the first node with free memory; here the load stays balanced, and N+1, ratios of processors and spindles, and exclusion tags are kept".to_owned(),
+        );
+    }
+
+    fn words(self) -> Vec<String> {
+        let mut words = Vec::new();
+        let names = |names: &[String]| {
+            let shown: Vec<&str> = names.iter().take(5).map(String::as_str).collect();
+            let more = if names.len() > 5 {
+                format!(" and {} more", names.len() - 5)
+            } else {
+                String::new()
+            };
+            format!("{}{more}", shown.join(" "))
+        };
+        if !self.down.is_empty() {
+            words.push(format!(
+                "down, and not moved, though hroller moves them: {}",
+                names(&self.down)
+            ));
+        }
+        if !self.local.is_empty() {
+            words.push(format!(
+                "on the disks of one node, so that they cannot be migrated, though hroller says where to: {}; their nodes are left out, or --move-non-redundant",
+                names(&self.local)
+            ));
+        }
+        if self.left_out > 0 {
+            words.push(format!(
+                "{} nodes are left out that hroller has in its groups: see the warnings",
+                self.left_out
+            ));
+        }
+        words.extend(self.notes);
+        words
+    }
+}
+
+fn is_local(instance: &Instance) -> bool {
+    crate::translate::storage(instance) == stagger_core::model::Storage::Local
+}
+
+impl Answer {
+    /// What hroller prints, line by line.
+    pub fn lines(&self, shown: Shown) -> Vec<String> {
+        let mut lines = Vec::new();
+        if shown.one_step_only {
+            if shown.headers {
+                lines.push("'First Reboot Group'".to_owned());
+            }
+            if let Some(group) = self.groups.first() {
+                lines.extend(group.nodes.iter().cloned());
+                if shown.moves {
+                    lines.extend(group.moves.iter().map(|line| format!("  {line}")));
+                }
+            }
+            return lines;
+        }
+        if shown.headers {
+            lines.push("'Node Reboot Groups'".to_owned());
+        }
+        for group in &self.groups {
+            lines.push(group.nodes.join(","));
+            if shown.moves {
+                lines.extend(group.moves.iter().map(|line| format!("  {line}")));
+            }
+        }
+        lines
+    }
+}
+
+/// What of an answer is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown {
+    /// Not with `--no-headers`.
+    pub headers: bool,
+    /// `--one-step-only`.
+    pub one_step_only: bool,
+    /// `--print-moves`.
+    pub moves: bool,
+}

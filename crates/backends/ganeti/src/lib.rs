@@ -1,0 +1,13 @@
+//! Ganeti clusters: what they are, how they are loaded, and how their maintenance is planned.
+//!
+//! A [`cluster::Cluster`] comes from Ganeti's text format ([`text`]) or from the bodies that its RAPI answers
+//! ([`rapi`]). [`translate`] makes a snapshot of it, [`select`] says which nodes are meant, [`target`] what is
+//! wanted of them. [`hroller`] speaks as Ganeti's own tool of that name does.
+
+pub mod cluster;
+pub mod hroller;
+pub mod rapi;
+pub mod select;
+pub mod target;
+pub mod text;
+pub mod translate;

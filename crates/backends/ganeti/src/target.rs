@@ -1,0 +1,125 @@
+//! What is wanted: that nodes are rebooted, in turn, with their instances elsewhere meanwhile.
+
+use stagger_core::model::{
+    GoingBack, IdError, Kind, Maintenance, Moving, OneAtATime, Part, PartName, Phase, StageSpec, Target,
+    UnitId, Width,
+};
+
+use crate::cluster::{Cluster, GroupIx, Template};
+use crate::select::{SelectError, Selection};
+use crate::translate::{KIND, REBOOTED};
+
+/// What is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Wish {
+    /// Which nodes.
+    pub selection: Selection,
+    /// What becomes of their instances.
+    pub moving: Moving,
+    /// Templates whose storage is on the nodes' own disks: these nodes go one at a time.
+    pub local_storage: Vec<Template>,
+}
+
+/// A wish that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// Nothing is meant, or what there is not.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// Two masters, or none.
+    #[error("there are {count} masters in this cluster: {names}; it has one when it is well")]
+    Masters {
+        /// How many.
+        count: usize,
+        /// Which.
+        names: String,
+    },
+    /// A template that no instance has.
+    #[error("no instance has the disk template {0}, so that no node has its storage")]
+    NoSuchStorage(Template),
+    /// A name that is none.
+    #[error(transparent)]
+    Name(#[from] IdError),
+}
+
+/// The one stage that reboots the nodes that are meant; the master's wave is the last.
+///
+/// # Errors
+/// A selection that fits nothing, more or less than one master, storage that there is not.
+pub fn reboot(cluster: &Cluster, wish: &Wish) -> Result<Target, TargetError> {
+    let masters: Vec<&str> = cluster.masters().map(|node| node.name.as_str()).collect();
+    let [master] = masters.as_slice() else {
+        return Err(TargetError::Masters {
+            count: masters.len(),
+            names: if masters.is_empty() {
+                "none".to_owned()
+            } else {
+                masters.join(", ")
+            },
+        });
+    };
+    let stage = stage(cluster, wish, Some(master))?;
+    Ok(Target {
+        title: format!("reboot {}", wish.selection),
+        parts: vec![Part::Stage(stage)],
+    })
+}
+
+/// The stage alone, for whoever has its own mind about masters.
+///
+/// # Errors
+/// As for [`reboot`], but for masters.
+pub fn stage(cluster: &Cluster, wish: &Wish, master: Option<&str>) -> Result<StageSpec, TargetError> {
+    let meant = wish.selection.of(cluster)?;
+    let last = master.map(UnitId::new).transpose()?;
+    let one_at_a_time = wish
+        .local_storage
+        .iter()
+        .map(|template| nodes_with(cluster, *template))
+        .collect::<Result<_, _>>()?;
+    Ok(StageSpec {
+        name: PartName::new("reboot")?,
+        kind: Kind::new(KIND)?,
+        revision: REBOOTED.parse()?,
+        width: Width::Policy,
+        phases: Phase::all(),
+        guards: Vec::new(),
+        gates: Vec::new(),
+        door_before_last: None,
+        going_back: GoingBack::Impossible {
+            why: "a node that has rebooted has rebooted".to_owned(),
+        },
+        maintenance: Some(Maintenance {
+            last: last.filter(|last| meant.contains(last)),
+            only: (meant.len() < cluster.nodes.len()).then_some(meant),
+            one_at_a_time,
+            moving: wish.moving,
+        }),
+    })
+}
+
+/// All nodes of the groups in which an instance has this template: its pool may be on any of them.
+fn nodes_with(cluster: &Cluster, template: Template) -> Result<OneAtATime, TargetError> {
+    let mut groups: Vec<GroupIx> = cluster
+        .instances
+        .iter()
+        .filter(|instance| instance.template == template)
+        .map(|instance| cluster.node(instance.primary).group)
+        .collect();
+    groups.sort_unstable();
+    groups.dedup();
+    if groups.is_empty() {
+        return Err(TargetError::NoSuchStorage(template));
+    }
+    let mut units = cluster
+        .nodes
+        .iter()
+        .filter(|node| groups.contains(&node.group))
+        .map(|node| UnitId::new(node.name.as_str()))
+        .collect::<Result<Vec<_>, _>>()?;
+    units.sort();
+    Ok(OneAtATime {
+        why: format!("the storage of template {template} is on the nodes' own disks"),
+        units,
+    })
+}

@@ -1,0 +1,323 @@
+//! A cluster as a snapshot: nodes are units and hosts, instances are guests, a DRBD pair is a budget of one.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{
+    Amounts, BudgetsBuilder, ClusterName, Guest, Host, Ix, Kind, Reason, Rooms, RoomsError, Snapshot,
+    SnapshotError, Storage, Unit, UnitId, UnitState,
+};
+
+use crate::cluster::{Cluster, Instance, Ipolicy, Node, NodeIx, SpecKey, Status, Template};
+
+/// The kind of all units.
+pub const KIND: &str = "node";
+/// What a node runs before its turn, and after it.
+pub const BEFORE: &str = "before";
+/// See [`BEFORE`].
+pub const REBOOTED: &str = "rebooted";
+
+/// Virtual processors for each processor where no policy says it (`ipolicyDefaultsVcpuRatio` of Ganeti).
+const VCPU_RATIO: f64 = 4.0;
+/// Spindles of instances for each spindle of a node where no policy says it (`ipolicyDefaultsSpindleRatio`).
+const SPINDLE_RATIO: f64 = 32.0;
+/// Tags of the cluster that name a prefix: instances that share a tag of that prefix are kept apart.
+const EXCLUSION: &str = "htools:iextags:";
+
+/// How a cluster is looked at.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// What the cluster is called.
+    pub name: ClusterName,
+    /// When it was observed.
+    pub at: Timestamp,
+    /// How long a visit and moves take, by their names: `node`, `migrate`, `relocate`, `replace-standby`.
+    pub durations: BTreeMap<Kind, SignedDuration>,
+    /// Instances outside of their policy may be moved all the same, as with `--ignore-ipolicy` of Ganeti.
+    pub ignore_ipolicy: bool,
+}
+
+/// A cluster that makes no snapshot.
+#[derive(Debug, thiserror::Error)]
+pub enum TranslateError {
+    /// A name that is none.
+    #[error("a name that stagger cannot use")]
+    Name(#[from] stagger_core::model::IdError),
+    /// Hosts and guests that do not fit together.
+    #[error("nodes and instances do not fit together")]
+    Rooms(#[from] RoomsError),
+    /// Two nodes of one name, or the like.
+    #[error("the cluster contradicts itself")]
+    Snapshot(#[from] SnapshotError),
+}
+
+/// The snapshot of a cluster.
+///
+/// # Errors
+/// Names that are none, or that stand twice. What the readers of this crate give has none of these.
+pub fn snapshot(cluster: &Cluster, view: &View) -> Result<Snapshot, TranslateError> {
+    let mut units = Vec::with_capacity(cluster.nodes.len());
+    for node in &cluster.nodes {
+        units.push(unit(cluster, node)?);
+    }
+    let snapshot = Snapshot::new(
+        view.name.clone(),
+        view.at,
+        format!("{} instances", cluster.instances.len()),
+        units,
+        pairs(cluster).build(),
+        Vec::new(),
+        view.durations.clone(),
+    )?;
+    Ok(snapshot.with_rooms(rooms(cluster, view)?)?)
+}
+
+fn unit(cluster: &Cluster, node: &Node) -> Result<Unit, TranslateError> {
+    let group = &cluster.group(node.group).name;
+    Ok(Unit {
+        id: UnitId::new(node.name.as_str())?,
+        kind: Kind::new(KIND)?,
+        state: if node.offline {
+            UnitState::Down
+        } else if node.resources.is_none() {
+            UnitState::Unknown
+        } else {
+            UnitState::Serving
+        },
+        revision: Some(BEFORE.parse()?),
+        domains: BTreeMap::from([("group".to_owned(), group.clone())]),
+        precedence: 0,
+        untouchable: (node.drained && !node.offline).then(|| {
+            Reason::new(
+                "node-drained",
+                "somebody has drained it, and may be at work on it",
+            )
+        }),
+    })
+}
+
+/// The two nodes of a DRBD instance are never down together, whether it runs or not.
+fn pairs(cluster: &Cluster) -> BudgetsBuilder {
+    let mut by_nodes: BTreeMap<(u32, u32), (&str, u32)> = BTreeMap::new();
+    for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {
+        if let (Template::Drbd, Some(secondary)) = (instance.template, instance.secondary) {
+            let (one, other) = (instance.primary.0, secondary.0);
+            let pair = by_nodes
+                .entry((one.min(other), one.max(other)))
+                .or_insert((instance.name.as_str(), 0));
+            pair.1 += 1;
+        }
+    }
+    let mut budgets = BudgetsBuilder::default();
+    for ((one, other), (name, count)) in by_nodes {
+        let name = match count {
+            1 => name.to_owned(),
+            more => format!("{name} and {} more", more - 1),
+        };
+        budgets.add_for(count, "DRBD of", &name, 1, &[(Ix(one), 1), (Ix(other), 1)]);
+    }
+    budgets
+}
+
+fn rooms(cluster: &Cluster, view: &View) -> Result<Rooms, TranslateError> {
+    let mut order: Vec<(UnitId, NodeIx)> = Vec::with_capacity(cluster.nodes.len());
+    for (at, node) in (0_u32..).zip(&cluster.nodes) {
+        order.push((UnitId::new(node.name.as_str())?, NodeIx(at)));
+    }
+    order.sort_by(|a, b| a.0.natural().cmp(&b.0.natural()));
+    let mut place = vec![0_u32; cluster.nodes.len()];
+    for (at, (_, node)) in (0_u32..).zip(&order) {
+        place[node.0 as usize] = at;
+    }
+    let mut used = vec![[0_i64; 4]; cluster.nodes.len()];
+    for instance in running(cluster) {
+        for (sum, more) in used[instance.primary.0 as usize].iter_mut().zip(takes(instance)) {
+            *sum += more;
+        }
+    }
+    let hosts = order
+        .into_iter()
+        .map(|(unit, ix)| host(cluster, unit, ix, used[ix.0 as usize]))
+        .collect();
+
+    let (prefixes, mut tags) = (prefixes(cluster), Vec::new());
+    let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
+    let mut names: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut guests = Vec::with_capacity(cluster.instances.len());
+    for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {
+        let mut apart: Vec<u32> = instance
+            .tags
+            .iter()
+            .filter(|tag| prefixes.iter().any(|prefix| tag.starts_with(prefix)))
+            .map(|tag| {
+                *numbers.entry(tag.clone()).or_insert_with(|| {
+                    tags.push(tag.clone());
+                    tags.len() as u32 - 1
+                })
+            })
+            .collect();
+        apart.sort_unstable();
+        apart.dedup();
+        // Files made by hand may have two instances of one name.
+        let count = names.entry(instance.name.as_str()).or_default();
+        *count += 1;
+        let name = match *count {
+            1 => instance.name.clone(),
+            more => format!("{}#{more}", instance.name),
+        };
+        let storage = storage(instance);
+        guests.push(Guest {
+            name,
+            host: place[instance.primary.0 as usize],
+            standby: instance
+                .secondary
+                .filter(|_| storage == Storage::Copied)
+                .map(|secondary| place[secondary.0 as usize]),
+            storage,
+            runs: instance.status.may_run(),
+            reserved: instance.auto_balance,
+            takes: takes(instance),
+            apart,
+            stuck: stuck(cluster, instance, view),
+        });
+    }
+    let pools = cluster.groups.iter().map(|group| group.name.clone()).collect();
+    Ok(Rooms::new(hosts, guests, pools, tags)?)
+}
+
+fn running(cluster: &Cluster) -> impl Iterator<Item = &Instance> {
+    cluster
+        .instances
+        .iter()
+        .filter(|instance| !instance.forthcoming && instance.status.may_run())
+}
+
+fn host(cluster: &Cluster, unit: UnitId, ix: NodeIx, used: Amounts) -> Host {
+    let node = cluster.node(ix);
+    let policy = cluster.ipolicy_of(node.group);
+    let (size, free) = match &node.resources {
+        None => ([0; 4], [0; 4]),
+        Some(has) => {
+            let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+            let most = |ratio: f64, number: u64| (ratio * number as f64).floor() as i64;
+            let vcpus = most(policy.map_or(VCPU_RATIO, |policy| policy.vcpu_ratio), has.cpus);
+            let spindles = most(
+                policy.map_or(SPINDLE_RATIO, |policy| policy.spindle_ratio),
+                has.spindles,
+            );
+            // What is said to be free and what is left by our own sum: the smaller counts.
+            let left = signed(has.memory) - signed(has.memory_own) - used[0];
+            (
+                [signed(has.memory), vcpus, spindles, signed(has.disk)],
+                [
+                    has.memory_free.min(left),
+                    vcpus - used[1],
+                    spindles - used[2],
+                    has.disk_free,
+                ],
+            )
+        }
+    };
+    Host {
+        unit,
+        pool: node.group.0,
+        takes: node.takes_instances(),
+        size,
+        free,
+    }
+}
+
+fn takes(instance: &Instance) -> Amounts {
+    [
+        instance.memory,
+        instance.vcpus,
+        instance.spindle_use,
+        instance.disk,
+    ]
+    .map(|amount| i64::try_from(amount).unwrap_or(i64::MAX))
+}
+
+/// Where the disks of an instance are. DRBD without a secondary has one copy.
+pub fn storage(instance: &Instance) -> Storage {
+    match instance.template {
+        Template::Drbd if instance.secondary.is_some() => Storage::Copied,
+        Template::Drbd | Template::Plain | Template::File => Storage::Local,
+        Template::Diskless
+        | Template::SharedFile
+        | Template::BlockDev
+        | Template::Rbd
+        | Template::Ext
+        | Template::Gluster => Storage::Shared,
+    }
+}
+
+fn prefixes(cluster: &Cluster) -> Vec<String> {
+    cluster
+        .tags
+        .iter()
+        .filter_map(|tag| tag.strip_prefix(EXCLUSION))
+        .map(|prefix| format!("{prefix}:"))
+        .collect()
+}
+
+/// Why an instance cannot be moved.
+fn stuck(cluster: &Cluster, instance: &Instance, view: &View) -> Option<String> {
+    match instance.status {
+        Status::ErrorWrongNode => {
+            return Some("it runs on another node than Ganeti has noted (ERROR_wrongnode)".to_owned());
+        }
+        Status::ErrorNodeDown => {
+            return Some("its node does not answer (ERROR_nodedown)".to_owned());
+        }
+        Status::Running
+        | Status::ErrorUp
+        | Status::AdminDown
+        | Status::ErrorDown
+        | Status::ErrorNodeOffline
+        | Status::AdminOffline
+        | Status::UserDown => {}
+    }
+    if let Some(secondary) = instance
+        .secondary
+        .filter(|_| storage(instance) == Storage::Copied)
+    {
+        let secondary = cluster.node(secondary);
+        if secondary.is_up() && secondary.drained {
+            return Some(format!(
+                "its secondary node {} is drained, and takes none",
+                secondary.name
+            ));
+        }
+    }
+    if view.ignore_ipolicy || !instance.status.may_run() {
+        return None;
+    }
+    let group = cluster.node(instance.primary).group;
+    let policy = cluster.ipolicy_of(group)?;
+    outside(policy, instance).map(|why| format!("the policy of group {} {why}", cluster.group(group).name))
+}
+
+/// What a policy says against an instance: Ganeti refuses to migrate such a one. Sizes of single disks and
+/// networks are not in the text format, and are not looked at.
+fn outside(policy: &Ipolicy, instance: &Instance) -> Option<String> {
+    if !policy.templates.contains(&instance.template) {
+        return Some(format!("has no disk template {}", instance.template));
+    }
+    let sizes = [
+        (SpecKey::Memory, instance.memory),
+        (SpecKey::Cpus, instance.vcpus),
+        (SpecKey::Spindles, instance.spindle_use),
+    ];
+    let place = |key: SpecKey| SpecKey::ALL.iter().position(|other| *other == key);
+    let breaks = |(least, most): &([u64; 6], [u64; 6])| {
+        sizes
+            .iter()
+            .find(|(key, size)| place(*key).is_some_and(|at| *size < least[at] || *size > most[at]))
+    };
+    let broken: Vec<_> = policy.ranges.iter().map(breaks).collect();
+    if broken.is_empty() || broken.iter().any(Option::is_none) {
+        return None;
+    }
+    let (key, size) = broken.into_iter().flatten().next()?;
+    Some(format!("does not allow {size} for {key}"))
+}

@@ -1,0 +1,308 @@
+//! What hroller would answer: its words, its order, and never more groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stagger_core::model::Standbys;
+use stagger_ganeti::cluster::{Cluster, Template};
+use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
+use stagger_ganeti::select::Selection;
+use stagger_ganeti::text::read;
+
+use crate::random::{Rng, Shape, cluster};
+
+const CELL: &str = "\
+default|u1|preferred||
+
+node1|16384|384|14976|409600|408576|8|M|u1|1|even
+node2|16384|384|14976|409600|408576|8|N|u1
+node3|16384|384|14976|409600|408576|8|N|u1
+node4|16384|384|14976|409600|408576|8|N|u1|1|even
+node5|16384|384|16000|409600|408576|8|Y|u1
+
+web1|1024|1024|1|running|Y|node1|node2|drbd|
+web2|1024|1024|1|running|Y|node2|node3|drbd|
+web3|1024|1024|1|running|Y|node3|node4|drbd|
+ext4|1024|1024|1|running|Y|node4||ext|
+old4|1024|1024|1|ADMIN_down|Y|node4||ext|
+
+
+";
+
+fn asks() -> Options {
+    Options {
+        shared_secondary: Standbys::Exclude,
+        ..Options::default()
+    }
+}
+
+fn lines(cluster: &Cluster, options: &Options, shown: Shown) -> String {
+    match answer(cluster, options) {
+        Ok(answer) => answer.lines(shown).join("\n"),
+        Err(error) => format!("Error: {error}"),
+    }
+}
+
+const ALL: Shown = Shown {
+    headers: true,
+    one_step_only: false,
+    moves: true,
+};
+
+#[test]
+fn it_prints_as_hroller_does() {
+    let cell = read(CELL).unwrap();
+    let text = lines(&cell, &asks(), ALL);
+    // node2 and node4 have no instance in common, and node1 and node3 neither; the master is last.
+    assert_eq!(
+        text,
+        "'Node Reboot Groups'\nnode2,node4\n  ext4 node1\nnode3,node1"
+    );
+    let first = Shown {
+        one_step_only: true,
+        moves: false,
+        ..ALL
+    };
+    assert_eq!(lines(&cell, &asks(), first), "'First Reboot Group'\nnode2\nnode4");
+    let bare = Shown {
+        headers: false,
+        moves: false,
+        ..ALL
+    };
+    assert_eq!(lines(&cell, &asks(), bare), "node2,node4\nnode3,node1");
+    let skip = Options {
+        skip_non_redundant: true,
+        ..asks()
+    };
+    assert_eq!(lines(&cell, &skip, bare), "node2\nnode3,node1");
+    let ignore = Options {
+        ignore_non_redundant: true,
+        ..asks()
+    };
+    assert_eq!(
+        lines(&cell, &ignore, ALL),
+        "'Node Reboot Groups'\nnode2,node4\nnode3,node1"
+    );
+    let offline = Options {
+        offline_maintenance: true,
+        ..asks()
+    };
+    assert_eq!(
+        lines(&cell, &offline, ALL),
+        "'Node Reboot Groups'\nnode2,node4\nnode3,node1"
+    );
+    let full = Options {
+        full_evacuation: true,
+        ..asks()
+    };
+    let evacuated = lines(&cell, &full, ALL);
+    assert!(
+        evacuated.contains("  web2 node3 node1") || evacuated.contains("  web2 node3 node"),
+        "{evacuated}"
+    );
+}
+
+#[test]
+fn its_refusals_are_those_of_hroller() {
+    let cell = read(CELL).unwrap();
+    let said = |cluster: &Cluster, options: &Options| lines(cluster, options, ALL);
+    let select = |selection: Selection| Options { selection, ..asks() };
+    let one = |name: &str| vec![name.to_owned()];
+    let group = select(Selection {
+        groups: one("west"),
+        ..Selection::default()
+    });
+    assert_eq!(said(&cell, &group), "Error: Cannot find target group.");
+    let offline = select(Selection {
+        leave_out: one("node9"),
+        ..Selection::default()
+    });
+    assert_eq!(
+        said(&cell, &offline),
+        "Error: wrong node name(s) set as offline: node9"
+    );
+    let tag = select(Selection {
+        tags: one("odd"),
+        ..Selection::default()
+    });
+    assert_eq!(said(&cell, &tag), "Error: Cannot create node graph");
+    let mut none = cell.clone();
+    none.nodes[0].master = false;
+    assert_eq!(
+        said(&none, &asks()),
+        "Error: No master node found (maybe not supported by backend)."
+    );
+    let forced = answer(
+        &none,
+        &Options {
+            force: true,
+            ..asks()
+        },
+    )
+    .unwrap();
+    assert_eq!(
+        forced.warnings[0],
+        "No master node found (maybe not supported by backend)."
+    );
+    let mut two = cell.clone();
+    two.nodes[1].master = true;
+    assert_eq!(
+        said(&two, &asks()),
+        "Error: Found more than one master node: [\"node1\",\"node2\"]"
+    );
+    // Nothing can take what runs on node4.
+    let mut cramped = cell.clone();
+    cramped.instances[3].memory = 15_500;
+    cramped.nodes[3].resources.as_mut().unwrap().memory_free = 500;
+    assert_eq!(
+        said(&cramped, &asks()),
+        "Error: Not enough capacity to move non-redundant instances"
+    );
+    let mut no_disk = cell;
+    for node in &mut no_disk.nodes {
+        if let Some(has) = &mut node.resources {
+            has.disk_free = 10;
+            has.disk = 10;
+        }
+    }
+    let full = Options {
+        full_evacuation: true,
+        ..asks()
+    };
+    assert_eq!(
+        said(&no_disk, &full),
+        "Error: Not enough capacity to move secondaries"
+    );
+}
+
+#[test]
+fn the_three_defects_of_hroller_are_none_of_ours() {
+    let mut cell = read(CELL).unwrap();
+    let moves = |cluster: &Cluster, options: &Options| -> Vec<String> {
+        answer(cluster, options)
+            .unwrap()
+            .groups
+            .into_iter()
+            .flat_map(|group| group.moves)
+            .collect()
+    };
+    // One: what is down is not moved.
+    assert_eq!(moves(&cell, &asks()), ["ext4 node1"]);
+    // Two: no moves for nodes that are not selected.
+    let tagged = Options {
+        selection: Selection {
+            tags: vec!["even".to_owned()],
+            leave_out: vec!["node4".to_owned()],
+            ..Selection::default()
+        },
+        ..asks()
+    };
+    assert!(moves(&cell, &tagged).is_empty());
+    // Three: what is on the disks of one node cannot be migrated.
+    cell.instances[3].template = Template::Plain;
+    let left = answer(&cell, &asks()).unwrap();
+    assert!(
+        left.groups
+            .iter()
+            .all(|group| !group.nodes.contains(&"node4".to_owned()))
+    );
+    assert_eq!(left.warnings.len(), 1, "{:?}", left.warnings);
+    assert!(left.warnings[0].starts_with("node node4 is left out: non-redundant-running: ext4 runs"));
+    assert!(
+        left.differences.iter().any(|said| said.contains("ext4")),
+        "{:?}",
+        left.differences
+    );
+    let moved = Options {
+        move_non_redundant: true,
+        ..asks()
+    };
+    assert_eq!(moves(&cell, &moved).len(), 1);
+}
+
+#[test]
+fn numbers_that_do_not_add_up_are_warned_of() {
+    let mut cell = read(CELL).unwrap();
+    cell.nodes[1].resources.as_mut().unwrap().memory_free -= 4096;
+    let said = answer(&cell, &asks()).unwrap();
+    let inconsistent: Vec<&String> = said
+        .warnings
+        .iter()
+        .filter(|warning| warning.contains("node node2"))
+        .collect();
+    assert_eq!(inconsistent.len(), 1, "{:?}", said.warnings);
+    assert!(inconsistent[0].starts_with("cluster has inconsistent data: node node2 is missing 4096 MB ram"));
+}
+
+/// hroller's graph coloured greedily, largest degree first: one of its three colourings.
+fn greedy(cluster: &Cluster) -> usize {
+    let up: BTreeSet<u32> = (0_u32..)
+        .zip(&cluster.nodes)
+        .filter(|(_, node)| node.is_up())
+        .map(|(at, _)| at)
+        .collect();
+    let mut near: BTreeMap<u32, BTreeSet<u32>> = up.iter().map(|node| (*node, BTreeSet::new())).collect();
+    let mut behind: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    let mut tie = |a: u32, b: u32| {
+        if a != b && up.contains(&a) && up.contains(&b) {
+            near.entry(a).or_default().insert(b);
+            near.entry(b).or_default().insert(a);
+        }
+    };
+    for instance in &cluster.instances {
+        if let Some(secondary) = instance.secondary {
+            tie(instance.primary.0, secondary.0);
+            behind.entry(secondary.0).or_default().insert(instance.primary.0);
+        }
+    }
+    for primaries in behind.values() {
+        for a in primaries {
+            for b in primaries {
+                tie(*a, *b);
+            }
+        }
+    }
+    let mut order: Vec<u32> = near.keys().copied().collect();
+    order.sort_by_key(|node| std::cmp::Reverse(near[node].len()));
+    let mut colours: BTreeMap<u32, usize> = BTreeMap::new();
+    for node in order {
+        let taken: BTreeSet<usize> = near[&node]
+            .iter()
+            .filter_map(|other| colours.get(other).copied())
+            .collect();
+        let free = (0..).find(|colour| !taken.contains(colour)).unwrap_or(0);
+        colours.insert(node, free);
+    }
+    colours.values().max().map_or(0, |most| most + 1)
+}
+
+#[test]
+fn there_are_never_more_groups_than_a_greedy_colouring_of_hrollers_graph_gives() {
+    let mut fewer = 0;
+    for seed in 0..300 {
+        let mut rng = Rng(seed);
+        let shape = Shape {
+            nodes: 3 + rng.below(30),
+            groups: 1,
+            instances_a_node: 1 + rng.below(5),
+            roomy: 400,
+            mixed: false,
+        };
+        let cluster = cluster(&mut rng, shape);
+        let Answer { groups, warnings, .. } = answer(&cluster, &asks()).unwrap();
+        let greedy = greedy(&cluster);
+        assert!(
+            groups.len() <= greedy,
+            "seed {seed}: {} groups, {greedy}",
+            groups.len()
+        );
+        fewer += usize::from(groups.len() < greedy);
+        if warnings.is_empty() {
+            let nodes: usize = groups.iter().map(|group| group.nodes.len()).sum();
+            assert_eq!(nodes, cluster.nodes.len(), "seed {seed}");
+        }
+        let last = groups.last().unwrap().nodes.last().unwrap().clone();
+        let master = cluster.masters().next().unwrap();
+        assert_eq!(last, master.name, "seed {seed}");
+    }
+    assert!(fewer > 30, "{fewer}");
+}

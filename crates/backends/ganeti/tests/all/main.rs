@@ -1,0 +1,9 @@
+//! The tests of this crate, in one program.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+mod hroller;
+mod planning;
+mod random;
+mod rapi;
+mod select;
+mod text;

@@ -1,0 +1,109 @@
+//! Bodies that a real cluster of four nodes answered, and spoilt ones.
+
+use std::path::Path;
+
+use stagger_ganeti::cluster::{Status, Template};
+use stagger_ganeti::rapi::{Bodies, RapiError};
+use stagger_ganeti::text;
+
+fn recorded() -> Bodies {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/rapi");
+    Bodies::in_folder(&folder).unwrap()
+}
+
+#[test]
+fn a_real_cluster_is_read() {
+    let cluster = recorded().cluster().unwrap();
+    let names: Vec<_> = cluster.nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["node1", "node2", "node3", "node4"]);
+    assert_eq!(
+        cluster
+            .masters()
+            .map(|node| node.name.as_str())
+            .collect::<Vec<_>>(),
+        ["node1"]
+    );
+    let instance = &cluster.instances[0];
+    assert_eq!(
+        (instance.name.as_str(), instance.memory, instance.disk),
+        ("instance1", 1024, 192)
+    );
+    assert_eq!(instance.status, Status::Running);
+    assert_eq!(instance.template, Template::Drbd);
+    assert_eq!(cluster.node(instance.secondary.unwrap()).name, "node2");
+    let resources = cluster.nodes[0].resources.unwrap();
+    assert_eq!(
+        (resources.memory, resources.memory_own, resources.memory_free),
+        (16384, 512, 14848)
+    );
+    // As text and back it is the same cluster.
+    assert_eq!(text::read(&text::write(&cluster)).unwrap(), cluster);
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_not_counted_on() {
+    let mut bodies = recorded();
+    bodies.nodes = bodies.nodes.replacen("\"mfree\": 14848", "\"mfree\": null", 1);
+    let cluster = bodies.cluster().unwrap();
+    assert!(!cluster.nodes[0].is_up());
+    assert!(cluster.nodes[1].is_up());
+}
+
+#[test]
+fn a_drained_node_takes_nothing() {
+    let mut bodies = recorded();
+    bodies.nodes = bodies
+        .nodes
+        .replacen("\"drained\": false", "\"drained\": true", 1);
+    let cluster = bodies.cluster().unwrap();
+    assert!(cluster.nodes[0].is_up() && !cluster.nodes[0].takes_instances());
+    assert!(!text::read(&text::write(&cluster)).unwrap().nodes[0].takes_instances());
+}
+
+#[test]
+fn what_contradicts_itself_is_refused_by_name() {
+    for (from, to, said) in [
+        (
+            "\"pnode\": \"node1\"",
+            "\"pnode\": \"node9\"",
+            "instance instance1: there is no node \"node9\"",
+        ),
+        (
+            "\"snodes\": [\"node2\"]",
+            "\"snodes\": [\"node1\"]",
+            "instance instance1: \"node1\" is both its nodes",
+        ),
+        (
+            "\"status\": \"running\"",
+            "\"status\": \"odd\"",
+            "instance instance1: \"odd\" is no status",
+        ),
+    ] {
+        let mut bodies = recorded();
+        bodies.instances = bodies.instances.replacen(from, to, 1);
+        assert_eq!(bodies.cluster().unwrap_err().to_string(), said);
+    }
+}
+
+#[test]
+fn half_an_answer_is_refused() {
+    let mut bodies = recorded();
+    bodies.nodes.truncate(500);
+    assert!(matches!(
+        bodies.cluster(),
+        Err(RapiError::Body { what: "nodes", .. })
+    ));
+    let mut bodies = recorded();
+    bodies.info = "{}".to_owned();
+    assert!(matches!(
+        bodies.cluster(),
+        Err(RapiError::Body {
+            what: "the cluster",
+            ..
+        })
+    ));
+    assert!(matches!(
+        Bodies::in_folder(Path::new("/nonexistent")),
+        Err(RapiError::File { .. })
+    ));
+}

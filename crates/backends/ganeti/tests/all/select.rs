@@ -1,0 +1,110 @@
+//! Which nodes are meant.
+
+use regex::Regex;
+use stagger_ganeti::cluster::Cluster;
+use stagger_ganeti::select::Selection;
+use stagger_ganeti::text::read;
+
+fn cluster() -> Cluster {
+    let node = |name: &str, flag: &str, group: &str, tags: &str| {
+        format!("{name}|16384|512|15872|102400|102400|4|{flag}|{group}|1|{tags}|N|0|1|1.0\n")
+    };
+    let nodes = [
+        node("node1", "M", "u1", "even,old"),
+        node("node2", "N", "u1", "old"),
+        node("node3", "N", "u2", "even"),
+        node("node10", "N", "u3", ""),
+    ];
+    let groups = "east|u1|preferred||\nwest|u2|preferred||\nnorth|u3|last_resort||\n";
+    read(&format!("{groups}\n{}\n\n\n", nodes.concat())).unwrap()
+}
+
+fn names(selection: &Selection) -> String {
+    match selection.of(&cluster()) {
+        Ok(nodes) => nodes
+            .iter()
+            .map(|node| node.as_str())
+            .collect::<Vec<_>>()
+            .join(" "),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[test]
+fn nodes_are_selected_by_group_tag_pattern_and_name() {
+    let all = Selection::default();
+    assert_eq!(names(&all), "node1 node10 node2 node3");
+    let groups = |of: &[&str]| Selection {
+        groups: words(of),
+        ..Selection::default()
+    };
+    assert_eq!(names(&groups(&["east", "u3"])), "node1 node10 node2");
+    let tags = |of: &[&str]| Selection {
+        tags: words(of),
+        ..Selection::default()
+    };
+    assert_eq!(names(&tags(&["even"])), "node1 node3");
+    let matching = |pattern: &str| Selection {
+        matching: Some(Regex::new(pattern).unwrap()),
+        ..Selection::default()
+    };
+    assert_eq!(names(&matching("^node[23]$")), "node2 node3");
+    assert_eq!(names(&matching("1")), "node1 node10");
+    let mixed = Selection {
+        groups: words(&["east", "west"]),
+        tags: words(&["even"]),
+        nodes: words(&["node1", "node2", "node3"]),
+        leave_out: words(&["node3"]),
+        ..Selection::default()
+    };
+    assert_eq!(names(&mixed), "node1");
+    assert_eq!(
+        mixed.to_string(),
+        "in group east or west, with tag even, called node1 or node2 or node3, without node3"
+    );
+}
+
+#[test]
+fn what_fits_nothing_is_refused_with_what_there_is() {
+    let refused = |selection: Selection| names(&selection);
+    assert_eq!(
+        refused(Selection {
+            groups: words(&["south"]),
+            ..Selection::default()
+        }),
+        "there is no node group \"south\"; there are: east, west, north"
+    );
+    assert_eq!(
+        refused(Selection {
+            tags: words(&["odd"]),
+            ..Selection::default()
+        }),
+        "no node has the tag \"odd\""
+    );
+    assert_eq!(
+        refused(Selection {
+            matching: Some(Regex::new("^x").unwrap()),
+            ..Selection::default()
+        }),
+        "no node has a name that matches \"^x\""
+    );
+    assert_eq!(
+        refused(Selection {
+            leave_out: words(&["nod3"]),
+            ..Selection::default()
+        }),
+        "there is no node \"nod3\"; the nearest is node3"
+    );
+    assert_eq!(
+        refused(Selection {
+            groups: words(&["west"]),
+            leave_out: words(&["node3"]),
+            ..Selection::default()
+        }),
+        "no node is all that is asked for: in group west, without node3"
+    );
+}

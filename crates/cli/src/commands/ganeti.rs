@@ -1,0 +1,283 @@
+//! A Ganeti that `--from` names: its text format, or a folder of RAPI bodies.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{
+    ClusterName, Evacuate, Kind, LocalGuests, Moving, Policy, SharedGuests, Snapshot, Spare, Standbys, Target,
+};
+use stagger_ganeti::cluster::{Cluster, Template};
+use stagger_ganeti::rapi::{Bodies, FILES};
+use stagger_ganeti::select::Selection;
+use stagger_ganeti::target::{TargetError, Wish, reboot};
+use stagger_ganeti::text;
+use stagger_ganeti::translate::{KIND, View, snapshot};
+
+use crate::args::{self, Cli, From, NonDrbd, SharedSecondary};
+use crate::config;
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// A file or folder that describes a Ganeti.
+pub(crate) struct Found {
+    path: PathBuf,
+}
+
+/// All that a plan is a function of.
+pub(crate) struct Asked {
+    /// What was observed.
+    pub(crate) snapshot: Snapshot,
+    /// What is wanted.
+    pub(crate) target: Target,
+    /// How bold to be.
+    pub(crate) policy: Policy,
+}
+
+/// Whether `--from` names a Ganeti: by what is there, since nobody should have to say it twice.
+pub(crate) fn found(from: &From) -> Option<Found> {
+    let path = from.from.as_deref()?;
+    let is_one = if path.is_dir() {
+        FILES.iter().all(|file| path.join(file).is_file())
+    } else {
+        starts_as_text(path)
+    };
+    is_one.then(|| Found {
+        path: path.to_owned(),
+    })
+}
+
+/// Its first line is a group: fields between bars, of which the third is an allocation policy.
+fn starts_as_text(path: &Path) -> bool {
+    use std::io::Read as _;
+    let mut start = Vec::new();
+    let read = std::fs::File::open(path).map(|file| file.take(4096).read_to_end(&mut start));
+    if !matches!(read, Ok(Ok(_))) {
+        return false;
+    }
+    let start = String::from_utf8_lossy(&start);
+    let first = start.lines().next().unwrap_or_default();
+    !first.trim_start().starts_with(['{', '[']) && first.split('|').count() >= 4
+}
+
+/// Refuses wishes for a Ganeti where there is none.
+pub(crate) fn is_none(wish: &args::Reboot) -> Result<(), CliError> {
+    if wish.reboot {
+        return Err(CliError::usage("--reboot is for a Ganeti, and none is given")
+            .hint("--from FILE in Ganeti's text format, or --from FOLDER with RAPI bodies"));
+    }
+    let args::Nodes {
+        groups,
+        node_tags,
+        matching,
+        nodes,
+        leave_out,
+    } = &wish.nodes;
+    let lists = [groups, node_tags, nodes, leave_out];
+    if matching.is_some() || lists.iter().any(|list| !list.is_empty()) {
+        return Err(CliError::usage("nodes are selected, and nothing is to be rebooted").hint("--reboot"));
+    }
+    Ok(())
+}
+
+/// Reads a cluster in the text format.
+pub(crate) fn text_at(path: &Path) -> Result<Cluster, CliError> {
+    let bytes =
+        std::fs::read(path).map_err(|error| CliError::usage(format!("read {}: {error}", path.display())))?;
+    let wrong = |why: String| {
+        let mut refused = CliError::usage(format!(
+            "{} is no cluster in Ganeti's text format",
+            path.display()
+        ));
+        refused.causes.push(why);
+        refused
+    };
+    let text = std::str::from_utf8(&bytes).map_err(|error| {
+        let line = bytes[..error.valid_up_to()]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count()
+            + 1;
+        wrong(format!("line {line}: it is not UTF-8"))
+    })?;
+    text::read(text).map_err(|error| wrong(error.to_string()))
+}
+
+/// Reads a folder of RAPI bodies.
+pub(crate) fn bodies_at(folder: &Path) -> Result<Cluster, CliError> {
+    let bodies = Bodies::in_folder(folder).and_then(|bodies| bodies.cluster());
+    bodies.map_err(|error| CliError::caused(Exit::Usage, &error))
+}
+
+impl Found {
+    fn cluster(&self) -> Result<Cluster, CliError> {
+        if self.path.is_dir() {
+            bodies_at(&self.path)
+        } else {
+            text_at(&self.path)
+        }
+    }
+
+    fn view(&self, wish: Option<&args::Reboot>) -> Result<View, CliError> {
+        let stem = self.path.file_stem().unwrap_or(self.path.as_os_str());
+        let name = stem.to_string_lossy().replace(char::is_whitespace, "-");
+        Ok(View {
+            name: ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?,
+            // Files say nothing of when they were written, and the same file makes the same plan.
+            at: Timestamp::UNIX_EPOCH,
+            durations: wish.map_or_else(|| Ok(BTreeMap::new()), |wish| durations(&wish.takes))?,
+            ignore_ipolicy: wish.is_some_and(|wish| wish.ignore_ipolicy),
+        })
+    }
+
+    /// The snapshot.
+    pub(crate) fn snapshot(&self, cli: &Cli, wish: Option<&args::Reboot>) -> Result<Snapshot, CliError> {
+        self.snapshot_of(cli, &self.cluster()?, wish)
+    }
+
+    fn snapshot_of(
+        &self,
+        cli: &Cli,
+        cluster: &Cluster,
+        wish: Option<&args::Reboot>,
+    ) -> Result<Snapshot, CliError> {
+        if let Some(config) = &cli.config {
+            return Err(CliError::usage(format!(
+                "the configuration {} is for a Ceph, and {} is a Ganeti",
+                config.display(),
+                self.path.display()
+            ))
+            .hint("leave out --config; flags say what is wished"));
+        }
+        snapshot(cluster, &self.view(wish)?).map_err(|error| CliError::caused(Exit::Usage, &error))
+    }
+
+    /// Snapshot, target and policy for a wish.
+    pub(crate) fn asked(
+        &self,
+        cli: &Cli,
+        wish: &args::Wish,
+        reboot_wish: &args::Reboot,
+    ) -> Result<Asked, CliError> {
+        if !reboot_wish.reboot {
+            return Err(CliError::usage(format!(
+                "{} is a Ganeti, and what is to be done to it is not given",
+                self.path.display()
+            ))
+            .hint("--reboot"));
+        }
+        let cluster = self.cluster()?;
+        let snapshot = self.snapshot_of(cli, &cluster, Some(reboot_wish))?;
+        let wanted = Wish {
+            selection: selection(&reboot_wish.nodes)?,
+            moving: moving(reboot_wish),
+            local_storage: templates(&reboot_wish.local_storage)?,
+        };
+        let target = reboot(&cluster, &wanted).map_err(|error| {
+            let exit = match &error {
+                TargetError::Masters { .. } => Exit::No,
+                TargetError::Select(_) | TargetError::NoSuchStorage(_) | TargetError::Name(_) => Exit::Usage,
+            };
+            CliError::new(exit, error.to_string())
+        })?;
+        Ok(Asked {
+            snapshot,
+            target,
+            policy: config::over(Policy::default(), wish)?,
+        })
+    }
+}
+
+/// Which nodes are meant.
+pub(crate) fn selection(nodes: &args::Nodes) -> Result<Selection, CliError> {
+    let matching = nodes.matching.as_deref().map(regex::Regex::new).transpose();
+    Ok(Selection {
+        groups: nodes.groups.clone(),
+        tags: nodes.node_tags.clone(),
+        matching: matching.map_err(|error| {
+            let mut refused = CliError::usage("--matching is no regular expression");
+            refused.causes.push(error.to_string().replace('\n', "\n    "));
+            refused
+        })?,
+        nodes: nodes.nodes.clone(),
+        leave_out: nodes.leave_out.clone(),
+    })
+}
+
+fn moving(wish: &args::Reboot) -> Moving {
+    Moving {
+        as_if_down: wish.assume_down,
+        local: if wish.move_non_redundant {
+            LocalGuests::Relocate
+        } else if wish.accept_non_redundant {
+            LocalGuests::Accept
+        } else {
+            LocalGuests::Skip
+        },
+        shared: wish.non_drbd.into(),
+        standbys: wish.shared_secondary.into(),
+        spare: if wish.spend_spare {
+            Spare::Spend
+        } else {
+            Spare::Keep
+        },
+        evacuate: if wish.full_evacuation {
+            Evacuate::Everything
+        } else {
+            Evacuate::Guests
+        },
+    }
+}
+
+impl std::convert::From<NonDrbd> for SharedGuests {
+    fn from(way: NonDrbd) -> Self {
+        match way {
+            NonDrbd::One => Self::One,
+            NonDrbd::Rolling => Self::Rolling,
+            NonDrbd::Sets => Self::Sets,
+        }
+    }
+}
+
+impl std::convert::From<SharedSecondary> for Standbys {
+    fn from(rule: SharedSecondary) -> Self {
+        match rule {
+            SharedSecondary::Capacity => Self::Capacity,
+            SharedSecondary::Exclude => Self::Exclude,
+        }
+    }
+}
+
+fn templates(words: &[String]) -> Result<Vec<Template>, CliError> {
+    let known: Vec<&str> = Template::ALL.iter().map(|template| template.word()).collect();
+    words
+        .iter()
+        .map(|word| {
+            Template::of_word(word).ok_or_else(|| {
+                CliError::usage(format!("--local-storage {word:?} is no disk template"))
+                    .hint(format!("there are: {}", known.join(", ")))
+            })
+        })
+        .collect()
+}
+
+/// `--takes node=300,migrate=20`
+fn durations(given: &[String]) -> Result<BTreeMap<Kind, SignedDuration>, CliError> {
+    const KNOWN: [&str; 4] = [KIND, "migrate", "relocate", "replace-standby"];
+    given
+        .iter()
+        .map(|text| {
+            let parsed = text.split_once('=').and_then(|(what, seconds)| {
+                let known = KNOWN.contains(&what).then(|| Kind::new(what).ok())??;
+                Some((
+                    known,
+                    SignedDuration::from_secs(i64::from(seconds.parse::<u32>().ok()?)),
+                ))
+            });
+            parsed.ok_or_else(|| {
+                CliError::usage(format!("--takes {text:?} says not what takes how many seconds"))
+                    .hint(format!("write node=300; there are: {}", KNOWN.join(", ")))
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,96 @@
+//! `hroller`: as Ganeti's tool of that name speaks. stdout is the plan, stderr is `Warning:` and `Error:`, the exit
+//! code 0 or 1.
+
+use std::path::Path;
+
+use stagger_core::model::Search;
+use stagger_ganeti::cluster::Cluster;
+use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
+use stagger_ganeti::text;
+
+use super::ganeti;
+use crate::args::{self, Cli};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+
+/// `hroller`
+pub(crate) fn hroller(cli: &Cli, wish: &args::Hroller) -> Exit {
+    match groups(cli, wish) {
+        Ok(answer) => {
+            if !wish.quiet {
+                for warning in &answer.warnings {
+                    print::talk(&format!("Warning: {warning}"));
+                }
+            }
+            if wish.compat {
+                for difference in &answer.differences {
+                    print::talk(&format!("Differs: {difference}"));
+                }
+            }
+            let shown = Shown {
+                headers: !wish.no_headers,
+                one_step_only: wish.one_step_only,
+                moves: wish.print_moves,
+            };
+            for line in answer.lines(shown) {
+                print::out(&line);
+            }
+            Exit::Done
+        }
+        Err(error) => {
+            print::talk(&format!("Error: {}", error.message));
+            for cause in error.causes.iter().chain(&error.hints) {
+                print::talk(&format!("  {cause}"));
+            }
+            Exit::No
+        }
+    }
+}
+
+fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
+    if cli.json {
+        return Err(CliError::usage("hroller has lines only")
+            .hint("`stagger plan --reboot --json` prints a plan as a document"));
+    }
+    let cluster = cluster(wish)?;
+    if let Some(save) = &wish.save {
+        let file = format!("{}.original", save.display());
+        std::fs::write(&file, text::write(&cluster))
+            .map_err(|error| CliError::usage(format!("write {file}: {error}")))?;
+    }
+    let mut search = Search::default();
+    if let Some(time) = &wish.improve {
+        let time: jiff::SignedDuration = time.parse().map_err(|_| {
+            CliError::usage(format!("--improve {time:?} is not a time")).hint("write 10s or 2m")
+        })?;
+        search.steps = crate::improve::steps(time);
+    }
+    let options = Options {
+        selection: ganeti::selection(&wish.nodes)?,
+        skip_non_redundant: wish.skip_non_redundant,
+        ignore_non_redundant: wish.ignore_non_redundant,
+        offline_maintenance: wish.offline_maintenance,
+        full_evacuation: wish.full_evacuation,
+        move_non_redundant: wish.move_non_redundant,
+        force: wish.force,
+        shared_secondary: wish.shared_secondary.into(),
+        non_drbd: wish.non_drbd.into(),
+        search,
+    };
+    answer(&cluster, &options).map_err(|error| CliError::caused(Exit::No, &error))
+}
+
+fn cluster(wish: &args::Hroller) -> Result<Cluster, CliError> {
+    if let Some(file) = &wish.text_data {
+        return ganeti::text_at(file);
+    }
+    let address = wish.master.as_deref().unwrap_or_default();
+    match address.strip_prefix("file://") {
+        Some(folder) => ganeti::bodies_at(Path::new(folder)),
+        None => Err(CliError::usage(format!(
+            "{address} cannot be asked: a RAPI is not spoken to yet"
+        ))
+        .hint("save its bodies as groups.json, nodes.json, instances.json and info.json, and give -m file:///FOLDER")),
+    }
+}

@@ -1,0 +1,327 @@
+//! Whether the guests of each wave have somewhere to go: who must move does, nobody else, and all of it fits.
+//!
+//! Everything is worked out anew from the snapshot and from what the plan says; of the planner only the
+//! constraint predicate is used ([`Rooms::permit`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Fault, Finding, Judge};
+use crate::model::{
+    Evacuate, How, Ix, Maintenance, Rooms, SharedGuests, Shift, Standbys, Storage, Turn, UnitId, UnitState,
+};
+use crate::plan::{Move, Schedule, Wave};
+
+/// Overlapping visits of a schedule are judged up to so many units; a schedule forecasts, and each wave of a
+/// larger plan is judged all the same.
+const SCHEDULED: usize = 1_000;
+
+impl Judge<'_> {
+    /// All that a maintenance asks beside what every stage does.
+    pub(super) fn maintenance(&self, findings: &mut Vec<Finding>) {
+        let Some((maintenance, planned)) = self.stage.maintenance.as_ref().zip(self.planned) else {
+            return;
+        };
+        if let Some(last) = &maintenance.last {
+            let early = planned.waves.iter().rev().skip(1);
+            for _ in early.filter(|wave| wave.units.contains(last)) {
+                findings.push(self.found(Fault::LastNotLast, last.as_str()));
+            }
+        }
+        let snapshot = self.ask.snapshot;
+        let names: BTreeMap<&str, u32> = snapshot.rooms().map_or_else(BTreeMap::new, by_name);
+        let down: Vec<u32> = snapshot.rooms().map_or_else(Vec::new, |rooms| {
+            (0..rooms.hosts().len() as u32)
+                .filter(|host| {
+                    let unit = snapshot.find(&rooms.host(*host).unit);
+                    unit.is_none_or(|unit| snapshot.unit(unit).state != UnitState::Serving)
+                })
+                .collect()
+        });
+        for (at, wave) in planned.waves.iter().enumerate() {
+            let name = format!("wave {}", at + 1);
+            let mut said = Vec::new();
+            self.one_at_a_time(maintenance, &wave.units, &mut said);
+            if let Some(rooms) = snapshot.rooms() {
+                let wave_judge = WaveJudge {
+                    down: &down,
+                    rooms,
+                    maintenance,
+                    names: &names,
+                };
+                wave_judge.judge(wave, &mut said);
+            }
+            for (fault, detail) in said {
+                findings.push(self.found(fault, format!("{name}: {detail}")));
+            }
+        }
+        if let Some(schedule) = &planned.schedule {
+            let units: usize = planned.waves.iter().map(|wave| wave.units.len()).sum();
+            let turns: BTreeSet<&UnitId> = schedule.turns.iter().map(|turn| &turn.unit).collect();
+            if turns.len() != units || schedule.turns.len() != units {
+                let detail = format!("{} turns for {units} units", schedule.turns.len());
+                findings.push(self.found(Fault::ScheduleBroken, detail));
+            } else if let Some(last) = &maintenance.last
+                && let Some(turn) = schedule.turns.iter().find(|turn| turn.unit == *last)
+                && schedule.turns.iter().any(|other| other.start > turn.start)
+            {
+                findings.push(self.found(Fault::LastNotLast, format!("{last} in the schedule")));
+            } else if units <= SCHEDULED {
+                self.schedule(maintenance, schedule, (&down, &names), findings);
+            }
+        }
+    }
+
+    fn one_at_a_time(&self, maintenance: &Maintenance, units: &[UnitId], said: &mut Vec<(Fault, String)>) {
+        for one in &maintenance.one_at_a_time {
+            let of_these = |unit: &&UnitId| one.units.contains(unit);
+            let visited: Vec<_> = units.iter().filter(of_these).map(UnitId::as_str).collect();
+            let down = one.units.iter().filter(|unit| {
+                let found = self.ask.snapshot.find(unit);
+                found.is_none_or(|ix| self.ask.snapshot.unit(ix).state != UnitState::Serving)
+            });
+            if visited.len() + down.count() > 1 && !visited.is_empty() {
+                said.push((Fault::TwoAtOnce, format!("{}: {}", visited.join(" "), one.why)));
+            }
+        }
+    }
+
+    /// Whatever is down at any time of a schedule may be down together.
+    fn schedule(
+        &self,
+        maintenance: &Maintenance,
+        schedule: &Schedule,
+        (hosts_down, names): (&[u32], &BTreeMap<&str, u32>),
+        findings: &mut Vec<Finding>,
+    ) {
+        let Some(planned) = self.planned else { return };
+        let snapshot = self.ask.snapshot;
+        let moves: Vec<&Move> = planned.waves.iter().flat_map(|wave| &wave.moves).collect();
+        for turn in &schedule.turns {
+            // Most are down right after one has begun.
+            let at = turn.start;
+            let down: Vec<UnitId> = schedule
+                .turns
+                .iter()
+                .filter(|other| other.start <= at && at < other.end().max(other.start + 1))
+                .map(|other| other.unit.clone())
+                .collect();
+            let mut said = Vec::new();
+            self.one_at_a_time(maintenance, &down, &mut said);
+            let set: Vec<Ix> = down.iter().filter_map(|unit| snapshot.find(unit)).collect();
+            if let Err(violation) = snapshot.budgets().permit(&snapshot.down(), &set) {
+                said.push((Fault::OverBudget, crate::explain::violation(snapshot, &violation)));
+            }
+            if let Some(rooms) = snapshot.rooms() {
+                let moves = moves
+                    .iter()
+                    .filter(|a_move| down.contains(&a_move.from))
+                    .map(|a_move| (*a_move).clone())
+                    .collect();
+                let wave = Wave {
+                    units: down,
+                    door: None,
+                    seconds: 0,
+                    moves,
+                };
+                let judge = WaveJudge {
+                    down: hosts_down,
+                    rooms,
+                    maintenance,
+                    names,
+                };
+                judge.judge(&wave, &mut said);
+            }
+            if let Some((fault, detail)) = said.first() {
+                let detail = format!("when {} begins: {fault}: {detail}", turn.unit);
+                findings.push(self.found(Fault::ScheduleBroken, detail));
+                return;
+            }
+        }
+    }
+}
+
+fn by_name(rooms: &Rooms) -> BTreeMap<&str, u32> {
+    (0_u32..)
+        .zip(rooms.guests())
+        .map(|(at, guest)| (guest.name.as_str(), at))
+        .collect()
+}
+
+struct WaveJudge<'a> {
+    /// Hosts that do not serve.
+    down: &'a [u32],
+    rooms: &'a Rooms,
+    maintenance: &'a Maintenance,
+    names: &'a BTreeMap<&'a str, u32>,
+}
+
+impl WaveJudge<'_> {
+    fn judge(&self, wave: &Wave, said: &mut Vec<(Fault, String)>) {
+        let (rooms, moving) = (self.rooms, &self.maintenance.moving);
+        let set: BTreeSet<u32> = wave.units.iter().filter_map(|unit| rooms.find(unit)).collect();
+        let down = self.down;
+        for host in &set {
+            if let Some(reason) = moving.forbids(rooms, *host) {
+                let unit = &rooms.host(*host).unit;
+                said.push((Fault::UnitUncalledFor, format!("{unit}: {reason}")));
+            }
+        }
+        let Some(shifts) = self.shifts(wave, said) else {
+            return;
+        };
+        // Where each guest is by then: whoever runs must have left, and nobody else.
+        let mut left: BTreeSet<u32> = BTreeSet::new();
+        let mut copies: BTreeSet<u32> = BTreeSet::new();
+        let mut runs_on: BTreeMap<u32, u32> = BTreeMap::new();
+        for shift in &shifts {
+            self.one(shift, &set, down, &runs_on, said);
+            let fresh = match shift.how {
+                How::ReplaceStandby => copies.insert(shift.guest),
+                How::Migrate | How::Relocate => left.insert(shift.guest),
+            };
+            if !fresh {
+                let name = &rooms.guest(shift.guest).name;
+                said.push((Fault::MoveUncalledFor, format!("{name} is moved twice")));
+            }
+            if shift.how != How::ReplaceStandby {
+                runs_on.insert(shift.guest, shift.to);
+            }
+        }
+        for (at, guest) in (0_u32..).zip(rooms.guests()) {
+            let goes = set.contains(&guest.host);
+            if goes && moving.turn(guest) != Turn::Stays && !left.contains(&at) {
+                said.push((
+                    Fault::MoveMissing,
+                    format!("{} runs on a host of the wave", guest.name),
+                ));
+            }
+            let copy = guest.standby.is_some_and(|standby| set.contains(&standby));
+            let bare = moving.evacuate == Evacuate::Everything
+                && moving.turn(guest) == Turn::ToStandby
+                && (goes || (copy && !down.contains(&guest.host)));
+            if bare && !copies.contains(&at) {
+                let detail = format!("the second copy of {} is on a host of the wave", guest.name);
+                said.push((Fault::MoveMissing, detail));
+            }
+        }
+        let set: Vec<u32> = set.into_iter().collect();
+        if let Err(cramped) = rooms.permit(moving, down, &set, &shifts) {
+            said.push((Fault::OverRoom, rooms.words(&cramped)));
+        }
+        self.against_wish(&set, said);
+    }
+
+    /// The moves by places.
+    fn shifts(&self, wave: &Wave, said: &mut Vec<(Fault, String)>) -> Option<Vec<Shift>> {
+        let mut shifts: Vec<Shift> = Vec::new();
+        for a_move in &wave.moves {
+            let to = self.rooms.find(&a_move.to);
+            let from = self.rooms.find(&a_move.from);
+            let guest = self.names.get(a_move.guest.as_str()).copied().filter(|at| {
+                let guest = self.rooms.guest(*at);
+                Some(guest.host) == from || (a_move.how == How::ReplaceStandby && guest.standby == from)
+            });
+            let (Some(guest), Some(to)) = (guest, to) else {
+                let Move { guest, from, to, .. } = a_move;
+                let detail = format!("there is no guest {guest} on {from}, or no {to}");
+                said.push((Fault::MoveUncalledFor, detail));
+                return None;
+            };
+            shifts.push(Shift {
+                guest,
+                how: a_move.how,
+                to,
+            });
+        }
+        Some(shifts)
+    }
+
+    /// One move on its own.
+    fn one(
+        &self,
+        shift: &Shift,
+        set: &BTreeSet<u32>,
+        down: &[u32],
+        runs_on: &BTreeMap<u32, u32>,
+        said: &mut Vec<(Fault, String)>,
+    ) {
+        let rooms = self.rooms;
+        let guest = rooms.guest(shift.guest);
+        let (name, to) = (&guest.name, rooms.host(shift.to));
+        let turn = self.maintenance.moving.turn(guest);
+        let goes = set.contains(&guest.host);
+        let called_for = match shift.how {
+            How::Migrate => goes && matches!(turn, Turn::ToStandby | Turn::Anywhere),
+            How::Relocate => goes && turn == Turn::WithDowntime,
+            How::ReplaceStandby => {
+                self.maintenance.moving.evacuate == Evacuate::Everything
+                    && turn == Turn::ToStandby
+                    && (goes || guest.standby.is_some_and(|standby| set.contains(&standby)))
+            }
+        };
+        if !called_for {
+            said.push((Fault::MoveUncalledFor, format!("{name} to {}", to.unit)));
+        }
+        let here = runs_on.get(&shift.guest).copied().unwrap_or(guest.host);
+        let why = if set.contains(&shift.to) || down.contains(&shift.to) {
+            "which is down then"
+        } else if shift.to == here {
+            "where it is"
+        } else if shift.how == How::Migrate && guest.storage == Storage::Copied {
+            if guest.standby == Some(shift.to) {
+                return;
+            }
+            "which has no copy of it"
+        } else if !to.takes {
+            "which takes none"
+        } else if to.pool != rooms.host(guest.host).pool && to.pool != rooms.host(here).pool {
+            "which is of another pool"
+        } else {
+            return;
+        };
+        said.push((Fault::MoveAstray, format!("{name} to {}, {why}", to.unit)));
+    }
+
+    /// What is asked beyond what fits.
+    fn against_wish(&self, set: &[u32], said: &mut Vec<(Fault, String)>) {
+        let (rooms, moving) = (self.rooms, &self.maintenance.moving);
+        let mut senders: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        let mut with_shared: BTreeMap<u32, u32> = BTreeMap::new();
+        for host in set {
+            let mut shared = false;
+            for guest in rooms.on(*host).iter().map(|guest| rooms.guest(*guest)) {
+                match moving.turn(guest) {
+                    Turn::ToStandby => {
+                        if let Some(standby) = guest.standby {
+                            senders.entry(standby).or_default().insert(*host);
+                        }
+                    }
+                    Turn::Anywhere | Turn::WithDowntime => shared = true,
+                    Turn::Stays => {}
+                }
+            }
+            if shared {
+                *with_shared.entry(rooms.host(*host).pool).or_default() += 1;
+            }
+        }
+        if moving.standbys == Standbys::Exclude
+            && let Some((standby, from)) = senders.iter().find(|(_, from)| from.len() > 1)
+        {
+            let detail = format!(
+                "{} is the standby of guests on {} hosts",
+                rooms.host(*standby).unit,
+                from.len()
+            );
+            said.push((Fault::StandbyShared, detail));
+        }
+        if moving.shared == SharedGuests::One
+            && let Some((pool, count)) = with_shared.iter().find(|(_, count)| **count > 1)
+        {
+            let detail = format!(
+                "{count} hosts of {} with guests on shared storage",
+                rooms.pool(*pool)
+            );
+            said.push((Fault::TwoAtOnce, detail));
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! What hosts carry, and what fits where.
+//!
+//! A *guest* runs on a host and leaves it before the host goes down: to its *standby*, the host that holds a
+//! second copy of its disks; to any host of the same *pool*, where its disks are shared; or it stays, since it
+//! does not run. A *shift* is one such step, a planned one is a [`Move`](crate::plan::Move).
+//!
+//! [`Rooms::permit`] is the constraint predicate: whether all that is moved because of what is down together
+//! fits where it goes, without an N+1 failure that was not there before. *N+1* holds on a host for one of
+//! those whose standby it is, if it has memory for all guests that would fail over from there.
+
+mod columns;
+mod permit;
+
+use serde::{Deserialize, Serialize};
+
+use super::{UnitId, moving::Moving, moving::Turn};
+pub use columns::RoomsError;
+pub use permit::Cramped;
+
+/// A resource of hosts that guests take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Resource {
+    /// MiB of memory.
+    Memory,
+    /// Virtual processors, up to what policy permits a host.
+    Cpus,
+    /// Spindles, up to what policy permits a host.
+    Spindles,
+    /// MiB of disk on the host itself.
+    Disk,
+}
+
+impl Resource {
+    /// All, in the order of [`Amounts`].
+    pub const ALL: [Self; 4] = [Self::Memory, Self::Cpus, Self::Spindles, Self::Disk];
+}
+
+impl std::fmt::Display for Resource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Memory => "MiB of memory",
+            Self::Cpus => "virtual processors",
+            Self::Spindles => "spindles",
+            Self::Disk => "MiB of disk",
+        })
+    }
+}
+
+/// So much of each [`Resource`], in their order.
+pub type Amounts = [i64; 4];
+
+/// A host of guests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// The unit that it is.
+    pub unit: UnitId,
+    /// Which of the pools it belongs to: guests stay in theirs.
+    pub pool: u32,
+    /// Whether guests that may go anywhere, and new second copies, are put there. A standby is one all the same.
+    pub takes: bool,
+    /// What it has in all, for balance.
+    pub size: Amounts,
+    /// What is free for guests that come; below 0 where a host is over-committed.
+    pub free: Amounts,
+}
+
+/// Where the disks of a guest are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Storage {
+    /// On its host and on its standby.
+    Copied,
+    /// Where each host of the pool sees them.
+    Shared,
+    /// On its host only: it is not redundant.
+    Local,
+}
+
+/// A guest of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Guest {
+    /// Its name.
+    pub name: String,
+    /// Its host, by its place among the hosts.
+    pub host: u32,
+    /// The host of its second copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standby: Option<u32>,
+    /// Where its disks are.
+    pub storage: Storage,
+    /// Whether it runs; one of which nobody can tell does.
+    pub runs: bool,
+    /// Whether memory is to be kept for it on its standby.
+    pub reserved: bool,
+    /// What it takes where it runs. Disk: what it takes where a copy of its disks is.
+    pub takes: Amounts,
+    /// Guests that share one of these numbers are not put on one host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<u32>,
+    /// Why it cannot be moved, if that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stuck: Option<String>,
+}
+
+/// All hosts and their guests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(try_from = "columns::RoomsDocument", into = "columns::RoomsDocument")]
+pub struct Rooms {
+    hosts: Vec<Host>,
+    guests: Vec<Guest>,
+    pools: Vec<String>,
+    tags: Vec<String>,
+    /// The guests on each host.
+    on: Lists,
+    /// The guests whose standby each host is.
+    behind: Lists,
+}
+
+/// One list a host, in two flat arrays.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Lists {
+    ends: Vec<u32>,
+    flat: Vec<u32>,
+}
+
+impl Lists {
+    fn new(hosts: usize, of: impl Iterator<Item = Option<u32>> + Clone) -> Self {
+        let mut ends = vec![0_u32; hosts + 1];
+        for host in of.clone().flatten() {
+            ends[host as usize + 1] += 1;
+        }
+        for host in 0..hosts {
+            ends[host + 1] += ends[host];
+        }
+        let mut next = ends.clone();
+        let mut flat = vec![0; ends[hosts] as usize];
+        for (guest, host) in (0_u32..).zip(of) {
+            if let Some(host) = host {
+                flat[next[host as usize] as usize] = guest;
+                next[host as usize] += 1;
+            }
+        }
+        Self { ends, flat }
+    }
+
+    fn of(&self, host: u32) -> &[u32] {
+        &self.flat[self.ends[host as usize] as usize..self.ends[host as usize + 1] as usize]
+    }
+}
+
+/// What is done with a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// It goes on running while it is moved.
+    Migrate,
+    /// It is stopped, its disks are copied, and it is started there.
+    Relocate,
+    /// Its second copy is made anew elsewhere; until that is done there is only one.
+    ReplaceStandby,
+}
+
+/// One step of one guest, by places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shift {
+    /// Which guest.
+    pub guest: u32,
+    /// What is done.
+    pub how: How,
+    /// To which host.
+    pub to: u32,
+}
+
+impl Rooms {
+    /// Hosts and guests, and the names of pools and of what keeps guests apart.
+    ///
+    /// # Errors
+    /// A guest, pool or tag that refers to what there is not, a guest whose standby is its host, one with two
+    /// copies and no standby or the other way round, a host or the name of a guest that is listed twice.
+    pub fn new(
+        hosts: Vec<Host>,
+        guests: Vec<Guest>,
+        pools: Vec<String>,
+        tags: Vec<String>,
+    ) -> Result<Self, RoomsError> {
+        columns::fit(&hosts, &guests, &pools, &tags)?;
+        let on = Lists::new(hosts.len(), guests.iter().map(|guest| Some(guest.host)));
+        let behind = Lists::new(hosts.len(), guests.iter().map(|guest| guest.standby));
+        Ok(Self {
+            hosts,
+            guests,
+            pools,
+            tags,
+            on,
+            behind,
+        })
+    }
+
+    /// The hosts.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// That host.
+    pub fn host(&self, at: u32) -> &Host {
+        &self.hosts[at as usize]
+    }
+
+    /// The guests.
+    pub fn guests(&self) -> &[Guest] {
+        &self.guests
+    }
+
+    /// That guest.
+    pub fn guest(&self, at: u32) -> &Guest {
+        &self.guests[at as usize]
+    }
+
+    /// The name of a pool.
+    pub fn pool(&self, at: u32) -> &str {
+        &self.pools[at as usize]
+    }
+
+    /// How many pools there are.
+    pub fn pools(&self) -> usize {
+        self.pools.len()
+    }
+
+    /// The name of what keeps guests apart.
+    pub fn tag(&self, at: u32) -> &str {
+        &self.tags[at as usize]
+    }
+
+    /// The guests on that host.
+    pub fn on(&self, host: u32) -> &[u32] {
+        self.on.of(host)
+    }
+
+    /// The guests whose standby that host is.
+    pub fn behind(&self, host: u32) -> &[u32] {
+        self.behind.of(host)
+    }
+
+    /// The place of the host that this unit is.
+    pub fn find(&self, unit: &UnitId) -> Option<u32> {
+        self.hosts
+            .binary_search_by(|host| host.unit.natural().cmp(&unit.natural()))
+            .ok()
+            .map(|at| at as u32)
+    }
+
+    /// How much memory would be wanted on `standby` if `host` failed: pairs of host and memory, the largest
+    /// first, hosts ascending among equals.
+    pub fn demands(&self, moving: &Moving, standby: u32) -> Vec<(u32, i64)> {
+        let mut by_host: Vec<(u32, i64)> = Vec::new();
+        let mut from: Vec<(u32, i64)> = self
+            .behind(standby)
+            .iter()
+            .map(|guest| self.guest(*guest))
+            .filter(|guest| guest.reserved && moving.turn(guest) == Turn::ToStandby)
+            .map(|guest| (guest.host, guest.takes[0]))
+            .collect();
+        from.sort_unstable();
+        for (host, memory) in from {
+            match by_host.last_mut() {
+                Some((last, sum)) if *last == host => *sum += memory,
+                Some(_) | None => by_host.push((host, memory)),
+            }
+        }
+        by_host.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        by_host
+    }
+
+    /// Whether a host without so much free memory has an N+1 failure for this demand. As htools have it, the
+    /// last MiB is not given away.
+    pub fn fails(demand: i64, free: i64) -> bool {
+        demand > 0 && demand >= free
+    }
+}

@@ -1,0 +1,116 @@
+//! Rooms as stored in documents, and what makes them whole.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Guest, Host, Rooms, Storage};
+use crate::model::UnitId;
+
+/// Hosts and guests that do not fit together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RoomsError {
+    /// Two hosts of one name, or hosts that are not sorted as people count.
+    #[error("host {0} is listed twice or out of order")]
+    Order(UnitId),
+    /// A host of a pool that there is not.
+    #[error("host {0} is in a pool that does not exist")]
+    Pool(UnitId),
+    /// A guest that refers to what there is not, or contradicts itself.
+    #[error("guest {name}: {why}")]
+    Guest {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// A host that is not among the units.
+    #[error("host {0} is not a unit of the snapshot")]
+    NoUnit(UnitId),
+}
+
+/// As stored.
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(super) struct RoomsDocument {
+    hosts: Vec<Host>,
+    guests: Vec<Guest>,
+    pools: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+}
+
+impl TryFrom<RoomsDocument> for Rooms {
+    type Error = RoomsError;
+    fn try_from(document: RoomsDocument) -> Result<Self, RoomsError> {
+        let RoomsDocument {
+            hosts,
+            guests,
+            pools,
+            tags,
+        } = document;
+        Self::new(hosts, guests, pools, tags)
+    }
+}
+
+impl From<Rooms> for RoomsDocument {
+    fn from(rooms: Rooms) -> Self {
+        let Rooms {
+            hosts,
+            guests,
+            pools,
+            tags,
+            on: _,
+            behind: _,
+        } = rooms;
+        Self {
+            hosts,
+            guests,
+            pools,
+            tags,
+        }
+    }
+}
+
+/// Whether all places exist.
+pub(super) fn fit(
+    hosts: &[Host],
+    guests: &[Guest],
+    pools: &[String],
+    tags: &[String],
+) -> Result<(), RoomsError> {
+    if let Some(pair) = hosts
+        .windows(2)
+        .find(|pair| pair[0].unit.natural() >= pair[1].unit.natural())
+    {
+        return Err(RoomsError::Order(pair[1].unit.clone()));
+    }
+    if let Some(host) = hosts.iter().find(|host| host.pool as usize >= pools.len()) {
+        return Err(RoomsError::Pool(host.unit.clone()));
+    }
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    for guest in guests {
+        let exists = |host: u32| (host as usize) < hosts.len();
+        let why = if !exists(guest.host) || !guest.standby.is_none_or(exists) {
+            "it is on a host that does not exist"
+        } else if guest.standby == Some(guest.host) {
+            "its standby is its host"
+        } else if (guest.storage == Storage::Copied) != guest.standby.is_some() {
+            "it has two copies or a standby, and not both"
+        } else if guest.apart.iter().any(|tag| *tag as usize >= tags.len()) {
+            "what keeps it apart has no name"
+        } else if !names.insert(&guest.name) {
+            "another one has its name"
+        } else if guest.takes.iter().any(|amount| *amount < 0) {
+            "it takes less than nothing"
+        } else {
+            continue;
+        };
+        return Err(RoomsError::Guest {
+            name: guest.name.clone(),
+            why,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,395 @@
+//! The constraint predicate: whether what is moved fits where it goes. Plain and slow on purpose: all else is
+//! measured against it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::moving::{Moving, Spare};
+use super::{Amounts, How, Resource, Rooms, Shift, Storage};
+
+/// Why moves do not fit, by places of hosts and guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cramped {
+    /// A guest is moved to a host that is down then.
+    Gone {
+        /// Which guest.
+        guest: u32,
+        /// Which host.
+        host: u32,
+    },
+    /// More comes to a host than it has free.
+    Full {
+        /// Which host.
+        host: u32,
+        /// Of what.
+        resource: Resource,
+        /// How much comes.
+        comes: i64,
+        /// How much is free.
+        free: i64,
+    },
+    /// A host could no longer take over the guests of another, and could before.
+    NPlusOne {
+        /// Which host.
+        host: u32,
+        /// Whose guests.
+        of: u32,
+        /// How much memory they want.
+        demand: i64,
+        /// How much is free then.
+        free: i64,
+    },
+    /// Two guests that are to be kept apart meet.
+    Together {
+        /// On which host.
+        host: u32,
+        /// Because of which tag.
+        tag: u32,
+    },
+}
+
+/// What comes to one host.
+#[derive(Debug, Default)]
+struct Coming {
+    amounts: Amounts,
+    /// The hosts from which guests come to their standby.
+    to_standby: BTreeSet<u32>,
+    /// Whether anything else comes.
+    else_too: bool,
+    guests: Vec<u32>,
+    /// Memory newly wanted for the failure of another host.
+    demands: BTreeMap<u32, i64>,
+}
+
+impl Coming {
+    /// Whether all that comes is what the failure of one host would bring.
+    fn is_one_hosts(&self) -> bool {
+        !self.else_too && self.to_standby.len() <= 1
+    }
+}
+
+impl Rooms {
+    /// **The constraint predicate** of moves: whether the hosts of `set` may go down beside those that are
+    /// down, with these moves of their guests.
+    ///
+    /// Memory and disk bind always. Processors, spindles and what keeps guests apart bind too, but for guests
+    /// of one host alone that go to their standby: they would go there if that host failed. No host may lose
+    /// N+1 for another that it had before, unless [`Spare::Spend`] lets the guests of one host use it up on
+    /// their standby.
+    ///
+    /// The moves themselves are not judged: that is for [`check`](crate::check).
+    ///
+    /// # Errors
+    /// The first host, in order, on which something does not fit.
+    pub fn permit(
+        &self,
+        moving: &Moving,
+        down: &[u32],
+        set: &[u32],
+        shifts: &[Shift],
+    ) -> Result<(), Cramped> {
+        let out: BTreeSet<u32> = down.iter().chain(set).copied().collect();
+        if let Some(shift) = shifts.iter().find(|shift| out.contains(&shift.to)) {
+            return Err(Cramped::Gone {
+                guest: shift.guest,
+                host: shift.to,
+            });
+        }
+        for (host, coming) in self.coming(shifts) {
+            self.fits(host, &coming)?;
+            self.keeps_n_plus_one(*moving, &out, host, &coming)?;
+            self.stay_apart(host, &coming)?;
+        }
+        Ok(())
+    }
+
+    fn coming(&self, shifts: &[Shift]) -> BTreeMap<u32, Coming> {
+        let mut coming: BTreeMap<u32, Coming> = BTreeMap::new();
+        let mut host_of: BTreeMap<u32, u32> = BTreeMap::new();
+        for shift in shifts {
+            let guest = self.guest(shift.guest);
+            let to = coming.entry(shift.to).or_default();
+            let [memory, cpus, spindles, disk] = guest.takes;
+            let more: Amounts = match shift.how {
+                How::Migrate => [memory, cpus, spindles, 0],
+                How::Relocate => guest.takes,
+                How::ReplaceStandby => [0, 0, 0, disk],
+            };
+            for (sum, more) in to.amounts.iter_mut().zip(more) {
+                *sum += more;
+            }
+            if shift.how == How::ReplaceStandby {
+                to.else_too = true;
+                continue;
+            }
+            host_of.insert(shift.guest, shift.to);
+            to.guests.push(shift.guest);
+            if guest.storage == Storage::Copied && guest.standby == Some(shift.to) {
+                to.to_standby.insert(guest.host);
+            } else {
+                to.else_too = true;
+            }
+        }
+        for shift in shifts.iter().filter(|shift| shift.how == How::ReplaceStandby) {
+            let guest = self.guest(shift.guest);
+            if guest.reserved {
+                let host = host_of.get(&shift.guest).copied().unwrap_or(guest.host);
+                let to = coming.entry(shift.to).or_default();
+                *to.demands.entry(host).or_default() += guest.takes[0];
+            }
+        }
+        coming
+    }
+
+    fn fits(&self, host: u32, coming: &Coming) -> Result<(), Cramped> {
+        for ((resource, comes), free) in Resource::ALL
+            .into_iter()
+            .zip(coming.amounts)
+            .zip(self.host(host).free)
+        {
+            let lenient = match resource {
+                Resource::Memory | Resource::Disk => false,
+                Resource::Cpus | Resource::Spindles => coming.is_one_hosts(),
+            };
+            if comes > 0 && comes > free && !lenient {
+                return Err(Cramped::Full {
+                    host,
+                    resource,
+                    comes,
+                    free,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn keeps_n_plus_one(
+        &self,
+        moving: Moving,
+        out: &BTreeSet<u32>,
+        host: u32,
+        coming: &Coming,
+    ) -> Result<(), Cramped> {
+        if moving.spare == Spare::Spend && coming.is_one_hosts() {
+            return Ok(());
+        }
+        let was = self.host(host).free[0];
+        let free = was - coming.amounts[0];
+        let before: BTreeMap<u32, i64> = self.demands(&moving, host).into_iter().collect();
+        let of: BTreeSet<u32> = before.keys().chain(coming.demands.keys()).copied().collect();
+        for of in of.into_iter().filter(|of| !out.contains(of)) {
+            let old = before.get(&of).copied().unwrap_or(0);
+            let demand = old + coming.demands.get(&of).copied().unwrap_or(0);
+            let failed = Self::fails(old, was);
+            if Self::fails(demand, free) && !(failed && demand <= old) {
+                return Err(Cramped::NPlusOne {
+                    host,
+                    of,
+                    demand,
+                    free,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn stay_apart(&self, host: u32, coming: &Coming) -> Result<(), Cramped> {
+        if coming.is_one_hosts() {
+            return Ok(());
+        }
+        let there = self
+            .on(host)
+            .iter()
+            .copied()
+            .filter(|guest| self.guest(*guest).runs);
+        let mut tags: BTreeSet<u32> = there
+            .flat_map(|guest| self.guest(guest).apart.iter().copied())
+            .collect();
+        for tag in coming
+            .guests
+            .iter()
+            .flat_map(|guest| self.guest(*guest).apart.iter())
+        {
+            if !tags.insert(*tag) {
+                return Err(Cramped::Together { host, tag: *tag });
+            }
+        }
+        Ok(())
+    }
+
+    /// Why moves do not fit, in words.
+    pub fn words(&self, cramped: &Cramped) -> String {
+        let name = |host: u32| &self.host(host).unit;
+        match *cramped {
+            Cramped::Gone { guest, host } => {
+                format!(
+                    "{} would go to {}, which is down then",
+                    self.guest(guest).name,
+                    name(host)
+                )
+            }
+            Cramped::Full {
+                host,
+                resource,
+                comes,
+                free,
+            } => format!(
+                "{comes} {resource} would come to {}, which has {free} free",
+                name(host)
+            ),
+            Cramped::NPlusOne {
+                host,
+                of,
+                demand,
+                free,
+            } => format!(
+                "{} would have {free} MiB of memory free and could not take over {demand} MiB if {} failed",
+                name(host),
+                name(of)
+            ),
+            Cramped::Together { host, tag } => {
+                format!("two guests of {} would meet on {}", self.tag(tag), name(host))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::moving::Spare;
+    use super::super::{Guest, Host};
+    use super::*;
+
+    fn hosts(free: &[Amounts]) -> Vec<Host> {
+        free.iter()
+            .enumerate()
+            .map(|(at, free)| Host {
+                unit: format!("node{at}").parse().unwrap(),
+                pool: 0,
+                takes: true,
+                size: [100; 4],
+                free: *free,
+            })
+            .collect()
+    }
+
+    fn guest(host: u32, standby: Option<u32>, takes: Amounts) -> Guest {
+        Guest {
+            name: format!("web{host}-{}", standby.unwrap_or(9)),
+            host,
+            standby,
+            storage: if standby.is_some() {
+                Storage::Copied
+            } else {
+                Storage::Shared
+            },
+            runs: true,
+            reserved: true,
+            takes,
+            apart: vec![0],
+            stuck: None,
+        }
+    }
+
+    fn rooms(free: &[Amounts], guests: Vec<Guest>) -> Rooms {
+        Rooms::new(
+            hosts(free),
+            guests,
+            vec!["default".to_owned()],
+            vec!["dns".to_owned()],
+        )
+        .unwrap()
+    }
+
+    fn migrate(guest: u32, to: u32) -> Shift {
+        Shift {
+            guest,
+            how: How::Migrate,
+            to,
+        }
+    }
+
+    const ROOMY: Amounts = [100, 10, 10, 10];
+
+    #[test]
+    fn memory_is_summed_over_the_set() {
+        let copied = |host| Guest {
+            apart: Vec::new(),
+            ..guest(host, Some(2), [60, 1, 1, 1])
+        };
+        let rooms = rooms(&[ROOMY, ROOMY, ROOMY], vec![copied(0), copied(1)]);
+        let keep = Moving::default();
+        let spend = Moving {
+            spare: Spare::Spend,
+            ..keep
+        };
+        // Alone each fits, but node2 could then not take over the other's.
+        let alone = rooms.permit(&keep, &[], &[0], &[migrate(0, 2)]);
+        let lost = Cramped::NPlusOne {
+            host: 2,
+            of: 1,
+            demand: 60,
+            free: 40,
+        };
+        assert_eq!(alone, Err(lost));
+        assert_eq!(
+            rooms.words(&lost),
+            "node2 would have 40 MiB of memory free and could not take over 60 MiB if node1 failed"
+        );
+        assert_eq!(rooms.permit(&spend, &[], &[0], &[migrate(0, 2)]), Ok(()));
+        // Both do not fit in any way.
+        let both = rooms.permit(&spend, &[], &[0, 1], &[migrate(0, 2), migrate(1, 2)]);
+        let full = Cramped::Full {
+            host: 2,
+            resource: Resource::Memory,
+            comes: 120,
+            free: 100,
+        };
+        assert_eq!(both, Err(full));
+        // What failed before may fail.
+        let mut cramped = hosts(&[ROOMY, ROOMY, [61, 9, 9, 9]]);
+        cramped[2].free[0] = 60;
+        let rooms = Rooms::new(cramped, vec![copied(0), copied(1)], vec![String::new()], vec![]).unwrap();
+        assert_eq!(rooms.permit(&keep, &[], &[0], &[migrate(0, 2)]), Ok(()));
+    }
+
+    #[test]
+    fn processors_and_tags_bind_what_no_failure_would_bring() {
+        let mut one = guest(0, Some(2), [1, 20, 1, 1]);
+        let resident = guest(2, None, [1, 1, 1, 1]);
+        let all = |one: &Guest| rooms(&[ROOMY, ROOMY, ROOMY], vec![one.clone(), resident.clone()]);
+        let keep = Moving::default();
+        assert_eq!(all(&one).permit(&keep, &[], &[0], &[migrate(0, 2)]), Ok(()));
+        one.standby = None;
+        one.storage = Storage::Shared;
+        let full = all(&one).permit(&keep, &[], &[0], &[migrate(0, 2)]).unwrap_err();
+        assert_eq!(
+            all(&one).words(&full),
+            "20 virtual processors would come to node2, which has 10 free"
+        );
+        one.takes[1] = 1;
+        let met = all(&one).permit(&keep, &[], &[0], &[migrate(0, 2)]);
+        assert_eq!(met, Err(Cramped::Together { host: 2, tag: 0 }));
+        assert_eq!(all(&one).permit(&keep, &[], &[0], &[migrate(0, 1)]), Ok(()));
+        let gone = all(&one).permit(&keep, &[1], &[0], &[migrate(0, 1)]);
+        assert_eq!(gone, Err(Cramped::Gone { guest: 0, host: 1 }));
+    }
+
+    #[test]
+    fn a_new_standby_needs_disk_and_memory_in_reserve() {
+        let free: Amounts = [50, 10, 10, 10];
+        let rooms = rooms(&[ROOMY, ROOMY, free], vec![guest(0, Some(1), [60, 1, 1, 4])]);
+        let to = |to| Shift {
+            guest: 0,
+            how: How::ReplaceStandby,
+            to,
+        };
+        let found = rooms.permit(&Moving::default(), &[], &[1], &[to(2)]);
+        let lost = Cramped::NPlusOne {
+            host: 2,
+            of: 0,
+            demand: 60,
+            free: 50,
+        };
+        assert_eq!(found, Err(lost));
+    }
+}

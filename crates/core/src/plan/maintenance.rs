@@ -1,0 +1,208 @@
+//! Waves of hosts whose guests have to go somewhere meanwhile.
+
+use super::placement::{Partition, Placed, World};
+use super::problem::{Frame, Posed, pose};
+use super::waves;
+use super::{Ask, Group, GroupWave};
+use crate::model::{Down, Ix, Maintenance, Reason, SharedGuests, UnitId};
+
+use super::placement::Limit;
+
+/// Plans one group of hosts. `before` are the waves that a parent had left, by places in `units`.
+pub(super) fn group(
+    ask: &Ask<'_>,
+    maintenance: &Maintenance,
+    world: &World<'_>,
+    down: &Down,
+    frame: Frame,
+    units: &[Ix],
+    before: Option<&[Vec<u32>]>,
+) -> Group {
+    let hosts = world.hosts_of(ask.snapshot, units);
+    let mut limits = world.limits(&hosts);
+    limits.extend(one_at_a_time(ask, maintenance, down, units));
+    let posed = pose(ask.snapshot, down, ask.policy, frame, units, &limits);
+    let loose = posed.loosened(&limits);
+    let never: Vec<u32> = posed
+        .problem
+        .impossible()
+        .iter()
+        .map(|found| found.unit)
+        .collect();
+    let (first_bound, _) = bound_without(&loose, &never);
+    let mut group = Group {
+        waves: Vec::new(),
+        left: Vec::new(),
+        at_least: 0,
+        because: String::new(),
+    };
+    let permits = |wave: &[u32]| loose.permits(wave).is_ok();
+    let cap = |place: usize| posed.problem.cap(place);
+    let partition = Partition {
+        world,
+        hosts: &hosts,
+        permits: &permits,
+        cap: &cap,
+        steps: ask.policy.search.steps,
+        at_least: first_bound.waves as usize,
+    };
+    let found = match small(&partition, &loose, &posed, units, &mut group) {
+        Some(found) => found,
+        None => large(ask, &partition, &posed, units, before, &mut group),
+    };
+    let mut found = within_growth(&partition, &posed, found);
+    // A plan that is carried on never gets longer.
+    if let Some(before) = before
+        && before.iter().map(Vec::len).sum::<usize>()
+            == found.iter().map(|wave| wave.hosts.len()).sum::<usize>()
+        && before.len() <= found.len()
+        && before
+            .iter()
+            .enumerate()
+            .all(|(place, wave)| permits(wave) && wave.len() <= cap(place) as usize)
+        && let Some(kept) = partition.as_they_are(before)
+    {
+        found = kept;
+    }
+    if maintenance.moving.shared == SharedGuests::Rolling {
+        found = partition.ahead(found);
+    }
+    let left: Vec<u32> = (0_u32..)
+        .zip(units)
+        .filter(|(_, unit)| group.left.iter().any(|(left, _)| left == *unit))
+        .map(|(at, _)| at)
+        .collect();
+    let (bound, kept) = bound_without(&loose, &left);
+    if bound.waves > 0 {
+        let kept: Vec<Ix> = kept.iter().map(|at| units[*at as usize]).collect();
+        group.at_least = bound.waves;
+        group.because = posed.bound(&bound.why, &kept);
+    }
+    group.waves = found
+        .into_iter()
+        .map(|placed| GroupWave {
+            units: placed.hosts.iter().map(|at| units[*at as usize]).collect(),
+            shifts: placed.shifts,
+        })
+        .collect();
+    group
+}
+
+/// How few waves the others need at best, and who they are.
+fn bound_without(loose: &waves::Problem, left: &[u32]) -> (waves::Bound, Vec<u32>) {
+    let mut is_left = vec![false; loose.units as usize];
+    for at in left {
+        is_left[*at as usize] = true;
+    }
+    let kept: Vec<u32> = (0..loose.units).filter(|at| !is_left[*at as usize]).collect();
+    (waves::bound(&loose.only(&kept)), kept)
+}
+
+/// All ways to split few hosts.
+fn small(
+    partition: &Partition<'_>,
+    loose: &waves::Problem,
+    posed: &Posed<'_>,
+    units: &[Ix],
+    group: &mut Group,
+) -> Option<Vec<Placed>> {
+    if !partition.is_small() {
+        return None;
+    }
+    let impossible = loose.impossible();
+    let mut possible = Vec::new();
+    for at in 0..units.len() as u32 {
+        if let Some(found) = impossible.iter().find(|found| found.unit == at) {
+            group.left.push((units[at as usize], posed.reason(found.rule)));
+            continue;
+        }
+        match partition.cut(&[at]).2 {
+            Some((_, why)) => group.left.push((units[at as usize], why)),
+            None => possible.push(at),
+        }
+    }
+    partition.exact(&possible)
+}
+
+/// Waves from the solver; hosts that cannot be emptied beside the others go elsewhere, again and again.
+fn large(
+    ask: &Ask<'_>,
+    partition: &Partition<'_>,
+    posed: &Posed<'_>,
+    units: &[Ix],
+    before: Option<&[Vec<u32>]>,
+    group: &mut Group,
+) -> Vec<Placed> {
+    let search = waves::Search {
+        seed: ask.policy.search.seed,
+        steps: ask.policy.search.steps,
+    };
+    let mut found: Vec<Placed> = Vec::new();
+    let mut todo: Vec<u32> = (0..units.len() as u32).collect();
+    let mut before = before;
+    while !todo.is_empty() {
+        let part = posed.problem.only(&todo);
+        let solution = waves::solve(&part, search, before.take());
+        for impossible in &solution.impossible {
+            let at = todo[impossible.unit as usize] as usize;
+            group.left.push((units[at], posed.reason(impossible.rule)));
+        }
+        let mut rest = Vec::new();
+        for wave in &solution.waves {
+            let wave: Vec<u32> = wave.iter().map(|at| todo[*at as usize]).collect();
+            let (placed, more, stuck) = partition.cut(&wave);
+            found.extend(placed);
+            rest.extend(more);
+            if let Some((at, why)) = stuck {
+                group.left.push((units[at as usize], why));
+            }
+        }
+        rest.sort_unstable();
+        todo = partition.fill(&mut found, rest);
+        if todo.len() == part.units as usize {
+            // Nobody found a place: each is named alone.
+            for at in std::mem::take(&mut todo) {
+                let (placed, _, stuck) = partition.cut(&[at]);
+                found.extend(placed);
+                if let Some((at, why)) = stuck {
+                    group.left.push((units[at as usize], why));
+                }
+            }
+        }
+    }
+    partition.refine(found)
+}
+
+fn within_growth(partition: &Partition<'_>, posed: &Posed<'_>, found: Vec<Placed>) -> Vec<Placed> {
+    let keeps = |(place, wave): (usize, &Placed)| wave.hosts.len() <= posed.problem.cap(place) as usize;
+    if found.iter().enumerate().all(keeps) {
+        return found;
+    }
+    let cut = waves::cut(
+        found.iter().map(|wave| wave.hosts.clone()).collect(),
+        &posed.problem.caps,
+    );
+    partition.regrown(&found, cut)
+}
+
+/// Units of which one may be down at a time.
+fn one_at_a_time(ask: &Ask<'_>, maintenance: &Maintenance, down: &Down, units: &[Ix]) -> Vec<Limit> {
+    let snapshot = ask.snapshot;
+    let is_down = |unit: &UnitId| snapshot.find(unit).is_none_or(|unit| down.has(unit));
+    maintenance
+        .one_at_a_time
+        .iter()
+        .map(|one| {
+            let members = (0_u32..)
+                .zip(units)
+                .filter(|(_, unit)| one.units.binary_search(&snapshot.unit(**unit).id).is_ok())
+                .map(|(at, _)| (at, 1));
+            Limit {
+                members: members.collect(),
+                most: u32::from(!one.units.iter().any(is_down)),
+                loose: None,
+                why: Reason::new("one-at-a-time", one.why.clone()),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,265 @@
+//! What guests ask of their hosts, as budgets that the solver of waves takes.
+//!
+//! Where each guest goes to its standby, these say all. Where guests may go anywhere, they say how much all of
+//! them take together, and whether it can be arranged is found out when they are placed.
+
+use std::collections::BTreeMap;
+
+use crate::model::{Reason, Rooms, SharedGuests, Spare, Standbys, Turn};
+
+use super::World;
+
+/// A budget over the hosts that are to be visited, by their places among these.
+#[derive(Debug, Clone)]
+pub(in crate::plan) struct Limit {
+    /// Members and costs.
+    pub(in crate::plan) members: Vec<(u32, u32)>,
+    /// How much may be down together.
+    pub(in crate::plan) most: u32,
+    /// The same without what the solver cannot say exactly: nothing that is possible breaks it, so that a
+    /// bound below which nobody can go may rest on it.
+    pub(in crate::plan) loose: Option<(Vec<(u32, u32)>, u32)>,
+    /// Why it is there.
+    pub(in crate::plan) why: Reason,
+}
+
+/// What comes to a standby from one host.
+#[derive(Debug, Clone, Copy, Default)]
+struct From {
+    memory: i64,
+    /// The part of it for which memory is kept.
+    kept: i64,
+    cpus: i64,
+    spindles: i64,
+}
+
+/// All budgets for these hosts.
+pub(super) fn limits(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
+    let rooms = world.rooms;
+    let mut local = vec![None; rooms.hosts().len()];
+    for (at, host) in (0_u32..).zip(hosts) {
+        local[*host as usize] = Some(at);
+    }
+    let mut found = Vec::new();
+    for standby in (0..rooms.hosts().len() as u32).filter(|host| !world.down[*host as usize]) {
+        let from = comes_to(world, &local, standby);
+        if from.is_empty() {
+            continue;
+        }
+        if world.moving.standbys == Standbys::Exclude && from.len() > 1 {
+            found.push(Limit {
+                members: from.iter().map(|(at, _)| (*at, 1)).collect(),
+                most: 1,
+                loose: None,
+                why: Reason::new(
+                    "standby-shared",
+                    format!("guests of both would be moved to {}", rooms.host(standby).unit),
+                ),
+            });
+        }
+        found.extend(memory(world, hosts, standby, &from));
+        found.extend(speed(rooms, standby, &from));
+    }
+    found.extend(pools(world, hosts));
+    found
+}
+
+/// What the hosts to be visited would send to a standby.
+fn comes_to(world: &World<'_>, local: &[Option<u32>], standby: u32) -> Vec<(u32, From)> {
+    let mut from: BTreeMap<u32, From> = BTreeMap::new();
+    for guest in world.rooms.behind(standby) {
+        let turn = world.turn(*guest);
+        let guest = world.rooms.guest(*guest);
+        let (Turn::ToStandby, Some(at)) = (turn, local[guest.host as usize]) else {
+            continue;
+        };
+        let [memory, cpus, spindles, _] = guest.takes;
+        let sum = from.entry(at).or_default();
+        sum.memory += memory;
+        sum.cpus += cpus;
+        sum.spindles += spindles;
+        if guest.reserved {
+            sum.kept += memory;
+        }
+    }
+    from.into_iter().collect()
+}
+
+/// What comes fits, and what would have to come if one more host failed still does.
+fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) -> Option<Limit> {
+    let free = world.rooms.host(standby).free[0];
+    let spends = world.moving.spare == Spare::Spend;
+    // The two largest demands that can be met now: they must be met while the others are down.
+    let mut met = world.demands[standby as usize]
+        .iter()
+        .filter(|(host, demand)| !world.down[*host as usize] && !Rooms::fails(*demand, free));
+    let (first, second) = (met.next().copied(), met.next().map_or(0, |(_, demand)| *demand));
+    let (largest, most) = first.map_or((None, 0), |(host, demand)| (Some(host), demand));
+    let room = if most > 0 { free - 1 - most } else { free }.max(0);
+    // With the most demanding host down, it is the next one that might fail beside.
+    let cost = |at: u32, from: &From| {
+        let is_largest = largest == Some(hosts[at as usize]);
+        from.memory - if is_largest { most - second } else { 0 }
+    };
+    let whole: i64 = from.iter().map(|(at, from)| cost(*at, from)).sum();
+    if whole <= room && from.iter().all(|(_, from)| from.memory <= free) {
+        return None;
+    }
+    let limit = if spends { room.max(1) } else { room };
+    let members = from.iter().map(|(at, from)| {
+        let cost = match cost(*at, from) {
+            _ if from.memory > free => limit + 1,
+            // Alone it may use up what is kept.
+            cost if spends => cost.clamp(1, limit),
+            cost => cost,
+        };
+        (*at, as_cost(cost))
+    });
+    let loose = from
+        .iter()
+        .map(|(at, from)| (*at, as_cost(from.memory.min(free.max(0) + 1))));
+    let name = &world.rooms.host(standby).unit;
+    let kept = match first {
+        Some((host, demand)) => format!(
+            " and must keep {demand} for the guests of {} should it fail",
+            world.rooms.host(host).unit
+        ),
+        None => String::new(),
+    };
+    Some(Limit {
+        members: members.collect(),
+        most: as_cost(limit),
+        loose: Some((loose.collect(), as_cost(free.max(0)))),
+        why: Reason::new("no-room", format!("{name} has {free} MiB of memory free{kept}")),
+    })
+}
+
+/// Processors and spindles of a standby: the guests of one host alone may always come.
+fn speed(rooms: &Rooms, standby: u32, from: &[(u32, From)]) -> Vec<Limit> {
+    let name = &rooms.host(standby).unit;
+    let of = |free: i64, what: &str, amount: fn(&From) -> i64| {
+        let whole: i64 = from.iter().map(|(_, from)| amount(from)).sum();
+        if whole <= free || from.len() < 2 {
+            return None;
+        }
+        let limit = free.max(1);
+        Some(Limit {
+            members: from
+                .iter()
+                .map(|(at, from)| (*at, as_cost(amount(from).clamp(i64::from(free < 1), limit))))
+                .collect(),
+            most: as_cost(limit),
+            loose: None,
+            why: Reason::new("no-room", format!("{name} has {free} {what} free")),
+        })
+    };
+    let [_, cpus, spindles, _] = rooms.host(standby).free;
+    [
+        of(cpus, "virtual processors", |from| from.cpus),
+        of(spindles, "spindles", |from| from.spindles),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Guests that may go anywhere: all that leaves, and all that goes away as room, is room in the pool.
+fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
+    let rooms = world.rooms;
+    let mut found = Vec::new();
+    for pool in 0..rooms.pools() as u32 {
+        let members: Vec<(u32, u32)> = (0_u32..)
+            .zip(hosts.iter().copied())
+            .filter(|(_, host)| rooms.host(*host).pool == pool)
+            .collect();
+        let floats = |host: u32| {
+            let guests = rooms.on(host).iter().copied();
+            guests.filter(|guest| matches!(world.turn(*guest), Turn::Anywhere | Turn::WithDowntime))
+        };
+        if members.iter().all(|(_, host)| floats(*host).next().is_none()) {
+            continue;
+        }
+        if world.moving.shared == SharedGuests::One {
+            found.push(Limit {
+                members: members
+                    .iter()
+                    .filter(|(_, host)| floats(*host).next().is_some())
+                    .map(|(at, _)| (*at, 1))
+                    .collect(),
+                most: 1,
+                loose: None,
+                why: Reason::new(
+                    "one-at-a-time",
+                    format!(
+                        "hosts of {} with guests on shared storage go one at a time",
+                        rooms.pool(pool)
+                    ),
+                ),
+            });
+        }
+        for (resource, what) in [(0, "MiB of memory"), (1, "virtual processors")] {
+            let usable = |host: u32| {
+                let of = rooms.host(host);
+                if of.takes && !world.down[host as usize] {
+                    of.free[resource].max(0)
+                } else {
+                    0
+                }
+            };
+            let all: i64 = (0..rooms.hosts().len() as u32)
+                .filter(|host| rooms.host(*host).pool == pool)
+                .map(usable)
+                .sum();
+            let costs: Vec<(u32, i64)> = members
+                .iter()
+                .map(|(at, host)| {
+                    let leaves: i64 = floats(*host)
+                        .map(|guest| rooms.guest(guest).takes[resource])
+                        .sum();
+                    let to_standbys: i64 = if resource == 0 {
+                        rooms
+                            .on(*host)
+                            .iter()
+                            .filter(|guest| world.turn(**guest) == Turn::ToStandby)
+                            .map(|guest| rooms.guest(*guest))
+                            .filter(|guest| {
+                                guest
+                                    .standby
+                                    .is_some_and(|standby| rooms.host(standby).pool == pool)
+                            })
+                            .map(|guest| guest.takes[0])
+                            .sum()
+                    } else {
+                        0
+                    };
+                    (*at, leaves + to_standbys + usable(*host))
+                })
+                .collect();
+            if costs.iter().map(|(_, cost)| cost).sum::<i64>() <= all {
+                continue;
+            }
+            // Rounded so that nothing that is possible is forbidden.
+            let mut unit = 1;
+            while all / unit > i64::from(u32::MAX / 4) {
+                unit *= 2;
+            }
+            found.push(Limit {
+                members: costs
+                    .iter()
+                    .map(|(at, cost)| (*at, as_cost(cost / unit)))
+                    .collect(),
+                most: as_cost((all + unit - 1) / unit),
+                loose: None,
+                why: Reason::new(
+                    "no-room-anywhere",
+                    format!("all hosts of {} have {all} {what} free", rooms.pool(pool)),
+                ),
+            });
+        }
+    }
+    found
+}
+
+fn as_cost(amount: i64) -> u32 {
+    u32::try_from(amount.max(0)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,362 @@
+//! Waves whose guests all have a place, as few as are found.
+
+use std::collections::BTreeSet;
+
+use super::World;
+use super::wave::{Stuck, place, placed};
+use crate::model::{Reason, Shift};
+
+/// Up to so many hosts, all ways to split them are tried.
+const EXACT: usize = 10;
+/// Up to so many hosts, the split is refined: each try places a whole wave.
+const REFINED: usize = 300;
+/// What one wave placed again weighs in steps of the search.
+const STEPS_A_TRY: u64 = 20;
+/// How often a host is named and taken out of a wave before the wave is halved.
+const NAMED: usize = 8;
+
+/// A wave with its moves; hosts by their places among those to be visited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::plan) struct Placed {
+    /// Which hosts, ascending.
+    pub(in crate::plan) hosts: Vec<u32>,
+    /// The moves that empty them.
+    pub(in crate::plan) shifts: Vec<Shift>,
+}
+
+/// Hosts to be visited, and what else binds them.
+pub(in crate::plan) struct Partition<'a> {
+    /// Where guests live.
+    pub(in crate::plan) world: &'a World<'a>,
+    /// The hosts to be visited.
+    pub(in crate::plan) hosts: &'a [u32],
+    /// Whether these may share a wave by all that is not a matter of placing.
+    pub(in crate::plan) permits: &'a dyn Fn(&[u32]) -> bool,
+    /// How many hosts the wave at a place may hold.
+    pub(in crate::plan) cap: &'a dyn Fn(usize) -> u32,
+    /// How many steps the search may make.
+    pub(in crate::plan) steps: u64,
+    /// No split has fewer waves than this.
+    pub(in crate::plan) at_least: usize,
+}
+
+impl Partition<'_> {
+    fn place(&self, wave: &[u32]) -> Result<Vec<Shift>, Stuck> {
+        place(self.world, &self.named(wave))
+    }
+
+    fn named(&self, wave: &[u32]) -> Vec<u32> {
+        wave.iter().map(|at| self.hosts[*at as usize]).collect()
+    }
+
+    /// Places waves as they are; `None` if one of them cannot be.
+    pub(in crate::plan) fn as_they_are(&self, waves: &[Vec<u32>]) -> Option<Vec<Placed>> {
+        let place = |wave: &Vec<u32>| {
+            let shifts = self.place(wave).ok()?;
+            let mut hosts = wave.clone();
+            hosts.sort_unstable();
+            Some(Placed { hosts, shifts })
+        };
+        waves.iter().map(place).collect()
+    }
+
+    /// Places what can be of a wave: what can, and what is left over. A host that is alone and cannot be
+    /// emptied comes with the reason.
+    pub(in crate::plan) fn cut(&self, wave: &[u32]) -> (Option<Placed>, Vec<u32>, Option<(u32, Reason)>) {
+        let mut kept = wave.to_vec();
+        kept.sort_unstable();
+        let mut rest = Vec::new();
+        for _ in 0..NAMED {
+            match self.place(&kept) {
+                Ok(shifts) => return (Some(Placed { hosts: kept, shifts }), rest, None),
+                Err(stuck) if kept.len() == 1 => {
+                    return (None, rest, Some((kept[0], stuck.why)));
+                }
+                Err(stuck) => {
+                    let at = kept.iter().position(|at| self.hosts[*at as usize] == stuck.host);
+                    rest.push(kept.remove(at.unwrap_or(kept.len() - 1)));
+                }
+            }
+        }
+        // Too many of them: the most that fit, the least loaded first.
+        kept.sort_by_key(|at| (self.load(*at), *at));
+        let (mut fits, mut found) = (0, None);
+        let mut step = kept.len();
+        while step > 0 {
+            if fits + step <= kept.len()
+                && let Ok(shifts) = self.place(&kept[..fits + step])
+            {
+                fits += step;
+                found = Some(shifts);
+            } else {
+                step /= 2;
+            }
+        }
+        rest.extend(kept.split_off(fits));
+        let Some(shifts) = found else {
+            // Not even the first: it is named when it stands alone.
+            let first = rest.remove(0);
+            return match self.place(&[first]) {
+                Ok(shifts) => (
+                    Some(Placed {
+                        hosts: vec![first],
+                        shifts,
+                    }),
+                    rest,
+                    None,
+                ),
+                Err(stuck) => (None, rest, Some((first, stuck.why))),
+            };
+        };
+        kept.sort_unstable();
+        (Some(Placed { hosts: kept, shifts }), rest, None)
+    }
+
+    fn load(&self, at: u32) -> i64 {
+        let host = self.hosts[at as usize];
+        let rooms = self.world.rooms;
+        rooms
+            .on(host)
+            .iter()
+            .map(|guest| rooms.guest(*guest).takes[0])
+            .sum()
+    }
+
+    /// Puts hosts that were left over into waves that are there, as far as they fit.
+    pub(in crate::plan) fn fill(&self, waves: &mut [Placed], rest: Vec<u32>) -> Vec<u32> {
+        if self.hosts.len() > REFINED {
+            return rest;
+        }
+        let mut budget = self.steps / STEPS_A_TRY;
+        rest.into_iter()
+            .filter(|host| {
+                let fits = (0..waves.len()).find_map(|at| {
+                    budget = budget.checked_sub(1)?;
+                    Some((at, self.with(&waves[at], at, *host)?))
+                });
+                match fits {
+                    Some((at, placed)) => {
+                        waves[at] = placed;
+                        false
+                    }
+                    None => true,
+                }
+            })
+            .collect()
+    }
+
+    /// A wave with one more host.
+    fn with(&self, wave: &Placed, place: usize, host: u32) -> Option<Placed> {
+        if wave.hosts.len() >= (self.cap)(place) as usize {
+            return None;
+        }
+        let mut hosts = wave.hosts.clone();
+        hosts.push(host);
+        hosts.sort_unstable();
+        if !(self.permits)(&hosts) {
+            return None;
+        }
+        let shifts = self.place(&hosts).ok()?;
+        Some(Placed { hosts, shifts })
+    }
+
+    /// A wave without one of its hosts.
+    fn without(&self, wave: &Placed, host: u32) -> Placed {
+        let hosts: Vec<u32> = wave
+            .hosts
+            .iter()
+            .copied()
+            .filter(|other| *other != host)
+            .collect();
+        let shifts = self.place(&hosts);
+        let named = self.named(&hosts);
+        Placed {
+            // A part of what fits fits, with the moves that it had.
+            shifts: shifts.unwrap_or_else(|_| self.world.of(&wave.shifts, &named)),
+            hosts,
+        }
+    }
+
+    /// One wave fewer, again and again: its hosts go into the others, if need be in exchange for one that
+    /// finds a place in a third.
+    pub(in crate::plan) fn refine(&self, mut waves: Vec<Placed>) -> Vec<Placed> {
+        if self.hosts.len() > REFINED || !self.world.has_choice(self.hosts) {
+            return waves;
+        }
+        let mut budget = self.steps / STEPS_A_TRY;
+        'fewer: while waves.len() > self.at_least.max(1) && budget > 0 {
+            let mut order: Vec<usize> = (0..waves.len()).collect();
+            order.sort_by_key(|at| (waves[*at].hosts.len(), *at));
+            for gone in order {
+                let mut others = waves.clone();
+                let hosts = others.remove(gone).hosts;
+                if hosts
+                    .iter()
+                    .all(|host| self.spread(&mut others, *host, &mut budget))
+                {
+                    waves = others;
+                    continue 'fewer;
+                }
+                if budget == 0 {
+                    break;
+                }
+            }
+            break;
+        }
+        waves
+    }
+
+    #[expect(clippy::needless_range_loop, reason = "the list is changed in the loop")]
+    fn spread(&self, waves: &mut [Placed], host: u32, budget: &mut u64) -> bool {
+        let spend = |budget: &mut u64| match budget.checked_sub(1) {
+            Some(left) => {
+                *budget = left;
+                true
+            }
+            None => false,
+        };
+        for at in 0..waves.len() {
+            if !spend(budget) {
+                return false;
+            }
+            if let Some(placed) = self.with(&waves[at], at, host) {
+                waves[at] = placed;
+                return true;
+            }
+        }
+        for at in 0..waves.len() {
+            for out in waves[at].hosts.clone() {
+                if !spend(budget) {
+                    return false;
+                }
+                let Some(exchanged) = self.with(&self.without(&waves[at], out), at, host) else {
+                    continue;
+                };
+                for third in (0..waves.len()).filter(|third| *third != at) {
+                    if !spend(budget) {
+                        return false;
+                    }
+                    if let Some(placed) = self.with(&waves[third], third, out) {
+                        waves[third] = placed;
+                        waves[at] = exchanged;
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether all ways to split the hosts can be tried.
+    pub(in crate::plan) fn is_small(&self) -> bool {
+        self.hosts.len() <= EXACT
+    }
+
+    /// The fewest waves of all there are, for few hosts, each of which can be emptied alone; growth is not
+    /// looked at.
+    #[expect(clippy::needless_range_loop, reason = "masks are both numbers and places")]
+    pub(in crate::plan) fn exact(&self, hosts: &[u32]) -> Option<Vec<Placed>> {
+        let count = hosts.len();
+        if count > EXACT {
+            return None;
+        }
+        let members = |mask: usize| -> Vec<u32> {
+            (0..count)
+                .filter(|at| mask & (1 << at) != 0)
+                .map(|at| hosts[at])
+                .collect()
+        };
+        let mut placed: Vec<Option<Placed>> = vec![None; 1 << count];
+        let mut broken: BTreeSet<usize> = BTreeSet::new();
+        for mask in 1..1_usize << count {
+            // What does not fit does not fit with more.
+            let smaller = (0..count)
+                .filter(|at| mask & (1 << at) != 0)
+                .any(|at| broken.contains(&(mask & !(1 << at))));
+            let hosts = members(mask);
+            if smaller || !(self.permits)(&hosts) {
+                broken.insert(mask);
+                continue;
+            }
+            match self.place(&hosts) {
+                Ok(shifts) => placed[mask] = Some(Placed { hosts, shifts }),
+                Err(_) => {
+                    broken.insert(mask);
+                }
+            }
+        }
+        // fewest[mask]: how many waves these hosts need, and the first of them.
+        let mut fewest: Vec<Option<(u32, usize)>> = vec![None; 1 << count];
+        fewest[0] = Some((0, 0));
+        for mask in 1..1_usize << count {
+            let first = mask.trailing_zeros();
+            let mut wave = mask;
+            while wave > 0 {
+                if wave & (1 << first) != 0
+                    && placed[wave].is_some()
+                    && let Some((rest, _)) = fewest[mask & !wave]
+                    && fewest[mask].is_none_or(|(best, _)| rest + 1 < best)
+                {
+                    fewest[mask] = Some((rest + 1, wave));
+                }
+                wave = (wave - 1) & mask;
+            }
+        }
+        let mut left = (1 << count) - 1;
+        let mut waves = Vec::new();
+        while left > 0 {
+            let (_, wave) = fewest[left]?;
+            waves.push(placed[wave].clone()?);
+            left &= !wave;
+        }
+        Some(waves)
+    }
+
+    /// Places the guests anew so that hosts soon to be visited have none of others: on those that have been
+    /// visited by then or never are, before those of far waves, before those of the next.
+    pub(in crate::plan) fn ahead(&self, waves: Vec<Placed>) -> Vec<Placed> {
+        let mut wave_of: Vec<Option<usize>> = vec![None; self.world.rooms.hosts().len()];
+        for (at, wave) in waves.iter().enumerate() {
+            for host in self.named(&wave.hosts) {
+                wave_of[host as usize] = Some(at);
+            }
+        }
+        let anew = |(at, wave): (usize, Placed)| {
+            let liking = |host: u32| match wave_of[host as usize] {
+                Some(turn) if turn == at + 1 => 0,
+                Some(turn) if turn > at => 1,
+                Some(_) | None => 2,
+            };
+            match placed(self.world, &self.named(&wave.hosts), &liking) {
+                Ok(shifts) => Placed {
+                    hosts: wave.hosts,
+                    shifts,
+                },
+                Err(_) => wave,
+            }
+        };
+        waves.into_iter().enumerate().map(anew).collect()
+    }
+
+    /// Cuts waves so that they keep to growth; a part keeps the moves of its wave where it cannot be placed
+    /// anew.
+    pub(in crate::plan) fn regrown(&self, waves: &[Placed], cut: Vec<Vec<u32>>) -> Vec<Placed> {
+        cut.into_iter()
+            .map(|mut hosts| {
+                hosts.sort_unstable();
+                if let Some(whole) = waves.iter().find(|wave| wave.hosts == hosts) {
+                    return whole.clone();
+                }
+                let named = self.named(&hosts);
+                let shifts = self.place(&hosts).unwrap_or_else(|_| {
+                    let from = waves
+                        .iter()
+                        .find(|wave| hosts.iter().all(|host| wave.hosts.contains(host)));
+                    from.map(|wave| self.world.of(&wave.shifts, &named))
+                        .unwrap_or_default()
+                });
+                Placed { hosts, shifts }
+            })
+            .collect()
+    }
+}
