@@ -129,7 +129,14 @@ fn find(base: &Path, changes: &str) -> Result<Option<Root>> {
 /// What this program changes in a root comes to, in a few letters.
 fn changes() -> Result<String> {
     let mut hasher = Sha256::new();
-    for text in [safety::BODY, HOOK, SSH, &hosts(), &PACKAGES.join(" "), &format!("{HOOKS:?}")] {
+    for text in [
+        safety::BODY,
+        HOOK,
+        SSH,
+        &hosts(),
+        &PACKAGES.join(" "),
+        &format!("{HOOKS:?}"),
+    ] {
         hasher.update(text);
         hasher.update([0]);
     }
@@ -185,7 +192,11 @@ fn finish(builder: &Builder<'_>) -> Result<()> {
 
 /// Every node that a cluster may have, by name.
 fn hosts() -> String {
-    let mut text = format!("127.0.0.1 localhost\n{} {}\n", spec::CLUSTER_ADDRESS, spec::CLUSTER);
+    let mut text = format!(
+        "127.0.0.1 localhost\n{} {}\n",
+        spec::CLUSTER_ADDRESS,
+        spec::CLUSTER
+    );
     for number in 1..=MOST_NODES {
         text.push_str(&format!("{} {}\n", spec::address(number), spec::name(number)));
     }

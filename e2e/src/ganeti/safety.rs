@@ -201,8 +201,14 @@ mod tests {
     #[test]
     fn only_the_powercycle_is_another() {
         let text = patched(DANGEROUS).unwrap();
-        assert!(text.starts_with("class BaseHypervisor(object):\n  @classmethod\n  def LinuxPowercycle(cls):\n"));
-        assert!(text.ends_with("\"/usr/sbin:/usr/bin:/sbin:/bin\"})\n\n  @staticmethod\n  def Other():\n    pass\n"));
+        assert!(
+            text.starts_with("class BaseHypervisor(object):\n  @classmethod\n  def LinuxPowercycle(cls):\n")
+        );
+        assert!(
+            text.ends_with(
+                "\"/usr/sbin:/usr/bin:/sbin:/bin\"})\n\n  @staticmethod\n  def Other():\n    pass\n"
+            )
+        );
         assert!(!text.contains(WORD));
         assert!(patched("class BaseHypervisor(object):\n  pass\n").is_err());
     }
@@ -212,7 +218,10 @@ mod tests {
         let root = root();
         let error = format!("{:#}", check(root.path()).unwrap_err());
         assert!(error.contains("could reboot this machine"), "{error}");
-        assert!(error.contains("has not the powercycle of the test-bed"), "{error}");
+        assert!(
+            error.contains("has not the powercycle of the test-bed"),
+            "{error}"
+        );
     }
 
     #[test]

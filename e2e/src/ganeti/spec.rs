@@ -112,7 +112,10 @@ mod tests {
         spec.check().unwrap();
         let settings = spec.settings();
         assert_eq!(settings["node1"]["memory_mib"], 16384);
-        assert_eq!(settings["node2"], json!({ "address": "198.51.100.12", "memory_mib": 4096, "disk_mib": 102_400 }));
+        assert_eq!(
+            settings["node2"],
+            json!({ "address": "198.51.100.12", "memory_mib": 4096, "disk_mib": 102_400 })
+        );
     }
 
     #[test]

@@ -137,9 +137,10 @@ fn build(base: &Path, recipe: &Recipe<'_>) -> Result<PathBuf> {
     builder.step(builder.inside("apt-get").arg("clean"))?;
     (recipe.finish)(&builder)?;
 
-    let list = run(builder
-        .inside("dpkg-query")
-        .args(["-W", "-f", "${Package} ${Version} ${db:Status-Status}\n"]))?;
+    let list =
+        run(builder
+            .inside("dpkg-query")
+            .args(["-W", "-f", "${Package} ${Version} ${db:Status-Status}\n"]))?;
     builder.trim()?;
     let name = (recipe.name)(&builder.versions(&list, recipe)?)?;
     sandbox.stop()?;
