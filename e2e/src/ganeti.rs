@@ -32,7 +32,7 @@ pub use htools::{Answer, Group, Htools, Move, groups};
 pub use rapi::Reply;
 pub use root::Root;
 use safety::Mask;
-pub use spec::{CLUSTER, CLUSTER_ADDRESS, GanetiSpec, MOST_NODES, address, name};
+pub use spec::{CLUSTER, CLUSTER_ADDRESS, GanetiSpec, MOST_NODES, STRANGER, address, name};
 
 /// Who may change things by the remote API: name and password.
 pub const OPERATOR: (&str, &str) = files::OPERATOR;

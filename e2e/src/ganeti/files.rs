@@ -57,7 +57,6 @@ fn node(home: &Path, name: &str) -> Result<()> {
         "etc/default",
         "etc/ganeti",
         "lv",
-        "rbd",
         "srv/ganeti/file-storage",
         "var/lib/ganeti/rapi",
         "var/lock",

@@ -61,8 +61,8 @@ crash() {
         kill -KILL $pids 2>/dev/null || true
         sleep 0.05
     done
-    rm -rf "$home/var/run/ganeti" "$home/var/lock" "$home/drbd" "$home/rbd"
-    mkdir -p "$home/var/run/ganeti" "$home/var/lock" "$home/drbd" "$home/rbd"
+    rm -rf "$home/var/run/ganeti" "$home/var/lock" "$home/drbd"
+    mkdir -p "$home/var/run/ganeti" "$home/var/lock" "$home/drbd"
     new_boot_id
 }
 

@@ -192,14 +192,14 @@ fn finish(builder: &Builder<'_>) -> Result<()> {
 
 /// Every node that a cluster may have, by name.
 fn hosts() -> String {
-    let mut text = format!(
-        "127.0.0.1 localhost\n{} {}\n",
-        spec::CLUSTER_ADDRESS,
-        spec::CLUSTER
-    );
+    let mut text = "127.0.0.1 localhost\n".to_owned();
+    let mut add = |address: &str, name: &str| text.extend([address, " ", name, "\n"]);
+    add(spec::CLUSTER_ADDRESS, spec::CLUSTER);
     for number in 1..=MOST_NODES {
-        text.push_str(&format!("{} {}\n", spec::address(number), spec::name(number)));
+        add(&spec::address(number), &spec::name(number));
     }
+    // After the name that an address has.
+    add(&spec::address(1), spec::STRANGER);
     text
 }
 

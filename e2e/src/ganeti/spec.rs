@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 pub const CLUSTER: &str = "cluster";
 /// See [`CLUSTER`].
 pub const CLUSTER_ADDRESS: &str = "198.51.100.1";
+/// A name by which the first node is known too, and that is in no certificate.
+pub const STRANGER: &str = "stranger";
 /// Of the bridge, from which tests reach the nodes.
 pub(super) const BRIDGE_ADDRESS: &str = "198.51.100.254";
 

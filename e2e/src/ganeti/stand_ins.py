@@ -139,31 +139,11 @@ class LogicalVolume(FileDevice):
 
 
 class Rbd(FileDevice):
-    """In place of Ceph's: somewhere on the network, and mapped on some nodes."""
+    """In place of Ceph's: somewhere on the network."""
 
     @classmethod
     def path_of(cls, unique_id):
         return os.path.join(CLUSTER, "rbd", unique_id[1])
-
-    def _mapped(self):
-        return os.path.join(HOME, "rbd", self.unique_id[1])
-
-    def Assemble(self):
-        super().Assemble()
-        os.makedirs(os.path.dirname(self._mapped()), exist_ok=True)
-        with open(self._mapped(), "w"):
-            pass
-
-    def Shutdown(self):
-        utils.RemoveFile(self._mapped())
-
-    def Remove(self):
-        self.Shutdown()
-        super().Remove()
-
-    def Rename(self, new_id):
-        self.Shutdown()
-        super().Rename(new_id)
 
 
 class Status(object):
