@@ -40,17 +40,22 @@ fn a_ganeti_that_could_reboot_this_machine_is_not_started() -> Result<()> {
 fn hroller_answers() -> Result<()> {
     let htools = Htools::start()?;
     let policy = "16384,8,1048576,16,8,12";
-    // Two pairs of DRBD, a node with none, and the master.
+    // A mirrored instance of the master's, and one that is only where it is.
     let cluster = format!(
         "default|uuid-1|preferred||\n\n\
-         n1|65536|512|60000|1000000|900000|8|M|uuid-1|1\n\
-         n2|65536|512|60000|1000000|900000|8|N|uuid-1|1\n\
-         n3|65536|512|60000|1000000|900000|8|N|uuid-1|1\n\n\
+         n1|65536|512|60928|1000000|998848|8|M|uuid-1|1\n\
+         n2|65536|512|65024|1000000|998848|8|N|uuid-1|1\n\
+         n3|65536|512|60928|1000000|998976|8|N|uuid-1|1\n\n\
          i1|4096|1024|1|running|Y|n1|n2|drbd|\n\
          i2|4096|1024|1|running|Y|n3||plain|\n\n\n\n\
          |128,1,1024,1,1,1|1,1,1,1,0,1;{policy}|drbd,plain|4.0|32.0\n"
     );
     let answer = htools.hroller(&cluster, &["--ignore-non-redundant"])?;
+    ensure!(
+        answer.stderr.is_empty(),
+        "the cluster does not add up: {}",
+        answer.stderr
+    );
     let nodes: Vec<_> = answer
         .groups()
         .with_context(|| format!("{answer:?}"))?
