@@ -1,7 +1,7 @@
 """What a virtual node has instead of LVM, DRBD, RBD and memory of its own.
 
 Ganeti's storage classes and its node information are replaced; everything above them is Ganeti's own. Volumes are
-sparse files in the node's folder, so nothing is ever asked of the machine's devices. A DRBD device is a small file that
+sparse files in the node's folder, and no name below /dev is ever used. A DRBD device is a small file that
 says what the kernel would know of it, so it is gone after a crash; its peer's is looked at for the connection.
 
 Settings are in the cluster's folder: `nodes.json`, and `sync-rate` (MiB/s of a resync; 0 is at once), which may be
@@ -207,31 +207,47 @@ class Drbd(base.BlockDev):
         utils.WriteFile(path, data=json.dumps(state))
 
     def _peer(self):
+        """The other side's folder and state, if it answers."""
         for name, node in settings().items():
             if node["address"] == self._peer_address:
+                home = os.path.join(CLUSTER, name)
                 # A node that is down answers nobody.
-                if os.path.exists(os.path.join(CLUSTER, name, "down")):
-                    return None
-                return self._read(os.path.join(CLUSTER, name), self._remote)
-        return None
+                if os.path.exists(os.path.join(home, "down")):
+                    return home, None
+                return home, self._read(home, self._remote)
+        return None, None
 
-    def _met(self):
-        """A mark that outlives a crash: this device was connected before, so its next resync is a short one."""
-        return os.path.join(HOME, "drbd-met", str(self._port))
+    def _synced(self, home):
+        """A mark that outlives a crash. It is as old as the last end of a resync on that side."""
+        return os.path.join(home, "drbd-synced", str(self._port))
 
-    def _resync_from(self):
-        """When a resync of the whole would have begun that has as much left to do as this one."""
-        now = time.time()
+    def _begun(self):
+        """What a side knows of a connection that begins now: since when, and which share is to be copied."""
+        known = os.path.exists(self._synced(HOME))
+        return {"since": time.time(), "share": DIRTY if known else 1.0}
+
+    def _percent(self, home, state):
+        """How much of the whole is there, as one side has it."""
+        try:
+            if os.path.getmtime(self._synced(home)) >= state["since"]:
+                return 100.0
+        except FileNotFoundError:
+            pass
         rate = sync_rate()
-        if rate > 0 and os.path.exists(self._met()):
-            return now - (1 - DIRTY) * (self.size or 1) / rate
-        return now
+        if rate <= 0:
+            return 100.0
+        copied = (time.time() - state["since"]) * rate / max(self.size or 1, 1)
+        return min(100.0, 100.0 * (1.0 - state["share"] + copied))
 
     def Attach(self, **kwargs):
         self.attached = self._state() is not None
         self.minor = self._local if self.attached else None
-        self.dev_path = "/dev/drbd%s" % self.minor if self.attached else None
+        self.dev_path = self._device() if self.attached else None
         return self.attached
+
+    def _device(self):
+        """Never a name below /dev: the machine may have such a device. It leads to the data's volume."""
+        return os.path.join(HOME, "drbd", "%s.device" % self._local)
 
     @classmethod
     def Create(cls, unique_id, children, size, spindles, params, excl_stor, dyn_params, **kwargs):
@@ -242,13 +258,15 @@ class Drbd(base.BlockDev):
         network = self._port is not None
         if state is None or (network and not state["network"]):
             role = state["role"] if state else "Secondary"
-            since = self._resync_from()
-            self._write({"port": self._port, "role": role, "network": network, "since": since})
+            self._write({"port": self._port, "role": role, "network": network, **self._begun()})
+        if self._children:
+            utils.RemoveFile(self._device())
+            os.symlink(self._children[0].dev_path, self._device())
         self.Attach()
 
     def Open(self, force=False, exclusive=True):
         state = self._known_state()
-        peer = self._peer()
+        _, peer = self._peer()
         if exclusive and peer and peer["network"] and state["network"] and peer["role"] == "Primary":
             base.ThrowError("drbd%s: the other side is primary", self._local)
         state["role"] = "Primary"
@@ -260,12 +278,13 @@ class Drbd(base.BlockDev):
         self._write(state)
 
     def Shutdown(self):
+        utils.RemoveFile(self._device())
         utils.RemoveFile(self._path(HOME, self._local))
         self.Attach()
 
     def Remove(self):
         self.Shutdown()
-        utils.RemoveFile(self._met())
+        utils.RemoveFile(self._synced(HOME))
 
     def Rename(self, new_id):
         raise errors.ProgrammerError("a DRBD device has no name")
@@ -299,25 +318,25 @@ class Drbd(base.BlockDev):
     def AttachNet(self, multimaster):
         state = self._known_state()
         if not state["network"]:
-            state["since"] = self._resync_from()
+            state.update(self._begun())
         state["network"] = True
         state["port"] = self._port
         self._write(state)
 
     def GetProcStatus(self):
-        state, peer = self._state(), self._peer()
+        state, (peer_home, peer) = self._state(), self._peer()
         network = bool(state and state["network"])
         connected = bool(network and peer and peer["network"])
         percent = None
-        rate = sync_rate()
-        if connected and rate > 0:
-            copied = (time.time() - max(state["since"], peer["since"])) * rate
-            share = 100.0 * copied / max(self.size or 1, 1)
-            percent = share if share < 100.0 else None
-        if connected and percent is None and not os.path.exists(self._met()):
-            os.makedirs(os.path.dirname(self._met()), exist_ok=True)
-            with open(self._met(), "w"):
-                pass
+        if connected:
+            sides = [(HOME, state), (peer_home, peer)]
+            least = min(self._percent(*side) for side in sides)
+            percent = least if least < 100.0 else None
+            if percent is None:
+                for home, _ in sides:
+                    os.makedirs(os.path.dirname(self._synced(home)), exist_ok=True)
+                    with open(self._synced(home), "w"):
+                        pass
         return Status(state is not None, network, connected, percent)
 
     def GetSyncStatus(self):
