@@ -45,13 +45,14 @@ pub(super) fn write(dir: &Path, spec: &GanetiSpec) -> Result<()> {
     put(&dir.join("sync-rate"), &spec.sync_rate.to_string())?;
     put(&dir.join("boot-seconds"), &spec.boot_seconds.to_string())?;
     for name in spec.names() {
-        node(&dir.join(&name), &name)?;
+        node(dir, &name)?;
     }
     certificate(dir, spec)
 }
 
 /// A node as it is before it is part of a cluster.
-fn node(home: &Path, name: &str) -> Result<()> {
+fn node(dir: &Path, name: &str) -> Result<()> {
+    let home = dir.join(name);
     for folder in [
         "drbd",
         "etc/default",
@@ -66,7 +67,7 @@ fn node(home: &Path, name: &str) -> Result<()> {
         make(&home.join(folder))?;
     }
     let shared = home.join("srv/ganeti/shared-file-storage");
-    symlink("../../../shared", &shared).with_context(|| format!("linking {}", shared.display()))?;
+    symlink(dir.join("shared"), &shared).with_context(|| format!("linking {}", shared.display()))?;
     put(&home.join("etc/ganeti/file-storage-paths"), "/srv/ganeti\n")?;
     // A daemon that may not be swapped out would be one too many of them.
     let settings = format!(

@@ -28,9 +28,12 @@ if [ "$(readlink /proc/self/ns/net)" != "$(readlink /proc/1/ns/net)" ]; then
 fi
 shift 2
 
-# A command on the node. The lock must not go on in a daemon.
+# A command on the node. Ganeti's virtual nodes have folders of their own for all but files of instances, in /srv.
+# The lock must not go on in a daemon.
 on() {
-    nsenter --net="/run/netns/$node" env GANETI_ROOTDIR="$home" GANETI_HOSTNAME="$node" "$@" 9>&-
+    nsenter --net="/run/netns/$node" unshare --mount \
+        sh -c 'mount --bind "$0/srv" /srv && exec "$@"' "$home" \
+        env GANETI_ROOTDIR="$home" GANETI_HOSTNAME="$node" "$@" 9>&-
 }
 
 wire() {
