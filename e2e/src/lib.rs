@@ -7,13 +7,17 @@
 //!
 //! Tests that need root or Ceph are ignored by default, and `cargo xtask test` runs them.
 //!
-//! Start reading at [`ceph::Cluster::boot`]; hold one open by hand with the binary `ceph-lab`.
+//! Start reading at [`ceph::Cluster::boot`] or [`ganeti::Cluster::boot`]; hold one open by hand with the binaries
+//! `ceph-lab` and `ganeti-lab`.
 
 pub mod cache;
 pub mod case;
 pub mod ceph;
+mod certificates;
 pub mod command;
+mod files;
 pub mod folder;
+pub mod ganeti;
 pub mod kubernetes;
 pub mod laid_out;
 pub mod load;

@@ -4,19 +4,20 @@
 //! One that is there is used without any network. A missing one is built in a folder beside it and
 //! renamed when complete; a build that was killed leaves only such a folder, which the next one removes.
 
-mod build;
+pub(crate) mod build;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread;
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 
 use crate::cache;
 use crate::machine::Needed;
+use build::{Recipe, find_or_build};
 
 /// A release of Ceph that Debian has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,7 +123,25 @@ impl Root {
 }
 
 /// The last file written in a build: package versions.
-const VERSIONS: &str = "versions.json";
+pub(crate) const VERSIONS: &str = "versions.json";
+
+/// The daemons, and what the load's clients need.
+const PACKAGES: [&str; 8] = [
+    "ceph-mon",
+    "ceph-mgr",
+    "ceph-osd",
+    "ceph-mds",
+    "radosgw",
+    "ceph-common",
+    "python3-rados",
+    "python3-cephfs",
+];
+
+/// From Debian 13 on `python3-bcrypt` refuses to be loaded in a sub-interpreter, so every module of the
+/// mgr fails. Nothing in a test needs it: the mgr finds this one first (see `daemonctl`).
+const BCRYPT: &str = "def gensalt(*_args, **_kwargs):\n    return b''\n\n\
+    def hashpw(*_args, **_kwargs):\n    return b''\n\n\
+    def checkpw(*_args, **_kwargs):\n    return False\n";
 
 /// Gives the roots of `releases`, building those that are missing, all at the same time.
 pub fn ensure(releases: &[Release]) -> Result<Vec<Root>> {
@@ -132,6 +151,7 @@ pub fn ensure(releases: &[Release]) -> Result<Vec<Root>> {
         .iter()
         .any(|&release| matches!(find(&base, release), Ok(None)))
     {
+        // Once, before the threads part.
         Needed::Debootstrap.ensure()?;
     }
     thread::scope(|scope| {
@@ -151,23 +171,25 @@ pub fn ensure(releases: &[Release]) -> Result<Vec<Root>> {
     })
 }
 
-/// Finds or builds one root. Two processes that want the same one take turns.
+/// Finds or builds one root.
 fn one(base: &Path, release: Release) -> Result<Root> {
-    if let Some(root) = find(base, release)? {
-        return Ok(root);
-    }
-    let path = base.join(format!(".lock-{release}"));
-    let lock = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
-    lock.lock()
-        .with_context(|| format!("locking {}", path.display()))?;
-    let root = match find(base, release)? {
-        Some(root) => root,
-        None => {
-            build::build(base, release).with_context(|| format!("building the root of Ceph {release}"))?
-        }
+    let recipe = Recipe {
+        what: &format!("Ceph {release}"),
+        key: &release.to_string(),
+        suite: release.suite(),
+        packages: &PACKAGES,
+        named_by: "ceph-osd",
+        finish: &|builder| builder.write("opt/stagger/bcrypt.py", BCRYPT),
+        name: &|version| {
+            ensure!(
+                version.starts_with(&format!("{release}.")),
+                "Debian {} now has Ceph {version}, not {release}: name another suite for it",
+                release.suite(),
+            );
+            Ok(version.to_owned())
+        },
     };
-    drop(lock); // held until here: the kernel gives it up also when this process is killed
-    Ok(root)
+    find_or_build(base, &recipe, || find(base, release))
 }
 
 /// The newest complete root of a release, if there is one.

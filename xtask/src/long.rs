@@ -12,12 +12,13 @@ use crate::report::{Report, built, root, target_folder, workspace};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "model",
     "sandbox_ends",
     "ceph_boot",
     "ceph_daemonctl",
     "ceph_long",
+    "ganeti_boot",
     "node_agent",
     "go_is_fetched",
     "rook_long",
@@ -188,13 +189,15 @@ impl Page {
     }
 }
 
-/// Rust, and the exact versions of Ceph in the cache.
+/// Rust, and the exact versions of Ceph and Ganeti in the cache.
 fn versions() -> Result<Vec<String>> {
     let mut found = vec![said(Command::new("rustc").arg("--version"))?];
-    let roots = built("ceph-roots")
-        .output()
-        .context("ask for the versions of Ceph")?;
-    found.extend(String::from_utf8_lossy(&roots.stdout).lines().map(str::to_owned));
+    for program in ["ceph-roots", "ganeti-root"] {
+        let roots = built(program)
+            .output()
+            .with_context(|| format!("ask {program} for its versions"))?;
+        found.extend(String::from_utf8_lossy(&roots.stdout).lines().map(str::to_owned));
+    }
     Ok(found)
 }
 

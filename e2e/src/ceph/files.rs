@@ -1,13 +1,13 @@
 //! The cluster's folder: configuration, keys, and the scripts by which it is worked on.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
 use super::spec::{CephSpec, Kind};
 use super::{auth, conf};
+use crate::files::{put, script};
 use crate::load;
 use crate::rados;
 use crate::roots::{Release, Root};
@@ -81,14 +81,4 @@ pub(super) fn write_entrances(sandbox: &Sandbox, root: &Root) -> Result<()> {
         root = root.path.display(),
     );
     script(&dir.join("ceph"), &ceph)
-}
-
-fn put(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
-}
-
-fn script(path: &Path, text: &str) -> Result<()> {
-    put(path, text)?;
-    fs::set_permissions(path, Permissions::from_mode(0o755))
-        .with_context(|| format!("making {} executable", path.display()))
 }

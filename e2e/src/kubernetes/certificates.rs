@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::KeyPair;
+
+use crate::certificates::Authority;
 
 /// All that a plane needs, as PEM.
 pub(super) struct Certificates {
@@ -14,23 +16,15 @@ pub(super) struct Certificates {
 impl Certificates {
     /// New keys, and certificates of the API server by an authority of their own.
     pub(super) fn new() -> Result<Self> {
-        let mut params = CertificateParams::new(Vec::new()).context("describing the authority")?;
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "stagger test authority");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().context("making the authority's key")?;
-        let authority = CertifiedIssuer::self_signed(params, key).context("signing the authority")?;
+        let authority = Authority::new()?;
         let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
-        let server = CertificateParams::new(names.to_vec()).context("describing the server")?;
-        let key = KeyPair::generate().context("making the server's key")?;
-        let signed = server.signed_by(&key, &authority).context("signing the server")?;
+        let server = authority.server(names.to_vec())?;
         let accounts = KeyPair::generate().context("making the key of the service accounts")?;
         Ok(Self {
             files: vec![
                 ("ca.crt", authority.pem()),
-                ("server.crt", signed.pem()),
-                ("server.key", key.serialize_pem()),
+                ("server.crt", server.certificate),
+                ("server.key", server.key),
                 ("accounts.key", accounts.serialize_pem()),
                 ("accounts.pub", accounts.public_key_pem()),
             ],

@@ -1,6 +1,8 @@
-//! Building one root: Debian's base, then Ceph's packages in it.
+//! Building one root: Debian's base, then packages in it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -9,21 +11,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Release, Root, VERSIONS};
+use super::VERSIONS;
 use crate::command::{last_lines, output, run, say, shown};
+use crate::machine::Needed;
 use crate::sandbox::{Folder, Network, Sandbox};
-
-/// The daemons, and what the load's clients need.
-const PACKAGES: [&str; 8] = [
-    "ceph-mon",
-    "ceph-mgr",
-    "ceph-osd",
-    "ceph-mds",
-    "radosgw",
-    "ceph-common",
-    "python3-rados",
-    "python3-cephfs",
-];
 
 /// Nothing is started inside a root by its packages.
 const NO_SERVICES: &str = "#!/bin/sh\nexit 101\n";
@@ -35,17 +26,60 @@ const DPKG: &str = "force-unsafe-io\n\
     path-exclude=/usr/share/locale/*\n\
     path-exclude=/usr/share/info/*\n";
 
-/// From Debian 13 on `python3-bcrypt` refuses to be loaded in a sub-interpreter, so every module of the
-/// mgr fails. Nothing in a test needs it: the mgr finds this one first (see `daemonctl`).
-const BCRYPT: &str = "def gensalt(*_args, **_kwargs):\n    return b''\n\n\
-    def hashpw(*_args, **_kwargs):\n    return b''\n\n\
-    def checkpw(*_args, **_kwargs):\n    return False\n";
+/// What goes into a root, and what it is called.
+pub(crate) struct Recipe<'a> {
+    /// What is in it, for people: `Ceph 16`.
+    pub(crate) what: &'a str,
+    /// What tells its build, log and lock from others': `16`.
+    pub(crate) key: &'a str,
+    /// The Debian release.
+    pub(crate) suite: &'a str,
+    /// The packages; what they depend on comes with them, what they recommend does not.
+    pub(crate) packages: &'a [&'a str],
+    /// The one of them whose version is the root's.
+    pub(crate) named_by: &'a str,
+    /// Does what is left to do once the packages are installed.
+    pub(crate) finish: &'a dyn Fn(&Builder<'_>) -> Result<()>,
+    /// The name of the root's folder by its version, or what is wrong with that version.
+    pub(crate) name: &'a dyn Fn(&str) -> Result<String>,
+}
 
-/// Builds the root of a release below `base`. The caller holds its lock.
-pub(super) fn build(base: &Path, release: Release) -> Result<Root> {
+impl fmt::Debug for Recipe<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}: {}", self.what, self.suite, self.packages.join(" "))
+    }
+}
+
+/// Gives what `find` finds, or else what is built by `recipe`. Two processes that want the same one take turns.
+pub(crate) fn find_or_build<T>(
+    base: &Path,
+    recipe: &Recipe<'_>,
+    find: impl Fn() -> Result<Option<T>>,
+) -> Result<T> {
+    if let Some(root) = find()? {
+        return Ok(root);
+    }
+    Needed::Debootstrap.ensure()?;
+    let path = base.join(format!(".lock-{}", recipe.key));
+    let lock = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+    lock.lock()
+        .with_context(|| format!("locking {}", path.display()))?;
+    let root = if let Some(root) = find()? {
+        root
+    } else {
+        let built = build(base, recipe).with_context(|| format!("building the root of {}", recipe.what))?;
+        find()?.with_context(|| format!("{} was built, and is not found", built.display()))?
+    };
+    drop(lock); // held until here: the kernel gives it up also when this process is killed
+    Ok(root)
+}
+
+/// Builds a root below `base`, and says where it is. The caller holds its lock.
+fn build(base: &Path, recipe: &Recipe<'_>) -> Result<PathBuf> {
     let begun = Instant::now();
+    let Recipe { what, key, suite, .. } = recipe;
     let mirror = mirror()?;
-    let place = base.join(format!(".building-{release}"));
+    let place = base.join(format!(".building-{key}"));
     if place.exists() {
         // Its mounts went with the namespaces of the build that was killed.
         fs::remove_dir_all(&place)
@@ -57,40 +91,34 @@ pub(super) fn build(base: &Path, release: Release) -> Result<Root> {
         fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
     }
     let mut sandbox = Sandbox::start_with(&place, &[], Network::Host, Folder::Stays)?;
-    let builder = Builder {
-        release,
-        root: &root,
-        log: base.join(format!("build-{release}.log")),
-    };
-    File::create(&builder.log).with_context(|| format!("creating {}", builder.log.display()))?;
+    let log = base.join(format!("build-{key}.log"));
+    File::create(&log).with_context(|| format!("creating {}", log.display()))?;
 
-    say(format!(
-        "roots: Ceph {release}: Debian {} from {mirror}",
-        release.suite()
-    ));
+    say(format!("roots: {what}: Debian {suite} from {mirror}"));
     let scripts = Path::new("/usr/share/debootstrap/scripts");
-    let known = scripts.join(release.suite());
+    let known = scripts.join(suite);
     let script = if known.exists() {
         known
     } else {
         scripts.join("sid")
+    };
+    let builder = Builder {
+        root: &root,
+        log,
+        sandbox: &sandbox,
     };
     let mut base_system = sandbox.command("debootstrap");
     base_system.args([
         "--variant=minbase",
         "--keyring=/usr/share/keyrings/debian-archive-keyring.gpg",
     ]);
-    base_system
-        .arg(release.suite())
-        .arg(&root)
-        .arg(&mirror)
-        .arg(script);
+    base_system.arg(suite).arg(&root).arg(&mirror).arg(script);
     // Others clean /tmp, and have removed files under a running installation.
     builder.step(base_system.env("TMPDIR", &tmp))?;
 
     builder.settings()?;
     say(format!(
-        "roots: Ceph {release}: packages, after {} s",
+        "roots: {what}: packages, after {} s",
         begun.elapsed().as_secs()
     ));
     // Some packages' scripts need it, and fail in ways that do not say so.
@@ -100,51 +128,55 @@ pub(super) fn build(base: &Path, release: Release) -> Result<Root> {
             .args(["-t", "proc", "proc"])
             .arg(root.join("proc")),
     )?;
-    let mut install = sandbox.command_in(&root, "apt-get");
+    let mut install = builder.inside("apt-get");
     install.args(["-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3"]);
     install
         .args(["install", "-y", "--no-install-recommends"])
-        .args(PACKAGES);
-    builder.step(
-        install
-            .env_remove("TMPDIR")
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .env("LC_ALL", "C"),
-    )?;
-    builder.step(sandbox.command_in(&root, "apt-get").arg("clean"))?;
+        .args(recipe.packages);
+    builder.step(&mut install)?;
+    builder.step(builder.inside("apt-get").arg("clean"))?;
+    (recipe.finish)(&builder)?;
 
-    let list = run(sandbox.command_in(&root, "dpkg-query").args([
-        "-W",
-        "-f",
-        "${Package} ${Version} ${db:Status-Status}\n",
-    ]))?;
-    sandbox.stop()?;
+    let list =
+        run(builder
+            .inside("dpkg-query")
+            .args(["-W", "-f", "${Package} ${Version} ${db:Status-Status}\n"]))?;
     builder.trim()?;
-    let version = builder.versions(&list)?;
+    let name = (recipe.name)(&builder.versions(&list, recipe)?)?;
+    sandbox.stop()?;
 
-    let path = base.join(&version);
+    let path = base.join(&name);
     fs::rename(&root, &path).with_context(|| format!("renaming {} to {}", root.display(), path.display()))?;
     fs::remove_dir_all(&place).with_context(|| format!("removing {}", place.display()))?;
     say(format!(
-        "roots: Ceph {release}: {version} complete after {} s",
+        "roots: {what}: {name} complete after {} s",
         begun.elapsed().as_secs()
     ));
-    Ok(Root {
-        release,
-        path,
-        version,
-    })
+    Ok(path)
 }
 
-struct Builder<'a> {
-    release: Release,
-    root: &'a Path,
+/// A root that is being built.
+#[derive(Debug)]
+pub(crate) struct Builder<'a> {
+    /// Where it is for now.
+    pub(crate) root: &'a Path,
     log: PathBuf,
+    sandbox: &'a Sandbox,
 }
 
 impl Builder<'_> {
+    /// A command with the root's own files.
+    pub(crate) fn inside(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.sandbox.command_in(self.root, program);
+        command
+            .env_remove("TMPDIR")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .env("LC_ALL", "C");
+        command
+    }
+
     /// Runs one step, its words going to the log.
-    fn step(&self, command: &mut Command) -> Result<()> {
+    pub(crate) fn step(&self, command: &mut Command) -> Result<()> {
         let log = || -> Result<File> {
             File::options()
                 .append(true)
@@ -169,13 +201,30 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// Writes a file, with its folder; `path` is relative to the root.
+    pub(crate) fn write(&self, path: &str, text: &str) -> Result<()> {
+        let path = self.root.join(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
+        }
+        // debootstrap may have left a link to a file that is not there.
+        if path.is_symlink() {
+            fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
+        }
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// The same for a program.
+    pub(crate) fn write_program(&self, path: &str, text: &str) -> Result<()> {
+        self.write(path, text)?;
+        let path = self.root.join(path);
+        fs::set_permissions(&path, Permissions::from_mode(0o755))
+            .with_context(|| format!("making {} executable", path.display()))
+    }
+
     fn settings(&self) -> Result<()> {
-        self.write("usr/sbin/policy-rc.d", NO_SERVICES)?;
-        let policy = self.root.join("usr/sbin/policy-rc.d");
-        fs::set_permissions(&policy, Permissions::from_mode(0o755))
-            .with_context(|| format!("making {} executable", policy.display()))?;
+        self.write_program("usr/sbin/policy-rc.d", NO_SERVICES)?;
         self.write("etc/dpkg/dpkg.cfg.d/stagger", DPKG)?;
-        self.write("opt/stagger/bcrypt.py", BCRYPT)?;
         // However this machine reaches its packages, so does the root.
         let fetch = output(Command::new("apt-config").args([
             "dump",
@@ -192,18 +241,6 @@ impl Builder<'_> {
             self.write("etc/resolv.conf", &resolver)?;
         }
         Ok(())
-    }
-
-    fn write(&self, path: &str, text: &str) -> Result<()> {
-        let path = self.root.join(path);
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-        }
-        // debootstrap may have left a link to a file that is not there.
-        if path.is_symlink() {
-            fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
-        }
-        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
     }
 
     /// Removes what only installing needed, and the base's documents, which came before the settings.
@@ -223,29 +260,23 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Writes down the versions of all packages, and gives that of Ceph.
-    fn versions(&self, list: &str) -> Result<String> {
+    /// Writes down the versions of all packages, and gives that of the one that names the root.
+    fn versions(&self, list: &str, recipe: &Recipe<'_>) -> Result<String> {
         let mut packages = BTreeMap::new();
         for line in list.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             if let [package, version, status] = words[..] {
                 packages.insert(package, version);
                 ensure!(
-                    status == "installed" || !PACKAGES.contains(&package),
+                    status == "installed" || !recipe.packages.contains(&package),
                     "{package} is {status}, not installed; see {}",
                     self.log.display()
                 );
             }
         }
         let version = packages
-            .get("ceph-osd")
-            .context("ceph-osd is not among the installed packages")?;
-        ensure!(
-            version.starts_with(&format!("{}.", self.release)),
-            "Debian {} now has Ceph {version}, not {}: name another suite for it",
-            self.release.suite(),
-            self.release
-        );
+            .get(recipe.named_by)
+            .with_context(|| format!("{} is not among the installed packages", recipe.named_by))?;
         let text = serde_json::to_string_pretty(&packages).context("writing package versions as JSON")?;
         self.write(VERSIONS, &text)?;
         Ok((*version).to_owned())

@@ -1,0 +1,156 @@
+//! The remote API, as a test asks it: by `curl` in the cluster's namespaces, with the certificate verified.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{CLUSTER_ADDRESS, Cluster, OPERATOR, RAPI_PORT};
+use crate::command::run;
+
+/// What it answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The status of HTTP.
+    pub status: u16,
+    /// The body, which is JSON also where something failed.
+    pub body: Value,
+}
+
+impl Cluster {
+    /// The address of the remote API, which is always the master's.
+    pub fn rapi_url(&self) -> String {
+        format!("https://{CLUSTER_ADDRESS}:{RAPI_PORT}")
+    }
+
+    /// Asks the master's remote API as the operator.
+    ///
+    /// # Errors
+    /// Nobody answers, its certificate does not verify, or the answer is no JSON.
+    pub fn rapi(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Reply> {
+        self.rapi_at(&self.rapi_url(), OPERATOR, method, path, body)
+    }
+
+    /// Asks one at some address as somebody.
+    ///
+    /// # Errors
+    /// As of [`Cluster::rapi`].
+    pub fn rapi_at(
+        &self,
+        url: &str,
+        (user, password): (&str, &str),
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Reply> {
+        let mut curl: Command = self.sandbox().command_in(&self.root().path, "curl");
+        curl.args([
+            "--silent",
+            "--show-error",
+            "--noproxy",
+            "*",
+            "--max-time",
+            "90",
+            "--request",
+            method,
+            "--write-out",
+            "\n%{http_code}",
+        ]);
+        curl.arg("--cacert").arg(self.ca());
+        curl.arg("--user").arg(format!("{user}:{password}"));
+        if let Some(body) = body {
+            curl.args(["--header", "Content-Type: application/json", "--data"])
+                .arg(body.to_string());
+        }
+        let said = run(curl.arg(format!("{url}{path}")))?;
+        reply(&said).with_context(|| format!("{method} {url}{path}"))
+    }
+
+    /// Asks for something that is a job, and gives the job's number.
+    ///
+    /// # Errors
+    /// What was asked was refused.
+    pub fn submit(&self, method: &str, path: &str, body: Option<&Value>) -> Result<u64> {
+        let reply = self.rapi(method, path, body)?;
+        ensure!(
+            reply.status == 200,
+            "{method} {path} was refused with {}: {}",
+            reply.status,
+            reply.body
+        );
+        let number = match &reply.body {
+            Value::String(text) => text.parse().ok(),
+            number => number.as_u64(),
+        };
+        number.with_context(|| format!("{method} {path} answered no number of a job: {}", reply.body))
+    }
+
+    /// Waits until a job has ended, however it ends, and gives what is known of it.
+    ///
+    /// # Errors
+    /// It does not end in time, or nothing is known of it.
+    pub fn ended(&self, job: u64, limit: Duration) -> Result<Value> {
+        let mut last = Value::Null;
+        self.wait_for(&format!("the end of job {job}"), limit, |cluster| {
+            let reply = cluster.rapi("GET", &format!("/2/jobs/{job}"), None)?;
+            ensure!(
+                reply.status == 200,
+                "nothing is known of job {job}: {}",
+                reply.body
+            );
+            last = reply.body;
+            let status = last["status"].as_str().unwrap_or_default();
+            Ok(["success", "error", "canceled"].contains(&status))
+        })?;
+        Ok(last)
+    }
+
+    /// Does something that is a job, and waits until it has succeeded.
+    ///
+    /// # Errors
+    /// It was refused, failed or was cancelled.
+    pub fn job(&self, method: &str, path: &str, body: Option<&Value>, limit: Duration) -> Result<Value> {
+        let number = self.submit(method, path, body)?;
+        let job = self.ended(number, limit)?;
+        ensure!(
+            job["status"] == "success",
+            "job {number} of {method} {path} ended with {}: {}",
+            job["status"],
+            job["opresult"]
+        );
+        Ok(job)
+    }
+}
+
+/// What `curl` printed: the body, then a line with the status.
+fn reply(said: &str) -> Result<Reply> {
+    let (body, status) = said.rsplit_once('\n').context("no status")?;
+    let status = status.trim().parse().context("no status")?;
+    let body = if body.trim().is_empty() {
+        Value::Null
+    } else {
+        serde_json::from_str(body)
+            .with_context(|| format!("the answer ({status}) is no JSON: {body:.300}"))?
+    };
+    Ok(Reply { status, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn answers_are_read() {
+        let expected = Reply {
+            status: 404,
+            body: json!({ "code": 404 }),
+        };
+        assert_eq!(reply("{\"code\":\n404}\n\n404").unwrap(), expected);
+        assert_eq!(reply("\n200").unwrap().body, Value::Null);
+        assert!(reply("<html>\n502").is_err());
+        assert!(reply("").is_err());
+    }
+}
