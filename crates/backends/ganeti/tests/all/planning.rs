@@ -34,7 +34,7 @@ fn made(nodes: u32, instances: &[Row<'_>]) -> Cluster {
         let flag = if node == 1 { "M" } else { "N" };
         let _ = write!(
             text,
-            "node{node}|16384|384|{}|409600|204800|8|{flag}|u1\n",
+            "node{node}|16384|384|{}|409600|204800|8|{flag}|u1",
             16000 - used
         );
     }
@@ -43,7 +43,7 @@ fn made(nodes: u32, instances: &[Row<'_>]) -> Cluster {
         let standby = standby.map_or(String::new(), |standby| format!("node{standby}"));
         let _ = write!(
             text,
-            "{name}|{memory}|1024|1|{status}|Y|node{on}|{standby}|{template}|{tags}\n"
+            "{name}|{memory}|1024|1|{status}|Y|node{on}|{standby}|{template}|{tags}"
         );
     }
     text += "\nhtools:iextags:service\n\n";
