@@ -32,7 +32,7 @@ fn made(nodes: u32, instances: &[Row<'_>]) -> Cluster {
             .map(|(_, memory, ..)| memory)
             .sum();
         let flag = if node == 1 { "M" } else { "N" };
-        let _ = write!(
+        let _ = writeln!(
             text,
             "node{node}|16384|384|{}|409600|204800|8|{flag}|u1",
             16000 - used
@@ -41,7 +41,7 @@ fn made(nodes: u32, instances: &[Row<'_>]) -> Cluster {
     text += "\n";
     for (name, memory, status, on, standby, template, tags) in instances {
         let standby = standby.map_or(String::new(), |standby| format!("node{standby}"));
-        let _ = write!(
+        let _ = writeln!(
             text,
             "{name}|{memory}|1024|1|{status}|Y|node{on}|{standby}|{template}|{tags}"
         );
