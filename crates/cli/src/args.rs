@@ -312,7 +312,11 @@ pub(crate) struct Wish {
 #[command(
     next_help_heading = "To reboot the nodes of a Ganeti (--from its text format, or a folder of RAPI bodies)"
 )]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
+#[expect(
+    clippy::struct_excessive_bools,
+    clippy::struct_field_names,
+    reason = "each is a switch, called as its flag"
+)]
 pub(crate) struct Reboot {
     /// Reboot nodes in turn, with their instances elsewhere meanwhile.
     #[arg(long, conflicts_with = "to")]
@@ -359,6 +363,7 @@ pub(crate) struct Reboot {
 
 /// Which nodes of a Ganeti.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_field_names, reason = "called as its flag")]
 pub(crate) struct Nodes {
     /// Nodes of this group, by name or UUID; several times for several.
     #[arg(short = 'G', long = "group", value_name = "GROUP")]
@@ -412,7 +417,7 @@ pub(crate) struct Hroller {
     /// A cluster in Ganeti's text format.
     #[arg(short = 't', long, value_name = "FILE", required_unless_present = "master")]
     pub(crate) text_data: Option<PathBuf>,
-    /// file:///FOLDER with RAPI bodies: groups.json, nodes.json, instances.json, info.json.
+    /// A folder of RAPI bodies, as `file:///FOLDER`: groups.json, nodes.json, instances.json, info.json.
     #[arg(short = 'm', long, value_name = "ADDRESS", conflicts_with = "text_data")]
     pub(crate) master: Option<String>,
     #[command(flatten)]

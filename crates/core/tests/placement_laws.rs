@@ -1,6 +1,4 @@
 //! Laws of plans for hosts with guests, over random clusters.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
-
 mod hosts;
 
 use std::collections::BTreeSet;

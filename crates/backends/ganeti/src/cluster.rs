@@ -80,6 +80,7 @@ pub enum AllocPolicy {
 
 /// A node.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "these are Ganeti's own flags")]
 pub struct Node {
     /// Its name.
     pub name: String,

@@ -349,14 +349,11 @@ fn moves(cluster: &Cluster, wave: &Wave) -> Vec<String> {
         let guest = a_move.guest.as_str();
         match a_move.how {
             How::ReplaceStandby => {
-                let line = match runs_on.get(guest) {
-                    Some(primary) => format!("{guest} {primary} {}", a_move.to),
-                    None => {
-                        let primary = drbd.get(guest).map(|instance| cluster.node(instance.primary));
-                        let primary = primary.map_or("", |node| node.name.as_str());
-                        format!("{guest} {primary} {}", a_move.to)
-                    }
-                };
+                let stays = drbd
+                    .get(guest)
+                    .map(|instance| cluster.node(instance.primary).name.as_str());
+                let primary = runs_on.get(guest).map(|unit| unit.as_str()).or(stays);
+                let line = format!("{guest} {} {}", primary.unwrap_or_default(), a_move.to);
                 lines.push(line);
             }
             How::Relocate => lines.push(format!("{guest} {}", a_move.to)),

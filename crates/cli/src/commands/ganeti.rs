@@ -93,11 +93,8 @@ pub(crate) fn text_at(path: &Path) -> Result<Cluster, CliError> {
         refused
     };
     let text = std::str::from_utf8(&bytes).map_err(|error| {
-        let line = bytes[..error.valid_up_to()]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count()
-            + 1;
+        let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+        let line = good.matches('\n').count() + 1;
         wrong(format!("line {line}: it is not UTF-8"))
     })?;
     text::read(text).map_err(|error| wrong(error.to_string()))

@@ -4,6 +4,8 @@
     missing_docs,
     unreachable_pub,
     clippy::unwrap_used,
+    clippy::cast_possible_wrap,
+    clippy::too_many_lines,
     reason = "each test uses a part of it, and it is test code"
 )]
 

@@ -269,7 +269,9 @@ fn greedy(cluster: &Cluster) -> usize {
             .iter()
             .filter_map(|other| colours.get(other).copied())
             .collect();
-        let free = (0..).find(|colour| !taken.contains(colour)).unwrap_or(0);
+        let free = (0..=taken.len())
+            .find(|colour| !taken.contains(colour))
+            .unwrap_or(0);
         colours.insert(node, free);
     }
     colours.values().max().map_or(0, |most| most + 1)

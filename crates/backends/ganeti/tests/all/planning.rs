@@ -7,7 +7,7 @@ use stagger_core::check::check;
 use stagger_core::explain::explain;
 use stagger_core::model::{
     Evacuate, Growth, How, Limit, LocalGuests, Moving, Policy, SharedGuests, Snapshot, Spare, Standbys,
-    Target,
+    Target, UnitId,
 };
 use stagger_core::plan::{Ask, Plan, plan};
 use stagger_ganeti::cluster::{Cluster, Template};
@@ -18,9 +18,12 @@ use stagger_ganeti::translate::{View, snapshot};
 
 use crate::random::{Rng, Shape, cluster};
 
-/// A cluster with nodes of 16 GiB in one group, and these instances: name, memory, status, primary, secondary,
-/// template, tags.
-fn made(nodes: u32, instances: &[(&str, u32, &str, u32, Option<u32>, &str, &str)]) -> Cluster {
+/// Name, memory, status, primary, secondary, template, tags.
+type Row<'a> = (&'a str, u32, &'a str, u32, Option<u32>, &'a str, &'a str);
+
+/// A cluster with nodes of 16 GiB in one group, and these instances.
+fn made(nodes: u32, instances: &[Row<'_>]) -> Cluster {
+    use std::fmt::Write as _;
     let mut text = "default|u1|preferred||\n\n".to_owned();
     for node in 1..=nodes {
         let used: u32 = instances
@@ -29,15 +32,19 @@ fn made(nodes: u32, instances: &[(&str, u32, &str, u32, Option<u32>, &str, &str)
             .map(|(_, memory, ..)| memory)
             .sum();
         let flag = if node == 1 { "M" } else { "N" };
-        text += &format!(
-            "node{node}|16384|384|{}|409600|204800|8|{flag}|u1\n",
+        let _ = writeln!(
+            text,
+            "node{node}|16384|384|{}|409600|204800|8|{flag}|u1",
             16000 - used
         );
     }
     text += "\n";
     for (name, memory, status, on, standby, template, tags) in instances {
         let standby = standby.map_or(String::new(), |standby| format!("node{standby}"));
-        text += &format!("{name}|{memory}|1024|1|{status}|Y|node{on}|{standby}|{template}|{tags}\n");
+        let _ = writeln!(
+            text,
+            "{name}|{memory}|1024|1|{status}|Y|node{on}|{standby}|{template}|{tags}"
+        );
     }
     text += "\nhtools:iextags:service\n\n";
     read(&text).unwrap()
@@ -85,7 +92,7 @@ fn planned(cluster: &Cluster, wish: &Wish) -> (Snapshot, Target, Plan) {
 fn told(cluster: &Cluster, wish: &Wish) -> String {
     let (_, _, made) = planned(cluster, wish);
     let waves = made.stages().flat_map(|stage| &stage.waves).map(|wave| {
-        let names: Vec<&str> = wave.units.iter().map(|unit| unit.as_str()).collect();
+        let names: Vec<&str> = wave.units.iter().map(UnitId::as_str).collect();
         names.join(",")
     });
     let left = made

@@ -61,6 +61,11 @@ fn policy(rng: &mut Rng) -> Ipolicy {
 }
 
 /// A cluster whose numbers add up.
+#[expect(
+    clippy::too_many_lines,
+    clippy::cast_possible_wrap,
+    reason = "one field after another, and small numbers"
+)]
 pub(crate) fn cluster(rng: &mut Rng, shape: Shape) -> Cluster {
     let groups: Vec<Group> = (0..shape.groups)
         .map(|at| Group {

@@ -23,7 +23,7 @@ fn names(selection: &Selection) -> String {
     match selection.of(&cluster()) {
         Ok(nodes) => nodes
             .iter()
-            .map(|node| node.as_str())
+            .map(stagger_core::model::UnitId::as_str)
             .collect::<Vec<_>>()
             .join(" "),
         Err(error) => error.to_string(),
