@@ -3,6 +3,7 @@
 //! `cargo run --release -p stagger-versioned --example cost`. The goals: at most 1.1 without a pin, at most 2 for a downgrade
 //! of one version.
 #![allow(
+    clippy::many_single_char_names,
     clippy::print_stdout,
     clippy::unwrap_used,
     reason = "an example prints, and may panic"
