@@ -43,6 +43,7 @@ pub fn target(rebooted: &Revision, visits: &Visits, policy: &Policy) -> Result<T
     Ok(Target {
         title: "reboot every node".to_owned(),
         parts: vec![Part::Stage(StageSpec {
+            maintenance: None,
             name: PartName::new("reboot")?,
             kind: Kind::new(NODE)?,
             revision: rebooted.clone(),
