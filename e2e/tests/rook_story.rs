@@ -36,17 +36,22 @@ fn an_upgrade_by_the_operator_and_drains() -> Result<()> {
 fn upgraded(cluster: &LaidOut, operators: &mut Vec<Operator>, phases: &mut Phases) -> Result<()> {
     let image = cluster.image(Release::Reef)?;
     cluster.wait_ready(&image, Duration::from_mins(1))?;
-    ensure!(cluster.osd_budgets()? == BTreeSet::from(["rook-ceph-osd".to_owned()]));
-    for (name, field, count) in [
-        ("rook-ceph-mon-pdb", "maxUnavailable", 1),
-        ("rook-ceph-mgr-pdb", "maxUnavailable", 1),
-        ("rook-ceph-mds-fs", "minAvailable", 1),
-        ("rook-ceph-rgw-store", "minAvailable", 1),
-    ] {
-        let budget = cluster.get("poddisruptionbudget", name)?;
-        ensure!(budget["spec"][field] == count, "{budget:#}");
-        ensure!(budget["status"]["expectedPods"].as_u64() >= Some(2), "{budget:#}");
-    }
+    // Another task makes them, and Kubernetes counts pods in its own time.
+    cluster.wait_told("the budgets stand", Duration::from_secs(30), |_| {
+        let fixed = [
+            ("rook-ceph-mon-pdb", "maxUnavailable", 1),
+            ("rook-ceph-mgr-pdb", "maxUnavailable", 1),
+            ("rook-ceph-mds-fs", "minAvailable", 1),
+            ("rook-ceph-rgw-store", "minAvailable", 1),
+        ];
+        let stands = |(name, field, count): (&str, &str, i32)| {
+            cluster.get("poddisruptionbudget", name).is_ok_and(|budget| {
+                budget["spec"][field] == count && budget["status"]["expectedPods"].as_u64() >= Some(2)
+            })
+        };
+        let over_osds = cluster.osd_budgets()? == BTreeSet::from(["rook-ceph-osd".to_owned()]);
+        Ok(over_osds && fixed.into_iter().all(stands))
+    })?;
     phases.lap("nothing to do at first");
     let image = cluster.image(Release::Tentacle)?;
     cluster.patch_cluster(&json!({ "spec": {
