@@ -157,7 +157,6 @@ impl Drains {
                     tracing::warn!(%error, "drains cannot be seen to now");
                     self.tell_failure(&error);
                     self.kept = None;
-                    self.open = Open::Anywhere;
                     Some(LOOK)
                 }
             };
@@ -181,6 +180,9 @@ impl Drains {
 
     /// One look, and after how long there should be another; `None`: when something changes.
     async fn pass(&mut self, found: &CephCluster, wave: Wave) -> Result<Option<Duration>, BackendError> {
+        // Known again only once this look has ended well; after an early end, as while Rook's own operator is back,
+        // it is not.
+        let open = std::mem::take(&mut self.open);
         if let Some(why) = self.watched.missing_rights() {
             return Err(BackendError::transient("see the cluster", why));
         }
@@ -206,7 +208,6 @@ impl Drains {
             self.writer.exposed().is_closed(wave);
             self.writer.tell(|now| now.drains = None);
             self.tell_unplaced(&Wanted::default(), "");
-            self.open = Open::Anywhere;
             self.kept = Some(kept);
             return Ok(None);
         }
@@ -247,7 +248,7 @@ impl Drains {
                 maintenance: SignedDuration::from_mins(minutes),
                 wave: wave.as_ref(),
                 proven: &proven,
-                open: &self.open,
+                open: &open,
             },
             &kept.memory,
         );
