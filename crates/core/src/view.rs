@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{ClusterName, PartName, Phase, Reason, RunId, UnitId};
 use crate::plan::{Plan, PlannedPart};
-use crate::run::{Action, Ending, Run};
+use crate::run::{Action, Ending, LEFT_ALONE, Run};
 
 /// One word that says whether somebody is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,7 +199,7 @@ fn verdict(run: &Run, waiting: Option<&Reason>) -> (Verdict, String) {
         None => {}
     }
     if let Some((reason, _)) = run.held() {
-        let by_itself = ["gates-shut", "wave-left-alone"].contains(&reason.slug.as_str());
+        let by_itself = ["gates-shut", LEFT_ALONE].contains(&reason.slug.as_str());
         return (
             if by_itself {
                 Verdict::Held

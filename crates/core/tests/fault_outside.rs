@@ -11,6 +11,7 @@ use stagger_core::model::{
     Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict, Width,
 };
 use stagger_core::run::{Action, Answer, Command, Decision, Entry, Event, Outcome, Run, Seen, Start};
+use stagger_core::view;
 
 const OLD: &str = "18.2.7";
 const NEW: &str = "20.2.1";
@@ -279,6 +280,8 @@ fn what_must_be_left_alone_in_mid_wave_is_waited_for_and_then_restarted() {
     let cordoned = Some("its node n1 is cordoned");
     let held = run.sees(1, &of_the_wave(1, UnitState::Down, cordoned));
     assert_eq!(slugs(&held), ["wave-left-alone"]);
+    // Nobody has to do anything for the run.
+    assert_eq!(view::run(&run.0, None).verdict, view::Verdict::Held);
     let later = 100 * TIMEOUT;
     let waits = run.sees(later, &of_the_wave(later, UnitState::Down, cordoned));
     let Decision::Wait { until: None, why } = &waits else {

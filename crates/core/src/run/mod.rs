@@ -20,6 +20,7 @@ mod wave;
 
 pub use decide::{Decision, Seen};
 pub use event::{Action, Answer, Command, Ending, Entry, Event, Outcome, Seq, Start};
+pub(crate) use outside::LEFT_ALONE;
 pub use state::{IllegalEvent, OpenWave, State, Visit};
 
 use jiff::Timestamp;

@@ -9,7 +9,7 @@ use crate::model::{Reason, Snapshot, Unit, UnitId, UnitState};
 pub(super) const FAULT_OUTSIDE: &str = "fault-outside-the-wave";
 
 /// Why a run is held with an open wave of which something must be left alone now.
-pub(super) const LEFT_ALONE: &str = "wave-left-alone";
+pub(crate) const LEFT_ALONE: &str = "wave-left-alone";
 
 impl State {
     /// Holds while units outside the wave that served when it was opened do not serve; `None`: there
