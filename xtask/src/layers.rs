@@ -11,7 +11,7 @@ use crate::report::{cargo, root};
 /// Each package of ours with those of ours that it may depend on.
 const LAYERS: [(&str, &[&str]); 11] = [
     ("stagger-versioned", &[]),
-    ("stagger-core", &["stagger-versioned"]),
+    ("stagger-core", &[]),
     ("stagger-engine", &["stagger-core"]),
     ("stagger-sim", &["stagger-core", "stagger-engine"]),
     ("stagger-ceph", &["stagger-core", "stagger-engine"]),

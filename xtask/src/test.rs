@@ -92,10 +92,9 @@ fn quick(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The roots of Ceph and of Ganeti, in the cache outside the checkout; built if they are missing.
+/// The roots of Ceph, in the cache outside the checkout; built if they are missing.
 pub(crate) fn set_up(report: &mut Report) -> Result<()> {
     report.run("roots of Ceph", &mut built("ceph-roots"))?;
-    report.run("root of Ganeti", &mut built("ganeti-root"))?;
     Ok(())
 }
 
