@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::command::{last_lines, output, run};
+use crate::command::{ends_of_logs, output, run};
 use crate::folder::Folder;
 use crate::rados::Rados;
 use crate::roots::{Release, Root};
@@ -237,26 +237,5 @@ fn is_clean(status: &Value, osds: u64) -> bool {
 }
 
 fn logs_tail(dir: &Path) -> String {
-    let mut text = String::new();
-    let mut paths: Vec<PathBuf> = fs::read_dir(dir.join("log"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
-    paths.sort();
-    for path in paths {
-        let log = fs::read(&path).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log[log.len().saturating_sub(20_000)..]).into_owned();
-        if !log.trim().is_empty() {
-            text.extend([
-                "== ",
-                &path.display().to_string(),
-                "\n",
-                &last_lines(&log, 8),
-                "\n",
-            ]);
-        }
-    }
-    text
+    ends_of_logs(&[dir.join("log")])
 }

@@ -1,7 +1,9 @@
 //! Running programs and telling what happened when one fails; and progress lines.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, bail};
@@ -22,6 +24,33 @@ pub fn shown(command: &Command) -> String {
 pub fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// The last lines of each log in these folders.
+pub(crate) fn ends_of_logs(folders: &[PathBuf]) -> String {
+    let mut paths: Vec<PathBuf> = folders
+        .iter()
+        .flat_map(fs::read_dir)
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    paths.sort();
+    let mut text = String::new();
+    for path in paths {
+        let log = fs::read(&path).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log[log.len().saturating_sub(20_000)..]).into_owned();
+        if !log.trim().is_empty() {
+            text.extend([
+                "== ",
+                &path.display().to_string(),
+                "\n",
+                &last_lines(&log, 8),
+                "\n",
+            ]);
+        }
+    }
+    text
 }
 
 /// Runs a command to its end and gives its output, whatever its exit status.

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 pub use crate::ceph::Lap;
-use crate::command::{last_lines, output, run};
+use crate::command::{ends_of_logs, output, run};
 use crate::folder::Folder;
 use crate::sandbox::Sandbox;
 pub use htools::{Answer, Group, Htools, Move, groups};
@@ -295,30 +295,10 @@ impl Cluster {
 }
 
 fn logs_tail(cluster: &Cluster) -> String {
-    let mut text = String::new();
-    for name in cluster.spec.names() {
-        let folder = cluster.dir().join(&name).join("var/log");
-        let mut paths: Vec<PathBuf> = [folder.clone(), folder.join("ganeti")]
-            .iter()
-            .flat_map(fs::read_dir)
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-            .collect();
-        paths.sort();
-        for path in paths {
-            let log = fs::read(&path).unwrap_or_default();
-            let log = String::from_utf8_lossy(&log[log.len().saturating_sub(20_000)..]).into_owned();
-            if !log.trim().is_empty() {
-                text.extend([
-                    "== ",
-                    &path.display().to_string(),
-                    "\n",
-                    &last_lines(&log, 8),
-                    "\n",
-                ]);
-            }
-        }
-    }
-    text
+    let of_node = |name: String| {
+        let folder = cluster.dir().join(name).join("var/log");
+        [folder.clone(), folder.join("ganeti")]
+    };
+    let folders: Vec<PathBuf> = cluster.spec.names().into_iter().flat_map(of_node).collect();
+    ends_of_logs(&folders)
 }
