@@ -15,7 +15,10 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("stagger-engine", &["stagger-core"]),
     ("stagger-sim", &["stagger-core", "stagger-engine"]),
     ("stagger-ceph", &["stagger-core", "stagger-engine"]),
-    ("stagger-ganeti-rapi", &["stagger-core", "stagger-engine"]),
+    (
+        "stagger-ganeti-rapi",
+        &["stagger-core", "stagger-engine", "stagger-ganeti"],
+    ),
     (
         "stagger-rook",
         &["stagger-core", "stagger-engine", "stagger-ceph"],
@@ -30,6 +33,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
             "stagger-ceph",
             "stagger-rook",
             "stagger-ganeti",
+            "stagger-ganeti-rapi",
         ],
     ),
     (

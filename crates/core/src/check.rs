@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::model::{Growth, Ix, Part, PartName, Policy, Snapshot, StageSpec, UnitId, UnitState, Width};
 use crate::plan::{Ask, Plan, PlannedPart, PlannedStage};
+pub use moves::may_empty;
 
 /// What is wrong with a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -389,13 +389,10 @@ impl Driver {
                 None => Answer::Unknown {
                     why: "nothing was observed".to_owned(),
                 },
-                Some((snapshot, _)) => {
-                    let places: Vec<_> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
-                    match stagger_core::check::may_stop(snapshot, &places) {
-                        Ok(()) => Answer::Yes,
-                        Err(why) => Answer::No { why },
-                    }
-                }
+                Some((snapshot, _)) => match self.run.may_stop(snapshot, &units) {
+                    Ok(()) => Answer::Yes,
+                    Err(why) => Answer::No { why },
+                },
             };
             let theirs = self
                 .backend

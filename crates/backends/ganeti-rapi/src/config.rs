@@ -58,19 +58,6 @@ fn poll() -> u64 {
     5
 }
 
-/// What a visit does with instances that live on one node only (`plain`, `file`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NonRedundant {
-    /// Nodes that have any are left alone.
-    #[default]
-    Skip,
-    /// Nodes are visited when all of theirs are down.
-    WhenDown,
-    /// They are shut down for the visit and started again.
-    Stop,
-}
-
 /// How visits are carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -81,8 +68,6 @@ pub struct Visits {
     pub guards_expire: u32,
     /// How many migrations a node may take part in at once.
     pub migrations_per_node: usize,
-    /// What is done with instances that live on one node only.
-    pub non_redundant: NonRedundant,
     /// How long one job may take, in seconds, before it counts as stuck.
     pub job_timeout: u64,
     /// How long disks may take to be in sync again, in seconds.
@@ -100,10 +85,29 @@ pub struct Visits {
     /// The command that copies the journal to `{successor}` before it becomes master. Needed where stagger
     /// runs on a node of the cluster.
     pub copy_journal: Option<String>,
+    /// The command that moves `{instance}` with its disks to `{node}`, run on this machine:
+    /// `ssh root@{master} gnt-instance move --reason={reason} -n {node} {instance}`. RAPI has none. The reason
+    /// lets its job pass while jobs of others wait.
+    pub relocate: Option<String>,
+    /// Commands around the visit of each node, run on this machine.
+    pub hooks: Hooks,
     /// Who becomes master while the master reboots; the first fitting candidate, if not given.
     pub successor: Option<String>,
     /// The commands for Ganeti's own watcher, run on this machine.
     pub watcher: Option<Watcher>,
+}
+
+/// What others have to say to the visit of `{node}`: a storage pool on the nodes' own disks, a load balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hooks {
+    /// Whether it may go away now: 0 is yes, 1 is no, and what it prints is why. Anything else: nobody could
+    /// tell, and it is asked again.
+    pub may_stop: Option<String>,
+    /// Takes it out of service, once its instances are elsewhere and before it is rebooted.
+    pub enter: Option<String>,
+    /// Takes it back into service, once it has booted and before its instances come back.
+    pub leave: Option<String>,
 }
 
 /// Ganeti's watcher starts instances and activates disks by itself, and RAPI cannot pause it.
@@ -125,7 +129,6 @@ impl Default for Visits {
             drain: true,
             guards_expire: 1800,
             migrations_per_node: 1,
-            non_redundant: NonRedundant::default(),
             job_timeout: 3600,
             sync_timeout: 3600,
             reboot: None,
@@ -133,6 +136,8 @@ impl Default for Visits {
             failover: None,
             failover_timeout: 120,
             copy_journal: None,
+            relocate: None,
+            hooks: Hooks::default(),
             successor: None,
             watcher: None,
         }

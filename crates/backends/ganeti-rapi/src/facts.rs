@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use stagger_engine::backend::BackendError;
+use stagger_ganeti::cluster::Cluster;
+use stagger_ganeti::rapi::{Bodies, RapiError};
 
 use crate::client::{ApiError, Method, Rapi};
 use crate::filters::Listed;
@@ -199,6 +201,28 @@ pub struct Answers {
     pub instances: Value,
 }
 
+impl Answers {
+    /// What planning needs of them: sizes, policies, tags.
+    ///
+    /// # Errors
+    /// As of [`facts`].
+    pub fn cluster(&self) -> Result<Cluster, FactsError> {
+        let bodies = Bodies {
+            groups: self.groups.to_string(),
+            nodes: self.nodes.to_string(),
+            instances: self.instances.to_string(),
+            info: self.info.to_string(),
+        };
+        bodies.cluster().map_err(|error| match error {
+            RapiError::Body { what, source } => FactsError::Unreadable {
+                question: what,
+                why: source.to_string(),
+            },
+            RapiError::File { .. } | RapiError::Contradiction { .. } => contradict(error.to_string()),
+        })
+    }
+}
+
 fn read<T: serde::de::DeserializeOwned>(question: &'static str, answer: Value) -> Result<T, FactsError> {
     serde_json::from_value(answer).map_err(|error| FactsError::Unreadable {
         question,
@@ -358,6 +382,25 @@ impl Rapi {
     /// # Errors
     /// No answer, or facts that contradict each other each time.
     pub async fn facts(&self) -> Result<Facts, BackendError> {
+        self.read_whole(facts).await
+    }
+
+    /// All facts, and the cluster as planning takes it, of the same answers.
+    ///
+    /// # Errors
+    /// As of [`Rapi::facts`].
+    pub async fn observe(&self) -> Result<(Facts, Cluster), BackendError> {
+        self.read_whole(|at, answers, jobs, filters| {
+            let cluster = answers.cluster()?;
+            Ok((facts(at, answers, jobs, filters)?, cluster))
+        })
+        .await
+    }
+
+    async fn read_whole<T>(
+        &self,
+        make: impl Fn(Timestamp, Answers, Vec<Job>, Vec<Listed>) -> Result<T, FactsError>,
+    ) -> Result<T, BackendError> {
         const TRIED: &str = "observe the cluster";
         let mut readings = 0;
         loop {
@@ -365,7 +408,7 @@ impl Rapi {
             let at = Timestamp::now();
             let (answers, jobs, filters) = self.answers().await.map_err(|error| error.of(TRIED, false))?;
             let jobs = jobs.into_iter().filter(|job| !job.status.is_final()).collect();
-            match facts(at, answers, jobs, filters) {
+            match make(at, answers, jobs, filters) {
                 Err(FactsError::Contradict(why)) if readings < READINGS => {
                     tracing::debug!(%why, "read anew");
                     tokio::time::sleep(self.pace().again).await;

@@ -10,14 +10,15 @@ use std::time::Instant;
 use futures::future::join_all;
 use serde_json::json;
 use stagger_engine::backend::{BackendError, Call};
-use stagger_engine::hosts::{last_words, quoted};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::client::{Method, Rapi, encoded};
+use crate::commands;
 use crate::config::Settings;
 use crate::facts::{Doing, Facts, Storage, in_sync};
 use crate::jobs::{Job, Status, Work};
-use crate::visit::{self, Batch, Copy, Leaving, Move, Places, Refusal};
+use crate::reason::JobReason;
+use crate::visit::{self, Batch, Copy, Leaving, Move, Planned, Refusal, Way};
 
 /// More batches than a visit can need.
 const MOST_BATCHES: u32 = 40;
@@ -72,8 +73,8 @@ pub struct Visitor<'a> {
     pub settings: &'a Settings,
     /// For which intent.
     pub call: &'a Call,
-    /// Where instances without a secondary node go.
-    pub places: &'a Places,
+    /// What the plan does with the node's instances.
+    pub planned: &'a Planned,
     /// How many migrations at once.
     pub limits: &'a Limits,
     /// On which host this process is, as far as that is known.
@@ -102,8 +103,9 @@ impl Visitor<'_> {
             let facts = self.rapi.facts().await?;
             let visits = &self.settings.cluster.visits;
             let next =
-                visit::enter(&facts, node, visits, self.places).map_err(|error| refused(&tried, error))?;
+                visit::enter(&facts, node, visits, self.planned).map_err(|error| refused(&tried, error))?;
             let Some(batch) = next else {
+                self.hook("enter", node).await?;
                 return Ok(match moved {
                     0 => "nothing had to be moved".to_owned(),
                     moved => format!("{moved} instances moved"),
@@ -138,7 +140,7 @@ impl Visitor<'_> {
             // It is on its way: nothing is sent to it.
             None => {}
             Some(_) => {
-                visit::may_reboot(&facts, node, &self.settings.cluster.visits, self.places)
+                visit::may_reboot(&facts, node, &self.settings.cluster.visits, self.planned)
                     .map_err(|error| refused(&tried, error))?;
                 self.send_reboot(node, &predecessors).await?;
             }
@@ -164,8 +166,7 @@ impl Visitor<'_> {
     async fn send_reboot(&self, node: &str, predecessors: &[Job]) -> Result<(), BackendError> {
         let what = format!("powercycle-{node}");
         if let Some(command) = &self.settings.cluster.visits.reboot {
-            let command = command.replace("{node}", &quoted(node));
-            return self.command("reboot", &command).await.map(|_| ());
+            return self.command("reboot", command, &[("node", node)]).await;
         }
         if done_before(predecessors, &what) {
             return Ok(());
@@ -184,6 +185,9 @@ impl Visitor<'_> {
         let mut leaving = Leaving::default();
         let mut back = 0;
         let mut pacer = Pacer::new(&tried);
+        if self.rapi.boot(node).await?.is_some() {
+            self.hook("leave", node).await?;
+        }
         loop {
             let facts = self.rapi.facts().await?;
             let next = visit::leave(&facts, node, &leaving).map_err(|error| refused(&tried, error))?;
@@ -286,7 +290,7 @@ impl Visitor<'_> {
             instance,
             from,
             to,
-            mirrored,
+            way,
         } = each;
         let what = format!("migrate-{instance}-to-{to}");
         let _permits = self.limits.take(from, to).await;
@@ -303,18 +307,23 @@ impl Visitor<'_> {
             let why = format!("{instance} is on {} by now: others moved it", now.primary);
             return Err(BackendError::transient(what, why));
         }
-        let body = if *mirrored {
-            if now.secondary.as_deref() != Some(to) {
+        let body = match way {
+            Way::ToSecondary if now.secondary.as_deref() != Some(to) => {
                 let why = format!("the other copy of {instance} is not on {to} any more");
                 return Err(BackendError::transient(what, why));
             }
             // Ganeti takes no name of a node for these: there is only one.
-            json!({ "mode": "live" })
-        } else {
-            json!({ "mode": "live", "target_node": to })
+            Way::ToSecondary => Some(json!({ "mode": "live" })),
+            Way::ToNode => Some(json!({ "mode": "live", "target_node": to })),
+            Way::WithDowntime => None,
         };
-        let path = format!("/2/instances/{}/migrate", encoded(instance));
-        self.job(&Work::new(&what, Method::Put, path).body(body)).await?;
+        match body {
+            Some(body) => {
+                let path = format!("/2/instances/{}/migrate", encoded(instance));
+                self.job(&Work::new(&what, Method::Put, path).body(body)).await?;
+            }
+            None => self.relocate(instance, to).await?,
+        }
         if self.runs_on(instance, to).await? {
             return Ok(());
         }
@@ -322,6 +331,21 @@ impl Visitor<'_> {
             what,
             format!("its job is done, and {instance} does not run on {to}"),
         ))
+    }
+
+    /// An instance is stopped, its disks are copied, and it is started there.
+    async fn relocate(&self, instance: &str, to: &str) -> Result<(), BackendError> {
+        let Some(command) = &self.settings.cluster.visits.relocate else {
+            let tried = format!("move {instance} with its disks to {to}");
+            return Err(
+                BackendError::permanent(tried, "RAPI has no word for that, and there is no command")
+                    .hint("give `relocate` under [cluster.visits]"),
+            );
+        };
+        let what = format!("relocate-{instance}-to-{to}");
+        let reason = JobReason::new(self.call, &what, 0).to_string();
+        let names = [("instance", instance), ("node", to), ("reason", &reason)];
+        self.command(&what, command, &names).await
     }
 
     /// The second copy of an instance is to be there; its job ends when that is in sync.
@@ -418,20 +442,29 @@ impl Visitor<'_> {
     }
 
     /// Runs a command on this machine, once for the call.
-    pub(crate) async fn command(&self, which: &str, command: &str) -> Result<String, BackendError> {
-        let key = format!("{}-{which}", self.call.key());
-        let ran = self
-            .settings
-            .hosts
-            .run("this machine", &key, self.call.fence, command)
-            .await?;
-        if ran.code == 0 {
-            return Ok(ran.output);
+    pub(crate) async fn command(
+        &self,
+        which: &str,
+        command: &str,
+        names: &[(&str, &str)],
+    ) -> Result<(), BackendError> {
+        commands::run(self.rapi, self.settings, self.call, which, command, names)
+            .await
+            .map(|_| ())
+    }
+
+    /// What others have to do around a visit.
+    async fn hook(&self, which: &str, node: &str) -> Result<(), BackendError> {
+        let hooks = &self.settings.cluster.visits.hooks;
+        let hook = if which == "enter" {
+            &hooks.enter
+        } else {
+            &hooks.leave
+        };
+        match hook {
+            Some(command) => self.command(which, command, &[("node", node)]).await,
+            None => Ok(()),
         }
-        Err(BackendError::permanent(
-            format!("run `{command}`"),
-            format!("it ended with {}: {}", ran.code, last_words(&ran.output)),
-        ))
     }
 }
 

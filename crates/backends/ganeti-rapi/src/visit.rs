@@ -4,22 +4,55 @@
 //! observed anew, and the same function is asked again; so a visit that was interrupted anywhere goes on
 //! from where the cluster is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::config::{NonRedundant, Visits};
+use stagger_core::model::How;
+use stagger_core::plan;
+
+use crate::config::Visits;
 use crate::facts::{Doing, Facts, Instance, Node, Role, Storage};
 use crate::notes::{Notes, Was};
 
-/// Node by node, where instances go.
-pub type ByNode = BTreeMap<String, BTreeMap<String, String>>;
-
-/// What the plan has chosen. Nothing is chosen here.
+/// What the plan has chosen for one node's instances. Nothing is chosen here, and what the plan does not know
+/// is not moved: nobody has seen that there is room for it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Places {
-    /// Where instances without a secondary node run while a node is away.
-    pub guests: ByNode,
-    /// In a full evacuation: which node has the second copy of an instance while a node is away.
-    pub copies: ByNode,
+pub struct Planned {
+    /// Whatever runs there is shut down for the visit and started again, and nothing is moved.
+    pub as_if_down: bool,
+    /// What is moved.
+    pub moves: Vec<plan::Move>,
+}
+
+impl Planned {
+    /// Where an instance goes, in one of these ways.
+    fn place(&self, instance: &Instance, ways: &[How]) -> Option<&str> {
+        self.moves
+            .iter()
+            .find(|a_move| a_move.guest == instance.name && ways.contains(&a_move.how))
+            .map(|a_move| a_move.to.as_str())
+    }
+}
+
+/// How an instance comes to run elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Its disks are mirrored: it can go to its secondary node only, and Ganeti takes no name for that.
+    ToSecondary,
+    /// Its disks are shared: it goes to the node that is named.
+    ToNode,
+    /// Its disks are on its node only: it is stopped, they are copied, it is started there.
+    WithDowntime,
+}
+
+impl Way {
+    /// The only one that these disks have.
+    fn of(storage: Storage) -> Self {
+        match storage {
+            Storage::Mirrored => Self::ToSecondary,
+            Storage::Shared => Self::ToNode,
+            Storage::Local => Self::WithDowntime,
+        }
+    }
 }
 
 /// An instance is to run there.
@@ -31,8 +64,8 @@ pub struct Move {
     pub from: String,
     /// Where it is to run.
     pub to: String,
-    /// Its disks are mirrored: it can go to its secondary node only, and Ganeti takes no name for that.
-    pub mirrored: bool,
+    /// How it comes there.
+    pub way: Way,
 }
 
 /// The second copy of an instance's disks is to be there.
@@ -94,7 +127,12 @@ fn node<'a>(facts: &'a Facts, name: &str) -> Result<&'a Node, Refusal> {
 ///
 /// # Errors
 /// What cannot be moved, or nobody knows where to.
-pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Result<Option<Batch>, Refusal> {
+pub fn enter(
+    facts: &Facts,
+    name: &str,
+    visits: &Visits,
+    planned: &Planned,
+) -> Result<Option<Batch>, Refusal> {
     let this = node(facts, name)?;
     match this.role {
         Role::Offline => return refuse(format!("{name} is offline, and was set so by others")),
@@ -123,41 +161,35 @@ pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Res
         ..Notes::default()
     };
     for instance in here {
-        match (instance.doing, instance.storage) {
+        match instance.doing {
             // What does not run is not moved: its downtime is no longer for it.
-            (Doing::Down | Doing::Failed, _) => {}
-            (Doing::Unclear, _) => {
+            Doing::Down | Doing::Failed => {}
+            Doing::Unclear => {
                 let Instance { name, status, .. } = instance;
                 return refuse(format!("{name} is {status}: see `gnt-cluster verify`"));
             }
-            (Doing::Up, Storage::Local) if visits.non_redundant == NonRedundant::Stop => {
+            Doing::Up if planned.as_if_down => {
                 notes.stopped.insert(instance.uuid.clone());
                 stops.push(instance.name.clone());
             }
-            (Doing::Up, Storage::Local) => {
-                let Instance { name, template, .. } = instance;
-                return refuse(format!(
-                    "{name} runs, and its {template} disks are on this node only"
-                ));
-            }
-            (Doing::Up, Storage::Mirrored | Storage::Shared) => {
-                let to = destination(facts, instance, places)?;
+            Doing::Up => {
+                let to = destination(facts, instance, planned)?;
                 notes.away.insert(instance.uuid.clone());
                 moves.push(Move {
                     instance: instance.name.clone(),
                     from: name.to_owned(),
                     to,
-                    mirrored: instance.storage == Storage::Mirrored,
+                    way: Way::of(instance.storage),
                 });
             }
         }
     }
     let mut copies = Vec::new();
-    for (instance, to) in places.copies.get(name).into_iter().flatten() {
-        let Some(instance) = facts.instances.get(instance).filter(|of| of.doing == Doing::Up) else {
+    for instance in facts.instances.values() {
+        let Some(to) = planned.place(instance, &[How::ReplaceStandby]) else {
             continue;
         };
-        if instance.storage != Storage::Mirrored || !instance.touches(name) {
+        if instance.doing != Doing::Up || instance.storage != Storage::Mirrored || !instance.touches(name) {
             continue;
         }
         if !is_there(node(facts, to)?) {
@@ -171,7 +203,7 @@ pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Res
             copies.push(Copy {
                 instance: instance.name.clone(),
                 from: name.to_owned(),
-                to: to.clone(),
+                to: to.to_owned(),
             });
         }
     }
@@ -192,23 +224,31 @@ pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Res
 }
 
 /// Where an instance goes that runs.
-fn destination(facts: &Facts, instance: &Instance, places: &Places) -> Result<String, Refusal> {
-    let Instance { name, primary, .. } = instance;
-    let planned = || places.guests.get(primary).and_then(|places| places.get(name));
-    let to = match instance.storage {
-        Storage::Mirrored => instance.secondary.as_ref(),
-        Storage::Shared | Storage::Local => planned(),
+fn destination(facts: &Facts, instance: &Instance, planned: &Planned) -> Result<String, Refusal> {
+    let Instance {
+        name,
+        primary,
+        template,
+        ..
+    } = instance;
+    let Some(to) = planned.place(instance, &[How::Migrate, How::Relocate]) else {
+        return refuse(match instance.storage {
+            Storage::Local => format!("{name} runs, and its {template} disks are on this node only"),
+            Storage::Mirrored | Storage::Shared => {
+                format!("the plan has no place for {name} while {primary} is away")
+            }
+        });
     };
-    let Some(to) = to else {
+    if instance.storage == Storage::Mirrored && instance.secondary.as_deref() != Some(to) {
         return refuse(format!(
-            "the plan has no place for {name} while {primary} is away"
+            "{name} would go to {to}, and its second copy is not there any more"
         ));
-    };
+    }
     let there = node(facts, to)?;
     if !is_there(there) || !there.vm_capable {
         return refuse(format!("{name} would go to {to}, which is not in service"));
     }
-    Ok(to.clone())
+    Ok(to.to_owned())
 }
 
 /// Whether a node can take something.
@@ -255,8 +295,8 @@ pub fn successor(facts: &Facts, master: &str, visits: &Visits) -> Result<String,
 ///
 /// # Errors
 /// What speaks against it.
-pub fn may_reboot(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Result<(), Refusal> {
-    match enter(facts, name, visits, places)? {
+pub fn may_reboot(facts: &Facts, name: &str, visits: &Visits, planned: &Planned) -> Result<(), Refusal> {
+    match enter(facts, name, visits, planned)? {
         None => Ok(()),
         Some(batch) => refuse(format!(
             "{name} is not out of service any more: {}",
@@ -347,7 +387,7 @@ pub fn leave(facts: &Facts, name: &str, leaving: &Leaving) -> Result<Option<Batc
             instance: instance.name.clone(),
             from: instance.primary.clone(),
             to: name.to_owned(),
-            mirrored: instance.storage == Storage::Mirrored,
+            way: Way::of(instance.storage),
         })
         .collect();
     if !back.is_empty() {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{
     ClusterName, ConditionName, GuardName, PartName, Phase, Policy, Reason, Revision, RunId, Target, UnitId,
 };
-use crate::plan::Plan;
+use crate::plan::{Move, Plan};
 
 /// The place of an event in its journal, from 1, without gaps.
 pub type Seq = u64;
@@ -228,6 +228,9 @@ pub enum Action {
         phase: Phase,
         /// What it should run afterwards.
         revision: Revision,
+        /// What is done to its guests before it goes down; taken back when it is left.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        moves: Vec<Move>,
     },
     /// The corrective step: start it once more as it is.
     Restart {

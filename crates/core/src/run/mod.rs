@@ -25,7 +25,7 @@ pub use state::{IllegalEvent, OpenWave, State, Visit};
 
 use jiff::Timestamp;
 
-use crate::model::Reason;
+use crate::model::{Reason, Snapshot, UnitId};
 use crate::plan::Plan;
 
 /// The newest version of the journal's events.
@@ -106,6 +106,14 @@ impl Run {
     /// The wave that is open.
     pub fn wave(&self) -> Option<&OpenWave> {
         self.state.wave.as_ref()
+    }
+
+    /// Our own judgement: whether these units may go down now, with what the open wave does to their guests.
+    ///
+    /// # Errors
+    /// What they would break.
+    pub fn may_stop(&self, snapshot: &Snapshot, units: &[UnitId]) -> Result<(), String> {
+        self.state.may_stop(snapshot, units)
     }
 
     /// Intents that are not settled: what may be under way in the world.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::event::{Action, Answer, Command, Ending, Entry, Event, Outcome, Seq, Start};
 use super::outside;
 use crate::model::{ConditionName, GuardName, OnFailure, PartName, Phase, Reason, Revision, UnitId};
-use crate::plan::Plan;
+use crate::plan::{Move, Plan};
 
 /// An event that cannot follow those before it: the journal is not one of ours, or was altered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +68,8 @@ pub struct OpenWave {
     pub units: BTreeMap<UnitId, Visit>,
     /// What did not serve before it was opened.
     pub not_serving: Vec<UnitId>,
+    /// What is done to the guests of its units while they are down.
+    pub moves: Vec<Move>,
     /// When it was opened.
     pub opened: Timestamp,
     /// Since when its gates are waited for.
@@ -256,10 +258,14 @@ impl State {
                     .into_iter()
                     .map(|(unit, before)| (unit, Visit::fresh(before)))
                     .collect();
+                // It is the first of the plan that was written right before.
+                let planned = self.plan.as_ref().and_then(|plan| plan.stage(&stage));
+                let moves = planned.and_then(|stage| Some(stage.waves.first()?.moves.clone()));
                 self.wave = Some(OpenWave {
                     stage,
                     units,
                     not_serving,
+                    moves: moves.unwrap_or_default(),
                     opened: at,
                     waiting: None,
                     agreed: false,

@@ -25,6 +25,7 @@ async fn enter_n1(backend: &GanetiBackend, fence: u64) -> Result<String, Backend
         unit: UnitId::new("n1").unwrap(),
         phase: Phase::Enter,
         revision: rebooted(),
+        moves: Vec::new(),
     };
     backend.perform(&call, &action).await
 }
