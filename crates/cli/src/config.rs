@@ -6,8 +6,9 @@ use serde::Deserialize;
 use stagger_ceph::config::{CephConfig, CephSettings, SoftwareByKind};
 use stagger_ceph::target::PgGate;
 use stagger_ceph::translate::HealthPolicy;
-use stagger_core::model::{Growth, Policy};
+use stagger_core::model::{ClusterName, Growth, Policy};
 use stagger_engine::hosts::Hosts;
+use stagger_ganeti_rapi::config::{RapiConfig, Settings as GanetiSettings};
 
 use crate::args::{Cli, Wish};
 use crate::error::CliError;
@@ -20,14 +21,11 @@ pub(crate) struct Config {
     /// How bold to be.
     #[serde(default)]
     pub(crate) policy: Policy,
-    #[serde(default)]
-    gates: Gates,
-    #[serde(default)]
-    health: HealthPolicy,
+    gates: Option<Gates>,
+    health: Option<HealthPolicy>,
     #[serde(default)]
     hosts: Hosts,
-    #[serde(default)]
-    software: SoftwareByKind,
+    software: Option<SoftwareByKind>,
 }
 
 /// Which kind of cluster, and how to reach it.
@@ -35,6 +33,7 @@ pub(crate) struct Config {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum ClusterSection {
     Ceph(CephConfig),
+    Ganeti(RapiConfig),
 }
 
 /// When health is good enough.
@@ -46,22 +45,56 @@ struct Gates {
 
 impl Config {
     /// The settings of the Ceph backend.
-    pub(crate) fn ceph(&self) -> CephSettings {
-        let ClusterSection::Ceph(cluster) = &self.cluster;
-        let mut hosts = self.hosts.clone();
-        // Each cluster has a fence of its own, also where two share hosts.
-        hosts.folder = hosts.folder.join(cluster.name.as_str());
-        CephSettings {
+    pub(crate) fn ceph(&self) -> Result<CephSettings, CliError> {
+        let ClusterSection::Ceph(cluster) = &self.cluster else {
+            return Err(CliError::usage(
+                "the configuration is for a Ganeti, and this is for a Ceph",
+            ));
+        };
+        Ok(CephSettings {
             cluster: cluster.clone(),
-            hosts,
-            software: self.software.clone(),
-            health: self.health.clone(),
+            hosts: self.hosts_of(&cluster.name),
+            software: self.software.clone().unwrap_or_default(),
+            health: self.health.clone().unwrap_or_default(),
+        })
+    }
+
+    /// The settings of the Ganeti backend; `None`: the configuration is for another kind of cluster.
+    pub(crate) fn ganeti(&self) -> Option<GanetiSettings> {
+        match &self.cluster {
+            ClusterSection::Ceph(_) => None,
+            ClusterSection::Ganeti(cluster) => {
+                Some(GanetiSettings::new(cluster.clone(), self.hosts_of(&cluster.name)))
+            }
         }
+    }
+
+    /// Each cluster has a fence of its own, also where two share hosts.
+    fn hosts_of(&self, cluster: &ClusterName) -> Hosts {
+        let mut hosts = self.hosts.clone();
+        hosts.folder = hosts.folder.join(cluster.as_str());
+        hosts
+    }
+
+    /// What in it does not fit its kind of cluster.
+    fn verify(&self) -> Result<(), String> {
+        let Some(settings) = self.ganeti() else {
+            return Ok(());
+        };
+        let sections = [
+            ("gates", self.gates.is_some()),
+            ("health", self.health.is_some()),
+            ("software", self.software.is_some()),
+        ];
+        if let Some((section, _)) = sections.into_iter().find(|(_, given)| *given) {
+            return Err(format!("[{section}] is for a Ceph, and the cluster is a Ganeti"));
+        }
+        settings.verify()
     }
 
     /// The gate on placement groups.
     pub(crate) fn pg_gate(&self) -> PgGate {
-        self.gates.pgs
+        self.gates.as_ref().map(|gates| gates.pgs).unwrap_or_default()
     }
 
     /// The policy with the flags over it.
@@ -112,6 +145,16 @@ pub(crate) fn read(cli: &Cli) -> Result<Config, CliError> {
 }
 
 fn parse(text: &str, path: &Path) -> Result<Config, CliError> {
+    let config: Config = read_as_toml(text, path)?;
+    config.verify().map_err(|why| {
+        let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
+        refused.causes.push(why);
+        refused
+    })?;
+    Ok(config)
+}
+
+fn read_as_toml(text: &str, path: &Path) -> Result<Config, CliError> {
     toml::from_str(text).map_err(|error| {
         let message = error.to_string();
         let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
@@ -157,7 +200,10 @@ mod tests {
     fn a_name_is_all_that_is_needed() {
         let config = parse(GOOD, Path::new("stagger.toml")).unwrap();
         assert_eq!(config.policy, Policy::default());
-        assert_eq!(config.ceph().hosts.folder, Path::new("/var/lib/stagger/lab"));
+        assert_eq!(
+            config.ceph().unwrap().hosts.folder,
+            Path::new("/var/lib/stagger/lab")
+        );
     }
 
     #[test]
@@ -165,6 +211,26 @@ mod tests {
         assert!(refused("[policy]\nmax_in_paralel = 3\n").contains("did you mean `max_in_parallel`?"));
         assert!(refused("[polcy]\n").contains("did you mean `policy`?"));
         assert!(refused("[software.osd]\nupgade = \"x\"\n").contains("did you mean `upgrade`?"));
+    }
+
+    #[test]
+    fn a_ganeti_is_reached_by_its_rapi() {
+        let text = r#"
+            [cluster]
+            kind = "ganeti"
+            name = "lab"
+            addresses = ["ganeti.example.org"]
+            user = "stagger"
+            password_file = "/etc/stagger/rapi"
+        "#;
+        let path = Path::new("stagger.toml");
+        let config = parse(text, path).unwrap();
+        let settings = config.ganeti().unwrap();
+        assert_eq!(settings.hosts.folder, Path::new("/var/lib/stagger/lab"));
+        assert!(config.ceph().is_err());
+        let refused = |more: &str| parse(&format!("{text}\n{more}"), path).unwrap_err().text();
+        assert!(refused("[health]\n").contains("[health] is for a Ceph"));
+        assert!(refused("[cluster.visits]\nreboots = \"x\"\n").contains("did you mean `reboot`?"));
     }
 
     #[test]

@@ -7,12 +7,12 @@ mod rehearsal;
 
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stagger_ceph::api::saved::Saved;
-use stagger_ceph::guards::HeldGuard;
 use stagger_core::check::Finding;
 use stagger_core::explain::Explanation;
 use stagger_core::model::{RunId, Snapshot, UnitId};
@@ -128,7 +128,50 @@ pub(crate) struct Simulation {
     pub(crate) journal: PathBuf,
 }
 
-/// `ceph guards`: what runs hold in the cluster.
+/// A guard that is held in the cluster, whoever took it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HeldGuard {
+    /// Its name.
+    pub(crate) guard: String,
+    /// What it changed, if not the whole cluster: OSDs, or file systems.
+    pub(crate) on: Vec<String>,
+    /// Which run took it.
+    pub(crate) run: String,
+    /// When it goes by itself.
+    #[schemars(with = "String")]
+    pub(crate) until: Timestamp,
+    /// Others had set it before, and it is left to them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(default)]
+    pub(crate) by_others: bool,
+}
+
+impl From<stagger_ceph::guards::HeldGuard> for HeldGuard {
+    fn from(held: stagger_ceph::guards::HeldGuard) -> Self {
+        Self {
+            by_others: held.on.is_empty(),
+            guard: held.guard,
+            on: held.on,
+            run: held.run,
+            until: held.until,
+        }
+    }
+}
+
+impl From<stagger_ganeti_rapi::guards::Held> for HeldGuard {
+    fn from(held: stagger_ganeti_rapi::guards::Held) -> Self {
+        Self {
+            guard: held.guard,
+            on: Vec::new(),
+            run: held.run,
+            until: Timestamp::from_second(held.until).unwrap_or(Timestamp::MAX),
+            by_others: held.by_others,
+        }
+    }
+}
+
+/// `guards`: what runs hold in the cluster.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Guards {
@@ -271,7 +314,7 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
                 "`ceph ok-to-stop --json`: the fields of Ceph's own answer, and ours beside them.",
             ),
         ),
-        (GUARDS.0, GUARDS.schema::<Guards>("`ceph guards --json`")),
+        (GUARDS.0, GUARDS.schema::<Guards>("`ceph guards --json`, `ganeti guards --json`")),
         (CHECK.0, CHECK.schema::<Checked>("`check --json`")),
         (
             ERROR.0,

@@ -19,7 +19,7 @@ use std::time::Duration;
 use clap::{CommandFactory as _, Parser as _};
 use stagger_core::run::Command as Asked;
 
-use args::{Ceph, Cli, Command, Osd};
+use args::{Ceph, Cli, Command, Ganeti, Osd};
 use commands::{agent, ceph, control, guards, hroller, kube, look, operator, osd, rehearse, run, simulate};
 use error::CliError;
 use exit::Exit;
@@ -87,9 +87,10 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Approve(wish) => control::approve(cli, wish.run.as_ref(), &wish.door),
         Command::Artifacts(wish) => look::show_artifacts(cli, wish),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
-        Command::Ceph(Ceph::Guards { watch: true, .. }) => guards::watch(cli).await,
-        Command::Ceph(Ceph::Guards { drop_expired, .. }) => guards::show(cli, *drop_expired).await,
-        Command::Hroller(wish) => Ok(hroller::hroller(cli, wish)),
+        Command::Ceph(Ceph::Guards { wish }) | Command::Ganeti(Ganeti::Guards { wish }) => {
+            guards::guards(cli, wish).await
+        }
+        Command::Hroller(wish) => Ok(hroller::hroller(cli, wish).await),
         Command::Schema { document } => schema(document.as_deref()),
         Command::Crds => crds(),
         Command::Operator(wish) => operator::operator(cli, wish).await,

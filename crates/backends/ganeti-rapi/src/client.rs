@@ -133,7 +133,10 @@ impl Rapi {
             .map_err(wrong)?;
         let tls = tls::client_config(ca.as_deref(), fingerprint.as_deref())
             .map_err(|error| wrong(error.to_string()))?;
-        let login = Login::from_file(user, password_file).map_err(wrong)?;
+        let login = match user.as_deref().zip(password_file.as_deref()) {
+            Some((user, file)) => Some(Login::from_file(user, file).map_err(wrong)?),
+            None => None,
+        };
         Ok(Self {
             addresses,
             wire: Wire::new(tls, login, *pace),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stagger_core::model::ClusterName;
+use stagger_core::model::{ClusterName, IdError};
 use stagger_engine::hosts::Hosts;
 
 /// A Ganeti cluster as the configuration has it.
@@ -23,10 +23,12 @@ pub struct RapiConfig {
     /// without colons. The certificates that Ganeti makes by itself can only be trusted so.
     #[serde(default)]
     pub fingerprint: Option<String>,
-    /// A user of RAPI who may write.
-    pub user: String,
+    /// A user of RAPI who may write. Without one a cluster can be looked at for `hroller`, and no more.
+    #[serde(default)]
+    pub user: Option<String>,
     /// The file with that user's password, which nobody else may read.
-    pub password_file: PathBuf,
+    #[serde(default)]
+    pub password_file: Option<PathBuf>,
     /// How long one question may take, in seconds. Ganeti asks every node for some of them.
     #[serde(default = "timeout")]
     pub timeout: u64,
@@ -201,6 +203,28 @@ impl Settings {
         Self { cluster, hosts, pace }
     }
 
+    /// To look at a cluster of which only an address is known: by the authorities that this machine trusts,
+    /// and as nobody.
+    ///
+    /// # Errors
+    /// A name that is not valid.
+    pub fn to_look_at(address: &str) -> Result<Self, IdError> {
+        let cluster = RapiConfig {
+            name: ClusterName::new("ganeti")?,
+            addresses: vec![address.to_owned()],
+            ca: None,
+            fingerprint: None,
+            user: None,
+            password_file: None,
+            timeout: timeout(),
+            connect_timeout: connect_timeout(),
+            lock_expires: lock_expires(),
+            poll: poll(),
+            visits: Visits::default(),
+        };
+        Ok(Self::new(cluster, Hosts::default()))
+    }
+
     /// What in it does not fit together.
     ///
     /// # Errors
@@ -209,11 +233,16 @@ impl Settings {
         let RapiConfig {
             addresses,
             lock_expires,
+            user,
+            password_file,
             visits,
             ..
         } = &self.cluster;
         if addresses.is_empty() {
             return Err("`addresses` is empty".to_owned());
+        }
+        if user.is_some() != password_file.is_some() {
+            return Err("`user` and `password_file` go together".to_owned());
         }
         // A renewal may be a third of the time ago when the master goes away, and a sixth before its end the
         // lock counts as lost.

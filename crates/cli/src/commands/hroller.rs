@@ -15,8 +15,8 @@ use crate::exit::Exit;
 use crate::print;
 
 /// `hroller`
-pub(crate) fn hroller(cli: &Cli, wish: &args::Hroller) -> Exit {
-    match groups(cli, wish) {
+pub(crate) async fn hroller(cli: &Cli, wish: &args::Hroller) -> Exit {
+    match groups(cli, wish).await {
         Ok(answer) => {
             if !wish.quiet {
                 for warning in &answer.warnings {
@@ -48,12 +48,12 @@ pub(crate) fn hroller(cli: &Cli, wish: &args::Hroller) -> Exit {
     }
 }
 
-fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
+async fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
     if cli.json {
         return Err(CliError::usage("hroller has lines only")
             .hint("`stagger plan --reboot --json` prints a plan as a document"));
     }
-    let cluster = cluster(wish)?;
+    let cluster = cluster(cli, wish).await?;
     if let Some(save) = &wish.save {
         let file = format!("{}.original", save.display());
         std::fs::write(&file, text::write(&cluster))
@@ -81,16 +81,13 @@ fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
     answer(&cluster, &options).map_err(|error| CliError::caused(Exit::No, &error))
 }
 
-fn cluster(wish: &args::Hroller) -> Result<Cluster, CliError> {
+async fn cluster(cli: &Cli, wish: &args::Hroller) -> Result<Cluster, CliError> {
     if let Some(file) = &wish.text_data {
         return ganeti::text_at(file);
     }
     let address = wish.master.as_deref().unwrap_or_default();
     match address.strip_prefix("file://") {
         Some(folder) => ganeti::bodies_at(Path::new(folder)),
-        None => Err(CliError::usage(format!(
-            "{address} cannot be asked: a RAPI is not spoken to yet"
-        ))
-        .hint("save its bodies as groups.json, nodes.json, instances.json and info.json, and give -m file:///FOLDER")),
+        None => ganeti::live::cluster_at(cli, address).await,
     }
 }

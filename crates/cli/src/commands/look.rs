@@ -24,12 +24,12 @@ use crate::world::World;
 
 /// `observe`
 pub(crate) async fn observe(cli: &Cli, wish: &args::Observe) -> Result<Exit, CliError> {
-    if let Some(found) = ganeti::found(&wish.from) {
+    if let Some(found) = ganeti::found(cli, &wish.from)? {
         if wish.save.is_some() {
             return Err(CliError::usage("--save writes the answers of a Ceph cluster")
                 .hint("`stagger hroller -t FILE -S COPY` writes a Ganeti anew"));
         }
-        return Ok(show_snapshot(cli, &found.snapshot(cli, None)?));
+        return Ok(show_snapshot(cli, &found.snapshot(cli).await?));
     }
     let world = match &wish.save {
         Some(file) => World::observe_and_save(cli, &wish.from, file).await?,
@@ -78,15 +78,19 @@ fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
     Exit::Done
 }
 
-/// What comes after the plan of a maintenance.
-const KEEP_IT: &str = "--out FILE keeps it with every move; carrying it out is not there yet";
-
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliError> {
-    if let Some(found) = ganeti::found(&wish.from) {
-        let asked = found.asked(cli, &wish.wish, &wish.reboot)?;
+    if let Some(found) = ganeti::found(cli, &wish.from)? {
+        let asked = found.asked(cli, &wish.wish, &wish.reboot).await?;
         let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
-        return shown(cli, wish, &asked.snapshot, &made, KEEP_IT);
+        let next = match found {
+            ganeti::Found::At(_) => {
+                "--out FILE keeps it with every move; `stagger run` carries one out that it made of the cluster itself"
+                    .to_owned()
+            }
+            ganeti::Found::Live(_) => format!("stagger run with the same flags and --plan {}", made.id),
+        };
+        return shown(cli, wish, &asked.snapshot, &made, &next);
     }
     ganeti::is_none(&wish.reboot)?;
     let world = World::observe(cli, &wish.from).await?;
@@ -153,8 +157,8 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
     let text = std::fs::read_to_string(&wish.plan)
         .map_err(|error| CliError::usage(format!("read the plan {}: {error}", wish.plan.display())))?;
     let given: Plan = documents::PLAN.read(&wish.plan, &text)?;
-    let asked = if let Some(found) = ganeti::found(&wish.from) {
-        found.asked(cli, &wish.wish, &wish.reboot)?
+    let asked = if let Some(found) = ganeti::found(cli, &wish.from)? {
+        found.asked(cli, &wish.wish, &wish.reboot).await?
     } else {
         ganeti::is_none(&wish.reboot)?;
         let world = World::observe(cli, &wish.from).await?;
@@ -201,8 +205,8 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
 
 /// `explain`
 pub(crate) async fn explain_unit(cli: &Cli, wish: &args::Explain) -> Result<Exit, CliError> {
-    let (snapshot, said) = if let Some(found) = ganeti::found(&wish.from) {
-        let asked = found.asked(cli, &wish.wish, &wish.reboot)?;
+    let (snapshot, said) = if let Some(found) = ganeti::found(cli, &wish.from)? {
+        let asked = found.asked(cli, &wish.wish, &wish.reboot).await?;
         let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
         let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
         (asked.snapshot, said)
@@ -251,7 +255,10 @@ pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, C
     let from = args::From {
         from: wish.from.clone(),
     };
-    let snapshot = World::observe(cli, &from).await?.snapshot;
+    let snapshot = match ganeti::found(cli, &from)? {
+        Some(found) => found.snapshot(cli).await?,
+        None => World::observe(cli, &from).await?.snapshot,
+    };
     let mut by: BTreeMap<(String, String), Vec<UnitId>> = BTreeMap::new();
     for unit in snapshot.units() {
         let revision = unit

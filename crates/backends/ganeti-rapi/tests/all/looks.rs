@@ -1,20 +1,26 @@
 //! What comes next in a visit, on facts that are written down.
 
-use stagger_core::model::ClusterName;
-use stagger_ganeti_rapi::config::{NonRedundant, Visits};
+use stagger_core::model::{ClusterName, How, UnitId};
+use stagger_core::plan::Move;
+use stagger_ganeti::cluster::Cluster;
+use stagger_ganeti_rapi::config::Visits;
 use stagger_ganeti_rapi::facts::{Facts, Role, in_sync};
 use stagger_ganeti_rapi::notes::{Notes, Was};
-use stagger_ganeti_rapi::translate::{Memory, translate};
-use stagger_ganeti_rapi::visit::{Batch, Leaving, Places, enter, leave, may_reboot, successor};
+use stagger_ganeti_rapi::translate::{Memory, Wished, translate};
+use stagger_ganeti_rapi::visit::{Batch, Leaving, Planned, Way, enter, leave, may_reboot, successor};
 
 use crate::common::{rebooted, setup};
 use crate::double::World;
 
 async fn facts(make: impl FnOnce(&mut World)) -> Facts {
+    observed(make).await.0
+}
+
+async fn observed(make: impl FnOnce(&mut World)) -> (Facts, Cluster) {
     let mut world = World::with_nodes(4);
     make(&mut world);
     world.shown = world.now.clone();
-    setup(world).await.rapi().facts().await.unwrap()
+    setup(world).await.rapi().observe().await.unwrap()
 }
 
 fn with_failover() -> Visits {
@@ -24,10 +30,18 @@ fn with_failover() -> Visits {
     }
 }
 
-fn places(node: &str, instance: &str, to: &str) -> Places {
-    Places {
-        guests: [(node.to_owned(), [(instance.to_owned(), to.to_owned())].into())].into(),
-        ..Places::default()
+/// What a plan does with instances of n2.
+fn planned(moves: &[(&str, How, &str)]) -> Planned {
+    let unit = |name: &str| UnitId::new(name).unwrap();
+    let moves = moves.iter().map(|(guest, how, to)| Move {
+        guest: (*guest).to_owned(),
+        how: *how,
+        from: unit("n2"),
+        to: unit(to),
+    });
+    Planned {
+        as_if_down: false,
+        moves: moves.collect(),
     }
 }
 
@@ -39,8 +53,9 @@ async fn a_node_is_noted_then_drained_then_emptied() {
         world.add_down("old", "drbd", "n2", Some("n4"));
     })
     .await;
-    let (visits, places) = (Visits::default(), places("n2", "db", "n4"));
-    let next = |facts: &Facts| enter(facts, "n2", &visits, &places).unwrap();
+    let visits = Visits::default();
+    let planned = planned(&[("db", How::Migrate, "n4"), ("web", How::Migrate, "n3")]);
+    let next = |facts: &Facts| enter(facts, "n2", &visits, &planned).unwrap();
     let Some(Batch::Note(notes)) = next(&facts) else {
         panic!("{:?}", next(&facts))
     };
@@ -54,42 +69,50 @@ async fn a_node_is_noted_then_drained_then_emptied() {
     };
     let shown: Vec<_> = moves
         .iter()
-        .map(|each| (each.instance.as_str(), each.to.as_str(), each.mirrored))
+        .map(|each| (each.instance.as_str(), each.to.as_str(), each.way))
         .collect();
-    assert_eq!(shown, [("db", "n4", false), ("web", "n3", true)]);
-    assert!(may_reboot(&facts, "n2", &visits, &places).is_err());
+    assert_eq!(
+        shown,
+        [("db", "n4", Way::ToNode), ("web", "n3", Way::ToSecondary)]
+    );
+    assert!(may_reboot(&facts, "n2", &visits, &planned).is_err());
     for (name, to) in [("db", "n4"), ("web", "n3")] {
         facts.instances.get_mut(name).unwrap().primary = to.to_owned();
     }
     assert_eq!(next(&facts), None);
-    assert!(may_reboot(&facts, "n2", &visits, &places).is_ok());
+    assert!(may_reboot(&facts, "n2", &visits, &planned).is_ok());
 }
 
 #[tokio::test]
 async fn what_cannot_move_or_has_no_place_is_named() {
     let visits = Visits::default();
     let shared = facts(|world| world.add("db", "rbd", "n2", None)).await;
-    let why = enter(&shared, "n2", &visits, &Places::default())
+    let why = enter(&shared, "n2", &visits, &Planned::default())
         .unwrap_err()
         .to_string();
     assert_eq!(why, "the plan has no place for db while n2 is away");
 
     let plain = facts(|world| world.add("log", "plain", "n2", None)).await;
-    let why = enter(&plain, "n2", &visits, &Places::default())
+    let why = enter(&plain, "n2", &visits, &Planned::default())
         .unwrap_err()
         .to_string();
     assert!(why.contains("log runs"), "{why}");
-    let stop = Visits {
-        non_redundant: NonRedundant::Stop,
-        ..Visits::default()
+    let stop = Planned {
+        as_if_down: true,
+        moves: Vec::new(),
     };
-    let Some(Batch::Note(notes)) = enter(&plain, "n2", &stop, &Places::default()).unwrap() else {
+    let Some(Batch::Note(notes)) = enter(&plain, "n2", &visits, &stop).unwrap() else {
         panic!("it is noted first")
     };
     assert_eq!((notes.away.len(), notes.stopped.len()), (0, 1));
+    let moved = planned(&[("log", How::Relocate, "n3")]);
+    let Some(Batch::Note(notes)) = enter(&plain, "n2", &visits, &moved).unwrap() else {
+        panic!("it is noted first")
+    };
+    assert_eq!((notes.away.len(), notes.stopped.len()), (1, 0));
 
     let drained = facts(|world| world.now.nodes.get_mut("n2").unwrap().role = "D").await;
-    let why = enter(&drained, "n2", &visits, &Places::default())
+    let why = enter(&drained, "n2", &visits, &Planned::default())
         .unwrap_err()
         .to_string();
     assert!(why.contains("by others"), "{why}");
@@ -99,10 +122,22 @@ async fn what_cannot_move_or_has_no_place_is_named() {
         world.now.nodes.get_mut("n3").unwrap().up = false;
     })
     .await;
-    let why = enter(&away, "n2", &visits, &Places::default())
+    let web = planned(&[("web", How::Migrate, "n3")]);
+    let why = enter(&away, "n2", &visits, &web).unwrap_err().to_string();
+    assert_eq!(why, "web would go to n3, which is not in service");
+    let elsewhere = planned(&[("web", How::Migrate, "n4")]);
+    let why = enter(&away, "n2", &visits, &elsewhere).unwrap_err().to_string();
+    assert_eq!(
+        why,
+        "web would go to n4, and its second copy is not there any more"
+    );
+    let why = enter(&away, "n2", &visits, &Planned::default())
         .unwrap_err()
         .to_string();
-    assert_eq!(why, "web would go to n3, which is not in service");
+    assert_eq!(
+        why, "the plan has no place for web while n2 is away",
+        "nobody has seen that there is room"
+    );
 }
 
 #[tokio::test]
@@ -186,15 +221,17 @@ async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() 
 
 #[tokio::test]
 async fn what_may_go_together_follows_from_the_copies() {
-    let facts = facts(|world| {
+    let (facts, cluster) = observed(|world| {
         world.add("a", "drbd", "n1", Some("n2"));
         world.add("b", "drbd", "n2", Some("n1"));
         world.add("c", "drbd", "n3", Some("n4"));
     })
     .await;
     let name = ClusterName::new("lab").unwrap();
-    let memory = Memory::of(&facts, rebooted());
-    let snapshot = translate(&name, &facts, Some(&memory), &with_failover()).unwrap();
+    let wished = Wished::default();
+    let memory = Memory::of(&facts, rebooted(), wished.clone());
+    let visits = with_failover();
+    let snapshot = translate(&name, &facts, &cluster, Some(&memory), &wished, &visits).unwrap();
     let ix = |name: &str| {
         let id = stagger_core::model::UnitId::new(name).unwrap();
         snapshot.find(&id).unwrap()
@@ -205,20 +242,21 @@ async fn what_may_go_together_follows_from_the_copies() {
     };
     assert!(may(&["n1", "n3"]) && may(&["n2", "n4"]));
     assert!(!may(&["n1", "n2"]) && !may(&["n3", "n4"]));
-    assert_eq!(snapshot.unit(ix("n1")).precedence, 1, "the master goes last");
 }
 
 #[tokio::test]
 async fn a_node_is_rebooted_when_its_boot_id_is_another() {
     let before = facts(|_| {}).await;
-    let memory = Memory::of(&before, rebooted());
-    let after = facts(|world| {
+    let wished = Wished::default();
+    let memory = Memory::of(&before, rebooted(), wished.clone());
+    let (after, cluster) = observed(|world| {
         world.now.nodes.get_mut("n2").unwrap().boot = 2;
         world.now.nodes.get_mut("n3").unwrap().up = false;
     })
     .await;
     let name = ClusterName::new("lab").unwrap();
-    let snapshot = translate(&name, &after, Some(&memory), &with_failover()).unwrap();
+    let visits = with_failover();
+    let snapshot = translate(&name, &after, &cluster, Some(&memory), &wished, &visits).unwrap();
     let of = |name: &str| {
         let id = stagger_core::model::UnitId::new(name).unwrap();
         snapshot.unit(snapshot.find(&id).unwrap()).revision.clone()

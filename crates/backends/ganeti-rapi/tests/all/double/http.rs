@@ -150,9 +150,22 @@ impl World {
         match (request.method.as_str(), parts.as_slice()) {
             ("GET", ["info"]) => (
                 200,
-                json!({ "name": "cluster", "master": self.shown.master, "software_version": "3.0.2" }),
+                json!({
+                    "name": "cluster",
+                    "master": self.shown.master,
+                    "software_version": "3.0.2",
+                    "ipolicy": Self::ipolicy(),
+                }),
             ),
-            ("GET", ["groups"]) => (200, json!([{ "name": "default", "uuid": "g1" }])),
+            ("GET", ["groups"]) => (
+                200,
+                json!([{
+                    "name": "default",
+                    "uuid": "g1",
+                    "alloc_policy": "preferred",
+                    "ipolicy": Self::ipolicy(),
+                }]),
+            ),
             ("GET", ["nodes"]) => {
                 let names = self.shown.nodes.keys();
                 (200, names.map(|name| self.node_document(name)).collect())
