@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::ceph::{CephSpec, Cluster};
 use crate::command::say;
+use crate::ganeti;
 use crate::load::Load;
 use crate::roots::Release;
 
@@ -46,6 +47,39 @@ pub fn under_load(
         result?;
         stopped?;
         ensure!(!dir.exists(), "{} is left", dir.display());
+        Ok(())
+    })
+}
+
+/// A case on a virtual cluster of Ganeti. Whatever happens, the cluster is gone afterwards, nothing in it has tried to
+/// reboot the machine under it, and nothing of it is left.
+pub fn on_ganeti(
+    name: &str,
+    spec: ganeti::GanetiSpec,
+    work: impl FnOnce(&ganeti::Cluster, &mut Phases) -> Result<()>,
+) -> Result<()> {
+    case(name, || {
+        let mut phases = Phases::begin();
+        let cluster = ganeti::Cluster::boot(spec)?;
+        phases.lap("boot");
+        let result = work(&cluster, &mut phases);
+        if result.is_err() {
+            // Apart from the error, which would drown in it.
+            say(cluster.logs_tail());
+        }
+        let dir = cluster.dir().to_owned();
+        let untouched = cluster.ensure_machine_untouched();
+        let stopped = cluster.stop(false);
+        phases.print();
+        result?;
+        untouched?;
+        stopped?;
+        ensure!(!dir.exists(), "{} is left", dir.display());
+        let mounts = std::fs::read_to_string("/proc/self/mounts").context("reading the mounts")?;
+        ensure!(
+            !mounts.contains(&dir.display().to_string()),
+            "a mount is left: {mounts}"
+        );
         Ok(())
     })
 }

@@ -66,6 +66,20 @@ impl Journal {
         })
     }
 
+    /// The units whose visit is in that phase now, `enter`, `change` or `leave`; each with the key by which its
+    /// effect is known in the world.
+    pub fn in_phase(&self, phase: &str) -> Vec<(String, String)> {
+        let open = self.open();
+        self.of("intent")
+            .filter(|event| open.contains(&&event["action"]))
+            .filter(|event| event["action"]["action"] == "visit" && event["action"]["phase"] == phase)
+            .filter_map(|event| {
+                let unit = event["action"]["unit"].as_str()?.to_owned();
+                Some((unit, format!("{}-{}", self.run, event["seq"].as_u64()?)))
+            })
+            .collect()
+    }
+
     /// Whether a wave is open whose units were all visited, with nothing left to settle.
     pub fn waits_for_gates(&self) -> bool {
         let opened = |event: &Value| event["event"] == "wave-opened";

@@ -278,7 +278,12 @@ impl Backend for GanetiBackend {
 
     async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
         let token = self.lock.take(&self.rapi, claim, at_least).await?;
-        self.see().host = Some(claim.host.clone());
+        // Who is master says which visits may have had a command, and so what of a holder before is waited out.
+        let info = self.rapi.get("/2/info").await.ok();
+        let master = info.and_then(|info| info["master"].as_str().map(str::to_owned));
+        let mut seen = self.see();
+        seen.host = Some(claim.host.clone());
+        seen.master = master;
         Ok(token)
     }
 

@@ -1,0 +1,52 @@
+//! All nodes, in waves that grow.
+
+use anyhow::{Result, ensure};
+use stagger_e2e::ganeti::Made;
+use stagger_e2e::stagger::{GanetiSetup, Machine};
+
+use super::{case, reboot};
+
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn every_node_with_all_kinds_of_instances_and_the_master() -> Result<()> {
+    case(
+        5,
+        "every_node_with_all_kinds_of_instances_and_the_master",
+        |cluster, phases| {
+            cluster.make(&[
+                Made::mirrored("mail", "node1", "node2"),
+                Made::mirrored("web", "node2", "node3"),
+                Made::mirrored("shop", "node4", "node5"),
+                Made::mirrored("old", "node3", "node4").down(),
+                Made::on("log", "plain", "node5").down(),
+                Made::on("dump", "file", "node4").down(),
+                Made::on("wiki", "sharedfile", "node1"),
+                Made::on("files", "rbd", "node3"),
+                Made::on("probe", "diskless", "node5"),
+            ])?;
+            phases.lap("instances made");
+            let before = cluster.state()?;
+            let setup = GanetiSetup {
+                growth: true,
+                watcher: true,
+                ..GanetiSetup::with_failover()
+            };
+            let machine = Machine::new(cluster, "anna", &setup)?;
+            reboot(&machine, &["--accept-non-redundant"], 0)?;
+            phases.lap("rebooted");
+            let nodes = ["node1", "node2", "node3", "node4", "node5"];
+            cluster.ensure_rebooted(&before, &nodes)?;
+            ensure!(cluster.master()? != "node1", "the master is still the same");
+            let journal = machine.journal()?;
+            journal.both_judges_agreed()?;
+            let waves = journal.passed("reboot");
+            ensure!(
+                waves.first().is_some_and(|wave| wave.units.len() == 1),
+                "the first wave is no canary: {waves:?}"
+            );
+            // A cluster that was rebooted may be rebooted once more: it is another wish.
+            machine.call(&["status"])?.expect(0)?;
+            Ok(())
+        },
+    )
+}
