@@ -206,6 +206,11 @@ impl Driver {
         self.stranger = true;
     }
 
+    /// From here on no unit joins the open wave: it is finished, and then the caller stops.
+    pub fn close(&mut self) {
+        self.run.close();
+    }
+
     /// The run as it stands.
     pub fn run(&self) -> &Run {
         &self.run

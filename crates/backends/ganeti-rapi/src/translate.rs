@@ -249,7 +249,8 @@ fn nodes_answer(facts: &Facts, memory: Option<&Memory>) -> Result<Condition, IdE
     let silent: Vec<String> = facts
         .nodes
         .values()
-        .filter(|node| node.boot.is_none() && node.role != Role::Offline)
+        // Whom a visit has drained is on its way, and its own gate waits for it.
+        .filter(|node| node.boot.is_none() && node.role != Role::Offline && node.notes.is_empty())
         .filter(|node| memory.is_none_or(|memory| memory.boots.contains_key(&node.name)))
         .map(|node| format!("{} does not answer", node.name))
         .collect();

@@ -40,7 +40,7 @@ pub(crate) struct Prepared {
 
 async fn prepared(cli: &Cli, wish: &Run) -> Result<Prepared, CliError> {
     if let Some(live) = Live::of_config(cli)? {
-        return live.prepared(wish).await;
+        return live.prepared(cli, wish).await;
     }
     ganeti::is_none(&wish.reboot)?;
     let world = World::observe(cli, &From { from: None }).await?;
@@ -179,6 +179,7 @@ async fn carry_out(
                     return Ok(Exit::Interrupted);
                 }
                 asked_to_stop = true;
+                driver.close();
                 print::talk("stopping: no new wave, this one is finished; once more to leave at once");
                 continue;
             }
@@ -193,6 +194,7 @@ async fn carry_out(
                             break None;
                         }
                         asked_to_stop = true;
+                        driver.close();
                         print::talk("stopping: no new wave, this one is finished; once more to leave at once");
                     }
                 }

@@ -19,6 +19,9 @@ pub struct Maintenance {
     pub one_at_a_time: Vec<OneAtATime>,
     /// What becomes of guests.
     pub moving: Moving,
+    /// Units begin as soon as there is room for them, without waiting for the whole wave before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub flowing: bool,
 }
 
 /// Units of which one may be down at a time.

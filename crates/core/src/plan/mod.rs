@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 
 pub use document::{LeftAlone, Move, Plan, PlannedPart, PlannedStage, PlannedStep, Wave};
+pub(crate) use schedule::kind_of_move;
 pub use schedule::{Schedule, Turn};
 
 use crate::model::{

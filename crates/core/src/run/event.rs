@@ -54,6 +54,12 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_serving: Vec<UnitId>,
     },
+    /// More units join the open wave: others of it are done, and both judges agreed. They are those of the first
+    /// wave of the plan right before.
+    WaveJoined {
+        /// They, with what they run now.
+        units: Vec<(UnitId, Revision)>,
+    },
     /// Both judges were asked whether a set may go down now.
     Judged {
         /// The set.

@@ -13,6 +13,8 @@ mod failure;
 mod finish;
 mod gate;
 mod guards;
+mod join;
+mod measured;
 mod outside;
 mod state;
 mod waits;
@@ -20,6 +22,7 @@ mod wave;
 
 pub use decide::{Decision, Seen};
 pub use event::{Action, Answer, Command, Ending, Entry, Event, Outcome, Seq, Start};
+pub use measured::measured;
 pub(crate) use outside::LEFT_ALONE;
 pub use state::{IllegalEvent, OpenWave, State, Visit};
 
@@ -35,6 +38,8 @@ pub const VERSION: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     state: State,
+    /// No unit joins the open wave: whoever carries the run out is about to stop.
+    closing: bool,
 }
 
 impl Run {
@@ -45,6 +50,7 @@ impl Run {
     pub fn begin(first: Entry) -> Result<Self, IllegalEvent> {
         Ok(Self {
             state: State::first(first)?,
+            closing: false,
         })
     }
 
@@ -70,6 +76,11 @@ impl Run {
     /// It cannot follow those before it.
     pub fn apply(&mut self, entry: Entry) -> Result<(), IllegalEvent> {
         self.state.apply(entry)
+    }
+
+    /// Whoever carries it out is about to stop: from here on no unit joins the open wave. The journal does not know of it.
+    pub fn close(&mut self) {
+        self.closing = true;
     }
 
     /// How it began.

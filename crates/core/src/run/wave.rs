@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::decide::Decision;
 use super::event::{Action, Answer, Event};
 use super::gate::{self, Wanted};
+use super::join;
 use super::outside::FAULT_OUTSIDE;
 use super::state::{OpenWave, State, Visit};
 use crate::model::{Ix, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
@@ -131,14 +132,23 @@ impl State {
     pub(super) fn may_stop(&self, snapshot: &Snapshot, units: &[UnitId]) -> Result<(), String> {
         let set: Vec<Ix> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
         crate::check::may_stop(snapshot, &set)?;
-        // Once a wave was agreed to, its guests are on their way.
-        let Some(wave) = self.wave.as_ref().filter(|wave| !wave.agreed) else {
-            return Ok(());
-        };
+        let Some(wave) = &self.wave else { return Ok(()) };
         let Some(maintenance) = self.stage(&wave.stage).and_then(|stage| stage.maintenance) else {
             return Ok(());
         };
-        let moves = units.iter().flat_map(|unit| moves_of(wave, unit)).collect();
+        let moves = if !wave.agreed {
+            units.iter().flat_map(|unit| moves_of(wave, unit)).collect()
+        } else if units.iter().all(|unit| wave.units.contains_key(unit)) {
+            // Its guests are on their way.
+            return Ok(());
+        } else {
+            let plan = self.joining(snapshot);
+            let first = plan.as_ref().and_then(|plan| join::first_wave(plan, wave));
+            let Some(first) = first.filter(|first| first.units == units) else {
+                return Err("no plan has them together now".to_owned());
+            };
+            first.moves.clone()
+        };
         crate::check::may_empty(snapshot, &maintenance, units, moves)
     }
 

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use stagger_core::model::{Policy, Snapshot};
+use stagger_core::model::Snapshot;
+use stagger_core::run::measured;
 use stagger_engine::backend::Backend;
+use stagger_engine::store::Store as _;
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti::translate::{KIND, REBOOTED};
 use stagger_ganeti_rapi::backend::GanetiBackend;
@@ -16,10 +18,14 @@ use stagger_ganeti_rapi::translate::{Memory, Wished};
 use super::Asked;
 use crate::args::{self, Cli};
 use crate::commands::run::Prepared;
+use crate::commands::{journal_path, store};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::world;
+
+/// So many runs before tell how long things take.
+const RUNS: usize = 5;
 
 /// A Ganeti that answers.
 pub(crate) struct Live {
@@ -65,12 +71,13 @@ impl Live {
     /// Snapshot, target and policy for a wish; and the facts behind them.
     pub(super) async fn asked(
         &self,
+        cli: &Cli,
         wish: &args::Wish,
         reboot: &args::Reboot,
     ) -> Result<(Asked, Facts), CliError> {
         super::is_meant(reboot, self.settings.cluster.name.as_str())?;
         let policy = self.config.policy(wish)?;
-        let seen = self.look(super::wished(reboot)?).await?;
+        let seen = self.look(self.wished(cli, reboot)?).await?;
         world::names_are_known(
             &seen.snapshot,
             &policy,
@@ -90,18 +97,18 @@ impl Live {
     }
 
     /// All that a run begins with.
-    pub(crate) async fn prepared(&self, wish: &args::Run) -> Result<Prepared, CliError> {
-        let (asked, facts) = self.asked(&wish.wish, &wish.reboot).await?;
+    pub(crate) async fn prepared(&self, cli: &Cli, wish: &args::Run) -> Result<Prepared, CliError> {
+        let (asked, facts) = self.asked(cli, &wish.wish, &wish.reboot).await?;
         let Asked {
             snapshot,
             target,
             policy,
         } = asked;
-        self.can_carry_out(&policy, &wish.reboot)?;
+        self.can_carry_out(&wish.reboot)?;
         let rebooted = REBOOTED
             .parse()
             .map_err(|_| CliError::new(Exit::Internal, format!("{REBOOTED} is no revision")))?;
-        let memory = Memory::of(&facts, rebooted, super::wished(&wish.reboot)?);
+        let memory = Memory::of(&facts, rebooted, self.wished(cli, &wish.reboot)?);
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
         let backend = GanetiBackend::new(self.settings.clone(), Some(memory))?;
@@ -114,8 +121,27 @@ impl Live {
         })
     }
 
+    /// What is wished of instances. Things take as long as they did in the runs before, unless it is said.
+    fn wished(&self, cli: &Cli, reboot: &args::Reboot) -> Result<Wished, CliError> {
+        let mut wished = super::wished(reboot)?;
+        // Who only looks makes no store.
+        if journal_path(cli)?.exists() {
+            let store = store(cli)?;
+            let runs = store.runs()?.into_iter();
+            let of_it = runs.filter(|listed| listed.cluster == self.settings.cluster.name);
+            let journals = of_it
+                .take(RUNS)
+                .map(|listed| store.journal(&listed.run))
+                .collect::<Result<Vec<_>, _>>()?;
+            let mut durations = measured(journals.iter().map(Vec::as_slice));
+            durations.append(&mut wished.durations);
+            wished.durations = durations;
+        }
+        Ok(wished)
+    }
+
     /// Refuses before anything begins what would fail in the middle.
-    fn can_carry_out(&self, _policy: &Policy, reboot: &args::Reboot) -> Result<(), CliError> {
+    fn can_carry_out(&self, reboot: &args::Reboot) -> Result<(), CliError> {
         if reboot.move_non_redundant && self.settings.cluster.visits.relocate.is_none() {
             return Err(CliError::usage(
                 "--move-non-redundant needs a command, since Ganeti's RAPI cannot move disks",
