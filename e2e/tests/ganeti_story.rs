@@ -19,7 +19,12 @@ const NODES: [&str; 5] = ["node1", "node2", "node3", "node4", "node5"];
 #[test]
 #[ignore = "needs root and Ganeti; cargo xtask test runs it"]
 fn all_nodes_with_the_master_while_stagger_is_killed_and_others_work() -> Result<()> {
-    on_ganeti("ganeti_story", GanetiSpec::default(), story)
+    // Long enough for a kill while a node is down.
+    let spec = GanetiSpec {
+        boot_seconds: 5,
+        ..GanetiSpec::default()
+    };
+    on_ganeti("ganeti_story", spec, story)
 }
 
 fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {

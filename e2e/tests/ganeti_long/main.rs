@@ -27,6 +27,8 @@ const LIMIT: Duration = Duration::from_mins(8);
 fn case(nodes: u32, name: &str, work: impl FnOnce(&Cluster, &mut Phases) -> Result<()>) -> Result<()> {
     let spec = GanetiSpec {
         nodes,
+        // Long enough for a kill while a node is down.
+        boot_seconds: 5,
         ..GanetiSpec::default()
     };
     on_ganeti(name, spec, work)

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use futures::future::join_all;
 use serde_json::json;
-use stagger_engine::backend::{BackendError, Call};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use stagger_engine::backend::{BackendError, Call, Persistence};
+use tokio::sync::{OwnedSemaphorePermit, RwLock, Semaphore};
 
 use crate::client::{Method, Rapi, encoded};
 use crate::commands;
@@ -29,11 +29,15 @@ const LOOKS: u32 = 20;
 /// So many tags fit into one request: RAPI takes 8,192 characters in its first line.
 const TAGS_AT_ONCE: usize = 60;
 
-/// How many migrations each node may take part in at once, over all visits of this process.
+/// How many migrations each node may take part in at once, and who must not disturb whom, over all visits of this
+/// process.
 #[derive(Debug)]
 pub struct Limits {
     each: usize,
     nodes: Mutex<BTreeMap<String, Arc<Semaphore>>>,
+    /// Held by whoever does something, and alone by who changes the master: RAPI does not answer meanwhile, and
+    /// Ganeti breaks off the jobs that run.
+    master: RwLock<()>,
 }
 
 impl Limits {
@@ -42,6 +46,7 @@ impl Limits {
         Self {
             each: each.max(1),
             nodes: Mutex::new(BTreeMap::new()),
+            master: RwLock::new(()),
         }
     }
 
@@ -92,14 +97,24 @@ impl Visitor<'_> {
     /// What could not be done.
     pub async fn enter(&self, node: &str) -> Result<String, BackendError> {
         let tried = format!("take {node} out of service");
-        let before = self.rapi.wait_for_predecessors(self.call).await?;
-        if self.settings.cluster.visits.drain {
-            self.wait_for_others().await?;
-        }
+        let master = &self.limits.master;
+        let before = {
+            let _stays = master.read().await;
+            let before = self.rapi.wait_for_predecessors(self.call).await?;
+            if self.settings.cluster.visits.drain {
+                self.wait_for_others().await?;
+            }
+            before
+        };
         let mut looked_at_disks = false;
         let mut moved = 0;
         let mut pacer = Pacer::new(&tried);
+        let mut alone = None;
         loop {
+            let stays = match &alone {
+                Some(_) => None,
+                None => Some(master.read().await),
+            };
             let facts = self.rapi.facts().await?;
             let visits = &self.settings.cluster.visits;
             let next =
@@ -111,6 +126,17 @@ impl Visitor<'_> {
                     moved => format!("{moved} instances moved"),
                 });
             };
+            let changes_master = matches!(batch, Batch::Failover { .. });
+            if changes_master != alone.is_some() {
+                // Looked at again then: the successor may have been taken out of service meanwhile.
+                drop(stays);
+                alone = if changes_master {
+                    Some(master.write().await)
+                } else {
+                    None
+                };
+                continue;
+            }
             if !looked_at_disks {
                 self.disks_are_in_sync(&facts, node).await?;
                 looked_at_disks = true;
@@ -132,6 +158,7 @@ impl Visitor<'_> {
     /// It carries instances that run, or does not come back.
     pub async fn change(&self, node: &str, before: &str) -> Result<String, BackendError> {
         let tried = format!("reboot {node}");
+        let stays = self.limits.master.read().await;
         let predecessors = self.rapi.wait_for_predecessors(self.call).await?;
         let facts = self.rapi.facts().await?;
         let boot = facts.nodes.get(node).and_then(|node| node.boot.clone());
@@ -145,9 +172,20 @@ impl Visitor<'_> {
                 self.send_reboot(node, &predecessors).await?;
             }
         }
+        drop(stays);
         let begun = Instant::now();
         loop {
-            if let Some(boot) = self.rapi.boot(node).await?
+            let stays = self.limits.master.read().await;
+            let boot = match self.rapi.boot(node).await {
+                // It was sent: who cannot be asked now is asked again.
+                Err(error) if error.persistence == Persistence::Transient => {
+                    tracing::debug!(%error, node, "asked again");
+                    None
+                }
+                answer => answer?,
+            };
+            drop(stays);
+            if let Some(boot) = boot
                 && boot != before
             {
                 return Ok(format!("back after {} s", begun.elapsed().as_secs()));
@@ -181,6 +219,7 @@ impl Visitor<'_> {
     /// What could not be done: what was moved away stays there.
     pub async fn leave(&self, node: &str) -> Result<String, BackendError> {
         let tried = format!("give {node} back");
+        let stays = self.limits.master.read().await;
         let before = self.rapi.wait_for_predecessors(self.call).await?;
         let mut leaving = Leaving::default();
         let mut back = 0;
@@ -188,7 +227,9 @@ impl Visitor<'_> {
         if self.rapi.boot(node).await?.is_some() {
             self.hook("leave", node).await?;
         }
+        drop(stays);
         loop {
+            let _stays = self.limits.master.read().await;
             let facts = self.rapi.facts().await?;
             let next = visit::leave(&facts, node, &leaving).map_err(|error| refused(&tried, error))?;
             let Some(batch) = next else {
