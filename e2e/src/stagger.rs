@@ -125,7 +125,7 @@ impl Machine {
 
     /// The waves of a stage in the plan for a wish: `--to VERSION`.
     pub fn planned(&self, wish: &[&str], stage: &str) -> Result<Vec<Vec<String>>> {
-        let plan = self.json(&[&["plan"], wish].concat())?;
+        let plan = self.json(&[&["plan"][..], wish].concat())?;
         let parts = plan["parts"].as_array().context("a plan without parts")?;
         let stage = parts
             .iter()

@@ -51,7 +51,7 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     };
     let machine = Machine::new(cluster, "anna", &setup)?;
     let rival = Machine::new(cluster, "bert", &setup)?;
-    let shown = machine.call(&[&["plan"], &WISH[..]].concat())?.expect(0)?;
+    let shown = machine.call(&[&["plan"][..], &WISH].concat())?.expect(0)?;
     say(&shown.out);
     let waves = machine.planned(&WISH, "reboot")?;
     ensure!(
@@ -88,9 +88,9 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
 
 /// Killed in mid-wave, resumed; a rival is refused, and a job of others waits. Gives that job's number.
 fn rebooted(cluster: &Cluster, machine: &Machine, rival: &Machine, phases: &mut Phases) -> Result<u64> {
-    let mut run = machine.start(&[&["run"], &WISH[..]].concat())?;
+    let mut run = machine.start(&[&["run"][..], &WISH].concat())?;
     run.until("the lease", LIMIT, |line| says(line, "lease", "token"))?;
-    let refused = rival.call(&[&["run"], &WISH[..]].concat())?.expect(1)?;
+    let refused = rival.call(&[&["run"][..], &WISH].concat())?.expect(1)?;
     refused.expect_said(&["locked", &machine.newest_run()?, &run.pid().to_string()])?;
     phases.lap("a rival was refused");
 

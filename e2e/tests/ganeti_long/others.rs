@@ -100,7 +100,7 @@ fn an_instance_made_in_mid_run_is_moved_too() -> Result<()> {
             };
             let node = |wave: &[String]| if wave == ["node2"] { "node2" } else { "node3" };
             let (first, later) = (node(first), node(second));
-            let run = machine.start(&[&["run"], &wish[..]].concat())?;
+            let run = machine.start(&[&["run"][..], &wish].concat())?;
             machine.stop_when(&run, "a node that is down", LIMIT, |journal| {
                 Ok(!journal.in_phase("change").is_empty() && !cluster.is_up(first))
             })?;
