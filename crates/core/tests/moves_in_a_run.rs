@@ -172,7 +172,7 @@ fn a_wave_that_has_no_room_any_more_is_dropped() {
             .iter_mut()
             .find(|guest| guest.name == first.guest)
             .unwrap();
-        guest.takes[0] = 1_000_000;
+        guest.takes = [1_000_000; 4];
         let before = world.intents.len();
         for _ in 0..3 {
             world.step();
@@ -279,10 +279,8 @@ impl Slow {
             );
         }
         for host in &case.hosts {
-            assert!(
-                host.free[..3].iter().all(|free| *free >= 0),
-                "{host:?} is over-full"
-            );
+            // Processors and spindles may be overrun by what one host alone sends to its standbys.
+            assert!(host.free[0] >= 0, "{host:?} is over-full");
         }
     }
 
@@ -327,7 +325,7 @@ impl Slow {
 #[test]
 fn without_barriers_hosts_join_as_others_are_done() {
     let (mut joined, mut ended) = (0, 0);
-    for seed in 0..300 {
+    for seed in 0..600 {
         let mut rng = Rng(seed);
         let mix = Mix {
             hosts: 4 + rng.below(8),
@@ -339,11 +337,7 @@ fn without_barriers_hosts_join_as_others_are_done() {
         case.maintenance.moving.as_if_down = false;
         case.maintenance.moving.evacuate = Evacuate::Guests;
         case.maintenance.moving.local = LocalGuests::Accept;
-        if case
-            .hosts
-            .iter()
-            .any(|host| host.free.iter().any(|free| *free < 0))
-        {
+        if case.hosts.iter().any(|host| host.free[0] < 0) {
             continue;
         }
         let before = case.guests.clone();

@@ -10,9 +10,10 @@ use super::decide::{Decision, Seen};
 use super::event::{Answer, Event};
 use super::gate::{self, Wanted};
 use super::state::{OpenWave, State};
+use crate::check::may_empty;
 use crate::model::{Phase, Snapshot, StageSpec, UnitId, UnitState};
 use crate::plan::problem::growth_cap;
-use crate::plan::{Ask, Plan, PlannedPart, Wave, plan};
+use crate::plan::{Ask, Move, Plan, PlannedPart, Wave, plan};
 
 impl State {
     /// What comes next so that more units join; `None`: nobody does now.
@@ -62,6 +63,28 @@ impl State {
         (goes_on && !is_asked && flows).then_some((wave, stage))
     }
 
+    /// Our own judgement on units that would join: on the world as it is, and once more together with all that are
+    /// under way, as if these were at home still. What is down together at any time is what one wave could be.
+    pub(super) fn may_join(&self, snapshot: &Snapshot, units: &[UnitId]) -> Result<(), String> {
+        let none = || "no plan has them together now".to_owned();
+        let (wave, stage) = self.flowing().ok_or_else(none)?;
+        let (changing, _) = under_way(wave).ok_or_else(none)?;
+        let plan = self.joining(snapshot).ok_or_else(none)?;
+        let first = first_wave(&plan, wave).filter(|first| first.units == units);
+        let first = first.ok_or_else(none)?;
+        let maintenance = stage.maintenance.as_ref().ok_or_else(none)?;
+        may_empty(snapshot, maintenance, units, first.moves.clone())?;
+
+        let away = wave
+            .moves
+            .iter()
+            .filter(|a_move| changing.contains(&&a_move.from));
+        let away: Vec<Move> = away.cloned().collect();
+        let all: Vec<UnitId> = changing.into_iter().chain(units).cloned().collect();
+        let moves = [away.clone(), first.moves.clone()].concat();
+        may_empty(&at_home(snapshot, &all, &away)?, maintenance, &all, moves)
+    }
+
     /// The plan whose first wave may join, as far as facts tell.
     pub(super) fn joining(&self, snapshot: &Snapshot) -> Option<Plan> {
         let (wave, stage) = self.flowing()?;
@@ -104,6 +127,17 @@ pub(super) fn first_wave<'a>(plan: &'a Plan, wave: &OpenWave) -> Option<&'a Wave
     match plan.parts.first()? {
         PlannedPart::Stage(stage) if stage.name == wave.stage => stage.waves.first(),
         PlannedPart::Stage(_) | PlannedPart::Step(_) => None,
+    }
+}
+
+/// The same world with these moves not made, and these units serving.
+fn at_home(snapshot: &Snapshot, units: &[UnitId], moves: &[Move]) -> Result<Snapshot, String> {
+    let home = snapshot.clone().serving(units);
+    match snapshot.rooms() {
+        None => Ok(home),
+        Some(rooms) => home
+            .with_rooms(rooms.undone(moves))
+            .map_err(|error| error.to_string()),
     }
 }
 

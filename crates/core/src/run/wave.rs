@@ -5,7 +5,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::decide::Decision;
 use super::event::{Action, Answer, Event};
 use super::gate::{self, Wanted};
-use super::join;
 use super::outside::FAULT_OUTSIDE;
 use super::state::{OpenWave, State, Visit};
 use crate::model::{Ix, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
@@ -136,20 +135,15 @@ impl State {
         let Some(maintenance) = self.stage(&wave.stage).and_then(|stage| stage.maintenance) else {
             return Ok(());
         };
-        let moves = if !wave.agreed {
-            units.iter().flat_map(|unit| moves_of(wave, unit)).collect()
-        } else if units.iter().all(|unit| wave.units.contains_key(unit)) {
-            // Its guests are on their way.
-            return Ok(());
-        } else {
-            let plan = self.joining(snapshot);
-            let first = plan.as_ref().and_then(|plan| join::first_wave(plan, wave));
-            let Some(first) = first.filter(|first| first.units == units) else {
-                return Err("no plan has them together now".to_owned());
-            };
-            first.moves.clone()
-        };
-        crate::check::may_empty(snapshot, &maintenance, units, moves)
+        if !wave.agreed {
+            let moves = units.iter().flat_map(|unit| moves_of(wave, unit)).collect();
+            return crate::check::may_empty(snapshot, &maintenance, units, moves);
+        }
+        if units.iter().any(|unit| !wave.units.contains_key(unit)) {
+            return self.may_join(snapshot, units);
+        }
+        // Its guests are on their way.
+        Ok(())
     }
 
     /// The oracle says no to a set: find whom it means, set them aside, and let the rest go on.
