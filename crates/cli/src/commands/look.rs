@@ -85,7 +85,7 @@ pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliE
         let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
         let next = match found {
             ganeti::Found::At(_) => {
-                "--out FILE keeps it with every move; `stagger run` carries one out that it made of the cluster itself"
+                "--out FILE keeps it with every move; `stagger run --reboot` carries out what it plans for the cluster itself"
                     .to_owned()
             }
             ganeti::Found::Live(_) => format!("stagger run with the same flags and --plan {}", made.id),

@@ -1,6 +1,7 @@
 //! The master's turn.
 
-use stagger_core::model::{Phase, RunId, UnitId};
+use stagger_core::model::{How, Phase, RunId, UnitId};
+use stagger_core::plan::Move;
 use stagger_core::run::Action;
 use stagger_engine::backend::{Backend as _, BackendError, Call, LockError};
 use stagger_ganeti_rapi::backend::GanetiBackend;
@@ -25,7 +26,12 @@ async fn enter_n1(backend: &GanetiBackend, fence: u64) -> Result<String, Backend
         unit: UnitId::new("n1").unwrap(),
         phase: Phase::Enter,
         revision: rebooted(),
-        moves: Vec::new(),
+        moves: vec![Move {
+            guest: "web".to_owned(),
+            how: How::Migrate,
+            from: UnitId::new("n1").unwrap(),
+            to: UnitId::new("n2").unwrap(),
+        }],
     };
     backend.perform(&call, &action).await
 }

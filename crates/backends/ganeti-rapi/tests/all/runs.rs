@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stagger_core::model::Evacuate;
+use stagger_core::model::{Evacuate, LocalGuests};
 use stagger_core::run::{Command, Ending};
 
 use crate::common::setup;
@@ -72,6 +72,7 @@ async fn as_if_down_everything_is_stopped_and_started_and_nothing_is_moved() {
     let setup = setup(make()).await;
     let mut lives = Lives::new(&setup);
     lives.moving.as_if_down = true;
+    lives.moving.local = LocalGuests::Accept;
     let end = lives.live().await;
     assert!(
         matches!(end, End::Over(Ending::Incomplete { .. })),
@@ -236,6 +237,7 @@ async fn jobs_of_others_that_were_begun_are_waited_for_and_later_ones_wait() {
 async fn lost_answers_and_full_queues_change_nothing_in_the_end() {
     let setup = setup(mixed()).await;
     let mut lives = Lives::new(&setup);
+    lives.begin().await;
     for fault in [Fault::LoseAnswer, Fault::Late(5), Fault::LoseAnswer] {
         setup.world().fault("migrate", fault.clone());
         setup.world().fault("powercycle", fault.clone());
