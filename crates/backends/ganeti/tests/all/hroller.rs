@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::Standbys;
 use stagger_ganeti::cluster::{Cluster, Template};
+use stagger_ganeti::generated::{Rng, Shape, cluster};
 use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
 use stagger_ganeti::select::Selection;
 use stagger_ganeti::text::read;
-
-use crate::random::{Rng, Shape, cluster};
 
 const CELL: &str = "\
 default|u1|preferred||
@@ -230,7 +229,11 @@ fn numbers_that_do_not_add_up_are_warned_of() {
         .filter(|warning| warning.contains("node node2"))
         .collect();
     assert_eq!(inconsistent.len(), 1, "{:?}", said.warnings);
-    assert!(inconsistent[0].starts_with("cluster has inconsistent data: node node2 is missing 4096 MB ram"));
+    assert!(
+        inconsistent[0].starts_with(
+            "cluster has inconsistent data:\n  - node node2 is missing 4096 MB ram and 0 GB disk"
+        )
+    );
 }
 
 /// hroller's graph coloured greedily, largest degree first: one of its three colourings.
@@ -284,12 +287,11 @@ fn there_are_never_more_groups_than_a_greedy_colouring_of_hrollers_graph_gives()
         let mut rng = Rng(seed);
         let shape = Shape {
             nodes: 3 + rng.below(30),
-            groups: 1,
             instances_a_node: 1 + rng.below(5),
             roomy: 400,
-            mixed: false,
+            ..Shape::PLAIN
         };
-        let cluster = cluster(&mut rng, shape);
+        let cluster = cluster(&mut rng, &shape);
         let Answer { groups, warnings, .. } = answer(&cluster, &asks()).unwrap();
         let greedy = greedy(&cluster);
         assert!(
