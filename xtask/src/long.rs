@@ -12,7 +12,7 @@ use crate::report::{Report, built, root, target_folder, workspace};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
@@ -21,6 +21,7 @@ const FILES: [&str; 12] = [
     "ceph_daemonctl",
     "ceph_long",
     "ganeti_boot",
+    "ganeti_differential",
     "node_agent",
     "go_is_fetched",
     "rook_long",
@@ -36,8 +37,6 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
         bail!("it does not build");
     }
     set_up(&mut report)?;
-    // No story of the usual tests needs it yet.
-    report.run("root of Ganeti", &mut built("ganeti-root"))?;
     let mut known = Vec::new();
     for file in FILES {
         known.extend(cases(file)?.into_iter().map(|case| (file, case)));

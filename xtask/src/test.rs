@@ -42,6 +42,13 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
             "Kubernetes: the story on a real cluster laid out by Rook",
             &mut ignored("rook_story", None),
         )?;
+        report.run(
+            "Ganeti: reboot groups beside those of the real hroller",
+            &mut ignored(
+                "ganeti_differential",
+                Some("hundreds_of_clusters_as_hroller_sees_them"),
+            ),
+        )?;
     }
     if report.summary() {
         Ok(())
@@ -92,9 +99,10 @@ fn quick(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The roots of Ceph, in the cache outside the checkout; built if they are missing.
+/// The roots of Ceph and Ganeti, in the cache outside the checkout; built if they are missing.
 pub(crate) fn set_up(report: &mut Report) -> Result<()> {
     report.run("roots of Ceph", &mut built("ceph-roots"))?;
+    report.run("root of Ganeti", &mut built("ganeti-root"))?;
     Ok(())
 }
 

@@ -18,8 +18,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, Result, bail, ensure};
 use case::Case;
 use compare::{Difference, Outcome, compare};
+use stagger_core::model::Standbys;
 use stagger_e2e::command::say;
 use stagger_e2e::ganeti::Htools;
+use stagger_ganeti::generated::{Layout, Rng, Shape, cluster};
+use stagger_ganeti::hroller::{Options, answer};
+use stagger_ganeti::text::write;
 
 /// What all cases come to.
 #[derive(Debug, Default)]
@@ -154,4 +158,28 @@ fn hundreds_of_clusters_as_hroller_sees_them() -> Result<()> {
 #[ignore = "needs root and Ganeti, and takes minutes; cargo xtask test --long runs it"]
 fn thousands_of_clusters_as_hroller_sees_them() -> Result<()> {
     cases(300, 4_000)?.as_ref().map_or(Ok(()), says_something)
+}
+
+#[test]
+#[ignore = "needs root and Ganeti; cargo xtask test --long runs it"]
+fn a_ring_takes_four_groups_where_hroller_has_five() -> Result<()> {
+    let shape = Shape {
+        nodes: 1_000,
+        layout: Layout::Ring,
+        ..Shape::PLAIN
+    };
+    let ring = cluster(&mut Rng(1), &shape);
+    let theirs = Htools::start()?.hroller(&write(&ring), &[])?.groups()?;
+    let options = Options {
+        shared_secondary: Standbys::Exclude,
+        ..Options::default()
+    };
+    let ours = answer(&ring, &options)?;
+    ensure!(
+        (ours.groups.len(), theirs.len()) == (4, 5),
+        "ours has {} groups, hroller {}",
+        ours.groups.len(),
+        theirs.len()
+    );
+    Ok(())
 }
