@@ -1,7 +1,6 @@
 //! A cluster and a question about it, from a seed.
 
 use anyhow::{Context, Result};
-use stagger_core::model::Standbys;
 use stagger_ganeti::cluster::{Cluster, Node, Template};
 use stagger_ganeti::generated::{Rng, Shape, cluster};
 use stagger_ganeti::hroller::Options;
@@ -35,7 +34,6 @@ impl Case {
 
         let mut asked = Asked::default();
         let options = &mut asked.options;
-        options.shared_secondary = Standbys::Exclude;
         let percent = |rng: &mut Rng, flag: &mut bool, p: u64| {
             *flag = rng.percent(p);
         };

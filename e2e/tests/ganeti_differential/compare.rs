@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use stagger_core::model::Standbys;
-use stagger_core::plan::plan;
+use stagger_core::plan::plan_waves;
 use stagger_e2e::command::say;
 use stagger_e2e::ganeti::{self, Group, Htools};
 use stagger_ganeti::cluster::{Instance, Template};
@@ -98,6 +98,10 @@ pub(crate) fn compare(case: &Case, real: &Htools, loud: bool) -> Result<Outcome>
         }
         (_, code) => bail!("hroller ended with {code}: {}", theirs.stderr),
     }
+    ensure!(
+        case.sane || outcome.refused,
+        "there is an answer to a question about what does not exist"
+    );
     if let Ok(answer) = &ours {
         more_ways(case, answer)?;
     }
@@ -146,7 +150,7 @@ fn of_theirs(
     groups: &[Group],
 ) -> Result<(usize, Vec<stagger_core::check::Finding>)> {
     let question = Question::new(&case.cluster, options)?;
-    let ours = plan(&question.ask());
+    let ours = plan_waves(&question.ask());
     let left: BTreeSet<&str> = ours
         .left_alone
         .iter()
@@ -156,7 +160,7 @@ fn of_theirs(
     let kept = groups
         .iter()
         .filter(|group| group.nodes.iter().any(|node| !left.contains(node.as_str())));
-    Ok((kept.count(), findings(&question, &ours, groups)?))
+    Ok((kept.count(), findings(&question, &left, groups)?))
 }
 
 /// Never more groups than hroller, unless its own break a rule; and the same instances are moved, but for its defects.
@@ -253,30 +257,31 @@ fn same_moves(
     Ok(())
 }
 
-/// Why hroller finds no room where ours does: asked again without what it should not have moved.
+/// Why hroller finds no room where ours does: asked again without more and more of what it should not have moved.
 fn why_given_up(case: &Case, real: &Htools) -> Result<Difference> {
-    let ask = |keep: &dyn Fn(&Instance) -> bool| -> Result<bool> {
-        let mut cluster = case.cluster.clone();
+    let chosen: BTreeSet<u32> = case.chosen().into_iter().collect();
+    let mut cluster = case.cluster.clone();
+    let mut has_room_without = |moved: &dyn Fn(&Instance) -> bool| -> Result<bool> {
         cluster
             .instances
-            .retain(|instance| instance.template == Template::Drbd || keep(instance));
+            .retain(|instance| instance.template == Template::Drbd || !moved(instance));
         let answer = real.hroller(&stagger_ganeti::text::write(&cluster), &case.words())?;
         Ok(answer.code == 0)
     };
-    let chosen: BTreeSet<u32> = case.chosen().into_iter().collect();
-    if ask(&|instance| instance.status.may_run())? {
+    if has_room_without(&|instance| !instance.status.may_run())? {
         return Ok(Difference::Down);
     }
-    if ask(&|instance| chosen.contains(&instance.primary.0))? {
+    if has_room_without(&|instance| !chosen.contains(&instance.primary.0))? {
         return Ok(Difference::Unselected);
     }
-    if ask(&|instance| !is_local(instance))? {
+    if has_room_without(&is_local)? {
         return Ok(Difference::Local);
     }
-    if case.options.offline_maintenance {
-        return Ok(Difference::Offline);
-    }
-    Ok(Difference::GivesUp)
+    Ok(if case.options.offline_maintenance {
+        Difference::Offline
+    } else {
+        Difference::GivesUp
+    })
 }
 
 /// The warnings of numbers that do not add up are the same.

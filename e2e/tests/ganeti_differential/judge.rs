@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use stagger_core::check::{Fault, Finding, check};
-use stagger_core::model::{Evacuate, How, Moving, Rooms, Turn, UnitId};
-use stagger_core::plan::{Move, Plan, PlannedPart, Wave};
+use stagger_core::model::{Evacuate, How, Moving, Part, Rooms, Standbys, Turn, UnitId};
+use stagger_core::plan::{Move, PlannedPart, PlannedStage, Wave, plan_waves};
 use stagger_e2e::ganeti::Group;
 use stagger_ganeti::cluster::{Cluster, Instance, Status, Template};
 use stagger_ganeti::hroller::{Options, Question};
@@ -81,7 +81,7 @@ impl<'a> Plain<'a> {
                 let mut to: BTreeMap<u32, i64> = BTreeMap::new();
                 for instance in on.filter(|i| self.runs(i)) {
                     if let Some(secondary) = instance.secondary {
-                        *to.entry(secondary.0).or_default() += instance.memory as i64;
+                        *to.entry(secondary.0).or_default() += instance.memory.cast_signed();
                     }
                 }
                 to.into_iter().any(|(node, comes)| comes > self.free(node))
@@ -146,7 +146,7 @@ impl<'a> Plain<'a> {
     fn in_order(&self, groups: &[Group]) -> Result<()> {
         let master = self.cluster.masters().next().map(|node| node.name.as_str());
         let has_master = |group: &Group| group.nodes.iter().any(|name| Some(name.as_str()) == master);
-        let mut sizes = groups
+        let sizes = groups
             .iter()
             .filter(|group| !has_master(group))
             .map(|group| group.nodes.len());
@@ -178,7 +178,7 @@ impl<'a> Plain<'a> {
                 "{a} and {b} have an instance in common, and one is down already"
             );
         }
-        if self.options.shared_secondary != stagger_core::model::Standbys::Exclude {
+        if self.options.shared_secondary != Standbys::Exclude {
             return Ok(());
         }
         let mut behind: BTreeMap<u32, u32> = BTreeMap::new();
@@ -237,7 +237,7 @@ impl<'a> Plain<'a> {
                 && self.runs(instance)
                 && let Some(secondary) = instance.secondary
             {
-                *memory.entry(secondary.0).or_default() += instance.memory as i64;
+                *memory.entry(secondary.0).or_default() += instance.memory.cast_signed();
             }
             let Some((_, primary, secondary)) = line else {
                 continue;
@@ -253,13 +253,13 @@ impl<'a> Plain<'a> {
                 let new = self.node(secondary.context("no new secondary")?)?;
                 ensure!(new != primary, "{} has both copies on one node", instance.name);
                 self.may_go(instance, new, set)?;
-                *disk.entry(new).or_default() += instance.disk as i64;
+                *disk.entry(new).or_default() += instance.disk.cast_signed();
             } else {
                 ensure!(secondary.is_none(), "{} has no secondary", instance.name);
                 self.may_go(instance, primary, set)?;
-                *memory.entry(primary).or_default() += instance.memory as i64;
+                *memory.entry(primary).or_default() += instance.memory.cast_signed();
                 if is_local(instance) {
-                    *disk.entry(primary).or_default() += instance.disk as i64;
+                    *disk.entry(primary).or_default() += instance.disk.cast_signed();
                 }
             }
         }
@@ -308,55 +308,47 @@ pub(crate) fn is_local(instance: &Instance) -> bool {
     matches!(instance.template, Template::Plain | Template::File)
 }
 
-/// What the core's judge says of hroller's groups under our rules. `ours` is our plan for the same question; nodes that
-/// it leaves alone are left out of hroller's groups too, and so are moves of what is down: that is known.
-pub(crate) fn findings(question: &Question, ours: &Plan, groups: &[Group]) -> Result<Vec<Finding>> {
+/// What the core's judge says of hroller's groups under our rules, without the nodes that are `left` out. Moves of what
+/// is down are left out too: that hroller makes them is known.
+pub(crate) fn findings(question: &Question, left: &BTreeSet<&str>, groups: &[Group]) -> Result<Vec<Finding>> {
     let ask = question.ask();
-    let snapshot = ask.snapshot;
-    let rooms = snapshot.rooms().context("no hosts and guests")?;
-    let moving = ask
-        .target
-        .parts
-        .iter()
-        .find_map(|part| match part {
-            stagger_core::model::Part::Stage(stage) => stage.maintenance.as_ref(),
-            stagger_core::model::Part::Step(_) => None,
-        })
-        .context("no maintenance")?
-        .moving;
-    let mut plan = ours.clone();
-    let stage = plan.parts.iter_mut().find_map(|part| match part {
-        PlannedPart::Stage(stage) => Some(stage),
-        PlannedPart::Step(_) => None,
+    let rooms = ask.snapshot.rooms().context("no hosts and guests")?;
+    let stage = ask.target.parts.iter().find_map(|part| match part {
+        Part::Stage(stage) => Some(stage),
+        Part::Step(_) => None,
     });
-    let Some(stage) = stage else {
-        // Ours visits nobody.
-        return Ok(Vec::new());
-    };
-    let left: BTreeSet<&str> = ours.left_alone.iter().map(|left| left.unit.as_str()).collect();
-    stage.schedule = None;
-    stage.waves = Vec::new();
+    let stage = stage.context("no stage")?;
+    let moving = stage.maintenance.as_ref().context("no maintenance")?.moving;
+    let mut waves = Vec::new();
     for group in groups {
-        let names: Vec<&String> = group
-            .nodes
-            .iter()
-            .filter(|name| !left.contains(name.as_str()))
-            .collect();
-        if names.is_empty() {
+        let names = group.nodes.iter().filter(|name| !left.contains(name.as_str()));
+        let mut units = names
+            .map(|name| UnitId::new(name.as_str()))
+            .collect::<Result<Vec<UnitId>, _>>()?;
+        if units.is_empty() {
             continue;
         }
-        let mut units = names
-            .iter()
-            .map(|name| Ok(name.parse()?))
-            .collect::<Result<Vec<UnitId>>>()?;
         units.sort_by(|a, b| a.natural().cmp(&b.natural()));
-        stage.waves.push(Wave {
+        waves.push(Wave {
             moves: their_moves(rooms, moving, &units, group)?,
             units,
             door: None,
             seconds: 0,
         });
     }
+    let mut plan = plan_waves(&ask);
+    plan.parts = vec![PlannedPart::Stage(PlannedStage {
+        name: stage.name.clone(),
+        kind: stage.kind.clone(),
+        revision: stage.revision.clone(),
+        all: ask.snapshot.units().len() as u32,
+        parallel: u32::MAX,
+        waves,
+        at_least: 0,
+        at_least_because: String::new(),
+        going_back: stage.going_back.clone(),
+        schedule: None,
+    })];
     let of_rules = |finding: &Finding| {
         matches!(
             finding.fault,
@@ -385,8 +377,8 @@ fn their_moves(rooms: &Rooms, moving: Moving, units: &[UnitId], group: &Group) -
             let line = printed.get(guest.name.as_str());
             let (how, to) = match (moving.turn(guest), guest.standby, line) {
                 (Turn::ToStandby, Some(standby), _) => (How::Migrate, rooms.host(standby).unit.clone()),
-                (Turn::Anywhere, _, Some(line)) => (How::Migrate, line.primary.parse()?),
-                (Turn::WithDowntime, _, Some(line)) => (How::Relocate, line.primary.parse()?),
+                (Turn::Anywhere, _, Some(line)) => (How::Migrate, UnitId::new(line.primary.as_str())?),
+                (Turn::WithDowntime, _, Some(line)) => (How::Relocate, UnitId::new(line.primary.as_str())?),
                 _ => continue,
             };
             first.push(Move {
@@ -413,7 +405,7 @@ fn their_moves(rooms: &Rooms, moving: Moving, units: &[UnitId], group: &Group) -
                     guest: guest.name.clone(),
                     how: How::ReplaceStandby,
                     from: unit.clone(),
-                    to: new.parse()?,
+                    to: UnitId::new(new)?,
                 });
             }
         }

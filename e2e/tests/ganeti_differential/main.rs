@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, Result, bail, ensure};
 use case::Case;
 use compare::{Difference, Outcome, compare};
-use stagger_core::model::Standbys;
 use stagger_e2e::command::say;
 use stagger_e2e::ganeti::Htools;
 use stagger_ganeti::generated::{Layout, Rng, Shape, cluster};
@@ -170,11 +169,7 @@ fn a_ring_takes_four_groups_where_hroller_has_five() -> Result<()> {
     };
     let ring = cluster(&mut Rng(1), &shape);
     let theirs = Htools::start()?.hroller(&write(&ring), &[])?.groups()?;
-    let options = Options {
-        shared_secondary: Standbys::Exclude,
-        ..Options::default()
-    };
-    let ours = answer(&ring, &options)?;
+    let ours = answer(&ring, &Options::default())?;
     ensure!(
         (ours.groups.len(), theirs.len()) == (4, 5),
         "ours has {} groups, hroller {}",

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use stagger_core::model::Search;
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
 use stagger_ganeti::text;
@@ -59,7 +58,7 @@ fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
         std::fs::write(&file, text::write(&cluster))
             .map_err(|error| CliError::usage(format!("write {file}: {error}")))?;
     }
-    let mut search = Search::default();
+    let mut search = Options::default().search;
     if let Some(time) = &wish.improve {
         let time: jiff::SignedDuration = time.parse().map_err(|_| {
             CliError::usage(format!("--improve {time:?} is not a time")).hint("write 10s or 2m")
