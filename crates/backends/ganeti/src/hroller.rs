@@ -14,7 +14,7 @@ use stagger_core::model::{
 };
 use stagger_core::plan::{Ask, LeftAlone, Plan, Wave, plan_waves};
 
-use crate::cluster::{Cluster, Instance, Template};
+use crate::cluster::{Cluster, Instance, Status, Template};
 use crate::select::{SelectError, Selection};
 use crate::target::{TargetError, Wish, stage};
 use crate::translate::{TranslateError, View, snapshot};
@@ -265,25 +265,23 @@ fn master(
 }
 
 /// Nodes whose numbers do not add up, with the bounds of htools: 512 MiB of memory, 1 GiB of disk. One warning of
-/// several lines, as there.
+/// several lines, the last node first, as there: offline nodes count too, and disks of every template.
 fn inconsistent(cluster: &Cluster) -> Option<String> {
     let mut memory = vec![0_i64; cluster.nodes.len()];
     let mut disk = vec![0_i64; cluster.nodes.len()];
     let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {
         let on = instance.primary.0 as usize;
-        if instance.status.may_run() {
+        if instance.status.may_run() || instance.status == Status::ErrorNodeOffline {
             memory[on] += signed(instance.memory);
         }
-        if matches!(instance.template, Template::Drbd | Template::Plain) {
-            disk[on] += signed(instance.disk);
-        }
-        if let (Template::Drbd, Some(secondary)) = (instance.template, instance.secondary) {
+        disk[on] += signed(instance.disk);
+        if let Some(secondary) = instance.secondary {
             disk[secondary.0 as usize] += signed(instance.disk);
         }
     }
     let mut found = Vec::new();
-    for (at, node) in cluster.nodes.iter().enumerate().filter(|(_, node)| node.is_up()) {
+    for (at, node) in cluster.nodes.iter().enumerate().rev() {
         let Some(has) = &node.resources else { continue };
         let no_memory = signed(has.memory) - signed(has.memory_own) - has.memory_free - memory[at];
         let no_disk = signed(has.disk) - has.disk_free - disk[at];
