@@ -156,8 +156,9 @@ fn one(input: Input, ganeti: &Root) -> Result<Row> {
     let file = work.path().join("data");
     let generate = target_folder().join("release/examples/generate");
     let nodes = input.nodes.to_string();
+    let generate = generate.to_string_lossy();
     let words = [
-        &generate.to_string_lossy(),
+        &*generate,
         nodes.as_str(),
         input.layout,
         input.groups,
