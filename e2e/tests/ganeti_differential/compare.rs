@@ -39,6 +39,8 @@ pub(crate) struct Outcome {
     pub(crate) differences: BTreeSet<Difference>,
     /// How many groups ours has, and hroller's, of the same nodes.
     pub(crate) groups: Option<(usize, usize)>,
+    /// Whether hroller's groups break no rule of ours, so that ours cannot have more.
+    pub(crate) sound: bool,
     /// Whether both refuse.
     pub(crate) refused: bool,
 }
@@ -111,7 +113,12 @@ pub(crate) fn compare(case: &Case, real: &Htools, loud: bool) -> Result<Outcome>
         "there is an answer to a question about what does not exist"
     );
     if let Ok(answer) = &ours {
-        more_ways(case, answer)?;
+        let theirs = if theirs.code == 0 {
+            theirs.groups()?
+        } else {
+            Vec::new()
+        };
+        more_ways(case, answer, &theirs)?;
     }
     Ok(outcome)
 }
@@ -188,6 +195,7 @@ fn both_answer(case: &Case, answer: &Answer, theirs: &[Group], outcome: &mut Out
     let (count, found) = of_theirs(case, &case.options, theirs)?;
     never_more(answer.groups.len(), count, &found)?;
     outcome.groups = Some((answer.groups.len(), count));
+    outcome.sound = found.is_empty();
     if answer.groups.len() > count
         || answer
             .left_out
@@ -305,7 +313,7 @@ fn same_warnings(answer: &Answer, stderr: &str) -> Result<()> {
 }
 
 /// What hroller has no option for: sound too, and never worse than what it has.
-fn more_ways(case: &Case, exclude: &Answer) -> Result<()> {
+fn more_ways(case: &Case, exclude: &Answer, theirs: &[Group]) -> Result<()> {
     let capacity = Options {
         shared_secondary: Standbys::Capacity,
         ..case.options.clone()
@@ -328,7 +336,13 @@ fn more_ways(case: &Case, exclude: &Answer) -> Result<()> {
         .any(|left| left.reason.slug.as_str() == "non-redundant-running")
     {
         match answer(&case.cluster, &moving) {
-            Ok(moved) => sound(case, &moving, &moved).context("with --move-non-redundant")?,
+            Ok(moved) => {
+                sound(case, &moving, &moved).context("with --move-non-redundant")?;
+                if !theirs.is_empty() {
+                    let (count, found) = of_theirs(case, &moving, theirs)?;
+                    never_more(moved.groups.len(), count, &found).context("with --move-non-redundant")?;
+                }
+            }
             Err(error) => ensure!(is_capacity(&error), "with --move-non-redundant: {error}"),
         }
     }

@@ -35,6 +35,8 @@ struct Tally {
     more: u32,
     ours: usize,
     theirs: usize,
+    /// Where hroller's groups are sound by our rules.
+    sound: u32,
     programs: u32,
 }
 
@@ -44,6 +46,7 @@ impl Tally {
             *self.differences.entry(*difference).or_default() += 1;
         }
         self.refused += u32::from(outcome.refused);
+        self.sound += u32::from(outcome.sound);
         if let Some((ours, theirs)) = outcome.groups {
             self.ours += ours;
             self.theirs += theirs;
@@ -142,7 +145,10 @@ fn says_something(tally: &Tally) -> Result<()> {
         ensure!(seen > 0, "{difference:?} was never seen: {tally:?}");
     }
     let answered = tally.fewer + tally.as_many + tally.more;
-    ensure!(answered > 100 && tally.refused > 10, "{tally:?}");
+    ensure!(
+        answered > 100 && tally.sound > 50 && tally.refused > 10,
+        "{tally:?}"
+    );
     ensure!(tally.fewer > tally.more && tally.ours < tally.theirs, "{tally:?}");
     ensure!(tally.programs >= 30, "{tally:?}");
     Ok(())

@@ -327,10 +327,13 @@ fn instance(rng: &mut Rng, shape: &Shape, peers: Peers, number: usize) -> Option
         memory: rng.pick(&[512, 1024, 2048, 4096]),
         disk: rng.pick(&[1024, 10240, 51200]),
         vcpus: 1 + rng.below(3),
-        status: if rng.percent(shape.idle) {
-            rng.pick(Status::ALL)
-        } else {
+        // Most were stopped by somebody: what is in trouble keeps its whole node from being visited.
+        status: if !rng.percent(shape.idle) {
             Status::Running
+        } else if rng.percent(70) {
+            Status::AdminDown
+        } else {
+            rng.pick(Status::ALL)
         },
         auto_balance: rng.percent(90),
         primary: NodeIx(peers.node as u32),
