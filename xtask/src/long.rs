@@ -22,6 +22,7 @@ const FILES: [&str; 13] = [
     "ceph_long",
     "ganeti_boot",
     "ganeti_long",
+    "ganeti_differential",
     "node_agent",
     "go_is_fetched",
     "rook_long",

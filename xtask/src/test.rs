@@ -46,6 +46,13 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
             "Kubernetes: the story on a real cluster laid out by Rook",
             &mut ignored("rook_story", None),
         )?;
+        report.run(
+            "Ganeti: reboot groups beside those of the real hroller",
+            &mut ignored(
+                "ganeti_differential",
+                Some("hundreds_of_clusters_as_hroller_sees_them"),
+            ),
+        )?;
     }
     if report.summary() {
         Ok(())

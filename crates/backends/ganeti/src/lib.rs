@@ -2,9 +2,12 @@
 //!
 //! A [`cluster::Cluster`] comes from Ganeti's text format ([`text`]) or from the bodies that its RAPI answers
 //! ([`rapi`]). [`translate`] makes a snapshot of it, [`select`] says which nodes are meant, [`target`] what is
-//! wanted of them. [`hroller`] speaks as Ganeti's own tool of that name does.
+//! wanted of them. [`hroller`] speaks as Ganeti's own tool of that name does. The feature `generated` adds clusters
+//! from a seed.
 
 pub mod cluster;
+#[cfg(feature = "generated")]
+pub mod generated;
 pub mod hroller;
 pub mod rapi;
 pub mod select;

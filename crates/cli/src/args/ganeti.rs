@@ -114,12 +114,18 @@ pub(crate) enum SharedSecondary {
 )]
 pub(crate) struct Hroller {
     /// A cluster in Ganeti's text format.
-    #[arg(short = 't', long, value_name = "FILE", required_unless_present = "master")]
+    #[arg(short = 't', long, value_name = "FILE")]
     pub(crate) text_data: Option<PathBuf>,
     /// A cluster's RAPI, as `https://HOST:5080` or HOST; a folder of its bodies, as `file:///FOLDER`: groups.json,
     /// nodes.json, instances.json, info.json.
-    #[arg(short = 'm', long, value_name = "ADDRESS", conflicts_with = "text_data")]
+    #[arg(short = 'm', long, value_name = "ADDRESS")]
     pub(crate) master: Option<String>,
+    /// Refused, with what does instead: the socket of the master's own daemons.
+    #[arg(short = 'L', long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) luxi: Option<String>,
+    /// Refused, with what does instead: a request to an allocator.
+    #[arg(short = 'I', long, value_name = "FILE")]
+    pub(crate) ialloc_src: Option<PathBuf>,
     #[command(flatten)]
     /// Which nodes.
     pub(crate) nodes: Nodes,

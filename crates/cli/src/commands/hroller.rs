@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use stagger_core::model::Search;
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
 use stagger_ganeti::text;
@@ -59,7 +58,7 @@ async fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
         std::fs::write(&file, text::write(&cluster))
             .map_err(|error| CliError::usage(format!("write {file}: {error}")))?;
     }
-    let mut search = Search::default();
+    let mut search = Options::default().search;
     if let Some(time) = &wish.improve {
         let time: jiff::SignedDuration = time.parse().map_err(|_| {
             CliError::usage(format!("--improve {time:?} is not a time")).hint("write 10s or 2m")
@@ -82,10 +81,36 @@ async fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
 }
 
 async fn cluster(cli: &Cli, wish: &args::Hroller) -> Result<Cluster, CliError> {
+    let sources = [
+        wish.text_data.is_some(),
+        wish.master.is_some(),
+        wish.luxi.is_some(),
+        wish.ialloc_src.is_some(),
+    ];
+    if sources.iter().filter(|given| **given).count() > 1 {
+        return Err(CliError::usage(
+            "one of -t, -m, -L and -I says where the cluster is, not several",
+        ));
+    }
+    if wish.luxi.is_some() {
+        return Err(CliError::usage("-L: the socket of the master's daemons is not spoken to").hint(
+            "on the master, `hscan -L -d FOLDER` writes what it says to FOLDER/LOCAL.data; give -t FOLDER/LOCAL.data",
+        ));
+    }
+    if wish.ialloc_src.is_some() {
+        return Err(
+            CliError::usage("-I: a request to an allocator is not read: it says where the instances are, not which node is the master")
+                .hint("on the master, `hscan -L -d FOLDER` writes the cluster to FOLDER/LOCAL.data; give -t FOLDER/LOCAL.data"),
+        );
+    }
     if let Some(file) = &wish.text_data {
         return ganeti::text_at(file);
     }
-    let address = wish.master.as_deref().unwrap_or_default();
+    let Some(address) = &wish.master else {
+        return Err(CliError::usage("nothing says where the cluster is").hint(
+            "give -t FILE, a cluster in Ganeti's text format, or -m file:///FOLDER, with answers of its RAPI",
+        ));
+    };
     match address.strip_prefix("file://") {
         Some(folder) => ganeti::bodies_at(Path::new(folder)),
         None => ganeti::live::cluster_at(cli, address).await,

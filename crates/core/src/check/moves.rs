@@ -77,7 +77,10 @@ impl Judge<'_> {
     ) {
         let Some(planned) = self.planned else { return };
         let snapshot = self.ask.snapshot;
-        let moves: Vec<&Move> = planned.waves.iter().flat_map(|wave| &wave.moves).collect();
+        let mut moves: BTreeMap<&UnitId, Vec<&Move>> = BTreeMap::new();
+        for a_move in planned.waves.iter().flat_map(|wave| &wave.moves) {
+            moves.entry(&a_move.from).or_default().push(a_move);
+        }
         for turn in &schedule.turns {
             // Most are down right after one has begun.
             let at = turn.start;
@@ -94,9 +97,9 @@ impl Judge<'_> {
                 said.push((Fault::OverBudget, crate::explain::violation(snapshot, &violation)));
             }
             if let Some(rooms) = snapshot.rooms() {
-                let moves = moves
+                let moves = down
                     .iter()
-                    .filter(|a_move| down.contains(&a_move.from))
+                    .flat_map(|unit| moves.get(unit).into_iter().flatten())
                     .map(|a_move| (*a_move).clone())
                     .collect();
                 let wave = Wave {
@@ -233,7 +236,14 @@ impl WaveJudge<'_> {
                 runs_on.insert(shift.guest, shift.to);
             }
         }
-        for (at, guest) in (0_u32..).zip(rooms.guests()) {
+        // Whoever is on a host of the wave, or has its second copy there; both at once only in a faulty plan.
+        let touched: BTreeSet<u32> = set
+            .iter()
+            .flat_map(|host| rooms.on(*host).iter().chain(rooms.behind(*host)))
+            .copied()
+            .collect();
+        for at in touched {
+            let guest = rooms.guest(at);
             let goes = set.contains(&guest.host);
             if goes && moving.turn(guest) != Turn::Stays && !left.contains(&at) {
                 said.push((

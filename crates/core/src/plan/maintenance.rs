@@ -142,7 +142,7 @@ fn large(
     let mut before = before;
     while !todo.is_empty() {
         let part = posed.problem.only(&todo);
-        let solution = waves::solve(&part, search, before.take());
+        let solution = waves::solve_with(&part, search, waves::Tenure::Long, before.take());
         for impossible in &solution.impossible {
             let at = todo[impossible.unit as usize] as usize;
             group.left.push((units[at], posed.reason(impossible.rule)));

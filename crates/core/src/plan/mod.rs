@@ -53,6 +53,15 @@ pub const USUAL_VISIT: SignedDuration = SignedDuration::from_secs(60);
 
 /// The plan that leads from the snapshot to the target.
 pub fn plan(ask: &Ask<'_>) -> Plan {
+    planned(ask, true)
+}
+
+/// The same without a schedule, which takes longer to make than the waves: for whoever shows only these.
+pub fn plan_waves(ask: &Ask<'_>) -> Plan {
+    planned(ask, false)
+}
+
+fn planned(ask: &Ask<'_>, scheduled: bool) -> Plan {
     let Ask {
         snapshot,
         target,
@@ -64,7 +73,7 @@ pub fn plan(ask: &Ask<'_>) -> Plan {
     for part in &target.parts {
         match part {
             Part::Stage(stage) => {
-                let (planned, left) = plan_stage(ask, stage);
+                let (planned, left) = plan_stage(ask, stage, scheduled);
                 left_alone.extend(left);
                 parts.extend(planned.map(PlannedPart::Stage));
             }
@@ -112,7 +121,7 @@ struct GroupWave {
     shifts: Vec<Shift>,
 }
 
-fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<LeftAlone>) {
+fn plan_stage(ask: &Ask<'_>, stage: &StageSpec, scheduled: bool) -> (Option<PlannedStage>, Vec<LeftAlone>) {
     let Ask { snapshot, policy, .. } = *ask;
     let selected = select::select(snapshot, stage, ask.aside);
     let parallel = match stage.width {
@@ -211,7 +220,7 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<Le
         going_back: stage.going_back.clone(),
         schedule: None,
     };
-    if world.is_some() {
+    if scheduled && world.is_some() {
         planned.schedule = Some(schedule::schedule(ask, stage, &planned));
     }
     (Some(planned), left)

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::Standbys;
 use stagger_ganeti::cluster::{Cluster, Template};
+use stagger_ganeti::generated::{Layout, Rng, Shape, cluster};
 use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
 use stagger_ganeti::select::Selection;
 use stagger_ganeti::text::read;
-
-use crate::random::{Rng, Shape, cluster};
 
 const CELL: &str = "\
 default|u1|preferred||
@@ -230,7 +229,11 @@ fn numbers_that_do_not_add_up_are_warned_of() {
         .filter(|warning| warning.contains("node node2"))
         .collect();
     assert_eq!(inconsistent.len(), 1, "{:?}", said.warnings);
-    assert!(inconsistent[0].starts_with("cluster has inconsistent data: node node2 is missing 4096 MB ram"));
+    assert!(
+        inconsistent[0].starts_with(
+            "cluster has inconsistent data:\n  - node node2 is missing 4096 MB ram and 0 GB disk"
+        )
+    );
 }
 
 /// hroller's graph coloured greedily, largest degree first: one of its three colourings.
@@ -284,12 +287,11 @@ fn there_are_never_more_groups_than_a_greedy_colouring_of_hrollers_graph_gives()
         let mut rng = Rng(seed);
         let shape = Shape {
             nodes: 3 + rng.below(30),
-            groups: 1,
             instances_a_node: 1 + rng.below(5),
             roomy: 400,
-            mixed: false,
+            ..Shape::PLAIN
         };
-        let cluster = cluster(&mut rng, shape);
+        let cluster = cluster(&mut rng, &shape);
         let Answer { groups, warnings, .. } = answer(&cluster, &asks()).unwrap();
         let greedy = greedy(&cluster);
         assert!(
@@ -307,4 +309,52 @@ fn there_are_never_more_groups_than_a_greedy_colouring_of_hrollers_graph_gives()
         assert_eq!(last, master.name, "seed {seed}");
     }
     assert!(fewer > 30, "{fewer}");
+}
+
+/// Ganeti's hroller has five groups for a ring like this one (`e2e/tests/ganeti_differential`), and fewer than four there
+/// cannot be: a node, its two neighbours on one side and the next conflict with each other.
+#[test]
+fn a_ring_takes_four_groups() {
+    let shape = Shape {
+        nodes: 1000,
+        layout: Layout::Ring,
+        ..Shape::PLAIN
+    };
+    let ring = cluster(&mut Rng(1), &shape);
+    assert_eq!(answer(&ring, &asks()).unwrap().groups.len(), 4);
+}
+
+#[test]
+fn options_mean_together_what_they_mean_in_hroller() {
+    let cell = read(CELL).unwrap();
+    let nodes = |options: &Options| match answer(&cell, options) {
+        Ok(answer) => answer
+            .groups
+            .iter()
+            .map(|group| group.nodes.join(","))
+            .collect::<Vec<_>>()
+            .join(" "),
+        Err(error) => error.to_string(),
+    };
+    // What is left out because of other instances is left out also where these are ignored.
+    let both = Options {
+        skip_non_redundant: true,
+        ignore_non_redundant: true,
+        ..asks()
+    };
+    assert_eq!(nodes(&both), "node2 node3,node1");
+    // A tag that no node has takes nobody away.
+    let select = |selection: Selection| Options { selection, ..asks() };
+    let names = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let tags = select(Selection {
+        tags: names("odd even"),
+        ..Selection::default()
+    });
+    assert_eq!(nodes(&tags), "node4,node1");
+    // The last that was given comes first.
+    let wrong = select(Selection {
+        leave_out: names("node8 node1 node9"),
+        ..Selection::default()
+    });
+    assert_eq!(nodes(&wrong), "wrong node name(s) set as offline: node9,node8");
 }

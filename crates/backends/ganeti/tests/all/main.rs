@@ -3,7 +3,6 @@
 
 mod hroller;
 mod planning;
-mod random;
 mod rapi;
 mod select;
 mod text;

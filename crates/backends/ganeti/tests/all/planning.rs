@@ -11,12 +11,11 @@ use stagger_core::model::{
 };
 use stagger_core::plan::{Ask, Plan, plan};
 use stagger_ganeti::cluster::{Cluster, Template};
+use stagger_ganeti::generated::{Rng, Shape, cluster};
 use stagger_ganeti::select::Selection;
 use stagger_ganeti::target::{Wish, reboot};
 use stagger_ganeti::text::read;
 use stagger_ganeti::translate::{View, snapshot};
-
-use crate::random::{Rng, Shape, cluster};
 
 /// Name, memory, status, primary, secondary, template, tags.
 type Row<'a> = (&'a str, u32, &'a str, u32, Option<u32>, &'a str, &'a str);
@@ -115,7 +114,7 @@ fn the_judge_finds_nothing_in_plans_for_random_clusters() {
     for seed in 0..400 {
         let mut rng = Rng(seed);
         let shape = Shape::small(&mut rng);
-        let cluster = cluster(&mut rng, shape);
+        let cluster = cluster(&mut rng, &shape);
         let wish = with(Moving {
             as_if_down: rng.percent(10),
             local: rng.pick(&[LocalGuests::Skip, LocalGuests::Accept, LocalGuests::Relocate]),

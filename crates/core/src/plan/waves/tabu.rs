@@ -6,6 +6,7 @@
 //! inside a colour is brought to nothing. Here it is the excess over all rules: broken pairs, loads
 //! of crowds over their limits, and what `Room` counts.
 
+use super::Tenure;
 use super::list::List;
 use super::problem::cap_at;
 use super::rng::Rng;
@@ -24,6 +25,7 @@ const NONE: u32 = u32::MAX;
 pub(super) fn one_fewer(
     ties: &Ties,
     waves: &[Vec<u32>],
+    tenure: Tenure,
     steps: &mut u64,
     rng: &mut Rng,
 ) -> Option<Vec<Vec<u32>>> {
@@ -34,7 +36,7 @@ pub(super) fn one_fewer(
     }
     let mut search = Tabu::new(ties, count);
     search.start_from(waves);
-    let moves = search.run(*steps, rng);
+    let moves = search.run(*steps, tenure, rng);
     *steps -= moves;
     (search.excess == 0).then(|| search.waves())
 }
@@ -115,7 +117,7 @@ impl<'a> Tabu<'a> {
     }
 
     /// Moves until nothing is broken or the steps are used up; answers how many were made.
-    fn run(&mut self, steps: u64, rng: &mut Rng) -> u64 {
+    fn run(&mut self, steps: u64, tenure: Tenure, rng: &mut Rng) -> u64 {
         // Moves are counted in u32 to keep `until` small; four thousand million are enough.
         let steps = steps.min(u64::from(u32::MAX - 10_000_000)) as u32;
         let mut best = self.excess;
@@ -124,9 +126,13 @@ impl<'a> Tabu<'a> {
             now += 1;
             if let Some(chosen) = self.choose(now, best, rng) {
                 let from = self.wave_of[chosen.unit as usize];
-                let tenure = rng.below(10) + (self.sore.units.len() as u32 * 3) / 5;
+                let sore = self.sore.units.len() as u32;
+                let kept_out = match tenure {
+                    Tenure::Published => sore * 3 / 5,
+                    Tenure::Long => sore,
+                };
                 let back = chosen.unit as usize * self.count + from as usize;
-                self.until[back] = now + 1 + tenure;
+                self.until[back] = now + 1 + rng.below(10) + kept_out;
                 self.leave(chosen.unit);
                 self.enter(chosen.unit, chosen.to);
                 best = best.min(self.excess);

@@ -1,0 +1,392 @@
+//! `bench ganeti`: reboot groups of large clusters, beside Ganeti's own hroller on the same file.
+//!
+//! Times are seconds of processor, since others work on the machine too. hroller takes minutes on some of these
+//! clusters: what it said and took is kept in the cache, under a digest of its version, its options and its input.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use sha2::{Digest as _, Sha256};
+
+use super::child::Child;
+use super::maps::cache;
+use crate::report::{cargo, root, say, target_folder};
+use crate::test::must_be_root;
+
+const PAGE: &str = "docs/bench-ganeti.md";
+
+/// One cluster, and what both are asked about it.
+#[derive(Debug, Clone, Copy)]
+struct Input {
+    nodes: u32,
+    /// As the example `generate` takes it.
+    layout: &'static str,
+    groups: &'static str,
+    templates: &'static str,
+    /// Options that both have.
+    flags: &'static [&'static str],
+    /// Whether hroller is asked. It would take hours for the largest.
+    peer: bool,
+    /// Whether ten seconds of search are measured too.
+    search: bool,
+}
+
+const RANDOM: Input = Input {
+    nodes: 1_000,
+    layout: "random",
+    groups: "1",
+    templates: "mirrored",
+    flags: &[],
+    peer: true,
+    search: false,
+};
+
+/// The one of which the goals speak.
+const GOAL: Input = Input {
+    search: true,
+    ..RANDOM
+};
+/// The largest.
+const LARGE: Input = Input {
+    nodes: 10_000,
+    peer: false,
+    search: true,
+    ..RANDOM
+};
+
+const INPUTS: [Input; 11] = [
+    Input { nodes: 100, ..RANDOM },
+    Input { nodes: 300, ..RANDOM },
+    GOAL,
+    Input {
+        flags: &["--offline-maintenance"],
+        ..RANDOM
+    },
+    Input {
+        layout: "ring",
+        ..RANDOM
+    },
+    Input {
+        layout: "pairs",
+        ..RANDOM
+    },
+    Input {
+        layout: "cells:10",
+        ..RANDOM
+    },
+    Input {
+        groups: "20",
+        ..RANDOM
+    },
+    Input {
+        templates: "movable",
+        ..RANDOM
+    },
+    Input {
+        nodes: 2_000,
+        flags: &["--offline-maintenance"],
+        ..RANDOM
+    },
+    LARGE,
+];
+
+/// What came of one input.
+#[derive(Debug)]
+struct Row {
+    input: Input,
+    theirs: Option<Child>,
+    ours: Child,
+    first: Child,
+    searched: Option<Child>,
+    capacity: Child,
+}
+
+/// Groups are lines.
+fn groups(child: &Child) -> usize {
+    child.out.lines().filter(|line| !line.is_empty()).count()
+}
+
+/// Runs the bench on clusters of up to so many nodes and writes its page.
+pub(crate) fn bench(most: u32) -> Result<()> {
+    must_be_root()?;
+    say("building the release binaries");
+    for words in [
+        ["build", "--release", "--quiet", "--package", "stagger-cli"].as_slice(),
+        &[
+            "build",
+            "--release",
+            "--quiet",
+            "--package",
+            "stagger-ganeti",
+            "--example",
+            "generate",
+        ],
+    ] {
+        if !cargo(words).status()?.success() {
+            bail!("stagger does not build");
+        }
+    }
+    let ganeti = root_of_ganeti()?;
+    let mut rows = Vec::new();
+    for input in INPUTS.into_iter().filter(|input| input.nodes <= most) {
+        say(&format!(
+            "{} nodes, {}, {} groups, {} {}",
+            input.nodes,
+            input.layout,
+            input.groups,
+            input.templates,
+            input.flags.join(" ")
+        ));
+        rows.push(one(input, &ganeti)?);
+    }
+    let page = page(&rows);
+    if most >= LARGE.nodes {
+        std::fs::write(root().join(PAGE), &page).with_context(|| format!("write {PAGE}"))?;
+    }
+    say(&page);
+    Ok(())
+}
+
+fn one(input: Input, ganeti: &Root) -> Result<Row> {
+    let work = tempfile::Builder::new()
+        .prefix("stagger-bench-")
+        .tempdir_in(ganeti.path.join("tmp"))
+        .context("make a folder in the root of Ganeti")?;
+    let file = work.path().join("data");
+    let generate = target_folder().join("release/examples/generate");
+    let nodes = input.nodes.to_string();
+    let generate = generate.to_string_lossy();
+    let words = [
+        &*generate,
+        nodes.as_str(),
+        input.layout,
+        input.groups,
+        input.templates,
+        "1",
+    ];
+    let text = Child::run(&words)?.out;
+    std::fs::write(&file, &text).context("write the cluster")?;
+    let ours = |more: &[&str]| -> Result<Child> {
+        let program = target_folder().join("release/stagger");
+        let file = file.to_string_lossy();
+        let program = program.to_string_lossy();
+        let mut words = vec![&*program, "hroller", "-q", "--no-headers", "-t", &*file];
+        words.extend(input.flags);
+        words.extend(more);
+        Child::run(&words)
+    };
+    say("   ours");
+    let row = Row {
+        input,
+        theirs: None,
+        first: ours(&["--improve", "0s"])?,
+        ours: ours(&[])?,
+        searched: input.search.then(|| ours(&["--improve", "10s"])).transpose()?,
+        capacity: ours(&["--shared-secondary", "capacity"])?,
+    };
+    if !input.peer {
+        return Ok(row);
+    }
+    say("   hroller");
+    let inside = Path::new("/tmp").join(work.path().file_name().context("a folder has a name")?);
+    let theirs = hroller(ganeti, &inside.join("data"), &text, input.flags)?;
+    Ok(Row {
+        theirs: Some(theirs),
+        ..row
+    })
+}
+
+/// A root with Ganeti in the cache.
+#[derive(Debug)]
+struct Root {
+    path: PathBuf,
+    /// Its exact version, and what was patched.
+    version: String,
+}
+
+fn root_of_ganeti() -> Result<Root> {
+    let roots = cache()?.join("ganeti-roots");
+    let missing = || {
+        format!(
+            "there is no root of Ganeti in {}: run `cargo xtask test` once",
+            roots.display()
+        )
+    };
+    let path = std::fs::read_dir(&roots)
+        .with_context(missing)?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .find(|path| path.join("versions.json").is_file())
+        .with_context(missing)?;
+    let version = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    Ok(Root { path, version })
+}
+
+/// Runs hroller, or finds what came of it before.
+fn hroller(ganeti: &Root, file: &Path, text: &str, flags: &[&str]) -> Result<Child> {
+    let mut digest = Sha256::new();
+    for part in [ganeti.version.as_str(), &flags.join(" "), text] {
+        digest.update(part);
+        digest.update([0]);
+    }
+    let mut name = String::from("hroller-");
+    for byte in digest.finalize().iter().take(12) {
+        write!(name, "{byte:02x}")?;
+    }
+    let kept = cache()?.join("bench");
+    let path = kept.join(name + ".json");
+    if path.exists() {
+        let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        return serde_json::from_str(&text)
+            .with_context(|| format!("{} is not what a run comes to; remove it", path.display()));
+    }
+    let (root, file) = (ganeti.path.to_string_lossy(), file.to_string_lossy());
+    let mut words = vec!["chroot", &*root, "hroller", "-q", "--no-headers", "-t", &*file];
+    words.extend(flags);
+    let child = Child::run(&words)?;
+    std::fs::create_dir_all(&kept).with_context(|| format!("make {}", kept.display()))?;
+    // Whole or not at all, however this ends.
+    let part = path.with_extension("part");
+    std::fs::write(&part, serde_json::to_vec(&child)?)
+        .with_context(|| format!("write {}", part.display()))?;
+    std::fs::rename(&part, &path).with_context(|| format!("make {}", path.display()))?;
+    Ok(child)
+}
+
+fn mb(child: &Child) -> u64 {
+    child.peak_kb.div_ceil(1024)
+}
+
+fn page(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "# Bench on Ganeti\n\n\
+         Written by `cargo xtask bench ganeti`; not by hand. `stagger hroller` and Ganeti's own hroller on the same file with the\n\
+         same options, whole processes: start, reading, planning, our judge, printing. Clusters are generated: nodes of 128 GiB\n\
+         with ten instances of 0.5 to 4 GiB each. Mirrored ones are DRBD, whose secondaries are on any node, on one of the next\n\
+         three (ring), on the other of two (pairs), or in cells of ten; movable ones are half DRBD, half on shared storage.\n\
+         Times are seconds of processor, memory is the most that was held; hroller ran once for each file on this machine.\n\n",
+    );
+    text.push_str(&goals(rows));
+    text.push_str(
+        "\nOurs by default, with hroller's rules; `capacity` is `--shared-secondary capacity`, where nodes may share a secondary\n\
+         that has room for both.\n\n\
+         | nodes | groups | instances | options | hroller | ours | capacity | hroller s | ours s | ratio | hroller MB | ours MB |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let Input {
+            nodes,
+            layout,
+            groups: node_groups,
+            templates,
+            flags,
+            ..
+        } = row.input;
+        let (count, cpu, ratio, memory) = match &row.theirs {
+            Some(theirs) => (
+                groups(theirs).to_string(),
+                format!("{:.2}", theirs.cpu),
+                format!("{:.0}", theirs.cpu / row.ours.cpu.max(0.001)),
+                mb(theirs).to_string(),
+            ),
+            None => ("hours".to_owned(), String::new(), String::new(), String::new()),
+        };
+        let _ = writeln!(
+            text,
+            "| {nodes} | {node_groups} | {templates}, {layout} | {} | {count} | {} | {} | {cpu} | {:.2} | {ratio} | {memory} | {} |",
+            flags.join(" "),
+            groups(&row.ours),
+            groups(&row.capacity),
+            row.ours.cpu,
+            mb(&row.ours)
+        );
+    }
+    text.push_str(
+        "\n| nodes | first plan | s | MB | by default | s | MB | 10 s of search | s | MB |\n|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let Some(searched) = &row.searched else { continue };
+        let _ = write!(text, "| {} |", row.input.nodes);
+        for child in [&row.first, &row.ours, searched] {
+            let _ = write!(text, " {} | {:.2} | {} |", groups(child), child.cpu, mb(child));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// What was to be reached, and whether it is.
+fn goals(rows: &[Row]) -> String {
+    let mut text = String::from("| | goal | measured | reached |\n|---|---|---|---|\n");
+    let mut goal = |what: &str, aim: &str, measured: String, reached: bool| {
+        let reached = if reached { "yes" } else { "**no**" };
+        let _ = writeln!(text, "| {what} | {aim} | {measured} | {reached} |");
+    };
+    let same = |row: &&Row, input: &Input| {
+        (
+            row.input.nodes,
+            row.input.layout,
+            row.input.templates,
+            row.input.groups,
+        ) == (input.nodes, input.layout, input.templates, input.groups)
+            && row.input.flags == input.flags
+    };
+    if let Some((row, theirs)) = rows
+        .iter()
+        .find(|row| same(row, &GOAL))
+        .and_then(|row| Some((row, row.theirs.as_ref()?)))
+    {
+        let ratio = theirs.cpu / row.ours.cpu.max(0.001);
+        goal(
+            "1,000 nodes, 10,000 instances: faster than hroller",
+            "at least 1,000 times",
+            format!("{ratio:.0} times: {:.2} s and {:.2} s", row.ours.cpu, theirs.cpu),
+            ratio >= 1000.0,
+        );
+        goal(
+            "groups of the same plan",
+            "at most 27",
+            format!("{}; hroller {}", groups(&row.ours), groups(theirs)),
+            groups(&row.ours) <= 27,
+        );
+        goal(
+            "groups with capacity instead of shared secondaries",
+            "at most 8",
+            groups(&row.capacity).to_string(),
+            groups(&row.capacity) <= 8,
+        );
+    }
+    if let Some(row) = rows.iter().find(|row| same(row, &LARGE)) {
+        goal(
+            "10,000 nodes, 100,000 instances: the first plan",
+            "under 3 s and 500 MB",
+            format!("{:.2} s, {} MB", row.first.cpu, mb(&row.first)),
+            row.first.cpu < 3.0 && mb(&row.first) < 500,
+        );
+        if let Some(searched) = &row.searched {
+            goal(
+                "groups after 10 s of search",
+                "at most 29",
+                groups(searched).to_string(),
+                groups(searched) <= 29,
+            );
+        }
+    }
+    let worst = rows
+        .iter()
+        .filter(|row| row.input.nodes >= 1_000)
+        .filter_map(|row| Some(row.ours.peak_kb as f64 / row.theirs.as_ref()?.peak_kb.max(1) as f64))
+        .fold(0.0, f64::max);
+    goal(
+        "memory from 1,000 nodes up, beside hroller's",
+        "at most half",
+        format!("{worst:.2} at most"),
+        worst <= 0.5,
+    );
+    text
+}
