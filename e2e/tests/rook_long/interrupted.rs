@@ -170,6 +170,15 @@ fn api_server_restarted_in_mid_wave() -> Result<()> {
             let run = wait_for_osds(cluster)?["run"].clone();
             cluster.plane.restart_api_server(Duration::from_secs(3))?;
             phases.lap("the API server killed and started again");
+            // Until it has read who may do what, an API server forbids everything. The operator says so, changes
+            // nothing, and goes on by itself.
+            cluster.wait_told("the run's end", Duration::from_mins(8), |status| {
+                let message = status["message"].as_str().unwrap_or_default();
+                if status["phase"] == "Blocked" && !message.contains("is forbidden") {
+                    bail!("it is blocked: {status:#}");
+                }
+                Ok(status["phase"] == "Ready")
+            })?;
             ensure_ends_well(cluster, &image)?;
             ensure!(operator.runs()?, "the operator has ended: {}", operator.log());
             let status = cluster.wait_told("it is told", Duration::from_secs(5), |_| Ok(true))?;
