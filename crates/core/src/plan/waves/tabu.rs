@@ -175,18 +175,24 @@ impl<'a> Tabu<'a> {
         if self.crowded_rooms {
             relief += self.rooms[own as usize].relief(self.ties, unit).cast_signed();
         }
-        for (to, (&pain, &until)) in (0_u32..).zip(pains.iter().zip(until)) {
-            let mut change = i64::from(pain) - relief;
-            if choice.found.is_some_and(|found| change > found.change) || to == own {
+        // What hurts more than this is worse than what is found. Nearly all moves are, and nearly all of the time
+        // of a search is spent here.
+        let Some(mut most) = choice.most(relief) else {
+            return;
+        };
+        for (to, &pain) in (0_u32..).zip(pains) {
+            if pain > most || to == own {
                 continue;
             }
+            let mut change = i64::from(pain) - relief;
             if self.crowded_rooms {
                 change += self.rooms[to as usize].pain(self.ties, unit).cast_signed();
             }
-            if until > choice.now && change >= choice.to_beat {
+            if until[to as usize] > choice.now && change >= choice.to_beat {
                 continue;
             }
             choice.offer(Move { unit, to, change }, rng);
+            most = choice.most(relief).unwrap_or(0);
         }
     }
 
@@ -331,6 +337,15 @@ struct Choice {
 }
 
 impl Choice {
+    /// How much a move of a unit with this relief may hurt and still be as good as what is found; `None`: it cannot be.
+    fn most(&self, relief: i64) -> Option<u32> {
+        let Some(found) = self.found else {
+            return Some(u32::MAX);
+        };
+        let most = found.change.saturating_add(relief).min(i64::from(u32::MAX));
+        u32::try_from(most).ok()
+    }
+
     fn offer(&mut self, offered: Move, rng: &mut Rng) {
         if let Some(found) = self.found
             && found.change <= offered.change
