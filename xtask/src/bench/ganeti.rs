@@ -15,6 +15,8 @@ use crate::report::{cargo, root, say, target_folder};
 use crate::test::must_be_root;
 
 const PAGE: &str = "docs/bench-ganeti.md";
+/// A long search. The goals allow ten seconds for it.
+const SEARCH: &str = "1000000";
 
 /// One cluster, and what both are asked about it.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +30,7 @@ struct Input {
     flags: &'static [&'static str],
     /// Whether hroller is asked. It would take hours for the largest.
     peer: bool,
-    /// Whether ten seconds of search are measured too.
+    /// Whether a long search is measured too.
     search: bool,
 }
 
@@ -110,22 +112,17 @@ fn groups(child: &Child) -> usize {
 /// Runs the bench on clusters of up to so many nodes and writes its page.
 pub(crate) fn bench(most: u32) -> Result<()> {
     must_be_root()?;
-    say("building the release binaries");
-    for words in [
-        ["build", "--release", "--quiet", "--package", "stagger-cli"].as_slice(),
-        &[
-            "build",
-            "--release",
-            "--quiet",
-            "--package",
-            "stagger-ganeti",
-            "--example",
-            "generate",
-        ],
-    ] {
-        if !cargo(words).status()?.success() {
-            bail!("stagger does not build");
-        }
+    say("building");
+    let words = [
+        "build",
+        "--release",
+        "--quiet",
+        "--package",
+        "stagger-ganeti",
+        "--examples",
+    ];
+    if !cargo(&words).status()?.success() {
+        bail!("the examples of stagger-ganeti do not build");
     }
     let ganeti = root_of_ganeti()?;
     let mut rows = Vec::new();
@@ -168,10 +165,9 @@ fn one(input: Input, ganeti: &Root) -> Result<Row> {
     let text = Child::run(&words)?.out;
     std::fs::write(&file, &text).context("write the cluster")?;
     let ours = |more: &[&str]| -> Result<Child> {
-        let program = target_folder().join("release/stagger");
-        let file = file.to_string_lossy();
-        let program = program.to_string_lossy();
-        let mut words = vec![&*program, "hroller", "-q", "--no-headers", "-t", &*file];
+        let program = target_folder().join("release/examples/hroller");
+        let (program, file) = (program.to_string_lossy(), file.to_string_lossy());
+        let mut words = vec![&*program, &*file];
         words.extend(input.flags);
         words.extend(more);
         Child::run(&words)
@@ -180,10 +176,10 @@ fn one(input: Input, ganeti: &Root) -> Result<Row> {
     let row = Row {
         input,
         theirs: None,
-        first: ours(&["--improve", "0s"])?,
+        first: ours(&["--steps", "0"])?,
         ours: ours(&[])?,
-        searched: input.search.then(|| ours(&["--improve", "10s"])).transpose()?,
-        capacity: ours(&["--shared-secondary", "capacity"])?,
+        searched: input.search.then(|| ours(&["--steps", SEARCH])).transpose()?,
+        capacity: ours(&["--capacity"])?,
     };
     if !input.peer {
         return Ok(row);
@@ -265,11 +261,12 @@ fn mb(child: &Child) -> u64 {
 fn page(rows: &[Row]) -> String {
     let mut text = String::from(
         "# Bench on Ganeti\n\n\
-         Written by `cargo xtask bench ganeti`; not by hand. `stagger hroller` and Ganeti's own hroller on the same file with the\n\
-         same options, whole processes: start, reading, planning, our judge, printing. Clusters are generated: nodes of 128 GiB\n\
-         with ten instances of 0.5 to 4 GiB each. Mirrored ones are DRBD, whose secondaries are on any node, on one of the next\n\
-         three (ring), on the other of two (pairs), or in cells of ten; movable ones are half DRBD, half on shared storage.\n\
-         Times are seconds of processor, memory is the most that was held; hroller ran once for each file on this machine.\n\n",
+         Written by `cargo xtask bench ganeti`; not by hand. Ganeti's own hroller and ours on the same file with the same options,\n\
+         whole processes: start, reading, planning, our judge, printing. Ours is the library of `stagger hroller` in a small\n\
+         program (`crates/backends/ganeti/examples/hroller.rs`). Clusters are generated: nodes of 128 GiB with ten instances of\n\
+         0.5 to 4 GiB each. Mirrored ones are DRBD, whose secondaries are on any node, on one of the next three (ring), on the\n\
+         other of two (pairs), or in cells of ten; movable ones are half DRBD, half on shared storage. Times are seconds of\n\
+         processor, memory is the most that was held; hroller ran once for each file on this machine.\n\n",
     );
     text.push_str(&goals(rows));
     text.push_str(
@@ -307,7 +304,7 @@ fn page(rows: &[Row]) -> String {
         );
     }
     text.push_str(
-        "\n| nodes | first plan | s | MB | by default | s | MB | 10 s of search | s | MB |\n|---|---|---|---|---|---|---|---|---|---|\n",
+        "\n| nodes | first plan | s | MB | by default | s | MB | a million steps | s | MB |\n|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
         let Some(searched) = &row.searched else { continue };
@@ -370,10 +367,18 @@ fn goals(rows: &[Row]) -> String {
         );
         if let Some(searched) = &row.searched {
             goal(
-                "groups after 10 s of search",
+                "groups within 10 s",
                 "at most 29",
-                groups(searched).to_string(),
-                groups(searched) <= 29,
+                format!(
+                    "{} after {:.2} s, {} after {:.2} s",
+                    groups(&row.ours),
+                    row.ours.cpu,
+                    groups(searched),
+                    searched.cpu
+                ),
+                [&row.ours, searched]
+                    .iter()
+                    .any(|child| groups(child) <= 29 && child.cpu < 10.0),
             );
         }
     }
