@@ -176,10 +176,15 @@ impl<'a> Tabu<'a> {
             relief += self.rooms[own as usize].relief(self.ties, unit).cast_signed();
         }
         // What hurts more than this is worse than what is found. Nearly all moves are, and nearly all of the time
-        // of a search is spent here.
+        // of a search is spent here: they are counted first, which is done several at a time.
         let Some(mut most) = choice.most(relief) else {
             return;
         };
+        let as_good = |pain: u32| u32::from(pain <= most);
+        let others = pains.iter().fold(0, |count, &pain| count + as_good(pain));
+        if others == as_good(pains[own as usize]) {
+            return;
+        }
         for (to, &pain) in (0_u32..).zip(pains) {
             if pain > most || to == own {
                 continue;
