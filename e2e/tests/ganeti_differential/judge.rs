@@ -109,7 +109,7 @@ impl<'a> Plain<'a> {
             .map(|instance| instance.memory)
             .sum();
         has.memory_free
-            .min(has.memory as i64 - (has.memory_own + used) as i64)
+            .min(has.memory.cast_signed() - (has.memory_own + used).cast_signed())
     }
 
     /// The rules of the design for all groups: sets, order, moves, memory.
