@@ -55,12 +55,12 @@ impl<'a> Plain<'a> {
     }
 
     /// Whether it has to go on running while its node is down.
-    pub(crate) fn runs(&self, instance: &Instance) -> bool {
+    fn runs(&self, instance: &Instance) -> bool {
         instance.status.may_run() && !self.options.offline_maintenance
     }
 
     /// Whether the moves of an instance are ours to print.
-    pub(crate) fn moves(&self, instance: &Instance) -> bool {
+    fn moves(&self, instance: &Instance) -> bool {
         self.runs(instance) && (!is_local(instance) || self.options.move_non_redundant)
     }
 
