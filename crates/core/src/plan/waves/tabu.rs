@@ -166,6 +166,7 @@ impl<'a> Tabu<'a> {
     }
 
     /// Looks at all moves of one unit.
+    #[inline]
     fn look_at(&self, unit: u32, choice: &mut Choice, rng: &mut Rng) {
         let own = self.wave_of[unit as usize];
         let row = unit as usize * self.count..(unit as usize + 1) * self.count;
@@ -298,6 +299,7 @@ impl<'a> Tabu<'a> {
         }
     }
 
+    #[inline]
     fn hurt(&mut self, unit: u32, wave: u32, by: i32) {
         let pain = &mut self.pain[unit as usize * self.count + wave as usize];
         let before = *pain;
