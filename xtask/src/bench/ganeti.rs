@@ -153,10 +153,41 @@ pub(crate) fn bench(patience: u32) -> Result<()> {
         ));
         rows.push(one(input, &ganeti, patience)?);
     }
-    let page = page(&rows);
+    say("other seeds");
+    let page = page(&rows, &seeds()?);
     std::fs::write(root().join(PAGE), &page).with_context(|| format!("write {PAGE}"))?;
     say(&page);
     Ok(())
+}
+
+/// The cluster of a seed, as a text.
+fn generated(input: &Input, seed: u32) -> Result<String> {
+    let generate = target_folder().join("release/examples/generate");
+    let generate = generate.to_string_lossy();
+    let (nodes, seed) = (input.nodes.to_string(), seed.to_string());
+    let words = [
+        &*generate,
+        nodes.as_str(),
+        input.layout,
+        input.groups,
+        input.templates,
+        seed.as_str(),
+    ];
+    Ok(Child::run(&words)?.out)
+}
+
+/// How many groups the cluster of the goals has with other seeds, by default and after a long search.
+fn seeds() -> Result<Vec<(usize, usize)>> {
+    let file = tempfile::NamedTempFile::new().context("make a file for a cluster")?;
+    let program = target_folder().join("release/examples/hroller");
+    let (program, path) = (program.to_string_lossy(), file.path().to_string_lossy());
+    let of = |seed: u32| -> Result<(usize, usize)> {
+        std::fs::write(file.path(), generated(&GOAL, seed)?).context("write the cluster")?;
+        let usual = Child::run(&[&*program, &*path])?;
+        let long = Child::run(&[&*program, &*path, "--steps", SEARCH])?;
+        Ok((groups(&usual), groups(&long)))
+    };
+    (1..=6).map(of).collect()
 }
 
 fn one(input: Input, ganeti: &Root, patience: u32) -> Result<Row> {
@@ -165,18 +196,7 @@ fn one(input: Input, ganeti: &Root, patience: u32) -> Result<Row> {
         .tempdir_in(ganeti.path.join("tmp"))
         .context("make a folder in the root of Ganeti")?;
     let file = work.path().join("data");
-    let generate = target_folder().join("release/examples/generate");
-    let nodes = input.nodes.to_string();
-    let generate = generate.to_string_lossy();
-    let words = [
-        &*generate,
-        nodes.as_str(),
-        input.layout,
-        input.groups,
-        input.templates,
-        "1",
-    ];
-    let text = Child::run(&words)?.out;
+    let text = generated(&input, 1)?;
     std::fs::write(&file, &text).context("write the cluster")?;
     let ours = |more: &[&str]| -> Result<Child> {
         let program = target_folder().join("release/examples/hroller");
@@ -279,7 +299,7 @@ fn mb(child: &Child) -> u64 {
     child.peak_kb.div_ceil(1024)
 }
 
-fn page(rows: &[Row]) -> String {
+fn page(rows: &[Row], seeds: &[(usize, usize)]) -> String {
     let mut text = String::from(
         "# Bench on Ganeti\n\n\
          Written by `cargo xtask bench ganeti`; not by hand. Ganeti's own hroller and ours on the same file with the same options,\n\
@@ -335,6 +355,17 @@ fn page(rows: &[Row]) -> String {
         }
         text.push('\n');
     }
+    let list = |of: fn(&(usize, usize)) -> usize| {
+        let counts: Vec<String> = seeds.iter().map(|seed| of(seed).to_string()).collect();
+        counts.join(", ")
+    };
+    let _ = writeln!(
+        text,
+        "\nSix clusters of the kind that the first goals are about, of which that above is the first: {} groups by default, {}\n\
+         after a million steps.",
+        list(|(usual, _)| *usual),
+        list(|(_, long)| *long)
+    );
     text
 }
 
