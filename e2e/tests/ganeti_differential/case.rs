@@ -161,7 +161,7 @@ impl Asked {
             self.flags.push(format!("--node-tags={tags}"));
         }
         if rng.percent(20) {
-            for _ in 0..1 + rng.below(3) {
+            for _ in 0..=rng.below(3) {
                 let node = &cluster.nodes[rng.below(cluster.nodes.len() as u64) as usize];
                 let name = if rng.percent(5) {
                     sane = false;

@@ -222,7 +222,6 @@ fn same_moves(
     chosen: &BTreeSet<&str>,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let plain = Plain::new(&case.cluster, &case.options);
     let printed = printed(answer)?;
     let moved = |groups: &[Group]| -> BTreeSet<String> {
         groups
@@ -262,13 +261,9 @@ fn same_moves(
             bail!("hroller moves {moved}, and ours does not");
         });
     }
-    for moved in ours.difference(&theirs) {
-        let instance = by_name
-            .get(moved.as_str())
-            .with_context(|| format!("there is no {moved}"))?;
-        ensure!(plain.moves(instance), "ours moves {moved}, and hroller does not");
-        // With its new secondary where its primary was, or the like, hroller prints it too; it prints all that move.
-        bail!("ours moves {moved}, which hroller does not");
+    if let Some(moved) = ours.difference(&theirs).next() {
+        // hroller prints every instance that changes its node, but for those that only change their roles.
+        bail!("ours moves {moved}, and hroller does not");
     }
     Ok(())
 }

@@ -55,12 +55,12 @@ impl<'a> Plain<'a> {
     }
 
     /// Whether it has to go on running while its node is down.
-    pub(crate) fn runs(&self, instance: &Instance) -> bool {
+    fn runs(&self, instance: &Instance) -> bool {
         instance.status.may_run() && !self.options.offline_maintenance
     }
 
     /// Whether the moves of an instance are ours to print.
-    pub(crate) fn moves(&self, instance: &Instance) -> bool {
+    fn moves(&self, instance: &Instance) -> bool {
         self.runs(instance) && (!is_local(instance) || self.options.move_non_redundant)
     }
 
@@ -109,7 +109,7 @@ impl<'a> Plain<'a> {
             .map(|instance| instance.memory)
             .sum();
         has.memory_free
-            .min(has.memory as i64 - (has.memory_own + used) as i64)
+            .min(has.memory.cast_signed() - (has.memory_own + used).cast_signed())
     }
 
     /// The rules of the design for all groups: sets, order, moves, memory.

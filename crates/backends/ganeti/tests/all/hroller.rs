@@ -231,7 +231,7 @@ fn numbers_that_do_not_add_up_are_warned_of() {
     assert_eq!(inconsistent.len(), 1, "{:?}", said.warnings);
     assert!(
         inconsistent[0].starts_with(
-            "cluster has inconsistent data:\n  - node node2 is missing 4096 MB ram and 0 GB disk"
+            "cluster has inconsistent data:\n  - node node2 is missing 4096 MB ram and -1 GB disk"
         )
     );
 }
