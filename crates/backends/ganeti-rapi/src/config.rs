@@ -78,9 +78,10 @@ pub struct Visits {
     pub reboot: Option<String>,
     /// How long a node may take to come back, in seconds.
     pub reboot_timeout: u64,
-    /// The command that makes `{successor}` the master, run on this machine:
+    /// The command that makes `{successor}` the master instead of `{master}`, run on this machine:
     /// `ssh root@{successor} gnt-cluster master-failover --yes-do-it`. RAPI has none. Without it the
-    /// master is left alone.
+    /// master is left alone. It should copy the job queue first: jobs that were written while the successor was
+    /// drained are not in its copy, and as a master it would not know them (Ganeti 3.0.2).
     pub failover: Option<String>,
     /// How long a new master may take to answer, in seconds.
     pub failover_timeout: u64,
