@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use super::Setting;
 use crate::certificates::Authority;
-use crate::files::put;
+use crate::files::{put, script};
 use crate::ganeti::{CLUSTER_ADDRESS, Cluster, OPERATOR, RAPI_PORT};
 
 /// What the tests vary. The default is quick, and has every command that there is but those of hooks.
@@ -87,6 +87,16 @@ impl GanetiSetup {
         }
     }
 }
+
+/// Makes a node the master. First it is given all jobs: one that was drained or down lacks those of that time, and
+/// Ganeti 3.0 does not send them when it is a candidate again, so they would be lost.
+const FAILOVER: &str = r#"# failover MASTER SUCCESSOR
+set -eu
+queue='"$GANETI_ROOTDIR"/var/lib/ganeti/queue'
+# Without any, the second command has nothing to read, and fails.
+$ssh "root@$1" "cd $queue && tar -c job-* serial" | $ssh "root@$2" "tar -x -C $queue"
+exec $ssh "root@$2" gnt-cluster master-failover --yes-do-it
+"#;
 
 /// What each failover writes down when it begins and ends.
 const FAILOVERS: &str = "failovers";
@@ -179,11 +189,14 @@ failover_timeout = {failover_timeout}
             password_file = password_file.display(),
         )?;
         if *failover {
+            let program = own.join("failover");
+            script(&program, &format!("#!/bin/sh\nssh='{ssh}'\n{FAILOVER}"))?;
             // It is written down, so that a test sees when it is under way.
             writeln!(
                 text,
-                "failover = \"echo begin >>{dir}/{FAILOVERS}; {ssh} root@{{successor}} gnt-cluster master-failover \
-                 --yes-do-it; c=$?; echo end >>{dir}/{FAILOVERS}; exit $c\"",
+                "failover = \"echo begin >>{dir}/{FAILOVERS}; {program} {{master}} {{successor}}; c=$?; \
+                 echo end >>{dir}/{FAILOVERS}; exit $c\"",
+                program = program.display(),
             )?;
         }
         if *relocate {
