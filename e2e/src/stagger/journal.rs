@@ -254,6 +254,9 @@ mod tests {
 {"seq":9,"event":"settled","intent":7}"#;
         let journal = Journal::read("r", lines).unwrap();
         assert!(journal.in_phase("enter").is_empty());
-        assert_eq!(journal.in_phase("change"), [("node3".to_owned(), "r-8".to_owned())]);
+        assert_eq!(
+            journal.in_phase("change"),
+            [("node3".to_owned(), "r-8".to_owned())]
+        );
     }
 }
