@@ -36,7 +36,7 @@ impl Job {
         let reasons = job["ops"]
             .as_array()?
             .iter()
-            .flat_map(|op| op["reason"].as_array());
+            .filter_map(|op| op["reason"].as_array());
         let mut texts = reasons.flatten().filter_map(|reason| reason[1].as_str());
         Some(Self {
             id: job["id"].as_u64()?,

@@ -196,9 +196,10 @@ fn differences<T: PartialEq + std::fmt::Debug>(
     let differ = names
         .into_iter()
         .filter(|&name| before.get(name) != now.get(name));
-    differ
-        .map(|name| format!("{name}: {:?}, now {:?}; ", before.get(name), now.get(name)))
-        .collect()
+    let told: Vec<String> = differ
+        .map(|name| format!("{name}: {:?}, now {:?}", before.get(name), now.get(name)))
+        .collect();
+    told.join("; ")
 }
 
 #[cfg(test)]

@@ -9,11 +9,15 @@ use anyhow::{Context, Result};
 
 use super::Setting;
 use crate::certificates::Authority;
-use crate::files::put;
+use crate::files::{put, script};
 use crate::ganeti::{CLUSTER_ADDRESS, Cluster, OPERATOR, RAPI_PORT};
 
 /// What the tests vary. The default is quick, and has every command that there is but those of hooks.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the configuration"
+)]
 pub struct GanetiSetup {
     /// The node that the program runs on; none: a machine beside the cluster.
     pub on: Option<String>,
@@ -88,6 +92,66 @@ impl GanetiSetup {
     }
 }
 
+impl GanetiSetup {
+    /// What is done by commands: the end of the section on visits, and those of the watcher and of hooks.
+    fn commands(&self, cluster: &Cluster, own: &Path, ssh: &str) -> Result<String> {
+        let dir = cluster.dir().display();
+        let mut text = String::new();
+        if self.failover {
+            let program = own.join("failover");
+            script(&program, &format!("#!/bin/sh\nssh='{ssh}'\n{FAILOVER}"))?;
+            // It is written down, so that a test sees when it is under way.
+            writeln!(
+                text,
+                "failover = \"echo begin >>{dir}/{FAILOVERS}; {program} {{master}} {{successor}}; c=$?; \
+                 echo end >>{dir}/{FAILOVERS}; exit $c\"",
+                program = program.display(),
+            )?;
+        }
+        if self.relocate {
+            writeln!(
+                text,
+                "relocate = \"{ssh} root@{{master}} gnt-instance move --reason={{reason}} -f -n {{node}} {{instance}}\"",
+            )?;
+        }
+        if self.on.is_some() {
+            // All machines of a test have their folders in one place.
+            let own = own.display();
+            writeln!(
+                text,
+                "copy_journal = \"mkdir -p {dir}/machines/{{successor}} && cp -a {own}/state {dir}/machines/{{successor}}/\"",
+            )?;
+        }
+        if self.watcher {
+            let command = format!("{ssh} root@{{master}} gnt-cluster watcher");
+            writeln!(
+                text,
+                "\n[cluster.visits.watcher]\npause = \"{command} pause {{seconds}}\"\n\
+                 continue = \"{command} continue\"\ninfo = \"{command} info\"",
+            )?;
+        }
+        if self.hooks.iter().any(Option::is_some) {
+            writeln!(text, "\n[cluster.visits.hooks]")?;
+            for (name, hook) in ["may_stop", "enter", "leave"].into_iter().zip(&self.hooks) {
+                if let Some(hook) = hook {
+                    writeln!(text, "{name} = {hook:?}")?;
+                }
+            }
+        }
+        Ok(text)
+    }
+}
+
+/// Makes a node the master. First it is given all jobs: one that was drained or down lacks those of that time, and
+/// Ganeti 3.0 does not send them when it is a candidate again, so they would be lost.
+const FAILOVER: &str = r#"# failover MASTER SUCCESSOR
+set -eu
+queue='"$GANETI_ROOTDIR"/var/lib/ganeti/queue'
+# A master that does not answer sends nothing, and then the second command fails.
+$ssh "root@$1" "cd $queue && tar -c job-* serial" | $ssh "root@$2" "tar -x -C $queue"
+exec $ssh "root@$2" gnt-cluster master-failover --yes-do-it
+"#;
+
 /// What each failover writes down when it begins and ends.
 const FAILOVERS: &str = "failovers";
 
@@ -126,18 +190,15 @@ impl Setting for GanetiSetup {
             trusts_another,
             user: (user, password),
             drain,
-            watcher,
-            failover,
             failover_timeout,
-            relocate,
             lock_expires,
             guards_expire,
             reboot_timeout,
-            hooks,
             max_in_parallel,
             growth,
             gate_timeout,
             on_failure,
+            ..
         } = self;
         let password_file = own.join("password");
         put(&password_file, password)?;
@@ -178,44 +239,7 @@ failover_timeout = {failover_timeout}
             ca = ca.display(),
             password_file = password_file.display(),
         )?;
-        if *failover {
-            // It is written down, so that a test sees when it is under way.
-            writeln!(
-                text,
-                "failover = \"echo begin >>{dir}/{FAILOVERS}; {ssh} root@{{successor}} gnt-cluster master-failover \
-                 --yes-do-it; c=$?; echo end >>{dir}/{FAILOVERS}; exit $c\"",
-            )?;
-        }
-        if *relocate {
-            writeln!(
-                text,
-                "relocate = \"{ssh} root@{{master}} gnt-instance move --reason={{reason}} -f -n {{node}} {{instance}}\"",
-            )?;
-        }
-        if on.is_some() {
-            // All machines of a test have their folders in one place.
-            let own = own.display();
-            writeln!(
-                text,
-                "copy_journal = \"mkdir -p {dir}/machines/{{successor}} && cp -a {own}/state {dir}/machines/{{successor}}/\"",
-            )?;
-        }
-        if *watcher {
-            let command = format!("{ssh} root@{{master}} gnt-cluster watcher");
-            writeln!(
-                text,
-                "\n[cluster.visits.watcher]\npause = \"{command} pause {{seconds}}\"\n\
-                 continue = \"{command} continue\"\ninfo = \"{command} info\"",
-            )?;
-        }
-        if hooks.iter().any(Option::is_some) {
-            writeln!(text, "\n[cluster.visits.hooks]")?;
-            for (name, hook) in ["may_stop", "enter", "leave"].into_iter().zip(hooks) {
-                if let Some(hook) = hook {
-                    writeln!(text, "{name} = {hook:?}")?;
-                }
-            }
-        }
+        text += &self.commands(cluster, own, &ssh)?;
         write!(
             text,
             r#"

@@ -246,4 +246,17 @@ mod tests {
         journal.both_judges_agreed().unwrap();
         assert_eq!(journal.stage_seconds(), [("osd".to_owned(), 61.5)]);
     }
+
+    #[test]
+    fn a_visit_is_known_by_its_phase_until_it_is_settled() {
+        let lines = r#"{"seq":7,"event":"intent","action":{"action":"visit","unit":"node2","phase":"enter"}}
+{"seq":8,"event":"intent","action":{"action":"visit","unit":"node3","phase":"change"}}
+{"seq":9,"event":"settled","intent":7}"#;
+        let journal = Journal::read("r", lines).unwrap();
+        assert!(journal.in_phase("enter").is_empty());
+        assert_eq!(
+            journal.in_phase("change"),
+            [("node3".to_owned(), "r-8".to_owned())]
+        );
+    }
 }

@@ -27,6 +27,7 @@ fn migrates(cluster: &Cluster, journal: &Journal) -> Result<bool> {
         .any(|job| job.is_at_work() && job.what().starts_with("migrate-")))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as every moment of the table")]
 fn is_down(cluster: &Cluster, journal: &Journal) -> Result<bool> {
     Ok(journal
         .in_phase("change")
