@@ -55,7 +55,8 @@ fn of_one(journal: &[Entry], samples: &mut BTreeMap<Kind, Vec<SignedDuration>>) 
                         (Phase::Enter, [first, rest @ ..])
                             if rest.iter().all(|next| next.how == first.how) =>
                         {
-                            let each = took / (1 + rest.len() as i32);
+                            let count = i32::try_from(1 + rest.len()).unwrap_or(i32::MAX);
+                            let each = took / count;
                             if let Ok(kind) = Kind::new(kind_of_move(first.how)) {
                                 samples.entry(kind).or_default().push(each);
                             }
@@ -64,7 +65,21 @@ fn of_one(journal: &[Entry], samples: &mut BTreeMap<Kind, Vec<SignedDuration>>) 
                     }
                 }
             }
-            _ => {}
+            Event::Planned { .. }
+            | Event::WaveJoined { .. }
+            | Event::Judged { .. }
+            | Event::WaveDropped { .. }
+            | Event::Settled { .. }
+            | Event::GatesTurned { .. }
+            | Event::WaveFailed { .. }
+            | Event::WavePassed
+            | Event::WaveWentBack
+            | Event::StepPassed { .. }
+            | Event::SetAside { .. }
+            | Event::Asked { .. }
+            | Event::Held { .. }
+            | Event::Released
+            | Event::Ended { .. } => {}
         }
     }
 }
