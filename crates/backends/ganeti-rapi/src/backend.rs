@@ -187,9 +187,10 @@ impl Backend for GanetiBackend {
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
         let host = self.see().host.clone();
-        let moves = match action {
-            Action::Visit { moves, .. } => moves.clone(),
-            _ => Vec::new(),
+        let moves = if let Action::Visit { moves, .. } = action {
+            moves.clone()
+        } else {
+            Vec::new()
         };
         let wished = self.memory.as_ref().map(|memory| &memory.wished);
         let planned = Planned {

@@ -148,7 +148,7 @@ fn under_way(wave: &OpenWave) -> Option<(Vec<&UnitId>, Vec<&UnitId>)> {
         match (&visit.failed, visit.done) {
             (None, Some(Phase::Enter)) => changing.push(unit),
             (None, Some(Phase::Leave)) => done.push(unit),
-            _ => return None,
+            (None, Some(Phase::Change) | None) | (Some(_), _) => return None,
         }
     }
     (!changing.is_empty() && !done.is_empty()).then_some((changing, done))
