@@ -474,11 +474,7 @@ pub(crate) enum Ceph {
         from: From,
     },
     /// Show the guards that runs hold in the cluster, as `noout`, and until when.
-    Guards {
-        #[command(flatten)]
-        /// What is done beside.
-        wish: Guards,
-    },
+    Guards(Guards),
 }
 
 /// `osd`

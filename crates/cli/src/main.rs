@@ -87,7 +87,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Approve(wish) => control::approve(cli, wish.run.as_ref(), &wish.door),
         Command::Artifacts(wish) => look::show_artifacts(cli, wish),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
-        Command::Ceph(Ceph::Guards { wish }) | Command::Ganeti(Ganeti::Guards { wish }) => {
+        Command::Ceph(Ceph::Guards(wish)) | Command::Ganeti(Ganeti::Guards(wish)) => {
             guards::guards(cli, wish).await
         }
         Command::Hroller(wish) => Ok(hroller::hroller(cli, wish).await),

@@ -184,11 +184,7 @@ pub(crate) struct Hroller {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ganeti {
     /// Show the guards that runs hold in the cluster, as the drain of its job queue, and until when.
-    Guards {
-        #[command(flatten)]
-        /// What is done beside.
-        wish: Guards,
-    },
+    Guards(Guards),
 }
 
 /// `guards`
