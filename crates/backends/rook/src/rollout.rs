@@ -177,6 +177,27 @@ mod tests {
         assert!(is_waiting(&rollout(&deployment(2, &half), &[])));
     }
 
+    /// As Kubernetes' own rolling update goes on, with one pod more than wanted meanwhile.
+    #[test]
+    fn of_several_pods_all_are_new_and_ready_and_none_is_left_of_before() {
+        let of_three = |replicas: i32, updated: i32, ready: i32| {
+            let mut of_three = deployment(
+                2,
+                &json!({
+                    "observedGeneration": 2, "replicas": replicas, "updatedReplicas": updated,
+                    "readyReplicas": ready,
+                }),
+            );
+            of_three.spec.replicas = Some(3);
+            rollout(&of_three, &[])
+        };
+        for (replicas, updated, ready) in [(4, 1, 3), (4, 1, 4), (4, 3, 4), (3, 3, 2), (3, 2, 3)] {
+            let found = of_three(replicas, updated, ready);
+            assert!(is_waiting(&found), "{replicas} {updated} {ready}: {found:?}");
+        }
+        assert_eq!(of_three(3, 3, 3), Rollout::Serves);
+    }
+
     #[test]
     fn a_crash_loop_of_the_new_pod_is_a_failure_and_of_the_old_one_is_none() {
         let none = json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1 });
