@@ -1,5 +1,7 @@
 //! SIGKILL to `stagger` at several kinds of moments.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use stagger_e2e::command::say;
 use stagger_e2e::ganeti::{Cluster, Made};
@@ -122,4 +124,89 @@ fn killed_while_the_master_changes() -> Result<()> {
         ensure!(cluster.master()? != "node1", "node1 is still the master");
         cluster.ensure_rebooted(&before, &["node1"])
     })
+}
+
+/// Ganeti has no job filter that ends by itself, nor is there anybody left who would take it away.
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn guards_go_at_their_expiry_though_nobody_resumes() -> Result<()> {
+    let name = "guards_go_at_their_expiry_though_nobody_resumes";
+    case(3, name, |cluster, phases| {
+        cluster.make(&[Made::mirrored("mail", "node2", "node3")])?;
+        let before = cluster.state()?;
+        phases.lap("instance made");
+        let setup = GanetiSetup {
+            watcher: true,
+            guards_expire: 40,
+            ..GanetiSetup::default()
+        };
+        let machine = Machine::new(cluster, "anna", &setup)?;
+        let run = machine.start(&["run", "--reboot", "--nodes", "node2"])?;
+        machine.stop_when(&run, "a node that is down", LIMIT, |journal| {
+            is_down(cluster, journal)
+        })?;
+        let job = cluster.submit("PUT", "/2/instances/mail/tags?tag=theirs", None)?;
+        run.kill()?;
+        let held = machine.call(&["ganeti", "guards"])?.expect(0)?;
+        ensure!(
+            held.out.contains("drain, run") && held.out.contains("watcher-pause, run"),
+            "{}",
+            held.out
+        );
+        phases.lap("killed with a node down, guards are held");
+
+        let limit = Duration::from_mins(2);
+        let done = cluster.ended(job, limit)?;
+        ensure!(done["status"] == "success", "{done}");
+        phases.lap("a job of others ran when the drain had gone by itself");
+        cluster.wait_for("no guard is held", limit, |_| {
+            Ok(machine.json(&["ganeti", "guards"])?["guards"] == serde_json::json!([]))
+        })?;
+        phases.lap("no guard is held");
+
+        let ended = machine.resume_to_the_end(LIMIT)?.expect(0);
+        ended.with_context(|| machine.history_tail(40))?;
+        cluster.ensure_rebooted(&before, &["node2"])
+    })
+}
+
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn aborted_after_a_kill_it_gives_everything_back() -> Result<()> {
+    case(
+        3,
+        "aborted_after_a_kill_it_gives_everything_back",
+        |cluster, phases| {
+            // Two waves, since its two nodes do not go together.
+            cluster.make(&[Made::mirrored("mail", "node2", "node3")])?;
+            let before = cluster.state()?;
+            phases.lap("instance made");
+            let setup = GanetiSetup {
+                watcher: true,
+                failover_timeout: 5,
+                lock_expires: 20,
+                ..GanetiSetup::default()
+            };
+            let machine = Machine::new(cluster, "anna", &setup)?;
+            let run = machine.start(&["run", "--reboot", "-O", "node1"])?;
+            let seen = machine.stop_when(&run, "a node that is down", LIMIT, |journal| {
+                is_down(cluster, journal)
+            })?;
+            run.kill()?;
+            let visited = seen.in_phase("change");
+            let [(first, _)] = &visited[..] else {
+                anyhow::bail!("in their reboot are {visited:?}");
+            };
+            phases.lap(format!("killed with {first} down"));
+            machine.call(&["abort"])?.expect(0)?;
+            let ended = machine.resume_to_the_end(LIMIT)?.expect(1);
+            let ended = ended.with_context(|| machine.history_tail(40))?;
+            say(&ended.said);
+            phases.lap("aborted");
+            cluster.ensure_rebooted(&before, &[first])?;
+            let guards = machine.call(&["ganeti", "guards"])?.expect(0)?;
+            ensure!(guards.out.contains("No guard is held"), "{}", guards.out);
+            Ok(())
+        },
+    )
 }
