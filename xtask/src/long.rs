@@ -12,7 +12,7 @@ use crate::report::{Report, built, root, target_folder, workspace};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 15] = [
+const FILES: [&str; 14] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
@@ -21,8 +21,6 @@ const FILES: [&str; 15] = [
     "ceph_daemonctl",
     "ceph_long",
     "ganeti_boot",
-    // Into the usual tests once it has passed.
-    "ganeti_story",
     "ganeti_long",
     "ganeti_differential",
     "node_agent",

@@ -29,6 +29,10 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
             "Ceph: the story on a real cluster",
             &mut ignored("ceph_story", None),
         )?;
+        report.run(
+            "Ganeti: the story on a real cluster",
+            &mut ignored("ganeti_story", None),
+        )?;
         report.run("programs of Kubernetes", &mut built("kubernetes-servers"))?;
         report.run(
             "Kubernetes: the definitions on a real API server",

@@ -147,7 +147,7 @@ impl GanetiSetup {
 const FAILOVER: &str = r#"# failover MASTER SUCCESSOR
 set -eu
 queue='"$GANETI_ROOTDIR"/var/lib/ganeti/queue'
-# A master that does not answer sends nothing, and then the second command fails.
+# Without any, the second command has nothing to read, and fails.
 $ssh "root@$1" "cd $queue && tar -c job-* serial" | $ssh "root@$2" "tar -x -C $queue"
 exec $ssh "root@$2" gnt-cluster master-failover --yes-do-it
 "#;
