@@ -50,3 +50,41 @@ fn every_node_with_all_kinds_of_instances_and_the_master() -> Result<()> {
         },
     )
 }
+
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn groups_go_in_parallel() -> Result<()> {
+    case(5, "groups_go_in_parallel", |cluster, phases| {
+        cluster.gnt(&["gnt-group", "add", "other"])?;
+        cluster.gnt(&["gnt-group", "assign-nodes", "other", "node4", "node5"])?;
+        cluster.make(&[
+            Made::on("wiki", "sharedfile", "node2"),
+            Made::on("shop", "sharedfile", "node4"),
+        ])?;
+        let before = cluster.state()?;
+        phases.lap("two groups, an instance in each");
+        let machine = Machine::new(cluster, "anna", &GanetiSetup::default())?;
+        // One of each group at a time.
+        reboot(&machine, &["--non-drbd", "one", "-O", "node1"], 0)?;
+        phases.lap("rebooted");
+        cluster.ensure_rebooted(&before, &["node2", "node3", "node4", "node5"])?;
+        let waves = machine.journal()?.passed("reboot");
+        ensure!(
+            waves.len() == 2
+                && waves.iter().all(|wave| {
+                    let of_other = wave
+                        .units
+                        .iter()
+                        .filter(|unit| ["node4", "node5"].contains(&unit.as_str()));
+                    wave.units.len() == 2 && of_other.count() == 1
+                }),
+            "{waves:?}"
+        );
+        // Of one group alone nothing else is touched.
+        let before = cluster.state()?;
+        reboot(&machine, &["-G", "other"], 0)?;
+        cluster.ensure_rebooted(&before, &["node4", "node5"])?;
+        phases.lap("and then one group alone");
+        Ok(())
+    })
+}
