@@ -1,7 +1,7 @@
 //! All nodes, in waves that grow.
 
 use anyhow::{Result, ensure};
-use stagger_e2e::ganeti::Made;
+use stagger_e2e::ganeti::{Cluster, Made};
 use stagger_e2e::stagger::{GanetiSetup, Machine};
 
 use super::{case, reboot};
@@ -32,6 +32,8 @@ fn every_node_with_all_kinds_of_instances_and_the_master() -> Result<()> {
                 ..GanetiSetup::with_failover()
             };
             let machine = Machine::new(cluster, "anna", &setup)?;
+            the_masters_daemon_tells_the_same(cluster, &machine, &setup)?;
+            phases.lap("hroller asked the master's daemon");
             reboot(&machine, &["--accept-non-redundant"], 0)?;
             phases.lap("rebooted");
             let nodes = ["node1", "node2", "node3", "node4", "node5"];
@@ -49,6 +51,25 @@ fn every_node_with_all_kinds_of_instances_and_the_master() -> Result<()> {
             Ok(())
         },
     )
+}
+
+/// `hroller -L` on the master beside `hroller -m`.
+fn the_masters_daemon_tells_the_same(
+    cluster: &Cluster,
+    machine: &Machine,
+    setup: &GanetiSetup,
+) -> Result<()> {
+    let socket = cluster.dir().join("node1/var/run/ganeti/socket/ganeti-query");
+    let groups = |source: &[&str]| -> Result<String> {
+        let words = [&["hroller", "--print-moves"][..], source].concat();
+        let ended = machine.call(&words)?.expect(0)?;
+        ensure!(ended.out.contains("Group"), "{}", ended.out);
+        Ok(ended.out)
+    };
+    let there = groups(&["-L", &socket.display().to_string()])?;
+    let here = groups(&["-m", &setup.address])?;
+    ensure!(there == here, "by luxid:\n{there}\nby RAPI:\n{here}");
+    Ok(())
 }
 
 #[test]

@@ -120,7 +120,7 @@ pub(crate) struct Hroller {
     /// nodes.json, instances.json, info.json.
     #[arg(short = 'm', long, value_name = "ADDRESS")]
     pub(crate) master: Option<String>,
-    /// Refused, with what does instead: the socket of the master's own daemons.
+    /// On the master: the socket of its own daemon [default: /var/run/ganeti/socket/ganeti-query].
     #[arg(short = 'L', long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "")]
     pub(crate) luxi: Option<String>,
     /// Refused, with what does instead: a request to an allocator.

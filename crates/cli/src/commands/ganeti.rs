@@ -11,6 +11,7 @@ use stagger_core::model::{
     Target,
 };
 use stagger_ganeti::cluster::{Cluster, Template};
+use stagger_ganeti::luxi;
 use stagger_ganeti::rapi::{Bodies, FILES};
 use stagger_ganeti::select::Selection;
 use stagger_ganeti::target::{TargetError, Wish, reboot};
@@ -112,6 +113,18 @@ pub(crate) fn text_at(path: &Path) -> Result<Cluster, CliError> {
 pub(crate) fn bodies_at(folder: &Path) -> Result<Cluster, CliError> {
     let bodies = Bodies::in_folder(folder).and_then(|bodies| bodies.cluster());
     bodies.map_err(|error| CliError::caused(Exit::Usage, &error))
+}
+
+/// Asks the daemon of the master that this machine is.
+pub(crate) fn luxi_at(socket: &str) -> Result<Cluster, CliError> {
+    let bodies = luxi::bodies_at(Path::new(socket)).map_err(|error| {
+        CliError::caused(Exit::Unreachable, &error).hint(
+            "ganeti-luxid listens on the master only; from elsewhere give -m with the cluster's address",
+        )
+    })?;
+    bodies
+        .cluster()
+        .map_err(|error| CliError::caused(Exit::Usage, &error))
 }
 
 impl Found {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
+use stagger_ganeti::luxi;
 use stagger_ganeti::text;
 
 use super::ganeti;
@@ -92,15 +93,13 @@ async fn cluster(cli: &Cli, wish: &args::Hroller) -> Result<Cluster, CliError> {
             "one of -t, -m, -L and -I says where the cluster is, not several",
         ));
     }
-    if wish.luxi.is_some() {
-        return Err(CliError::usage("-L: the socket of the master's daemons is not spoken to").hint(
-            "on the master, `hscan -L -d FOLDER` writes what it says to FOLDER/LOCAL.data; give -t FOLDER/LOCAL.data",
-        ));
+    if let Some(socket) = &wish.luxi {
+        return ganeti::luxi_at(if socket.is_empty() { luxi::SOCKET } else { socket });
     }
     if wish.ialloc_src.is_some() {
         return Err(
             CliError::usage("-I: a request to an allocator is not read: it says where the instances are, not which node is the master")
-                .hint("on the master, `hscan -L -d FOLDER` writes the cluster to FOLDER/LOCAL.data; give -t FOLDER/LOCAL.data"),
+                .hint("give -L on the master, or -m with its address"),
         );
     }
     if let Some(file) = &wish.text_data {
@@ -108,7 +107,7 @@ async fn cluster(cli: &Cli, wish: &args::Hroller) -> Result<Cluster, CliError> {
     }
     let Some(address) = &wish.master else {
         return Err(CliError::usage("nothing says where the cluster is").hint(
-            "give -t FILE, a cluster in Ganeti's text format, or -m file:///FOLDER, with answers of its RAPI",
+            "give -t FILE, a cluster in Ganeti's text format, -m file:///FOLDER, with answers of its RAPI, or -L on the master",
         ));
     };
     match address.strip_prefix("file://") {
