@@ -57,7 +57,8 @@ impl Run {
             return Decision::Over(ending.clone());
         }
         if !state.open.is_empty() {
-            let fresh = state.next_phases();
+            let renewals = state.renewals(now);
+            let fresh = [renewals, state.next_phases()].concat();
             if fresh.is_empty()
                 && !self.closing
                 && let Some(decision) = state.join(now, seen)
