@@ -172,7 +172,7 @@ impl From<DriveError> for CliError {
             other @ DriveError::Illegal(_) => Self::caused(Exit::Internal, &other),
             other @ (DriveError::LeaseLost(_) | DriveError::StrayCall { .. }) => {
                 Self::caused(Exit::NeedsYou, &other)
-                    .hint("nothing more was begun; `stagger resume` tries again")
+                    .hint("nothing more was begun; `stagger resume` goes on where its journal is")
             }
         }
     }

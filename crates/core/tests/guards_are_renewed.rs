@@ -132,15 +132,20 @@ impl Slow {
                 Decision::Act { fresh, .. } if fresh.is_empty() => return,
                 Decision::Act { fresh, .. } => {
                     for action in fresh {
-                        let is_guard = matches!(action, Action::TakeGuard { .. });
+                        let until = match action {
+                            Action::TakeGuard { .. } => Some(Some(second + EXPIRY)),
+                            Action::DropGuard { .. } => Some(None),
+                            _ => None,
+                        };
                         let intent = self.write(second, Event::Intent { action });
-                        if is_guard {
-                            self.until = Some(second + EXPIRY);
-                            let outcome = Outcome::Done { note: String::new() };
-                            self.write(second, Event::Settled { intent, outcome });
-                        } else {
+                        match until {
+                            Some(until) => {
+                                self.until = until;
+                                let outcome = Outcome::Done { note: String::new() };
+                                self.write(second, Event::Settled { intent, outcome });
+                            }
                             // Each phase takes longer than a guard lasts.
-                            self.under_way.insert(intent, second + 2 * EXPIRY + 7);
+                            None => drop(self.under_way.insert(intent, second + 2 * EXPIRY + 7)),
                         }
                     }
                 }

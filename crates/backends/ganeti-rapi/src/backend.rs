@@ -118,13 +118,21 @@ impl GanetiBackend {
         let visits = &self.settings.cluster.visits;
         match phase {
             Phase::Enter => {
-                let seen = self.see();
-                let is_master = seen.master.as_ref().is_none_or(|master| master == unit.as_str());
-                is_master || visits.hooks.enter.is_some() || visits.relocate.is_some()
+                let is_it = |master: &String| master == unit.as_str();
+                // After a change that was under way when a process ended, another is the master by now.
+                let was = self.memory.as_ref().and_then(|memory| memory.master.as_ref());
+                let is_master = self.see().master.as_ref().is_none_or(is_it) || was.is_some_and(is_it);
+                (is_master && visits.failover.is_some())
+                    || visits.hooks.enter.is_some()
+                    || visits.relocate.is_some()
             }
             Phase::Change => visits.reboot.is_some(),
             Phase::Leave => visits.hooks.leave.is_some() || visits.relocate.is_some(),
         }
+    }
+
+    fn bound_of_commands(&self) -> Rail {
+        Rail::Bounded(Duration::from_secs(self.settings.hosts.timeout + 10))
     }
 
     fn boot_before(&self, unit: &UnitId) -> Result<&str, BackendError> {
@@ -166,8 +174,11 @@ impl Backend for GanetiBackend {
 
     fn rail(&self, action: &Action) -> Rail {
         match action {
-            Action::Visit { unit, phase, .. } if self.is_command(unit, *phase) => {
-                Rail::Bounded(Duration::from_secs(self.settings.hosts.timeout + 10))
+            Action::Visit { unit, phase, .. } if self.is_command(unit, *phase) => self.bound_of_commands(),
+            Action::Restart { unit }
+                if self.is_command(unit, Phase::Change) || self.is_command(unit, Phase::Leave) =>
+            {
+                self.bound_of_commands()
             }
             Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Rail::Fenced,
             Action::TakeGuard { .. }
@@ -196,6 +207,11 @@ impl Backend for GanetiBackend {
         let planned = Planned {
             as_if_down: wished.is_some_and(|wished| wished.moving.as_if_down),
             moves,
+            boots: self
+                .memory
+                .as_ref()
+                .map(|memory| memory.boots.clone())
+                .unwrap_or_default(),
         };
         let visitor = Visitor {
             rapi: &self.rapi,
@@ -215,16 +231,10 @@ impl Backend for GanetiBackend {
                 Phase::Change => visitor.change(unit.as_str(), self.boot_before(unit)?).await,
                 Phase::Leave => visitor.leave(unit.as_str()).await,
             },
-            // There is nothing to start once more. A node that came back later than it should is given back.
+            // A node that was not rebooted is, one that is on its way is waited for, and then it is given back.
             Action::Restart { unit } => {
-                let before = self.boot_before(unit)?;
-                match self.rapi.boot(unit.as_str()).await? {
-                    Some(boot) if boot != before => visitor.leave(unit.as_str()).await,
-                    Some(_) | None => Err(BackendError::permanent(
-                        format!("give {unit} back"),
-                        "it has not come back from its reboot: it stays out of service",
-                    )),
-                }
+                visitor.change(unit.as_str(), self.boot_before(unit)?).await?;
+                visitor.leave(unit.as_str()).await
             }
             Action::GoBack { unit, .. } => Err(BackendError::permanent(
                 format!("bring {unit} back"),

@@ -12,6 +12,46 @@ use stagger_engine::hosts::{last_words, quoted};
 use crate::client::Rapi;
 use crate::config::Settings;
 
+/// A command that has ended.
+#[derive(Debug)]
+pub struct Ran {
+    command: String,
+    /// What it ended with.
+    pub code: i32,
+    output: String,
+}
+
+impl Ran {
+    /// How it ended, in words.
+    pub fn said(&self) -> String {
+        let Self {
+            command,
+            code,
+            output,
+        } = self;
+        format!("`{command}` ended with {code}: {}", last_words(output))
+    }
+
+    /// What it printed.
+    ///
+    /// # Errors
+    /// It did not end with 0.
+    pub fn whole(self) -> Result<String, BackendError> {
+        let Self {
+            command,
+            code,
+            output,
+        } = self;
+        if code == 0 {
+            return Ok(output);
+        }
+        Err(BackendError::permanent(
+            format!("run `{command}`"),
+            format!("it ended with {code}: {}", last_words(&output)),
+        ))
+    }
+}
+
 /// Runs a command for a call, once: the same again returns the same result. `which` tells it from others of
 /// the call.
 ///
@@ -25,19 +65,32 @@ pub async fn run(
     command: &str,
     names: &[(&str, &str)],
 ) -> Result<String, BackendError> {
+    ran(rapi, settings, call, which, command, names).await?.whole()
+}
+
+/// The same, however it ends.
+///
+/// # Errors
+/// It could not be run.
+pub async fn ran(
+    rapi: &Rapi,
+    settings: &Settings,
+    call: &Call,
+    which: &str,
+    command: &str,
+    names: &[(&str, &str)],
+) -> Result<Ran, BackendError> {
     let command = filled(rapi, command, names).await?;
     let key = format!("{}-{which}", call.key());
     let ran = settings
         .hosts
         .run("this machine", &key, call.fence, &command)
         .await?;
-    if ran.code == 0 {
-        return Ok(ran.output);
-    }
-    Err(BackendError::permanent(
-        format!("run `{command}`"),
-        format!("it ended with {}: {}", ran.code, last_words(&ran.output)),
-    ))
+    Ok(Ran {
+        command,
+        code: ran.code,
+        output: ran.output,
+    })
 }
 
 /// Asks a command that changes nothing: 0 is yes, 1 is no, and what it prints is why.

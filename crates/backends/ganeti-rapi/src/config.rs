@@ -89,7 +89,7 @@ pub struct Visits {
     /// runs on a node of the cluster.
     pub copy_journal: Option<String>,
     /// The command that moves `{instance}` with its disks to `{node}`, run on this machine:
-    /// `ssh root@{master} gnt-instance move --reason={reason} -n {node} {instance}`. RAPI has none. The reason
+    /// `ssh root@{master} gnt-instance move -f --reason={reason} -n {node} {instance}`. RAPI has none. The reason
     /// lets its job pass while jobs of others wait.
     pub relocate: Option<String>,
     /// Commands around the visit of each node, run on this machine.
@@ -253,6 +253,21 @@ impl Settings {
                  more than twice `failover_timeout`, {}",
                 visits.failover_timeout
             ));
+        }
+        let names_its_target = [
+            ("failover", &visits.failover, "{successor}"),
+            ("reboot", &visits.reboot, "{node}"),
+            ("relocate", &visits.relocate, "{instance}"),
+            ("relocate", &visits.relocate, "{node}"),
+            // Else its job would wait behind our own drain.
+            ("relocate", &visits.relocate, "{reason}"),
+        ];
+        for (name, command, word) in names_its_target {
+            if let Some(command) = command
+                && !command.contains(word)
+            {
+                return Err(format!("`{name}` does not say {word}: {command}"));
+            }
         }
         Ok(())
     }

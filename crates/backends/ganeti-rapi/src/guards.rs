@@ -3,6 +3,8 @@
 //! What a guard changed and when it expires is kept in a filter beside it, so anybody can take it away
 //! after a crash. Ganeti ends no filter by itself.
 
+use std::time::{Duration, Instant};
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::GuardName;
@@ -108,12 +110,25 @@ pub async fn take(
     };
     match guard.as_str() {
         DRAIN => {
-            let filters = drain(&record);
-            for filter in &filters {
-                rapi.put_filter(filter).await.map_err(failed)?;
+            // What was at work before ends first, so that what is observed then stays so. It may take longer than the
+            // guard lasts.
+            let renew = Duration::from_secs(u64::from(expires)) / 2;
+            loop {
+                record.until = Timestamp::now().as_second() + i64::from(expires);
+                let begun = Instant::now();
+                let filters = drain(&record);
+                for filter in &filters {
+                    rapi.put_filter(filter).await.map_err(failed)?;
+                }
+                fence::seen(rapi, &filters[1].id).await?;
+                match tokio::time::timeout(renew, rapi.wait_for_others()).await {
+                    Ok(waited) => waited?,
+                    Err(_) => continue,
+                }
+                if begun.elapsed() < renew / 2 {
+                    return Ok("jobs of others wait".to_owned());
+                }
             }
-            fence::seen(rapi, &filters[1].id).await?;
-            Ok("jobs of others wait".to_owned())
         }
         WATCHER => {
             let before = rapi.filters().await.map_err(failed)?;

@@ -86,6 +86,17 @@ pub struct Visitor<'a> {
     pub host: Option<&'a str>,
 }
 
+/// How a reboot was sent.
+enum Sent {
+    /// And that is certain.
+    Whole,
+    /// And nobody knows whether it arrived.
+    Lost(String),
+}
+
+/// ssh's own exit code.
+const SSH_LOST: i32 = 255;
+
 fn refused(tried: &str, refusal: Refusal) -> BackendError {
     BackendError::permanent(tried, refusal.0)
 }
@@ -102,7 +113,7 @@ impl Visitor<'_> {
             let _stays = master.read().await;
             let before = self.rapi.wait_for_predecessors(self.call).await?;
             if self.settings.cluster.visits.drain {
-                self.wait_for_others().await?;
+                self.rapi.wait_for_others().await?;
             }
             before
         };
@@ -152,46 +163,59 @@ impl Visitor<'_> {
         }
     }
 
-    /// Reboots a node, and waits until its boot id is another than `before`.
+    /// Reboots a node, and waits until its boot id is another than `before`. It is sent when the node answers.
     ///
     /// # Errors
     /// It carries instances that run, or does not come back.
     pub async fn change(&self, node: &str, before: &str) -> Result<String, BackendError> {
         let tried = format!("reboot {node}");
-        let stays = self.limits.master.read().await;
-        let predecessors = self.rapi.wait_for_predecessors(self.call).await?;
-        let facts = self.rapi.facts().await?;
-        let boot = facts.nodes.get(node).and_then(|node| node.boot.clone());
-        match boot {
-            Some(boot) if boot != before => return Ok("it has booted already".to_owned()),
-            // It is on its way: nothing is sent to it.
-            None => {}
-            Some(_) => {
-                visit::may_reboot(&facts, node, &self.settings.cluster.visits, self.planned)
-                    .map_err(|error| refused(&tried, error))?;
-                self.send_reboot(node, &predecessors).await?;
-            }
-        }
-        drop(stays);
-        let begun = Instant::now();
+        let predecessors = {
+            let _stays = self.limits.master.read().await;
+            self.rapi.wait_for_predecessors(self.call).await?
+        };
+        let mut begun = Instant::now();
+        let mut sent = None;
         loop {
             let stays = self.limits.master.read().await;
             let boot = match self.rapi.boot(node).await {
-                // It was sent: who cannot be asked now is asked again.
+                // Who cannot be asked now is asked again.
                 Err(error) if error.persistence == Persistence::Transient => {
                     tracing::debug!(%error, node, "asked again");
                     None
                 }
                 answer => answer?,
             };
-            drop(stays);
-            if let Some(boot) = boot
-                && boot != before
-            {
-                return Ok(format!("back after {} s", begun.elapsed().as_secs()));
+            match boot {
+                Some(boot) if boot != before => {
+                    return Ok(match sent {
+                        Some(_) => format!("back after {} s", begun.elapsed().as_secs()),
+                        None => "it has booted already".to_owned(),
+                    });
+                }
+                // By a process before, for this very intent.
+                Some(_) if sent.is_none() && done_before(&predecessors, &powercycle(node)) => {
+                    sent = Some(Sent::Whole);
+                }
+                Some(_) if sent.is_none() => {
+                    let facts = self.rapi.facts().await?;
+                    // It may have gone away since.
+                    if facts.nodes.get(node).is_some_and(|node| node.boot.is_some()) {
+                        visit::may_reboot(&facts, node, &self.settings.cluster.visits, self.planned)
+                            .map_err(|error| refused(&tried, error))?;
+                        sent = Some(self.send_reboot(node).await?);
+                        begun = Instant::now();
+                    }
+                }
+                Some(_) | None => {}
             }
+            drop(stays);
             if begun.elapsed() > self.rapi.pace().reboot {
-                let why = format!("it is not back after {} s", begun.elapsed().as_secs());
+                let why = match &sent {
+                    None => "it did not answer, so nothing was sent to it".to_owned(),
+                    Some(Sent::Whole) => "it is not back".to_owned(),
+                    Some(Sent::Lost(how)) => format!("it is not back, and {how}"),
+                };
+                let why = format!("{why}, after {} s", begun.elapsed().as_secs());
                 return Err(BackendError::permanent(tried, why).hint(format!(
                     "see to {node}; it stays out of service, and its instances where they are"
                 )));
@@ -200,17 +224,22 @@ impl Visitor<'_> {
         }
     }
 
-    /// Sends it once for an intent: a job of a process before that was done counts.
-    async fn send_reboot(&self, node: &str, predecessors: &[Job]) -> Result<(), BackendError> {
-        let what = format!("powercycle-{node}");
+    async fn send_reboot(&self, node: &str) -> Result<Sent, BackendError> {
         if let Some(command) = &self.settings.cluster.visits.reboot {
-            return self.command("reboot", command, &[("node", node)]).await;
+            let names = [("node", node)];
+            let ran = commands::ran(self.rapi, self.settings, self.call, "reboot", command, &names).await?;
+            return match ran.code {
+                // So ssh ends where the connection does, which a reboot takes away.
+                SSH_LOST => Ok(Sent::Lost(ran.said())),
+                _ => ran.whole().map(|_| Sent::Whole),
+            };
         }
-        if done_before(predecessors, &what) {
-            return Ok(());
-        }
-        let work = Work::new(what, Method::Post, format!("/2/nodes/{node}/powercycle"));
-        self.rapi.carry_out(self.call, &work).await.map(|_| ())
+        let work = Work::new(
+            powercycle(node),
+            Method::Post,
+            format!("/2/nodes/{node}/powercycle"),
+        );
+        self.rapi.carry_out(self.call, &work).await.map(|_| Sent::Whole)
     }
 
     /// Gives a node back.
@@ -385,8 +414,27 @@ impl Visitor<'_> {
         };
         let what = format!("relocate-{instance}-to-{to}");
         let reason = JobReason::new(self.call, &what, 0).to_string();
-        let names = [("instance", instance), ("node", to), ("reason", &reason)];
-        self.command(&what, command, &names).await
+        let names = [("instance", instance), ("node", to), ("reason", reason.as_str())];
+        let ran = self.command(&what, command, &names).await;
+        // Its job goes on without the command, which ends at the limit of all commands.
+        let jobs = self.rapi.jobs().await;
+        let jobs = jobs.map_err(|error| error.of(&what, true).may_land())?;
+        let key = self.call.key();
+        let is_ours = |job: &&Job| {
+            let reason = job.reason.as_ref();
+            reason.is_some_and(|reason| reason.key == key && reason.what == what)
+        };
+        let Some(job) = jobs.iter().rev().find(is_ours) else {
+            return ran;
+        };
+        let ended = self.rapi.wait(job.id, &what).await?;
+        match ended.status {
+            Status::Success => Ok(()),
+            _ => Err(BackendError::permanent(
+                what,
+                format!("job {} failed: {}", job.id, ended.why()),
+            )),
+        }
     }
 
     /// The second copy of an instance is to be there; its job ends when that is in sync.
@@ -464,24 +512,6 @@ impl Visitor<'_> {
         all_of("look at disks", join_all(looks).await)
     }
 
-    /// Jobs of others that are at work were begun before the drain, and end first.
-    async fn wait_for_others(&self) -> Result<(), BackendError> {
-        let jobs = self
-            .rapi
-            .jobs()
-            .await
-            .map_err(|error| error.of("look for jobs of others", false))?;
-        for job in jobs {
-            if job.status.is_at_work() && job.reason.is_none() {
-                // Nothing of ours may land by it.
-                self.rapi.wait(job.id, &job.summary).await.map_err(|error| {
-                    BackendError::transient(format!("wait for a job of others, {}", job.summary), error.why)
-                })?;
-            }
-        }
-        Ok(())
-    }
-
     /// Runs a command on this machine, once for the call.
     pub(crate) async fn command(
         &self,
@@ -507,6 +537,10 @@ impl Visitor<'_> {
             None => Ok(()),
         }
     }
+}
+
+fn powercycle(node: &str) -> String {
+    format!("powercycle-{node}")
 }
 
 fn done_before(jobs: &[Job], what: &str) -> bool {

@@ -50,6 +50,9 @@ pub struct Memory {
     pub boots: BTreeMap<String, String>,
     /// The ids of the instances that ran.
     pub up: BTreeSet<String>,
+    /// The master.
+    #[serde(default)]
+    pub master: Option<String>,
 }
 
 impl Memory {
@@ -67,6 +70,7 @@ impl Memory {
                 .filter(|instance| instance.doing == Doing::Up)
                 .map(|instance| instance.uuid.clone())
                 .collect(),
+            master: Some(facts.master.clone()),
         }
     }
 }

@@ -4,10 +4,11 @@
 //! observed anew, and the same function is asked again; so a visit that was interrupted anywhere goes on
 //! from where the cluster is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::How;
 use stagger_core::plan;
+use stagger_ganeti::cluster::Status;
 
 use crate::config::Visits;
 use crate::facts::{Doing, Facts, Instance, Node, Role, Storage};
@@ -21,6 +22,8 @@ pub struct Planned {
     pub as_if_down: bool,
     /// What is moved.
     pub moves: Vec<plan::Move>,
+    /// Each node's boot id before the run: whoever has another one had its turn.
+    pub boots: BTreeMap<String, String>,
 }
 
 impl Planned {
@@ -140,10 +143,25 @@ pub fn enter(
             return refuse(format!("{name} is drained, and was set so by others"));
         }
         Role::Master => {
-            let to = successor(facts, name, visits)?;
+            let to = successor(facts, name, visits, &planned.boots)?;
             return Ok(Some(Batch::Failover { to }));
         }
         Role::Candidate | Role::Regular | Role::Drained => {}
+    }
+    if this.boot.is_none() {
+        return refuse(format!("{name} does not answer: see to it first"));
+    }
+    if let Some(instance) = facts
+        .instances
+        .values()
+        .find(|instance| may_be_on(instance, name))
+    {
+        let Instance {
+            name: who, status, ..
+        } = instance;
+        return refuse(format!(
+            "{who} is {status}, so it may run on {name}: see `gnt-cluster verify`"
+        ));
     }
     let here: Vec<&Instance> = facts
         .instances
@@ -162,12 +180,8 @@ pub fn enter(
     };
     for instance in here {
         match instance.doing {
-            // What does not run is not moved: its downtime is no longer for it.
-            Doing::Down | Doing::Failed => {}
-            Doing::Unclear => {
-                let Instance { name, status, .. } = instance;
-                return refuse(format!("{name} is {status}: see `gnt-cluster verify`"));
-            }
+            // What does not run is not moved: its downtime is no longer for it. Of what is unclear: not here.
+            Doing::Down | Doing::Failed | Doing::Unclear => {}
             Doing::Up if planned.as_if_down => {
                 notes.stopped.insert(instance.uuid.clone());
                 stops.push(instance.name.clone());
@@ -223,6 +237,12 @@ pub fn enter(
     })
 }
 
+/// Whether an instance of which nobody knows where it runs may be on that node.
+fn may_be_on(instance: &Instance, name: &str) -> bool {
+    let anywhere = instance.status == Status::ErrorWrongNode.word() && instance.storage != Storage::Mirrored;
+    instance.doing == Doing::Unclear && (anywhere || instance.touches(name))
+}
+
 /// Where an instance goes that runs.
 fn destination(facts: &Facts, instance: &Instance, planned: &Planned) -> Result<String, Refusal> {
     let Instance {
@@ -260,11 +280,17 @@ fn is_there(node: &Node) -> bool {
     in_service && node.boot.is_some()
 }
 
-/// Who becomes master: whom the configuration names, or the first candidate that is not about to be visited.
+/// Who becomes master: whom the configuration names, or the first candidate in service; one that had its turn, by its
+/// boot id, is preferred to one whose turn may be now.
 ///
 /// # Errors
 /// Nobody can.
-pub fn successor(facts: &Facts, master: &str, visits: &Visits) -> Result<String, Refusal> {
+pub fn successor(
+    facts: &Facts,
+    master: &str,
+    visits: &Visits,
+    boots: &BTreeMap<String, String>,
+) -> Result<String, Refusal> {
     if visits.failover.is_none() {
         return refuse(format!(
             "{master} is the master, and the configuration has no command for a failover"
@@ -283,7 +309,9 @@ pub fn successor(facts: &Facts, master: &str, visits: &Visits) -> Result<String,
             )),
         };
     }
-    match facts.nodes.values().find(fits) {
+    let had_its_turn = |node: &&Node| boots.get(&node.name) != node.boot.as_ref();
+    let candidates = || facts.nodes.values().filter(fits);
+    match candidates().find(had_its_turn).or_else(|| candidates().next()) {
         Some(node) => Ok(node.name.clone()),
         None => refuse(format!(
             "{master} is the master, and no other master candidate is in service"
@@ -393,10 +421,22 @@ pub fn leave(facts: &Facts, name: &str, leaving: &Leaving) -> Result<Option<Batc
     if !back.is_empty() {
         return Ok(Some(Batch::Move(back)));
     }
+    // Those that we stopped, and those that failed on their way: started where it is, it comes back next.
+    let fell = |instance: &Instance| {
+        instance.doing == Doing::Failed
+            && this.notes.away.contains(&instance.uuid)
+            && facts
+                .nodes
+                .get(&instance.primary)
+                .is_some_and(|node| node.boot.is_some())
+    };
     let start: Vec<String> = facts
         .instances
         .values()
-        .filter(|instance| this.notes.stopped.contains(&instance.uuid) && instance.doing != Doing::Up)
+        .filter(|instance| {
+            let stopped = this.notes.stopped.contains(&instance.uuid);
+            (stopped && instance.doing != Doing::Up) || fell(instance)
+        })
         .map(|instance| instance.name.clone())
         .collect();
     if !start.is_empty() {

@@ -244,8 +244,13 @@ fn takes(instance: &Instance) -> Amounts {
 
 /// Where the disks of an instance are. DRBD without a secondary has one copy.
 pub fn storage(instance: &Instance) -> Storage {
-    match instance.template {
-        Template::Drbd if instance.secondary.is_some() => Storage::Copied,
+    storage_of(instance.template, instance.secondary.is_some())
+}
+
+/// Where the disks of such a template are.
+pub fn storage_of(template: Template, has_secondary: bool) -> Storage {
+    match template {
+        Template::Drbd if has_secondary => Storage::Copied,
         Template::Drbd | Template::Plain | Template::File => Storage::Local,
         Template::Diskless
         | Template::SharedFile

@@ -82,7 +82,7 @@ fn cluster() -> impl Strategy<Value = (Facts, Plans)> {
             .map(|at| {
                 let planned = Planned {
                     as_if_down,
-                    moves: Vec::new(),
+                    ..Planned::default()
                 };
                 (name(at), planned)
             })
@@ -136,8 +136,6 @@ fn cluster() -> impl Strategy<Value = (Facts, Plans)> {
             nodes: nodes.collect(),
             instances,
             groups: BTreeMap::from([("g1".to_owned(), "default".to_owned())]),
-            jobs: Vec::new(),
-            filters: Vec::new(),
         };
         (facts, plans)
     })

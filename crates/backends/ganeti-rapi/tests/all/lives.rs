@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use stagger_core::model::{ClusterName, Moving, Reason, RunId, Snapshot, Target, UnitId};
+use stagger_core::model::{ClusterName, Moving, OnFailure, Policy, Reason, RunId, Snapshot, Target, UnitId};
 use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Seq};
 use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
 use stagger_engine::clock::Clock as _;
@@ -74,6 +74,8 @@ pub struct Lives<'a> {
     pub appends: u64,
     /// With the lock in the cluster, which takes its time where another held it.
     pub locks: bool,
+    /// What becomes of a wave that fails.
+    pub on_failure: OnFailure,
     number: u32,
 }
 
@@ -87,7 +89,15 @@ impl<'a> Lives<'a> {
             dies_at_append: 0,
             appends: 0,
             locks: false,
+            on_failure: OnFailure::Stop,
             number: 0,
+        }
+    }
+
+    fn policy(&self) -> Policy {
+        Policy {
+            on_failure: self.on_failure,
+            ..policy()
         }
     }
 
@@ -124,7 +134,7 @@ impl<'a> Lives<'a> {
             local_storage: Vec::new(),
         };
         let visits = &self.setup.settings.cluster.visits;
-        let target = carried_out(reboot(&cluster, &wish).unwrap(), visits, &policy()).unwrap();
+        let target = carried_out(reboot(&cluster, &wish).unwrap(), visits, &self.policy()).unwrap();
         self.begun = Some((memory, target));
     }
 
@@ -165,7 +175,7 @@ impl<'a> Lives<'a> {
             supervisor::resume(parts, &who, &run).await
         } else {
             let memory = serde_json::to_value(&memory).unwrap();
-            supervisor::start(parts, &who, run.clone(), target, policy(), memory).await
+            supervisor::start(parts, &who, run.clone(), target, self.policy(), memory).await
         };
         let (mut driver, _lease) = match started {
             Ok(both) => both,

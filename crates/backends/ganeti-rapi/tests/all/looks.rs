@@ -1,10 +1,12 @@
 //! What comes next in a visit, on facts that are written down.
 
+use std::collections::BTreeMap;
+
 use stagger_core::model::{ClusterName, How, UnitId};
 use stagger_core::plan::Move;
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti_rapi::config::Visits;
-use stagger_ganeti_rapi::facts::{Facts, Role, in_sync};
+use stagger_ganeti_rapi::facts::{Doing, Facts, Role, in_sync};
 use stagger_ganeti_rapi::notes::{Notes, Was};
 use stagger_ganeti_rapi::translate::{Memory, Wished, translate};
 use stagger_ganeti_rapi::visit::{Batch, Leaving, Planned, Way, enter, leave, may_reboot, successor};
@@ -40,8 +42,8 @@ fn planned(moves: &[(&str, How, &str)]) -> Planned {
         to: unit(to),
     });
     Planned {
-        as_if_down: false,
         moves: moves.collect(),
+        ..Planned::default()
     }
 }
 
@@ -99,7 +101,7 @@ async fn what_cannot_move_or_has_no_place_is_named() {
     assert!(why.contains("log runs"), "{why}");
     let stop = Planned {
         as_if_down: true,
-        moves: Vec::new(),
+        ..Planned::default()
     };
     let Some(Batch::Note(notes)) = enter(&plain, "n2", &visits, &stop).unwrap() else {
         panic!("it is noted first")
@@ -143,29 +145,81 @@ async fn what_cannot_move_or_has_no_place_is_named() {
 #[tokio::test]
 async fn the_masters_successor_is_a_candidate_in_service() {
     let all = facts(|_| {}).await;
-    assert!(
-        successor(&all, "n1", &Visits::default()).is_err(),
-        "there is no command"
-    );
-    assert_eq!(successor(&all, "n1", &with_failover()), Ok("n2".to_owned()));
+    let boots: BTreeMap<_, _> = all
+        .nodes
+        .values()
+        .filter_map(|node| Some((node.name.clone(), node.boot.clone()?)))
+        .collect();
+    let chosen = |facts: &Facts, visits: &Visits| successor(facts, "n1", visits, &boots);
+    assert!(chosen(&all, &Visits::default()).is_err(), "there is no command");
+    assert_eq!(chosen(&all, &with_failover()), Ok("n2".to_owned()));
     let named = Visits {
         successor: Some("n4".to_owned()),
         ..with_failover()
     };
-    assert_eq!(successor(&all, "n1", &named), Ok("n4".to_owned()));
+    assert_eq!(chosen(&all, &named), Ok("n4".to_owned()));
+    let turned = facts(|world| world.now.nodes.get_mut("n3").unwrap().boot = 2).await;
+    assert_eq!(
+        chosen(&turned, &with_failover()),
+        Ok("n3".to_owned()),
+        "n2 may be about to be rebooted itself"
+    );
     let few = facts(|world| {
         world.now.nodes.get_mut("n2").unwrap().role = "R";
         world.now.nodes.get_mut("n3").unwrap().up = false;
         world.now.nodes.get_mut("n4").unwrap().role = "D";
     })
     .await;
-    assert!(successor(&few, "n1", &with_failover()).is_err());
+    assert!(chosen(&few, &with_failover()).is_err());
+    assert!(chosen(&few, &named).unwrap_err().to_string().contains("n4"));
+}
+
+/// Ganeti says that an instance's node is down whenever a question about the instance fails, and that it runs
+/// elsewhere without saying where.
+#[tokio::test]
+async fn a_node_on_which_somebody_may_run_is_not_entered() {
+    let mut facts = facts(|world| {
+        world.add("web", "drbd", "n2", Some("n3"));
+        world.add("db", "sharedfile", "n2", None);
+    })
+    .await;
+    let visits = Visits::default();
+    let planned = planned(&[("db", How::Migrate, "n4"), ("web", How::Migrate, "n3")]);
+    let may_enter = |of: &str, status: &str, node: &str| {
+        let mut changed = facts.clone();
+        let instance = changed.instances.get_mut(of).unwrap();
+        (instance.doing, instance.status) = (Doing::Unclear, status.to_owned());
+        enter(&changed, node, &visits, &planned).is_ok()
+    };
+    assert!(!may_enter("web", "ERROR_nodedown", "n2"));
     assert!(
-        successor(&few, "n1", &named)
-            .unwrap_err()
-            .to_string()
-            .contains("n4")
+        !may_enter("web", "ERROR_wrongnode", "n3"),
+        "there its other copy is"
     );
+    assert!(may_enter("web", "ERROR_wrongnode", "n4"));
+    assert!(!may_enter("db", "ERROR_wrongnode", "n4"), "it may be anywhere");
+    assert!(may_enter("db", "ERROR_nodedown", "n4"));
+    facts.nodes.get_mut("n2").unwrap().boot = None;
+    let why = enter(&facts, "n2", &visits, &planned).unwrap_err().to_string();
+    assert!(why.contains("does not answer"), "{why}");
+}
+
+#[tokio::test]
+async fn what_failed_on_its_way_is_started_and_then_comes_home() {
+    let mut facts = facts(|world| world.add("web", "drbd", "n3", Some("n2"))).await;
+    let web = facts.instances["web"].uuid.clone();
+    facts.nodes.get_mut("n2").unwrap().notes = Notes {
+        away: [web].into(),
+        ..Notes::default()
+    };
+    facts.instances.get_mut("web").unwrap().doing = Doing::Failed;
+    let mut leaving = Leaving::default();
+    let next = leave(&facts, "n2", &leaving);
+    assert_eq!(next, Ok(Some(Batch::Start(vec!["web".to_owned()]))));
+    facts.instances.get_mut("web").unwrap().doing = Doing::Up;
+    leaving.synced.insert("web".to_owned());
+    let next = leave(&facts, "n2", &leaving);
+    assert!(matches!(next, Ok(Some(Batch::Move(_)))), "{next:?}");
 }
 
 #[tokio::test]
@@ -207,7 +261,7 @@ async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() 
         leave(&facts, "n2", &leaving),
         Ok(Some(Batch::Start(vec!["log".to_owned()])))
     );
-    facts.instances.get_mut("log").unwrap().doing = stagger_ganeti_rapi::facts::Doing::Up;
+    facts.instances.get_mut("log").unwrap().doing = Doing::Up;
     assert_eq!(
         leave(&facts, "n2", &leaving),
         Ok(Some(Batch::Forget(notes.tags())))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stagger_core::model::{Evacuate, LocalGuests};
+use stagger_core::model::{Evacuate, LocalGuests, OnFailure};
 use stagger_core::run::{Command, Ending};
 
 use crate::common::setup;
@@ -178,6 +178,32 @@ async fn a_migration_that_fails_puts_the_node_back_and_it_is_tried_again() {
     let end = Lives::new(&setup).live().await;
     assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
     all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
+}
+
+/// It was never sent, or somebody cancelled it.
+#[tokio::test]
+async fn a_reboot_that_fails_is_sent_once_more() {
+    let setup = setup(mixed()).await;
+    setup.world().fault("POST /2/nodes/n3/powercycle", Fault::FailJob);
+    let end = Lives::new(&setup).live().await;
+    assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
+    all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
+}
+
+/// What it holds by default; it says which node, and why.
+#[tokio::test]
+async fn by_default_a_node_that_never_comes_back_is_named_too() {
+    let mut setup = setup(mixed()).await;
+    setup.settings.pace.reboot = Duration::from_millis(300);
+    setup.world().never_returns.insert("n3".to_owned());
+    let mut lives = Lives::new(&setup);
+    lives.on_failure = OnFailure::Rollback;
+    let end = lives.live().await;
+    let End::Held(reason) = end else { panic!("{end:?}") };
+    assert!(
+        reason.detail.contains("n3") && reason.detail.contains("not back"),
+        "{reason}"
+    );
 }
 
 #[tokio::test]
