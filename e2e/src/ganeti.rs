@@ -28,6 +28,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub use crate::ceph::Lap;
 use crate::command::{ends_of_logs, output, run};
+use crate::files::put;
 use crate::folder::Folder;
 use crate::sandbox::Sandbox;
 pub use htools::{Answer, Group, Htools, Move, groups};
@@ -203,6 +204,17 @@ impl Cluster {
     /// It does not start.
     pub fn start(&self, node: &str) -> Result<()> {
         self.node(node, "start", &[]).map(drop)
+    }
+
+    /// How long a node takes to boot from now on, in seconds.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn set_boot_seconds(&self, node: &str, seconds: u32) -> Result<()> {
+        put(
+            &self.dir().join(format!("boot-seconds-{node}")),
+            &seconds.to_string(),
+        )
     }
 
     /// Whether a node stays down at its next reboots, as one does that is broken.

@@ -105,7 +105,9 @@ case $verb in
         [ "$verb" = start ] || crash
         if [ "$verb" = reboot ]; then
             [ ! -e "$dir/fault/$node" ] || exit 0
-            sleep "$(cat "$dir/boot-seconds")"
+            seconds=$dir/boot-seconds
+            [ ! -e "$seconds-$node" ] || seconds=$seconds-$node
+            sleep "$(cat "$seconds")"
         fi
         [ "$verb" = crash ] || start
         ;;

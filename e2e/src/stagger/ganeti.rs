@@ -37,6 +37,10 @@ pub struct GanetiSetup {
     pub failover_timeout: u32,
     /// Whether there is a command by which instances are moved with their disks.
     pub relocate: bool,
+    /// Whether nodes are rebooted by a command, and not by RAPI's powercycle.
+    pub reboot: bool,
+    /// Who becomes master, if not the first that can.
+    pub successor: Option<&'static str>,
     /// After so many seconds without renewal the lock may be taken over.
     pub lock_expires: u32,
     /// Guards go by themselves after so many seconds.
@@ -67,6 +71,8 @@ impl Default for GanetiSetup {
             failover: false,
             failover_timeout: 15,
             relocate: false,
+            reboot: false,
+            successor: None,
             // Twice the time of a failover and a little; on a busy machine a question may take seconds.
             lock_expires: 36,
             guards_expire: 1800,
@@ -109,10 +115,23 @@ impl GanetiSetup {
             )?;
         }
         if self.relocate {
+            // It ends when its job is in the queue: whoever waits for the command has not waited for the move.
             writeln!(
                 text,
-                "relocate = \"{ssh} root@{{master}} gnt-instance move --reason={{reason}} -f -n {{node}} {{instance}}\"",
+                "relocate = \"{ssh} root@{{master}} gnt-instance move --submit --reason={{reason}} -f -n {{node}} {{instance}}\"",
             )?;
+        }
+        if self.reboot {
+            // As ssh ends when the node goes away in the midst of it.
+            let program = cluster.node_program();
+            writeln!(
+                text,
+                "reboot = \"{} {{node}} reboot; exit 255\"",
+                program.display()
+            )?;
+        }
+        if let Some(successor) = self.successor {
+            writeln!(text, "successor = \"{successor}\"")?;
         }
         if self.on.is_some() {
             // All machines of a test have their folders in one place.

@@ -19,6 +19,7 @@ fn a_node_that_never_comes_back() -> Result<()> {
         let setup = GanetiSetup {
             reboot_timeout: 20,
             gate_timeout: 20,
+            on_failure: "rollback",
             ..GanetiSetup::default()
         };
         let machine = Machine::new(cluster, "anna", &setup)?;

@@ -108,6 +108,7 @@ fn killed_while_the_master_changes() -> Result<()> {
         phases.lap("instances made");
         let setup = GanetiSetup {
             failover: true,
+            successor: Some("node3"),
             ..GanetiSetup::default()
         };
         let machine = Machine::new(cluster, "anna", &setup)?;
@@ -117,11 +118,19 @@ fn killed_while_the_master_changes() -> Result<()> {
         })?;
         run.kill()?;
         phases.lap("killed while the master changes");
-        machine.configure(cluster, &GanetiSetup::with_failover())?;
+        let whole = GanetiSetup {
+            successor: Some("node3"),
+            ..GanetiSetup::with_failover()
+        };
+        machine.configure(cluster, &whole)?;
         let ended = machine.resume_to_the_end(LIMIT)?.expect(0);
         ended.with_context(|| machine.history_tail(40))?;
         phases.lap("resumed to the end");
-        ensure!(cluster.master()? != "node1", "node1 is still the master");
+        ensure!(
+            cluster.master()? == "node3",
+            "the master is {}",
+            cluster.master()?
+        );
         cluster.ensure_rebooted(&before, &["node1"])
     })
 }

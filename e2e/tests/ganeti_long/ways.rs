@@ -117,7 +117,7 @@ fn what_is_on_one_node_only_is_moved_with_its_disks() -> Result<()> {
 #[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
 fn a_hook_that_says_no_holds_its_node_back() -> Result<()> {
     case(3, "a_hook_that_says_no_holds_its_node_back", |cluster, phases| {
-        cluster.make(&[Made::mirrored("mail", "node2", "node3")])?;
+        cluster.make(&[Made::on("shop", "rbd", "node2")])?;
         let before = cluster.state()?;
         phases.lap("instance made");
         let told = cluster.dir().join("told");
@@ -135,13 +135,23 @@ fn a_hook_that_says_no_holds_its_node_back() -> Result<()> {
             ..GanetiSetup::default()
         };
         let machine = Machine::new(cluster, "anna", &setup)?;
-        let ended = reboot(&machine, &["-O", "node1"], 1)?;
+        // The pool is on the nodes' own disks.
+        let pool = ["--local-storage", "rbd"];
+        let ended = reboot(&machine, &[&["-O", "node1"], &pool[..]].concat(), 1)?;
         ended.expect_said(&["node3", "its pool is not whole"])?;
+        ensure!(
+            machine
+                .journal()?
+                .waves()
+                .iter()
+                .all(|wave| wave.units.len() == 1),
+            "two nodes of the pool at once"
+        );
         cluster.ensure_rebooted(&before, &["node2"])?;
         phases.lap("one node held back");
         fs::write(&blocked, "").with_context(|| format!("writing {}", blocked.display()))?;
         let before = cluster.state()?;
-        reboot(&machine, &["--nodes", "node3"], 0)?;
+        reboot(&machine, &[&["--nodes", "node3"], &pool[..]].concat(), 0)?;
         cluster.ensure_rebooted(&before, &["node3"])?;
         phases.lap("then it went");
         let said = fs::read_to_string(&told).with_context(|| format!("reading {}", told.display()))?;
@@ -156,6 +166,72 @@ fn a_hook_that_says_no_holds_its_node_back() -> Result<()> {
                 .iter()
                 .all(|wave| wave.judged == Some(("yes".to_owned(), "yes".to_owned()))),
             "the hook is the second judge: {asked:?}"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn without_barriers_a_node_joins_while_another_boots() -> Result<()> {
+    case(
+        5,
+        "without_barriers_a_node_joins_while_another_boots",
+        |cluster, phases| {
+            // Of each pair one goes at a time, and one pair boots slowly.
+            cluster.make(&[
+                Made::mirrored("mail", "node2", "node3"),
+                Made::mirrored("shop", "node4", "node5"),
+            ])?;
+            for slow in ["node4", "node5"] {
+                cluster.set_boot_seconds(slow, 60)?;
+            }
+            let before = cluster.state()?;
+            phases.lap("instances made");
+            let machine = Machine::new(cluster, "anna", &GanetiSetup::default())?;
+            reboot(&machine, &["--no-barriers", "-O", "node1"], 0)?;
+            phases.lap("rebooted");
+            cluster.ensure_rebooted(&before, &["node2", "node3", "node4", "node5"])?;
+            let journal = machine.journal()?;
+            let joined = journal.of("wave-joined").count();
+            ensure!(joined > 0, "nobody joined: {:?}", journal.waves());
+            phases.lap(format!("joined {joined} times"));
+            Ok(())
+        },
+    )
+}
+
+/// Everything on the node is shut down for its reboot and started again; the reboot is a command, which ends as ssh does
+/// when its connection is gone.
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn as_if_all_were_down_and_by_a_command() -> Result<()> {
+    case(3, "as_if_all_were_down_and_by_a_command", |cluster, phases| {
+        cluster.make(&[
+            Made::mirrored("mail", "node2", "node3"),
+            Made::on("log", "plain", "node2"),
+        ])?;
+        let before = cluster.state()?;
+        phases.lap("instances made");
+        let setup = GanetiSetup {
+            reboot: true,
+            ..GanetiSetup::default()
+        };
+        let machine = Machine::new(cluster, "anna", &setup)?;
+        let words = ["--nodes", "node2", "--assume-down", "--accept-non-redundant"];
+        reboot(&machine, &words, 0)?;
+        phases.lap("rebooted");
+        cluster.ensure_rebooted(&before, &["node2"])?;
+        let (moved, mut stopped) = (done(cluster, "migrate-")?, done(cluster, "shutdown-")?);
+        stopped.sort();
+        ensure!(
+            moved.is_empty() && stopped == ["shutdown-log", "shutdown-mail"],
+            "{moved:?} {stopped:?}"
+        );
+        let jobs = cluster.jobs()?;
+        ensure!(
+            !jobs.iter().any(|job| job.summary.contains("POWERCYCLE")),
+            "{jobs:?}"
         );
         Ok(())
     })
