@@ -202,3 +202,59 @@ fn two_runs_at_once() -> Result<()> {
         bail!("both were refused five times")
     })
 }
+
+/// Somebody else has a node locked, so a job of ours waits; and somebody cancels it. The node that was to be emptied is
+/// given back, and has its turn later.
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn a_job_of_ours_is_cancelled() -> Result<()> {
+    case(3, "a_job_of_ours_is_cancelled", |cluster, phases| {
+        cluster.make(&[Made::mirrored("mail", "node2", "node3")])?;
+        let before = cluster.state()?;
+        phases.lap("instance made");
+        let setup = GanetiSetup {
+            drain: false,
+            ..GanetiSetup::default()
+        };
+        let machine = Machine::new(cluster, "anna", &setup)?;
+        let lock = [
+            "gnt-debug",
+            "delay",
+            "--submit",
+            "--no-master",
+            "-n",
+            "node3",
+            "45",
+        ];
+        cluster.gnt(&lock)?;
+        let run = machine.start(&["run", "--reboot", "--nodes", "node2"])?;
+        let mut found = None;
+        cluster.wait_for("a job of ours that waits", LIMIT, |cluster| {
+            let jobs = cluster.jobs()?;
+            found = jobs
+                .into_iter()
+                .find(|job| job.ours.is_some() && job.status == "waiting");
+            Ok(found.is_some())
+        })?;
+        let job = found.context("no job")?;
+        let reply = cluster.rapi("DELETE", &format!("/2/jobs/{}", job.id), None)?;
+        let ended = cluster.ended(job.id, LIMIT)?;
+        ensure!(ended["status"] == "canceled", "{reply:?} {ended}");
+        phases.lap(format!("{} was cancelled", job.what()));
+        let ended = run
+            .end(LIMIT)?
+            .expect(0)
+            .with_context(|| machine.history_tail(40))?;
+        say(&ended.said);
+        phases.lap("rebooted all the same");
+        let journal = machine.journal()?;
+        let aside: Vec<_> = journal.of("set-aside").collect();
+        ensure!(
+            aside
+                .iter()
+                .any(|event| event["reason"]["slug"] == "could-not-be-entered"),
+            "{aside:?}"
+        );
+        cluster.ensure_rebooted(&before, &["node2"])
+    })
+}
