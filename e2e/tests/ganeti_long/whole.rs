@@ -109,3 +109,30 @@ fn groups_go_in_parallel() -> Result<()> {
         Ok(())
     })
 }
+
+/// As in every cluster of more than ten nodes: Ganeti refuses to drain a candidate unless another may be promoted.
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn with_more_nodes_than_candidates() -> Result<()> {
+    case(4, "with_more_nodes_than_candidates", |cluster, phases| {
+        cluster.make(&[Made::on("wiki", "sharedfile", "node2")])?;
+        cluster.gnt(&["gnt-cluster", "modify", "--candidate-pool-size=2"])?;
+        for node in ["node3", "node4"] {
+            cluster.gnt(&["gnt-node", "modify", "--master-candidate=no", node])?;
+        }
+        let mut before = cluster.state()?;
+        let roles: String = before.roles.values().map(String::as_str).collect();
+        ensure!(roles == "MCRR", "the roles are {roles}");
+        phases.lap("two candidates of four nodes");
+        let machine = Machine::new(cluster, "anna", &GanetiSetup::default())?;
+        reboot(&machine, &["-O", "node1"], 0)?;
+        phases.lap("rebooted");
+        // Who was promoted stays so.
+        let now = cluster.state()?;
+        ensure!(now.roles["node2"] == "C", "{:?}", now.roles);
+        let promoted = now.roles.values().filter(|role| *role == "C").count();
+        ensure!(promoted > 1, "nobody was promoted: {:?}", now.roles);
+        before.roles = now.roles;
+        cluster.ensure_rebooted(&before, &["node2", "node3", "node4"])
+    })
+}

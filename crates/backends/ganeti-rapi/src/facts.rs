@@ -123,6 +123,8 @@ pub struct Facts {
     pub instances: BTreeMap<String, Instance>,
     /// The groups' names by their ids.
     pub groups: BTreeMap<String, String>,
+    /// How many master candidates there should be.
+    pub candidates: Option<usize>,
 }
 
 /// Facts that cannot be used.
@@ -147,6 +149,8 @@ struct InfoDocument {
     master: String,
     #[serde(default)]
     software_version: String,
+    #[serde(default)]
+    candidate_pool_size: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -291,6 +295,7 @@ pub fn facts(at: Timestamp, answers: Answers) -> Result<Facts, FactsError> {
         nodes: known,
         instances: carried,
         groups: groups.into_iter().map(|group| (group.uuid, group.name)).collect(),
+        candidates: info.candidate_pool_size,
     })
 }
 

@@ -272,7 +272,7 @@ impl Visitor<'_> {
                 Batch::Sync(names) => leaving.synced.extend(names.iter().cloned()),
                 Batch::Failover { .. }
                 | Batch::Note(_)
-                | Batch::Drain
+                | Batch::Drain { .. }
                 | Batch::Replace(_)
                 | Batch::Stop(_)
                 | Batch::Return(_)
@@ -293,11 +293,14 @@ impl Visitor<'_> {
             Batch::Failover { to } => crate::master::fail_over(self, node, &to).await,
             Batch::Note(notes) => self.tags(Method::Put, node, &notes.tags()).await,
             Batch::Forget(tags) => self.tags(Method::Delete, node, &tags).await,
-            Batch::Drain => {
-                let work = Work::new(format!("drain-{node}"), Method::Put, format!("{at}/role"))
+            Batch::Drain { promotes } => {
+                let mut work = Work::new(format!("drain-{node}"), Method::Put, format!("{at}/role"))
                     // A candidate is drained only so: it stops being one.
                     .query("force", "1")
                     .body(json!("drained"));
+                if promotes {
+                    work = work.query("auto-promote", "1");
+                }
                 self.job(&work).await
             }
             Batch::Return(was) => {
@@ -612,13 +615,14 @@ mod tests {
     #[test]
     fn no_batch_is_carried_out_twice() {
         let mut pacer = Pacer::new("try");
-        assert!(pacer.is_new(&Batch::Drain).unwrap());
-        assert!(!pacer.is_new(&Batch::Drain).unwrap());
+        let drain = Batch::Drain { promotes: false };
+        assert!(pacer.is_new(&drain).unwrap());
+        assert!(!pacer.is_new(&drain).unwrap());
         assert!(pacer.is_new(&Batch::Start(vec!["a".to_owned()])).unwrap());
         for _ in 0..LOOKS {
-            assert!(!pacer.is_new(&Batch::Drain).unwrap());
+            assert!(!pacer.is_new(&drain).unwrap());
         }
-        assert!(pacer.is_new(&Batch::Drain).is_err());
+        assert!(pacer.is_new(&drain).is_err());
     }
 
     #[test]

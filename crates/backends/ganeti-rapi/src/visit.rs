@@ -93,7 +93,10 @@ pub enum Batch {
     /// It is written down what will be taken away from the node.
     Note(Notes),
     /// Nothing new is put on the node.
-    Drain,
+    Drain {
+        /// Another becomes a candidate in its stead, else Ganeti would refuse.
+        promotes: bool,
+    },
     /// Instances run elsewhere.
     Move(Vec<Move>),
     /// Second copies are made elsewhere.
@@ -225,7 +228,8 @@ pub fn enter(
     Ok(if !missing.is_empty() {
         Some(Batch::Note(missing))
     } else if this.role != Role::Drained {
-        Some(Batch::Drain)
+        let promotes = this.role == Role::Candidate && too_few_are_left(facts, name);
+        Some(Batch::Drain { promotes })
     } else if !moves.is_empty() {
         Some(Batch::Move(moves))
     } else if !copies.is_empty() {
@@ -235,6 +239,17 @@ pub fn enter(
     } else {
         None
     })
+}
+
+/// Whether too few master candidates would be left without that node, which Ganeti refuses: fewer than there
+/// should be, or could be. Those with notes may be about to be drained too.
+fn too_few_are_left(facts: &Facts, name: &str) -> bool {
+    let others = || facts.nodes.values().filter(|node| node.name != name);
+    let possible = others().filter(|node| node.role != Role::Drained && node.role != Role::Offline);
+    let stay =
+        others().filter(|node| matches!(node.role, Role::Master | Role::Candidate) && node.notes.is_empty());
+    let should = facts.candidates.unwrap_or(usize::MAX).min(possible.count());
+    stay.count() < should
 }
 
 /// Whether an instance of which nobody knows where it runs may be on that node.
@@ -342,7 +357,7 @@ fn in_words(batch: &Batch) -> String {
         }
         Batch::Stop(names) => format!("{} run there", names.join(" ")),
         Batch::Replace(copies) => format!("{} second copies are there", copies.len()),
-        Batch::Drain => "it is not drained".to_owned(),
+        Batch::Drain { .. } => "it is not drained".to_owned(),
         Batch::Note(notes) if !notes.away.is_empty() || !notes.stopped.is_empty() => {
             "instances have come to it".to_owned()
         }

@@ -136,6 +136,7 @@ fn cluster() -> impl Strategy<Value = (Facts, Plans)> {
             nodes: nodes.collect(),
             instances,
             groups: BTreeMap::from([("g1".to_owned(), "default".to_owned())]),
+            candidates: Some(10),
         };
         (facts, plans)
     })
@@ -225,7 +226,7 @@ fn apply(facts: &mut Facts, node: &str, batch: &Batch, only: usize) {
             this.notes.stopped.extend(notes.stopped.iter().cloned());
             this.notes.was = this.notes.was.or(notes.was);
         }
-        Batch::Drain => this.role = Role::Drained,
+        Batch::Drain { .. } => this.role = Role::Drained,
         Batch::Return(was) => {
             this.role = match was.as_role() {
                 "regular" => Role::Regular,

@@ -29,6 +29,7 @@ use crate::double::World;
 pub fn mixed() -> World {
     let mut world = World::with_nodes(5);
     world.now.nodes.get_mut("n5").unwrap().role = "R";
+    world.pool = 2;
     for (name, pnode, snode) in [
         ("a", "n1", "n2"),
         ("b", "n2", "n3"),

@@ -64,7 +64,14 @@ async fn a_node_is_noted_then_drained_then_emptied() {
     assert_eq!(notes.away.len(), 2, "what is down is not moved");
     assert_eq!(notes.was, Some(Was::Candidate));
     facts.nodes.get_mut("n2").unwrap().notes = notes;
-    assert_eq!(next(&facts), Some(Batch::Drain));
+    assert_eq!(next(&facts), Some(Batch::Drain { promotes: false }));
+    facts.candidates = Some(3);
+    facts.nodes.get_mut("n4").unwrap().role = Role::Regular;
+    assert_eq!(
+        next(&facts),
+        Some(Batch::Drain { promotes: true }),
+        "of three two would be left, and n4 can be the third"
+    );
     facts.nodes.get_mut("n2").unwrap().role = Role::Drained;
     let Some(Batch::Move(moves)) = next(&facts) else {
         panic!("{:?}", next(&facts))

@@ -180,6 +180,24 @@ async fn a_migration_that_fails_puts_the_node_back_and_it_is_tried_again() {
     all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
 }
 
+/// Ganeti refuses to drain a candidate where too few would be left, as in each cluster with more nodes than its pool
+/// has: another is promoted in its stead.
+#[tokio::test]
+async fn where_too_few_candidates_would_be_left_another_is_promoted() {
+    let make = || {
+        let mut world = mixed();
+        world.pool = 4;
+        world
+    };
+    let setup = setup(make()).await;
+    let end = Lives::new(&setup).live().await;
+    assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
+    let world = setup.world();
+    all_is_well(&world, &make(), &["n2", "n3", "n4", "n5"]);
+    let roles: String = world.now.nodes.values().map(|node| node.role).collect();
+    assert_eq!(roles, "MCCCC", "who was promoted stays so");
+}
+
 /// It was never sent, or somebody cancelled it.
 #[tokio::test]
 async fn a_reboot_that_fails_is_sent_once_more() {

@@ -154,6 +154,7 @@ impl World {
                     "name": "cluster",
                     "master": self.shown.master,
                     "software_version": "3.0.2",
+                    "candidate_pool_size": self.pool,
                     "ipolicy": Self::ipolicy(),
                 }),
             ),
@@ -199,7 +200,8 @@ impl World {
             ("PUT", ["nodes", node, "role"]) => {
                 let role = request.body.as_str().unwrap().to_owned();
                 let node = (*node).to_owned();
-                job(self, Op::Role { node, role })
+                let promotes = request.word("auto-promote") == Some("1");
+                job(self, Op::Role { node, role, promotes })
             }
             ("PUT", ["nodes", node, "tags"]) => {
                 let node = (*node).to_owned();

@@ -77,6 +77,8 @@ pub enum Fault {
 pub struct World {
     pub now: Config,
     pub shown: Config,
+    /// How many master candidates there should be.
+    pub pool: usize,
     /// What is changed is shown so many requests later.
     pub lag: u32,
     stale: u32,
@@ -147,7 +149,10 @@ pub fn no(code: u16, why: &str) -> Reply {
 impl World {
     /// Nodes `n1`, `n2` …, of which the first is the master and all are candidates.
     pub fn with_nodes(count: usize) -> Self {
-        let mut world = Self::default();
+        let mut world = Self {
+            pool: 10,
+            ..Self::default()
+        };
         for at in 1..=count {
             let node = Node {
                 role: if at == 1 { "M" } else { "C" },
