@@ -150,7 +150,7 @@ fn guards_go_at_their_expiry_though_nobody_resumes() -> Result<()> {
             ..GanetiSetup::default()
         };
         let machine = Machine::new(cluster, "anna", &setup)?;
-        let run = machine.start(&["run", "--reboot", "--nodes", "node2"])?;
+        let mut run = machine.start(&["run", "--reboot", "--nodes", "node2"])?;
         machine.stop_when(&run, "a node that is down", LIMIT, |journal| {
             is_down(cluster, journal)
         })?;
@@ -197,7 +197,7 @@ fn aborted_after_a_kill_it_gives_everything_back() -> Result<()> {
                 ..GanetiSetup::default()
             };
             let machine = Machine::new(cluster, "anna", &setup)?;
-            let run = machine.start(&["run", "--reboot", "-O", "node1"])?;
+            let mut run = machine.start(&["run", "--reboot", "-O", "node1"])?;
             let seen = machine.stop_when(&run, "a node that is down", LIMIT, |journal| {
                 is_down(cluster, journal)
             })?;

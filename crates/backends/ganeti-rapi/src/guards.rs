@@ -113,6 +113,7 @@ pub async fn take(
             // What was at work before ends first, so that what is observed then stays so. It may take longer than the
             // guard lasts.
             let renew = Duration::from_secs(u64::from(expires)) / 2;
+            let first = Instant::now();
             loop {
                 record.until = Timestamp::now().as_second() + i64::from(expires);
                 let begun = Instant::now();
@@ -122,11 +123,10 @@ pub async fn take(
                 }
                 fence::seen(rapi, &filters[1].id).await?;
                 match tokio::time::timeout(renew, rapi.wait_for_others()).await {
-                    Ok(waited) => waited?,
-                    Err(_) => continue,
-                }
-                if begun.elapsed() < renew / 2 {
-                    return Ok("jobs of others wait".to_owned());
+                    Ok(Ok(())) if begun.elapsed() < renew / 2 => return Ok("jobs of others wait".to_owned()),
+                    Ok(Err(error)) if first.elapsed() > rapi.pace().job => return Err(error),
+                    // Nobody could be asked, or it took so long that the guard is renewed first.
+                    Ok(Ok(()) | Err(_)) | Err(_) => tokio::time::sleep(rapi.pace().again).await,
                 }
             }
         }

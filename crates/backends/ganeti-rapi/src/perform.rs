@@ -211,7 +211,7 @@ impl Visitor<'_> {
             drop(stays);
             if begun.elapsed() > self.rapi.pace().reboot {
                 let why = match &sent {
-                    None => "it did not answer, so nothing was sent to it".to_owned(),
+                    None => "it does not answer".to_owned(),
                     Some(Sent::Whole) => "it is not back".to_owned(),
                     Some(Sent::Lost(how)) => format!("it is not back, and {how}"),
                 };

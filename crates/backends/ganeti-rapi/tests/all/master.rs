@@ -110,7 +110,7 @@ async fn on_the_master_itself_nothing_begins_without_a_way_to_copy_the_journal()
 #[tokio::test]
 async fn a_failover_that_fails_changes_nothing_and_says_so() {
     let mut setup = setup(make()).await;
-    setup.settings.cluster.visits.failover = Some("echo no quorum; exit 5".to_owned());
+    setup.settings.cluster.visits.failover = Some("echo no quorum for {successor}; exit 5".to_owned());
     let backend = setup.backend(Some(setup.memory().await));
     let token = backend.lock(&claim("aaaa", "ops1"), 0).await.unwrap();
     let error = enter_n1(&backend, token).await.unwrap_err();
@@ -128,7 +128,7 @@ async fn a_failover_that_fails_changes_nothing_and_says_so() {
 async fn a_successor_that_never_answers_is_named() {
     let mut setup = setup(make()).await;
     setup.settings.pace.failover = std::time::Duration::from_millis(200);
-    setup.settings.cluster.visits.failover = Some("true".to_owned());
+    setup.settings.cluster.visits.failover = Some("true {successor}".to_owned());
     let backend = setup.backend(Some(setup.memory().await));
     let token = backend.lock(&claim("aaaa", "ops1"), 0).await.unwrap();
     let error = enter_n1(&backend, token).await.unwrap_err();

@@ -219,7 +219,7 @@ async fn by_default_a_node_that_never_comes_back_is_named_too() {
     let end = lives.live().await;
     let End::Held(reason) = end else { panic!("{end:?}") };
     assert!(
-        reason.detail.contains("n3") && reason.detail.contains("not back"),
+        reason.detail.contains("reboot n3: it does not answer"),
         "{reason}"
     );
 }
