@@ -78,7 +78,10 @@ fn node(dir: &Path, name: &str) -> Result<()> {
     let users = home.join("var/lib/ganeti/rapi/users");
     put(
         &users,
-        &format!("{} {} write\n{} {}\n", OPERATOR.0, OPERATOR.1, READER.0, READER.1),
+        &format!(
+            "{} {} write\n{} {} read\n",
+            OPERATOR.0, OPERATOR.1, READER.0, READER.1
+        ),
     )?;
     // Who comes by ssh is on this node, and on no other.
     let sshd = format!(

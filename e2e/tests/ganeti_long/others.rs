@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use stagger_e2e::command::say;
-use stagger_e2e::ganeti::Made;
+use stagger_e2e::ganeti::{Job, Made};
 use stagger_e2e::stagger::{GanetiSetup, Machine, says};
 
 use super::{LIMIT, case};
@@ -29,17 +29,14 @@ fn jobs_of_others_are_waited_for_or_wait() -> Result<()> {
         let before = cluster.state()?;
         phases.lap("instance made");
         // It is at work when the drain comes.
-        let said = cluster.gnt(&["gnt-debug", "delay", "--submit", "30"])?;
-        let early: u64 = said
-            .split(|letter: char| !letter.is_ascii_digit())
-            .find_map(|word| word.parse().ok())
-            .with_context(|| format!("no number of a job: {said}"))?;
+        cluster.gnt(&["gnt-debug", "delay", "--submit", "30"])?;
+        let mut early = None;
         cluster.wait_for("the early job is at work", LIMIT, |cluster| {
-            Ok(cluster
-                .jobs()?
-                .iter()
-                .any(|job| job.id == early && job.is_at_work()))
+            let is_it = |job: &&Job| job.summary.starts_with("TEST_DELAY") && job.is_at_work();
+            early = cluster.jobs()?.iter().find(is_it).map(|job| job.id);
+            Ok(early.is_some())
         })?;
+        let early = early.context("no early job")?;
         let machine = Machine::new(cluster, "anna", &GanetiSetup::default())?;
         let mut run = machine.start(&["run", "--reboot", "-O", "node1"])?;
         run.until("the drain", LIMIT, |line| says(line, "guard", "drain"))?;

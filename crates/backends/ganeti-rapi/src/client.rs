@@ -69,7 +69,7 @@ impl ApiError {
             Self::Refused { code: 401, .. } => BackendError::permanent(tried, why)
                 .hint("see `user` and `password_file`, and /var/lib/ganeti/rapi/users on the master"),
             Self::Refused { code: 403, .. } => BackendError::permanent(tried, why)
-                .hint("the user needs `write` in /var/lib/ganeti/rapi/users on the master"),
+                .hint("the user needs `write` in /var/lib/ganeti/rapi/users on the master; `read` is enough to look"),
             // 502, 503: the queue is full or drained, or the master's daemon is away, and nothing was submitted.
             Self::Refused { code, .. } if code >= 500 && writes && ![502, 503].contains(&code) => {
                 BackendError::transient(tried, why).may_land()
