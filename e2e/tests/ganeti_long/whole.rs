@@ -80,10 +80,12 @@ fn groups_go_in_parallel() -> Result<()> {
         cluster.gnt(&["gnt-group", "assign-nodes", "other", "node4", "node5"])?;
         cluster.make(&[
             Made::on("wiki", "sharedfile", "node2"),
+            Made::on("mail", "sharedfile", "node3"),
             Made::on("shop", "sharedfile", "node4"),
+            Made::on("dump", "sharedfile", "node5"),
         ])?;
         let before = cluster.state()?;
-        phases.lap("two groups, an instance in each");
+        phases.lap("two groups, an instance on each node");
         let machine = Machine::new(cluster, "anna", &GanetiSetup::default())?;
         // One of each group at a time.
         reboot(&machine, &["--non-drbd", "one", "-O", "node1"], 0)?;
