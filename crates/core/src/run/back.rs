@@ -72,6 +72,12 @@ impl State {
         snapshot: &Snapshot,
         way: &mut WayBack,
     ) {
+        // Where units stand in several stages, one of which nothing has passed has changed none of them.
+        let mut stages = self.start.target.stages();
+        let again = stages.any(|other| other.kind == stage.kind && other.name != stage.name);
+        if again && !self.earned.contains_key(&stage.name) {
+            return;
+        }
         let mut revisions: BTreeSet<&Revision> = BTreeSet::new();
         let mut left = 0;
         for (_, unit) in snapshot.of_kind(&stage.kind) {
