@@ -6,7 +6,7 @@ use stagger_engine::backend::{BackendError, Call};
 use stagger_engine::hosts::{Ran, last_words};
 
 use crate::commands::{filled, with};
-use crate::conditions::NO_OLD_SERVICE;
+use crate::config::Role;
 use crate::facts::Known;
 use crate::perform::{Performer, UNPIN};
 use crate::records::{Record, RecordState};
@@ -64,6 +64,7 @@ impl Performer<'_> {
             part::SCHEMA => self.schema().await,
             part::PIN => self.pin_all().await,
             part::UNPIN => self.begin_unpin().await,
+            part::VERIFY => self.conductors_are_unpinned().await,
             part::MIGRATE => self.migrate().await,
             _ => Err(BackendError::permanent(
                 format!("take the step {step}"),
@@ -230,12 +231,21 @@ impl Performer<'_> {
         Err(BackendError::permanent(tried, why).hint("set `pin` to one that it lists"))
     }
 
+    /// Nothing is done: whoever comes here has left a conductor behind.
+    async fn conductors_are_unpinned(&self) -> Result<String, BackendError> {
+        let facts = self.look().await;
+        for api in self.settings.cluster.services().filter(|service| service.role == Role::Api) {
+            self.may_be_unpinned(&api, &facts)?;
+        }
+        Ok("no conductor is pinned".to_owned())
+    }
+
     /// Behind this nothing goes back.
     async fn begin_unpin(&self) -> Result<String, BackendError> {
         let wished = self.wished()?;
         let facts = self.look().await;
         for seen in seen(&facts, &self.settings.cluster, self.table) {
-            let refused = |why: String| BackendError::permanent("take pins away", why).hint(NO_OLD_SERVICE);
+            let refused = |why: String| BackendError::permanent("take pins away", why);
             match seen.runs {
                 Ok(runs) if runs.release == wished.to && seen.state.0 == UnitState::Serving => {}
                 Ok(runs) => {

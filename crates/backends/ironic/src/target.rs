@@ -42,6 +42,8 @@ pub mod part {
     pub const UNPIN: &str = "unpin";
     /// Conductors without a pin.
     pub const UNPIN_CONDUCTORS: &str = "unpin-conductors";
+    /// No conductor has one.
+    pub const VERIFY: &str = "verify-conductors";
     /// API services without a pin.
     pub const UNPIN_APIS: &str = "unpin-apis";
     /// The online data migrations.
@@ -150,8 +152,16 @@ impl Compiler<'_> {
         parts.push(self.code(part::APIS, "api", &held)?);
         parts.push(self.unpin()?);
         let free = revision(to, None)?;
-        parts.push(self.free(part::UNPIN_CONDUCTORS, "conductor", &free, &[NO_OLD_SERVICE])?);
-        parts.push(self.free(part::UNPIN_APIS, "api", &free, &[NO_OLD_SERVICE, CONDUCTORS_UNPINNED])?);
+        parts.push(self.free(part::UNPIN_CONDUCTORS, "conductor", &free)?);
+        // A step lets nobody past who was left alone: an API without a pin takes what a pinned conductor drops.
+        parts.push(self.step(
+            part::VERIFY,
+            CONDUCTORS_UNPINNED,
+            &[],
+            None,
+            "no conductor is pinned any more before an API is unpinned".to_owned(),
+        )?);
+        parts.push(self.free(part::UNPIN_APIS, "api", &free)?);
         parts.push(self.step(
             part::MIGRATE,
             ROWS_CURRENT,
@@ -274,9 +284,8 @@ impl Compiler<'_> {
     }
 
     /// The same code without its pin.
-    fn free(&self, name: &str, kind: &str, revision: &Revision, more: &[&str]) -> Result<Part, IdError> {
-        let mut gates = vec![CONDUCTORS_SERVE, APIS_SERVE, ROWS_READABLE, PREPARED];
-        gates.extend(more);
+    fn free(&self, name: &str, kind: &str, revision: &Revision) -> Result<Part, IdError> {
+        let gates = [CONDUCTORS_SERVE, APIS_SERVE, ROWS_READABLE, PREPARED];
         let why = format!("rows that {} cannot read may have been written", self.wished.from);
         self.stage(name, kind, revision, &gates, GoingBack::Impossible { why })
     }
