@@ -62,13 +62,17 @@ impl Http {
         let wrong = |why: String| BackendError::permanent("set TLS up", why);
         let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
         let builder = hyper_rustls::HttpsConnectorBuilder::new();
-        let builder = match ca {
-            None => builder
-                .with_provider_and_native_roots(provider)
-                .map_err(|error| wrong(error.to_string()))?,
-            Some(file) => {
-                let unread = |why: String| wrong(format!("{}: {why}", file.display()));
+        // A machine without authorities reaches what does without TLS.
+        let native = match ca {
+            None => builder.clone().with_provider_and_native_roots(Arc::clone(&provider)).ok(),
+            Some(_) => None,
+        };
+        let builder = match native {
+            Some(builder) => builder,
+            None => {
                 let mut roots = rustls::RootCertStore::empty();
+                let file = ca.map(Path::display).map(|file| file.to_string()).unwrap_or_default();
+                let unread = |why: String| wrong(format!("{file}: {why}"));
                 let found = CertificateDer::pem_file_iter(file).map_err(|error| unread(error.to_string()))?;
                 for certificate in found {
                     let certificate = certificate.map_err(|error| unread(error.to_string()))?;
