@@ -97,8 +97,14 @@ fn units(plan: &Plan) -> Vec<String> {
 #[test]
 fn what_a_later_stage_has_done_no_earlier_one_does_again() {
     for (runs, wanted) in [
-        (["old", "old"], vec!["code s0", "code s1", "settings s0", "settings s1"]),
-        (["new-pinned", "old"], vec!["code s1", "settings s0", "settings s1"]),
+        (
+            ["old", "old"],
+            vec!["code s0", "code s1", "settings s0", "settings s1"],
+        ),
+        (
+            ["new-pinned", "old"],
+            vec!["code s1", "settings s0", "settings s1"],
+        ),
         (["new-pinned", "new-pinned"], vec!["settings s0", "settings s1"]),
         (["new", "new-pinned"], vec!["settings s1"]),
         (["new", "new"], vec![]),
@@ -121,7 +127,9 @@ fn the_judge_finds_a_unit_that_an_earlier_stage_would_take_back() {
     let findings = check(&ask, &planned(["old", "old"]));
     let uncalled: Vec<_> = findings.iter().map(|found| found.detail.as_str()).collect();
     assert!(
-        uncalled.iter().any(|detail| detail.starts_with("s0") && detail.contains("nothing to do")),
+        uncalled
+            .iter()
+            .any(|detail| detail.starts_with("s0") && detail.contains("nothing to do")),
         "{uncalled:?}"
     );
 }
@@ -187,7 +195,9 @@ impl World {
                 }
                 Decision::Act { fresh, .. } => {
                     for action in fresh {
-                        if let Action::Visit { unit, revision, .. } | Action::GoBack { unit, revision, .. } = &action {
+                        if let Action::Visit { unit, revision, .. } | Action::GoBack { unit, revision, .. } =
+                            &action
+                        {
                             let at = usize::from(unit.as_str() == "s1");
                             self.runs[at] = revision.to_string();
                         }
@@ -200,7 +210,9 @@ impl World {
                     }
                 }
                 Decision::Over(ending) => return Some(ending),
-                other @ (Decision::Observe | Decision::Wait { .. } | Decision::Hold(_)) => panic!("{other:?}"),
+                other @ (Decision::Observe | Decision::Wait { .. } | Decision::Hold(_)) => {
+                    panic!("{other:?}")
+                }
             }
         }
         panic!("it does not end")
@@ -243,5 +255,9 @@ fn a_stage_that_has_begun_says_that_it_cannot_go_back() {
         panic!("it should have ended")
     };
     assert!(reason.detail.contains("stage settings"), "{reason}");
-    assert_eq!(world.runs, ["new", "new-pinned"], "none goes back past what cannot go back");
+    assert_eq!(
+        world.runs,
+        ["new", "new-pinned"],
+        "none goes back past what cannot go back"
+    );
 }

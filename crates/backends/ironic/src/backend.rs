@@ -138,7 +138,10 @@ impl Backend for IronicBackend {
         };
         for server in &servers {
             if !shown.peers(server).any(|peer| !servers.contains(&peer)) {
-                let why = format!("the balancer has nobody else in {} who gets requests", server.backend);
+                let why = format!(
+                    "the balancer has nobody else in {} who gets requests",
+                    server.backend
+                );
                 return Ok(Answer::No { why });
             }
         }
@@ -176,10 +179,12 @@ impl Backend for IronicBackend {
             Action::Restart { unit } => performer.start_again(unit).await,
             Action::GoBack { unit, revision, .. } => performer.go_back(unit, revision).await,
             Action::Step { step } => performer.step(step.as_str()).await,
-            Action::TakeGuard { guard, .. } | Action::DropGuard { guard, .. } => Err(BackendError::permanent(
-                format!("take the guard {guard}"),
-                "this backend has no guards: what is drained is drained for one visit",
-            )),
+            Action::TakeGuard { guard, .. } | Action::DropGuard { guard, .. } => {
+                Err(BackendError::permanent(
+                    format!("take the guard {guard}"),
+                    "this backend has no guards: what is drained is drained for one visit",
+                ))
+            }
             Action::Collect { .. } => Ok(String::new()),
         }
     }
@@ -188,7 +193,10 @@ impl Backend for IronicBackend {
         let config = &self.settings.cluster;
         let hosts = config.services().filter_map(|service| {
             let id = format!("{}.{}", service.role.as_str(), service.name);
-            units.iter().any(|unit| unit.as_str() == id).then_some(service.host)
+            units
+                .iter()
+                .any(|unit| unit.as_str() == id)
+                .then_some(service.host)
         });
         // The balancer's too: what was drained or given back for them was told there.
         let hosts: std::collections::BTreeSet<&str> = hosts.chain([config.balancer.host.as_str()]).collect();

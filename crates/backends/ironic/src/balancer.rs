@@ -183,7 +183,10 @@ rpc2,c1,0,0,0,1,,9,9,9,,0,,0,0,0,0,no check,1,0,1,\n\n";
     #[test]
     fn what_is_no_csv_is_refused() {
         assert!(matches!(Shown::read(""), Err(ShownError::Header(_))));
-        assert!(matches!(Shown::read("Permission denied.\n"), Err(ShownError::Header(_))));
+        assert!(matches!(
+            Shown::read("Permission denied.\n"),
+            Err(ShownError::Header(_))
+        ));
         assert_eq!(
             Shown::read("# pxname,svname,status,qcur\n"),
             Err(ShownError::Column("scur"))

@@ -18,9 +18,11 @@ pub fn filled(command: &str, service: &Service<'_>, words: &[(&str, &str)]) -> S
 
 /// A command with these words in place of their names.
 pub fn with<'a>(command: &str, words: impl IntoIterator<Item = &'a (&'a str, &'a str)>) -> String {
-    words.into_iter().fold(command.to_owned(), |command, (name, word)| {
-        command.replace(&format!("{{{name}}}"), &plain_or_quoted(word))
-    })
+    words
+        .into_iter()
+        .fold(command.to_owned(), |command, (name, word)| {
+            command.replace(&format!("{{{name}}}"), &plain_or_quoted(word))
+        })
 }
 
 /// Plain words stay readable in commands; anything else is quoted for the shell.

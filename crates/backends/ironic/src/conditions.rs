@@ -123,7 +123,9 @@ pub fn conditions(
 /// All that do not serve, or how many do.
 fn all_serve(seen: &[Seen<'_>], role: Role) -> Found {
     let of_it = || seen.iter().filter(|seen| seen.role == role);
-    let not: Vec<&Seen<'_>> = of_it().filter(|seen| seen.state.0 != UnitState::Serving).collect();
+    let not: Vec<&Seen<'_>> = of_it()
+        .filter(|seen| seen.state.0 != UnitState::Serving)
+        .collect();
     let why: Vec<String> = not
         .iter()
         .map(|seen| format!("{}: {}", seen.name, seen.state.1))
@@ -152,7 +154,10 @@ fn conductors_serve(facts: &Facts, config: &IronicConfig, seen: &[Seen<'_>]) -> 
         .map(|(name, _)| name.as_str())
         .collect();
     if !strangers.is_empty() {
-        return no(format!("alive, and not in the configuration: {}", strangers.join(", ")));
+        return no(format!(
+            "alive, and not in the configuration: {}",
+            strangers.join(", ")
+        ));
     }
     all_serve(seen, Role::Conductor)
 }
@@ -200,10 +205,14 @@ fn rows_readable(facts: &Facts, table: &Releases, seen: &[Seen<'_>]) -> Found {
         Known::Yes(database) => database,
     };
     for seen in seen {
-        let Ok(Runs { release, place, .. }) = &seen.runs else { continue };
+        let Ok(Runs { release, place, .. }) = &seen.runs else {
+            continue;
+        };
         let reads = table.reads(*place);
         for (name, rows) in &database.rows {
-            let Some(newest) = reads.get(name.as_str()) else { continue };
+            let Some(newest) = reads.get(name.as_str()) else {
+                continue;
+            };
             if let Some((version, count)) = rows.beyond(*newest).first() {
                 return no(format!(
                     "{count} rows of {name} are of version {version}, and {} on {release} reads up to {newest}: \
@@ -240,7 +249,9 @@ fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
     for conductor in &config.conductors {
         let name = &conductor.name;
         if conductor.servers.is_empty() {
-            return no(format!("the RPC port of {name} does not stand behind the balancer: it has no `servers`"));
+            return no(format!(
+                "the RPC port of {name} does not stand behind the balancer: it has no `servers`"
+            ));
         }
         for server in &conductor.servers {
             if !shown.servers.contains_key(server) {
@@ -271,14 +282,18 @@ struct Wanted<'a> {
 impl Wanted<'_> {
     /// Whether every service runs it already, and we have not brought them there.
     fn is_there_without_us(&self) -> bool {
-        let marked = self.records.map(|records| records.is_marked(&self.wished.to, "unpin"));
+        let marked = self
+            .records
+            .map(|records| records.is_marked(&self.wished.to, "unpin"));
         marked == Ok(false) && self.unpinned(&[Role::Conductor, Role::Api]).is_ok()
     }
 
     fn marked(&self, mark: &str) -> Found {
         match self.records {
             Err(why) => unknown(why),
-            Ok(_) if self.is_there_without_us() => Ok(format!("every service runs {} already", self.wished.to)),
+            Ok(_) if self.is_there_without_us() => {
+                Ok(format!("every service runs {} already", self.wished.to))
+            }
             Ok(records) if records.is_marked(&self.wished.to, mark) => Ok("it is written down".to_owned()),
             Ok(_) => no("it is not written down"),
         }
@@ -297,11 +312,20 @@ impl Wanted<'_> {
                 no(format!("revision {now}, not {head}"))
             };
         }
+        if self.is_there_without_us() {
+            return Ok(format!(
+                "revision {now}, on which every service runs {}",
+                self.wished.to
+            ));
+        }
         let records = match self.records {
             Err(why) => return unknown(why),
             Ok(records) => records,
         };
-        let marked = records.marks.get(&self.wished.to).and_then(|marks| marks.get("schema"));
+        let marked = records
+            .marks
+            .get(&self.wished.to)
+            .and_then(|marks| marks.get("schema"));
         match marked {
             Some(revision) if revision == now => Ok(format!("revision {now}")),
             Some(revision) => no(format!("revision {now}, and it was brought to {revision}")),
@@ -379,13 +403,19 @@ impl Wanted<'_> {
         };
         let left = database.left_over(&self.table.writes(to, None));
         if !left.is_empty() {
-            let rows: Vec<String> = left.iter().map(|(table, rows)| format!("{rows} of {table}")).collect();
+            let rows: Vec<String> = left
+                .iter()
+                .map(|(table, rows)| format!("{rows} of {table}"))
+                .collect();
             return no(format!("rows of older versions: {}", rows.join(", ")));
         }
         // A migration may have more to do than versions tell.
         match self.marked("migrate") {
             Ok(_) => Ok("every row is current".to_owned()),
-            Err((verdict, _)) => Err((verdict, "the online migrations have not come to their end".to_owned())),
+            Err((verdict, _)) => Err((
+                verdict,
+                "the online migrations have not come to their end".to_owned(),
+            )),
         }
     }
 }

@@ -156,7 +156,9 @@ impl TryFrom<String> for Server {
                     server: server.to_owned(),
                 })
             }
-            Some(_) | None => Err(format!("{text:?} is no server of a backend: write `backend/server`")),
+            Some(_) | None => Err(format!(
+                "{text:?} is no server of a backend: write `backend/server`"
+            )),
         }
     }
 }
@@ -478,7 +480,9 @@ impl IronicConfig {
         for url in [&self.database, &self.ours] {
             let scheme = url.split("://").next().unwrap_or_default();
             if !["mysql", "mariadb", "postgres", "postgresql", "sqlite"].contains(&scheme) {
-                return Err(format!("{scheme:?} is no database: mysql://…, postgres://… or sqlite://…"));
+                return Err(format!(
+                    "{scheme:?} is no database: mysql://…, postgres://… or sqlite://…"
+                ));
             }
         }
         Ok(())

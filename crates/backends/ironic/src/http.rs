@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE};
-use hyper_rustls::HttpsConnector;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use stagger_engine::backend::BackendError;
 use stagger_versioned::Version;
@@ -59,31 +62,18 @@ impl Http {
     /// # Errors
     /// They cannot be read.
     pub(crate) fn new(ca: Option<&Path>, limit: Duration) -> Result<Self, BackendError> {
-        let wrong = |why: String| BackendError::permanent("set TLS up", why);
-        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-        let builder = hyper_rustls::HttpsConnectorBuilder::new();
-        // A machine without authorities reaches what does without TLS.
-        let native = match ca {
-            None => builder.clone().with_provider_and_native_roots(Arc::clone(&provider)).ok(),
-            Some(_) => None,
-        };
-        let builder = match native {
-            Some(builder) => builder,
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        // A machine without authorities still reaches what does without TLS.
+        let builder = match ca {
+            Some(file) => HttpsConnectorBuilder::new().with_tls_config(believing(provider, Some(file))?),
             None => {
-                let mut roots = rustls::RootCertStore::empty();
-                let file = ca.map(Path::display).map(|file| file.to_string()).unwrap_or_default();
-                let unread = |why: String| wrong(format!("{file}: {why}"));
-                let found = CertificateDer::pem_file_iter(file).map_err(|error| unread(error.to_string()))?;
-                for certificate in found {
-                    let certificate = certificate.map_err(|error| unread(error.to_string()))?;
-                    roots.add(certificate).map_err(|error| unread(error.to_string()))?;
+                match HttpsConnectorBuilder::new().with_provider_and_native_roots(Arc::clone(&provider)) {
+                    Ok(builder) => builder,
+                    Err(error) => {
+                        tracing::warn!(%error, "this machine has no certificates of authorities");
+                        HttpsConnectorBuilder::new().with_tls_config(believing(provider, None)?)
+                    }
                 }
-                let config = rustls::ClientConfig::builder_with_provider(provider)
-                    .with_safe_default_protocol_versions()
-                    .map_err(|error| wrong(error.to_string()))?
-                    .with_root_certificates(roots)
-                    .with_no_client_auth();
-                builder.with_tls_config(config)
             }
         };
         let mut tcp = HttpConnector::new();
@@ -99,7 +89,13 @@ impl Http {
         })
     }
 
-    async fn ask(&self, method: &str, url: &str, token: Option<&str>, body: Option<&Value>) -> Result<Answer, NoAnswer> {
+    async fn ask(
+        &self,
+        method: &str,
+        url: &str,
+        token: Option<&str>,
+        body: Option<&Value>,
+    ) -> Result<Answer, NoAnswer> {
         let unclear = |why: String| NoAnswer::Unclear(format!("{url}: {why}"));
         let mut request = Request::builder()
             .method(method)
@@ -155,7 +151,9 @@ impl Http {
         let said = maximum.or_else(|| body["default_version"]["version"].as_str().map(str::to_owned));
         match said.as_deref().map(str::parse::<Version>) {
             Some(Ok(version)) if code == 200 => ApiSays::Offers(version),
-            Some(Ok(_)) | None => ApiSays::Unclear(format!("{url} answers {code}, without its highest version")),
+            Some(Ok(_)) | None => {
+                ApiSays::Unclear(format!("{url} answers {code}, without its highest version"))
+            }
             Some(Err(error)) => ApiSays::Unclear(format!("{url}: {error}")),
         }
     }
@@ -182,7 +180,9 @@ impl Http {
                 let name = conductor["hostname"].as_str();
                 let alive = conductor["alive"].as_bool();
                 let (Some(name), Some(alive)) = (name, alive) else {
-                    return Err(format!("{next} lists {conductor}, without `hostname` and `alive`"));
+                    return Err(format!(
+                        "{next} lists {conductor}, without `hostname` and `alive`"
+                    ));
                 };
                 let group = conductor["conductor_group"].as_str().unwrap_or_default();
                 let says = ConductorSays {
@@ -208,6 +208,28 @@ impl Http {
             Err(NoAnswer::Away(why) | NoAnswer::Unclear(why)) => Err(why),
         }
     }
+}
+
+/// A client that believes the authorities of that file, or none.
+fn believing(provider: Arc<CryptoProvider>, file: Option<&Path>) -> Result<ClientConfig, BackendError> {
+    let tried = match file {
+        Some(file) => format!("use the certificates of {}", file.display()),
+        None => "set TLS up".to_owned(),
+    };
+    let wrong = |why: String| BackendError::permanent(&tried, why);
+    let mut roots = RootCertStore::empty();
+    if let Some(file) = file {
+        let found = CertificateDer::pem_file_iter(file).map_err(|error| wrong(error.to_string()))?;
+        for certificate in found {
+            let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
+            roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+        }
+    }
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
 }
 
 fn join(url: &str, path: &str) -> String {

@@ -48,9 +48,11 @@ pub async fn balancer(world: &dyn World, config: &IronicConfig) -> Known<Shown> 
     let command = &config.balancer.show;
     match world.ask(&config.balancer.host, command).await {
         Err(error) => Known::No(error.to_string()),
-        Ok(ran) if ran.code != 0 => {
-            Known::No(format!("`{command}` ended with {}: {}", ran.code, last_words(&ran.output)))
-        }
+        Ok(ran) if ran.code != 0 => Known::No(format!(
+            "`{command}` ended with {}: {}",
+            ran.code,
+            last_words(&ran.output)
+        )),
         Ok(ran) => match Shown::read(&ran.output) {
             Ok(shown) => Known::Yes(shown),
             Err(error) => Known::No(format!("`{command}`: {error}")),
@@ -62,15 +64,20 @@ pub async fn balancer(world: &dyn World, config: &IronicConfig) -> Known<Shown> 
 pub async fn pin(world: &dyn World, host: &str, command: &str) -> Known<Option<String>> {
     match world.ask(host, command).await {
         Err(error) => Known::No(error.to_string()),
-        Ok(ran) if ran.code != 0 => {
-            Known::No(format!("`{command}` ended with {}: {}", ran.code, last_words(&ran.output)))
-        }
+        Ok(ran) if ran.code != 0 => Known::No(format!(
+            "`{command}` ended with {}: {}",
+            ran.code,
+            last_words(&ran.output)
+        )),
         Ok(ran) => {
             let words: Vec<&str> = ran.output.split_whitespace().collect();
             match words.as_slice() {
                 [] => Known::Yes(None),
                 [pin] => Known::Yes(Some((*pin).to_owned())),
-                _ => Known::No(format!("`{command}` printed {:?}, and a pin is one word", ran.output)),
+                _ => Known::No(format!(
+                    "`{command}` printed {:?}, and a pin is one word",
+                    ran.output
+                )),
             }
         }
     }

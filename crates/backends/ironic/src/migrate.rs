@@ -40,9 +40,7 @@ pub fn judge(ran: &Ran) -> Batch {
     match ran.code {
         0 => Batch::Done,
         1 => match migrated(&ran.output) {
-            Some(migrated) if !ran.output.contains("Traceback") && !ran.output.contains("Error while running") => {
-                Batch::More { migrated }
-            }
+            Some(migrated) if came_to_its_end(&ran.output) => Batch::More { migrated },
             Some(_) | None => Batch::BrokenOff(said()),
         },
         2 => Batch::Incompatible(said()),
@@ -50,6 +48,12 @@ pub fn judge(ran: &Ran) -> Batch {
         124 => Batch::BrokenOff(format!("it took too long: {}", said())),
         code => Batch::BrokenOff(format!("it ended with {code}: {}", said())),
     }
+}
+
+/// Whether it has ended by itself, with more to do: warnings in its log are no error.
+fn came_to_its_end(output: &str) -> bool {
+    let broken = output.contains("Traceback") || output.contains("Error while running");
+    output.contains("Please re-run") || !broken
 }
 
 /// How many objects it says that it has migrated: `update_to_latest_versions() migrated 5 of 58 objects.`
@@ -80,12 +84,19 @@ impl Performer<'_> {
             number += 1;
             let left = self.rows_left().await?;
             let key = format!("{}-migrate-{number}", self.call.key());
-            let ran = self.world.run(&tools.host, &key, self.call.fence, &command).await?;
+            let ran = self
+                .world
+                .run(&tools.host, &key, self.call.fence, &command)
+                .await?;
             match judge(&ran) {
                 Batch::Done => break,
                 Batch::More { migrated } => {
                     total += migrated;
-                    idle = if migrated > 0 || self.rows_left().await? < left { 0 } else { idle + 1 };
+                    idle = if migrated > 0 || self.rows_left().await? < left {
+                        0
+                    } else {
+                        idle + 1
+                    };
                     if idle >= IDLE {
                         let why = format!(
                             "{idle} batches have migrated nothing and say that there is more: {} rows are of older \
@@ -112,7 +123,10 @@ impl Performer<'_> {
                     // With a database that is away it ends as if there were more to do.
                     self.wait_for_the_database(&said).await?;
                     if idle > IDLE {
-                        return Err(BackendError::permanent(TRIED, format!("it was broken off: {said}")));
+                        return Err(BackendError::permanent(
+                            TRIED,
+                            format!("it was broken off: {said}"),
+                        ));
                     }
                 }
             }
@@ -177,15 +191,24 @@ mod tests {
         assert!(matches!(judge(&ran(1, "")), Batch::BrokenOff(_)));
         let both = format!("a() migrated 3 of 3 objects.\n{away}");
         assert!(matches!(judge(&ran(1, &both)), Batch::BrokenOff(_)));
+        let logged = format!("WARNING Traceback of something else\n{more}");
+        assert_eq!(judge(&ran(1, &logged)), Batch::More { migrated: 5 });
         assert_eq!(judge(&ran(0, more)), Batch::Done);
-        assert!(matches!(judge(&ran(2, "run it with the previous release")), Batch::Incompatible(_)));
-        assert!(matches!(judge(&ran(127, "\"max-count\" must be")), Batch::Misused(_)));
+        assert!(matches!(
+            judge(&ran(2, "run it with the previous release")),
+            Batch::Incompatible(_)
+        ));
+        assert!(matches!(
+            judge(&ran(127, "\"max-count\" must be")),
+            Batch::Misused(_)
+        ));
         assert!(matches!(judge(&ran(-1, "killed")), Batch::BrokenOff(_)));
     }
 
     #[test]
     fn what_several_migrations_have_done_is_added() {
-        let output = "a() migrated 0 of 0 objects.\nb() migrated 7 of 9 objects.\nc() migrated 2 of 2 objects.";
+        let output =
+            "a() migrated 0 of 0 objects.\nb() migrated 7 of 9 objects.\nc() migrated 2 of 2 objects.";
         assert_eq!(migrated(output), Some(9));
         assert_eq!(migrated("Data migrations have not completed."), None);
     }

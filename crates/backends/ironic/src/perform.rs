@@ -1,5 +1,6 @@
 //! Carries visits out: drained, changed, given back, each part as an ensure.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use stagger_core::model::{Phase, Revision, UnitId, UnitState};
@@ -60,8 +61,10 @@ impl<'a> Performer<'a> {
     ) -> Result<String, BackendError> {
         let Some(command) = command else {
             let tried = format!("{which} {}", service.name);
-            return Err(BackendError::permanent(tried, "the configuration has no command for it")
-                .hint(format!("set `{which}` in [cluster.commands]")));
+            return Err(
+                BackendError::permanent(tried, "the configuration has no command for it")
+                    .hint(format!("set `{which}` in [cluster.commands]")),
+            );
         };
         let command = filled(command, service, words);
         commands::run(self.world, self.call, which, service.host, &command).await
@@ -101,7 +104,10 @@ impl<'a> Performer<'a> {
         }
         let shown = self.balancer(&tried).await?;
         if service.servers.is_empty() {
-            return Err(BackendError::permanent(tried, "it does not stand behind the balancer"));
+            return Err(BackendError::permanent(
+                tried,
+                "it does not stand behind the balancer",
+            ));
         }
         // Never both: with nobody left a request fails at once.
         for server in service.servers {
@@ -140,16 +146,35 @@ impl<'a> Performer<'a> {
             return Ok(None);
         };
         let database = self.world.database().await;
-        let database = database
-            .known()
-            .map_err(|why| BackendError::transient(tried, format!("whether it has tasks is not known: {why}")))?;
-        let names = [Some(&conductor.registered), conductor.also_registered.as_ref()];
-        let reserved: u64 = names
-            .into_iter()
-            .flatten()
-            .filter_map(|name| database.reserved.get(name))
+        let database = database.known().map_err(|why| {
+            BackendError::transient(tried, format!("whether it has tasks is not known: {why}"))
+        })?;
+        let reserved: u64 = self
+            .reserves_as(conductor)
+            .iter()
+            .filter_map(|name| database.reserved.get(*name))
             .sum();
         Ok((reserved > 0).then(|| format!("it has reserved {reserved} nodes: tasks are under way")))
+    }
+
+    /// Under which names a conductor reserves nodes: as it is registered, or by its host alone where no other
+    /// conductor has that.
+    fn reserves_as(&self, conductor: &'a Conductor) -> BTreeSet<&'a str> {
+        let names = [Some(&conductor.registered), conductor.also_registered.as_ref()];
+        let names: BTreeSet<&str> = names.into_iter().flatten().map(String::as_str).collect();
+        let host = |conductor: &'a Conductor| {
+            let registered = conductor.registered.as_str();
+            registered.rsplit_once(':').map_or(registered, |(host, _)| host)
+        };
+        let own = host(conductor);
+        let mut others = self
+            .settings
+            .cluster
+            .conductors
+            .iter()
+            .filter(|other| other.name != conductor.name);
+        let shared = others.any(|other| host(other) == own);
+        names.into_iter().chain((!shared).then_some(own)).collect()
     }
 
     fn conductor(&self, service: &Service<'_>) -> Option<&'a Conductor> {
@@ -204,7 +229,10 @@ impl<'a> Performer<'a> {
         if is_unpin {
             self.may_be_unpinned(service, &facts)?;
         }
-        let before = facts.records.yes().and_then(|records| records.services.get(service.name));
+        let before = facts
+            .records
+            .yes()
+            .and_then(|records| records.services.get(service.name));
         let has_it = before.is_some_and(|record| record.release == release);
         let mut record = Record {
             release: release.to_owned(),
@@ -241,7 +269,10 @@ impl<'a> Performer<'a> {
                 continue;
             }
             let other_runs = other.runs.map_err(|reason| {
-                BackendError::transient(&tried, format!("nobody could tell what {} runs: {}", other.name, reason.detail))
+                BackendError::transient(
+                    &tried,
+                    format!("nobody could tell what {} runs: {}", other.name, reason.detail),
+                )
             })?;
             if other_runs.release != wished.to {
                 let why = format!(
@@ -301,7 +332,9 @@ impl<'a> Performer<'a> {
         pin: &str,
     ) -> Result<(), BackendError> {
         let command = service.commands.write_pin.as_ref();
-        self.command(service, which, command, &[("pin", pin)]).await.map(drop)
+        self.command(service, which, command, &[("pin", pin)])
+            .await
+            .map(drop)
     }
 
     pub(crate) async fn read_pin(&self, service: &Service<'_>) -> Result<Option<String>, BackendError> {
@@ -359,7 +392,10 @@ impl<'a> Performer<'a> {
         self.command(service, "start", command, &[]).await?;
         match &service.commands.ready {
             None => Ok(()),
-            ready => self.command(service, "ready", ready.as_ref(), &[]).await.map(drop),
+            ready => self
+                .command(service, "ready", ready.as_ref(), &[])
+                .await
+                .map(drop),
         }
     }
 
@@ -372,7 +408,10 @@ impl<'a> Performer<'a> {
             Some((conductor.rpc.as_deref()?, name.to_owned(), alive))
         });
         let Some((rpc, name, alive)) = named else {
-            return Err(BackendError::permanent(tried, "nobody could tell under which name it is registered"));
+            return Err(BackendError::permanent(
+                tried,
+                "nobody could tell under which name it is registered",
+            ));
         };
         if alive {
             self.world.halt_keepalive(rpc).await?;
@@ -503,7 +542,10 @@ impl<'a> Performer<'a> {
             .known()
             .map_err(|why| BackendError::transient(&tried, why.to_owned()))?;
         if records.is_marked(&wished.to, UNPIN) {
-            let why = format!("pins were taken away: rows that {} cannot read may have been written", wished.from);
+            let why = format!(
+                "pins were taken away: rows that {} cannot read may have been written",
+                wished.from
+            );
             return Err(BackendError::permanent(tried, why));
         }
         if serves(&service, &facts, &self.settings.cluster).0 == UnitState::Serving {

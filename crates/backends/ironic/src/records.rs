@@ -54,7 +54,9 @@ pub enum RecordState {
 impl Records {
     /// Whether that was done on the way to a release.
     pub fn is_marked(&self, release: &str, mark: &str) -> bool {
-        self.marks.get(release).is_some_and(|marks| marks.contains_key(mark))
+        self.marks
+            .get(release)
+            .is_some_and(|marks| marks.contains_key(mark))
     }
 }
 
@@ -111,7 +113,12 @@ impl Book {
     ///
     /// # Errors
     /// The URL is none.
-    pub fn open(url: &str, cluster: ClusterName, expires: Duration, limit: Duration) -> Result<Self, BackendError> {
+    pub fn open(
+        url: &str,
+        cluster: ClusterName,
+        expires: Duration,
+        limit: Duration,
+    ) -> Result<Self, BackendError> {
         Ok(Self::new(Sql::new(url, false, limit)?, cluster, expires))
     }
 
@@ -165,7 +172,11 @@ impl Book {
         let marks = "select rel, mark, detail from stagger_ironic_mark where cluster = ?";
         for row in self.sql.fetch(TRIED, marks, vec![self.name()]).await? {
             let text = |at: usize| text(TRIED, &row, at);
-            records.marks.entry(text(0)?).or_default().insert(text(1)?, text(2)?);
+            records
+                .marks
+                .entry(text(0)?)
+                .or_default()
+                .insert(text(1)?, text(2)?);
         }
         Ok(records)
     }
@@ -201,15 +212,25 @@ impl Book {
                 now(),
             ],
         );
-        self.write(call, &format!("write down what {service} runs"), vec![delete, insert])
-            .await
+        self.write(
+            call,
+            &format!("write down what {service} runs"),
+            vec![delete, insert],
+        )
+        .await
     }
 
     /// Writes down that something was done on the way to a release.
     ///
     /// # Errors
     /// As [`Book::note`].
-    pub async fn mark(&self, call: &Call, release: &str, mark: &str, detail: &str) -> Result<(), BackendError> {
+    pub async fn mark(
+        &self,
+        call: &Call,
+        release: &str,
+        mark: &str,
+        detail: &str,
+    ) -> Result<(), BackendError> {
         let mut end = detail.len().min(LONGEST);
         while !detail.is_char_boundary(end) {
             end -= 1;
@@ -228,11 +249,20 @@ impl Book {
                 now(),
             ],
         );
-        self.write(call, &format!("write down that {mark} is done"), vec![delete, insert])
-            .await
+        self.write(
+            call,
+            &format!("write down that {mark} is done"),
+            vec![delete, insert],
+        )
+        .await
     }
 
-    async fn write(&self, call: &Call, tried: &str, mut statements: Vec<Statement>) -> Result<(), BackendError> {
+    async fn write(
+        &self,
+        call: &Call,
+        tried: &str,
+        mut statements: Vec<Statement>,
+    ) -> Result<(), BackendError> {
         self.make().await?;
         // It holds the lock's row until the end: nobody takes over in between. It also tells that we live.
         let ours = Statement::one(
@@ -243,7 +273,10 @@ impl Book {
         if self.sql.change(tried, statements).await? {
             return Ok(());
         }
-        let why = format!("the fencing token {} is not that of the lock any more", call.fence);
+        let why = format!(
+            "the fencing token {} is not that of the lock any more",
+            call.fence
+        );
         Err(BackendError::permanent(tried, why))
     }
 
@@ -276,7 +309,11 @@ impl Book {
                 }
                 continue;
             };
-            if let Some(held) = now.claim.as_ref().filter(|held| held.claim.incarnation != claim.incarnation) {
+            if let Some(held) = now
+                .claim
+                .as_ref()
+                .filter(|held| held.claim.incarnation != claim.incarnation)
+            {
                 match &watched {
                     Some((seen, _)) if (seen.fence, seen.beat) != (now.fence, now.beat) => {
                         return Err(LockError::Held(held.claim.clone()));
@@ -304,7 +341,12 @@ impl Book {
                     Value::Number(now.beat),
                 ],
             );
-            if self.sql.change(TRIED, vec![take]).await.map_err(LockError::Backend)? {
+            if self
+                .sql
+                .change(TRIED, vec![take])
+                .await
+                .map_err(LockError::Backend)?
+            {
                 return Ok(fence);
             }
             // Somebody was faster, or renewed it: then that one is watched.

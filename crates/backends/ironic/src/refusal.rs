@@ -140,7 +140,10 @@ fn running(
                 .iter()
                 .map(|(release, names)| format!("{} on {release}", names.join(" ")))
                 .collect();
-            let why = format!("services run several releases, and none of them is {release}: {}", which.join(", "));
+            let why = format!(
+                "services run several releases, and none of them is {release}: {}",
+                which.join(", ")
+            );
             reasons.push(Reason::new("releases-mixed", why));
             None
         }
@@ -158,11 +161,17 @@ fn too_few(facts: &Facts, config: &IronicConfig, services: &[Seen<'_>]) -> Vec<R
     let mut reasons = Vec::new();
     let down = |seen: &&Seen<'_>| seen.state.0 != UnitState::Serving;
     if config.apis.len() < 2 {
-        let why = format!("{} API service, and the other one serves while one is changed", config.apis.len());
+        let why = format!(
+            "{} API service, and the other one serves while one is changed",
+            config.apis.len()
+        );
         reasons.push(Reason::new("too-few-apis", why));
     }
     if config.conductors.len() < 2 {
-        let why = format!("{} conductor, and the other one serves while one is changed", config.conductors.len());
+        let why = format!(
+            "{} conductor, and the other one serves while one is changed",
+            config.conductors.len()
+        );
         reasons.push(Reason::new("too-few-conductors", why));
     } else {
         let mut sizes: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -180,7 +189,11 @@ fn too_few(facts: &Facts, config: &IronicConfig, services: &[Seen<'_>]) -> Vec<R
     }
     for seen in services.iter().filter(down) {
         let why = format!("{} does not serve: {}", seen.name, seen.state.1);
-        let slug = if seen.state.0 == UnitState::Down { "service-down" } else { "service-unknown" };
+        let slug = if seen.state.0 == UnitState::Down {
+            "service-down"
+        } else {
+            "service-unknown"
+        };
         reasons.push(Reason::new(slug, why));
     }
     match &facts.conductors {
@@ -226,11 +239,15 @@ fn database(facts: &Facts) -> Vec<Reason> {
 
 /// Rows of versions that the release to go to does not know, or that are newer than what runs.
 fn too_new(facts: &Facts, table: &Releases, from: Place, to: Place) -> Vec<Reason> {
-    let Some(database) = facts.database.yes() else { return Vec::new() };
+    let Some(database) = facts.database.yes() else {
+        return Vec::new();
+    };
     let reads = table.reads(from.max(to));
     let mut beyond = Vec::new();
     for (name, rows) in &database.rows {
-        let Some(newest) = reads.get(name.as_str()) else { continue };
+        let Some(newest) = reads.get(name.as_str()) else {
+            continue;
+        };
         for (version, count) in rows.beyond(*newest) {
             beyond.push(format!("{count} of {name} of version {version}"));
         }
@@ -282,7 +299,10 @@ fn way(facts: &Facts, config: &IronicConfig) -> Vec<Reason> {
         }
         Way::Hold => {
             if stopping.hold.is_none() || stopping.let_go.is_none() {
-                reasons.push(Reason::new("not-prepared", "`hold` needs `stopping.hold` and `stopping.let_go`"));
+                reasons.push(Reason::new(
+                    "not-prepared",
+                    "`hold` needs `stopping.hold` and `stopping.let_go`",
+                ));
             }
         }
     }

@@ -127,7 +127,10 @@ impl Releases {
         let objects = self.manifest.objects(release);
         let written = objects.keys().filter_map(|object| {
             let pinned = pin.and_then(|pin| self.manifest.writes(pin.min(release), object));
-            Some((object.clone(), pinned.or_else(|| self.manifest.writes(release, object))?))
+            Some((
+                object.clone(),
+                pinned.or_else(|| self.manifest.writes(release, object))?,
+            ))
         });
         written.collect()
     }
@@ -187,7 +190,10 @@ mod tests {
     fn the_table_is_read_and_answers_as_ironic_was_seen_to() {
         let table = Releases::known();
         let (old, new) = (place("26.1.6"), place("2025.1"));
-        assert_eq!((table.name(old), table.number(old)), ("2024.2".to_owned(), "26.1".to_owned()));
+        assert_eq!(
+            (table.name(old), table.number(old)),
+            ("2024.2".to_owned(), "26.1".to_owned())
+        );
         // A pinned new API cannot be told from an old one.
         assert_eq!(table.api(new, Some(old)), table.api(old, None));
         assert_eq!(table.api(new, None).to_string(), "1.96");
@@ -195,22 +201,41 @@ mod tests {
         let rows = |release, pin| table.writes(place(release), pin)["nodes"].to_string();
         assert_eq!(rows("29.0", Some(old)), "1.40");
         assert_eq!(rows("29.0", None), "1.41");
-        assert_eq!(table.conductor_row(place("32.0"), Some(new)).unwrap().to_string(), "1.4");
-        assert_eq!(table.conductor_row(place("32.0"), None).unwrap().to_string(), "1.6");
+        assert_eq!(
+            table.conductor_row(place("32.0"), Some(new)).unwrap().to_string(),
+            "1.4"
+        );
+        assert_eq!(
+            table.conductor_row(place("32.0"), None).unwrap().to_string(),
+            "1.6"
+        );
         assert_eq!(table.head(new), Some("21c48150dea9"));
         assert_eq!(table.head(place("35.0")), None);
         // A table that the old release did not have is written as the new one has it.
-        assert_eq!(table.writes(new, Some(old))["inspection_rules"].to_string(), "1.0");
+        assert_eq!(
+            table.writes(new, Some(old))["inspection_rules"].to_string(),
+            "1.0"
+        );
     }
 
     #[test]
     fn which_release_may_follow_which() {
         let table = Releases::known();
-        let upgrade = |from: &str, to: &str| table.upgrade(table.find(from).unwrap(), table.find(to).unwrap());
-        for (from, to) in [("26.1.6", "29.0.6"), ("29.0", "32.0.1"), ("2024.1", "2025.1"), ("29.0.1", "29.0.6")] {
+        let upgrade =
+            |from: &str, to: &str| table.upgrade(table.find(from).unwrap(), table.find(to).unwrap());
+        for (from, to) in [
+            ("26.1.6", "29.0.6"),
+            ("29.0", "32.0.1"),
+            ("2024.1", "2025.1"),
+            ("29.0.1", "29.0.6"),
+        ] {
             assert!(upgrade(from, to).is_ok(), "{from} to {to}");
         }
-        for (from, to, first) in [("26.1", "32.0", Some("2025.1")), ("2023.1", "2025.1", Some("2024.1")), ("29.0", "26.1", None)] {
+        for (from, to, first) in [
+            ("26.1", "32.0", Some("2025.1")),
+            ("2023.1", "2025.1", Some("2024.1")),
+            ("29.0", "26.1", None),
+        ] {
             let refused = upgrade(from, to).unwrap_err();
             assert_eq!(refused.first.as_deref(), first, "{refused}");
         }

@@ -32,7 +32,10 @@ impl Runs {
     /// # Errors
     /// The release is no word.
     pub fn revision(&self, table: &Releases) -> Result<Revision, IdError> {
-        revision(&self.release, self.held_to().map(|pin| table.name(pin)).as_deref())
+        revision(
+            &self.release,
+            self.held_to().map(|pin| table.name(pin)).as_deref(),
+        )
     }
 }
 
@@ -76,12 +79,18 @@ pub fn runs(
         .map_err(|why| Reason::new("record-unknown", format!("what {name} runs is not known: {why}")))?;
     let (release, pin) = match records.services.get(name) {
         Some(record) if record.state == RecordState::Changing => {
-            let why = format!("{name} is being changed to {}, and has not served since", record.release);
+            let why = format!(
+                "{name} is being changed to {}, and has not served since",
+                record.release
+            );
             return Err(Reason::new("change-under-way", why));
         }
         Some(record) => (record.release.clone(), record.pin.clone()),
         None => {
-            let pin = facts.pins.get(name).map_or(Err("it was not asked for"), Known::known);
+            let pin = facts
+                .pins
+                .get(name)
+                .map_or(Err("it was not asked for"), Known::known);
             let pin = pin.map_err(|why| Reason::new("pin-unknown", format!("the pin of {name}: {why}")))?;
             (config.installed.clone(), pin.clone())
         }
@@ -94,7 +103,8 @@ pub fn runs(
         None => None,
         Some(pin) => {
             let held_to = table.pin(place, &pin).ok_or_else(|| {
-                let why = format!("{name} on {release} is pinned to {pin:?}, which that release does not list");
+                let why =
+                    format!("{name} on {release} is pinned to {pin:?}, which that release does not list");
                 Reason::new("pin-unknown", why)
             })?;
             Some((pin, held_to))
@@ -128,11 +138,17 @@ fn contradiction(
             };
             let expected = table.api(*place, runs.held_to());
             (*offered != expected).then(|| {
-                format!("{name} offers API {offered}, and {} offers {expected}: others have changed it", told())
+                format!(
+                    "{name} offers API {offered}, and {} offers {expected}: others have changed it",
+                    told()
+                )
             })
         }
         Role::Conductor => {
-            let conductor = config.conductors.iter().find(|conductor| conductor.name == name)?;
+            let conductor = config
+                .conductors
+                .iter()
+                .find(|conductor| conductor.name == name)?;
             let (registered, says) = registered(conductor, facts)?;
             // The row of one that is away is that of its last life.
             if !says {
@@ -162,7 +178,11 @@ pub fn registered<'a>(conductor: &'a Conductor, facts: &Facts) -> Option<(&'a st
     });
     // Of two rows that of the other name is one that it had.
     let first = found.next()?;
-    if first.1 { Some(first) } else { found.find(|(_, alive)| *alive).or(Some(first)) }
+    if first.1 {
+        Some(first)
+    } else {
+        found.find(|(_, alive)| *alive).or(Some(first))
+    }
 }
 
 /// Whether a service serves, and why not.

@@ -89,9 +89,9 @@ impl Sql {
                 })
             });
         let shown = without_password(url);
-        let pool = options
-            .connect_lazy(url)
-            .map_err(|error| BackendError::permanent(format!("use the database {shown}"), error.to_string()))?;
+        let pool = options.connect_lazy(url).map_err(|error| {
+            BackendError::permanent(format!("use the database {shown}"), error.to_string())
+        })?;
         Ok(Self {
             pool,
             engine,
@@ -161,7 +161,12 @@ impl Sql {
     pub(crate) async fn change(&self, tried: &str, statements: Vec<Statement>) -> Result<bool, BackendError> {
         let changed = async {
             let mut transaction: Transaction<'static, Any> = self.pool.begin().await?;
-            for Statement { text, values, touches } in statements {
+            for Statement {
+                text,
+                values,
+                touches,
+            } in statements
+            {
                 let rows = self.execute(&mut transaction, &text, values).await?;
                 if touches.is_some_and(|touches| touches != rows) {
                     transaction.rollback().await?;
@@ -175,11 +180,13 @@ impl Sql {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(error)) => {
                 let error = self.error(tried, &error);
-                Err(if error.persistence == stagger_engine::backend::Persistence::Transient {
-                    error.may_land()
-                } else {
-                    error
-                })
+                Err(
+                    if error.persistence == stagger_engine::backend::Persistence::Transient {
+                        error.may_land()
+                    } else {
+                        error
+                    },
+                )
             }
             Err(_) => Err(self.silent(tried).may_land()),
         }
@@ -243,8 +250,10 @@ fn is_passing(error: &dyn sqlx::error::DatabaseError) -> bool {
     error.code().is_some_and(|code| {
         // SQLite's busy and locked; PostgreSQL's connection errors and shutdown; MySQL's deadlock and its lock and
         // connection limits.
-        matches!(code.as_ref(), "5" | "6" | "261" | "517" | "53300" | "40001" | "40P01" | "08004" | "HY000")
-            || code.starts_with("08")
+        matches!(
+            code.as_ref(),
+            "5" | "6" | "261" | "517" | "53300" | "40001" | "40P01" | "08004" | "HY000"
+        ) || code.starts_with("08")
             || code.starts_with("57P")
     })
 }
@@ -276,7 +285,10 @@ mod tests {
         assert_eq!(url, "mysql://me:p%40ss%20word@db/ironic");
         assert_eq!(without_password(&url), "mysql://me@db/ironic");
         assert_eq!(without_password("mysql://me:a@b@db/x"), "mysql://me@db/x");
-        assert_eq!(with_password("mysql://db/x", Some(&file)).unwrap(), "mysql://db/x");
+        assert_eq!(
+            with_password("mysql://db/x", Some(&file)).unwrap(),
+            "mysql://db/x"
+        );
     }
 
     #[tokio::test]
@@ -289,10 +301,19 @@ mod tests {
         assert!(ours.change("make", make()).await.unwrap());
         let theirs = Sql::new(&url, true, limit).unwrap();
         let error = theirs
-            .change("write", vec![Statement::new("insert into t values (?)", vec![Value::Number(1)])])
+            .change(
+                "write",
+                vec![Statement::new("insert into t values (?)", vec![Value::Number(1)])],
+            )
             .await
             .unwrap_err();
         assert!(error.why.contains("readonly"), "{error}");
-        assert!(theirs.fetch("read", "select a from t", Vec::new()).await.unwrap().is_empty());
+        assert!(
+            theirs
+                .fetch("read", "select a from t", Vec::new())
+                .await
+                .unwrap()
+                .is_empty()
+        );
     }
 }

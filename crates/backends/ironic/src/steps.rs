@@ -53,7 +53,10 @@ impl Performer<'_> {
         let hooks = &self.settings.cluster.hooks;
         match step {
             part::BEFORE => self.hook(step, hooks.before.as_ref(), "").await,
-            part::RAMDISK => self.hook(step, hooks.ramdisk.as_ref(), "it was said to be done").await,
+            part::RAMDISK => {
+                self.hook(step, hooks.ramdisk.as_ref(), "it was said to be done")
+                    .await
+            }
             part::CLIENTS => {
                 let told = "now upgrade python-ironicclient and python-openstackclient, then the services that use \
                             Ironic, Nova first; new API versions are served from here on";
@@ -118,7 +121,10 @@ impl Performer<'_> {
     async fn check(&self) -> Result<String, BackendError> {
         const TRIED: &str = "ask `ironic-status upgrade check`";
         let Some(command) = &self.settings.cluster.tools.check else {
-            return Err(BackendError::permanent(TRIED, "there is no command `tools.check`"));
+            return Err(BackendError::permanent(
+                TRIED,
+                "there is no command `tools.check`",
+            ));
         };
         self.install_tools().await?;
         let wished = self.wished()?;
@@ -126,7 +132,9 @@ impl Performer<'_> {
             let found = self.table.find(text);
             found.map_err(|error| BackendError::permanent(TRIED, error.to_string()))
         };
-        let crashes = self.table.check_crashes(find(&wished.from)?.place, find(&wished.to)?.place);
+        let crashes = self
+            .table
+            .check_crashes(find(&wished.from)?.place, find(&wished.to)?.place);
         let ran = self.tool("check", command).await?;
         let said = match judge_check(&ran, crashes) {
             Checked::Fine => "it finds nothing".to_owned(),
@@ -156,7 +164,9 @@ impl Performer<'_> {
                      rows that are newer or have no version: {}",
                     last_words(&ran.output)
                 );
-                return Err(BackendError::permanent(TRIED, why).hint("`stagger observe` counts rows by version"));
+                return Err(
+                    BackendError::permanent(TRIED, why).hint("`stagger observe` counts rows by version")
+                );
             }
             code => {
                 let why = format!("it ended with {code}: {}", last_words(&ran.output));
@@ -224,7 +234,10 @@ impl Performer<'_> {
             return Ok(());
         }
         let why = if ran.code == 0 {
-            format!("it lists {}", ran.output.split_whitespace().collect::<Vec<_>>().join(" "))
+            format!(
+                "it lists {}",
+                ran.output.split_whitespace().collect::<Vec<_>>().join(" ")
+            )
         } else {
             format!("`{command}` ended with {}: {}", ran.code, last_words(&ran.output))
         };
@@ -234,7 +247,12 @@ impl Performer<'_> {
     /// Nothing is done: whoever comes here has left a conductor behind.
     async fn conductors_are_unpinned(&self) -> Result<String, BackendError> {
         let facts = self.look().await;
-        for api in self.settings.cluster.services().filter(|service| service.role == Role::Api) {
+        for api in self
+            .settings
+            .cluster
+            .services()
+            .filter(|service| service.role == Role::Api)
+        {
             self.may_be_unpinned(&api, &facts)?;
         }
         Ok("no conductor is pinned".to_owned())
@@ -253,7 +271,11 @@ impl Performer<'_> {
                         "{} runs {}{}",
                         seen.name,
                         runs.release,
-                        if seen.state.0 == UnitState::Serving { "" } else { " and does not serve" }
+                        if seen.state.0 == UnitState::Serving {
+                            ""
+                        } else {
+                            " and does not serve"
+                        }
                     )));
                 }
                 Err(reason) => return Err(refused(reason.detail)),
@@ -295,11 +317,20 @@ mod tests {
         };
         let crash = "(1054, \"Unknown column 'nodes.disable_power_off' in 'field list'\")";
         let known = Some("Unknown column");
-        assert!(matches!(judge_check(&ran(255, crash), known), Checked::KnownDefect(_)));
+        assert!(matches!(
+            judge_check(&ran(255, crash), known),
+            Checked::KnownDefect(_)
+        ));
         assert!(matches!(judge_check(&ran(255, crash), None), Checked::Unclear(_)));
-        assert!(matches!(judge_check(&ran(255, "no such host"), known), Checked::Unclear(_)));
+        assert!(matches!(
+            judge_check(&ran(255, "no such host"), known),
+            Checked::Unclear(_)
+        ));
         assert!(matches!(judge_check(&ran(2, "no"), known), Checked::Failed(_)));
-        assert!(matches!(judge_check(&ran(1, "old driver"), known), Checked::Warned(_)));
+        assert!(matches!(
+            judge_check(&ran(1, "old driver"), known),
+            Checked::Warned(_)
+        ));
         assert_eq!(judge_check(&ran(0, ""), known), Checked::Fine);
     }
 }

@@ -6,8 +6,8 @@
 
 use jiff::SignedDuration;
 use stagger_core::model::{
-    ConditionName, Door, Doors, Gate, GoingBack, IdError, Kind, Part, PartName, Phase, Policy, Reason, Revision,
-    StageSpec, StepSpec, Target, Width,
+    ConditionName, Door, Doors, Gate, GoingBack, IdError, Kind, Part, PartName, Phase, Policy, Reason,
+    Revision, StageSpec, StepSpec, Target, Width,
 };
 use stagger_versioned::manifest::Named;
 
@@ -111,7 +111,11 @@ impl Compiler<'_> {
         let mut parts = Vec::new();
         let hooks = &self.config.hooks;
         if hooks.before.is_some() {
-            parts.push(self.told(part::BEFORE, "before-done", "the hook `before`: what comes before Ironic")?);
+            parts.push(self.told(
+                part::BEFORE,
+                "before-done",
+                "the hook `before`: what comes before Ironic",
+            )?);
         }
         if self.from.place == self.to.place {
             // A patch speaks and writes as the release does: nothing is to be held to anything.
@@ -167,7 +171,10 @@ impl Compiler<'_> {
             ROWS_CURRENT,
             &[UNPINNED, ROWS_HAVE_VERSIONS, DATABASE_ANSWERS],
             None,
-            format!("brings rows of older versions up, {} at a time", self.config.tools.batch),
+            format!(
+                "brings rows of older versions up, {} at a time",
+                self.config.tools.batch
+            ),
         )?);
         let why = match self.config.hooks.clients {
             Some(_) => "the hook `clients`: clients, and the services that use Ironic",
@@ -271,7 +278,13 @@ impl Compiler<'_> {
         self.step(
             part::UNPIN,
             UNPIN_BEGUN,
-            &[NO_OLD_SERVICE, SERVICES_KNOWN, CONDUCTORS_SERVE, APIS_SERVE, ROWS_READABLE],
+            &[
+                NO_OLD_SERVICE,
+                SERVICES_KNOWN,
+                CONDUCTORS_SERVE,
+                APIS_SERVE,
+                ROWS_READABLE,
+            ],
             Some(door),
             why,
         )

@@ -164,7 +164,10 @@ fn budgets(seen: &[Seen<'_>], groups: &BTreeMap<String, String>) -> stagger_core
 /// A name for what matters in these facts: another one when something has moved.
 fn generation(facts: &Facts, units: &[Unit], conditions: &[Condition]) -> String {
     use std::fmt::Write as _;
-    let revision = facts.database.yes().map_or("unknown", |database| database.revision.as_str());
+    let revision = facts
+        .database
+        .yes()
+        .map_or("unknown", |database| database.revision.as_str());
     let mut text = revision.to_owned();
     for unit in units {
         let _ = write!(text, "\n{} {:?} {:?}", unit.id, unit.state, unit.revision);

@@ -84,12 +84,20 @@ impl Reached {
         })?;
         let password = cluster.password_file.as_deref();
         let writes = match &cluster.stopping.database {
-            Some(url) => Some(Sql::new(&with_password(url, password)?, false, settings.pace.call)?),
+            Some(url) => Some(Sql::new(
+                &with_password(url, password)?,
+                false,
+                settings.pace.call,
+            )?),
             None => None,
         };
         Ok(Self {
             http: Http::new(cluster.ca.as_deref(), settings.pace.call)?,
-            database: Sql::new(&with_password(&cluster.database, password)?, true, settings.pace.call)?,
+            database: Sql::new(
+                &with_password(&cluster.database, password)?,
+                true,
+                settings.pace.call,
+            )?,
             writes,
             token: Mutex::new(None),
             settings,
@@ -106,7 +114,10 @@ impl Reached {
             return Ok(None);
         };
         let kept = {
-            let kept = self.token.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let kept = self
+                .token
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             kept.clone()
         };
         if let Some((token, since)) = kept
@@ -127,9 +138,16 @@ impl Reached {
         let token = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         if !output.status.success() || token.is_empty() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(format!("`token` ended with {}: {}", output.status, last_words(&said)));
+            return Err(format!(
+                "`token` ended with {}: {}",
+                output.status,
+                last_words(&said)
+            ));
         }
-        let mut kept = self.token.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut kept = self
+            .token
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         *kept = Some((token.clone(), Instant::now()));
         Ok(Some(token))
     }
@@ -158,7 +176,10 @@ impl World for Reached {
             Ok(found) => Known::Yes(found),
             Err(why) => {
                 // It may have been too old.
-                *self.token.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
+                *self
+                    .token
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner) = None;
                 Known::No(why)
             }
         }
@@ -240,7 +261,9 @@ async fn read(sql: &Sql) -> Result<Database, BackendError> {
     let mut names = Vec::new();
     for row in sql.fetch(TRIED, tables, Vec::new()).await? {
         let name = text(TRIED, &row, 0)?;
-        let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let is_plain = name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if is_plain && !name.starts_with("stagger_") {
             names.push(name);
         }

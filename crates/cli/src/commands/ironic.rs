@@ -130,7 +130,10 @@ impl Live {
             let snapshot = backend.snapshot(&facts, None)?;
             let mut rows: BTreeMap<(String, String), Vec<_>> = BTreeMap::new();
             for unit in snapshot.units() {
-                let revision = unit.revision.as_ref().map_or("unknown", |revision| revision.as_str());
+                let revision = unit
+                    .revision
+                    .as_ref()
+                    .map_or("unknown", |revision| revision.as_str());
                 let key = (unit.kind.to_string(), revision.to_owned());
                 rows.entry(key).or_default().push(unit.id.clone());
             }
@@ -167,14 +170,23 @@ fn line(service: &ServiceVersions, all: bool) -> String {
     let state = state(service);
     let Some(runs) = &service.runs else {
         let why = service.why.as_deref().unwrap_or_default();
-        return format!("{name:<12} {:<10} {:<10} {:<8} {:<7} {state:<8} {why}", "unknown", "?", "?", "?");
+        return format!(
+            "{name:<12} {:<10} {:<10} {:<8} {:<7} {state:<8} {why}",
+            "unknown", "?", "?", "?"
+        );
     };
-    let written = runs.objects.iter().filter(|(object, _)| all || SHOWN.contains(&object.as_str()));
+    let written = runs
+        .objects
+        .iter()
+        .filter(|(object, _)| all || SHOWN.contains(&object.as_str()));
     let objects: Vec<String> = written
         .map(|(object, version)| format!("{object} {version}"))
         .collect();
     let pin = runs.pin.as_deref().unwrap_or("none");
-    let why = service.why.as_ref().map_or(String::new(), |why| format!("; {why}"));
+    let why = service
+        .why
+        .as_ref()
+        .map_or(String::new(), |why| format!("; {why}"));
     format!(
         "{name:<12} {:<10} {pin:<10} {:<8} {:<7} {state:<8} {}{why}",
         runs.release,

@@ -8,7 +8,11 @@ use crate::lives::{End, Lives};
 #[tokio::test]
 async fn a_conductor_that_does_not_come_back_goes_back_to_the_old_code() {
     let setup = setup("26.1.6");
-    setup.lab.now().broken.push(("c1".to_owned(), "29.0.6".to_owned()));
+    setup
+        .lab
+        .now()
+        .broken
+        .push(("c1".to_owned(), "29.0.6".to_owned()));
     let mut lives = Lives::new(&setup);
     let End::Over(Ending::RolledBack { reason }) = lives.live().await else {
         panic!("it should have gone back")
@@ -28,7 +32,11 @@ async fn a_conductor_that_does_not_come_back_goes_back_to_the_old_code() {
 #[tokio::test]
 async fn the_second_failure_takes_back_what_was_changed_before() {
     let setup = setup("26.1.6");
-    setup.lab.now().broken.push(("a2".to_owned(), "29.0.6".to_owned()));
+    setup
+        .lab
+        .now()
+        .broken
+        .push(("a2".to_owned(), "29.0.6".to_owned()));
     let mut lives = Lives::new(&setup);
     let End::Over(Ending::RolledBack { .. }) = lives.live().await else {
         panic!("it should have gone back")
@@ -52,7 +60,12 @@ async fn asked_to_go_back_before_the_unpin_everything_goes_back() {
     loop {
         match lives.live().await {
             End::Held(reason) if reason.slug == "one-way-door" => {
-                let door = if setup.lab.log().iter().any(|command| command.starts_with("schema")) {
+                let door = if setup
+                    .lab
+                    .log()
+                    .iter()
+                    .any(|command| command.starts_with("schema"))
+                {
                     "unpin"
                 } else {
                     "schema"
@@ -69,12 +82,22 @@ async fn asked_to_go_back_before_the_unpin_everything_goes_back() {
         }
     }
     assert_eq!(doors, ["schema", "unpin"]);
-    assert!(setup.lab.now().services.values().all(|service| service.installed == "29.0.6"));
+    assert!(
+        setup
+            .lab
+            .now()
+            .services
+            .values()
+            .all(|service| service.installed == "29.0.6")
+    );
     lives.ask(&Command::Rollback);
     let End::Over(Ending::RolledBack { reason }) = lives.live().await else {
         panic!("it should have gone back")
     };
-    assert!(!reason.detail.contains("unpin"), "nothing of the unpin was begun: {reason}");
+    assert!(
+        !reason.detail.contains("unpin"),
+        "nothing of the unpin was begun: {reason}"
+    );
     let inner = setup.lab.now();
     assert_eq!(inner.violations, [""; 0]);
     for (name, service) in &inner.services {
@@ -107,5 +130,10 @@ async fn behind_the_unpin_nothing_goes_back() {
     }
     let inner = setup.lab.now();
     assert_eq!(inner.violations, [""; 0]);
-    assert!(inner.services.values().all(|service| service.installed == "29.0.6"));
+    assert!(
+        inner
+            .services
+            .values()
+            .all(|service| service.installed == "29.0.6")
+    );
 }

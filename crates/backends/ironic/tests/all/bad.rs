@@ -17,11 +17,17 @@ async fn releases_that_do_not_follow_each_other() {
         ("33.0.0", "unknown-release"),
         ("dalmatien", "unknown-release"),
     ] {
-        assert!(setup.refused(to).await.contains(&slug.to_owned()), "{to}: {:?}", setup.refused(to).await);
+        assert!(
+            setup.refused(to).await.contains(&slug.to_owned()),
+            "{to}: {:?}",
+            setup.refused(to).await
+        );
     }
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let refusal = backend.upgrade(&facts, "32.0.1", &crate::common::policy()).unwrap_err();
+    let refusal = backend
+        .upgrade(&facts, "32.0.1", &crate::common::policy())
+        .unwrap_err();
     let text = refusal.0[0].to_string();
     assert!(text.contains("first to 2025.1"), "{text}");
 }
@@ -32,9 +38,14 @@ async fn d6_rows_without_a_version_are_named_before_anything_begins() {
     setup.lab.now().null.insert("nodes".to_owned(), 3);
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let refusal = backend.upgrade(&facts, "29.0.6", &crate::common::policy()).unwrap_err();
+    let refusal = backend
+        .upgrade(&facts, "29.0.6", &crate::common::policy())
+        .unwrap_err();
     let text = refusal.0[0].to_string();
-    assert!(text.starts_with("rows-without-version: rows without a version: 3 of nodes"), "{text}");
+    assert!(
+        text.starts_with("rows-without-version: rows without a version: 3 of nodes"),
+        "{text}"
+    );
     let snapshot = backend.snapshot(&facts, None).unwrap();
     let condition = snapshot.condition(&conditions::ROWS_HAVE_VERSIONS.parse().unwrap());
     assert!(condition.why.contains("3 of nodes"), "{condition:?}");
@@ -47,21 +58,37 @@ async fn d12_rows_of_a_newer_release_are_called_that() {
     setup.lab.now().rows.insert("nodes".to_owned(), future);
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let refusal = backend.upgrade(&facts, "29.0.6", &crate::common::policy()).unwrap_err();
+    let refusal = backend
+        .upgrade(&facts, "29.0.6", &crate::common::policy())
+        .unwrap_err();
     let text = refusal.0[0].to_string();
     assert!(text.contains("1 of nodes of version 1.42"), "{text}");
     assert!(text.contains("a newer release wrote them"), "{text}");
     let snapshot = backend.snapshot(&facts, None).unwrap();
     let readable = snapshot.condition(&conditions::ROWS_READABLE.parse().unwrap());
-    assert!(readable.why.contains("answers every list with an error"), "{readable:?}");
+    assert!(
+        readable.why.contains("answers every list with an error"),
+        "{readable:?}"
+    );
 }
 
 #[tokio::test]
 async fn too_few_of_a_kind_or_of_a_group() {
     let mut setup = setup("26.1.6");
-    setup.lab.now().groups.insert("c2".to_owned(), "rack-b".to_owned());
+    setup
+        .lab
+        .now()
+        .groups
+        .insert("c2".to_owned(), "rack-b".to_owned());
     let refused = setup.refused("29.0.6").await;
-    assert_eq!(refused.iter().filter(|slug| *slug == "too-few-conductors").count(), 2, "{refused:?}");
+    assert_eq!(
+        refused
+            .iter()
+            .filter(|slug| *slug == "too-few-conductors")
+            .count(),
+        2,
+        "{refused:?}"
+    );
     setup.lab.now().groups.clear();
     setup.settings.cluster.apis.pop();
     assert!(setup.refused("29.0.6").await.contains(&"too-few-apis".to_owned()));
@@ -71,10 +98,20 @@ async fn too_few_of_a_kind_or_of_a_group() {
 async fn what_cannot_be_seen_is_no_reason_to_begin() {
     let setup = setup("26.1.6");
     setup.lab.now().away = u32::MAX;
-    assert!(setup.refused("29.0.6").await.contains(&"database-unknown".to_owned()));
+    assert!(
+        setup
+            .refused("29.0.6")
+            .await
+            .contains(&"database-unknown".to_owned())
+    );
     setup.lab.now().away = 0;
     setup.lab.now().strangers.push("old-host".to_owned());
-    assert!(setup.refused("29.0.6").await.contains(&"unknown-conductor".to_owned()));
+    assert!(
+        setup
+            .refused("29.0.6")
+            .await
+            .contains(&"unknown-conductor".to_owned())
+    );
     setup.lab.now().strangers.clear();
     setup.lab.now().services.get_mut("a1").unwrap().runs = None;
     assert!(setup.refused("29.0.6").await.contains(&"service-down".to_owned()));
@@ -134,16 +171,33 @@ async fn a_known_crash_of_the_check_is_shown_and_a_no_of_it_holds() {
     setup.lab.now().faults.push(("check".to_owned(), ran(255, crash)));
     let mut lives = Lives::new(&setup);
     lives.to_the_end("crash").await;
-    assert!(lives.notes().iter().any(|note| note.starts_with("unknown, known defect")), "{:?}", lives.notes());
+    assert!(
+        lives
+            .notes()
+            .iter()
+            .any(|note| note.starts_with("unknown, known defect")),
+        "{:?}",
+        lives.notes()
+    );
 
     let setup = crate::common::setup("26.1.6");
-    setup.lab.now().faults.push(("check".to_owned(), ran(2, "Object versions: Failure")));
+    setup
+        .lab
+        .now()
+        .faults
+        .push(("check".to_owned(), ran(2, "Object versions: Failure")));
     let mut lives = Lives::new(&setup);
     let End::Held(reason) = lives.live().await else {
         panic!("it should have been held")
     };
     assert!(reason.detail.contains("Object versions: Failure"), "{reason}");
-    assert!(!setup.lab.log().iter().any(|command| command.starts_with("schema")));
+    assert!(
+        !setup
+            .lab
+            .log()
+            .iter()
+            .any(|command| command.starts_with("schema"))
+    );
 }
 
 #[tokio::test]
@@ -158,7 +212,9 @@ async fn a_pin_that_the_new_code_does_not_list_is_found_before_it_is_written() {
         },
     ));
     let backend = setup.backend(Some(wished()));
-    let token = stagger_engine::backend::Backend::lock(&backend, &claim("one"), 0).await.unwrap();
+    let token = stagger_engine::backend::Backend::lock(&backend, &claim("one"), 0)
+        .await
+        .unwrap();
     let pin = stagger_core::run::Action::Step {
         step: "pin".parse().unwrap(),
     };
@@ -166,7 +222,14 @@ async fn a_pin_that_the_new_code_does_not_list_is_found_before_it_is_written() {
         .await
         .unwrap_err();
     assert!(error.why.contains("29.0 2025.1 24.1"), "{error}");
-    assert!(setup.lab.now().services.values().all(|service| service.pin_file.is_none()));
+    assert!(
+        setup
+            .lab
+            .now()
+            .services
+            .values()
+            .all(|service| service.pin_file.is_none())
+    );
     let facts = backend.look().await;
     assert!(matches!(facts.pins["c1"], Known::Yes(None)));
 }

@@ -29,7 +29,11 @@ async fn undisturbed_it_leads_from_one_release_to_the_next_and_there_is_nothing_
     assert_eq!(lives.to_the_end("undisturbed").await, 1);
     upgraded(&setup.lab.now());
     let log = setup.lab.log();
-    let at = |wanted: &str| log.iter().position(|command| command == wanted).unwrap_or_else(|| panic!("{wanted}: {log:#?}"));
+    let at = |wanted: &str| {
+        log.iter()
+            .position(|command| command == wanted)
+            .unwrap_or_else(|| panic!("{wanted}: {log:#?}"))
+    };
     let order = [
         "hook before",
         "hook ramdisk 29.0.6",
@@ -52,10 +56,19 @@ async fn undisturbed_it_leads_from_one_release_to_the_next_and_there_is_nothing_
         "hook clients",
     ];
     for pair in order.windows(2) {
-        assert!(at(pair[0]) < at(pair[1]), "{} comes after {}: {log:#?}", pair[0], pair[1]);
+        assert!(
+            at(pair[0]) < at(pair[1]),
+            "{} comes after {}: {log:#?}",
+            pair[0],
+            pair[1]
+        );
     }
     // 12 nodes, of which traffic has touched two: two batches of five, and one call that finds nothing.
-    assert_eq!(log.iter().filter(|command| *command == "migrate 5").count(), 3, "{log:#?}");
+    assert_eq!(
+        log.iter().filter(|command| *command == "migrate 5").count(),
+        3,
+        "{log:#?}"
+    );
     let backend = setup.backend(None);
     let facts = backend.look().await;
     let upgrade = backend.upgrade(&facts, "29.0.6", &lives.policy).unwrap();

@@ -106,7 +106,12 @@ impl Lab {
         {
             let mut inner = lab.now();
             let number = &release[..4];
-            inner.schema = HEADS.iter().find(|(known, _)| *known == number).unwrap().1.to_owned();
+            inner.schema = HEADS
+                .iter()
+                .find(|(known, _)| *known == number)
+                .unwrap()
+                .1
+                .to_owned();
             for name in ["a1", "a2", "c1", "c2"] {
                 let service = Service {
                     is_api: name.starts_with('a'),
@@ -116,9 +121,15 @@ impl Lab {
                 };
                 inner.services.insert(name.to_owned(), service);
             }
-            for (backend, servers) in [("b", ["a1", "a2"]), ("rpc1", ["c1", "c2"]), ("rpc2", ["c1", "c2"])] {
+            for (backend, servers) in [
+                ("b", ["a1", "a2"]),
+                ("rpc1", ["c1", "c2"]),
+                ("rpc2", ["c1", "c2"]),
+            ] {
                 for server in servers {
-                    inner.servers.insert((backend.to_owned(), server.to_owned()), false);
+                    inner
+                        .servers
+                        .insert((backend.to_owned(), server.to_owned()), false);
                 }
             }
             let place = lab.table.find(release).unwrap().place;
@@ -128,7 +139,11 @@ impl Lab {
                     "ports" => 7,
                     _ => 0,
                 };
-                let rows = if rows == 0 { BTreeMap::new() } else { BTreeMap::from([(version.to_string(), rows)]) };
+                let rows = if rows == 0 {
+                    BTreeMap::new()
+                } else {
+                    BTreeMap::from([(version.to_string(), rows)])
+                };
                 inner.rows.insert(table.to_owned(), rows);
             }
             for name in ["c1", "c2"] {
@@ -149,7 +164,12 @@ impl Lab {
     }
 
     fn carry_out(&self, inner: &mut Inner, sent: &Sent) -> Ran {
-        let Sent { host, key, fence, command } = sent;
+        let Sent {
+            host,
+            key,
+            fence,
+            command,
+        } = sent;
         let seen = inner.fences.entry(host.clone()).or_default();
         if *seen > *fence {
             return Ran {
@@ -163,7 +183,10 @@ impl Lab {
             return ran.clone();
         }
         inner.log.push(command.clone());
-        let fault = inner.faults.iter().position(|(begins, _)| command.starts_with(begins));
+        let fault = inner
+            .faults
+            .iter()
+            .position(|(begins, _)| command.starts_with(begins));
         let ran = match fault {
             Some(at) => inner.faults.remove(at).1,
             None => self.command(inner, command),
@@ -207,7 +230,12 @@ impl Lab {
                 inner
                     .servers
                     .insert(((*backend).to_owned(), (*server).to_owned()), *state == "drain");
-                for backend in inner.servers.keys().map(|(backend, _)| backend.clone()).collect::<Vec<_>>() {
+                for backend in inner
+                    .servers
+                    .keys()
+                    .map(|(backend, _)| backend.clone())
+                    .collect::<Vec<_>>()
+                {
                     let serves = |(of, server): (&(String, String), &bool)| {
                         of.0 == backend && !*server && inner.services[&of.1].runs.is_some()
                     };
@@ -218,7 +246,11 @@ impl Lab {
                 ok("")
             }
             ["schema", release] => {
-                let head = HEADS.iter().find(|(known, _)| release.starts_with(known)).unwrap().1;
+                let head = HEADS
+                    .iter()
+                    .find(|(known, _)| release.starts_with(known))
+                    .unwrap()
+                    .1;
                 head.clone_into(&mut inner.schema);
                 ok("upgraded")
             }
@@ -246,10 +278,14 @@ impl Lab {
                 .all(|((_, server), drained)| server != name || *drained);
             let quiet = inner.muted.iter().any(|muted| *muted == registered(name)) || inner.held;
             if !drained && (is_api || !inner.other_way) {
-                inner.violations.push(format!("{name} was stopped while it got requests"));
+                inner
+                    .violations
+                    .push(format!("{name} was stopped while it got requests"));
             }
             if inner.other_way && !is_api && !quiet {
-                inner.violations.push(format!("{name} was stopped while it was asked"));
+                inner
+                    .violations
+                    .push(format!("{name} was stopped while it was asked"));
             }
             let others = inner
                 .services
@@ -293,25 +329,42 @@ impl Lab {
                 None => return failed("ConfigFileValueError: pin_release_version"),
             },
         };
-        let head = HEADS.iter().find(|(known, _)| release.starts_with(known)).unwrap();
-        let schema = HEADS.iter().position(|(_, known)| *known == inner.schema).unwrap();
+        let head = HEADS
+            .iter()
+            .find(|(known, _)| release.starts_with(known))
+            .unwrap();
+        let schema = HEADS
+            .iter()
+            .position(|(_, known)| *known == inner.schema)
+            .unwrap();
         let own = HEADS.iter().position(|known| known == head).unwrap();
         if schema < own {
-            inner.violations.push(format!("{name} on {release} was started on the schema of an older release"));
+            inner.violations.push(format!(
+                "{name} on {release} was started on the schema of an older release"
+            ));
         }
         let held = pin.filter(|pin| *pin < place);
         for (other, of) in &inner.services {
-            let Some((others, pinned)) = &of.runs else { continue };
+            let Some((others, pinned)) = &of.runs else {
+                continue;
+            };
             if other == name {
                 continue;
             }
             let theirs = self.table.find(others).unwrap().place;
-            let their_pin = pinned.as_ref().and_then(|pin| self.table.pin(theirs, pin)).filter(|pin| *pin < theirs);
+            let their_pin = pinned
+                .as_ref()
+                .and_then(|pin| self.table.pin(theirs, pin))
+                .filter(|pin| *pin < theirs);
             if held.is_none() && theirs < place {
-                inner.violations.push(format!("{name} was started without a pin beside {other} on {others}"));
+                inner.violations.push(format!(
+                    "{name} was started without a pin beside {other} on {others}"
+                ));
             }
             if service.is_api && held.is_none() && !of.is_api && their_pin.is_some() {
-                inner.violations.push(format!("{name} was unpinned before {other}"));
+                inner
+                    .violations
+                    .push(format!("{name} was unpinned before {other}"));
             }
         }
         let reads = self.table.reads(place);
@@ -319,7 +372,9 @@ impl Lab {
             for version in rows.keys() {
                 let version: stagger_versioned::Version = version.parse().unwrap();
                 if version > reads[table.as_str()] {
-                    inner.violations.push(format!("{name} on {release} cannot read {table} {version}"));
+                    inner
+                        .violations
+                        .push(format!("{name} on {release} cannot read {table} {version}"));
                 }
             }
         }
@@ -345,7 +400,9 @@ impl Lab {
 
     fn migrate(&self, inner: &mut Inner, count: u64) -> Ran {
         let newest = HEADS.iter().position(|(_, head)| *head == inner.schema).unwrap();
-        let writes = self.table.writes(self.table.find(HEADS[newest].0).unwrap().place, None);
+        let writes = self
+            .table
+            .writes(self.table.find(HEADS[newest].0).unwrap().place, None);
         let (mut left, mut total) = (if inner.stuck { 0 } else { count }, 0);
         for (table, rows) in &mut inner.rows {
             let to = writes[table.as_str()].to_string();
@@ -406,7 +463,11 @@ impl World for Lab {
 
     async fn conductors(&self) -> Known<BTreeMap<String, ConductorSays>> {
         let inner = self.now();
-        if inner.services.values().all(|service| !service.is_api || service.runs.is_none()) {
+        if inner
+            .services
+            .values()
+            .all(|service| !service.is_api || service.runs.is_none())
+        {
             return Known::No("connection refused".to_owned());
         }
         let says = |name: &str, alive| ConductorSays {
@@ -418,7 +479,10 @@ impl World for Lab {
             .iter()
             .filter(|(_, service)| !service.is_api)
             .map(|(name, service)| (registered(name), says(name, service.runs.is_some())));
-        let strangers = inner.strangers.iter().map(|name| (name.clone(), says(name, true)));
+        let strangers = inner
+            .strangers
+            .iter()
+            .map(|name| (name.clone(), says(name, true)));
         Known::Yes(ours.chain(strangers).collect())
     }
 
@@ -483,7 +547,10 @@ impl World for Lab {
             let mut inner = self.now();
             inner.commands += 1;
             self.tick(&mut inner);
-            let dies = inner.kill.filter(|(at, _)| *at <= inner.commands).map(|(_, dies)| dies);
+            let dies = inner
+                .kill
+                .filter(|(at, _)| *at <= inner.commands)
+                .map(|(_, dies)| dies);
             let ran = match dies {
                 Some(Dies::Before) => None,
                 Some(Dies::Late(commands)) => {
@@ -512,7 +579,10 @@ impl World for Lab {
         let mut inner = self.now();
         let seen = inner.fences.entry(host.to_owned()).or_default();
         if *seen > fence {
-            return Err(BackendError::permanent("raise the fence", format!("fenced by {seen}")));
+            return Err(BackendError::permanent(
+                "raise the fence",
+                format!("fenced by {seen}"),
+            ));
         }
         *seen = fence;
         Ok(())

@@ -80,7 +80,10 @@ fn facts() -> impl Strategy<Value = Facts> {
         });
         listed.collect::<BTreeMap<_, _>>()
     });
-    let rows = (proptest::collection::btree_map(version(), 1..9_u64, 0..3), 0..2_u64);
+    let rows = (
+        proptest::collection::btree_map(version(), 1..9_u64, 0..3),
+        0..2_u64,
+    );
     let row = proptest::option::of(prop_oneof![Just("1.4"), Just("1.6")]);
     let database = (rows, row).prop_map(|((versions, null), row)| Database {
         revision: "66bd9c5604d5".to_owned(),
@@ -105,8 +108,15 @@ fn facts() -> impl Strategy<Value = Facts> {
     });
     let pin = known(proptest::option::of(prop_oneof![Just("26.1"), Just("bogus")]));
     let pins = proptest::collection::vec(pin, 4);
-    (apis, known(conductors), known(database), known(shown()), pins, known(records)).prop_map(
-        |(apis, conductors, database, balancer, pins, records)| {
+    (
+        apis,
+        known(conductors),
+        known(database),
+        known(shown()),
+        pins,
+        known(records),
+    )
+        .prop_map(|(apis, conductors, database, balancer, pins, records)| {
             let pins = ["a1", "a2", "c1", "c2"].into_iter().zip(pins).map(|(name, pin)| {
                 let pin = match pin {
                     Known::Yes(pin) => Known::Yes(pin.map(str::to_owned)),
@@ -123,8 +133,7 @@ fn facts() -> impl Strategy<Value = Facts> {
                 pins: pins.collect(),
                 records,
             }
-        },
-    )
+        })
 }
 
 fn config() -> IronicConfig {

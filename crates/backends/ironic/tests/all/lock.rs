@@ -56,7 +56,10 @@ async fn one_that_is_silent_is_watched_for_its_own_time_and_then_replaced() {
     assert!(newer > token);
     assert!(matches!(dead.renew(token).await, Err(LockError::Held(by)) if by.incarnation == "heir"));
     // What the dead one still wants to write is refused.
-    let error = dead.note(&call(token, 1), "c1", &record("29.0.6", None)).await.unwrap_err();
+    let error = dead
+        .note(&call(token, 1), "c1", &record("29.0.6", None))
+        .await
+        .unwrap_err();
     assert!(error.why.contains("token"), "{error}");
     assert!(heir.read().await.unwrap().services.is_empty());
 }
@@ -71,7 +74,10 @@ async fn contenders_in_a_crowd_never_have_it_together() {
         contenders.spawn(async move { book.take(&claim(&format!("{number}")), 0).await });
     }
     let taken = contenders.join_all().await;
-    let tokens: Vec<u64> = taken.iter().filter_map(|taken| taken.as_ref().ok().copied()).collect();
+    let tokens: Vec<u64> = taken
+        .iter()
+        .filter_map(|taken| taken.as_ref().ok().copied())
+        .collect();
     let newest = tokens.iter().max().unwrap();
     // Several may have had it one after another, as none of them renewed it: only the newest still has.
     let all = book(&folder);
@@ -87,8 +93,12 @@ async fn what_is_written_down_is_read_and_the_newest_counts() {
     let token = book.take(&claim("one"), 0).await.unwrap();
     let call = call(token, 1);
     book.note(&call, "c1", &record("26.1.6", None)).await.unwrap();
-    book.note(&call, "c1", &record("29.0.6", Some("26.1"))).await.unwrap();
-    book.mark(&call, "29.0.6", "schema", &"é".repeat(5000)).await.unwrap();
+    book.note(&call, "c1", &record("29.0.6", Some("26.1")))
+        .await
+        .unwrap();
+    book.mark(&call, "29.0.6", "schema", &"é".repeat(5000))
+        .await
+        .unwrap();
     book.mark(&call, "29.0.6", "unpin", "begun").await.unwrap();
     let read = book.read().await.unwrap();
     assert_eq!(read.services["c1"], record("29.0.6", Some("26.1")));

@@ -40,16 +40,22 @@ async fn serve(app: Router) -> String {
 /// An API as Ironic's, of which the header of the root may be left out.
 async fn api(maximum: Option<&'static str>) -> String {
     let root = get(move || async move {
-        let body = Json(json!({ "default_version": { "id": "v1", "version": "1.96", "min_version": "1.1" } }));
+        let body =
+            Json(json!({ "default_version": { "id": "v1", "version": "1.96", "min_version": "1.1" } }));
         match maximum {
             Some(maximum) => ([("X-OpenStack-Ironic-API-Maximum-Version", maximum)], body).into_response(),
             None => body.into_response(),
         }
     });
     let conductors = get(|headers: HeaderMap| async move {
-        let version = headers.get("x-openstack-ironic-api-version").and_then(|value| value.to_str().ok());
+        let version = headers
+            .get("x-openstack-ironic-api-version")
+            .and_then(|value| value.to_str().ok());
         if version != Some("1.49") {
-            return (StatusCode::NOT_ACCEPTABLE, Json(json!({ "error_message": "no such version" })));
+            return (
+                StatusCode::NOT_ACCEPTABLE,
+                Json(json!({ "error_message": "no such version" })),
+            );
         }
         let listed = json!({ "conductors": [
             { "hostname": "c1:8089", "conductor_group": "", "alive": true, "links": [] },
@@ -65,7 +71,12 @@ async fn api(maximum: Option<&'static str>) -> String {
             json!({ "jsonrpc": "2.0", "id": call["id"], "error": { "code": -32601 } })
         })
     });
-    serve(Router::new().route("/", root.merge(rpc)).route("/v1/conductors", conductors)).await
+    serve(
+        Router::new()
+            .route("/", root.merge(rpc))
+            .route("/v1/conductors", conductors),
+    )
+    .await
 }
 
 struct Real {
@@ -78,9 +89,14 @@ async fn real() -> Real {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().display().to_string();
     let database = format!("sqlite://{path}/ironic.db");
-    let mut made = sqlx::SqliteConnection::connect(&format!("{database}?mode=rwc")).await.unwrap();
+    let mut made = sqlx::SqliteConnection::connect(&format!("{database}?mode=rwc"))
+        .await
+        .unwrap();
     for statement in TABLES.split(';').filter(|text| !text.trim().is_empty()) {
-        sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&mut made).await.unwrap();
+        sqlx::query(sqlx::AssertSqlSafe(statement))
+            .execute(&mut made)
+            .await
+            .unwrap();
     }
     made.close().await.unwrap();
     let text = CONFIG
@@ -89,7 +105,12 @@ async fn real() -> Real {
         .replace("http://a1", &api(Some("1.101")).await)
         .replace("http://a2", &api(None).await)
         .replace("sqlite:///nowhere", &database)
-        .replace("\"read-pin {service}\"", "\"cat {service}.pin\"".replace("cat ", &format!("cat {path}/")).as_str())
+        .replace(
+            "\"read-pin {service}\"",
+            "\"cat {service}.pin\""
+                .replace("cat ", &format!("cat {path}/"))
+                .as_str(),
+        )
         .replace("\"show\"", &format!("\"cat {path}/stat\""));
     std::fs::write(format!("{path}/c1.pin"), "2024.2\n").unwrap();
     std::fs::write(format!("{path}/c2.pin"), "\n").unwrap();
@@ -113,7 +134,13 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     let real = real().await;
     let config = &real.settings.cluster;
     let world = Reached::new(real.settings.clone()).unwrap();
-    let book = Book::open(&config.ours, config.name.clone(), Duration::from_secs(1), Duration::from_secs(9)).unwrap();
+    let book = Book::open(
+        &config.ours,
+        config.name.clone(),
+        Duration::from_secs(1),
+        Duration::from_secs(9),
+    )
+    .unwrap();
     let facts = look(&world, &book, config).await;
     // A header in whatever case counts; where there is none, the page itself.
     assert_eq!(facts.apis["a1"], ApiSays::Offers("1.101".parse().unwrap()));
@@ -124,10 +151,16 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     let database = facts.database.yes().unwrap();
     assert_eq!(database.revision, "21c48150dea9");
     let nodes = &database.rows["nodes"];
-    assert_eq!(nodes.versions, BTreeMap::from([("1.40".to_owned(), 2), ("1.41".to_owned(), 1)]));
+    assert_eq!(
+        nodes.versions,
+        BTreeMap::from([("1.40".to_owned(), 2), ("1.41".to_owned(), 1)])
+    );
     assert_eq!((nodes.null, database.rows["ports"].null), (1, 0));
     assert!(!database.rows.contains_key("node_tags"), "it has no versions");
-    assert_eq!(database.reserved, BTreeMap::from([("c1:8089".to_owned(), 2), ("c2:8089".to_owned(), 1)]));
+    assert_eq!(
+        database.reserved,
+        BTreeMap::from([("c1:8089".to_owned(), 2), ("c2:8089".to_owned(), 1)])
+    );
     assert_eq!(database.conductors["c1:8089"].version.as_deref(), Some("1.4"));
     assert!(!database.conductors["c2:8089"].online);
     let shown = facts.balancer.yes().unwrap();
@@ -136,10 +169,16 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     assert_eq!(facts.pins["c2"], Known::Yes(None));
     assert!(matches!(&facts.pins["a1"], Known::No(why) if why.contains("one word")));
     assert!(matches!(&facts.pins["a2"], Known::No(why) if why.contains("ended with 1")));
-    assert_eq!(facts.records, Known::Yes(stagger_ironic::records::Records::default()));
+    assert_eq!(
+        facts.records,
+        Known::Yes(stagger_ironic::records::Records::default())
+    );
     // What was seen can be kept, and read again.
     let text = serde_json::to_string(&facts).unwrap();
-    assert_eq!(serde_json::from_str::<stagger_ironic::facts::Facts>(&text).unwrap(), facts);
+    assert_eq!(
+        serde_json::from_str::<stagger_ironic::facts::Facts>(&text).unwrap(),
+        facts
+    );
 }
 
 #[tokio::test]
@@ -157,7 +196,10 @@ async fn who_is_away_and_who_is_unclear_are_two() {
     let world = Reached::new(real.settings.clone()).unwrap();
     let apis = world.apis().await;
     assert!(matches!(&apis["a1"], ApiSays::Away(_)), "{apis:?}");
-    assert!(matches!(&apis["a2"], ApiSays::Unclear(why) if why.contains("502")), "{apis:?}");
+    assert!(
+        matches!(&apis["a2"], ApiSays::Unclear(why) if why.contains("502")),
+        "{apis:?}"
+    );
     assert!(matches!(world.conductors().await, Known::No(_)));
     assert!(matches!(world.database().await, Known::No(_)));
 }

@@ -23,7 +23,12 @@ async fn d7_a_database_that_goes_away_is_waited_for_and_is_not_more_to_do() {
     let mut lives = Lives::new(&setup);
     lives.to_the_end("away").await;
     all_is_well(&setup.lab.now(), "29.0.6", 2);
-    let calls = setup.lab.log().iter().filter(|command| *command == "migrate 5").count();
+    let calls = setup
+        .lab
+        .log()
+        .iter()
+        .filter(|command| *command == "migrate 5")
+        .count();
     assert_eq!(calls, 4, "one was broken off");
 }
 
@@ -42,7 +47,12 @@ async fn a_migration_that_is_always_broken_off_ends_and_holds() {
         panic!("it should have been held")
     };
     assert!(reason.detail.contains("KeyError"), "{reason}");
-    let calls = setup.lab.log().iter().filter(|command| *command == "migrate 5").count();
+    let calls = setup
+        .lab
+        .log()
+        .iter()
+        .filter(|command| *command == "migrate 5")
+        .count();
     assert_eq!(calls, 3);
 }
 
@@ -54,8 +64,16 @@ async fn d8_migrations_that_make_no_progress_are_not_repeated_without_an_end() {
     let End::Held(reason) = lives.live().await else {
         panic!("it should have been held")
     };
-    assert!(reason.detail.contains("10 rows are of older versions"), "{reason}");
-    let calls = setup.lab.log().iter().filter(|command| *command == "migrate 5").count();
+    assert!(
+        reason.detail.contains("10 rows are of older versions"),
+        "{reason}"
+    );
+    let calls = setup
+        .lab
+        .log()
+        .iter()
+        .filter(|command| *command == "migrate 5")
+        .count();
     assert_eq!(calls, 2);
     // A person has helped; whoever resumes goes on.
     setup.lab.now().stuck = false;

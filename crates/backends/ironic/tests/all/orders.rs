@@ -4,8 +4,8 @@ use stagger_core::model::{Phase, Revision, UnitId};
 use stagger_core::run::Action;
 use stagger_engine::backend::Backend as _;
 use stagger_ironic::backend::IronicBackend;
-use stagger_ironic::records::{Record, RecordState};
 use stagger_ironic::conditions;
+use stagger_ironic::records::{Record, RecordState};
 
 use crate::common::{Setup, call, claim, setup, wished};
 
@@ -17,7 +17,10 @@ async fn in_mid_upgrade(setup: &Setup) -> (IronicBackend, u64) {
         step: ["schema", "pin"][at].parse().unwrap(),
     };
     for at in 0..2 {
-        backend.perform(&call(token, at as u64 + 1), &pin(at)).await.unwrap();
+        backend
+            .perform(&call(token, at as u64 + 1), &pin(at))
+            .await
+            .unwrap();
     }
     (backend, token)
 }
@@ -31,10 +34,18 @@ fn visit(unit: &str, phase: Phase, revision: &str) -> Action {
     }
 }
 
-async fn turn(backend: &IronicBackend, token: u64, seq: &mut u64, unit: &str, revision: &str) -> Result<(), String> {
+async fn turn(
+    backend: &IronicBackend,
+    token: u64,
+    seq: &mut u64,
+    unit: &str,
+    revision: &str,
+) -> Result<(), String> {
     for phase in Phase::all() {
         *seq += 1;
-        let done = backend.perform(&call(token, *seq), &visit(unit, phase, revision)).await;
+        let done = backend
+            .perform(&call(token, *seq), &visit(unit, phase, revision))
+            .await;
         done.map_err(|error| error.to_string())?;
     }
     Ok(())
@@ -54,7 +65,9 @@ async fn d3_an_api_is_not_unpinned_before_the_conductors() {
     let why = turn(&backend, token, &mut seq, "api.a1", FREE).await.unwrap_err();
     assert!(why.contains("c1 is still pinned"), "{why}");
     turn(&backend, token, &mut seq, "api.a1", HELD).await.unwrap();
-    turn(&backend, token, &mut seq, "conductor.c1", FREE).await.unwrap();
+    turn(&backend, token, &mut seq, "conductor.c1", FREE)
+        .await
+        .unwrap();
     let why = turn(&backend, token, &mut seq, "api.a1", FREE).await.unwrap_err();
     assert!(why.contains("c2 is still pinned"), "{why}");
     assert_eq!(setup.lab.now().violations, [""; 0]);
@@ -68,7 +81,9 @@ async fn d5_no_pin_goes_while_an_old_service_lives() {
     for unit in ["conductor.c1", "conductor.c2", "api.a1"] {
         turn(&backend, token, &mut seq, unit, HELD).await.unwrap();
     }
-    let why = turn(&backend, token, &mut seq, "conductor.c1", FREE).await.unwrap_err();
+    let why = turn(&backend, token, &mut seq, "conductor.c1", FREE)
+        .await
+        .unwrap_err();
     assert!(why.contains("a2 still runs 26.1.6"), "{why}");
     let unpin = Action::Step {
         step: "unpin".parse().unwrap(),
@@ -86,12 +101,23 @@ async fn both_conductors_are_never_drained() {
     let setup = setup("26.1.6");
     let (backend, token) = in_mid_upgrade(&setup).await;
     let enter = |unit| visit(unit, Phase::Enter, HELD);
-    backend.perform(&call(token, 20), &enter("conductor.c1")).await.unwrap();
-    let error = backend.perform(&call(token, 21), &enter("conductor.c2")).await.unwrap_err();
+    backend
+        .perform(&call(token, 20), &enter("conductor.c1"))
+        .await
+        .unwrap();
+    let error = backend
+        .perform(&call(token, 21), &enter("conductor.c2"))
+        .await
+        .unwrap_err();
     assert!(error.why.contains("nobody else in rpc1"), "{error}");
-    let both: Vec<UnitId> = ["conductor.c1", "conductor.c2"].map(|unit| unit.parse().unwrap()).into();
+    let both: Vec<UnitId> = ["conductor.c1", "conductor.c2"]
+        .map(|unit| unit.parse().unwrap())
+        .into();
     let answer = backend.may_stop(&both[1..]).await.unwrap();
-    assert!(matches!(answer, stagger_core::run::Answer::No { .. }), "{answer:?}");
+    assert!(
+        matches!(answer, stagger_core::run::Answer::No { .. }),
+        "{answer:?}"
+    );
     assert_eq!(setup.lab.now().violations, [""; 0]);
 }
 
@@ -100,7 +126,9 @@ async fn a_service_that_others_have_changed_is_named_as_unknown() {
     let setup = setup("26.1.6");
     let (backend, token) = in_mid_upgrade(&setup).await;
     let mut seq = 10;
-    turn(&backend, token, &mut seq, "conductor.c1", HELD).await.unwrap();
+    turn(&backend, token, &mut seq, "conductor.c1", HELD)
+        .await
+        .unwrap();
     turn(&backend, token, &mut seq, "api.a1", HELD).await.unwrap();
     // Somebody starts it without its pin.
     setup.lab.now().services.get_mut("a1").unwrap().runs = Some(("29.0.6".to_owned(), None));
@@ -125,7 +153,10 @@ async fn who_has_lost_the_lock_writes_nothing_and_runs_nothing() {
     let error = backend.perform(&call(token, 40), &change).await.unwrap_err();
     assert!(error.why.contains("token"), "{error}");
     assert_eq!(setup.lab.log(), before);
-    successor.raise_fence(newer, &["conductor.c1".parse().unwrap()]).await.unwrap();
+    successor
+        .raise_fence(newer, &["conductor.c1".parse().unwrap()])
+        .await
+        .unwrap();
     let record = Record {
         release: "29.0.6".to_owned(),
         pin: None,

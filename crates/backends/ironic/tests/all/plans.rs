@@ -36,7 +36,12 @@ fn names(plan: &Plan) -> Vec<String> {
         .iter()
         .map(|part| match part {
             PlannedPart::Stage(stage) => {
-                let units: Vec<_> = stage.waves.iter().flat_map(|wave| &wave.units).map(|unit| unit.as_str()).collect();
+                let units: Vec<_> = stage
+                    .waves
+                    .iter()
+                    .flat_map(|wave| &wave.units)
+                    .map(|unit| unit.as_str())
+                    .collect();
                 format!("{} to {}: {}", stage.name, stage.revision, units.join(", "))
             }
             PlannedPart::Step(step) => step.name.to_string(),
@@ -135,8 +140,14 @@ async fn versions_say_release_pin_cap_and_objects_of_each_service() {
     assert_eq!(versions.len(), 4);
     let c1 = &versions[0];
     let runs = c1.runs.as_ref().unwrap();
-    assert_eq!((c1.service.as_str(), runs.release.as_str(), &runs.pin), ("c1", "26.1.6", &None));
-    assert_eq!((runs.api.to_string(), runs.rpc_cap.to_string()), ("1.93".to_owned(), "1.61".to_owned()));
+    assert_eq!(
+        (c1.service.as_str(), runs.release.as_str(), &runs.pin),
+        ("c1", "26.1.6", &None)
+    );
+    assert_eq!(
+        (runs.api.to_string(), runs.rpc_cap.to_string()),
+        ("1.93".to_owned(), "1.61".to_owned())
+    );
     assert_eq!(runs.objects["Node"].to_string(), "1.40");
     assert_eq!(versions[2].why.as_deref(), Some("connection refused"));
 }

@@ -10,7 +10,12 @@ async fn d4_muted_conductors_are_asked_nothing_when_they_stop() {
     let mut setup = setup("26.1.6");
     let stopping = &mut setup.settings.cluster.stopping;
     stopping.way = Way::Mute;
-    assert!(setup.refused("29.0.6").await.contains(&"mute-not-permitted".to_owned()));
+    assert!(
+        setup
+            .refused("29.0.6")
+            .await
+            .contains(&"mute-not-permitted".to_owned())
+    );
     let stopping = &mut setup.settings.cluster.stopping;
     stopping.writes_into_ironic = true;
     stopping.database = Some("sqlite:///nowhere".to_owned());
@@ -51,7 +56,10 @@ async fn a_conductor_with_tasks_is_not_stopped_and_the_rest_goes_on() {
     assert_eq!(inner.violations, [""; 0]);
     assert_eq!(inner.services["c1"].runs.clone().unwrap().0, "26.1.6");
     assert_eq!(inner.services["c2"].runs.clone().unwrap().0, "29.0.6");
-    assert!(inner.servers.values().all(|drained| !drained), "it was given back");
+    assert!(
+        inner.servers.values().all(|drained| !drained),
+        "it was given back"
+    );
 }
 
 #[tokio::test]
@@ -70,7 +78,9 @@ async fn the_plan_says_how_conductors_stop_and_what_that_costs() {
         stopping.let_go = Some("let-go".to_owned());
         let backend = setup.backend(None);
         let facts = backend.look().await;
-        let upgrade = backend.upgrade(&facts, "29.0.6", &crate::common::policy()).unwrap();
+        let upgrade = backend
+            .upgrade(&facts, "29.0.6", &crate::common::policy())
+            .unwrap();
         let pin = upgrade.target.step(&"pin".parse().unwrap()).unwrap();
         assert!(pin.why.contains(words), "{}", pin.why);
     }
