@@ -558,6 +558,25 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_guide_shows_a_configuration_that_is_taken() {
+        let guide = include_str!("../../../../docs/guides/ironic.md");
+        let block = guide
+            .split("```toml\n")
+            .nth(1)
+            .unwrap()
+            .split("```")
+            .next()
+            .unwrap();
+        let mut whole: toml::Table = toml::from_str(block).unwrap();
+        let mut cluster: toml::Table = whole.remove("cluster").unwrap().try_into().unwrap();
+        assert_eq!(cluster.remove("kind").unwrap().as_str(), Some("ironic"));
+        let config: IronicConfig = cluster.try_into().unwrap();
+        config.verify().unwrap();
+        let _: Hosts = whole.remove("hosts").unwrap().try_into().unwrap();
+        assert!(whole.is_empty());
+    }
+
+    #[test]
     fn what_does_not_fit_is_named() {
         let refused = |from: &str, to: &str| {
             let text = GUIDE.replace(from, to);

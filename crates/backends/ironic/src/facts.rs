@@ -88,7 +88,7 @@ pub struct ConductorSays {
 pub struct Database {
     /// The revision of its schema.
     pub revision: String,
-    /// Of each table with a column of versions: how many rows have which. `null` is a row without one.
+    /// Of each table that holds an object: how many rows have which version. `null` is a row without one.
     pub rows: BTreeMap<String, Rows>,
     /// The row of each conductor, by the name under which it is registered.
     pub conductors: BTreeMap<String, ConductorRow>,

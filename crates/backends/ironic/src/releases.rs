@@ -45,6 +45,12 @@ const TABLES: [(&str, &str); 16] = [
     ("VolumeTarget", "volume_targets"),
 ];
 
+/// Whether rows of a table say in which version they are written. Each table of Ironic's has a column of that name, and
+/// most never fill it: those that hold no object.
+pub fn holds_an_object(table: &str) -> bool {
+    TABLES.iter().any(|(_, known)| *known == table)
+}
+
 /// The first version of the RPC with which a conductor calls itself by its host and port.
 const NAMED_BY_PORT: Version = Version::new(1, 58);
 

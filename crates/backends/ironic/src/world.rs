@@ -13,6 +13,7 @@ use crate::config::Settings;
 use crate::facts::{ApiSays, ConductorRow, ConductorSays, Database, Known, Rows};
 use crate::http::Http;
 use crate::records::{maybe, text, whole};
+use crate::releases::holds_an_object;
 use crate::sql::{Engine, Sql, Statement, with_password};
 
 /// An Ironic, seen and touched. The one of the configuration is [`Reached`]; tests have one in memory.
@@ -261,10 +262,7 @@ async fn read(sql: &Sql) -> Result<Database, BackendError> {
     let mut names = Vec::new();
     for row in sql.fetch(TRIED, tables, Vec::new()).await? {
         let name = text(TRIED, &row, 0)?;
-        let is_plain = name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if is_plain && !name.starts_with("stagger_") {
+        if holds_an_object(&name) {
             names.push(name);
         }
     }

@@ -27,7 +27,8 @@ const TABLES: &str = "
     create table ports (id integer primary key, version varchar(15));
     create table conductors (hostname varchar(255), version varchar(15), online boolean, updated_at datetime);
     insert into conductors values ('c1:8089', '1.4', 1, '2026-01-01'), ('c2:8089', null, 0, '2026-01-01');
-    create table node_tags (node_id integer);
+    create table conductor_hardware_interfaces (id integer primary key, version varchar(15));
+    insert into conductor_hardware_interfaces values (1, null);
 ";
 
 async fn serve(app: Router) -> String {
@@ -156,7 +157,10 @@ async fn everything_is_seen_and_what_is_not_says_why() {
         BTreeMap::from([("1.40".to_owned(), 2), ("1.41".to_owned(), 1)])
     );
     assert_eq!((nodes.null, database.rows["ports"].null), (1, 0));
-    assert!(!database.rows.contains_key("node_tags"), "it has no versions");
+    assert!(
+        !database.rows.contains_key("conductor_hardware_interfaces"),
+        "it holds no object, and never has a version"
+    );
     assert_eq!(
         database.reserved,
         BTreeMap::from([("c1:8089".to_owned(), 2), ("c2:8089".to_owned(), 1)])
