@@ -85,6 +85,8 @@ async fn d5_no_pin_goes_while_an_old_service_lives() {
         .await
         .unwrap_err();
     assert!(why.contains("a2 still runs 26.1.6"), "{why}");
+    let back = visit("conductor.c1", Phase::Leave, HELD);
+    backend.perform(&call(token, 80), &back).await.unwrap();
     let unpin = Action::Step {
         step: "unpin".parse().unwrap(),
     };
