@@ -1,5 +1,6 @@
 //! The backend: an Ironic as plans and runs see it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -198,15 +199,10 @@ impl Backend for IronicBackend {
                 .any(|unit| unit.as_str() == id)
                 .then_some(service.host)
         });
-        // The balancer's too: what was drained or given back for them was told there.
-        let hosts: std::collections::BTreeSet<&str> = hosts.chain([config.balancer.host.as_str()]).collect();
-        let call = Call {
-            run: stagger_core::model::RunId::new("fence")
-                .map_err(|error| BackendError::permanent("raise the fence", error.to_string()))?,
-            seq: 0,
-            fence,
-        };
-        raise(&*self.world, &call, hosts).await
+        // Those of the balancer and of the tools too: what was drained or migrated was told there.
+        let shared = [config.balancer.host.as_str(), config.tools.host.as_str()];
+        let hosts: BTreeSet<&str> = hosts.chain(shared).collect();
+        raise(&*self.world, fence, hosts).await
     }
 
     async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {

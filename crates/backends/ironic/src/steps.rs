@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use stagger_core::model::UnitState;
-use stagger_engine::backend::{BackendError, Call};
+use stagger_engine::backend::BackendError;
 use stagger_engine::hosts::{Ran, last_words};
 
 use crate::commands::{filled, with};
@@ -13,6 +13,7 @@ use crate::records::{Record, RecordState};
 use crate::runs::runs;
 use crate::target::part;
 use crate::translate::seen;
+use crate::world::World;
 
 /// What `ironic-status upgrade check` came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl Performer<'_> {
     pub(crate) async fn step(&self, step: &str) -> Result<String, BackendError> {
         // A step has no unit whose fence a successor would have raised: it raises all, and waits for commands of
         // older holders that are at work.
-        raise(self.world, self.call, self.settings.cluster.hosts()).await?;
+        raise(self.world, self.call.fence, self.settings.cluster.hosts()).await?;
         let hooks = &self.settings.cluster.hooks;
         match step {
             part::BEFORE => self.hook(step, hooks.before.as_ref(), "").await,
@@ -288,11 +289,11 @@ impl Performer<'_> {
 
 /// Raises the fence on hosts, all at once.
 pub(crate) async fn raise<'a>(
-    world: &dyn crate::world::World,
-    call: &Call,
+    world: &dyn World,
+    fence: u64,
     hosts: impl IntoIterator<Item = &'a str>,
 ) -> Result<(), BackendError> {
-    let raising = hosts.into_iter().map(|host| world.raise_fence(host, call.fence));
+    let raising = hosts.into_iter().map(|host| world.raise_fence(host, fence));
     join_all(raising).await.into_iter().collect()
 }
 
