@@ -134,7 +134,7 @@ impl Shown {
     pub fn peers<'a>(&'a self, server: &'a Server) -> impl Iterator<Item = &'a Server> {
         self.servers
             .iter()
-            .filter(|(other, says)| {
+            .filter(move |(other, says)| {
                 other.backend == server.backend && *other != server && says.state == ServerState::Up
             })
             .map(|(other, _)| other)
