@@ -572,7 +572,8 @@ pub(crate) mod tests {
         assert_eq!(cluster.remove("kind").unwrap().as_str(), Some("ironic"));
         let config: IronicConfig = cluster.try_into().unwrap();
         config.verify().unwrap();
-        let _: Hosts = whole.remove("hosts").unwrap().try_into().unwrap();
+        let hosts: Hosts = whole.remove("hosts").unwrap().try_into().unwrap();
+        assert_eq!(hosts.timeout, 900);
         assert!(whole.is_empty());
     }
 

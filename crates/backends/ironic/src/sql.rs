@@ -102,13 +102,14 @@ impl Sql {
 
     /// The statement in the words of this database: `?` is the place of a value.
     fn words(&self, text: &str) -> String {
+        use std::fmt::Write as _;
         match self.engine {
             Engine::Mysql | Engine::Sqlite => text.to_owned(),
             Engine::Postgres => {
                 let mut parts = text.split('?');
                 let mut words = parts.next().unwrap_or_default().to_owned();
                 for (at, part) in parts.enumerate() {
-                    words.push_str(&format!("${}", at + 1));
+                    let _ = write!(words, "${}", at + 1);
                     words.push_str(part);
                 }
                 words

@@ -13,14 +13,11 @@ use crate::common::{Setup, call, claim, setup, wished};
 async fn in_mid_upgrade(setup: &Setup) -> (IronicBackend, u64) {
     let backend = setup.backend(Some(wished()));
     let token = backend.lock(&claim("one"), 0).await.unwrap();
-    let pin = |at| Action::Step {
-        step: ["schema", "pin"][at].parse().unwrap(),
-    };
-    for at in 0..2 {
-        backend
-            .perform(&call(token, at as u64 + 1), &pin(at))
-            .await
-            .unwrap();
+    for (seq, step) in (1..).zip(["schema", "pin"]) {
+        let step = Action::Step {
+            step: step.parse().unwrap(),
+        };
+        backend.perform(&call(token, seq), &step).await.unwrap();
     }
     (backend, token)
 }
