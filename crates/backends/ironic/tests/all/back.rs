@@ -30,7 +30,7 @@ async fn a_conductor_that_does_not_come_back_goes_back_to_the_old_code() {
 }
 
 #[tokio::test]
-async fn the_second_failure_takes_back_what_was_changed_before() {
+async fn a_later_failure_takes_back_its_own_wave_only() {
     let setup = setup("26.1.6");
     setup
         .lab

@@ -361,7 +361,9 @@ impl Lab {
                     "{name} was started without a pin beside {other} on {others}"
                 ));
             }
-            if service.is_api && held.is_none() && !of.is_api && their_pin.is_some() {
+            // What it takes from clients, and that conductor drops in silence.
+            let drops = their_pin.is_some_and(|pin| pin < place);
+            if service.is_api && held.is_none() && !of.is_api && drops {
                 inner
                     .violations
                     .push(format!("{name} was unpinned before {other}"));
