@@ -501,17 +501,16 @@ impl<'a> Performer<'a> {
             .records
             .known()
             .map_err(|why| BackendError::transient(&tried, why.to_owned()))?;
-        let mut record = match records.services.get(service.name) {
-            Some(record) => record.clone(),
-            None => {
-                let runs = runs(&service, &facts, &self.settings.cluster, self.table)
-                    .map_err(|reason| BackendError::transient(&tried, reason.detail))?;
-                Record {
-                    release: runs.release,
-                    pin: runs.pin.map(|(pin, _)| pin),
-                    state: RecordState::Runs,
-                    run: self.call.run.to_string(),
-                }
+        let mut record = if let Some(record) = records.services.get(service.name) {
+            record.clone()
+        } else {
+            let runs = runs(&service, &facts, &self.settings.cluster, self.table)
+                .map_err(|reason| BackendError::transient(&tried, reason.detail))?;
+            Record {
+                release: runs.release,
+                pin: runs.pin.map(|(pin, _)| pin),
+                state: RecordState::Runs,
+                run: self.call.run.to_string(),
             }
         };
         let serves_now = serves(&service, &facts, &self.settings.cluster).0 == UnitState::Serving;

@@ -1,4 +1,4 @@
-//! One way to ask MariaDB, MySQL, PostgreSQL and SQLite.
+//! One way to ask MariaDB, PostgreSQL and SQLite.
 
 use std::path::Path;
 use std::time::Duration;

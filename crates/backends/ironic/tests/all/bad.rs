@@ -170,7 +170,7 @@ async fn a_known_crash_of_the_check_is_shown_and_a_no_of_it_holds() {
     let crash = "(1054, \"Unknown column 'nodes.disable_power_off'\")";
     setup.lab.now().faults.push(("check".to_owned(), ran(255, crash)));
     let mut lives = Lives::new(&setup);
-    lives.to_the_end("crash").await;
+    lives.until_done("crash").await;
     assert!(
         lives
             .notes()

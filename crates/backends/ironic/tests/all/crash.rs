@@ -26,7 +26,7 @@ fn stride(usual: usize) -> usize {
 async fn undisturbed_it_leads_from_one_release_to_the_next_and_there_is_nothing_to_do_then() {
     let setup = setup("26.1.6");
     let mut lives = Lives::new(&setup);
-    assert_eq!(lives.to_the_end("undisturbed").await, 1);
+    assert_eq!(lives.until_done("undisturbed").await, 1);
     upgraded(&setup.lab.now());
     let log = setup.lab.log();
     let at = |wanted: &str| {
@@ -88,7 +88,7 @@ async fn undisturbed_it_leads_from_one_release_to_the_next_and_there_is_nothing_
 async fn killed_at_any_append_it_comes_to_the_same_end() {
     let undisturbed = setup("26.1.6");
     let mut lives = Lives::new(&undisturbed);
-    lives.to_the_end("undisturbed").await;
+    lives.until_done("undisturbed").await;
     let points = lives.appends;
     assert!(points > 100, "{points}");
     println!("{points} appends");
@@ -97,7 +97,7 @@ async fn killed_at_any_append_it_comes_to_the_same_end() {
         let setup = setup("26.1.6");
         let mut lives = Lives::new(&setup);
         lives.dies_at_append = point;
-        killed += u32::from(lives.to_the_end(&format!("killed at append {point}")).await > 1);
+        killed += u32::from(lives.until_done(&format!("killed at append {point}")).await > 1);
         println!("killed at append {point}");
         upgraded(&setup.lab.now());
     }
@@ -107,7 +107,7 @@ async fn killed_at_any_append_it_comes_to_the_same_end() {
 #[tokio::test]
 async fn killed_at_any_command_it_comes_to_the_same_end() {
     let undisturbed = setup("26.1.6");
-    Lives::new(&undisturbed).to_the_end("undisturbed").await;
+    Lives::new(&undisturbed).until_done("undisturbed").await;
     let points = undisturbed.lab.now().commands;
     println!("{points} commands");
     let mut killed = 0;
@@ -118,7 +118,7 @@ async fn killed_at_any_command_it_comes_to_the_same_end() {
             let mut lives = Lives::new(&setup);
             setup.lab.now().kill = Some((point, dies));
             let what = format!("killed at command {point}, {dies:?}");
-            killed += u32::from(lives.to_the_end(&what).await > 1);
+            killed += u32::from(lives.until_done(&what).await > 1);
             setup.lab.all_late_comes();
             println!("{what}");
             upgraded(&setup.lab.now());

@@ -2,6 +2,7 @@
 //! whatever would have failed a request or lost a row.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
@@ -106,12 +107,8 @@ impl Lab {
         {
             let mut inner = lab.now();
             let number = &release[..4];
-            inner.schema = HEADS
-                .iter()
-                .find(|(known, _)| *known == number)
-                .unwrap()
-                .1
-                .to_owned();
+            let head = HEADS.iter().find(|(known, _)| *known == number).unwrap().1;
+            head.clone_into(&mut inner.schema);
             for name in ["a1", "a2", "c1", "c2"] {
                 let service = Service {
                     is_api: name.starts_with('a'),
@@ -203,7 +200,8 @@ impl Lab {
         };
         match words.as_slice() {
             ["install", name, release] => {
-                inner.services.get_mut(*name).unwrap().installed = (*release).to_owned();
+                let service = inner.services.get_mut(*name).unwrap();
+                (*release).clone_into(&mut service.installed);
                 ok("")
             }
             ["pin", name, pin] => {
@@ -215,7 +213,7 @@ impl Lab {
                 ok("")
             }
             ["stop", name] => {
-                self.stop(inner, name);
+                Self::stop(inner, name);
                 ok("")
             }
             ["start", name] => self.start(inner, name),
@@ -269,7 +267,7 @@ impl Lab {
         }
     }
 
-    fn stop(&self, inner: &mut Inner, name: &str) {
+    fn stop(inner: &mut Inner, name: &str) {
         let is_api = inner.services[name].is_api;
         if inner.services[name].runs.is_some() {
             let drained = inner
@@ -529,7 +527,7 @@ impl World for Lab {
                         (true, false) => "UP",
                     };
                     let sessions = inner.sessions.get(server).copied().unwrap_or(0);
-                    csv.push_str(&format!("{backend},{server},0,0,{sessions},{status},\n"));
+                    writeln!(csv, "{backend},{server},0,0,{sessions},{status},").unwrap();
                 }
                 csv
             }

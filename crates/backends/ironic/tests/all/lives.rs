@@ -140,7 +140,7 @@ impl<'a> Lives<'a> {
     }
 
     /// Processes until one comes to an end; how many it took.
-    pub async fn to_the_end(&mut self, what: &str) -> u32 {
+    pub async fn until_done(&mut self, what: &str) -> u32 {
         for number in 1..10 {
             match self.live().await {
                 End::Killed => {}

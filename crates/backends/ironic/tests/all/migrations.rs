@@ -21,7 +21,7 @@ async fn d7_a_database_that_goes_away_is_waited_for_and_is_not_more_to_do() {
         ));
     }
     let mut lives = Lives::new(&setup);
-    lives.to_the_end("away").await;
+    lives.until_done("away").await;
     all_is_well(&setup.lab.now(), "29.0.6", 2);
     let calls = setup
         .lab

@@ -20,7 +20,7 @@ async fn d4_muted_conductors_are_asked_nothing_when_they_stop() {
     stopping.writes_into_ironic = true;
     stopping.database = Some("sqlite:///nowhere".to_owned());
     setup.lab.now().other_way = true;
-    Lives::new(&setup).to_the_end("mute").await;
+    Lives::new(&setup).until_done("mute").await;
     all_is_well(&setup.lab.now(), "29.0.6", 2);
     assert!(setup.lab.log().iter().any(|command| command == "halt"));
 }
@@ -35,7 +35,7 @@ async fn requests_are_held_only_while_a_conductor_is_away() {
     stopping.hold = Some("hold".to_owned());
     stopping.let_go = Some("let-go".to_owned());
     setup.lab.now().other_way = true;
-    Lives::new(&setup).to_the_end("hold").await;
+    Lives::new(&setup).until_done("hold").await;
     all_is_well(&setup.lab.now(), "29.0.6", 2);
     let log = setup.lab.log();
     let held = log.iter().filter(|command| *command == "hold").count();
