@@ -40,7 +40,7 @@ fn names(plan: &Plan) -> Vec<String> {
                     .waves
                     .iter()
                     .flat_map(|wave| &wave.units)
-                    .map(|unit| unit.as_str())
+                    .map(stagger_core::model::UnitId::as_str)
                     .collect();
                 format!("{} to {}: {}", stage.name, stage.revision, units.join(", "))
             }
