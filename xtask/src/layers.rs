@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("stagger-versioned", &[]),
     ("stagger-core", &[]),
     ("stagger-engine", &["stagger-core"]),
@@ -25,6 +25,10 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ),
     ("stagger-ganeti", &["stagger-core", "stagger-engine"]),
     (
+        "stagger-ironic",
+        &["stagger-core", "stagger-engine", "stagger-versioned"],
+    ),
+    (
         "stagger-cli",
         &[
             "stagger-core",
@@ -34,6 +38,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
             "stagger-rook",
             "stagger-ganeti",
             "stagger-ganeti-rapi",
+            "stagger-ironic",
         ],
     ),
     (

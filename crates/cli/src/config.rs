@@ -9,6 +9,7 @@ use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::{ClusterName, Growth, Policy};
 use stagger_engine::hosts::Hosts;
 use stagger_ganeti_rapi::config::{RapiConfig, Settings as GanetiSettings};
+use stagger_ironic::config::{IronicConfig, Settings as IronicSettings};
 
 use crate::args::{Cli, Wish};
 use crate::error::CliError;
@@ -34,6 +35,18 @@ pub(crate) struct Config {
 enum ClusterSection {
     Ceph(CephConfig),
     Ganeti(RapiConfig),
+    Ironic(Box<IronicConfig>),
+}
+
+impl ClusterSection {
+    /// What people call it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Ceph(_) => "a Ceph",
+            Self::Ganeti(_) => "a Ganeti",
+            Self::Ironic(_) => "an Ironic",
+        }
+    }
 }
 
 /// When health is good enough.
@@ -47,9 +60,10 @@ impl Config {
     /// The settings of the Ceph backend.
     pub(crate) fn ceph(&self) -> Result<CephSettings, CliError> {
         let ClusterSection::Ceph(cluster) = &self.cluster else {
-            return Err(CliError::usage(
-                "the configuration is for a Ganeti, and this is for a Ceph",
-            ));
+            let kind = self.cluster.kind();
+            return Err(CliError::usage(format!(
+                "the configuration is for {kind}, and this is for a Ceph"
+            )));
         };
         Ok(CephSettings {
             cluster: cluster.clone(),
@@ -62,10 +76,21 @@ impl Config {
     /// The settings of the Ganeti backend; `None`: the configuration is for another kind of cluster.
     pub(crate) fn ganeti(&self) -> Option<GanetiSettings> {
         match &self.cluster {
-            ClusterSection::Ceph(_) => None,
+            ClusterSection::Ceph(_) | ClusterSection::Ironic(_) => None,
             ClusterSection::Ganeti(cluster) => {
                 Some(GanetiSettings::new(cluster.clone(), self.hosts_of(&cluster.name)))
             }
+        }
+    }
+
+    /// The settings of the Ironic backend; `None`: the configuration is for another kind of cluster.
+    pub(crate) fn ironic(&self) -> Option<IronicSettings> {
+        match &self.cluster {
+            ClusterSection::Ceph(_) | ClusterSection::Ganeti(_) => None,
+            ClusterSection::Ironic(cluster) => Some(IronicSettings::new(
+                IronicConfig::clone(cluster),
+                self.hosts_of(&cluster.name),
+            )),
         }
     }
 
@@ -78,18 +103,24 @@ impl Config {
 
     /// What in it does not fit its kind of cluster.
     fn verify(&self) -> Result<(), String> {
-        let Some(settings) = self.ganeti() else {
+        if let ClusterSection::Ceph(_) = &self.cluster {
             return Ok(());
-        };
+        }
         let sections = [
             ("gates", self.gates.is_some()),
             ("health", self.health.is_some()),
             ("software", self.software.is_some()),
         ];
         if let Some((section, _)) = sections.into_iter().find(|(_, given)| *given) {
-            return Err(format!("[{section}] is for a Ceph, and the cluster is a Ganeti"));
+            let kind = self.cluster.kind();
+            return Err(format!("[{section}] is for a Ceph, and the cluster is {kind}"));
         }
-        settings.verify()
+        match &self.cluster {
+            ClusterSection::Ironic(cluster) => cluster.verify(),
+            ClusterSection::Ceph(_) | ClusterSection::Ganeti(_) => {
+                self.ganeti().map_or(Ok(()), |settings| settings.verify())
+            }
+        }
     }
 
     /// The gate on placement groups.

@@ -5,6 +5,7 @@
 
 mod rehearsal;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -80,6 +81,34 @@ pub(crate) struct Checked {
 pub(crate) struct Versions {
     /// One row for each kind and revision.
     pub(crate) versions: Vec<VersionRow>,
+    /// One row for each service of an Ironic: what a release and a pin come to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) services: Vec<ServiceRow>,
+}
+
+/// What a service of an Ironic runs.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServiceRow {
+    /// Its unit.
+    pub(crate) unit: UnitId,
+    /// The release with its patch; absent where nobody could tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) release: Option<String>,
+    /// The older release that it is held to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pin: Option<String>,
+    /// The highest version of the API that it offers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) api: Option<String>,
+    /// The highest version of the RPC that it speaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rpc_cap: Option<String>,
+    /// In which version it writes each object.
+    pub(crate) objects: BTreeMap<String, String>,
+    /// Why nobody could tell, or why it does not serve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) why: Option<String>,
 }
 
 /// The units of one kind that run the same.

@@ -17,6 +17,7 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ganeti_rapi::backend::GanetiBackend;
 
 use super::ganeti::live::Live;
+use super::ironic;
 use crate::args::{self, Cli};
 use crate::config;
 use crate::documents::{GUARDS, Guards, HeldGuard};
@@ -183,7 +184,11 @@ pub(crate) struct Watcher(#[expect(dead_code, reason = "its pipe is what matters
 
 impl Watcher {
     /// Starts it, in a process group of its own.
-    pub(crate) fn start(cli: &Cli) -> Result<Self, CliError> {
+    pub(crate) fn start(cli: &Cli) -> Result<Option<Self>, CliError> {
+        // An Ironic has no guards: what is drained is drained for one visit.
+        if ironic::Live::of_config(cli)?.is_some() {
+            return Ok(None);
+        }
         // An installation that was replaced meanwhile is still this one.
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("stagger"));
         let configuration = config::path(cli)?;
@@ -207,6 +212,6 @@ impl Watcher {
                     program.display()
                 ))
             })?;
-        Ok(Self(child))
+        Ok(Some(Self(child)))
     }
 }

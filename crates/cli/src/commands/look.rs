@@ -12,7 +12,7 @@ use stagger_core::view;
 use stagger_engine::store::Store as _;
 use stagger_engine::supervisor;
 
-use super::{artifacts, ganeti, store, which};
+use super::{artifacts, ganeti, ironic, store, which};
 use crate::args::{self, Cli};
 use crate::documents::{self, Checked, Gathered, VersionRow, Versions};
 use crate::error::CliError;
@@ -24,6 +24,12 @@ use crate::world::World;
 
 /// `observe`
 pub(crate) async fn observe(cli: &Cli, wish: &args::Observe) -> Result<Exit, CliError> {
+    if let Some(live) = ironic::Live::at(cli, &wish.from)? {
+        if wish.save.is_some() {
+            return Err(CliError::usage("--save writes the answers of a Ceph cluster"));
+        }
+        return Ok(show_snapshot(cli, &live.snapshot().await?));
+    }
     if let Some(found) = ganeti::found(cli, &wish.from)? {
         if wish.save.is_some() {
             return Err(CliError::usage("--save writes the answers of a Ceph cluster")
@@ -80,6 +86,12 @@ fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
 
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliError> {
+    if let Some(live) = ironic::Live::at(cli, &wish.from)? {
+        let asked = live.asked(&wish.wish, &wish.reboot).await?;
+        let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
+        let next = format!("stagger run with the same flags and --plan {}", made.id);
+        return shown(cli, wish, &asked.snapshot, &made, &next);
+    }
     if let Some(found) = ganeti::found(cli, &wish.from)? {
         let asked = found.asked(cli, &wish.wish, &wish.reboot).await?;
         let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
@@ -157,7 +169,9 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
     let text = std::fs::read_to_string(&wish.plan)
         .map_err(|error| CliError::usage(format!("read the plan {}: {error}", wish.plan.display())))?;
     let given: Plan = documents::PLAN.read(&wish.plan, &text)?;
-    let asked = if let Some(found) = ganeti::found(cli, &wish.from)? {
+    let asked = if let Some(live) = ironic::Live::at(cli, &wish.from)? {
+        live.asked(&wish.wish, &wish.reboot).await?
+    } else if let Some(found) = ganeti::found(cli, &wish.from)? {
         found.asked(cli, &wish.wish, &wish.reboot).await?
     } else {
         ganeti::is_none(&wish.reboot)?;
@@ -205,7 +219,12 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
 
 /// `explain`
 pub(crate) async fn explain_unit(cli: &Cli, wish: &args::Explain) -> Result<Exit, CliError> {
-    let (snapshot, said) = if let Some(found) = ganeti::found(cli, &wish.from)? {
+    let (snapshot, said) = if let Some(live) = ironic::Live::at(cli, &wish.from)? {
+        let asked = live.asked(&wish.wish, &wish.reboot).await?;
+        let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
+        let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
+        (asked.snapshot, said)
+    } else if let Some(found) = ganeti::found(cli, &wish.from)? {
         let asked = found.asked(cli, &wish.wish, &wish.reboot).await?;
         let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
         let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
@@ -255,6 +274,9 @@ pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, C
     let from = args::From {
         from: wish.from.clone(),
     };
+    if let Some(live) = ironic::Live::at(cli, &from)? {
+        return live.versions(cli, wish.all).await;
+    }
     let snapshot = match ganeti::found(cli, &from)? {
         Some(found) => found.snapshot(cli).await?,
         None => World::observe(cli, &from).await?.snapshot,
@@ -278,6 +300,7 @@ pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, C
         });
         print::json(&documents::VERSIONS.of(&Versions {
             versions: rows.collect(),
+            services: Vec::new(),
         }));
         return Ok(Exit::Done);
     }

@@ -6,6 +6,7 @@ pub(crate) mod control;
 pub(crate) mod ganeti;
 pub(crate) mod guards;
 pub(crate) mod hroller;
+pub(crate) mod ironic;
 pub(crate) mod kube;
 pub(crate) mod look;
 pub(crate) mod operator;

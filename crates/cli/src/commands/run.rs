@@ -14,7 +14,7 @@ use stagger_engine::supervisor::{self, Identity};
 
 use super::ganeti::live::Live;
 use super::guards::{self, Watcher};
-use super::{artifacts, ganeti, look, state_folder, stop_asked, store, user, which};
+use super::{artifacts, ganeti, ironic, look, state_folder, stop_asked, store, user, which};
 use crate::args::{Cli, From, Run};
 use crate::documents;
 use crate::error::CliError;
@@ -41,6 +41,9 @@ pub(crate) struct Prepared {
 async fn prepared(cli: &Cli, wish: &Run) -> Result<Prepared, CliError> {
     if let Some(live) = Live::of_config(cli)? {
         return live.prepared(cli, wish).await;
+    }
+    if let Some(live) = ironic::Live::of_config(cli)? {
+        return live.prepared(wish).await;
     }
     ganeti::is_none(&wish.reboot)?;
     let world = World::observe(cli, &From { from: None }).await?;
@@ -117,9 +120,10 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
         supervisor::ask(&mut journal, &run, Timestamp::now(), &Command::Resume, &user())?;
     }
     let baseline = &replayed.start().baseline;
-    let backend = match Live::of_config(cli)? {
-        Some(live) => live.resumed(baseline).await?,
-        None => {
+    let backend = match (Live::of_config(cli)?, ironic::Live::of_config(cli)?) {
+        (Some(live), _) => live.resumed(baseline).await?,
+        (None, Some(live)) => live.resumed(baseline)?,
+        (None, None) => {
             let backend = world::resumed(cli, baseline)?;
             guards::told(backend.drop_expired_guards().await?);
             Arc::new(backend)

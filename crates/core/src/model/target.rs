@@ -34,6 +34,16 @@ impl Target {
         })
     }
 
+    /// The revisions that later stages give the units of that stage: a unit may stand in several, as one that is
+    /// first changed to new code and later to new settings. Who has one of them has passed this stage.
+    pub fn later<'a>(&'a self, stage: &'a StageSpec) -> impl Iterator<Item = &'a Revision> {
+        self.stages()
+            .skip_while(|other| other.name != stage.name)
+            .skip(1)
+            .filter(|other| other.kind == stage.kind)
+            .map(|other| &other.revision)
+    }
+
     /// The step of that name.
     pub fn step(&self, name: &PartName) -> Option<&StepSpec> {
         self.parts.iter().find_map(|part| match part {

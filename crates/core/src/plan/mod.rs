@@ -123,7 +123,7 @@ struct GroupWave {
 
 fn plan_stage(ask: &Ask<'_>, stage: &StageSpec, scheduled: bool) -> (Option<PlannedStage>, Vec<LeftAlone>) {
     let Ask { snapshot, policy, .. } = *ask;
-    let selected = select::select(snapshot, stage, ask.aside);
+    let selected = select::select(snapshot, ask.target, stage, ask.aside);
     let parallel = match stage.width {
         Width::Single => 1,
         Width::Policy => policy.parallel(&stage.kind, selected.all),
