@@ -21,7 +21,12 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ),
     (
         "stagger-rook",
-        &["stagger-core", "stagger-engine", "stagger-ceph", "stagger-versioned"],
+        &[
+            "stagger-core",
+            "stagger-engine",
+            "stagger-ceph",
+            "stagger-versioned",
+        ],
     ),
     ("stagger-ganeti", &["stagger-core", "stagger-engine"]),
     (

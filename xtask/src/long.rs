@@ -12,10 +12,13 @@ use crate::report::{Report, built, root, target_folder, workspace};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 15] = [
+const FILES: [&str; 17] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
+    // Of the engine: the same.
+    "stores",
+    "handover",
     "sandbox_ends",
     "ceph_boot",
     "ceph_daemonctl",

@@ -182,10 +182,15 @@ pub(crate) fn store(cli: &Cli) -> Result<Option<Address>, CliError> {
     let password = match &password_file {
         None => None,
         Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
-            CliError::usage(format!("read the password of the store from {}: {error}", file.display()))
+            CliError::usage(format!(
+                "read the password of the store from {}: {error}",
+                file.display()
+            ))
         })?),
     };
-    let password = password.as_deref().map(|text| text.trim_end_matches(['\r', '\n']));
+    let password = password
+        .as_deref()
+        .map(|text| text.trim_end_matches(['\r', '\n']));
     match Address::new(&url, password) {
         Ok(address) => Ok(Some(address)),
         Err(error) => {
@@ -282,13 +287,23 @@ mod tests {
         let file = folder.path().join("stagger.toml");
         let read = |more: &str| {
             std::fs::write(&file, format!("{GOOD}{more}")).unwrap();
-            store(&Cli::parse_from(["stagger", "--config", file.to_str().unwrap(), "history"]))
+            store(&Cli::parse_from([
+                "stagger",
+                "--config",
+                file.to_str().unwrap(),
+                "history",
+            ]))
         };
         assert_eq!(read("").unwrap(), None);
         let named = read("[store]\nurl = \"postgres://anna@db/stagger\"\n").unwrap();
         assert_eq!(named.unwrap().to_string(), "postgres://anna@db/stagger");
-        let text = read("[store]\nurl = \"postgres://anna:pass@db/stagger\"\n").unwrap_err().text();
-        assert!(text.contains("has a password in it") && !text.contains("pass@"), "{text}");
+        let text = read("[store]\nurl = \"postgres://anna:pass@db/stagger\"\n")
+            .unwrap_err()
+            .text();
+        assert!(
+            text.contains("has a password in it") && !text.contains("pass@"),
+            "{text}"
+        );
         let text = read("[store]\nurl = \"postgres://db/s\"\npassword_file = \"/no/such\"\n").unwrap_err();
         assert!(text.text().contains("from /no/such"), "{}", text.text());
         assert!(refused("[store]\nurll = \"x\"\n").contains("did you mean `url`?"));

@@ -198,7 +198,12 @@ fn what_is_printed_is_valid() {
         all.command(&["lint", "migrations", &format!("{migrations}/{folder}")]);
     }
     let state = ["--state", &file("new-store")];
-    for words in [&["upgrade"][..], &["version"], &["check"], &["online-data-migrations"]] {
+    for words in [
+        &["upgrade"][..],
+        &["version"],
+        &["check"],
+        &["online-data-migrations"],
+    ] {
         all.command(&[&state[..], &["db"], words].concat());
     }
 

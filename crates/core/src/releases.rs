@@ -15,7 +15,10 @@ use crate::view::RunView;
 
 static MANIFEST: LazyLock<Arc<Manifest>> = LazyLock::new(|| {
     let declared: Result<Declared, _> = toml::from_str(include_str!("../releases.toml"));
-    #[expect(clippy::expect_used, reason = "it is part of the program, and a test reads it")]
+    #[expect(
+        clippy::expect_used,
+        reason = "it is part of the program, and a test reads it"
+    )]
     Arc::new(Manifest::new(declared.expect("the manifest is TOML")).expect("the manifest has no faults"))
 });
 
@@ -53,11 +56,41 @@ macro_rules! own {
     };
 }
 
-own!(Command, "command", numbered(1), [], Chain::first().rows_without_version_are_these());
-own!(Event, "event", numbered(1), [Command, Plan], Chain::first().rows_without_version_are_these());
-own!(Plan, "plan", numbered(Plan::VERSION), [], Chain::first().rows_without_version_are_these());
-own!(RunView, "run", numbered(RunView::VERSION), [], Chain::first().rows_without_version_are_these());
-own!(Snapshot, "snapshot", numbered(1), [], Chain::first().rows_without_version_are_these());
+own!(
+    Command,
+    "command",
+    numbered(1),
+    [],
+    Chain::first().rows_without_version_are_these()
+);
+own!(
+    Event,
+    "event",
+    numbered(1),
+    [Command, Plan],
+    Chain::first().rows_without_version_are_these()
+);
+own!(
+    Plan,
+    "plan",
+    numbered(Plan::VERSION),
+    [],
+    Chain::first().rows_without_version_are_these()
+);
+own!(
+    RunView,
+    "run",
+    numbered(RunView::VERSION),
+    [],
+    Chain::first().rows_without_version_are_these()
+);
+own!(
+    Snapshot,
+    "snapshot",
+    numbered(1),
+    [],
+    Chain::first().rows_without_version_are_these()
+);
 
 /// The version of a document with that number in its head. Documents are counted 1, 2, 3: that is 1.0, 1.1, 1.2.
 pub const fn numbered(number: u32) -> Version {

@@ -96,7 +96,11 @@ impl Place {
 
 /// A path in a URL.
 fn url_of(path: &Path) -> String {
-    const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
+    const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'/')
+        .remove(b'.')
+        .remove(b'-')
+        .remove(b'_');
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let text = path.to_string_lossy();
     format!("sqlite://{}?mode=rw", utf8_percent_encode(&text, PLAIN))
@@ -150,7 +154,11 @@ impl Database {
         if self.has("schema_revision").await? {
             return self.number("select revision from schema_revision").await;
         }
-        Ok(if self.has("journal").await? { self.before } else { 0 })
+        Ok(if self.has("journal").await? {
+            self.before
+        } else {
+            0
+        })
     }
 
     async fn has(&self, table: &str) -> Result<bool, RowsError> {

@@ -193,7 +193,9 @@ pub async fn upgrade(address: &Address) -> Result<i64, StoreError> {
                 sqlx::raw_sql(*step).execute(&mut *on).await?;
             }
             sqlx::raw_sql(GUARDS).execute(&mut *on).await?;
-            sqlx::raw_sql("delete from schema_revision").execute(&mut *on).await?;
+            sqlx::raw_sql("delete from schema_revision")
+                .execute(&mut *on)
+                .await?;
             sqlx::query("insert into schema_revision (revision, serves_from) values ($1, $2)")
                 .bind(newest())
                 .bind(SERVES_FROM)
@@ -241,7 +243,9 @@ impl PostgresStore {
                  knows up to {needed}"
             ),
             _ if found < needed => {
-                format!("its schema is at revision {found}, and this program needs {needed}: run `stagger db upgrade`")
+                format!(
+                    "its schema is at revision {found}, and this program needs {needed}: run `stagger db upgrade`"
+                )
             }
             _ => return Ok(store),
         };
@@ -354,7 +358,9 @@ impl Store for PostgresStore {
         start: Event,
     ) -> Result<Entry, StoreError> {
         let Event::Started(begun) = &start else {
-            return Err(self.address.failed("begin a journal in", "its first event is not a start"));
+            return Err(self
+                .address
+                .failed("begin a journal in", "its first event is not a start"));
         };
         let run = begun.run.clone();
         let first = Entry {
@@ -664,7 +670,9 @@ impl Locks for PostgresLocks {
             )
             .await?;
         if renewed.rows_affected() == 0 {
-            return Err(LockError::Lost("another has it, or it was renewed too late".to_owned()));
+            return Err(LockError::Lost(
+                "another has it, or it was renewed too late".to_owned(),
+            ));
         }
         Ok(())
     }
@@ -694,14 +702,20 @@ mod tests {
         assert!(!format!("{address:?}").contains("%40"));
         let options = PgConnectOptions::from_str(address.secret()).unwrap();
         assert_eq!((options.get_host(), options.get_username()), ("db", "anna"));
-        for bad in ["postgres://anna:secret@db/stagger", "postgres://db/stagger?user=a&password=secret"] {
+        for bad in [
+            "postgres://anna:secret@db/stagger",
+            "postgres://db/stagger?user=a&password=secret",
+        ] {
             let error = Address::new(bad, None).unwrap_err();
             assert_eq!(error, AddressError::Password);
             assert!(!error.to_string().contains("secret"));
         }
         for bad in ["mysql://anna:secret@db/stagger", "journal.db", ""] {
             let error = Address::new(bad, None).unwrap_err().to_string();
-            assert!(error.contains("write postgres://") && !error.contains("secret"), "{error}");
+            assert!(
+                error.contains("write postgres://") && !error.contains("secret"),
+                "{error}"
+            );
         }
     }
 }

@@ -28,12 +28,7 @@ pub(crate) struct JournalRow {
 
 impl JournalRow {
     /// The row of an event, after one with that checksum.
-    pub(crate) fn of(
-        run: &RunId,
-        fence: u64,
-        before: &[u8],
-        entry: Entry,
-    ) -> Result<(Self, Entry), Unsaved> {
+    pub(crate) fn of(run: &RunId, fence: u64, before: &[u8], entry: Entry) -> Result<(Self, Entry), Unsaved> {
         let Entry { seq, at, event } = entry;
         let held = Held::new(event);
         let written = Event::chain().save_text(&held, &unpinned())?;
@@ -102,8 +97,9 @@ impl<'a> Reader<'a> {
         if sum != hash(&self.before, self.run, seq, fence, &at, &body) {
             return Err(self.damaged(format!("the checksum of event {seq} is wrong")));
         }
-        let version = version_of(version.as_deref())
-            .map_err(|text| self.damaged(format!("event {seq} has {text:?} where its version should stand")))?;
+        let version = version_of(version.as_deref()).map_err(|text| {
+            self.damaged(format!("event {seq} has {text:?} where its version should stand"))
+        })?;
         let event = match Event::chain().load_text(version, &body) {
             Ok(held) => held.value,
             Err(Unreadable::Malformed { why, .. }) => {

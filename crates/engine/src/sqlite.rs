@@ -256,9 +256,11 @@ impl Store for SqliteStore {
         let begin = |store: &mut Self| -> Result<Result<Entry, u64>, rusqlite::Error> {
             let on = store.transaction()?;
             let newest: Option<i64> = on
-                .query_row("select fence from cluster where id = ?1", [cluster.as_str()], |row| {
-                    row.get(0)
-                })
+                .query_row(
+                    "select fence from cluster where id = ?1",
+                    [cluster.as_str()],
+                    |row| row.get(0),
+                )
                 .optional()?;
             if newest != Some(fence.cast_signed()) {
                 return Ok(Err(newest.map_or(0, i64::cast_unsigned)));
@@ -394,9 +396,8 @@ impl Store for SqliteStore {
             let mut statement = self
                 .connection
                 .prepare("select version, id, cluster, started from run order by started desc, id desc")?;
-            let rows = statement.query_map([], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-            })?;
+            let rows =
+                statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
             rows.collect()
         };
         let rows = read().map_err(|e| self.failed("list the runs of", &e))?;
@@ -515,9 +516,11 @@ impl Locks for SqliteLocks {
             return Ok(fence.cast_unsigned());
         }
         let holder: Option<String> = self.on("read", |on| {
-            on.query_row("select claim from lease where cluster = ?1", [cluster.as_str()], |row| {
-                row.get(0)
-            })
+            on.query_row(
+                "select claim from lease where cluster = ?1",
+                [cluster.as_str()],
+                |row| row.get(0),
+            )
         })?;
         Err(LockError::of_holder(holder.as_deref()))
     }
@@ -542,7 +545,9 @@ impl Locks for SqliteLocks {
             )
         })?;
         if renewed == 0 {
-            return Err(LockError::Lost("another has it, or it was renewed too late".to_owned()));
+            return Err(LockError::Lost(
+                "another has it, or it was renewed too late".to_owned(),
+            ));
         }
         Ok(())
     }

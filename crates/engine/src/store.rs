@@ -104,7 +104,12 @@ impl Own for Listed {
 impl Listed {
     /// From the columns of a row. A row of another release is listed too, by what stands in its key: what is in its journal
     /// is said by whoever reads that.
-    pub(crate) fn of_row(version: Option<&str>, id: &str, cluster: &str, started: &str) -> Result<Self, String> {
+    pub(crate) fn of_row(
+        version: Option<&str>,
+        id: &str,
+        cluster: &str,
+        started: &str,
+    ) -> Result<Self, String> {
         let columns = [("id", id), ("cluster", cluster), ("started", started)];
         let fields = columns.map(|(name, value)| (name.to_owned(), value.into()));
         let chain = Self::chain();

@@ -147,7 +147,10 @@ impl Backend for Folder {
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
         let Action::Visit { phase, unit, .. } = action else {
-            return Err(BackendError::permanent(format!("{action:?}"), "nothing here needs it"));
+            return Err(BackendError::permanent(
+                format!("{action:?}"),
+                "nothing here needs it",
+            ));
         };
         // What was announced takes its time, and is sent late by one who was stopped.
         tokio::time::sleep(PHASE).await;
@@ -270,9 +273,15 @@ async fn hold(setting: &Setting) -> Result<Step, String> {
             Err(error) => return Err(format!("{error:?}")),
         }
     };
-    let end = driver.drive(|| None).await.map_err(|error| format!("{error:?}"))?;
+    let end = driver
+        .drive(|| None)
+        .await
+        .map_err(|error| format!("{error:?}"))?;
     let backend: Arc<dyn Backend> = world;
-    lease.give_back(&backend).await.map_err(|error| error.to_string())?;
+    lease
+        .give_back(&backend)
+        .await
+        .map_err(|error| error.to_string())?;
     Ok(end)
 }
 
@@ -347,7 +356,10 @@ fn all_is_well(setting: &Setting, holders: usize) {
             _ => None,
         })
         .collect();
-    assert!(fences.is_sorted() && fences.len() == holders, "holders: {fences:?}");
+    assert!(
+        fences.is_sorted() && fences.len() == holders,
+        "holders: {fences:?}"
+    );
     assert!(matches!(entries.last().unwrap().event, Event::Ended { .. }));
 }
 
@@ -404,17 +416,17 @@ fn the_holder_is_stopped(setting: &Setting, stopped: Duration) {
     let before = setting.log().len();
     let mut second = start(setting, "second");
     std::thread::sleep(setting.expires / 2);
-    assert!(setting.log().len() <= before + 1, "the lock was taken from one who had it");
+    assert!(
+        setting.log().len() <= before + 1,
+        "the lock was taken from one who had it"
+    );
     until("the other goes on", || setting.log().len() > before + 3);
     std::thread::sleep(stopped.saturating_sub(begun.elapsed()));
     signal(&first, "-CONT");
     assert!(second.wait().unwrap().success());
     assert!(!first.wait().unwrap().success(), "it went on");
     let told = fs::read_to_string(setting.folder.join("first.txt")).unwrap();
-    assert!(
-        told.contains("LeaseLost") || told.contains("FencedOut"),
-        "{told}"
-    );
+    assert!(told.contains("LeaseLost") || told.contains("FencedOut"), "{told}");
     all_is_well(setting, 2);
 }
 

@@ -237,11 +237,7 @@ fn told<T: Debug>(answer: Result<T, StoreError>) -> String {
             ours,
             newest,
         }) => format!("{cluster} fenced out: {ours}, {newest}"),
-        Err(StoreError::MovedOn {
-            run,
-            expected,
-            found,
-        }) => format!("{run} moved on: {expected}, {found}"),
+        Err(StoreError::MovedOn { run, expected, found }) => format!("{run} moved on: {expected}, {found}"),
         Err(StoreError::NoRun(run)) => format!("no {run}"),
         Err(_) => "failed".to_owned(),
     }
@@ -280,7 +276,11 @@ fn ask(store: &mut dyn Store, asked: &Asked, memory: &Memory, now: i64) -> Strin
         }
         Asked::Commands(r) => {
             let asked = store.asked(&run(*r));
-            told(asked.map(|all| all.into_iter().map(|(_, what, by)| (what, by)).collect::<Vec<_>>()))
+            told(asked.map(|all| {
+                all.into_iter()
+                    .map(|(_, what, by)| (what, by))
+                    .collect::<Vec<_>>()
+            }))
         }
         Asked::Taken(r, count) => {
             let run = run(*r);
@@ -369,7 +369,10 @@ async fn one_has_it_at_a_time(locks: &dyn Locks) {
     }
     tokio::time::sleep(short * 2).await;
     let late = locks.renew(&c, &a, 1, short).await.unwrap_err();
-    assert!(matches!(late, LockError::Lost(_)), "nobody took it, and still: {late:?}");
+    assert!(
+        matches!(late, LockError::Lost(_)),
+        "nobody took it, and still: {late:?}"
+    );
     assert_eq!(locks.lock(&c, &b, 0, long).await.unwrap(), 2);
     // Who lost it gives nothing back.
     locks.unlock(&c, &a, 1).await.unwrap();
@@ -400,7 +403,10 @@ fn journal_of(path: &std::path::Path) -> Vec<Entry> {
 async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal.db");
-    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/journal-of-revision-1.db");
+    let fixture = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/journal-of-revision-1.db"
+    );
     std::fs::copy(fixture, &path).unwrap();
     let place = Place::File(path.clone());
     let before = place.look().await.unwrap();
@@ -415,18 +421,26 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
     stagger_core::run::Run::replay(entries.clone()).unwrap().unwrap();
 
     let raw = rusqlite::Connection::open(&path).unwrap();
-    let layout: i64 = raw.query_row("pragma user_version", [], |row| row.get(0)).unwrap();
+    let layout: i64 = raw
+        .query_row("pragma user_version", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(layout, 1, "builds that know no more than that work on");
     let refused = |statement: &str| raw.execute(statement, []).unwrap_err().to_string();
     assert!(refused("update journal set body = '{}' where seq = 2").contains("append-only"));
     assert!(refused("delete from journal").contains("append-only"));
 
     let database = place.look().await.unwrap();
-    let without: u64 = database.versions().await.unwrap().iter().map(|counted| {
-        assert_eq!(counted.count.version, None);
-        counted.count.readable.clone().unwrap();
-        counted.count.rows
-    }).sum();
+    let without: u64 = database
+        .versions()
+        .await
+        .unwrap()
+        .iter()
+        .map(|counted| {
+            assert_eq!(counted.count.version, None);
+            counted.count.readable.clone().unwrap();
+            counted.count.rows
+        })
+        .sum();
     assert!(without > entries.len() as u64);
     let left = database.left().await.unwrap();
     assert_eq!(left.iter().map(|(_, left)| left).sum::<u64>(), without);
@@ -470,7 +484,12 @@ fn a_row_from_the_future_is_named_and_the_rest_is_read() {
          update run set version = '1.7' where id = 'r1';",
     )
     .unwrap();
-    let listed: Vec<_> = store.runs().unwrap().into_iter().map(|listed| listed.run).collect();
+    let listed: Vec<_> = store
+        .runs()
+        .unwrap()
+        .into_iter()
+        .map(|listed| listed.run)
+        .collect();
     assert_eq!(listed, [run(1), run(0)]);
     assert_eq!(store.journal(&run(0)).unwrap().len(), 1);
     let error = store.journal(&run(1)).unwrap_err().to_string();
@@ -493,7 +512,12 @@ fn a_later_schema_is_worked_on_if_it_serves_this_program() {
     raw.pragma_update(None, "user_version", 99).unwrap();
     let error = SqliteStore::open(&path).unwrap_err();
     assert!(matches!(error, StoreError::OtherSchema { .. }), "{error}");
-    assert!(error.to_string().contains("serves programs that know revision 99"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("serves programs that know revision 99"),
+        "{error}"
+    );
 }
 
 fn in_runtime<T>(future: impl Future<Output = T>) -> T {
@@ -531,7 +555,8 @@ async fn raw(address: &Address, sql: &'static str) -> Result<u64, String> {
     let pool = PgPool::connect(&address.to_string()).await.unwrap();
     let done = sqlx::raw_sql(sql).execute(&pool).await;
     pool.close().await;
-    done.map(|done| done.rows_affected()).map_err(|error| error.to_string())
+    done.map(|done| done.rows_affected())
+        .map_err(|error| error.to_string())
 }
 
 /// `cargo test -p stagger-engine --test stores -- --ignored` runs it where PostgreSQL is installed.
@@ -555,7 +580,12 @@ fn the_schema_of_postgres_is_made_once_and_guards_itself() {
     in_runtime(async {
         let address = address(&server).await;
         let error = PostgresStore::open(&address).unwrap_err();
-        assert!(error.to_string().contains("it has no schema yet: run `stagger db upgrade`"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("it has no schema yet: run `stagger db upgrade`"),
+            "{error}"
+        );
         let both = tokio::join!(postgres::upgrade(&address), postgres::upgrade(&address));
         let mut was = [both.0.unwrap(), both.1.unwrap()];
         was.sort_unstable();
@@ -566,7 +596,9 @@ fn the_schema_of_postgres_is_made_once_and_guards_itself() {
         let mut store = PostgresStore::open(&address).unwrap();
         let c = cluster(0);
         store.raise(&c, 1, "a").unwrap();
-        store.begin(&c, 1, Timestamp::UNIX_EPOCH, start(&c, &run(0))).unwrap();
+        store
+            .begin(&c, 1, Timestamp::UNIX_EPOCH, start(&c, &run(0)))
+            .unwrap();
         for (sql, why) in [
             ("update journal set body = '{}'", "append-only"),
             ("delete from journal", "append-only"),
@@ -585,9 +617,17 @@ fn the_schema_of_postgres_is_made_once_and_guards_itself() {
         assert_eq!(database.revision().await.unwrap(), place.newest());
         assert_eq!(database.versions().await.unwrap().len(), 2);
         database.close().await;
-        raw(&address, "update schema_revision set revision = 9, serves_from = 9").await.unwrap();
+        raw(
+            &address,
+            "update schema_revision set revision = 9, serves_from = 9",
+        )
+        .await
+        .unwrap();
         let error = PostgresStore::open(&address).unwrap_err();
-        assert!(error.to_string().contains("serves programs that know revision 9"), "{error}");
+        assert!(
+            error.to_string().contains("serves programs that know revision 9"),
+            "{error}"
+        );
     });
 }
 
@@ -621,7 +661,10 @@ fn whoever_was_overtaken_writes_nothing() {
         tokens.sort_unstable();
         tokens.dedup();
         assert_eq!(tokens.len(), takeovers, "no token twice");
-        assert!(takeovers > 20 && refused > 5, "{takeovers} takeovers, {refused} refused");
+        assert!(
+            takeovers > 20 && refused > 5,
+            "{takeovers} takeovers, {refused} refused"
+        );
         // Gapless, with every checksum right.
         let journal = PostgresStore::open(&address).unwrap().journal(&r).unwrap();
         assert!(journal.len() > 100, "{} events", journal.len());

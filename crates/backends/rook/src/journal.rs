@@ -635,10 +635,12 @@ mod tests {
             text,
             format!("{sum} 1970-01-01T00:00:00Z 1.0 {{\"event\":\"wave-passed\"}}")
         );
-        let read = |text: &str| event(text).map_err(|why| match why {
-            Unread::Damaged(why) => format!("damaged: {why}"),
-            Unread::OfAnotherRelease(why) => why,
-        });
+        let read = |text: &str| {
+            event(text).map_err(|why| match why {
+                Unread::Damaged(why) => format!("damaged: {why}"),
+                Unread::OfAnotherRelease(why) => why,
+            })
+        };
         assert_eq!(read(r#"1.0 {"event":"wave-passed"}"#), Ok(Event::WavePassed));
         let held = r#"{"event":"held","reason":{"slug":"paused","detail":"by anna at noon"}}"#;
         assert!(matches!(read(held), Ok(Event::Held { .. })));

@@ -123,7 +123,8 @@ async fn check(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
         let store = place.open()?;
         for listed in store.runs()? {
             let replayed = store.journal(&listed.run).map_err(|error| error.to_string());
-            let replayed = replayed.and_then(|entries| Run::replay(entries).map_err(|error| error.to_string()));
+            let replayed =
+                replayed.and_then(|entries| Run::replay(entries).map_err(|error| error.to_string()));
             if let Err(why) = replayed {
                 seen.wrong.push(format!("run {}: {why}", listed.run));
             }

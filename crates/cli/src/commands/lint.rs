@@ -107,14 +107,18 @@ fn manifest(wish: &Migrations) -> Result<Manifest, CliError> {
 
 fn usual(folder: &Path) -> Result<PathBuf, CliError> {
     let places = [folder.join(MANIFEST), folder.join("..").join(MANIFEST)];
-    places.iter().find(|place| place.exists()).cloned().ok_or_else(|| {
-        CliError::usage(format!(
-            "there is no manifest of releases at {} or {}",
-            places[0].display(),
-            places[1].display()
-        ))
-        .hint("--manifest names another place; docs/guides/versioned.md shows a manifest")
-    })
+    places
+        .iter()
+        .find(|place| place.exists())
+        .cloned()
+        .ok_or_else(|| {
+            CliError::usage(format!(
+                "there is no manifest of releases at {} or {}",
+                places[0].display(),
+                places[1].display()
+            ))
+            .hint("--manifest names another place; docs/guides/versioned.md shows a manifest")
+        })
 }
 
 /// The migrations in the order in which they are carried out.

@@ -501,7 +501,10 @@ fn an_object_that_is_one_text_keeps_the_same_laws() {
     let held = nodes.load_text(Some(version("1.14")), came).unwrap();
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     let pinned = nodes.save_text(&held, &pin("newton")).unwrap();
-    assert_eq!((pinned.version, json(&pinned.data)), (version("1.14"), json(came)));
+    assert_eq!(
+        (pinned.version, json(&pinned.data)),
+        (version("1.14"), json(came))
+    );
     let newest = nodes.save_text(&held, &pin("")).unwrap();
     assert_eq!(newest.version, version("1.16"));
     let again = nodes.load_text(Some(newest.version), &newest.data).unwrap();

@@ -15,7 +15,9 @@ fn program(name: &str, folder: &Path) -> Command {
     let bin = std::env::var_os("STAGGER_TEST_POSTGRES").map_or_else(
         || {
             let mut found: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
-                .expect("PostgreSQL in /usr/lib/postgresql, or the folder with its bin/ in STAGGER_TEST_POSTGRES")
+                .expect(
+                    "PostgreSQL in /usr/lib/postgresql, or the folder with its bin/ in STAGGER_TEST_POSTGRES",
+                )
                 .map(|entry| entry.unwrap().path().join("bin"))
                 .collect();
             found.sort();
