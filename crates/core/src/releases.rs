@@ -13,12 +13,12 @@ use crate::plan::Plan;
 use crate::run::{Command, Event};
 use crate::view::RunView;
 
+#[expect(
+    clippy::expect_used,
+    reason = "it is part of the program, and a test reads it"
+)]
 static MANIFEST: LazyLock<Arc<Manifest>> = LazyLock::new(|| {
     let declared: Result<Declared, _> = toml::from_str(include_str!("../releases.toml"));
-    #[expect(
-        clippy::expect_used,
-        reason = "it is part of the program, and a test reads it"
-    )]
     Arc::new(Manifest::new(declared.expect("the manifest is TOML")).expect("the manifest has no faults"))
 });
 

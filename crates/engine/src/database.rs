@@ -168,7 +168,7 @@ impl Database {
                 "select 1 from information_schema.tables where table_schema = current_schema() and table_name = $1"
             }
         })
-        .bind(table)
+        .bind(table.to_owned())
         .fetch_optional(self.rows.pool())
         .await;
         Ok(found.map_err(|error| looking("the schema", error))?.is_some())

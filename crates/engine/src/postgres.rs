@@ -289,10 +289,10 @@ impl PostgresStore {
             .bind(run.as_str())
             .fetch_optional(&self.pool)
             .await?
-            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)))
+            .map(|row| Ok::<(String, i64, i64), sqlx::Error>((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)))
             .transpose()
         });
-        let (cluster, newest, events): (String, i64, i64) = match found {
+        let (cluster, newest, events) = match found {
             Ok(Some(found)) => found,
             Ok(None) => return StoreError::NoRun(run.clone()),
             Err(error) => return error,

@@ -420,7 +420,10 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
     let replayed = stagger_core::run::Run::replay(entries.clone()).unwrap().unwrap();
     assert!(replayed.held().is_some());
     let asked = place.open().unwrap().asked(&replayed.start().run).unwrap();
-    assert!(matches!(&asked[..], [(1, Command::Pause, by)] if by.starts_with("anna@")), "{asked:?}");
+    assert!(
+        matches!(&asked[..], [(1, Command::Pause, by)] if by.starts_with("anna@")),
+        "{asked:?}"
+    );
 
     let raw = rusqlite::Connection::open(&path).unwrap();
     let layout: i64 = raw
