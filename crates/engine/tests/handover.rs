@@ -26,7 +26,7 @@ use stagger_engine::driver::{Driver, Listener, Parts, Step};
 use stagger_engine::lease::Lease;
 use stagger_engine::postgres::{self, Address, PostgresLocks};
 use stagger_engine::sqlite::SqliteLocks;
-use stagger_engine::store::{Locks, Store};
+use stagger_engine::store::Locks;
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 
 #[path = "../../versioned/tests/all/server.rs"]
