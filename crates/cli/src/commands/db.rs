@@ -183,10 +183,15 @@ async fn migrate(cli: &Cli, place: &Place, wish: &OnlineDataMigrations) -> Resul
         (report.end, each.collect())
     };
     database.close().await;
-    Ok(told(cli, place, migrated))
+    Ok(told(cli, wish, place, migrated))
 }
 
-fn told(cli: &Cli, place: &Place, (end, migrations): (End, Vec<MigratedRows>)) -> Exit {
+fn told(
+    cli: &Cli,
+    wish: &OnlineDataMigrations,
+    place: &Place,
+    (end, migrations): (End, Vec<MigratedRows>),
+) -> Exit {
     let (word, exit) = match end {
         End::Done => ("done", Exit::Done),
         End::More => ("more", Exit::More),
@@ -215,6 +220,7 @@ fn told(cli: &Cli, place: &Place, (end, migrations): (End, Vec<MigratedRows>)) -
     }
     match end {
         End::Done => {}
+        End::More if wish.dry_run => print::talk("nothing was done: run it without --dry-run"),
         End::More => print::talk("more is left: run it again"),
         End::Stuck => print::talk("NEEDS YOU  these rows cannot be migrated as they are"),
         End::NoProgress => print::talk(
