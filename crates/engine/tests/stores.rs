@@ -466,9 +466,23 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
             .iter()
             .all(|counted| counted.count.version.as_deref() == Some("1.0"))
     );
-    database.close().await;
     assert_eq!(journal_of(&path), entries);
     assert!(refused("update journal set version = '1.9' where seq = 2").contains("append-only"));
+
+    // What an earlier build does with the same file meanwhile: what it makes is there, and it knows of no versions.
+    raw.execute_batch(
+        "create table if not exists run (id text primary key);
+         create trigger if not exists journal_is_append_only_1 before update on journal
+           begin select raise(abort, 'the journal is append-only'); end;
+         insert into asked (run, at, body, by)
+           values ('sim-no-way-back', '2026-11-22T12:00:00Z', '{\"command\":\"resume\"}', 'anna@ops1');",
+    )
+    .unwrap();
+    let asked = place.open().unwrap().asked(&replayed.start().run).unwrap();
+    assert_eq!(asked[1].1, Command::Resume);
+    let report = database.migrate(Limits::default(), |_| {}).await.unwrap();
+    assert_eq!((report.each[2].done, report.end.code()), (1, 0));
+    database.close().await;
 }
 
 /// A later release wrote a row: it is named, and hides no other run.
