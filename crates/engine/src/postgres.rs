@@ -637,15 +637,15 @@ impl Locks for PostgresLocks {
         if let Some(fence) = taken {
             return Ok(fence.cast_unsigned());
         }
-        let holder: Option<Option<String>> = self
+        let holder: Option<String> = self
             .ask(
                 "read",
-                sqlx::query_scalar("select claim from lease where cluster = $1")
+                sqlx::query_scalar("select claim from lease where cluster = $1 and claim is not null")
                     .bind(cluster.as_str())
                     .fetch_optional(&self.pool),
             )
             .await?;
-        Err(LockError::of_holder(holder.flatten().as_deref()))
+        Err(LockError::of_holder(holder.as_deref()))
     }
 
     async fn renew(

@@ -52,7 +52,10 @@ async fn upgrade(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
 /// What can be seen without reading a journal.
 async fn seen(place: &Place) -> Result<StoreSeen, CliError> {
     let database = look(place).await?;
-    let (revision, newest) = (database.revision().await.map_err(failed)?, place.newest());
+    let (revision, newest) = (
+        database.revision().await.map_err(|error| failed(&error))?,
+        place.newest(),
+    );
     let mut wrong = Vec::new();
     let mut rows = Vec::new();
     if revision < newest {
@@ -60,7 +63,7 @@ async fn seen(place: &Place) -> Result<StoreSeen, CliError> {
             "the schema is at revision {revision}, and this program works on {newest}: run `stagger db upgrade`"
         ));
     } else {
-        for Counted { table, object, count } in database.versions().await.map_err(failed)? {
+        for Counted { table, object, count } in database.versions().await.map_err(|error| failed(&error))? {
             let unreadable = count.readable.err().map(|why| why.to_string());
             if let Some(why) = &unreadable {
                 wrong.push(format!("{} rows of {table}: {why}", count.rows));
@@ -90,7 +93,7 @@ async fn look(place: &Place) -> Result<Database, CliError> {
         return Err(CliError::usage(format!("there is no store at {place}"))
             .hint("`stagger db upgrade` makes one, and so does the first run"));
     }
-    place.look().await.map_err(failed)
+    place.look().await.map_err(|error| failed(&error))
 }
 
 fn show(cli: &Cli, seen: &StoreSeen) {
@@ -143,7 +146,7 @@ async fn check(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
 
 async fn migrate(cli: &Cli, place: &Place, wish: &OnlineDataMigrations) -> Result<Exit, CliError> {
     let database = look(place).await?;
-    let revision = database.revision().await.map_err(failed)?;
+    let revision = database.revision().await.map_err(|error| failed(&error))?;
     if revision < place.newest() {
         return Err(CliError::new(
             Exit::NeedsYou,
@@ -152,7 +155,7 @@ async fn migrate(cli: &Cli, place: &Place, wish: &OnlineDataMigrations) -> Resul
         .hint("`stagger db upgrade` brings it up"));
     }
     let migrated = if wish.dry_run {
-        let left = database.left().await.map_err(not_migrated)?;
+        let left = database.left().await.map_err(|error| not_migrated(&error))?;
         let end = if left.iter().all(|(_, left)| *left == 0) {
             End::Done
         } else {
@@ -173,7 +176,7 @@ async fn migrate(cli: &Cli, place: &Place, wish: &OnlineDataMigrations) -> Resul
         let mut teller = Teller::new();
         let report = database.migrate(limits, |progress| teller.tell(progress)).await;
         teller.end();
-        let report = report.map_err(not_migrated)?;
+        let report = report.map_err(|error| not_migrated(&error))?;
         let each = report.each.into_iter().map(|each| MigratedRows {
             name: each.name,
             done: each.done,
@@ -263,20 +266,20 @@ impl Teller {
     }
 }
 
-fn failed(error: RowsError) -> CliError {
+fn failed(error: &RowsError) -> CliError {
     let exit = if matches!(error, RowsError::NoStore { .. }) {
         Exit::Usage
     } else {
         Exit::Unreachable
     };
-    CliError::caused(exit, &error)
+    CliError::caused(exit, error)
 }
 
-fn not_migrated(error: Failed) -> CliError {
+fn not_migrated(error: &Failed) -> CliError {
     let exit = match error.code() {
         1 => Exit::No,
         4 => Exit::Unreachable,
         _ => Exit::Internal,
     };
-    CliError::caused(exit, &error)
+    CliError::caused(exit, error)
 }
