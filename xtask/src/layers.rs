@@ -11,8 +11,8 @@ use crate::report::{cargo, root};
 /// Each package of ours with those of ours that it may depend on.
 const LAYERS: [(&str, &[&str]); 12] = [
     ("stagger-versioned", &[]),
-    ("stagger-core", &[]),
-    ("stagger-engine", &["stagger-core"]),
+    ("stagger-core", &["stagger-versioned"]),
+    ("stagger-engine", &["stagger-core", "stagger-versioned"]),
     ("stagger-sim", &["stagger-core", "stagger-engine"]),
     ("stagger-ceph", &["stagger-core", "stagger-engine"]),
     (
@@ -21,7 +21,12 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ),
     (
         "stagger-rook",
-        &["stagger-core", "stagger-engine", "stagger-ceph"],
+        &[
+            "stagger-core",
+            "stagger-engine",
+            "stagger-ceph",
+            "stagger-versioned",
+        ],
     ),
     ("stagger-ganeti", &["stagger-core", "stagger-engine"]),
     (
@@ -39,6 +44,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
             "stagger-ganeti",
             "stagger-ganeti-rapi",
             "stagger-ironic",
+            "stagger-versioned",
         ],
     ),
     (

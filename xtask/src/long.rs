@@ -12,10 +12,14 @@ use crate::report::{Report, built, root, target_folder, workspace};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 14] = [
+const FILES: [&str; 17] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
+    // Of the engine and of the commands: the same.
+    "stores",
+    "handover",
+    "on_postgres",
     "sandbox_ends",
     "ceph_boot",
     "ceph_daemonctl",

@@ -1,6 +1,7 @@
 //! What can be said on the command line.
 
 mod ganeti;
+mod stores;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ganeti::{Ganeti, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary};
 use stagger_core::model::{Limit, PartName, RunId, UnitId};
+pub(crate) use stores::{Db, Lint, Migrations, OnlineDataMigrations};
 
 /// Rolling upgrades and maintenance of stateful clusters: as many at once as is safe, never one more.
 #[derive(Debug, Parser)]
@@ -70,6 +72,12 @@ pub(crate) enum Command {
     /// What runs hold in a Ganeti.
     #[command(subcommand)]
     Ganeti(Ganeti),
+    /// The store of journals: its schema, and the versions of what is in it.
+    #[command(subcommand)]
+    Db(Db),
+    /// Judge what other programs are made of.
+    #[command(subcommand)]
+    Lint(Lint),
     /// Print the JSON schema of a document, or the names of all documents.
     Schema {
         /// Which: plan, run, …

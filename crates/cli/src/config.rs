@@ -8,6 +8,7 @@ use stagger_ceph::target::PgGate;
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::{ClusterName, Growth, Policy};
 use stagger_engine::hosts::Hosts;
+use stagger_engine::postgres::Address;
 use stagger_ganeti_rapi::config::{RapiConfig, Settings as GanetiSettings};
 use stagger_ironic::config::{IronicConfig, Settings as IronicSettings};
 
@@ -27,6 +28,17 @@ pub(crate) struct Config {
     #[serde(default)]
     hosts: Hosts,
     software: Option<SoftwareByKind>,
+    /// Read by [`store`], where no more of the file is needed.
+    #[serde(default, rename = "store")]
+    _store: Option<StoreSection>,
+}
+
+/// Where journals are kept, if not in the folder of `--state`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoreSection {
+    url: String,
+    password_file: Option<PathBuf>,
 }
 
 /// Which kind of cluster, and how to reach it.
@@ -185,7 +197,42 @@ fn parse(text: &str, path: &Path) -> Result<Config, CliError> {
     Ok(config)
 }
 
-fn read_as_toml(text: &str, path: &Path) -> Result<Config, CliError> {
+/// The database that the configuration names for journals, if there is a configuration, and it names one.
+pub(crate) fn store(cli: &Cli) -> Result<Option<Address>, CliError> {
+    /// Of the whole file only this is of interest: the rest may be for another release.
+    #[derive(Deserialize)]
+    struct Part {
+        store: Option<StoreSection>,
+    }
+    let Ok(path) = path(cli) else { return Ok(None) };
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| CliError::usage(format!("read the configuration {}: {error}", path.display())))?;
+    let Some(StoreSection { url, password_file }) = read_as_toml::<Part>(&text, &path)?.store else {
+        return Ok(None);
+    };
+    let password = match &password_file {
+        None => None,
+        Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
+            CliError::usage(format!(
+                "read the password of the store from {}: {error}",
+                file.display()
+            ))
+        })?),
+    };
+    let password = password
+        .as_deref()
+        .map(|text| text.trim_end_matches(['\r', '\n']));
+    match Address::new(&url, password) {
+        Ok(address) => Ok(Some(address)),
+        Err(error) => {
+            let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
+            refused.causes.push(error.to_string());
+            Err(refused)
+        }
+    }
+}
+
+fn read_as_toml<T: serde::de::DeserializeOwned>(text: &str, path: &Path) -> Result<T, CliError> {
     toml::from_str(text).map_err(|error| {
         let message = error.to_string();
         let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
@@ -262,6 +309,36 @@ mod tests {
         let refused = |more: &str| parse(&format!("{text}\n{more}"), path).unwrap_err().text();
         assert!(refused("[health]\n").contains("[health] is for a Ceph"));
         assert!(refused("[cluster.visits]\nreboots = \"x\"\n").contains("did you mean `reboot`?"));
+    }
+
+    #[test]
+    fn a_store_is_a_url_without_a_password() {
+        use clap::Parser as _;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("stagger.toml");
+        let read = |more: &str| {
+            std::fs::write(&file, format!("{GOOD}{more}")).unwrap();
+            store(&Cli::parse_from([
+                "stagger",
+                "--config",
+                file.to_str().unwrap(),
+                "history",
+            ]))
+        };
+        assert_eq!(read("").unwrap(), None);
+        let named = read("[store]\nurl = \"postgres://anna@db/stagger\"\n").unwrap();
+        assert_eq!(named.unwrap().to_string(), "postgres://anna@db/stagger");
+        let text = read("[store]\nurl = \"postgres://anna:pass@db/stagger\"\n")
+            .unwrap_err()
+            .text();
+        assert!(
+            text.contains("has a password in it") && !text.contains("pass@"),
+            "{text}"
+        );
+        let text = read("[store]\nurl = \"postgres://db/s\"\npassword_file = \"/no/such\"\n").unwrap_err();
+        assert!(text.text().contains("from /no/such"), "{}", text.text());
+        assert!(refused("[store]\nurll = \"x\"\n").contains("did you mean `url`?"));
+        parse(&format!("{GOOD}[store]\nurl = \"postgres://db/s\"\n"), &file).unwrap();
     }
 
     #[test]

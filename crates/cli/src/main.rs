@@ -19,8 +19,10 @@ use std::time::Duration;
 use clap::{CommandFactory as _, Parser as _};
 use stagger_core::run::Command as Asked;
 
-use args::{Ceph, Cli, Command, Ganeti, Osd};
-use commands::{agent, ceph, control, guards, hroller, kube, look, operator, osd, rehearse, run, simulate};
+use args::{Ceph, Cli, Command, Ganeti, Lint, Osd};
+use commands::{
+    agent, ceph, control, db, guards, hroller, kube, lint, look, operator, osd, rehearse, run, simulate,
+};
 use error::CliError;
 use exit::Exit;
 
@@ -91,6 +93,8 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             guards::guards(cli, wish).await
         }
         Command::Hroller(wish) => Ok(hroller::hroller(cli, wish).await),
+        Command::Db(wish) => db::db(cli, wish).await,
+        Command::Lint(Lint::Migrations(wish)) => lint::migrations(cli, wish),
         Command::Schema { document } => schema(document.as_deref()),
         Command::Crds => crds(),
         Command::Operator(wish) => operator::operator(cli, wish).await,

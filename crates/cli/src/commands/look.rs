@@ -9,7 +9,6 @@ use stagger_core::explain::explain;
 use stagger_core::model::{Policy, Snapshot, Target, UnitId, UnitState, Verdict};
 use stagger_core::plan::{Ask, Plan, plan};
 use stagger_core::view;
-use stagger_engine::store::Store as _;
 use stagger_engine::supervisor;
 
 use super::{artifacts, ganeti, ironic, store, which};
@@ -322,7 +321,7 @@ pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, C
 /// `status`
 pub(crate) fn status(cli: &Cli, wish: &args::Status) -> Result<Exit, CliError> {
     let store = store(cli)?;
-    let run = supervisor::replay(&store, &which(&store, wish.run.as_ref())?)?;
+    let run = supervisor::replay(&*store, &which(&*store, wish.run.as_ref())?)?;
     let seen = view::run(&run, None);
     if cli.json {
         print::json(&seen);
@@ -340,8 +339,18 @@ pub(crate) fn status(cli: &Cli, wish: &args::Status) -> Result<Exit, CliError> {
 pub(crate) fn history(cli: &Cli, wish: &args::SomeRun) -> Result<Exit, CliError> {
     let store = store(cli)?;
     let Some(run) = &wish.run else {
+        // A run that cannot be read hides none of the others.
+        let mut unreadable = None;
         for listed in store.runs()? {
-            let run = supervisor::replay(&store, &listed.run)?;
+            let run = match supervisor::replay(&*store, &listed.run) {
+                Ok(run) => run,
+                Err(error) => {
+                    let error = CliError::from(error);
+                    print::talk(&format!("{}: {}", listed.run, error.text().trim_end()));
+                    unreadable.get_or_insert(error.exit);
+                    continue;
+                }
+            };
             let seen = view::run(&run, None);
             if cli.json {
                 print::line(&seen);
@@ -352,7 +361,7 @@ pub(crate) fn history(cli: &Cli, wish: &args::SomeRun) -> Result<Exit, CliError>
                 ));
             }
         }
-        return Ok(Exit::Done);
+        return Ok(unreadable.unwrap_or(Exit::Done));
     };
     let entries = store.journal(run)?;
     let mut so_far: Option<stagger_core::run::Run> = None;
@@ -378,7 +387,7 @@ pub(crate) fn history(cli: &Cli, wish: &args::SomeRun) -> Result<Exit, CliError>
 /// `artifacts`
 pub(crate) fn show_artifacts(cli: &Cli, wish: &args::Artifacts) -> Result<Exit, CliError> {
     let store = store(cli)?;
-    let run = which(&store, wish.run.as_ref())?;
+    let run = which(&*store, wish.run.as_ref())?;
     let kept = artifacts(cli)?;
     let failed =
         |error: stagger_engine::artifacts::ArtifactsError| CliError::new(Exit::Internal, error.to_string());

@@ -14,7 +14,7 @@ use stagger_engine::supervisor::{self, Identity};
 
 use super::ganeti::live::Live;
 use super::guards::{self, Watcher};
-use super::{artifacts, ganeti, ironic, look, state_folder, stop_asked, store, user, which};
+use super::{artifacts, ganeti, ironic, look, place, stop_asked, store, user, which};
 use crate::args::{Cli, From, Run};
 use crate::documents;
 use crate::error::CliError;
@@ -106,8 +106,8 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
 /// `resume`
 pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliError> {
     let mut journal = store(cli)?;
-    let run = which(&journal, run)?;
-    let replayed = supervisor::replay(&journal, &run)?;
+    let run = which(&*journal, run)?;
+    let replayed = supervisor::replay(&*journal, &run)?;
     if let Some(ending) = replayed.ended() {
         // Before anything is asked of the cluster.
         return Err(CliError::new(
@@ -117,7 +117,7 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
     }
     if replayed.held().is_some() {
         // Whoever resumes has looked: what is held for a person is tried again.
-        supervisor::ask(&mut journal, &run, Timestamp::now(), &Command::Resume, &user())?;
+        supervisor::ask(&mut *journal, &run, Timestamp::now(), &Command::Resume, &user())?;
     }
     let baseline = &replayed.start().baseline;
     let backend = match (Live::of_config(cli)?, ironic::Live::of_config(cli)?) {
@@ -141,7 +141,7 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
 fn parts(cli: &Cli, backend: Arc<dyn Backend>) -> Result<Parts, CliError> {
     Ok(Parts {
         backend,
-        store: Box::new(store(cli)?),
+        store: store(cli)?,
         clock: Arc::new(SystemClock),
         artifacts: artifacts(cli)?,
         listener: Box::new(Progress::new()),
@@ -214,7 +214,7 @@ async fn carry_out(
             backend.lock_expires().as_secs()
         ));
     }
-    let journal = state_folder(cli)?.join("journal.db");
+    let journal = place(cli)?;
     let exit = match end {
         None => {
             print::talk(&format!(
@@ -237,6 +237,6 @@ async fn carry_out(
         }
         Some(Step::Again | Step::Wait { .. }) => Exit::Internal,
     };
-    print::talk(&format!("journal: {} (stagger history {run})", journal.display()));
+    print::talk(&format!("journal: {journal} (stagger history {run})"));
     Ok(exit)
 }

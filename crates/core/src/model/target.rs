@@ -9,6 +9,7 @@ use super::{ConditionName, Gate, GuardSpec, Kind, Maintenance, PartName, Revisio
 
 /// What is wanted of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// For people: `ceph 16.2.15 to 18.2.7`.
@@ -55,6 +56,7 @@ impl Target {
 
 /// A stage or a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// Units of one kind to which one thing is done.
@@ -75,6 +77,7 @@ impl Part {
 
 /// How many units of a stage may be visited together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Width {
     /// One at a time, whatever the policy says (monitors).
@@ -105,6 +108,7 @@ impl Phase {
 
 /// Units of one kind to which one thing is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StageSpec {
     /// Its name.
@@ -136,6 +140,7 @@ pub struct StageSpec {
 
 /// A thing done once for the whole cluster, between stages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StepSpec {
     /// Its name.

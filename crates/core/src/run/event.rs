@@ -149,16 +149,8 @@ pub struct Start {
     /// Of which cluster.
     pub cluster: ClusterName,
     /// What is wanted.
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "serde_json::Map<String, serde_json::Value>")
-    )]
     pub target: Target,
     /// How bold to be.
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "serde_json::Map<String, serde_json::Value>")
-    )]
     pub policy: Policy,
     /// The backend's own memory of how things were before.
     pub baseline: serde_json::Value,

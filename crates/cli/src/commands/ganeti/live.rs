@@ -6,7 +6,6 @@ use std::sync::Arc;
 use stagger_core::model::Snapshot;
 use stagger_core::run::measured;
 use stagger_engine::backend::Backend;
-use stagger_engine::store::Store as _;
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti::rapi::Bodies;
 use stagger_ganeti::translate::{KIND, REBOOTED};
@@ -19,7 +18,7 @@ use stagger_ganeti_rapi::translate::{Memory, Wished};
 use super::Asked;
 use crate::args::{self, Cli};
 use crate::commands::run::Prepared;
-use crate::commands::{journal_path, store};
+use crate::commands::{place, store};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -127,7 +126,7 @@ impl Live {
     fn wished(&self, cli: &Cli, reboot: &args::Reboot) -> Result<Wished, CliError> {
         let mut wished = super::wished(reboot)?;
         // Who only looks makes no store.
-        if journal_path(cli)?.exists() {
+        if place(cli)?.exists() {
             let store = store(cli)?;
             let runs = store.runs()?.into_iter();
             let of_it = runs.filter(|listed| listed.cluster == self.settings.cluster.name);
