@@ -12,7 +12,7 @@ use crate::report::{Report, built, root, target_folder, workspace};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 15] = [
+const FILES: [&str; 17] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
@@ -25,6 +25,8 @@ const FILES: [&str; 15] = [
     "ganeti_story",
     "ganeti_long",
     "ganeti_differential",
+    "ironic_boot",
+    "ironic_hand",
     "node_agent",
     "go_is_fetched",
     "rook_long",
@@ -40,6 +42,7 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
         bail!("it does not build");
     }
     set_up(&mut report)?;
+    report.run("root of Ironic", &mut built("ironic-root"))?;
     let mut known = Vec::new();
     for file in FILES {
         known.extend(cases(file)?.into_iter().map(|case| (file, case)));
@@ -195,10 +198,10 @@ impl Page {
     }
 }
 
-/// Rust, and the exact versions of Ceph and Ganeti in the cache.
+/// Rust, and the exact versions of Ceph, Ganeti and Ironic in the cache.
 fn versions() -> Result<Vec<String>> {
     let mut found = vec![said(Command::new("rustc").arg("--version"))?];
-    for program in ["ceph-roots", "ganeti-root"] {
+    for program in ["ceph-roots", "ganeti-root", "ironic-root"] {
         let roots = built(program)
             .output()
             .with_context(|| format!("ask {program} for its versions"))?;
