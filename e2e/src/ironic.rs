@@ -47,6 +47,8 @@ pub const DATABASE: &str = "ironic";
 pub const DATABASE_USER: (&str, &str) = ("ironic", "secret");
 /// Who may only read there.
 pub const DATABASE_READER: (&str, &str) = ("reader", "secret");
+/// Who has a database of their own name beside it, for what is not Ironic's.
+pub const DATABASE_OTHER: (&str, &str) = ("stagger", "secret");
 
 /// The microversion that is asked for where nothing else is said. Every release in the root has it.
 const MICROVERSION: &str = "1.80";

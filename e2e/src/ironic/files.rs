@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::root::Root;
 use super::spec::{IronicSpec, Service};
-use super::{API_PORT, DATABASE, DATABASE_READER, DATABASE_USER};
+use super::{API_PORT, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER};
 use crate::files::{put, script};
 use crate::sandbox::Sandbox;
 
@@ -172,16 +172,20 @@ backend rpc{number}
     text
 }
 
-/// What the database is told first. The reader is for those who only look.
+/// What the database is told first.
 pub(super) fn grants() -> String {
     let (user, password) = DATABASE_USER;
     let (reader, reader_password) = DATABASE_READER;
+    let (other, other_password) = DATABASE_OTHER;
     format!(
         "create database {DATABASE} character set utf8mb3; \
          create user {user}@'127.0.0.1' identified by '{password}'; \
          grant all on {DATABASE}.* to {user}@'127.0.0.1'; \
          create user {reader}@'127.0.0.1' identified by '{reader_password}'; \
-         grant select on {DATABASE}.* to {reader}@'127.0.0.1';"
+         grant select on {DATABASE}.* to {reader}@'127.0.0.1'; \
+         create database {other}; \
+         create user {other}@'127.0.0.1' identified by '{other_password}'; \
+         grant all on {other}.* to {other}@'127.0.0.1';"
     )
 }
 

@@ -6,6 +6,7 @@
 #   ironicctl SERVICE pin [RELEASE]     what it is pinned to from its next start on; no word: not pinned
 #   ironicctl SERVICE pinned            what that is; nothing: not pinned
 #   ironicctl SERVICE start             and waits until it serves
+#   ironicctl SERVICE ready             waits until it serves, after a start
 #   ironicctl SERVICE stop              SIGTERM, and waits until it is gone
 #   ironicctl SERVICE restart           both
 #   ironicctl SERVICE kill              it crashes
@@ -16,6 +17,7 @@
 #   ironicctl balancer start|stop|status
 #   ironicctl balancer ask WORD…        a command of its admin socket
 #   ironicctl code RELEASE PROGRAM [WORD…]   ironic-dbsync or ironic-status of a release; its exit code
+#   ironicctl code RELEASE pins         what a service of that release may be pinned to
 #
 # SERVICE is c1, c2 (conductors), a1 or a2 (APIs). It runs with the root's files, in the cluster's namespaces. Each verb
 # may be repeated, and different services may be worked on at the same time; one service's verbs take turns.
@@ -153,12 +155,16 @@ sql() { mariadb --no-defaults --socket="$dir/mysql.sock" --batch --skip-column-n
 # A conductor takes part in the ring when it says so; its port is open before that.
 serves() {
     case $name in
-        c*) tail -c "+$((seen + 1))" "$log" | grep -q 'Created RPC server' ;;
+        c*) tail -c "+$(($(cat "$home/started") + 1))" "$log" | grep -q 'Created RPC server' ;;
         *) curl --noproxy '*' --silent --fail --max-time 5 --output /dev/null "$(cat "$home/url")" ;;
     esac
 }
 
-holds_no_node() { [ "$(sql "select count(*) from nodes where reservation = '$(cat "$home/hostname")'")" = 0 ]; }
+# Locks are in its name, with or without the port.
+holds_no_node() {
+    hostname=$(cat "$home/hostname")
+    [ "$(sql "select count(*) from nodes where reservation in ('$hostname', '${hostname%:*}')")" = 0 ]
+}
 
 start() {
     pid_of
@@ -166,11 +172,12 @@ start() {
     venv=$(readlink "$home/code")
     release=${venv##*/}
     known "$release"
-    if grep -qsx "$release fail" "$dir/fault/$name"; then
+    if grep -qsxF "$release fail" "$dir/fault/$name"; then
         say "$name on $release: made to fail at its start (fault/$name)"
         exit 1
     fi
-    seen=$(wc -c <"$log")
+    # Where its log begins.
+    wc -c <"$log" >"$home/started"
     launch "$venv/bin/$program" --config-file "$dir/ironic.conf" --config-file "$home/service.conf" \
         --config-file "$home/pin.conf"
     await_start 180 serves
@@ -188,7 +195,7 @@ work_on_service() {
     case $verb in
         install)
             known "${1:-}"
-            ln -s "$code/$1" "$home/code.new"
+            ln -sfn "$code/$1" "$home/code.new"
             mv -T "$home/code.new" "$home/code"
             ;;
         release) venv=$(readlink "$home/code") && echo "${venv##*/}" ;;
@@ -198,6 +205,7 @@ work_on_service() {
             ;;
         pinned) sed -n 's/^pin_release_version *= *//p' "$home/pin.conf" ;;
         start) start ;;
+        ready) await_start 180 serves ;;
         stop) end TERM ;;
         restart) end TERM; start ;;
         kill) end KILL ;;
@@ -249,10 +257,15 @@ work_on_machine() {
 if [ "$name" = code ]; then
     release=$verb program=${1:-}
     known "$release"
-    case $program in ironic-dbsync | ironic-status) ;; *) wrong "no program '$program'" ;; esac
+    [ $# -eq 0 ] || shift
+    case $program in
+        ironic-dbsync | ironic-status) set -- "$program" --config-file "$dir/ironic.conf" "$@" ;;
+        pins) set -- python3 -c 'from ironic.common import release_mappings as m; print(*m.RELEASE_VERSIONS)' ;;
+        *) wrong "no program '$program'" ;;
+    esac
+    program=$1
     shift
-    exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
-        "$code/$release/bin/$program" --config-file "$dir/ironic.conf" "$@"
+    exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$code/$release/bin/$program" "$@"
 fi
 case $name in
     c1 | c2 | a1 | a2 | db | balancer) ;;
@@ -260,7 +273,7 @@ case $name in
 esac
 if [ "$name $verb" = "balancer ask" ]; then ask "$@"; exit; fi
 case $verb in
-    status | release | pinned) ;;
+    status | release | pinned | ready) ;;
     *) exec 9>"$dir/run/$name.lock"; flock 9 ;;
 esac
 case $name in
