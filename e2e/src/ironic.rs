@@ -36,7 +36,7 @@ pub use hand::{Hand, Step};
 pub use load::Load;
 pub use report::{Failure, Figures, Judged, Report};
 pub use root::Root;
-pub use signatures::{Line, SIGNATURES, Signature};
+pub use signatures::{SIGNATURES, Signature};
 pub use spec::{IronicSpec, Release, Service};
 
 /// The port of the balancer, at 127.0.0.1, by which clients reach the APIs.
@@ -264,12 +264,12 @@ impl Cluster {
     ///
     /// # Errors
     /// A log cannot be read.
-    pub fn log_lines(&self) -> Result<Vec<Line>> {
+    pub fn log(&self) -> Result<Vec<String>> {
         let mut all = Vec::new();
         for service in Service::ALL {
             let path = self.dir().join("log").join(format!("{service}.log"));
             let text = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-            all.extend(signatures::lines(service, &String::from_utf8_lossy(&text)));
+            all.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
         }
         Ok(all)
     }

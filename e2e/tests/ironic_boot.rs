@@ -54,7 +54,7 @@ fn a_drained_conductor_is_restarted_without_a_failed_request() -> Result<()> {
             Ok(())
         })?;
         // Failed, never lost: which the load has looked at. And they are ours, not a known defect of an upgrade.
-        let log = cluster.log_lines()?;
+        let log = cluster.log()?;
         let judged = drained.judge(&log);
         ensure!(judged.of_ironic.is_empty(), "{:?}", judged.of_ironic);
         ensure!(

@@ -31,7 +31,7 @@ fn by_hand(name: &str, from: Release, to: Release, defects: &[&str]) -> Result<(
             phases.lap(format!("{from} to {to} by hand"));
             Ok(())
         })?;
-        let log = cluster.log_lines()?;
+        let log = cluster.log()?;
         let judged = report.judge(&log);
         say(hand.table(&judged));
         say(format!(

@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     if let Some(load) = load {
         let report = load.stop()?;
         say(format!("{report}"));
-        let log = cluster.log_lines()?;
+        let log = cluster.log()?;
         let judged = report.judge(&log);
         say(format!(
             "Ironic's own: {:?}; ours: {}",

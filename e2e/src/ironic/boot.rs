@@ -61,9 +61,9 @@ fn start(cluster: &mut Cluster, begun: Instant) -> Result<()> {
         "--skip-name-resolve",
         "--skip-test-db",
     ]);
-    install
-        .arg("--datadir")
-        .arg(cluster.dir().join(files::DATABASE_FOLDER));
+    // One word: two are not understood, and it then works on another folder.
+    let folder = cluster.dir().join(files::DATABASE_FOLDER);
+    install.arg(format!("--datadir={}", folder.display()));
     run(&mut install)?;
     cluster.database("start")?;
     cluster.sql(&files::grants())?;

@@ -44,19 +44,21 @@ known() {
     exit 3
 }
 
-# The pid of what runs, or nothing. A pid is used again at some time: the program must be ours.
+# When a process began, as the kernel counts; nothing, if it has ended.
+began() { sed -n '/) Z/!s/.*) //p' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+
+# The pid of what runs, or nothing. A pid is used again at some time, and some programs change their command line.
 pid_of() {
-    pid=$(cat "$pidfile" 2>/dev/null || true)
-    [ -n "$pid" ] || return 0
-    words=$({ tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null || true)
-    case "$words" in *"$dir/"*) ;; *) pid= ;; esac
+    pid='' when=''
+    read -r pid when 2>/dev/null <"$pidfile" || true
+    [ -n "$when" ] && [ "$(began "$pid")" = "$when" ] || pid=
 }
 
 # Runs in the background, in a session of its own, whose leader's pid is written down. Nothing of who calls goes on in
 # it: no proxies, no certificates, no time zone, no lock.
 launch() {
     env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 setsid "$@" >>"$log" 2>&1 </dev/null 9>&- &
-    echo $! >"$pidfile"
+    echo "$! $(began $!)" >"$pidfile"
 }
 
 # Waits until something is so: SECONDS WHAT COMMAND…
@@ -76,8 +78,7 @@ await_start() {
     shift
     until "$@"; do
         pid_of
-        # For a moment it is still the shell that becomes it.
-        if [ -z "$pid" ] && [ $tenths -ge 20 ]; then why="it ended"; break; fi
+        if [ -z "$pid" ]; then why="it ended"; break; fi
         if [ $tenths -ge $((limit * 10)) ]; then why="not within $limit s"; break; fi
         tenths=$((tenths + 1))
         sleep 0.1
@@ -88,7 +89,7 @@ await_start() {
     exit 1
 }
 
-is_gone() { [ ! -e "/proc/$1" ]; }
+is_gone() { [ -z "$(began "$1")" ]; }
 
 end() {
     pid_of
@@ -178,6 +179,7 @@ start() {
     fi
     # Where its log begins.
     wc -c <"$log" >"$home/started"
+    echo "$release" >"$home/running"
     launch "$venv/bin/$program" --config-file "$dir/ironic.conf" --config-file "$home/service.conf" \
         --config-file "$home/pin.conf"
     await_start 180 serves
@@ -216,9 +218,7 @@ work_on_service() {
             ;;
         status)
             # The code that it was started from, whatever is installed by now.
-            pid_of
-            running=$({ tr '\0' '\n' <"/proc/$pid/cmdline"; } 2>/dev/null | sed -n "s|^$code/\([^/]*\)/.*|\1|p" | head -n 1)
-            status "$running"
+            status "$(cat "$home/running" 2>/dev/null || true)"
             ;;
         *) wrong "no verb '$verb'" ;;
     esac

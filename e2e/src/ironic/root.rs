@@ -165,7 +165,9 @@ fn install(builder: &Builder<'_>, release: Release) -> Result<()> {
         builder.step(builder.inside("python3").args(["-m", "venv"]).arg(&code))?;
         let mut pip = builder.inside(code.join("bin/pip"));
         if builder.root.join(LENT_CERTIFICATES).exists() {
-            pip.env("PIP_CERT", Path::new("/").join(LENT_CERTIFICATES));
+            // Not only pip's own: what stands in the others goes before it.
+            let lent = Path::new("/").join(LENT_CERTIFICATES);
+            pip.envs(CERTIFICATES.map(|name| (name, &lent)));
         }
         builder.step(pip.args(INSTALL).arg(format!("/{requirements}")))?;
         // The list is complete, and what is in it goes together.

@@ -1,16 +1,10 @@
 //! By what failures are known that are Ironic's own, however it is upgraded.
 //!
-//! A failed request is Ironic's own only if its answer has a signature of this list *and* a line of a service's log, at
-//! the same time, has the other half of it. Everything else is ours. A row needs a defect that was reproduced by hand.
-
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
+//! A failed request is Ironic's own only if its answer has a signature of this list *and* a line of a service's log that
+//! names the same request has the other half of it. Everything else is ours. A row needs a defect that was reproduced
+//! by hand.
 
 use super::report::Failure;
-use super::spec::Service;
-
-/// How far, in seconds, clocks and buffers may take a line of a log out of its request's time.
-const SLACK: f64 = 1.0;
 
 /// One defect of Ironic's, as it is seen from outside and in its log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,9 +48,9 @@ impl Signature {
     }
 
     /// Whether a line of a log has the other half, for that request.
-    pub(super) fn is_told(&self, failure: &Failure, line: &Line) -> bool {
-        let time = failure.at - SLACK..=failure.at + failure.took + SLACK;
-        time.contains(&line.at) && has_in_order(&line.text, self.log)
+    pub(super) fn is_told(&self, failure: &Failure, line: &str) -> bool {
+        let id = failure.request_id.as_deref().filter(|id| !id.is_empty());
+        id.is_some_and(|id| line.contains(id)) && has_in_order(line, self.log)
     }
 }
 
@@ -71,46 +65,9 @@ fn has_in_order(text: &str, parts: &[&str]) -> bool {
     })
 }
 
-/// A line of a service's log that has a time.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Line {
-    /// Whose log it is in.
-    pub service: Service,
-    /// When, in seconds of Unix time.
-    pub at: f64,
-    /// All of it.
-    pub text: String,
-}
-
-/// The lines of a log that have a time. Services have no time zone but UTC.
-pub(super) fn lines(service: Service, log: &str) -> Vec<Line> {
-    let line = |text: &str| {
-        let time = text.get(..23)?;
-        let at = DateTime::strptime("%Y-%m-%d %H:%M:%S%.f", time).ok()?;
-        let at = at.to_zoned(TimeZone::UTC).ok()?.timestamp();
-        Some(Line {
-            service,
-            at: at.as_duration().as_secs_f64(),
-            text: text.to_owned(),
-        })
-    };
-    log.lines().filter_map(line).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_have_their_time_and_others_are_left_out() {
-        let log = "2026-11-22 13:00:00.250 77 INFO ironic\nTraceback\n2026-11-22 13:00:01.000 77 ERROR é\n\n";
-        let found = lines(Service::Api2, log);
-        let times: Vec<i64> = found
-            .iter()
-            .map(|line| (line.at * 1000.0).round() as i64)
-            .collect();
-        assert_eq!(times, [1_795_352_400_250, 1_795_352_401_000]);
-    }
 
     #[test]
     fn parts_stand_in_their_order() {
