@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
 use stagger_e2e::case::{ironic_loaded, on_ironic};
 use stagger_e2e::command::say;
 use stagger_e2e::ironic::{Cluster, Hand, IronicSpec, Release, Report, Service};
@@ -113,7 +114,23 @@ fn a_conductor_that_does_not_start(cluster: &Cluster) -> Result<()> {
     ensure!(cluster.service(c2, "pinned", &[])?.trim() == "26.1");
     cluster.service(c2, "give-back", &[])?;
     cluster.service(c1, "drain", &[])?;
-    cluster.service(c1, "give-back", &[]).map(drop)
+    cluster.service(c1, "give-back", &[])?;
+    // The database goes away, and what was told to it is still there when it comes back.
+    let nodes = || cluster.api("GET", "/v1/nodes", None);
+    let made = cluster.api("POST", "/v1/nodes", Some(&json!({ "driver": "fake-hardware" })))?;
+    ensure!(made.status == 201, "{made:?}");
+    cluster.database("kill")?;
+    ensure!(
+        cluster.sql("select 1").is_err(),
+        "a database that was killed answers"
+    );
+    cluster.database("start")?;
+    cluster.wait_for("the API has its database again", Duration::from_mins(2), |_| {
+        Ok(nodes().is_ok_and(|reply| {
+            reply.status == 200 && reply.body["nodes"].as_array().is_some_and(|all| all.len() == 1)
+        }))
+    })?;
+    Ok(())
 }
 
 /// Release, microversion, conductors, the balancer's view, versions in the database, and programs of another release.
