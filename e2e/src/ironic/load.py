@@ -20,12 +20,15 @@ import urllib.parse
 
 LIMIT = 60.0
 BUSY_TRIES = 6  # five more, as Ironic's own client has it
-# What was accepted with a 202 is done by then.
+# What was accepted with a 202 is done by then; what was begun by a request that failed, by then or never.
 DONE = 60.0
+BEGUN = 20.0
 # By then it is known whether a write that failed was applied, or it stays unknown.
 SETTLED = 30.0
 MICROVERSION = "1.80"
 GOOD = (200, 201, 202, 204)
+# Of a write; true, as what is found applied is.
+ACCEPTED = "accepted"
 
 host, port = sys.argv[1].rsplit(":", 1)
 begun = time.time()
@@ -156,13 +159,10 @@ class Client(threading.Thread):
         return answer.document()
 
     def write(self, method, path, document, applied):
-        """True if it was acknowledged or is found applied, False if it is found not applied, None if that is unknown.
-
-        `applied()` looks, and gives None where it cannot tell.
-        """
+        """ACCEPTED, or what `applied()` finds after a failure: whether it is so, None where that is unknown."""
         answer, at, took = self.ask(method, path, document)
         if answer.good:
-            return True
+            return ACCEPTED
         found = None
         while found is None and time.time() - at < SETTLED:
             found = applied()
@@ -171,10 +171,11 @@ class Client(threading.Thread):
         self.failed(method, path, answer, at, took, applied=found)
         return found
 
-    def becomes(self, method, path, at, node, done, error):
-        """Waits until a node is as a write that was accepted wants it. `error(node)` says why that cannot come."""
+    def becomes(self, method, path, at, written, node, done, error):
+        """Waits until a node is as a write that was accepted or begun wants it; `error(node)`: that cannot come."""
         found = None
-        while time.time() - at < DONE:
+        accepted = written == ACCEPTED
+        while time.time() - at < (DONE if accepted else BEGUN):
             found = self.read(f"/v1/nodes/{node}") or found
             if found is not None:
                 if done(found):
@@ -184,7 +185,8 @@ class Client(threading.Thread):
             time.sleep(0.2)
         nothing = Answer(None, "", None, None)
         state = {key: (found or {}).get(key) for key in ("provision_state", "power_state", "last_error")}
-        self.failed(method, path, nothing, at, time.time() - at, error=f"was accepted and not done: {state}")
+        how = "was accepted" if accepted else "failed, was begun"
+        self.failed(method, path, nothing, at, time.time() - at, error=f"{how}, and not done: {state}")
         return False
 
 
@@ -277,7 +279,8 @@ class Ports(Patches):
             port = self.find(address)
             return None if port is None else bool(port)
 
-        self.there[address] = self.write("POST", "/v1/ports", {"node_uuid": self.node, "address": address}, applied)
+        made = self.write("POST", "/v1/ports", {"node_uuid": self.node, "address": address}, applied)
+        self.there[address] = None if made is None else bool(made)
         port = self.find(address)
         if port:
             self.ids[address] = port
@@ -327,10 +330,12 @@ class Power(Client):
         at = time.time()
         # The one that failed may have been carried out by now, or not.
         self.known[node] = None
-        if self.write("PUT", path, {"target": target}, applied) and self.becomes(
+        written = self.write("PUT", path, {"target": target}, applied)
+        if written and self.becomes(
             "PUT",
             path,
             at,
+            written,
             node,
             lambda found: found["power_state"] == target and found["target_power_state"] is None,
             lambda found: False,
@@ -384,14 +389,15 @@ class Provision(Client):
         before = self.known.get(node, "available")
         for _ in range(3):
             at = time.time()
-            done = self.write("PUT", path, {"target": verb}, applied)
-            if done is None:
+            written = self.write("PUT", path, {"target": verb}, applied)
+            if written is None:
                 return False
-            if done:
+            if written:
                 return self.becomes(
                     "PUT",
                     path,
                     at,
+                    written,
                     node,
                     lambda found: found["provision_state"] == state,
                     lambda found: found["provision_state"].endswith(("failed", "error")),
