@@ -24,7 +24,7 @@ pub(super) fn boot(root: Root, spec: IronicSpec) -> Result<Cluster> {
     Needed::Iproute2.ensure()?;
     let begun = Instant::now();
     let folder = Folder::make("ironic-", DISK)?;
-    files::write(folder.path(), &spec)?;
+    files::write(folder.path(), spec)?;
     let sandbox = Sandbox::start(folder.path(), &[&root.path])?;
     files::write_entrances(&sandbox, &root)?;
     let mut cluster = Cluster {

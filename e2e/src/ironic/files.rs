@@ -25,7 +25,7 @@ pub(super) const DATABASE_SOCKET: &str = "mysql.sock";
 const LONGEST_DIR: usize = 80;
 
 /// Writes everything that does not need the cluster to run.
-pub(super) fn write(dir: &Path, spec: &IronicSpec) -> Result<()> {
+pub(super) fn write(dir: &Path, spec: IronicSpec) -> Result<()> {
     ensure!(
         dir.as_os_str().len() <= LONGEST_DIR,
         "the cluster folder {} is too long for sockets in it; set STAGGER_CACHE to a shorter path",
@@ -46,7 +46,7 @@ pub(super) fn write(dir: &Path, spec: &IronicSpec) -> Result<()> {
 }
 
 /// A service that is installed, not pinned, and was never started.
-fn write_service(home: &Path, service: Service, spec: &IronicSpec) -> Result<()> {
+fn write_service(home: &Path, service: Service, spec: IronicSpec) -> Result<()> {
     make(home)?;
     let (host, port) = (service.host(), service.port());
     let conf = if service.is_conductor() {
@@ -63,7 +63,7 @@ fn write_service(home: &Path, service: Service, spec: &IronicSpec) -> Result<()>
 }
 
 /// What all services share. Hardware is Ironic's own fake; services find each other by JSON-RPC; nobody has to log in.
-fn ironic_conf(dir: &Path, spec: &IronicSpec) -> String {
+fn ironic_conf(dir: &Path, spec: IronicSpec) -> String {
     let dir = dir.display();
     let ring = spec.ring_seconds;
     let (user, password) = DATABASE_USER;
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_service_has_what_is_its_own() {
         let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), &IronicSpec::default()).unwrap();
+        write(folder.path(), IronicSpec::default()).unwrap();
         let home = folder.path().join("services/c2");
         let conf = fs::read_to_string(home.join("service.conf")).unwrap();
         assert_eq!(conf, "[DEFAULT]\nhost = 127.0.1.2\n[json_rpc]\nport = 18082\n");
@@ -240,7 +240,7 @@ mod tests {
         );
         let far = folder.path().join("x".repeat(90));
         assert!(
-            write(&far, &IronicSpec::default()).is_err(),
+            write(&far, IronicSpec::default()).is_err(),
             "sockets would not fit"
         );
     }

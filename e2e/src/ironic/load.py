@@ -387,7 +387,8 @@ class Provision(Client):
             return found["provision_state"] != before or found["target_provision_state"] is not None
 
         before = self.known.get(node, "available")
-        for _ in range(3):
+        until = time.time() + DONE
+        while time.time() < until:
             at = time.time()
             written = self.write("PUT", path, {"target": verb}, applied)
             if written is None:
@@ -402,6 +403,7 @@ class Provision(Client):
                     lambda found: found["provision_state"] == state,
                     lambda found: found["provision_state"].endswith(("failed", "error")),
                 )
+            time.sleep(0.5)
         return False
 
     def verify(self):

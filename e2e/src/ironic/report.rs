@@ -303,7 +303,7 @@ mod tests {
         add("another status", |failure| failure.status = Some(503));
         add("no answer", |failure| failure.status = None);
         add("another body", |failure| {
-            failure.body = "Can not schedule new futures".to_owned()
+            failure.body = "Can not schedule new futures".to_owned();
         });
         add("another method", |failure| failure.method = "DELETE".to_owned());
         add("another request", |failure| {
@@ -311,7 +311,7 @@ mod tests {
         });
         add("no request", |failure| failure.request_id = None);
         add("accepted and not done", |failure| {
-            failure.error = Some("was accepted and not done".to_owned())
+            failure.error = Some("was accepted and not done".to_owned());
         });
         for (what, failure) in changes {
             let failures = [failure];
