@@ -196,7 +196,7 @@ impl Cluster {
     /// # Errors
     /// Nobody answers.
     pub fn api(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Reply> {
-        self.api_at(API_PORT, method, path, body)
+        self.api_at("127.0.0.1", method, path, body)
     }
 
     /// Asks one API past the balancer.
@@ -204,10 +204,10 @@ impl Cluster {
     /// # Errors
     /// It does not answer.
     pub fn api_of(&self, api: Service, method: &str, path: &str) -> Result<Reply> {
-        self.api_at(api.port(), method, path, None)
+        self.api_at(api.address(), method, path, None)
     }
 
-    fn api_at(&self, port: u16, method: &str, path: &str, body: Option<&Value>) -> Result<Reply> {
+    fn api_at(&self, address: &str, method: &str, path: &str, body: Option<&Value>) -> Result<Reply> {
         let mut curl = self.command("curl");
         curl.args(["--silent", "--show-error", "--noproxy", "*", "--max-time", "60"]);
         curl.args(["--request", method, "--write-out"]);
@@ -219,8 +219,8 @@ impl Cluster {
             curl.args(["--header", "Content-Type: application/json", "--data"])
                 .arg(body.to_string());
         }
-        let said = run(curl.arg(format!("http://127.0.0.1:{port}{path}")))?;
-        reply(&said).with_context(|| format!("{method} {path} at port {port}"))
+        let said = run(curl.arg(format!("http://{address}:{API_PORT}{path}")))?;
+        reply(&said).with_context(|| format!("{method} {path} at {address}"))
     }
 
     /// The conductors that the API knows, and whether they are alive.

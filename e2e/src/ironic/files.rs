@@ -48,16 +48,17 @@ pub(super) fn write(dir: &Path, spec: IronicSpec) -> Result<()> {
 /// A service that is installed, not pinned, and was never started.
 fn write_service(home: &Path, service: Service, spec: IronicSpec) -> Result<()> {
     make(home)?;
-    let (host, port) = (service.host(), service.port());
-    let conf = if service.is_conductor() {
-        format!("[DEFAULT]\nhost = {host}\n[json_rpc]\nport = {port}\n")
-    } else {
-        format!("[api]\nport = {port}\n")
+    let (address, port) = (service.address(), service.port());
+    let conf = match service.registered() {
+        Some(name) => {
+            put(&home.join("registered"), name)?;
+            format!("[DEFAULT]\nhost = {name}\n[json_rpc]\nhost_ip = {address}\nport = {port}\n")
+        }
+        None => format!("[api]\nhost_ip = {address}\nport = {port}\n"),
     };
     put(&home.join("service.conf"), &conf)?;
     put(&home.join("pin.conf"), "[DEFAULT]\n")?;
-    put(&home.join("hostname"), &service.hostname())?;
-    put(&home.join("url"), &format!("http://127.0.0.1:{port}/"))?;
+    put(&home.join("url"), &format!("http://{address}:{port}/"))?;
     let link = home.join("code");
     symlink(Root::code(spec.release), &link).with_context(|| format!("linking {}", link.display()))
 }
@@ -94,7 +95,6 @@ graceful_shutdown_timeout = 15
 [database]
 connection = mysql+pymysql://{user}:{password}@127.0.0.1/{DATABASE}?charset=utf8mb3
 [api]
-host_ip = 127.0.0.1
 api_workers = 1
 [conductor]
 automated_clean = false
@@ -105,7 +105,6 @@ api_url = http://127.0.0.1:{API_PORT}
 dhcp_provider = none
 [json_rpc]
 auth_strategy = noauth
-host_ip = 127.0.0.1
 [oslo_concurrency]
 lock_path = {dir}/lock
 [pxe]
@@ -148,7 +147,13 @@ backend api
 ",
         dir = dir.display()
     );
-    let server = |service: Service| format!("  server {service} 127.0.0.1:{} check", service.port());
+    let server = |service: Service| {
+        format!(
+            "  server {service} {}:{} check",
+            service.address(),
+            service.port()
+        )
+    };
     for api in Service::APIS {
         text.extend([server(api).as_str(), "\n"]);
     }
@@ -162,7 +167,7 @@ backend rpc{number}
 {own} inter 500
 {other} inter 500 backup
 ",
-            host = own.host(),
+            host = own.registered().unwrap_or_default(),
             port = own.port(),
             own = server(own),
             other = server(other),
@@ -221,10 +226,10 @@ mod tests {
         let rpc2 = &text[text.find("frontend in-rpc2").unwrap()..];
         assert_eq!(
             rpc2,
-            "frontend in-rpc2\n  bind 127.0.1.2:18082\n  default_backend rpc2\nbackend rpc2\n  \
-             server c2 127.0.0.1:18082 check inter 500\n  server c1 127.0.0.1:18081 check inter 500 backup\n"
+            "frontend in-rpc2\n  bind 127.0.1.2:8089\n  default_backend rpc2\nbackend rpc2\n  \
+             server c2 127.0.2.2:8089 check inter 500\n  server c1 127.0.2.1:8089 check inter 500 backup\n"
         );
-        assert!(text.contains("  server a2 127.0.0.1:16387 check\n"));
+        assert!(text.contains("  server a2 127.0.2.4:6385 check\n"));
     }
 
     #[test]
@@ -233,7 +238,10 @@ mod tests {
         write(folder.path(), IronicSpec::default()).unwrap();
         let home = folder.path().join("services/c2");
         let conf = fs::read_to_string(home.join("service.conf")).unwrap();
-        assert_eq!(conf, "[DEFAULT]\nhost = 127.0.1.2\n[json_rpc]\nport = 18082\n");
+        assert_eq!(
+            conf,
+            "[DEFAULT]\nhost = 127.0.1.2\n[json_rpc]\nhost_ip = 127.0.2.2\nport = 8089\n"
+        );
         assert_eq!(
             fs::read_link(home.join("code")).unwrap(),
             Path::new("/opt/ironic/29.0.6")

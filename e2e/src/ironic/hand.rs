@@ -76,10 +76,9 @@ impl<'a> Hand<'a> {
         })?;
         self.step(format!("{service} {what}: give back"), || {
             cluster.service(service, "give-back", &[])?;
-            if service.is_conductor() {
-                let name = service.hostname();
+            if let Some(name) = service.registered() {
                 cluster.wait_for(&format!("{service} is alive"), ALIVE, |cluster| {
-                    Ok(cluster.conductors()?.get(&name) == Some(&true))
+                    Ok(cluster.conductors()?.get(name) == Some(&true))
                 })?;
             }
             Ok(())

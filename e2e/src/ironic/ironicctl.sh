@@ -161,11 +161,7 @@ serves() {
     esac
 }
 
-# Locks are in its name, with or without the port.
-holds_no_node() {
-    hostname=$(cat "$home/hostname")
-    [ "$(sql "select count(*) from nodes where reservation in ('$hostname', '${hostname%:*}')")" = 0 ]
-}
+holds_no_node() { [ "$(sql "select count(*) from nodes where reservation = '$(cat "$home/registered")'")" = 0 ]; }
 
 start() {
     pid_of

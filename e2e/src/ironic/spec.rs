@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, Error, Result};
 
+use super::API_PORT;
+
 /// A release of Ironic that is in the root, at one exact version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Release {
@@ -120,28 +122,31 @@ impl Service {
         Self::CONDUCTORS.contains(&self)
     }
 
-    /// The port that it listens on, at 127.0.0.1. Only the balancer asks there.
+    /// The address at which it listens itself. Only the balancer asks there.
+    pub(super) fn address(self) -> &'static str {
+        match self {
+            Self::Conductor1 => "127.0.2.1",
+            Self::Conductor2 => "127.0.2.2",
+            Self::Api1 => "127.0.2.3",
+            Self::Api2 => "127.0.2.4",
+        }
+    }
+
+    /// The port that it listens on, and by which it is reached at the balancer. That of conductors is Ironic's own for
+    /// them: with another one a conductor has the port in its name and not in that of its locks, so that up to 32.0 it
+    /// never finds those again that it held when it crashed.
     pub(super) fn port(self) -> u16 {
-        match self {
-            Self::Conductor1 => 18081,
-            Self::Conductor2 => 18082,
-            Self::Api1 => 16386,
-            Self::Api2 => 16387,
-        }
+        if self.is_conductor() { 8089 } else { API_PORT }
     }
 
-    /// The address by which a conductor is known to the APIs; the balancer listens there, at the conductor's port.
-    pub(super) fn host(self) -> &'static str {
+    /// The name under which a conductor is registered: the address at which the balancer listens for it. None for an
+    /// API.
+    pub fn registered(self) -> Option<&'static str> {
         match self {
-            Self::Conductor1 => "127.0.1.1",
-            Self::Conductor2 => "127.0.1.2",
-            Self::Api1 | Self::Api2 => "127.0.0.1",
+            Self::Conductor1 => Some("127.0.1.1"),
+            Self::Conductor2 => Some("127.0.1.2"),
+            Self::Api1 | Self::Api2 => None,
         }
-    }
-
-    /// The name under which a conductor is registered.
-    pub fn hostname(self) -> String {
-        format!("{}:{}", self.host(), self.port())
     }
 }
 
