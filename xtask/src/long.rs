@@ -27,6 +27,8 @@ const FILES: [&str; 17] = [
     "ganeti_boot",
     "ganeti_long",
     "ganeti_differential",
+    "ironic_boot",
+    "ironic_hand",
     "node_agent",
     "go_is_fetched",
     "rook_long",
@@ -42,6 +44,7 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
         bail!("it does not build");
     }
     set_up(&mut report)?;
+    report.run("root of Ironic", &mut built("ironic-root"))?;
     let mut known = Vec::new();
     for file in FILES {
         known.extend(cases(file)?.into_iter().map(|case| (file, case)));
@@ -197,10 +200,10 @@ impl Page {
     }
 }
 
-/// Rust, and the exact versions of Ceph and Ganeti in the cache.
+/// Rust, and the exact versions of Ceph, Ganeti and Ironic in the cache.
 fn versions() -> Result<Vec<String>> {
     let mut found = vec![said(Command::new("rustc").arg("--version"))?];
-    for program in ["ceph-roots", "ganeti-root"] {
+    for program in ["ceph-roots", "ganeti-root", "ironic-root"] {
         let roots = built(program)
             .output()
             .with_context(|| format!("ask {program} for its versions"))?;
