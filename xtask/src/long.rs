@@ -12,7 +12,7 @@ use crate::report::{Report, built, root, target_folder, workspace};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 17] = [
+const FILES: [&str; 19] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
