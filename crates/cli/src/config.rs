@@ -46,7 +46,7 @@ struct StoreSection {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum ClusterSection {
     Ceph(CephConfig),
-    Ganeti(RapiConfig),
+    Ganeti(Box<RapiConfig>),
     Ironic(Box<IronicConfig>),
 }
 
@@ -89,9 +89,10 @@ impl Config {
     pub(crate) fn ganeti(&self) -> Option<GanetiSettings> {
         match &self.cluster {
             ClusterSection::Ceph(_) | ClusterSection::Ironic(_) => None,
-            ClusterSection::Ganeti(cluster) => {
-                Some(GanetiSettings::new(cluster.clone(), self.hosts_of(&cluster.name)))
-            }
+            ClusterSection::Ganeti(cluster) => Some(GanetiSettings::new(
+                RapiConfig::clone(cluster),
+                self.hosts_of(&cluster.name),
+            )),
         }
     }
 

@@ -63,11 +63,12 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Observe(wish) => look::observe(cli, wish).await,
         Command::Plan(wish) => look::show_plan(cli, wish).await,
         Command::Check(wish) => look::check_plan(cli, wish).await,
-        Command::Run(wish) => run::run(cli, wish).await,
+        // Each backend makes them larger.
+        Command::Run(wish) => Box::pin(run::run(cli, wish)).await,
         Command::Resume(wish) if wish.heard.kube.is_meant() => {
             kube::ask(cli, &wish.heard, &Asked::Resume).await
         }
-        Command::Resume(wish) => run::resume(cli, wish.run.as_ref()).await,
+        Command::Resume(wish) => Box::pin(run::resume(cli, wish.run.as_ref())).await,
         Command::Status(wish) if wish.kube.is_meant() => kube::status(cli, wish).await,
         Command::Status(wish) => look::status(cli, wish),
         Command::Versions(wish) if wish.kube.is_meant() => kube::versions(cli, wish).await,
