@@ -142,7 +142,10 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec, scheduled: bool) -> (Option<Plan
     let (mut at_least, mut because) = (0, Vec::new());
     let mut earned = ask.earned.get(&stage.name).copied().unwrap_or(0);
 
-    for units in order::groups(snapshot, stage, policy, &selected.todo) {
+    let groups = order::groups(snapshot, stage, policy, &selected.todo);
+    let last = order::last(snapshot, stage);
+    let last_alone = last.filter(|last| groups.len() == 2 && groups[1] == [*last]);
+    for units in groups {
         let frame = problem::Frame {
             parallel,
             down: selected.down,
@@ -164,7 +167,7 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec, scheduled: bool) -> (Option<Plan
         earned += group.waves.len() as u32;
         waves.extend(group.waves);
     }
-    if let Some(last) = order::last(snapshot, stage) {
+    if let Some(last) = last {
         waves.sort_by_key(|wave| wave.units.contains(&last));
     }
 
@@ -212,10 +215,10 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec, scheduled: bool) -> (Option<Plan
         parallel,
         waves: planned,
         at_least,
-        at_least_because: if because.len() == 1 {
-            because.remove(0)
-        } else {
-            "the order asked for".to_owned()
+        at_least_because: match (because.as_mut_slice(), last_alone) {
+            ([one], _) => std::mem::take(one),
+            ([others, _], Some(last)) => format!("{others}; then {}", snapshot.unit(last).id),
+            _ => "the order asked for".to_owned(),
         },
         going_back: stage.going_back.clone(),
         schedule: None,
