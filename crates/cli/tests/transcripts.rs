@@ -50,6 +50,8 @@ fn furnish(folder: &Path) {
         &here().join("../backends/ganeti/tests/fixtures/rapi"),
         &folder.join("rapi"),
     );
+    let request = here().join("../backends/ganeti/tests/fixtures/request.json");
+    fs::copy(request, folder.join("request.json")).unwrap();
     let good = folder.join("18.2.7");
     stagger(&[
         "observe",

@@ -4,6 +4,8 @@
 //! wrong: no moves for nodes that are not rebooted, none of instances that are down, and no disk of one node is
 //! taken for one that can be migrated. [`Answer::differences`] says where and why.
 
+mod differences;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -14,7 +16,7 @@ use stagger_core::model::{
 };
 use stagger_core::plan::{Ask, LeftAlone, Plan, Wave, plan_waves};
 
-use crate::cluster::{Cluster, Instance, Status, Template};
+use crate::cluster::{Cluster, Instance, Template};
 use crate::select::{SelectError, Selection};
 use crate::target::{TargetError, Wish, stage};
 use crate::translate::{TranslateError, View, snapshot};
@@ -50,6 +52,8 @@ pub struct Options {
     pub non_drbd: SharedGuests,
     /// How long to search for fewer groups.
     pub search: Search,
+    /// `--compat`, which hroller does not have: find out where its answer differs.
+    pub compat: bool,
 }
 
 impl Default for Options {
@@ -68,6 +72,7 @@ impl Default for Options {
                 steps: STEPS,
                 ..Search::default()
             },
+            compat: false,
         }
     }
 }
@@ -119,7 +124,7 @@ pub struct Answer {
     pub left_out: Vec<LeftAlone>,
     /// For stderr, with `Warning: ` before.
     pub warnings: Vec<String>,
-    /// Where hroller's answer differs, and why ours does.
+    /// Where hroller's answer differs, and why ours does; only if that was asked for.
     pub differences: Vec<String>,
 }
 
@@ -141,6 +146,8 @@ pub struct Question {
     aside: BTreeMap<UnitId, Reason>,
     earned: BTreeMap<PartName, u32>,
     cluster: Cluster,
+    /// The places of the nodes that hroller would put into groups.
+    selected: BTreeSet<u32>,
     master: Option<String>,
     warnings: Vec<String>,
 }
@@ -153,9 +160,16 @@ impl Question {
     pub fn new(cluster: &Cluster, options: &Options) -> Result<Self, HrollerError> {
         let mut warnings = Vec::new();
         let master = master(cluster, options, &mut warnings)?;
-        warnings.extend(inconsistent(cluster));
+        warnings.extend(missing(cluster));
         let mut cluster = cluster.clone();
-        let selection = selection(&cluster, options)?;
+        let selected = selection(&cluster, options)?;
+        let selection = Selection {
+            nodes: selected
+                .iter()
+                .map(|node| cluster.nodes[*node as usize].name.clone())
+                .collect(),
+            ..Selection::default()
+        };
         if options.ignore_non_redundant {
             cluster
                 .instances
@@ -193,6 +207,7 @@ impl Question {
             aside: BTreeMap::new(),
             earned: BTreeMap::new(),
             cluster,
+            selected,
             master,
             warnings,
         })
@@ -223,24 +238,24 @@ pub fn answer(cluster: &Cluster, options: &Options) -> Result<Answer, HrollerErr
         return Err(HrollerError::Unsound(Box::new(finding)));
     }
     let groups = groups(&question.cluster, &made, question.master.as_deref());
+    let differences = if options.compat {
+        differences::differences(&question, options, &made, &groups)
+    } else {
+        Vec::new()
+    };
     let mut warnings = question.warnings;
-    let mut differences = Differences::default();
     for left in &made.left_alone {
         match left.reason.slug.as_str() {
             "no-room-anywhere" => return Err(HrollerError::NoCapacity),
             "no-room-for-copies" => return Err(HrollerError::NoCapacityForSecondaries),
-            _ => {
-                warnings.push(format!("node {} is left out: {}", left.unit, left.reason));
-                differences.left_out += 1;
-            }
+            _ => warnings.push(format!("node {} is left out: {}", left.unit, left.reason)),
         }
     }
-    differences.of(&question.cluster, options);
     Ok(Answer {
         groups,
         left_out: made.left_alone,
         warnings,
-        differences: differences.words(),
+        differences,
     })
 }
 
@@ -264,36 +279,22 @@ fn master(
     }
 }
 
-/// Nodes whose numbers do not add up, with the bounds of htools: 512 MiB of memory, 1 GiB of disk. One warning of
-/// several lines, the last node first, as there: offline nodes count too, and disks of every template.
-fn inconsistent(cluster: &Cluster) -> Option<String> {
-    let mut memory = vec![0_i64; cluster.nodes.len()];
-    let mut disk = vec![0_i64; cluster.nodes.len()];
-    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-    for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {
-        let on = instance.primary.0 as usize;
-        if instance.status.may_run() || instance.status == Status::ErrorNodeOffline {
-            memory[on] += signed(instance.memory);
-        }
-        disk[on] += signed(instance.disk);
-        if let Some(secondary) = instance.secondary {
-            disk[secondary.0 as usize] += signed(instance.disk);
-        }
-    }
-    let mut found = Vec::new();
-    for (at, node) in cluster.nodes.iter().enumerate().rev() {
-        let Some(has) = &node.resources else { continue };
-        let no_memory = signed(has.memory) - signed(has.memory_own) - has.memory_free - memory[at];
-        let no_disk = signed(has.disk) - has.disk_free - disk[at];
-        if no_memory > 512 || no_disk > 1024 {
-            found.push(format!(
-                "\n  - node {} is missing {no_memory} MB ram and {} GB disk",
-                node.name,
-                no_disk.div_euclid(1024)
-            ));
-        }
-    }
-    (!found.is_empty()).then(|| format!("cluster has inconsistent data:{}", found.concat()))
+/// Nodes whose numbers do not add up: one warning of several lines, the last node first, as hroller has it.
+fn missing(cluster: &Cluster) -> Option<String> {
+    let missing = cluster.missing();
+    let lines: Vec<String> = missing
+        .iter()
+        .rev()
+        .map(|missing| {
+            format!(
+                "\n  - node {} is missing {} MB ram and {} GB disk",
+                missing.node,
+                missing.memory,
+                missing.disk.div_euclid(1024)
+            )
+        })
+        .collect();
+    (!lines.is_empty()).then(|| format!("cluster has inconsistent data:{}", lines.concat()))
 }
 
 fn moving(options: &Options) -> Moving {
@@ -315,8 +316,8 @@ fn moving(options: &Options) -> Moving {
     }
 }
 
-/// The nodes that hroller would put into groups.
-fn selection(cluster: &Cluster, options: &Options) -> Result<Selection, HrollerError> {
+/// The places of the nodes that hroller would put into groups.
+fn selection(cluster: &Cluster, options: &Options) -> Result<BTreeSet<u32>, HrollerError> {
     let asked = &options.selection;
     let exists = |name: &String| cluster.nodes.iter().any(|node| node.name == *name);
     // In its order: the last that was given first.
@@ -354,20 +355,17 @@ fn selection(cluster: &Cluster, options: &Options) -> Result<Selection, HrollerE
             .filter(|instance| instance.template != Template::Drbd);
         with_others.extend(others.map(|instance| instance.primary.0));
     }
-    let nodes: Vec<String> = (0_u32..)
+    let nodes: BTreeSet<u32> = (0_u32..)
         .zip(&cluster.nodes)
         .filter(|(at, node)| {
             node.takes_instances() && meant.contains(node.name.as_str()) && !with_others.contains(at)
         })
-        .map(|(_, node)| node.name.clone())
+        .map(|(at, _)| at)
         .collect();
     if nodes.is_empty() {
         return Err(HrollerError::NoGraph);
     }
-    Ok(Selection {
-        nodes,
-        ..Selection::default()
-    })
+    Ok(nodes)
 }
 
 /// What `-O` names takes no instances; where it is a secondary, it is one all the same.
@@ -440,82 +438,6 @@ fn moves(cluster: &Cluster, wave: &Wave) -> Vec<String> {
         }
     }
     lines
-}
-
-/// Where hroller would have answered something else.
-#[derive(Debug, Default)]
-struct Differences {
-    left_out: usize,
-    down: Vec<String>,
-    local: Vec<String>,
-    notes: Vec<String>,
-}
-
-impl Differences {
-    fn of(&mut self, cluster: &Cluster, options: &Options) {
-        let not_drbd = cluster
-            .instances
-            .iter()
-            .filter(|instance| instance.template != Template::Drbd);
-        for instance in not_drbd {
-            if !instance.status.may_run() {
-                self.down.push(instance.name.clone());
-            } else if is_local(instance) && !options.move_non_redundant {
-                self.local.push(instance.name.clone());
-            }
-        }
-        let selects = &options.selection;
-        if !(selects.groups.is_empty() && selects.tags.is_empty()) {
-            self.notes.push(
-                "nodes that are not selected: hroller may print moves of their instances, and split groups because of them; here nothing is moved because of them".to_owned(),
-            );
-        }
-        if options.offline_maintenance {
-            self.notes.push(
-                "--offline-maintenance: hroller prints moves of instances other than drbd; here nothing runs, so nothing is moved".to_owned(),
-            );
-        }
-        self.notes.push(
-            "where instances go: hroller takes the first node with free memory; here the load stays balanced, and N+1, ratios of processors and spindles, and exclusion tags are kept".to_owned(),
-        );
-    }
-
-    fn words(self) -> Vec<String> {
-        let mut words = Vec::new();
-        let names = |names: &[String]| {
-            let shown: Vec<&str> = names.iter().take(5).map(String::as_str).collect();
-            let more = if names.len() > 5 {
-                format!(" and {} more", names.len() - 5)
-            } else {
-                String::new()
-            };
-            format!("{}{more}", shown.join(" "))
-        };
-        if !self.down.is_empty() {
-            words.push(format!(
-                "down, and not moved, though hroller moves them: {}",
-                names(&self.down)
-            ));
-        }
-        if !self.local.is_empty() {
-            words.push(format!(
-                "on the disks of one node, so that they cannot be migrated, though hroller says where to: {}; their nodes are left out, or --move-non-redundant",
-                names(&self.local)
-            ));
-        }
-        if self.left_out > 0 {
-            words.push(format!(
-                "{} nodes are left out that hroller has in its groups: see the warnings",
-                self.left_out
-            ));
-        }
-        words.extend(self.notes);
-        words
-    }
-}
-
-fn is_local(instance: &Instance) -> bool {
-    crate::translate::storage(instance) == stagger_core::model::Storage::Local
 }
 
 impl Answer {

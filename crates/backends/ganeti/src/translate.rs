@@ -216,7 +216,8 @@ fn host(cluster: &Cluster, unit: UnitId, ix: NodeIx, used: Amounts) -> Host {
                 [signed(has.memory), vcpus, spindles, signed(has.disk)],
                 [
                     has.memory_free.min(left),
-                    vcpus - used[1],
+                    // Those of the node itself count as in use, as htools have it.
+                    vcpus - used[1] - signed(has.cpus_own),
                     spindles - used[2],
                     has.disk_free,
                 ],

@@ -123,9 +123,13 @@ pub(crate) struct Hroller {
     /// On the master: the socket of its own daemon [default: /var/run/ganeti/socket/ganeti-query].
     #[arg(short = 'L', long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "")]
     pub(crate) luxi: Option<String>,
-    /// Refused, with what does instead: a request to an allocator.
+    /// A request to an allocator, in JSON. It does not say which node is the master: -f.
     #[arg(short = 'I', long, value_name = "FILE")]
     pub(crate) ialloc_src: Option<PathBuf>,
+    /// Memory in MiB that a node of a KVM cluster needs for itself, whatever it reports; 0: what it reports. A file of -t
+    /// has its own numbers.
+    #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true)]
+    pub(crate) static_kvm_node_memory: i64,
     #[command(flatten)]
     /// Which nodes.
     pub(crate) nodes: Nodes,

@@ -11,8 +11,9 @@ use stagger_core::model::{
     Target,
 };
 use stagger_ganeti::cluster::{Cluster, Template};
+use stagger_ganeti::iallocator;
 use stagger_ganeti::luxi;
-use stagger_ganeti::rapi::{Bodies, FILES};
+use stagger_ganeti::rapi::{Bodies, FILES, KVM_NODE_MEMORY};
 use stagger_ganeti::select::Selection;
 use stagger_ganeti::target::{TargetError, Wish, reboot};
 use stagger_ganeti::text;
@@ -23,6 +24,7 @@ use crate::args::{self, Cli, From, NonDrbd, SharedSecondary};
 use crate::config;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::print;
 use live::Live;
 
 /// A Ganeti.
@@ -109,21 +111,28 @@ pub(crate) fn text_at(path: &Path) -> Result<Cluster, CliError> {
     text::read(text).map_err(|error| wrong(error.to_string()))
 }
 
+/// Reads a request to an allocator. A node of a KVM cluster needs so much memory for itself, as everywhere below.
+pub(crate) fn request_at(path: &Path, kvm_node_memory: u64) -> Result<Cluster, CliError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| CliError::usage(format!("read {}: {error}", path.display())))?;
+    iallocator::read(&text, kvm_node_memory).map_err(|error| CliError::caused(Exit::Usage, &error))
+}
+
 /// Reads a folder of RAPI bodies.
-pub(crate) fn bodies_at(folder: &Path) -> Result<Cluster, CliError> {
-    let bodies = Bodies::in_folder(folder).and_then(|bodies| bodies.cluster());
+pub(crate) fn bodies_at(folder: &Path, kvm_node_memory: u64) -> Result<Cluster, CliError> {
+    let bodies = Bodies::in_folder(folder).and_then(|bodies| bodies.cluster_with(kvm_node_memory));
     bodies.map_err(|error| CliError::caused(Exit::Usage, &error))
 }
 
 /// Asks the daemon of the master that this machine is.
-pub(crate) fn luxi_at(socket: &str) -> Result<Cluster, CliError> {
+pub(crate) fn luxi_at(socket: &str, kvm_node_memory: u64) -> Result<Cluster, CliError> {
     let bodies = luxi::bodies_at(Path::new(socket)).map_err(|error| {
         CliError::caused(Exit::Unreachable, &error).hint(
             "ganeti-luxid listens on the master only; from elsewhere give -m with the cluster's address",
         )
     })?;
     bodies
-        .cluster()
+        .cluster_with(kvm_node_memory)
         .map_err(|error| CliError::caused(Exit::Usage, &error))
 }
 
@@ -149,6 +158,7 @@ impl Found {
         };
         is_meant(reboot_wish, &path.display().to_string())?;
         let cluster = cluster_at(path)?;
+        warn(&cluster);
         Ok(Asked {
             snapshot: described(cli, path, &cluster, Some(reboot_wish))?,
             target: target(&cluster, reboot_wish)?,
@@ -170,7 +180,7 @@ fn is_meant(wish: &args::Reboot, name: &str) -> Result<(), CliError> {
 
 fn cluster_at(path: &Path) -> Result<Cluster, CliError> {
     if path.is_dir() {
-        bodies_at(path)
+        bodies_at(path, KVM_NODE_MEMORY)
     } else {
         text_at(path)
     }
@@ -203,6 +213,37 @@ fn described(
         ignore_ipolicy: wish.is_some_and(|wish| wish.ignore_ipolicy),
     };
     snapshot(cluster, &view).map_err(|error| CliError::caused(Exit::Usage, &error))
+}
+
+/// Says on which nodes memory or disk does not add up: less is free there than should be, and nothing else tells why a
+/// plan has no room.
+fn warn(cluster: &Cluster) {
+    const NAMED: usize = 5;
+    let missing = cluster.missing();
+    let named: Vec<String> = missing
+        .iter()
+        .take(NAMED)
+        .map(|missing| {
+            let amounts = [(missing.memory, 512, "memory"), (missing.disk, 1024, "disk")];
+            let amounts: Vec<String> = amounts
+                .into_iter()
+                .filter(|(amount, bound, _)| amount > bound)
+                .map(|(amount, _, what)| format!("{amount} MiB of {what}"))
+                .collect();
+            format!("{} ({})", missing.node, amounts.join(", "))
+        })
+        .collect();
+    if named.is_empty() {
+        return;
+    }
+    let more = match missing.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    print::talk(&format!(
+        "warning: neither free nor in use, and so not counted on: {}{more}",
+        named.join(", ")
+    ));
 }
 
 /// What is wanted of a cluster.

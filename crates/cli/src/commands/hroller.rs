@@ -77,6 +77,7 @@ async fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
         shared_secondary: wish.shared_secondary.into(),
         non_drbd: wish.non_drbd.into(),
         search,
+        compat: wish.compat,
     };
     answer(&cluster, &options).map_err(|error| CliError::caused(Exit::No, &error))
 }
@@ -93,14 +94,12 @@ async fn cluster(cli: &Cli, wish: &args::Hroller) -> Result<Cluster, CliError> {
             "one of -t, -m, -L and -I says where the cluster is, not several",
         ));
     }
+    let own = u64::try_from(wish.static_kvm_node_memory).unwrap_or(0);
     if let Some(socket) = &wish.luxi {
-        return ganeti::luxi_at(if socket.is_empty() { luxi::SOCKET } else { socket });
+        return ganeti::luxi_at(if socket.is_empty() { luxi::SOCKET } else { socket }, own);
     }
-    if wish.ialloc_src.is_some() {
-        return Err(
-            CliError::usage("-I: a request to an allocator is not read: it says where the instances are, not which node is the master")
-                .hint("give -L on the master, or -m with its address"),
-        );
+    if let Some(file) = &wish.ialloc_src {
+        return ganeti::request_at(file, own);
     }
     if let Some(file) = &wish.text_data {
         return ganeti::text_at(file);
@@ -111,7 +110,7 @@ async fn cluster(cli: &Cli, wish: &args::Hroller) -> Result<Cluster, CliError> {
         ));
     };
     match address.strip_prefix("file://") {
-        Some(folder) => ganeti::bodies_at(Path::new(folder)),
-        None => ganeti::live::cluster_at(cli, address).await,
+        Some(folder) => ganeti::bodies_at(Path::new(folder), own),
+        None => ganeti::live::cluster_at(cli, address, own).await,
     }
 }

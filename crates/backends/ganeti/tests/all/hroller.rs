@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::Standbys;
-use stagger_ganeti::cluster::{Cluster, Template};
+use stagger_ganeti::cluster::{Cluster, Status, Template};
 use stagger_ganeti::generated::{Layout, Rng, Shape, cluster};
 use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
 use stagger_ganeti::select::Selection;
@@ -198,7 +198,11 @@ fn the_three_defects_of_hroller_are_none_of_ours() {
     assert!(moves(&cell, &tagged).is_empty());
     // Three: what is on the disks of one node cannot be migrated.
     cell.instances[3].template = Template::Plain;
-    let left = answer(&cell, &asks()).unwrap();
+    let compat = Options {
+        compat: true,
+        ..asks()
+    };
+    let left = answer(&cell, &compat).unwrap();
     assert!(
         left.groups
             .iter()
@@ -216,6 +220,90 @@ fn the_three_defects_of_hroller_are_none_of_ours() {
         ..asks()
     };
     assert_eq!(moves(&cell, &moved).len(), 1);
+}
+
+/// `--compat` speaks of this answer: of instances on nodes that are selected, of moves if there are any.
+#[test]
+fn differences_are_those_of_this_answer() {
+    let cell = read(CELL).unwrap();
+    let said = |cluster: &Cluster, options: Options| {
+        let options = Options {
+            compat: true,
+            ..options
+        };
+        answer(cluster, &options).unwrap().differences
+    };
+    let begins = |said: Vec<String>, with: &[&str]| {
+        assert_eq!(said.len(), with.len(), "{said:#?}");
+        for (line, with) in said.iter().zip(with) {
+            assert!(line.starts_with(with), "{line}, and not {with}");
+        }
+    };
+    let (down, together, places) = (
+        "down, and not moved, though hroller moves them: old4",
+        "which nodes go together",
+        "where instances go",
+    );
+    begins(said(&cell, asks()), &[down, together, places]);
+    assert!(answer(&cell, &asks()).unwrap().differences.is_empty());
+    // What is not there for hroller either makes no difference.
+    let skip = Options {
+        skip_non_redundant: true,
+        ..asks()
+    };
+    begins(said(&cell, skip), &[together]);
+    let ignore = Options {
+        ignore_non_redundant: true,
+        ..asks()
+    };
+    begins(said(&cell, ignore), &[together]);
+    let offline = Options {
+        offline_maintenance: true,
+        ..asks()
+    };
+    let shut = "--offline-maintenance: here nothing runs, so nothing is moved; hroller moves ext4";
+    begins(said(&cell, offline), &[down, shut, together]);
+    // It colours what lies between the nodes that are selected, and no more.
+    let one = |names: &[&str]| Options {
+        selection: Selection {
+            nodes: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..Selection::default()
+        },
+        ..asks()
+    };
+    begins(said(&cell, one(&["node1", "node3"])), &[]);
+    let mut between = cell.clone();
+    between.instances[3].primary = between.instances[0].secondary.unwrap();
+    let elsewhere = "on nodes that are not selected, and not moved, though hroller moves them, and may split groups because of them: ext4";
+    begins(said(&between, one(&["node1", "node3"])), &[elsewhere]);
+    // A full evacuation leaves DRBD instances that are down where they are.
+    let full = Options {
+        full_evacuation: true,
+        ..asks()
+    };
+    let mut stopped = cell.clone();
+    stopped.instances[0].status = Status::AdminDown;
+    let copies = "down, and kept on both their nodes, though hroller takes them off: web1";
+    begins(said(&stopped, full), &[down, copies, together, places]);
+}
+
+/// node3 keeps memory for node1 and for node2, and has it once.
+#[test]
+fn memory_that_is_kept_may_be_used_up_and_that_is_said() {
+    let mut cell =
+        read(&CELL.replace("\next4", "\nweb5|2048|1024|1|running|Y|node1|node3|drbd|\next4")).unwrap();
+    let spent = |cluster: &Cluster| {
+        let options = Options {
+            compat: true,
+            ..asks()
+        };
+        let said = answer(cluster, &options).unwrap().differences;
+        said.into_iter()
+            .find(|said| said.starts_with("from `stagger plan"))
+    };
+    assert_eq!(spent(&cell), None);
+    cell.nodes[2].resources.as_mut().unwrap().memory_free = 2500;
+    assert!(spent(&cell).unwrap().contains("in 2 of the groups"));
 }
 
 #[test]

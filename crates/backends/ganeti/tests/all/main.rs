@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 mod hroller;
+mod iallocator;
 mod planning;
 mod rapi;
 mod select;

@@ -435,3 +435,27 @@ fn an_instance_outside_its_policy_cannot_be_moved_unless_that_is_ignored() {
         ["web cannot be moved: the policy of group default does not allow 1024 for memory-size"]
     );
 }
+
+/// As `hbal --print-nodes` counts them: a node with one processor for itself and two virtual ones of instances has 3 in use.
+#[test]
+fn processors_of_the_node_itself_are_in_use() {
+    let cluster = made(
+        2,
+        &[
+            ("web1", 1024, "running", 1, Some(2), "drbd", ""),
+            ("web2", 1024, "running", 1, Some(2), "drbd", ""),
+        ],
+    );
+    let free = |cluster: &Cluster| {
+        let snapshot = snapshot(cluster, &view()).unwrap();
+        let rooms = snapshot.rooms().unwrap();
+        rooms.hosts().iter().map(|host| host.free[1]).collect::<Vec<_>>()
+    };
+    // 8 processors, and four virtual ones for each.
+    assert_eq!(free(&cluster), [32 - 3, 32 - 1]);
+    let mut all = cluster;
+    for has in all.nodes.iter_mut().filter_map(|node| node.resources.as_mut()) {
+        has.cpus_own = 8;
+    }
+    assert_eq!(free(&all), [32 - 10, 32 - 8]);
+}

@@ -8,6 +8,7 @@ use stagger_core::run::measured;
 use stagger_engine::backend::Backend;
 use stagger_engine::store::Store as _;
 use stagger_ganeti::cluster::Cluster;
+use stagger_ganeti::rapi::Bodies;
 use stagger_ganeti::translate::{KIND, REBOOTED};
 use stagger_ganeti_rapi::backend::GanetiBackend;
 use stagger_ganeti_rapi::config::Settings;
@@ -84,6 +85,7 @@ impl Live {
             BTreeSet::from(["group"]),
             &BTreeSet::from([KIND]),
         )?;
+        super::warn(&seen.cluster);
         let target = super::target(&seen.cluster, reboot)?;
         let visits = &self.settings.cluster.visits;
         let target = carried_out(target, visits, &policy)
@@ -164,7 +166,7 @@ impl Live {
 }
 
 /// The cluster whose RAPI is there, as the configuration reaches it if there is one: its user, and whom it trusts.
-pub(crate) async fn cluster_at(cli: &Cli, address: &str) -> Result<Cluster, CliError> {
+pub(crate) async fn cluster_at(cli: &Cli, address: &str, kvm_node_memory: u64) -> Result<Cluster, CliError> {
     let settings = match Live::of_config(cli)? {
         Some(mut live) => {
             live.settings.cluster.addresses = vec![address.to_owned()];
@@ -173,9 +175,21 @@ pub(crate) async fn cluster_at(cli: &Cli, address: &str) -> Result<Cluster, CliE
         None => Settings::to_look_at(address).map_err(|error| CliError::usage(error.to_string()))?,
     };
     let backend = GanetiBackend::new(settings, None)?;
-    backend.rapi().cluster().await.map_err(|error| {
-        CliError::from(error).hint(
+    let body = async |path: &str| {
+        match backend.rapi().get(path).await {
+        Ok(answer) => Ok(answer.to_string()),
+        Err(error) => Err(CliError::from(error.of("look at the cluster", false)).hint(
             "a configuration says whom to trust: `ca` or `fingerprint`, and `user` where RAPI wants one (--config)",
-        )
-    })
+        )),
+    }
+    };
+    let bodies = Bodies {
+        info: body("/2/info").await?,
+        groups: body("/2/groups?bulk=1").await?,
+        nodes: body("/2/nodes?bulk=1").await?,
+        instances: body("/2/instances?bulk=1").await?,
+    };
+    bodies
+        .cluster_with(kvm_node_memory)
+        .map_err(|error| CliError::caused(Exit::Unreachable, &error))
 }
