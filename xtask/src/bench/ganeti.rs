@@ -129,16 +129,11 @@ fn groups(child: &Child) -> usize {
 pub(crate) fn bench(patience: u32) -> Result<()> {
     must_be_root()?;
     say("building");
-    let words = [
-        "build",
-        "--release",
-        "--quiet",
-        "--package",
-        "stagger-ganeti",
-        "--examples",
-    ];
-    if !cargo(&words).status()?.success() {
-        bail!("the examples of stagger-ganeti do not build");
+    for (package, what) in [("stagger-ganeti", "--examples"), ("stagger-cli", "--bins")] {
+        let words = ["build", "--release", "--quiet", "--package", package, what];
+        if !cargo(&words).status()?.success() {
+            bail!("{package} does not build");
+        }
     }
     let ganeti = root_of_ganeti()?;
     let mut rows = Vec::new();
@@ -154,7 +149,9 @@ pub(crate) fn bench(patience: u32) -> Result<()> {
         rows.push(one(input, &ganeti, patience)?);
     }
     say("other seeds");
-    let page = page(&rows, &seeds()?);
+    let seeds = seeds()?;
+    say("stagger itself");
+    let page = page(&rows, &seeds, &itself()?);
     std::fs::write(root().join(PAGE), &page).with_context(|| format!("write {PAGE}"))?;
     say(&page);
     Ok(())
@@ -188,6 +185,41 @@ fn seeds() -> Result<Vec<(usize, usize)>> {
         Ok((groups(&usual), groups(&long)))
     };
     (1..=6).map(of).collect()
+}
+
+/// What the command itself takes for the largest cluster: with the times without barriers, and a document of every move.
+#[derive(Debug)]
+struct Itself {
+    plan: Child,
+    check: Child,
+    /// The size of the document, in bytes.
+    document: u64,
+}
+
+fn itself() -> Result<Itself> {
+    let work = tempfile::tempdir().context("make a folder for a plan")?;
+    let (file, kept) = (work.path().join("data"), work.path().join("plan.json"));
+    std::fs::write(&file, generated(&LARGE, 1)?).context("write the cluster")?;
+    let program = target_folder().join("release/stagger");
+    let (program, file, out) = (
+        program.to_string_lossy(),
+        file.to_string_lossy(),
+        kept.to_string_lossy(),
+    );
+    let all = [
+        "--reboot",
+        "--max-in-parallel",
+        "100%",
+        "--no-growth",
+        "--from",
+        &*file,
+    ];
+    let run = |words: &[&str]| Child::run(&[&[&*program], words, &all].concat());
+    Ok(Itself {
+        plan: run(&["plan", "--out", &*out])?,
+        check: run(&["check", &*out])?,
+        document: std::fs::metadata(&kept).context("look at the plan")?.len(),
+    })
 }
 
 fn one(input: Input, ganeti: &Root, patience: u32) -> Result<Row> {
@@ -299,7 +331,7 @@ fn mb(child: &Child) -> u64 {
     child.peak_kb.div_ceil(1024)
 }
 
-fn page(rows: &[Row], seeds: &[(usize, usize)]) -> String {
+fn page(rows: &[Row], seeds: &[(usize, usize)], itself: &Itself) -> String {
     let mut text = String::from(
         "# Bench on Ganeti\n\n\
          Written by `cargo xtask bench ganeti`; not by hand. Ganeti's own hroller and ours on the same file with the same options,\n\
@@ -365,6 +397,25 @@ fn page(rows: &[Row], seeds: &[(usize, usize)]) -> String {
          after a million steps.",
         list(|(usual, _)| *usual),
         list(|(_, long)| *long)
+    );
+    let summary = itself
+        .plan
+        .out
+        .lines()
+        .find(|line| line.contains(" waves, at least "));
+    let _ = writeln!(
+        text,
+        "\nThe command itself, on {} nodes: `stagger plan --reboot --max-in-parallel 100% --no-growth --out FILE`, with capacity,\n\
+         N+1 kept, the times without barriers, and a document of every move ({:.1} MB), and `stagger check FILE` with the same.\n\n\
+         | | s | MB | |\n|---|---|---|---|\n| `plan` | {:.2} | {} | {} |\n| `check` | {:.2} | {} | {} |",
+        LARGE.nodes,
+        itself.document as f64 / 1e6,
+        itself.plan.cpu,
+        mb(&itself.plan),
+        summary.unwrap_or_default(),
+        itself.check.cpu,
+        mb(&itself.check),
+        itself.check.out.trim_end()
     );
     text
 }
