@@ -217,7 +217,7 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec, scheduled: bool) -> (Option<Plan
         at_least,
         at_least_because: match (because.as_mut_slice(), last_alone) {
             ([one], _) => std::mem::take(one),
-            ([others, _], Some(last)) => format!("{others}; then {}", snapshot.unit(last).id),
+            ([others, _], Some(last)) => format!("{others}, and {} last", snapshot.unit(last).id),
             _ => "the order asked for".to_owned(),
         },
         going_back: stage.going_back.clone(),
