@@ -1,4 +1,4 @@
-//! The request that Ganeti sends to an allocator (its design document "Ganeti IAllocator"; `hail` is one), as a cluster.
+//! The request that Ganeti sends to an allocator (its page "Ganeti automatic instance allocation"; `hail` is one), as a cluster.
 //!
 //! It tells of the whole cluster before it tells what is asked for, and only the former is read. It does not say which
 //! node is the master, nor whether an instance really runs: what should run counts as running.
@@ -33,7 +33,7 @@ pub enum RequestError {
 /// # Errors
 /// It is no JSON, lacks a field, or refers to what there is not.
 pub fn read(request: &str, kvm_node_memory: u64) -> Result<Cluster, RequestError> {
-    let request: Request = serde_json::from_str(request).map_err(RequestError::Unreadable)?;
+    let request: Sent = serde_json::from_str(request).map_err(RequestError::Unreadable)?;
     let mut cluster = Cluster {
         tags: request.cluster_tags,
         ..Cluster::default()
@@ -92,7 +92,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Listed<T> {
 }
 
 #[derive(Deserialize)]
-struct Request {
+struct Sent {
     cluster_tags: Vec<String>,
     #[serde(default)]
     enabled_hypervisors: Vec<String>,

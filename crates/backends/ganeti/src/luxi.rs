@@ -19,7 +19,7 @@ pub const SOCKET: &str = "/var/run/ganeti/socket/ganeti-query";
 /// Ends a message.
 const END: u8 = 3;
 /// As long as Ganeti's own clients wait for an answer.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 const GROUPS: &[&str] = &["name", "uuid", "alloc_policy", "tags", "ipolicy"];
 const NODES: &[&str] = &[

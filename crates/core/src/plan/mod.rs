@@ -183,7 +183,6 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec, scheduled: bool) -> (Option<Plan
     if waves.is_empty() {
         return (None, left);
     }
-    because.dedup();
     let last = waves.len() - 1;
     let planned = waves
         .into_iter()
@@ -215,11 +214,7 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec, scheduled: bool) -> (Option<Plan
         parallel,
         waves: planned,
         at_least,
-        at_least_because: match (because.as_mut_slice(), last_alone) {
-            ([one], _) => std::mem::take(one),
-            ([others, _], Some(last)) => format!("{others}, and {} last", snapshot.unit(last).id),
-            _ => "the order asked for".to_owned(),
-        },
+        at_least_because: why_so_many(&because, last_alone.map(|last| &snapshot.unit(last).id)),
         going_back: stage.going_back.clone(),
         schedule: None,
     };
@@ -227,6 +222,16 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec, scheduled: bool) -> (Option<Plan
         planned.schedule = Some(schedule::schedule(ask, stage, &planned));
     }
     (Some(planned), left)
+}
+
+/// Why a stage takes as many waves as it does, from why each of its groups does. The second of two may be one unit that is
+/// asked to be last.
+fn why_so_many(groups: &[String], last: Option<&UnitId>) -> String {
+    match (groups, last) {
+        ([others, alone], Some(last)) if others != alone => format!("{others}, and {last} last"),
+        ([one, rest @ ..], _) if rest.iter().all(|other| other == one) => one.clone(),
+        _ => "the order asked for".to_owned(),
+    }
 }
 
 /// Plans one group of units that carry nothing that has to be moved.
