@@ -251,13 +251,11 @@ async fn taken(setting: &Setting, world: &Arc<Folder>) -> Result<(Driver, Lease)
         listener: Box::new(Nobody),
     };
     let who = Identity::of_this_process();
-    match parts.store.runs()?.first() {
-        Some(listed) => supervisor::resume(parts, &who, &listed.run.clone()).await,
-        None => {
-            let run = supervisor::new_run_id(Timestamp::now());
-            supervisor::start(parts, &who, run, target(), policy(), serde_json::Value::Null).await
-        }
+    if let Some(listed) = parts.store.runs()?.first() {
+        return supervisor::resume(parts, &who, &listed.run.clone()).await;
     }
+    let run = supervisor::new_run_id(Timestamp::now());
+    supervisor::start(parts, &who, run, target(), policy(), serde_json::Value::Null).await
 }
 
 /// Waits for the lock, and carries the run out as far as it may.
@@ -381,7 +379,7 @@ fn start(setting: &Setting, name: &str) -> Child {
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
+        assert!(begun.elapsed() < Duration::from_mins(1), "never: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
