@@ -509,8 +509,10 @@ fn an_object_that_is_one_text_keeps_the_same_laws() {
     assert_eq!(newest.version, version("1.16"));
     let again = nodes.load_text(Some(newest.version), &newest.data).unwrap();
     assert_eq!(again.value, held.value);
+    let mut new = full();
+    new.traits[0].note = Some("new".to_owned());
     assert!(matches!(
-        nodes.save_text(&Held::new(full()), &pin("newton")),
+        nodes.save_text(&Held::new(new), &pin("newton")),
         Err(Unsaved::NotWhilePinned(_))
     ));
     assert!(matches!(
