@@ -188,12 +188,12 @@ fn too_few(facts: &Facts, config: &IronicConfig, services: &[Seen<'_>]) -> Vec<R
         }
     }
     for seen in services.iter().filter(down) {
-        let why = format!("{} does not serve: {}", seen.name, seen.state.1);
-        let slug = if seen.state.0 == UnitState::Down {
-            "service-down"
+        let (slug, words) = if seen.state.0 == UnitState::Down {
+            ("service-down", "does not serve")
         } else {
-            "service-unknown"
+            ("service-unknown", "may serve or not")
         };
+        let why = format!("{} {words}: {}", seen.name, seen.state.1);
         reasons.push(Reason::new(slug, why));
     }
     match &facts.conductors {

@@ -187,13 +187,9 @@ fn line(service: &ServiceVersions, all: bool) -> String {
         .why
         .as_ref()
         .map_or(String::new(), |why| format!("; {why}"));
-    format!(
-        "{name:<12} {:<10} {pin:<10} {:<8} {:<7} {state:<8} {}{why}",
-        runs.release,
-        runs.rpc_cap.to_string(),
-        runs.api.to_string(),
-        objects.join(", ")
-    )
+    let (cap, api, release) = (runs.rpc_cap.to_string(), runs.api.to_string(), &runs.release);
+    let objects = objects.join(", ");
+    format!("{name:<12} {release:<10} {pin:<10} {cap:<8} {api:<7} {state:<8} {objects}{why}")
 }
 
 fn row(service: ServiceVersions) -> Result<ServiceRow, CliError> {
