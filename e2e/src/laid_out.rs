@@ -8,6 +8,7 @@ mod conf;
 mod deployments;
 mod disks;
 mod drained;
+mod gateways;
 mod operator;
 mod told;
 

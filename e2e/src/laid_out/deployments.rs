@@ -98,7 +98,7 @@ pub(super) fn of(ceph: &Cluster, daemon: &Daemon, image: &str) -> Result<Value> 
 }
 
 /// OSDs are on the node that has their CRUSH host's name; others are spread.
-fn place(ceph: &Cluster, daemon: &Daemon) -> String {
+pub(super) fn place(ceph: &Cluster, daemon: &Daemon) -> String {
     let nth = |id: &str| id.bytes().next().map_or(0, |letter| u32::from(letter - b'a'));
     let hosts = ceph.spec().racks * ceph.spec().hosts_per_rack;
     let host = match daemon.kind {

@@ -3,6 +3,7 @@
 
 mod cost;
 mod drains;
+mod gateways;
 mod growth;
 mod interrupted;
 mod system;
