@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
 use stagger_e2e::case::{Phases, under_load};
 use stagger_e2e::ceph::{Cluster, Daemon, Kind};
 use stagger_e2e::command::say;
 use stagger_e2e::oracle;
+use stagger_e2e::rados::Target;
 use stagger_e2e::rook;
 use stagger_e2e::roots::Release;
 use stagger_e2e::stagger::{Machine, Setup, says};
@@ -132,8 +134,21 @@ fn oracles_agree(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
         let status = rados.mon("status")?;
         let states = status["pgmap"]["pgs_by_state"].as_array().cloned();
         let states = states.unwrap_or_default();
+        // A group whose primary has not reported since is told as it was before.
+        let groups = rados.command(Target::Mgr, "pg dump", json!({}))?;
+        let groups = groups["pg_map"]["pg_stats"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let is_left = |group: &Value| {
+            group["acting"]
+                .as_array()
+                .is_some_and(|acting| acting.contains(&json!(5)))
+        };
         let known = ["active+clean", "active+undersized+degraded", "active+undersized"];
         Ok(states.len() > 1
+            && !groups.is_empty()
+            && !groups.iter().any(is_left)
             && status["osdmap"]["num_up_osds"] == cluster.spec().osds - 1
             && states.iter().all(|state| {
                 state["state_name"]
