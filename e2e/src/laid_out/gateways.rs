@@ -1,4 +1,5 @@
-//! Gateways as pods of one Deployment, which is how Rook lays out a store with several `instances`.
+//! Gateways as pods of one Deployment, which is how Rook lays out a store with several `instances`: so many replicas,
+//! of which one at a time may be missing and none may be too many (`pkg/operator/ceph/object/spec.go`).
 
 use anyhow::{Context, Result};
 use serde_json::json;

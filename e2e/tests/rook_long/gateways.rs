@@ -10,8 +10,8 @@ use stagger_e2e::roots::Release;
 
 use crate::{AGENT, ask_for, images};
 
-/// From 18 to 20: the run waits for both pods, of which the second is only made when the first serves; clients
-/// write and read all the time, and the run ends when Ceph too has both on 20.
+/// From 18 to 20: the second pod is only made when the first serves, clients write and read all the time, and at the
+/// end both have the image, and Ceph tells of two on 20.
 #[test]
 #[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
 fn of_one_deployment_are_updated_by_kubernetes() -> Result<()> {
