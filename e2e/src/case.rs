@@ -1,5 +1,7 @@
 //! One test case: what it prints for whoever collects results, and what it tells when it fails.
 
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -8,6 +10,7 @@ use crate::ceph::{CephSpec, Cluster};
 use crate::command::say;
 use crate::load::Load;
 use crate::roots::Release;
+use crate::{ganeti, ironic};
 
 /// Runs a case and prints `case NAME ok|FAILED SECONDS`, on stderr, as the last line of it.
 pub fn case(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -48,6 +51,96 @@ pub fn under_load(
         ensure!(!dir.exists(), "{} is left", dir.display());
         Ok(())
     })
+}
+
+/// A case on a virtual cluster of Ganeti. Whatever happens, the cluster is gone afterwards, nothing in it has tried to
+/// reboot the machine under it, and nothing of it is left.
+pub fn on_ganeti(
+    name: &str,
+    spec: ganeti::GanetiSpec,
+    work: impl FnOnce(&ganeti::Cluster, &mut Phases) -> Result<()>,
+) -> Result<()> {
+    case(name, || {
+        let mut phases = Phases::begin();
+        let cluster = ganeti::Cluster::boot(spec)?;
+        phases.lap("boot");
+        let result = work(&cluster, &mut phases);
+        if result.is_err() {
+            // Apart from the error, which would drown in it.
+            say(cluster.logs_tail());
+        }
+        let dir = cluster.dir().to_owned();
+        let untouched = cluster.ensure_machine_untouched();
+        let stopped = cluster.stop(false);
+        phases.print();
+        result?;
+        untouched?;
+        stopped?;
+        ensure_gone(&dir)
+    })
+}
+
+/// A case on an Ironic. Whatever happens, the cluster is gone afterwards, and nothing of it is left.
+pub fn on_ironic(
+    name: &str,
+    spec: ironic::IronicSpec,
+    work: impl FnOnce(&ironic::Cluster, &mut Phases) -> Result<()>,
+) -> Result<()> {
+    case(name, || {
+        let mut phases = Phases::begin();
+        let cluster = ironic::Cluster::boot(spec)?;
+        for lap in cluster.laps() {
+            say(format!("boot: {:5.1} s  {}", lap.until.as_secs_f64(), lap.part));
+        }
+        phases.lap("boot");
+        let result = work(&cluster, &mut phases);
+        if result.is_err() {
+            // Apart from the error, which would drown in it.
+            say(cluster.logs_tail());
+        }
+        let dir = cluster.dir().to_owned();
+        let stopped = cluster.stop(false);
+        phases.print();
+        result?;
+        stopped?;
+        ensure_gone(&dir)
+    })
+}
+
+/// Does something to an Ironic under load, then asks the clients. What failed is in the report, for the caller to judge.
+///
+/// # Errors
+/// It failed, or something that was acknowledged is not so.
+pub fn ironic_loaded(
+    cluster: &ironic::Cluster,
+    phases: &mut Phases,
+    work: impl FnOnce(&mut ironic::Load, &mut Phases) -> Result<()>,
+) -> Result<ironic::Report> {
+    let mut load = ironic::Load::start(cluster)?;
+    phases.lap("load on all clients");
+    let result = work(&mut load, phases);
+    let failed: Vec<String> = load.failures().iter().map(ToString::to_string).collect();
+    result.with_context(|| format!("requests that failed by then: {failed:?}"))?;
+    let report = load.stop()?;
+    phases.lap("all data verified");
+    say(format!("{report}"));
+    report.ensure_nothing_lost()?;
+    Ok(report)
+}
+
+/// Whether nothing of a cluster is left: no folder, no mount, no process that was told of it.
+fn ensure_gone(dir: &Path) -> Result<()> {
+    ensure!(!dir.exists(), "{} is left", dir.display());
+    let path = dir.display().to_string();
+    let mounts = fs::read_to_string("/proc/self/mounts").context("reading the mounts")?;
+    ensure!(!mounts.contains(&path), "a mount is left: {mounts}");
+    for entry in fs::read_dir("/proc").context("reading /proc")? {
+        // Most entries are no processes, and some of those have just ended.
+        let words = fs::read(entry?.path().join("cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).replace('\0', " ");
+        ensure!(!words.contains(&path), "a process is left: {words}");
+    }
+    Ok(())
 }
 
 /// Does something under load, then asks the clients.

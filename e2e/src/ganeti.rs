@@ -12,10 +12,12 @@
 mod boot;
 mod files;
 mod htools;
+mod instances;
 mod rapi;
 mod root;
 mod safety;
 mod spec;
+mod state;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,13 +28,16 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub use crate::ceph::Lap;
 use crate::command::{ends_of_logs, output, run};
+use crate::files::put;
 use crate::folder::Folder;
 use crate::sandbox::Sandbox;
 pub use htools::{Answer, Group, Htools, Move, groups};
-pub use rapi::Reply;
+pub use instances::Made;
+pub use rapi::{Job, Reply};
 pub use root::Root;
 use safety::Mask;
 pub use spec::{CLUSTER, CLUSTER_ADDRESS, GanetiSpec, MOST_NODES, STRANGER, address, name};
+pub use state::{Placed, State};
 
 /// Who may change things by the remote API: name and password.
 pub const OPERATOR: (&str, &str) = files::OPERATOR;
@@ -175,6 +180,16 @@ impl Cluster {
         Ok(text.trim().to_owned())
     }
 
+    /// How often a node has lost its power or was rebooted since the cluster was made.
+    ///
+    /// # Errors
+    /// There is no such node.
+    pub fn reboots(&self, node: &str) -> Result<usize> {
+        let path = self.dir().join(node).join("boots");
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        Ok(text.lines().count().saturating_sub(1))
+    }
+
     /// Cuts a node's power: its processes and what was in its memory are gone. Its instances no longer run.
     ///
     /// # Errors
@@ -189,6 +204,17 @@ impl Cluster {
     /// It does not start.
     pub fn start(&self, node: &str) -> Result<()> {
         self.node(node, "start", &[]).map(drop)
+    }
+
+    /// How long a node takes to boot from now on, in seconds.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn set_boot_seconds(&self, node: &str, seconds: u32) -> Result<()> {
+        put(
+            &self.dir().join(format!("boot-seconds-{node}")),
+            &seconds.to_string(),
+        )
     }
 
     /// Whether a node stays down at its next reboots, as one does that is broken.

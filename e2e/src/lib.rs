@@ -7,8 +7,8 @@
 //!
 //! Tests that need root or Ceph are ignored by default, and `cargo xtask test` runs them.
 //!
-//! Start reading at [`ceph::Cluster::boot`] or [`ganeti::Cluster::boot`]; hold one open by hand with the binaries
-//! `ceph-lab` and `ganeti-lab`.
+//! Start reading at [`ceph::Cluster::boot`], [`ganeti::Cluster::boot`] or [`ironic::Cluster::boot`]; hold one open by
+//! hand with the binaries `ceph-lab`, `ganeti-lab` and `ironic-lab`.
 
 pub mod cache;
 pub mod case;
@@ -18,6 +18,7 @@ pub mod command;
 mod files;
 pub mod folder;
 pub mod ganeti;
+pub mod ironic;
 pub mod kubernetes;
 pub mod laid_out;
 pub mod load;

@@ -190,6 +190,23 @@ impl Sandbox {
         command
     }
 
+    /// The text of a program that runs `command` with the files of `root`, from outside or inside. `what` says what it
+    /// is; `command` is words of a shell, before those that it is called with.
+    pub(crate) fn entrance(&self, root: &Path, what: &str, command: &str) -> Result<String> {
+        // Those who are inside already need not enter.
+        let link = format!("/proc/{}/ns/mnt", self.first);
+        let mounts =
+            fs::read_link(&link).with_context(|| format!("reading {link}: has the sandbox ended?"))?;
+        Ok(format!(
+            "#!/bin/sh\n# {what}\nset -- chroot '{root}' {command} \"$@\"\n\
+             if [ \"$(readlink /proc/self/ns/mnt)\" = '{mounts}' ]; then exec \"$@\"; fi\n\
+             exec {prefix} \"$@\"\n",
+            root = root.display(),
+            mounts = mounts.display(),
+            prefix = self.prefix().join(" "),
+        ))
+    }
+
     /// Ends everything inside and waits until it is gone.
     pub fn stop(&mut self) -> Result<()> {
         if self.pipe.take().is_some() {

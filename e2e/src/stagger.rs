@@ -1,9 +1,11 @@
 //! The real `stagger`, as a person at a machine of their own runs it on a test cluster.
 //!
 //! A [`Machine`] is a configuration and a folder for journals. Two of them on one cluster are two people
-//! with two laptops. Everything goes through the binary; nothing of it is linked in.
+//! with two laptops. Everything goes through the binary; nothing of it is linked in. What differs between the kinds
+//! of clusters is a [`Setting`]: what the configuration says, and what a program takes to reach the cluster.
 
 mod config;
+mod ganeti;
 mod journal;
 mod running;
 
@@ -18,39 +20,81 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 pub use config::Setup;
+pub use ganeti::{GanetiSetup, is_failing_over};
 pub use journal::{Journal, Wave};
 pub use running::{Ended, Running};
 
-use crate::ceph::Cluster;
 use crate::command::{last_lines, output, shown};
+
+/// With what `stagger` works on the clusters of one kind.
+pub trait Setting {
+    /// The kind.
+    type Cluster;
+
+    /// The cluster's folder.
+    fn folder(cluster: &Self::Cluster) -> &Path;
+
+    /// The configuration of a machine whose own folder that is. Files that it names are made there.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    fn text(&self, cluster: &Self::Cluster, own: &Path) -> Result<String>;
+
+    /// The program and the words before its own, so that it runs where it reaches the cluster.
+    ///
+    /// # Errors
+    /// The program cannot be brought there.
+    fn program(&self, cluster: &Self::Cluster, own: &Path, binary: &Path) -> Result<Vec<String>>;
+}
 
 /// A machine from which a cluster is worked on: its configuration, and its folder of journals.
 #[derive(Debug)]
 pub struct Machine {
-    binary: PathBuf,
-    config: PathBuf,
-    state: PathBuf,
+    program: Vec<String>,
+    folder: PathBuf,
 }
 
 impl Machine {
     /// A machine of that name. Its files live in the cluster's folder and go with it.
-    pub fn new(cluster: &Cluster, name: &str, setup: &Setup) -> Result<Self> {
-        let folder = cluster.dir().join("machines").join(name);
+    ///
+    /// # Errors
+    /// They cannot be written, or there is no program.
+    pub fn new<S: Setting>(cluster: &S::Cluster, name: &str, setup: &S) -> Result<Self> {
+        let folder = S::folder(cluster).join("machines").join(name);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        let config = folder.join("stagger.toml");
-        fs::write(&config, setup.text(cluster)?).with_context(|| format!("writing {}", config.display()))?;
-        Ok(Self {
-            binary: binary()?,
-            config,
-            state: folder.join("state"),
-        })
+        let machine = Self {
+            program: setup.program(cluster, &folder, &binary()?)?,
+            folder,
+        };
+        machine.configure(cluster, setup)?;
+        Ok(machine)
+    }
+
+    /// From now on this is its configuration. Its journals stay.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn configure<S: Setting>(&self, cluster: &S::Cluster, setup: &S) -> Result<()> {
+        let text = setup.text(cluster, &self.folder)?;
+        let config = self.config();
+        fs::write(&config, text).with_context(|| format!("writing {}", config.display()))
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.join("stagger.toml")
+    }
+
+    /// The folder of its journals.
+    pub fn state(&self) -> PathBuf {
+        self.folder.join("state")
     }
 
     /// The program with these words, to be run in whatever way.
     pub fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(&self.binary);
-        command.arg("--config").arg(&self.config);
-        command.arg("--state").arg(&self.state).args(words);
+        let mut command = Command::new(&self.program[0]);
+        command.args(&self.program[1..]);
+        command.arg("--config").arg(self.config());
+        command.arg("--state").arg(self.state()).args(words);
         command
     }
 
@@ -79,9 +123,9 @@ impl Machine {
         Running::start(&mut self.command(words))
     }
 
-    /// The waves of a stage in the plan to a version.
-    pub fn planned(&self, to: &str, stage: &str) -> Result<Vec<Vec<String>>> {
-        let plan = self.json(&["plan", "--to", to])?;
+    /// The waves of a stage in the plan for a wish: `--to VERSION`.
+    pub fn planned(&self, wish: &[&str], stage: &str) -> Result<Vec<Vec<String>>> {
+        let plan = self.json(&[&["plan"][..], wish].concat())?;
         let parts = plan["parts"].as_array().context("a plan without parts")?;
         let stage = parts
             .iter()
@@ -158,6 +202,19 @@ impl Machine {
         self.stop_when(run, &format!("a visit of a {kind}"), limit, |journal| {
             Ok(journal.visits(kind))
         })
+    }
+
+    /// Resumes to the end. Where the cluster is out of reach it is tried again, as the guide says.
+    pub fn resume_to_the_end(&self, limit: Duration) -> Result<Ended> {
+        let begun = Instant::now();
+        loop {
+            let left = limit.saturating_sub(begun.elapsed());
+            let ended = self.start(&["resume"])?.end(left)?;
+            if ended.code != Some(4) {
+                return Ok(ended);
+            }
+            thread::sleep(Duration::from_secs(2));
+        }
     }
 
     /// The end of the newest run's history in words, for the message of a failed test.

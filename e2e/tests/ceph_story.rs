@@ -35,7 +35,7 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     let rival = Machine::new(cluster, "bert", &setup)?;
     let to = verify::version(cluster, Release::Reef)?;
 
-    let planned = machine.planned(&to, "osd")?;
+    let planned = machine.planned(&["--to", &to], "osd")?;
     let over_hosts = planned.iter().filter(|wave| hosts(wave).len() > 1).count();
     let rounds = rook::walk(cluster, cluster.spec().osds)?;
     say(format!(

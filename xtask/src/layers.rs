@@ -1,6 +1,6 @@
 //! Who may depend on whom, and that the core pulls in no clock, no file, no environment, no randomness.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
@@ -9,18 +9,30 @@ use serde::Deserialize;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("stagger-versioned", &[]),
-    ("stagger-core", &[]),
-    ("stagger-engine", &["stagger-core"]),
+    ("stagger-core", &["stagger-versioned"]),
+    ("stagger-engine", &["stagger-core", "stagger-versioned"]),
     ("stagger-sim", &["stagger-core", "stagger-engine"]),
     ("stagger-ceph", &["stagger-core", "stagger-engine"]),
-    ("stagger-ganeti-rapi", &["stagger-core", "stagger-engine"]),
+    (
+        "stagger-ganeti-rapi",
+        &["stagger-core", "stagger-engine", "stagger-ganeti"],
+    ),
     (
         "stagger-rook",
-        &["stagger-core", "stagger-engine", "stagger-ceph"],
+        &[
+            "stagger-core",
+            "stagger-engine",
+            "stagger-ceph",
+            "stagger-versioned",
+        ],
     ),
     ("stagger-ganeti", &["stagger-core", "stagger-engine"]),
+    (
+        "stagger-ironic",
+        &["stagger-core", "stagger-engine", "stagger-versioned"],
+    ),
     (
         "stagger-cli",
         &[
@@ -30,6 +42,9 @@ const LAYERS: [(&str, &[&str]); 11] = [
             "stagger-ceph",
             "stagger-rook",
             "stagger-ganeti",
+            "stagger-ganeti-rapi",
+            "stagger-ironic",
+            "stagger-versioned",
         ],
     ),
     (
@@ -146,24 +161,18 @@ pub(crate) fn layers() -> Result<()> {
             }
         }
     }
-    let core = ours
-        .iter()
-        .find(|package| package.name == "stagger-core")
-        .context("there is no stagger-core")?;
-    let mut reached: BTreeSet<&str> = BTreeSet::new();
-    let mut open = vec![core.id.as_str()];
-    while let Some(id) = open.pop() {
-        for need in &needs[id] {
-            if reached.insert(need) {
-                open.push(need);
-            }
-        }
+    // Built by itself: others ask for features of what it depends on.
+    let tree = ["tree", "--package", "stagger-core", "--edges", "normal", "--prefix", "none", "--locked"];
+    let output = cargo(&tree).output().context("cargo tree")?;
+    if !output.status.success() {
+        bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
     }
-    if let Some(found) = reached
-        .iter()
-        .map(|id| &names[id].name)
-        .find(|name| IMPURE.contains(&name.as_str()))
-    {
+    let reached = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut reached = reached.lines().filter_map(|line| line.split_whitespace().next());
+    if !reached.clone().any(|name| name == "stagger-core") {
+        bail!("cargo tree does not tell of stagger-core");
+    }
+    if let Some(found) = reached.find(|name| IMPURE.contains(name)) {
         bail!("stagger-core reaches {found}: the core decides, and never asks the world");
     }
     words(&root().join("crates/core/src"))

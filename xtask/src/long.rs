@@ -12,15 +12,23 @@ use crate::report::{Report, built, root, target_folder, workspace};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 12] = [
+const FILES: [&str; 19] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
+    // Of the engine and of the commands: the same.
+    "stores",
+    "handover",
+    "on_postgres",
     "sandbox_ends",
     "ceph_boot",
     "ceph_daemonctl",
     "ceph_long",
     "ganeti_boot",
+    "ganeti_long",
+    "ganeti_differential",
+    "ironic_boot",
+    "ironic_hand",
     "node_agent",
     "go_is_fetched",
     "rook_long",
@@ -36,8 +44,7 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
         bail!("it does not build");
     }
     set_up(&mut report)?;
-    // No story of the usual tests needs it yet.
-    report.run("root of Ganeti", &mut built("ganeti-root"))?;
+    report.run("root of Ironic", &mut built("ironic-root"))?;
     let mut known = Vec::new();
     for file in FILES {
         known.extend(cases(file)?.into_iter().map(|case| (file, case)));
@@ -193,10 +200,10 @@ impl Page {
     }
 }
 
-/// Rust, and the exact versions of Ceph and Ganeti in the cache.
+/// Rust, and the exact versions of Ceph, Ganeti and Ironic in the cache.
 fn versions() -> Result<Vec<String>> {
     let mut found = vec![said(Command::new("rustc").arg("--version"))?];
-    for program in ["ceph-roots", "ganeti-root"] {
+    for program in ["ceph-roots", "ganeti-root", "ironic-root"] {
         let roots = built(program)
             .output()
             .with_context(|| format!("ask {program} for its versions"))?;

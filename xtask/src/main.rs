@@ -17,6 +17,7 @@ use anyhow::{Result, bail};
 const MENU: &str = "cargo xtask test [--quick | --long [CASE…]]   set up what the tests need, and run them
 cargo xtask bench ceph [--osds N]             planning on large maps beside its peers; writes docs/bench.md
 cargo xtask bench kubernetes [--osds N]       the operator on 1,000 OSDs; writes docs/bench-kubernetes.md
+cargo xtask bench ganeti [--patience SECONDS] reboot groups of large clusters beside hroller; writes docs/bench-ganeti.md
 cargo xtask layers                            who may depend on whom, and that the core is pure
 cargo xtask licences                          that every dependency's licence is one that deny.toml allows
 cargo xtask fuzz [--seconds N] [TARGET]       what comes from outside, against the parsers; 20 s each
@@ -48,6 +49,10 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["bench", "ceph", "--osds", count] => bench::bench(&[count.parse()?]),
         ["bench", "kubernetes"] => bench::kubernetes::bench(1_000),
         ["bench", "kubernetes", "--osds", count] => bench::kubernetes::bench(count.parse()?),
+        ["bench", "ganeti"] => bench::ganeti::bench(u32::MAX),
+        ["bench", "ganeti", "--patience", seconds] => bench::ganeti::bench(seconds.parse()?),
+        // A program that the bench measures is the only child of a process of its own.
+        ["measure", report, words @ ..] => bench::child::measure(report, words),
         ["generate"] => generate::generate(false),
         ["generate", "--check"] => generate::generate(true),
         _ => bail!("what is asked is not on the menu:\n{MENU}"),

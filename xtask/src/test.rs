@@ -29,6 +29,10 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
             "Ceph: the story on a real cluster",
             &mut ignored("ceph_story", None),
         )?;
+        report.run(
+            "Ganeti: the story on a real cluster",
+            &mut ignored("ganeti_story", None),
+        )?;
         report.run("programs of Kubernetes", &mut built("kubernetes-servers"))?;
         report.run(
             "Kubernetes: the definitions on a real API server",
@@ -41,6 +45,13 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
         report.run(
             "Kubernetes: the story on a real cluster laid out by Rook",
             &mut ignored("rook_story", None),
+        )?;
+        report.run(
+            "Ganeti: reboot groups beside those of the real hroller",
+            &mut ignored(
+                "ganeti_differential",
+                Some("hundreds_of_clusters_as_hroller_sees_them"),
+            ),
         )?;
     }
     if report.summary() {
@@ -92,9 +103,10 @@ fn quick(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The roots of Ceph, in the cache outside the checkout; built if they are missing.
+/// The roots of Ceph and Ganeti, in the cache outside the checkout; built if they are missing.
 pub(crate) fn set_up(report: &mut Report) -> Result<()> {
     report.run("roots of Ceph", &mut built("ceph-roots"))?;
+    report.run("root of Ganeti", &mut built("ganeti-root"))?;
     Ok(())
 }
 

@@ -6,8 +6,11 @@ use serde::Deserialize;
 use stagger_ceph::config::{CephConfig, CephSettings, SoftwareByKind};
 use stagger_ceph::target::PgGate;
 use stagger_ceph::translate::HealthPolicy;
-use stagger_core::model::{Growth, Policy};
+use stagger_core::model::{ClusterName, Growth, Policy};
 use stagger_engine::hosts::Hosts;
+use stagger_engine::postgres::Address;
+use stagger_ganeti_rapi::config::{RapiConfig, Settings as GanetiSettings};
+use stagger_ironic::config::{IronicConfig, Settings as IronicSettings};
 
 use crate::args::{Cli, Wish};
 use crate::error::CliError;
@@ -20,14 +23,22 @@ pub(crate) struct Config {
     /// How bold to be.
     #[serde(default)]
     pub(crate) policy: Policy,
-    #[serde(default)]
-    gates: Gates,
-    #[serde(default)]
-    health: HealthPolicy,
+    gates: Option<Gates>,
+    health: Option<HealthPolicy>,
     #[serde(default)]
     hosts: Hosts,
-    #[serde(default)]
-    software: SoftwareByKind,
+    software: Option<SoftwareByKind>,
+    /// Read by [`store`], where no more of the file is needed.
+    #[serde(default, rename = "store")]
+    _store: Option<StoreSection>,
+}
+
+/// Where journals are kept, if not in the folder of `--state`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoreSection {
+    url: String,
+    password_file: Option<PathBuf>,
 }
 
 /// Which kind of cluster, and how to reach it.
@@ -35,6 +46,19 @@ pub(crate) struct Config {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum ClusterSection {
     Ceph(CephConfig),
+    Ganeti(Box<RapiConfig>),
+    Ironic(Box<IronicConfig>),
+}
+
+impl ClusterSection {
+    /// What people call it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Ceph(_) => "a Ceph",
+            Self::Ganeti(_) => "a Ganeti",
+            Self::Ironic(_) => "an Ironic",
+        }
+    }
 }
 
 /// When health is good enough.
@@ -46,22 +70,75 @@ struct Gates {
 
 impl Config {
     /// The settings of the Ceph backend.
-    pub(crate) fn ceph(&self) -> CephSettings {
-        let ClusterSection::Ceph(cluster) = &self.cluster;
-        let mut hosts = self.hosts.clone();
-        // Each cluster has a fence of its own, also where two share hosts.
-        hosts.folder = hosts.folder.join(cluster.name.as_str());
-        CephSettings {
+    pub(crate) fn ceph(&self) -> Result<CephSettings, CliError> {
+        let ClusterSection::Ceph(cluster) = &self.cluster else {
+            let kind = self.cluster.kind();
+            return Err(CliError::usage(format!(
+                "the configuration is for {kind}, and this is for a Ceph"
+            )));
+        };
+        Ok(CephSettings {
             cluster: cluster.clone(),
-            hosts,
-            software: self.software.clone(),
-            health: self.health.clone(),
+            hosts: self.hosts_of(&cluster.name),
+            software: self.software.clone().unwrap_or_default(),
+            health: self.health.clone().unwrap_or_default(),
+        })
+    }
+
+    /// The settings of the Ganeti backend; `None`: the configuration is for another kind of cluster.
+    pub(crate) fn ganeti(&self) -> Option<GanetiSettings> {
+        match &self.cluster {
+            ClusterSection::Ceph(_) | ClusterSection::Ironic(_) => None,
+            ClusterSection::Ganeti(cluster) => Some(GanetiSettings::new(
+                RapiConfig::clone(cluster),
+                self.hosts_of(&cluster.name),
+            )),
+        }
+    }
+
+    /// The settings of the Ironic backend; `None`: the configuration is for another kind of cluster.
+    pub(crate) fn ironic(&self) -> Option<IronicSettings> {
+        match &self.cluster {
+            ClusterSection::Ceph(_) | ClusterSection::Ganeti(_) => None,
+            ClusterSection::Ironic(cluster) => Some(IronicSettings::new(
+                IronicConfig::clone(cluster),
+                self.hosts_of(&cluster.name),
+            )),
+        }
+    }
+
+    /// Each cluster has a fence of its own, also where two share hosts.
+    fn hosts_of(&self, cluster: &ClusterName) -> Hosts {
+        let mut hosts = self.hosts.clone();
+        hosts.folder = hosts.folder.join(cluster.as_str());
+        hosts
+    }
+
+    /// What in it does not fit its kind of cluster.
+    fn verify(&self) -> Result<(), String> {
+        if let ClusterSection::Ceph(_) = &self.cluster {
+            return Ok(());
+        }
+        let sections = [
+            ("gates", self.gates.is_some()),
+            ("health", self.health.is_some()),
+            ("software", self.software.is_some()),
+        ];
+        if let Some((section, _)) = sections.into_iter().find(|(_, given)| *given) {
+            let kind = self.cluster.kind();
+            return Err(format!("[{section}] is for a Ceph, and the cluster is {kind}"));
+        }
+        match &self.cluster {
+            ClusterSection::Ironic(cluster) => cluster.verify(),
+            ClusterSection::Ceph(_) | ClusterSection::Ganeti(_) => {
+                self.ganeti().map_or(Ok(()), |settings| settings.verify())
+            }
         }
     }
 
     /// The gate on placement groups.
     pub(crate) fn pg_gate(&self) -> PgGate {
-        self.gates.pgs
+        self.gates.as_ref().map(|gates| gates.pgs).unwrap_or_default()
     }
 
     /// The policy with the flags over it.
@@ -112,6 +189,51 @@ pub(crate) fn read(cli: &Cli) -> Result<Config, CliError> {
 }
 
 fn parse(text: &str, path: &Path) -> Result<Config, CliError> {
+    let config: Config = read_as_toml(text, path)?;
+    config.verify().map_err(|why| {
+        let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
+        refused.causes.push(why);
+        refused
+    })?;
+    Ok(config)
+}
+
+/// The database that the configuration names for journals, if there is a configuration, and it names one.
+pub(crate) fn store(cli: &Cli) -> Result<Option<Address>, CliError> {
+    /// Of the whole file only this is of interest: the rest may be for another release.
+    #[derive(Deserialize)]
+    struct Part {
+        store: Option<StoreSection>,
+    }
+    let Ok(path) = path(cli) else { return Ok(None) };
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| CliError::usage(format!("read the configuration {}: {error}", path.display())))?;
+    let Some(StoreSection { url, password_file }) = read_as_toml::<Part>(&text, &path)?.store else {
+        return Ok(None);
+    };
+    let password = match &password_file {
+        None => None,
+        Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
+            CliError::usage(format!(
+                "read the password of the store from {}: {error}",
+                file.display()
+            ))
+        })?),
+    };
+    let password = password
+        .as_deref()
+        .map(|text| text.trim_end_matches(['\r', '\n']));
+    match Address::new(&url, password) {
+        Ok(address) => Ok(Some(address)),
+        Err(error) => {
+            let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
+            refused.causes.push(error.to_string());
+            Err(refused)
+        }
+    }
+}
+
+fn read_as_toml<T: serde::de::DeserializeOwned>(text: &str, path: &Path) -> Result<T, CliError> {
     toml::from_str(text).map_err(|error| {
         let message = error.to_string();
         let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
@@ -157,7 +279,10 @@ mod tests {
     fn a_name_is_all_that_is_needed() {
         let config = parse(GOOD, Path::new("stagger.toml")).unwrap();
         assert_eq!(config.policy, Policy::default());
-        assert_eq!(config.ceph().hosts.folder, Path::new("/var/lib/stagger/lab"));
+        assert_eq!(
+            config.ceph().unwrap().hosts.folder,
+            Path::new("/var/lib/stagger/lab")
+        );
     }
 
     #[test]
@@ -165,6 +290,56 @@ mod tests {
         assert!(refused("[policy]\nmax_in_paralel = 3\n").contains("did you mean `max_in_parallel`?"));
         assert!(refused("[polcy]\n").contains("did you mean `policy`?"));
         assert!(refused("[software.osd]\nupgade = \"x\"\n").contains("did you mean `upgrade`?"));
+    }
+
+    #[test]
+    fn a_ganeti_is_reached_by_its_rapi() {
+        let text = r#"
+            [cluster]
+            kind = "ganeti"
+            name = "lab"
+            addresses = ["ganeti.example.org"]
+            user = "stagger"
+            password_file = "/etc/stagger/rapi"
+        "#;
+        let path = Path::new("stagger.toml");
+        let config = parse(text, path).unwrap();
+        let settings = config.ganeti().unwrap();
+        assert_eq!(settings.hosts.folder, Path::new("/var/lib/stagger/lab"));
+        assert!(config.ceph().is_err());
+        let refused = |more: &str| parse(&format!("{text}\n{more}"), path).unwrap_err().text();
+        assert!(refused("[health]\n").contains("[health] is for a Ceph"));
+        assert!(refused("[cluster.visits]\nreboots = \"x\"\n").contains("did you mean `reboot`?"));
+    }
+
+    #[test]
+    fn a_store_is_a_url_without_a_password() {
+        use clap::Parser as _;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("stagger.toml");
+        let read = |more: &str| {
+            std::fs::write(&file, format!("{GOOD}{more}")).unwrap();
+            store(&Cli::parse_from([
+                "stagger",
+                "--config",
+                file.to_str().unwrap(),
+                "history",
+            ]))
+        };
+        assert_eq!(read("").unwrap(), None);
+        let named = read("[store]\nurl = \"postgres://anna@db/stagger\"\n").unwrap();
+        assert_eq!(named.unwrap().to_string(), "postgres://anna@db/stagger");
+        let text = read("[store]\nurl = \"postgres://anna:pass@db/stagger\"\n")
+            .unwrap_err()
+            .text();
+        assert!(
+            text.contains("has a password in it") && !text.contains("pass@"),
+            "{text}"
+        );
+        let text = read("[store]\nurl = \"postgres://db/s\"\npassword_file = \"/no/such\"\n").unwrap_err();
+        assert!(text.text().contains("from /no/such"), "{}", text.text());
+        assert!(refused("[store]\nurll = \"x\"\n").contains("did you mean `url`?"));
+        parse(&format!("{GOOD}[store]\nurl = \"postgres://db/s\"\n"), &file).unwrap();
     }
 
     #[test]

@@ -4,26 +4,31 @@
 //! something else, takes a new version; a new field that may be missing does not.
 
 mod rehearsal;
+mod stores;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stagger_ceph::api::saved::Saved;
-use stagger_ceph::guards::HeldGuard;
 use stagger_core::check::Finding;
 use stagger_core::explain::Explanation;
 use stagger_core::model::{RunId, Snapshot, UnitId};
 use stagger_core::plan::Plan;
+use stagger_core::releases::{self, Own};
 use stagger_core::run::Entry;
 use stagger_core::view::{RunView, Schema};
 use stagger_rook::told::Told;
+use stagger_versioned::chain::Unreadable;
 
 use crate::error::CliError;
 
 pub(crate) use rehearsal::{Case, EndedSo, Exposed, Rehearsal, Risk, Time};
+pub(crate) use stores::{BrokenRule, Judged, LockTaken, Migrated, MigratedRows, RowsSeen, StoreSeen};
 
 /// What one document is called, and which version of it is printed.
 #[derive(Debug, Clone, Copy)]
@@ -55,10 +60,16 @@ pub(crate) const OK_TO_STOP: Name = Name("ceph-ok-to-stop", 1);
 pub(crate) const GUARDS: Name = Name("ceph-guards", 1);
 /// `artifacts`
 pub(crate) const ARTIFACTS: Name = Name("artifacts", 1);
+/// `lint migrations`
+pub(crate) const LINT: Name = Name("lint-migrations", 1);
+/// `db upgrade`, `db version`, `db check`
+pub(crate) const STORE: Name = Name("store", 1);
+/// `db online-data-migrations`
+pub(crate) const MIGRATED: Name = Name("online-data-migrations", 1);
 /// Any command that fails
 pub(crate) const ERROR: Name = Name("error", 1);
 /// `status`, and a line of `history`; the core makes it with its schema.
-const RUN: Name = Name("run", 1);
+const RUN: Name = Name("run", RunView::VERSION);
 /// The file of `observe --save`
 const SAVED: Name = Name(Saved::SCHEMA, Saved::VERSION);
 
@@ -80,6 +91,34 @@ pub(crate) struct Checked {
 pub(crate) struct Versions {
     /// One row for each kind and revision.
     pub(crate) versions: Vec<VersionRow>,
+    /// One row for each service of an Ironic: what a release and a pin come to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) services: Vec<ServiceRow>,
+}
+
+/// What a service of an Ironic runs.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServiceRow {
+    /// Its unit.
+    pub(crate) unit: UnitId,
+    /// The release with its patch; absent where nobody could tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) release: Option<String>,
+    /// The older release that it is held to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pin: Option<String>,
+    /// The highest version of the API that it offers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) api: Option<String>,
+    /// The highest version of the RPC that it speaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rpc_cap: Option<String>,
+    /// In which version it writes each object.
+    pub(crate) objects: BTreeMap<String, String>,
+    /// Why nobody could tell, or why it does not serve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) why: Option<String>,
 }
 
 /// The units of one kind that run the same.
@@ -128,7 +167,50 @@ pub(crate) struct Simulation {
     pub(crate) journal: PathBuf,
 }
 
-/// `ceph guards`: what runs hold in the cluster.
+/// A guard that is held in the cluster, whoever took it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HeldGuard {
+    /// Its name.
+    pub(crate) guard: String,
+    /// What it changed, if not the whole cluster: OSDs, or file systems.
+    pub(crate) on: Vec<String>,
+    /// Which run took it.
+    pub(crate) run: String,
+    /// When it goes by itself.
+    #[schemars(with = "String")]
+    pub(crate) until: Timestamp,
+    /// Others had set it before, and it is left to them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(default)]
+    pub(crate) by_others: bool,
+}
+
+impl From<stagger_ceph::guards::HeldGuard> for HeldGuard {
+    fn from(held: stagger_ceph::guards::HeldGuard) -> Self {
+        Self {
+            by_others: held.on.is_empty(),
+            guard: held.guard,
+            on: held.on,
+            run: held.run,
+            until: held.until,
+        }
+    }
+}
+
+impl From<stagger_ganeti_rapi::guards::Held> for HeldGuard {
+    fn from(held: stagger_ganeti_rapi::guards::Held) -> Self {
+        Self {
+            guard: held.guard,
+            on: Vec::new(),
+            run: held.run,
+            until: Timestamp::from_second(held.until).unwrap_or(Timestamp::MAX),
+            by_others: held.by_others,
+        }
+    }
+}
+
+/// `guards`: what runs hold in the cluster.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Guards {
@@ -196,12 +278,13 @@ impl Name {
         }
     }
 
-    /// Reads a document that may have been stored without its name and version.
-    pub(crate) fn read<T: serde::de::DeserializeOwned>(self, path: &Path, text: &str) -> Result<T, CliError> {
+    /// Reads a document in the version that it has. Earlier builds stored it without its name and version.
+    pub(crate) fn read<T: Own>(self, path: &Path, text: &str) -> Result<T, CliError> {
         let Self(name, newest) = self;
         let shown = path.display();
         let wrong = |why: String| CliError::usage(format!("{shown} is not a {name}: {why}"));
         let mut value: Map<String, Value> = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
+        let mut number = None;
         if let Some(schema) = value.remove("schema") {
             let found: Schema = serde_json::from_value(schema).map_err(|e| wrong(e.to_string()))?;
             if found.name != name {
@@ -214,8 +297,12 @@ impl Name {
                 ))
                 .hint("use the release that wrote it, or a later one"));
             }
+            number = Some(found.version);
         }
-        serde_json::from_value(value.into()).map_err(|e| wrong(e.to_string()))
+        releases::document(number, value).map_err(|unreadable| match unreadable {
+            Unreadable::Malformed { why, .. } => wrong(why),
+            other => wrong(other.to_string()),
+        })
     }
 
     fn schema<T: JsonSchema>(self, about: &str) -> Value {
@@ -266,12 +353,24 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
             SAVED.schema::<Saved>("The file that `observe --save` writes and `--from` reads."),
         ),
         (
+            LINT.0,
+            LINT.schema::<Judged>("`lint migrations --json`"),
+        ),
+        (
+            MIGRATED.0,
+            MIGRATED.schema::<Migrated>("`db online-data-migrations --json`"),
+        ),
+        (
+            STORE.0,
+            STORE.schema::<StoreSeen>("`db upgrade --json`, `db version --json`, `db check --json`"),
+        ),
+        (
             OK_TO_STOP.0,
             OK_TO_STOP.schema::<stagger_ceph::oktostop::Report<'_>>(
                 "`ceph ok-to-stop --json`: the fields of Ceph's own answer, and ours beside them.",
             ),
         ),
-        (GUARDS.0, GUARDS.schema::<Guards>("`ceph guards --json`")),
+        (GUARDS.0, GUARDS.schema::<Guards>("`ceph guards --json`, `ganeti guards --json`")),
         (CHECK.0, CHECK.schema::<Checked>("`check --json`")),
         (
             ERROR.0,
@@ -311,4 +410,47 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
         (SNAPSHOT.0, SNAPSHOT.schema::<Snapshot>("`observe --json`")),
         (VERSIONS.0, VERSIONS.schema::<Versions>("`versions --json`")),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use stagger_core::run::{Command, Event};
+    use stagger_engine::store::Listed;
+    use stagger_versioned::Registry;
+    use stagger_versioned::shapes::Shapes;
+
+    use super::*;
+
+    /// Everything of stagger's own that is stored or sent.
+    fn all() -> (Shapes, Registry) {
+        fn add<T: Own + JsonSchema>((shapes, registry): (Shapes, Registry)) -> (Shapes, Registry) {
+            (shapes.with::<T>(), registry.with(Arc::clone(T::chain())))
+        }
+        let none = (Shapes::new(), Registry::new());
+        let stored = add::<Listed>(add::<Command>(add::<Event>(none)));
+        add::<Snapshot>(add::<RunView>(add::<Plan>(stored)))
+    }
+
+    #[test]
+    fn the_code_has_what_the_manifest_lists() {
+        all().1.check(&releases::manifest()).unwrap();
+    }
+
+    /// What was released is in the stores of others, and so does not change. `SHAPES=write cargo test -p stagger-cli shapes`
+    /// writes the file anew for what was not released yet; what to do otherwise is said by the test.
+    #[test]
+    fn shapes_are_those_of_the_file() {
+        let (shapes, registry) = all();
+        let manifest = releases::manifest();
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes.json");
+        let golden = std::fs::read_to_string(&file).unwrap_or_default();
+        if std::env::var_os("SHAPES").is_some_and(|say| say == "write") {
+            let anew = shapes.update(&golden, &registry, &manifest).unwrap();
+            std::fs::write(&file, anew).unwrap();
+        } else {
+            shapes.compare(&golden, &registry, &manifest).unwrap();
+        }
+    }
 }

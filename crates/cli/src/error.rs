@@ -110,7 +110,8 @@ impl From<BackendError> for CliError {
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         let exit = match &error {
-            StoreError::NoRun(_) => Exit::Usage,
+            StoreError::NoRun(_) | StoreError::OfAnotherRelease { .. } => Exit::Usage,
+            StoreError::OtherSchema { .. } => Exit::NeedsYou,
             StoreError::FencedOut { .. } | StoreError::MovedOn { .. } => Exit::No,
             StoreError::Damaged { .. } | StoreError::Failed { .. } => Exit::Unreachable,
         };
@@ -120,6 +121,8 @@ impl From<StoreError> for CliError {
                 "nothing was changed; event {last_good} is the last good one: restore the file from a backup, or start a new run with another --state folder"
             )),
             StoreError::NoRun(_) => made.hint("`stagger history` lists the runs"),
+            StoreError::OfAnotherRelease { .. } => made.hint("use the release that wrote it, or a later one"),
+            StoreError::OtherSchema { .. } => made.hint("nothing was changed; `stagger db version` shows the schema"),
             StoreError::FencedOut { .. } | StoreError::MovedOn { .. } => {
                 made.hint("another process carries the run out: `stagger status` shows it")
             }
@@ -172,7 +175,7 @@ impl From<DriveError> for CliError {
             other @ DriveError::Illegal(_) => Self::caused(Exit::Internal, &other),
             other @ (DriveError::LeaseLost(_) | DriveError::StrayCall { .. }) => {
                 Self::caused(Exit::NeedsYou, &other)
-                    .hint("nothing more was begun; `stagger resume` tries again")
+                    .hint("nothing more was begun; `stagger resume` goes on where its journal is")
             }
         }
     }

@@ -15,6 +15,8 @@ pub(crate) enum Exit {
     Unreachable,
     /// A bug.
     Internal,
+    /// As much was done as was to be done at once, and more is left.
+    More,
     /// Interrupted.
     Interrupted,
 }
@@ -29,6 +31,7 @@ impl Exit {
             Self::NeedsYou => 3,
             Self::Unreachable => 4,
             Self::Internal => 5,
+            Self::More => 6,
             Self::Interrupted => 130,
         }
     }
@@ -53,6 +56,7 @@ mod tests {
             (Exit::NeedsYou, 3),
             (Exit::Unreachable, 4),
             (Exit::Internal, 5),
+            (Exit::More, 6),
             (Exit::Interrupted, 130),
         ];
         for (exit, code) in all {

@@ -19,8 +19,10 @@ use std::time::Duration;
 use clap::{CommandFactory as _, Parser as _};
 use stagger_core::run::Command as Asked;
 
-use args::{Ceph, Cli, Command, Osd};
-use commands::{agent, ceph, control, guards, hroller, kube, look, operator, osd, rehearse, run, simulate};
+use args::{Ceph, Cli, Command, Ganeti, Lint, Osd};
+use commands::{
+    agent, ceph, control, db, guards, hroller, kube, lint, look, operator, osd, rehearse, run, simulate,
+};
 use error::CliError;
 use exit::Exit;
 
@@ -61,11 +63,12 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Observe(wish) => look::observe(cli, wish).await,
         Command::Plan(wish) => look::show_plan(cli, wish).await,
         Command::Check(wish) => look::check_plan(cli, wish).await,
-        Command::Run(wish) => run::run(cli, wish).await,
+        // Each backend makes them larger.
+        Command::Run(wish) => Box::pin(run::run(cli, wish)).await,
         Command::Resume(wish) if wish.heard.kube.is_meant() => {
             kube::ask(cli, &wish.heard, &Asked::Resume).await
         }
-        Command::Resume(wish) => run::resume(cli, wish.run.as_ref()).await,
+        Command::Resume(wish) => Box::pin(run::resume(cli, wish.run.as_ref())).await,
         Command::Status(wish) if wish.kube.is_meant() => kube::status(cli, wish).await,
         Command::Status(wish) => look::status(cli, wish),
         Command::Versions(wish) if wish.kube.is_meant() => kube::versions(cli, wish).await,
@@ -87,9 +90,12 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Approve(wish) => control::approve(cli, wish.run.as_ref(), &wish.door),
         Command::Artifacts(wish) => look::show_artifacts(cli, wish),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
-        Command::Ceph(Ceph::Guards { watch: true, .. }) => guards::watch(cli).await,
-        Command::Ceph(Ceph::Guards { drop_expired, .. }) => guards::show(cli, *drop_expired).await,
-        Command::Hroller(wish) => Ok(hroller::hroller(cli, wish)),
+        Command::Ceph(Ceph::Guards(wish)) | Command::Ganeti(Ganeti::Guards(wish)) => {
+            guards::guards(cli, wish).await
+        }
+        Command::Hroller(wish) => Ok(hroller::hroller(cli, wish).await),
+        Command::Db(wish) => db::db(cli, wish).await,
+        Command::Lint(Lint::Migrations(wish)) => lint::migrations(cli, wish),
         Command::Schema { document } => schema(document.as_deref()),
         Command::Crds => crds(),
         Command::Operator(wish) => operator::operator(cli, wish).await,

@@ -38,7 +38,7 @@ impl Source {
     pub(crate) fn open(cli: &Cli, from: &From) -> Result<Self, CliError> {
         let Some(path) = &from.from else {
             let config = config::read(cli)?;
-            let settings = config.ceph();
+            let settings = config.ceph()?;
             return Ok(Self {
                 api: Arc::new(Session::new(settings.cluster.access())),
                 settings,
@@ -136,7 +136,7 @@ fn named_after(folder: &Path) -> Result<ClusterName, CliError> {
 /// The settings for answers of that cluster: the configuration's, with its own name.
 fn settings_of(cluster: ClusterName, config: Option<&Config>) -> Result<CephSettings, CliError> {
     if let Some(config) = config {
-        let mut settings = config.ceph();
+        let mut settings = config.ceph()?;
         settings.cluster.name = cluster;
         return Ok(settings);
     }

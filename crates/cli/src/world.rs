@@ -70,45 +70,12 @@ impl World {
             Some(config) => config.policy(wish)?,
             None => config::over(Policy::default(), wish)?,
         };
-        self.names_are_known(&policy)?;
-        Ok(policy)
-    }
-
-    /// A bound on what there is not would bind nothing, and nobody would notice. What this cluster lacks
-    /// and another may have is no mistake.
-    fn names_are_known(&self, policy: &Policy) -> Result<(), CliError> {
-        let mut levels: BTreeSet<&str> = LEVELS.into();
-        levels.extend(
-            self.snapshot
-                .units()
-                .iter()
-                .flat_map(|unit| unit.domains.keys())
-                .map(String::as_str),
-        );
-        let by = match &policy.order {
-            Order::ByDomain(level) => Some(level),
-            Order::FewestWaves | Order::List(_) => None,
-        };
-        for level in by.into_iter().chain(policy.max_domains.keys()) {
-            known("level of failure domains", level, &levels)?;
-        }
-        if let Order::List(listed) = &policy.order {
-            let units = self
-                .snapshot
-                .units()
-                .iter()
-                .map(|unit| unit.id.as_str())
-                .collect();
-            for unit in listed {
-                known("unit in this cluster", unit.as_str(), &units)?;
-            }
-        }
         let kinds = BTreeSet::from(KINDS);
-        let durations = self.settings.cluster.durations.keys();
-        for kind in policy.max_in_parallel_of.keys().chain(durations) {
+        names_are_known(&self.snapshot, &policy, LEVELS.into(), &kinds)?;
+        for kind in self.settings.cluster.durations.keys() {
             known("kind of daemon", kind.as_str(), &kinds)?;
         }
-        Ok(())
+        Ok(policy)
     }
 
     /// What the wish takes.
@@ -172,6 +139,40 @@ const LEVELS: [&str; 12] = [
 /// The kinds of daemons that are units.
 const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
 
+/// A bound on what there is not would bind nothing, and nobody would notice. What this cluster lacks and
+/// another may have is no mistake: such levels of failure domains are given, and so are all kinds of units.
+pub(crate) fn names_are_known<'a>(
+    snapshot: &'a Snapshot,
+    policy: &Policy,
+    mut levels: BTreeSet<&'a str>,
+    kinds: &BTreeSet<&str>,
+) -> Result<(), CliError> {
+    let units = snapshot.units();
+    levels.extend(
+        units
+            .iter()
+            .flat_map(|unit| unit.domains.keys())
+            .map(String::as_str),
+    );
+    let by = match &policy.order {
+        Order::ByDomain(level) => Some(level),
+        Order::FewestWaves | Order::List(_) => None,
+    };
+    for level in by.into_iter().chain(policy.max_domains.keys()) {
+        known("level of failure domains", level, &levels)?;
+    }
+    if let Order::List(listed) = &policy.order {
+        let units = units.iter().map(|unit| unit.id.as_str()).collect();
+        for unit in listed {
+            known("unit in this cluster", unit.as_str(), &units)?;
+        }
+    }
+    for kind in policy.max_in_parallel_of.keys() {
+        known("kind of daemon", kind.as_str(), kinds)?;
+    }
+    Ok(())
+}
+
 /// As many names are listed to choose from.
 const FEW: usize = 12;
 
@@ -196,7 +197,7 @@ fn known(what: &str, name: &str, known: &BTreeSet<&str>) -> Result<(), CliError>
 
 /// A backend for a run that is in the journal, without observing first.
 pub(crate) fn resumed(cli: &Cli, memory: &serde_json::Value) -> Result<CephBackend, CliError> {
-    let settings = config::read(cli)?.ceph();
+    let settings = config::read(cli)?.ceph()?;
     let memory = serde_json::from_value(memory.clone()).map_err(|error| {
         CliError::usage(format!("the run keeps no memory of a Ceph cluster: {error}"))
             .hint("a run of `stagger simulate` ended with its simulation, and cannot be carried on")

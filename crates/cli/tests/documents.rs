@@ -193,6 +193,20 @@ fn what_is_printed_is_valid() {
     }
     assert!(events > 200, "only {events} events");
 
+    let migrations = "crates/cli/tests/transcripts/migrations";
+    for folder in ["good", "bad"] {
+        all.command(&["lint", "migrations", &format!("{migrations}/{folder}")]);
+    }
+    let state = ["--state", &file("new-store")];
+    for words in [
+        &["upgrade"][..],
+        &["version"],
+        &["check"],
+        &["online-data-migrations"],
+    ] {
+        all.command(&[&state[..], &["db"], words].concat());
+    }
+
     let config = file("stagger.toml");
     fs::write(&config, GUARDED).unwrap();
     let guards = ["--config", &config, "ceph", "guards"];

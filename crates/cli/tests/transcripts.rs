@@ -50,6 +50,8 @@ fn furnish(folder: &Path) {
         &here().join("../backends/ganeti/tests/fixtures/rapi"),
         &folder.join("rapi"),
     );
+    let request = here().join("../backends/ganeti/tests/fixtures/request.json");
+    fs::copy(request, folder.join("request.json")).unwrap();
     let good = folder.join("18.2.7");
     stagger(&[
         "observe",
@@ -79,6 +81,34 @@ fn furnish(folder: &Path) {
     let odd = fs::read_to_string(&map).unwrap();
     let odd = odd.replace("\"rephost\"", r#""re\u001b]0;p\u0007 \u001b[2J\n""#);
     fs::write(&map, odd).unwrap();
+
+    let migrations = here().join("tests/transcripts/migrations");
+    let schema = here().join("../engine/schema");
+    for (from, to) in [
+        (migrations.join("good"), "good-migrations"),
+        (migrations.join("bad"), "bad-migrations"),
+        (schema.join("sqlite"), "own-sqlite"),
+        (schema.join("postgres"), "own-postgres"),
+    ] {
+        copied(&from, &folder.join(to));
+    }
+    fs::copy(migrations.join("releases.toml"), folder.join("releases.toml")).unwrap();
+    let own = here().join("../core/releases.toml");
+    fs::copy(own, folder.join("own-releases.toml")).unwrap();
+
+    // A journal of before there were versions, and one of which a later release wrote a part.
+    let early = here().join("../engine/tests/fixtures/journal-of-revision-1.db");
+    for state in ["early", "late"] {
+        fs::create_dir(folder.join(state)).unwrap();
+        fs::copy(&early, folder.join(state).join("journal.db")).unwrap();
+    }
+    let late = folder.join("late");
+    stagger(&["--state", late.to_str().unwrap(), "db", "upgrade"]);
+    let journal = rusqlite::Connection::open(late.join("journal.db")).unwrap();
+    journal
+        .execute_batch("update journal set version = '1.7' where seq = 5;")
+        .unwrap();
+    drop(journal);
 
     for input in fs::read_dir(here().join("tests/transcripts/inputs"))
         .unwrap()

@@ -9,8 +9,11 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::model::{Growth, Ix, Part, PartName, Policy, Snapshot, StageSpec, UnitId, UnitState, Width};
+use crate::model::{
+    Growth, Ix, Part, PartName, Policy, Revision, Snapshot, StageSpec, UnitId, UnitState, Width,
+};
 use crate::plan::{Ask, Plan, PlannedPart, PlannedStage};
+pub use moves::may_empty;
 
 /// What is wrong with a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -198,6 +201,17 @@ impl Judge<'_> {
             .is_none_or(|maintenance| maintenance.is_for(unit))
     }
 
+    /// Whether a unit that runs that needs nothing of this stage: it is what the stage gives, or what one after
+    /// it gives.
+    fn is_enough(&self, runs: &Revision) -> bool {
+        let stages: Vec<&StageSpec> = self.ask.target.stages().collect();
+        let here = stages.iter().position(|stage| stage.name == self.stage.name);
+        stages
+            .iter()
+            .enumerate()
+            .any(|(at, stage)| Some(at) >= here && stage.kind == self.stage.kind && stage.revision == *runs)
+    }
+
     fn units(&self, findings: &mut Vec<Finding>) {
         let snapshot = self.ask.snapshot;
         let mut seen = BTreeSet::new();
@@ -207,8 +221,8 @@ impl Judge<'_> {
             }
         }
         for (_, unit) in snapshot.of_kind(&self.stage.kind) {
-            let done =
-                unit.state == UnitState::Serving && unit.revision.as_ref() == Some(&self.stage.revision);
+            let done = unit.state == UnitState::Serving
+                && unit.revision.as_ref().is_some_and(|runs| self.is_enough(runs));
             if !done && !seen.contains(&unit.id) && self.is_meant(&unit.id) {
                 findings.push(self.found(Fault::UnitMissing, unit.id.as_str()));
             }
@@ -222,7 +236,9 @@ impl Judge<'_> {
                 }
                 Some(_) if !self.is_meant(id) => "it was not selected",
                 Some(unit) if unit.state != UnitState::Serving => "it does not serve",
-                Some(unit) if unit.revision.as_ref() == Some(&self.stage.revision) => "it has nothing to do",
+                Some(unit) if unit.revision.as_ref().is_some_and(|runs| self.is_enough(runs)) => {
+                    "it has nothing to do"
+                }
                 Some(_) => continue,
             };
             findings.push(self.found(Fault::UnitUncalledFor, format!("{id}: {why}")));

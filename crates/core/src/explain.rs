@@ -1,7 +1,7 @@
 //! The words: why a unit is where it is, what holds it, and what would free it.
 
 use crate::model::{
-    Ix, Maintenance, SharedGuests, Snapshot, Standbys, Target, Turn, UnitId, UnitState, Violation,
+    Ix, Maintenance, Nouns, SharedGuests, Snapshot, Standbys, Target, Turn, UnitId, UnitState, Violation,
 };
 use crate::plan::{Move, Plan, PlannedStage};
 
@@ -72,7 +72,7 @@ pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId)
             unit: unit.clone(),
             place: format!("{unit} is left alone ({})", left.reason.slug),
             held_by: vec![left.reason.detail.clone()],
-            freed_by: vec![freed_by_reason(&left.reason.slug)],
+            freed_by: vec![freed_by_reason(&left.reason.slug, snapshot.nouns())],
         });
     }
     let found = plan.stages().find_map(|stage| {
@@ -113,7 +113,7 @@ pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId)
             WhyNot::Broken(text, mates) => {
                 held_by.push(format!("not in wave {}: {text}", earlier + 1));
                 freed_by.push(format!(
-                    "wave {} passing its gates: then {mates} serve again",
+                    "wave {} passing its gates: then {mates} again",
                     earlier + 1
                 ));
             }
@@ -191,7 +191,11 @@ fn why_not(
                 .filter(|(member, _)| *member != unit && set.contains(member))
                 .map(|(member, _)| snapshot.unit(member).id.to_string())
                 .collect();
-            WhyNot::Broken(violation(snapshot, &found), mates.join(" and "))
+            let verb = if mates.len() == 1 { "serves" } else { "serve" };
+            WhyNot::Broken(
+                violation(snapshot, &found),
+                format!("{} {verb}", mates.join(" and ")),
+            )
         }
         Ok(()) if wave.len() as u32 >= stage.parallel => WhyNot::Full,
         Ok(()) => maintenance
@@ -204,7 +208,7 @@ fn why_not(
 /// standbys, and what was asked for.
 fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option<String> {
     use crate::model::{How, Shift};
-    let rooms = snapshot.rooms()?;
+    let (rooms, nouns) = (snapshot.rooms()?, snapshot.nouns());
     let moving = &maintenance.moving;
     let ids = || set.iter().map(|ix| &snapshot.unit(*ix).id);
     if let Some(one) = maintenance
@@ -229,7 +233,8 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
         if let Some(pair) = pools.windows(2).find(|pair| pair[0] == pair[1]) {
             let pool = rooms.pool(pair[0]);
             return Some(format!(
-                "hosts of {pool} with guests on shared storage go one at a time"
+                "{}s of {pool} with {}s on shared storage go one at a time",
+                nouns.host, nouns.guest
             ));
         }
     }
@@ -254,10 +259,11 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
     {
         let unit = |host: u32| &rooms.host(host).unit;
         return Some(format!(
-            "guests of {} and {} have {} as their standby",
+            "{} is the {} of what runs on {} and on {}",
+            unit(pair[0].0),
+            nouns.standby,
             unit(pair[0].1),
-            unit(pair[1].1),
-            unit(pair[0].0)
+            unit(pair[1].1)
         ));
     }
     let down: Vec<u32> = snapshot
@@ -270,8 +276,11 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
     Some(rooms.words(&cramped))
 }
 
-fn freed_by_reason(slug: &str) -> String {
-    match slug {
+fn freed_by_reason(slug: &str, nouns: Nouns) -> String {
+    let Nouns {
+        host, guest, standby, ..
+    } = nouns;
+    let said = match slug {
         "never-ok-to-stop" => {
             "more members of that budget serving, or a lower min_size where that is safe for your data"
         }
@@ -279,16 +288,22 @@ fn freed_by_reason(slug: &str) -> String {
         "unit-unknown" | "revision-unknown" => {
             "an observation that tells: see the conditions in `stagger observe`"
         }
-        "non-redundant" => "accepting or moving guests that are not redundant, by the flags for it",
-        "non-redundant-running" => "stopping those guests, or having them moved off with downtime",
-        "no-room" => {
-            "memory on the standby, or --spend-spare where only what is kept for a failure is lacking"
+        "non-redundant" => {
+            return format!("--accept-non-redundant once no such {guest} runs, or --move-non-redundant");
         }
-        "no-room-anywhere" | "no-room-for-copies" => "room on other hosts of the group",
-        "guest-stuck" => "what keeps the guest there: see its reason",
+        "non-redundant-running" => {
+            return format!("stopping it, or --move-non-redundant: such {guest}s are down meanwhile");
+        }
+        "no-room" => {
+            return format!(
+                "memory on the {standby}, or --spend-spare where only what is kept for a failure is lacking"
+            );
+        }
+        "no-room-anywhere" | "no-room-for-copies" => return format!("room on other {host}s of the group"),
+        "guest-stuck" => return format!("what keeps the {guest} there: see its reason"),
         "one-at-a-time" => "the other one serving again",
         "max-in-parallel-used-up" => "what is down coming back, or a larger max_in_parallel",
         _ => "what its reason names; see docs/reference/reasons.md",
-    }
-    .to_owned()
+    };
+    said.to_owned()
 }

@@ -13,5 +13,6 @@ pub mod check;
 pub mod explain;
 pub mod model;
 pub mod plan;
+pub mod releases;
 pub mod run;
 pub mod view;

@@ -83,6 +83,11 @@ pub struct RunView {
     pub ending: Option<Ending>,
 }
 
+impl RunView {
+    /// The newest version of the document.
+    pub const VERSION: u32 = 1;
+}
+
 /// Name and version of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -160,7 +165,7 @@ pub fn run(run: &Run, waiting: Option<Waiting<'_>>) -> RunView {
     RunView {
         schema: Schema {
             name: "run".to_owned(),
-            version: 1,
+            version: RunView::VERSION,
         },
         run: run.start().run.clone(),
         cluster: run.start().cluster.clone(),

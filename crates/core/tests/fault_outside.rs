@@ -108,6 +108,7 @@ impl Waiting {
             unit: osd(0),
             phase: Phase::Change,
             revision: revision(NEW),
+            moves: Vec::new(),
         };
         for event in [
             Event::WaveOpened {

@@ -87,6 +87,7 @@ fn an_answer_that_took_long_does_not_show_that_a_gate_has_held() {
         unit: mon(),
         phase: Phase::Change,
         revision: Revision::new("18.2.7").unwrap(),
+        moves: Vec::new(),
     };
     let events = [
         Event::Started(Box::new(start)),

@@ -119,6 +119,7 @@ impl Failed {
                     unit: osd(id),
                     phase: Phase::Change,
                     revision: revision(NEW),
+                    moves: Vec::new(),
                 },
                 outcome,
             );

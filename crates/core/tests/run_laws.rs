@@ -250,6 +250,7 @@ impl Walk {
                 unit,
                 phase,
                 revision,
+                ..
             } => {
                 let (fails, unit) = (self.rng.percent(self.trouble), self.facts.unit(unit));
                 match phase {

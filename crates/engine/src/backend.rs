@@ -127,6 +127,23 @@ pub struct Claim {
     pub since: jiff::Timestamp,
 }
 
+impl Claim {
+    /// As a lock keeps it.
+    pub(crate) fn to_json(&self) -> String {
+        let Self {
+            incarnation,
+            run,
+            host,
+            process,
+            since,
+        } = self;
+        serde_json::json!({
+            "incarnation": incarnation, "run": run, "host": host, "process": process, "since": since,
+        })
+        .to_string()
+    }
+}
+
 impl std::fmt::Display for Claim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
@@ -152,6 +169,17 @@ pub enum LockError {
     /// The cluster could not be asked.
     #[error("the lock in the cluster could not be asked for")]
     Backend(#[source] BackendError),
+}
+
+impl LockError {
+    /// Of the claim that stands in the lock, if it can be read.
+    pub(crate) fn of_holder(claim: Option<&str>) -> Self {
+        match claim.map(serde_json::from_str) {
+            Some(Ok(claim)) => Self::Held(claim),
+            // It was given back between two questions, or is of a release with other words.
+            Some(Err(_)) | None => Self::Lost("another had it a moment ago: try again".to_owned()),
+        }
+    }
 }
 
 /// A world: one cluster of one kind.

@@ -94,6 +94,8 @@ pub struct Driver {
     failures: u32,
     /// A holder before us wrote its intents where we cannot read them.
     stranger: bool,
+    /// The lock is ours since then at the latest: what a holder before began, it began before.
+    held_since: Timestamp,
 }
 
 /// What came of a call.
@@ -176,6 +178,7 @@ impl Driver {
             listener,
         } = parts;
         Self {
+            held_since: clock.now(),
             backend,
             store,
             clock,
@@ -204,6 +207,11 @@ impl Driver {
     /// for commands that are still under way there.
     pub fn beware_of_a_stranger(&mut self) {
         self.stranger = true;
+    }
+
+    /// From here on no unit joins the open wave: it is finished, and then the caller stops.
+    pub fn close(&mut self) {
+        self.run.close();
     }
 
     /// The run as it stands.
@@ -246,7 +254,11 @@ impl Driver {
         }
         if !bound.is_zero() {
             let bound = SignedDuration::try_from(bound).unwrap_or(SignedDuration::MAX);
-            let until = self.clock.now().saturating_add(bound).unwrap_or(Timestamp::MAX);
+            // Whoever had the lock before began nothing after that.
+            let until = self.held_since.saturating_add(bound).unwrap_or(Timestamp::MAX);
+            if until <= self.clock.now() {
+                return Ok(());
+            }
             let why = Reason::new(
                 "waiting-out-calls",
                 "a call of the process before may still be under way",
@@ -389,13 +401,10 @@ impl Driver {
                 None => Answer::Unknown {
                     why: "nothing was observed".to_owned(),
                 },
-                Some((snapshot, _)) => {
-                    let places: Vec<_> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
-                    match stagger_core::check::may_stop(snapshot, &places) {
-                        Ok(()) => Answer::Yes,
-                        Err(why) => Answer::No { why },
-                    }
-                }
+                Some((snapshot, _)) => match self.run.may_stop(snapshot, &units) {
+                    Ok(()) => Answer::Yes,
+                    Err(why) => Answer::No { why },
+                },
             };
             let theirs = self
                 .backend

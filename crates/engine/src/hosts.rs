@@ -144,6 +144,33 @@ impl Hosts {
         })
     }
 
+    /// Asks a host something that changes nothing: without locks, each time anew. It ends with its asker.
+    ///
+    /// # Errors
+    /// The host cannot be reached. A question that was answered by another code than 0 is no error.
+    pub async fn ask(&self, host: &str, question: &str) -> Result<Ran, BackendError> {
+        let tried = format!("ask {host} `{question}`");
+        let script = format!(
+            "timeout -k 10 {} sh -c {} 2>&1 </dev/null\nprintf '\\n%s %s\\n' '{RESULT}' \"$?\"\n",
+            self.timeout,
+            quoted(question)
+        );
+        let unread = |mut error: BackendError| {
+            error.may_land = false;
+            error
+        };
+        let output = self.shell(host, &script, &tried).await.map_err(unread)?;
+        let answer = output.rsplit_once(RESULT);
+        let code = answer.and_then(|(said, code)| Some((said, code.trim().parse().ok()?)));
+        let (said, code) = code.ok_or_else(|| {
+            BackendError::transient(&tried, format!("the shell said: {}", last_words(&output)))
+        })?;
+        Ok(Ran {
+            code,
+            output: said.trim_end().to_owned(),
+        })
+    }
+
     /// Makes a host refuse older fencing tokens, after waiting for commands of older holders that are
     /// under way there.
     ///
@@ -361,6 +388,18 @@ mod tests {
         let ran = hosts.run("h1", "r1-1", 1, &command).await.unwrap();
         assert_eq!(ran.code, 0);
         assert_eq!(std::fs::read_to_string(&count).unwrap(), "once\n");
+    }
+
+    #[tokio::test]
+    async fn a_question_is_asked_each_time_anew() {
+        let (folder, hosts) = here();
+        let count = quoted(&folder.path().join("count").display().to_string());
+        let question = format!("echo once >> {count}; cat {count}; exit 3");
+        for output in ["once", "once\nonce"] {
+            let ran = hosts.ask("h1", &question).await.unwrap();
+            assert_eq!((ran.code, ran.output.as_str()), (3, output));
+        }
+        assert!(!hosts.folder.exists(), "it leaves nothing behind");
     }
 
     #[tokio::test]

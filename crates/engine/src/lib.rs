@@ -10,10 +10,13 @@
 pub mod artifacts;
 pub mod backend;
 pub mod clock;
+pub mod database;
 pub mod driver;
 pub mod hosts;
 pub mod lease;
+pub mod postgres;
 pub mod protocol;
+mod rows;
 pub mod sqlite;
 pub mod store;
 mod strays;

@@ -64,8 +64,25 @@ pub fn longest_bound(target: &Target, units: &[UnitId], rail: impl Fn(&Action) -
             step: step.name.clone(),
         }],
     });
+    let stages = || {
+        target.parts.iter().filter_map(|part| match part {
+            Part::Stage(stage) => Some(stage),
+            Part::Step(_) => None,
+        })
+    };
+    let visits = stages().flat_map(|stage| {
+        let phases = units
+            .iter()
+            .flat_map(|unit| stage.phases.iter().map(move |phase| (unit, *phase)));
+        phases.map(|(unit, phase)| Action::Visit {
+            unit: unit.clone(),
+            phase,
+            revision: stage.revision.clone(),
+            moves: Vec::new(),
+        })
+    });
     let each = units.iter().map(|unit| Action::Restart { unit: unit.clone() });
-    let bounds = whole.chain(each).map(|action| match rail(&action) {
+    let bounds = whole.chain(visits).chain(each).map(|action| match rail(&action) {
         Rail::Bounded(bound) => bound,
         Rail::Fenced | Rail::Conditional => Duration::ZERO,
     });
@@ -115,6 +132,8 @@ pub fn units_of(action: &Action) -> Vec<UnitId> {
 
 #[cfg(test)]
 mod tests {
+    use stagger_core::model::{GoingBack, Kind, PartName, Phase, Revision, StageSpec, Width};
+
     use super::*;
 
     #[test]
@@ -131,6 +150,35 @@ mod tests {
         let names: Vec<_> = first.raise.iter().map(UnitId::as_str).collect();
         assert_eq!(names, ["fenced", "conditional"]);
         assert_eq!(first.wait, Duration::from_secs(7));
+    }
+
+    /// Of a visit, only the part that is a command cannot be refused: it is waited for all the same.
+    #[test]
+    fn what_a_stranger_may_have_under_way_is_any_phase_of_any_unit() {
+        let stage = StageSpec {
+            name: PartName::new("reboot").unwrap(),
+            kind: Kind::new("node").unwrap(),
+            revision: Revision::new("rebooted").unwrap(),
+            width: Width::Policy,
+            phases: vec![Phase::Enter, Phase::Change, Phase::Leave],
+            guards: Vec::new(),
+            gates: Vec::new(),
+            door_before_last: None,
+            going_back: GoingBack::Restart,
+            maintenance: None,
+        };
+        let target = Target {
+            title: "reboot".to_owned(),
+            parts: vec![Part::Stage(stage)],
+        };
+        let units = [UnitId::new("node1").unwrap()];
+        let bound = longest_bound(&target, &units, |action| match action {
+            Action::Visit {
+                phase: Phase::Change, ..
+            } => Rail::Bounded(Duration::from_secs(7)),
+            _ => Rail::Fenced,
+        });
+        assert_eq!(bound, Duration::from_secs(7));
     }
 
     #[test]

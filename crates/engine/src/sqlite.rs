@@ -1,47 +1,43 @@
 //! The default store: a `SQLite` file, no server.
 //!
-//! Every row carries a SHA-256 over the row before and its own content, so that a changed, missing or
-//! reordered event is found; the count of each journal is kept beside it, so that a cut tail is found
-//! too. Times are information; order is `seq`.
+//! One file has one schema for all who open it, and to bring it up takes no time: whoever opens a store that is behind
+//! does it. Programs that know only a revision before work on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
-use sha2::{Digest as _, Sha256};
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
+use stagger_versioned::Versioned as _;
 
-use crate::store::{Listed, Store, StoreError};
+use crate::backend::{BackendError, Claim, LockError};
+use crate::rows::{self, JournalRow, Reader};
+use crate::store::{Listed, Locks, Store, StoreError};
 
-const SCHEMA: &str = "
-create table if not exists cluster (
-  id text primary key, fence integer not null, holder text not null);
-create table if not exists run (
-  id text primary key, cluster text not null references cluster(id), started text not null, events integer not null);
-create table if not exists journal (
-  run text not null references run(id), seq integer not null, fence integer not null, at text not null,
-  body text not null, hash blob not null, primary key (run, seq)) without rowid;
-create table if not exists asked (
-  id integer primary key autoincrement, run text not null references run(id), at text not null,
-  body text not null, by text not null, taken integer not null default 0);
-create trigger if not exists journal_is_append_only_1 before update on journal
-  begin select raise(abort, 'the journal is append-only'); end;
-create trigger if not exists journal_is_append_only_2 before delete on journal
-  begin select raise(abort, 'the journal is append-only'); end;
-create trigger if not exists journal_is_fenced before insert on journal
-  when new.fence <> (select c.fence from cluster c join run r on r.cluster = c.id where r.id = new.run)
-  begin select raise(abort, 'fenced out'); end;
-";
+/// The schema, revision by revision.
+pub(crate) const REVISIONS: [&str; 2] = [
+    include_str!("../schema/sqlite/0001-journal.sql"),
+    include_str!("../schema/sqlite/0002-versions.sql"),
+];
 
-/// The layout of the file; a later one is refused.
-const LAYOUT: i64 = 1;
+/// What keeps rows from being changed, for the newest revision.
+const GUARDS: &str = include_str!("../schema/sqlite/guards");
+
+/// The lowest revision that a program must know to work on the newest. It stands in `user_version`, and a program that
+/// does not know so much refuses the file.
+const SERVES_FROM: i64 = 1;
 
 /// A store in one file.
 #[derive(Debug)]
 pub struct SqliteStore {
     connection: Connection,
     path: String,
+    /// At which revision the schema was when it was opened.
+    found: usize,
 }
 
 impl SqliteStore {
@@ -61,30 +57,27 @@ impl SqliteStore {
             })?;
         }
         let connection = Connection::open(path).map_err(|e| failed(e.to_string()))?;
-        let store = Self {
+        let mut store = Self {
             connection,
             path: shown,
+            found: 0,
         };
         store.prepare().map_err(|e| store.failed("open", &e))?;
-        let layout: i64 = store
+        let serves_from: i64 = store
             .connection
             .query_row("pragma user_version", [], |row| row.get(0))
             .map_err(|e| store.failed("open", &e))?;
-        match layout {
-            0 => store
-                .connection
-                .pragma_update(None, "user_version", LAYOUT)
-                .map_err(|e| store.failed("open", &e))?,
-            LAYOUT => {}
-            later => {
-                return Err(StoreError::Failed {
-                    tried: format!("open the journal {}", store.path),
-                    why: format!(
-                        "its layout {later} is of a later release of stagger; this one knows up to {LAYOUT}"
-                    ),
-                });
-            }
+        let newest = newest();
+        if serves_from > newest {
+            return Err(StoreError::OtherSchema {
+                store: store.path,
+                why: format!(
+                    "its schema is of a later release of stagger, and serves programs that know revision {serves_from}; this \
+                     one knows up to {newest}"
+                ),
+            });
         }
+        store.upgrade().map_err(|e| store.failed("open", &e))?;
         Ok(store)
     }
 
@@ -97,11 +90,13 @@ impl SqliteStore {
             tried: "open a journal in memory".to_owned(),
             why: e.to_string(),
         };
-        let store = Self {
+        let mut store = Self {
             connection: Connection::open_in_memory().map_err(failed)?,
             path: "in memory".to_owned(),
+            found: 0,
         };
         store.prepare().map_err(failed)?;
+        store.upgrade().map_err(failed)?;
         Ok(store)
     }
 
@@ -114,7 +109,37 @@ impl SqliteStore {
         // Else each bound value makes the statement be prepared anew.
         self.connection
             .set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        self.connection.execute_batch(SCHEMA)
+        Ok(())
+    }
+
+    /// Brings the schema to the newest revision, all of it or nothing.
+    fn upgrade(&mut self) -> Result<(), rusqlite::Error> {
+        let found = revision(&self.connection)?;
+        self.found = found;
+        if found >= REVISIONS.len() {
+            return Ok(());
+        }
+        let on = self.transaction()?;
+        // Another may have done it meanwhile.
+        let found = revision(&on)?;
+        for step in REVISIONS.iter().skip(found) {
+            on.execute_batch(step)?;
+        }
+        if found < REVISIONS.len() {
+            on.execute_batch(GUARDS)?;
+            on.execute("delete from schema_revision", [])?;
+            on.execute(
+                "insert into schema_revision (revision, serves_from) values (?1, ?2)",
+                params![newest(), SERVES_FROM],
+            )?;
+            on.pragma_update(None, "user_version", SERVES_FROM)?;
+        }
+        on.commit()
+    }
+
+    /// At which revision the schema was before this opened it; 0: there was none.
+    pub(crate) fn found(&self) -> i64 {
+        i64::try_from(self.found).unwrap_or(i64::MAX)
     }
 
     fn failed(&self, what: &str, error: &rusqlite::Error) -> StoreError {
@@ -130,48 +155,55 @@ impl SqliteStore {
     }
 }
 
-fn hash(before: &[u8], run: &RunId, seq: Seq, fence: u64, at: &str, body: &str) -> Vec<u8> {
-    let mut sum = Sha256::new();
-    sum.update(before);
-    for part in [run.as_str(), &seq.to_string(), &fence.to_string(), at, body] {
-        sum.update((part.len() as u64).to_le_bytes());
-        sum.update(part.as_bytes());
+/// The newest revision.
+pub(crate) fn newest() -> i64 {
+    i64::try_from(REVISIONS.len()).unwrap_or(i64::MAX)
+}
+
+/// Which revision the schema is at; 0: there is none.
+fn revision(on: &Connection) -> Result<usize, rusqlite::Error> {
+    let has = |table: &str| -> Result<bool, rusqlite::Error> {
+        on.query_row(
+            "select count(*) from sqlite_master where type = 'table' and name = ?1",
+            [table],
+            |row| row.get::<_, i64>(0),
+        )
+        .map(|count| count > 0)
+    };
+    if has("schema_revision")? {
+        let revision: i64 = on.query_row("select revision from schema_revision", [], |row| row.get(0))?;
+        return Ok(usize::try_from(revision).unwrap_or_default());
     }
-    sum.finalize().to_vec()
+    // Before there was a table for it there was one revision.
+    Ok(usize::from(has("journal")?))
 }
 
 /// One row more, in an open transaction.
-fn insert(
-    on: &Transaction<'_>,
-    run: &RunId,
-    seq: Seq,
-    fence: u64,
-    at: Timestamp,
-    event: Event,
-) -> Result<Entry, rusqlite::Error> {
+fn insert(on: &Transaction<'_>, run: &RunId, fence: u64, entry: Entry) -> Result<Entry, rusqlite::Error> {
     let before: Vec<u8> = on
         .prepare_cached("select hash from journal where run = ?1 and seq = ?2")?
-        .query_row(params![run.as_str(), (seq - 1).cast_signed()], |row| row.get(0))
+        .query_row(params![run.as_str(), (entry.seq - 1).cast_signed()], |row| {
+            row.get(0)
+        })
         .optional()?
         .unwrap_or_default();
-    let body =
-        serde_json::to_string(&event).map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?;
-    let when = at.to_string();
-    let sum = hash(&before, run, seq, fence, &when, &body);
+    let (row, entry) = JournalRow::of(run, fence, &before, entry)
+        .map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?;
     on.prepare_cached(
-        "insert into journal (run, seq, fence, at, body, hash) values (?1, ?2, ?3, ?4, ?5, ?6)",
+        "insert into journal (run, seq, fence, at, version, body, hash) values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?
     .execute(params![
         run.as_str(),
-        seq.cast_signed(),
-        fence.cast_signed(),
-        when,
-        body,
-        sum
+        row.seq.cast_signed(),
+        row.fence.cast_signed(),
+        row.at,
+        row.version,
+        row.body,
+        row.hash
     ])?;
     on.prepare_cached("update run set events = ?2 where id = ?1")?
-        .execute(params![run.as_str(), seq.cast_signed()])?;
-    Ok(Entry { seq, at, event })
+        .execute(params![run.as_str(), row.seq.cast_signed()])?;
+    Ok(entry)
 }
 
 impl Store for SqliteStore {
@@ -221,17 +253,42 @@ impl Store for SqliteStore {
             });
         };
         let run = begun.run.clone();
-        let begin = |store: &mut Self| -> Result<Entry, rusqlite::Error> {
+        let begin = |store: &mut Self| -> Result<Result<Entry, u64>, rusqlite::Error> {
             let on = store.transaction()?;
+            let newest: Option<i64> = on
+                .query_row(
+                    "select fence from cluster where id = ?1",
+                    [cluster.as_str()],
+                    |row| row.get(0),
+                )
+                .optional()?;
+            if newest != Some(fence.cast_signed()) {
+                return Ok(Err(newest.map_or(0, i64::cast_unsigned)));
+            }
             on.execute(
-                "insert into run (id, cluster, started, events) values (?1, ?2, ?3, 0)",
-                params![run.as_str(), cluster.as_str(), at.to_string()],
+                "insert into run (id, cluster, started, events, version) values (?1, ?2, ?3, 0, ?4)",
+                params![
+                    run.as_str(),
+                    cluster.as_str(),
+                    at.to_string(),
+                    Listed::VERSION.to_string()
+                ],
             )?;
-            let entry = insert(&on, &run, 1, fence, at, start)?;
+            let first = Entry {
+                seq: 1,
+                at,
+                event: start,
+            };
+            let entry = insert(&on, &run, fence, first)?;
             on.commit()?;
-            Ok(entry)
+            Ok(Ok(entry))
         };
-        begin(self).map_err(|e| self.failed("begin", &e))
+        let begun = begin(self).map_err(|e| self.failed("begin", &e))?;
+        begun.map_err(|newest| StoreError::FencedOut {
+            cluster: cluster.clone(),
+            ours: fence,
+            newest,
+        })
     }
 
     fn append(
@@ -287,7 +344,7 @@ impl Store for SqliteStore {
         }
         let mut entries = Vec::with_capacity(events.len());
         for (seq, event) in (after + 1..).zip(events) {
-            entries.push(insert(&on, run, seq, fence, at, event).map_err(failed)?);
+            entries.push(insert(&on, run, fence, Entry { seq, at, event }).map_err(failed)?);
         }
         on.commit().map_err(failed)?;
         Ok(entries)
@@ -303,111 +360,85 @@ impl Store for SqliteStore {
             .map_err(|e| self.failed("read", &e))?
             .ok_or_else(|| StoreError::NoRun(run.clone()))?
             .cast_unsigned();
-        let mut entries: Vec<Entry> = Vec::new();
-        let damaged = |entries: &[Entry], why: String| StoreError::Damaged {
-            run: run.clone(),
-            last_good: entries.last().map_or(0, |entry| entry.seq),
-            why,
-        };
+        let mut reader = Reader::of(run);
         let mut statement = self
             .connection
-            .prepare("select seq, fence, at, body, hash from journal where run = ?1 order by seq")
+            .prepare("select seq, fence, at, version, body, hash from journal where run = ?1 order by seq")
             .map_err(|e| self.failed("read", &e))?;
         let mut rows = statement
             .query([run.as_str()])
             .map_err(|e| self.failed("read", &e))?;
-        let mut before: Vec<u8> = Vec::new();
         loop {
             let row = match rows.next() {
                 Ok(Some(row)) => row,
                 Ok(None) => break,
-                Err(error) => return Err(damaged(&entries, error.to_string())),
+                Err(error) => return Err(reader.damaged(error.to_string())),
             };
-            let read = || -> Result<(i64, i64, String, String, Vec<u8>), rusqlite::Error> {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+            let read = || -> Result<JournalRow, rusqlite::Error> {
+                Ok(JournalRow {
+                    seq: row.get::<_, i64>(0)?.cast_unsigned(),
+                    fence: row.get::<_, i64>(1)?.cast_unsigned(),
+                    at: row.get(2)?,
+                    version: row.get(3)?,
+                    body: row.get(4)?,
+                    hash: row.get(5)?,
+                })
             };
-            let (seq, fence, at, body, sum) = read().map_err(|e| damaged(&entries, e.to_string()))?;
-            let (seq, fence) = (seq.cast_unsigned(), fence.cast_unsigned());
-            if seq != entries.len() as u64 + 1 {
-                return Err(damaged(
-                    &entries,
-                    format!("event {} is missing", entries.len() + 1),
-                ));
-            }
-            if sum != hash(&before, run, seq, fence, &at, &body) {
-                return Err(damaged(&entries, format!("the checksum of event {seq} is wrong")));
-            }
-            let event = serde_json::from_str(&body)
-                .map_err(|e| damaged(&entries, format!("event {seq} cannot be read: {e}")))?;
-            let at = at
-                .parse()
-                .map_err(|e| damaged(&entries, format!("the time of event {seq} cannot be read: {e}")))?;
-            before = sum;
-            entries.push(Entry { seq, at, event });
+            let row = read().map_err(|e| reader.damaged(e.to_string()))?;
+            reader.add(row)?;
         }
-        if entries.len() as u64 != expected {
-            return Err(damaged(&entries, format!("it should have {expected} events")));
-        }
-        Ok(entries)
+        reader.end(expected)
     }
 
     fn runs(&self) -> Result<Vec<Listed>, StoreError> {
-        let read = || -> Result<Vec<(String, String, String)>, rusqlite::Error> {
+        type Columns = (Option<String>, String, String, String);
+        let read = || -> Result<Vec<Columns>, rusqlite::Error> {
             let mut statement = self
                 .connection
-                .prepare("select id, cluster, started from run order by started desc, id desc")?;
-            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+                .prepare("select version, id, cluster, started from run order by started desc, id desc")?;
+            let rows =
+                statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
             rows.collect()
         };
         let rows = read().map_err(|e| self.failed("list the runs of", &e))?;
-        let bad = |why: String| StoreError::Failed {
-            tried: format!("list the runs of the journal {}", self.path),
-            why,
-        };
         rows.into_iter()
-            .map(|(run, cluster, started)| {
-                Ok(Listed {
-                    run: RunId::new(run).map_err(|e| bad(e.to_string()))?,
-                    cluster: ClusterName::new(cluster).map_err(|e| bad(e.to_string()))?,
-                    started: started.parse().map_err(|e: jiff::Error| bad(e.to_string()))?,
+            .map(|(version, id, cluster, started)| {
+                Listed::of_row(version.as_deref(), &id, &cluster, &started).map_err(|why| {
+                    StoreError::Failed {
+                        tried: format!("list the runs of the journal {}", self.path),
+                        why,
+                    }
                 })
             })
             .collect()
     }
 
     fn ask(&mut self, run: &RunId, at: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
-        let body = serde_json::to_string(command).map_err(|e| StoreError::Failed {
-            tried: "write a command".to_owned(),
-            why: e.to_string(),
-        })?;
+        let (version, body) = rows::written(command)?;
         self.connection
             .execute(
-                "insert into asked (run, at, body, by) values (?1, ?2, ?3, ?4)",
-                params![run.as_str(), at.to_string(), body, by],
+                "insert into asked (run, at, version, body, by) values (?1, ?2, ?3, ?4, ?5)",
+                params![run.as_str(), at.to_string(), version, body, by],
             )
             .map(|_| ())
             .map_err(|e| self.failed("leave a command in", &e))
     }
 
     fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
-        let read = || -> Result<Vec<(i64, String, String)>, rusqlite::Error> {
-            let mut statement = self
-                .connection
-                .prepare_cached("select id, body, by from asked where run = ?1 and taken = 0 order by id")?;
-            let rows =
-                statement.query_map([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        type Columns = (i64, Option<String>, String, String);
+        let read = || -> Result<Vec<Columns>, rusqlite::Error> {
+            let mut statement = self.connection.prepare_cached(
+                "select id, version, body, by from asked where run = ?1 and taken = 0 order by id",
+            )?;
+            let rows = statement.query_map([run.as_str()], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            })?;
             rows.collect()
         };
         read()
             .map_err(|e| self.failed("read the commands of", &e))?
             .into_iter()
-            .map(|(id, body, by)| {
-                let command = serde_json::from_str(&body).map_err(|e| StoreError::Failed {
-                    tried: "read a command".to_owned(),
-                    why: e.to_string(),
-                })?;
-                Ok((id, command, by))
-            })
+            .map(|(id, version, body, by)| Ok((id, rows::command(id, version.as_deref(), &body)?, by)))
             .collect()
     }
 
@@ -419,5 +450,115 @@ impl Store for SqliteStore {
             )
             .map(|_| ())
             .map_err(|e| self.failed("take a command from", &e))
+    }
+}
+
+/// The locks of a file, for processes of one machine.
+#[derive(Debug)]
+pub struct SqliteLocks {
+    store: Mutex<SqliteStore>,
+    path: PathBuf,
+}
+
+impl SqliteLocks {
+    /// In the file of a store.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`].
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self {
+            store: Mutex::new(SqliteStore::open(path)?),
+            path: path.to_owned(),
+        })
+    }
+
+    fn on<T>(
+        &self,
+        what: &str,
+        ask: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+    ) -> Result<T, LockError> {
+        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        ask(&store.connection).map_err(|error| {
+            let tried = format!("{what} the lock in {}", self.path.display());
+            LockError::Backend(BackendError::transient(tried, error.to_string()))
+        })
+    }
+}
+
+#[async_trait]
+impl Locks for SqliteLocks {
+    async fn lock(
+        &self,
+        cluster: &ClusterName,
+        claim: &Claim,
+        at_least: u64,
+        expires: Duration,
+    ) -> Result<u64, LockError> {
+        let taken = self.on("take", |on| {
+            on.query_row(
+                "insert into lease (cluster, fence, claim, expires)
+                 values (?1, ?2 + 1, ?3, unixepoch('now', 'subsec') + ?4)
+                 on conflict (cluster) do update set
+                   fence = max(lease.fence, ?2) + 1, claim = ?3, expires = unixepoch('now', 'subsec') + ?4
+                   where lease.claim is null or lease.expires < unixepoch('now', 'subsec')
+                 returning fence",
+                params![
+                    cluster.as_str(),
+                    at_least.cast_signed(),
+                    claim.to_json(),
+                    expires.as_secs_f64()
+                ],
+                |row| row.get::<_, i64>(0),
+            )
+            .optional()
+        })?;
+        if let Some(fence) = taken {
+            return Ok(fence.cast_unsigned());
+        }
+        let holder: Option<String> = self.on("read", |on| {
+            on.query_row(
+                "select claim from lease where cluster = ?1",
+                [cluster.as_str()],
+                |row| row.get(0),
+            )
+        })?;
+        Err(LockError::of_holder(holder.as_deref()))
+    }
+
+    async fn renew(
+        &self,
+        cluster: &ClusterName,
+        claim: &Claim,
+        fence: u64,
+        expires: Duration,
+    ) -> Result<(), LockError> {
+        let renewed = self.on("renew", |on| {
+            on.execute(
+                "update lease set expires = unixepoch('now', 'subsec') + ?4
+                 where cluster = ?1 and fence = ?2 and claim = ?3 and expires > unixepoch('now', 'subsec')",
+                params![
+                    cluster.as_str(),
+                    fence.cast_signed(),
+                    claim.to_json(),
+                    expires.as_secs_f64()
+                ],
+            )
+        })?;
+        if renewed == 0 {
+            return Err(LockError::Lost(
+                "another has it, or it was renewed too late".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    async fn unlock(&self, cluster: &ClusterName, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.on("give back", |on| {
+            on.execute(
+                "update lease set claim = null where cluster = ?1 and fence = ?2 and claim = ?3",
+                params![cluster.as_str(), fence.cast_signed(), claim.to_json()],
+            )
+        })
+        .map(|_| ())
     }
 }

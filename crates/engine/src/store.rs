@@ -1,8 +1,17 @@
 //! Where journals are kept.
 
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use stagger_core::model::{ClusterName, RunId};
+use stagger_core::releases::{Own, numbered};
 use stagger_core::run::{Command, Entry, Event, Seq};
+use stagger_versioned::{Chain, Row, Version, Versioned};
+
+use crate::backend::{Claim, LockError};
 
 /// A store that could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +46,22 @@ pub enum StoreError {
         /// What is wrong with the next one.
         why: String,
     },
+    /// What was stored is not damaged, and this program does not know it.
+    #[error("{what} cannot be read by this release: {why}")]
+    OfAnotherRelease {
+        /// What was read.
+        what: String,
+        /// Why it cannot be.
+        why: String,
+    },
+    /// The schema is not one that this program works on.
+    #[error("the store {store} cannot be used as it is: {why}")]
+    OtherSchema {
+        /// Which store.
+        store: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// No such run.
     #[error("there is no run {0} in this store")]
     NoRun(RunId),
@@ -51,14 +76,81 @@ pub enum StoreError {
 }
 
 /// A run as listed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Listed {
     /// Its name.
+    #[serde(rename = "id")]
     pub run: RunId,
     /// Its cluster.
     pub cluster: ClusterName,
     /// When it was started.
     pub started: Timestamp,
+}
+
+impl Versioned for Listed {
+    const NAME: &'static str = "listed-run";
+    const VERSION: Version = numbered(1);
+}
+
+impl Own for Listed {
+    fn chain() -> &'static Arc<Chain<Self>> {
+        static CHAIN: LazyLock<Arc<Chain<Listed>>> =
+            LazyLock::new(|| Arc::new(Chain::first().rows_without_version_are_these()));
+        &CHAIN
+    }
+}
+
+impl Listed {
+    /// From the columns of a row. A row of another release is listed too, by what stands in its key: what is in its journal
+    /// is said by whoever reads that.
+    pub(crate) fn of_row(
+        version: Option<&str>,
+        id: &str,
+        cluster: &str,
+        started: &str,
+    ) -> Result<Self, String> {
+        let columns = [("id", id), ("cluster", cluster), ("started", started)];
+        let fields = columns.map(|(name, value)| (name.to_owned(), value.into()));
+        let chain = Self::chain();
+        let known = version
+            .and_then(|text| text.parse().ok())
+            .filter(|version| chain.knows(*version));
+        let row = Row {
+            version: Some(known.unwrap_or(<Self as Versioned>::VERSION)),
+            fields: fields.into_iter().collect(),
+        };
+        let stored = chain.load(row).map_err(|error| error.to_string())?;
+        Ok(stored.held.value)
+    }
+}
+
+/// The lock of a cluster, kept beside the journals, one row a cluster: for a world that has no place for one.
+///
+/// All times are those of the database.
+#[async_trait]
+pub trait Locks: Send + Sync {
+    /// Takes it, if nobody has it or whoever had it has not renewed it in time. Returns a fencing token that is larger than
+    /// `at_least` and than any before.
+    async fn lock(
+        &self,
+        cluster: &ClusterName,
+        claim: &Claim,
+        at_least: u64,
+        expires: Duration,
+    ) -> Result<u64, LockError>;
+
+    /// Keeps it for that time from now on. Who was too late has lost it, even if nobody else took it.
+    async fn renew(
+        &self,
+        cluster: &ClusterName,
+        claim: &Claim,
+        fence: u64,
+        expires: Duration,
+    ) -> Result<(), LockError>;
+
+    /// Gives it back. The token stays, so that the next one is larger.
+    async fn unlock(&self, cluster: &ClusterName, claim: &Claim, fence: u64) -> Result<(), LockError>;
 }
 
 /// Journals, the fencing tokens that guard them, and what people ask of runs.

@@ -201,6 +201,37 @@ impl<T: Versioned> Chain<T> {
         })
     }
 
+    /// Reads an object that a store keeps as one text of JSON, with its version beside it.
+    pub fn load_text(&self, version: Option<Version>, text: &str) -> Result<Held<T>, Unreadable> {
+        let version = version
+            .or(self.without_version())
+            .ok_or_else(|| Unreadable::NoVersion {
+                object: T::NAME.to_owned(),
+            })?;
+        let value = self.read(version, Source::Text(text))?;
+        let origin = if self.removed(version) {
+            serde_json::from_str(text).ok()
+        } else {
+            None
+        };
+        Ok(Held {
+            value,
+            came: Some(version),
+            origin,
+        })
+    }
+
+    /// That text: in the pin's version, or in the object's own if that is newer. All of it, or a refusal.
+    pub fn save_text(&self, held: &Held<T>, pin: &Pin) -> Result<Converted<String>, Unsaved> {
+        let version = Self::target(held, pin)?;
+        let converted = self.in_text(held, version)?;
+        if converted.lost.is_empty() {
+            return Ok(converted);
+        }
+        let needs = self.needs(&held.value)?;
+        Err(pin.refusal(T::NAME, needs, converted.lost).into())
+    }
+
     /// All of it, or a refusal.
     fn whole(&self, held: &Held<T>, pin: &Pin) -> Result<Converted<Map<String, Value>>, Unsaved> {
         let version = Self::target(held, pin)?;
@@ -246,21 +277,25 @@ impl<T: Versioned> Chain<T> {
     }
 
     fn sent(&self, held: &Held<T>, version: Version) -> Result<Sent, Unwritten> {
-        let Converted { version, data, lost } = if held.origin.is_none() {
-            self.text(&held.value, version)?
-        } else {
-            let mut converted = self.fields(&held.value, version)?;
-            self.give_back(held, version, &mut converted.data)?;
-            Converted {
-                version,
-                data: Value::Object(converted.data).to_string(),
-                lost: converted.lost,
-            }
-        };
+        let Converted { version, data, lost } = self.in_text(held, version)?;
         Ok(Sent {
             text: envelope::wrap(T::NAME, version, &data),
             version,
             lost,
+        })
+    }
+
+    /// JSON in that version, with what came in older ones and was not changed here.
+    fn in_text(&self, held: &Held<T>, version: Version) -> Result<Converted<String>, Unwritten> {
+        if held.origin.is_none() {
+            return self.text(&held.value, version);
+        }
+        let mut converted = self.fields(&held.value, version)?;
+        self.give_back(held, version, &mut converted.data)?;
+        Ok(Converted {
+            version,
+            data: Value::Object(converted.data).to_string(),
+            lost: converted.lost,
         })
     }
 

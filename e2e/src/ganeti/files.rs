@@ -78,7 +78,10 @@ fn node(dir: &Path, name: &str) -> Result<()> {
     let users = home.join("var/lib/ganeti/rapi/users");
     put(
         &users,
-        &format!("{} {} write\n{} {}\n", OPERATOR.0, OPERATOR.1, READER.0, READER.1),
+        &format!(
+            "{} {} write\n{} {} read\n",
+            OPERATOR.0, OPERATOR.1, READER.0, READER.1
+        ),
     )?;
     // Who comes by ssh is on this node, and on no other.
     let sshd = format!(
@@ -108,30 +111,18 @@ fn certificate(dir: &Path, spec: &GanetiSpec) -> Result<()> {
 /// Writes the scripts that lead in from outside.
 pub(super) fn write_entrances(sandbox: &Sandbox, root: &Root) -> Result<()> {
     let dir = sandbox.dir();
-    // Those who are inside already need not enter.
-    let link = format!("/proc/{}/ns/mnt", sandbox.first_pid());
-    let mounts = fs::read_link(&link).with_context(|| format!("reading {link}: has the sandbox ended?"))?;
-    let entrance = |what: &str, command: &str| {
-        format!(
-            "#!/bin/sh\n# {what}\nset -- chroot '{root}' {command} \"$@\"\n\
-             if [ \"$(readlink /proc/self/ns/mnt)\" = '{mounts}' ]; then exec \"$@\"; fi\n\
-             exec {prefix} \"$@\"\n",
-            root = root.path.display(),
-            mounts = mounts.display(),
-            prefix = sandbox.prefix().join(" "),
-        )
-    };
+    let entrance = |what: &str, command: &str| sandbox.entrance(&root.path, what, command);
     let nodectl = format!("'{}'", dir.join("nodectl").display());
     script(
         &dir.join("node"),
         &entrance(
             "node NODE run|start|crash|reboot|status [WORD…]: see nodectl.",
             &nodectl,
-        ),
+        )?,
     )?;
     script(
         &dir.join("ssh"),
-        &entrance("ssh as from a machine beside the nodes.", "ssh"),
+        &entrance("ssh as from a machine beside the nodes.", "ssh")?,
     )
 }
 

@@ -29,10 +29,10 @@ fi
 shift 2
 
 # A command on the node. Ganeti's virtual nodes have folders of their own for all but files of instances, in /srv.
-# The lock must not go on in a daemon.
+# Programs that are not Ganeti's take the node's name from the kernel. The lock must not go on in a daemon.
 on() {
-    nsenter --net="/run/netns/$node" unshare --mount \
-        sh -c 'mount --bind "$0/srv" /srv && exec "$@"' "$home" \
+    nsenter --net="/run/netns/$node" unshare --mount --uts \
+        sh -c 'mount --bind "$0/srv" /srv && echo "${0##*/}" >/proc/sys/kernel/hostname && exec "$@"' "$home" \
         env GANETI_ROOTDIR="$home" GANETI_HOSTNAME="$node" "$@" 9>&-
 }
 
@@ -48,6 +48,7 @@ wire() {
 new_boot_id() {
     cat /proc/sys/kernel/random/uuid >"$home/boot_id.new"
     mv "$home/boot_id.new" "$home/boot_id"
+    cat "$home/boot_id" >>"$home/boots"
 }
 
 crash() {
@@ -104,7 +105,9 @@ case $verb in
         [ "$verb" = start ] || crash
         if [ "$verb" = reboot ]; then
             [ ! -e "$dir/fault/$node" ] || exit 0
-            sleep "$(cat "$dir/boot-seconds")"
+            seconds=$dir/boot-seconds
+            [ ! -e "$seconds-$node" ] || seconds=$seconds-$node
+            sleep "$(cat "$seconds")"
         fi
         [ "$verb" = crash ] || start
         ;;

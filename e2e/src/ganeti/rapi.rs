@@ -18,7 +18,67 @@ pub struct Reply {
     pub body: Value,
 }
 
+/// A job, as listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Its number.
+    pub id: u64,
+    /// `queued`, `waiting`, `running`, `success`, `error`, `canceled` …
+    pub status: String,
+    /// What it does: `INSTANCE_MIGRATE(web)`.
+    pub summary: String,
+    /// The run's place and what it does there, if it is one of `stagger`'s.
+    pub ours: Option<(String, String)>,
+}
+
+impl Job {
+    fn read(job: &Value) -> Option<Self> {
+        let reasons = job["ops"]
+            .as_array()?
+            .iter()
+            .filter_map(|op| op["reason"].as_array());
+        let mut texts = reasons.flatten().filter_map(|reason| reason[1].as_str());
+        Some(Self {
+            id: job["id"].as_u64()?,
+            status: job["status"].as_str()?.to_owned(),
+            summary: job["summary"][0].as_str()?.to_owned(),
+            ours: texts.find_map(|text| {
+                let mut words = text.strip_prefix("stagger:")?.splitn(4, ':').skip(2);
+                Some((words.next()?.to_owned(), words.next()?.to_owned()))
+            }),
+        })
+    }
+
+    /// Whether it is under way.
+    pub fn is_at_work(&self) -> bool {
+        ["waiting", "running"].contains(&self.status.as_str())
+    }
+
+    /// What it does for `stagger`: `migrate-web-to-node2`; nothing, if it is not of `stagger`.
+    pub fn what(&self) -> &str {
+        self.ours.as_ref().map_or("", |(_, what)| what)
+    }
+}
+
 impl Cluster {
+    /// All jobs that there are, oldest first.
+    ///
+    /// # Errors
+    /// Nobody answers, or another thing than jobs.
+    pub fn jobs(&self) -> Result<Vec<Job>> {
+        let reply = self.rapi("GET", "/2/jobs?bulk=1", None)?;
+        let rows = reply
+            .body
+            .as_array()
+            .with_context(|| format!("no jobs: {reply:?}"))?;
+        let mut jobs = rows
+            .iter()
+            .map(|row| Job::read(row).with_context(|| format!("not understood as a job: {row}")))
+            .collect::<Result<Vec<_>>>()?;
+        jobs.sort_by_key(|job| job.id);
+        Ok(jobs)
+    }
+
     /// The address of the remote API, which is always the master's.
     pub fn rapi_url(&self) -> String {
         format!("https://{CLUSTER_ADDRESS}:{RAPI_PORT}")
@@ -141,6 +201,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn jobs_are_read() {
+        let job = |reason: &str| {
+            Job::read(&json!({
+                "id": 38, "status": "running", "summary": ["INSTANCE_MIGRATE(web)"],
+                "ops": [{ "reason": [["gnt:user", reason, 1], ["gnt:library:rlib2", "", 1]] }],
+            }))
+        };
+        let ours = job("stagger:000000000007:2:r-4:migrate-web").unwrap();
+        assert_eq!(ours.ours, Some(("r-4".to_owned(), "migrate-web".to_owned())));
+        assert!(ours.is_at_work());
+        assert_eq!(job("nightly").unwrap().what(), "");
+    }
 
     #[test]
     fn answers_are_read() {

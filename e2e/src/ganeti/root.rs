@@ -4,19 +4,17 @@
 //! `<cache>/ganeti-roots/<Debian version of ganeti-3.0>-<digest>/`. One that is there is used without any network.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
-use sha2::{Digest as _, Sha256};
+use anyhow::{Context, Result, ensure};
 
 use super::safety;
 use super::spec::{self, MOST_NODES};
 use crate::cache;
 use crate::roots::VERSIONS;
-use crate::roots::build::{Builder, Recipe, find_or_build};
+use crate::roots::build::{Builder, Recipe, digest, find_or_build, newest};
 
 /// The Debian release that has it.
 const SUITE: &str = "bookworm";
@@ -103,48 +101,19 @@ impl Root {
 
 /// The newest complete root with these changes, if there is one.
 fn find(base: &Path, changes: &str) -> Result<Option<Root>> {
-    let mut newest = None;
-    for entry in fs::read_dir(base).with_context(|| format!("reading {}", base.display()))? {
-        let path = entry
-            .with_context(|| format!("reading {}", base.display()))?
-            .path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        let Some(version) = name.and_then(|name| name.strip_suffix(changes)?.strip_suffix('-')) else {
-            continue;
-        };
-        let Ok(built) = fs::metadata(path.join(VERSIONS)).and_then(|meta| meta.modified()) else {
-            bail!(
-                "{} has no {VERSIONS}: it was not made by a complete build; remove it",
-                path.display()
-            );
-        };
-        if newest.as_ref().is_none_or(|(other, _)| built > *other) {
-            let version = version.to_owned();
-            newest = Some((built, Root { path, version }));
-        }
-    }
-    Ok(newest.map(|(_, root)| root))
+    Ok(newest(base, changes)?.map(|(version, path)| Root { path, version }))
 }
 
 /// What this program changes in a root comes to, in a few letters.
 fn changes() -> Result<String> {
-    let mut hasher = Sha256::new();
-    for text in [
+    digest([
         safety::BODY,
         HOOK,
         SSH,
         &hosts(),
         &PACKAGES.join(" "),
         &format!("{HOOKS:?}"),
-    ] {
-        hasher.update(text);
-        hasher.update([0]);
-    }
-    let mut text = String::new();
-    for byte in hasher.finalize().iter().take(4) {
-        write!(text, "{byte:02x}")?;
-    }
-    Ok(text)
+    ])
 }
 
 fn finish(builder: &Builder<'_>) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use sha2::{Digest as _, Sha256};
 
 use super::VERSIONS;
 use crate::command::{last_lines, output, run, say, shown};
@@ -72,6 +73,45 @@ pub(crate) fn find_or_build<T>(
     };
     drop(lock); // held until here: the kernel gives it up also when this process is killed
     Ok(root)
+}
+
+/// The newest complete root below `base` that is called `<version>-<digest>`: its version, and where it is.
+pub(crate) fn newest(base: &Path, digest: &str) -> Result<Option<(String, PathBuf)>> {
+    let mut newest = None;
+    for entry in fs::read_dir(base).with_context(|| format!("reading {}", base.display()))? {
+        let path = entry
+            .with_context(|| format!("reading {}", base.display()))?
+            .path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(version) = name.and_then(|name| name.strip_suffix(digest)?.strip_suffix('-')) else {
+            continue;
+        };
+        let Ok(built) = fs::metadata(path.join(VERSIONS)).and_then(|meta| meta.modified()) else {
+            bail!(
+                "{} has no {VERSIONS}: it was not made by a complete build; remove it",
+                path.display()
+            );
+        };
+        if newest.as_ref().is_none_or(|(other, _)| built > *other) {
+            let version = version.to_owned();
+            newest = Some((built, (version, path)));
+        }
+    }
+    Ok(newest.map(|(_, root)| root))
+}
+
+/// What the texts of a recipe come to, in a few letters.
+pub(crate) fn digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<String> {
+    let mut hasher = Sha256::new();
+    for text in texts {
+        hasher.update(text);
+        hasher.update([0]);
+    }
+    let mut digest = String::new();
+    for byte in hasher.finalize().iter().take(4) {
+        write!(digest, "{byte:02x}")?;
+    }
+    Ok(digest)
 }
 
 /// Builds a root below `base`, and says where it is. The caller holds its lock.

@@ -1,10 +1,12 @@
-//! The configuration with which a test cluster is upgraded.
+//! The configuration with which a Ceph is upgraded.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use anyhow::Result;
 
+use super::Setting;
 use crate::ceph::Cluster;
 use crate::roots::Release;
 
@@ -70,9 +72,21 @@ impl Setup {
             ..Self::default()
         }
     }
+}
 
-    /// The file.
-    pub(super) fn text(&self, cluster: &Cluster) -> Result<String> {
+impl Setting for Setup {
+    type Cluster = Cluster;
+
+    fn folder(cluster: &Cluster) -> &Path {
+        cluster.dir()
+    }
+
+    /// The cluster's own programs lead in.
+    fn program(&self, _: &Cluster, _: &Path, binary: &Path) -> Result<Vec<String>> {
+        Ok(vec![binary.display().to_string()])
+    }
+
+    fn text(&self, cluster: &Cluster, _: &Path) -> Result<String> {
         let Self {
             doors,
             max_in_parallel,

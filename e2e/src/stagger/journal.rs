@@ -66,6 +66,20 @@ impl Journal {
         })
     }
 
+    /// The units whose visit is in that phase now, `enter`, `change` or `leave`; each with the key by which its
+    /// effect is known in the world.
+    pub fn in_phase(&self, phase: &str) -> Vec<(String, String)> {
+        let open = self.open();
+        self.of("intent")
+            .filter(|event| open.contains(&&event["action"]))
+            .filter(|event| event["action"]["action"] == "visit" && event["action"]["phase"] == phase)
+            .filter_map(|event| {
+                let unit = event["action"]["unit"].as_str()?.to_owned();
+                Some((unit, format!("{}-{}", self.run, event["seq"].as_u64()?)))
+            })
+            .collect()
+    }
+
     /// Whether a wave is open whose units were all visited, with nothing left to settle.
     pub fn waits_for_gates(&self) -> bool {
         let opened = |event: &Value| event["event"] == "wave-opened";
@@ -231,5 +245,18 @@ mod tests {
         assert_eq!(journal.open(), [&journal.events[3]["action"]]);
         journal.both_judges_agreed().unwrap();
         assert_eq!(journal.stage_seconds(), [("osd".to_owned(), 61.5)]);
+    }
+
+    #[test]
+    fn a_visit_is_known_by_its_phase_until_it_is_settled() {
+        let lines = r#"{"seq":7,"event":"intent","action":{"action":"visit","unit":"node2","phase":"enter"}}
+{"seq":8,"event":"intent","action":{"action":"visit","unit":"node3","phase":"change"}}
+{"seq":9,"event":"settled","intent":7}"#;
+        let journal = Journal::read("r", lines).unwrap();
+        assert!(journal.in_phase("enter").is_empty());
+        assert_eq!(
+            journal.in_phase("change"),
+            [("node3".to_owned(), "r-8".to_owned())]
+        );
     }
 }

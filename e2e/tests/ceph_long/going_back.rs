@@ -165,7 +165,7 @@ fn whole_wave_never_comes_back() -> Result<()> {
         let machine = Machine::new(cluster, "anna", &Setup::default())?;
         let to = verify::version(cluster, Release::Reef)?;
         // All but those of the first two waves: whatever the third one is, all of it fails.
-        let waves = machine.planned(&to, "osd")?;
+        let waves = machine.planned(&["--to", &to], "osd")?;
         let well: Vec<&String> = waves.iter().take(2).flatten().collect();
         for osd in cluster.spec().daemons(Kind::Osd) {
             if !well.contains(&&osd.to_string()) {
@@ -188,7 +188,7 @@ fn whole_wave_never_comes_back() -> Result<()> {
 /// The first of a kind that the plan visits.
 fn first(cluster: &Cluster, machine: &Machine, to: Release, kind: Kind) -> Result<Daemon> {
     let to = verify::version(cluster, to)?;
-    let waves = machine.planned(&to, &kind.to_string())?;
+    let waves = machine.planned(&["--to", &to], &kind.to_string())?;
     let unit = waves.first().and_then(|wave| wave.first());
     let (_, id) = unit
         .and_then(|unit| unit.split_once('.'))

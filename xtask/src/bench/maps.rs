@@ -20,14 +20,18 @@ pub(crate) struct Map {
     pub(crate) mapping: Duration,
 }
 
-/// The root of Ceph 16 in the cache: its tools are used.
-pub(crate) fn root_of_ceph() -> Result<PathBuf> {
-    let cache = std::env::var_os("STAGGER_CACHE")
+/// The folder where real systems are kept.
+pub(crate) fn cache() -> Result<PathBuf> {
+    std::env::var_os("STAGGER_CACHE")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("XDG_CACHE_HOME").map(|home| PathBuf::from(home).join("stagger")))
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/stagger")))
-        .context("there is no cache folder")?;
-    let roots = cache.join("ceph-roots");
+        .context("there is no cache folder")
+}
+
+/// The root of Ceph 16 in the cache: its tools are used.
+pub(crate) fn root_of_ceph() -> Result<PathBuf> {
+    let roots = cache()?.join("ceph-roots");
     let found = std::fs::read_dir(&roots)
         .with_context(|| {
             format!(

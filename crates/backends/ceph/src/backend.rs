@@ -247,6 +247,7 @@ impl Backend for CephBackend {
                 unit,
                 phase,
                 revision,
+                ..
             } => hosts.change(call, unit, *phase, revision).await,
             Action::Restart { unit } => hosts.restart(call, unit, None).await,
             Action::GoBack {

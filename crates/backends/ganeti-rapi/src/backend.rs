@@ -8,16 +8,18 @@ use jiff::Timestamp;
 use stagger_core::model::{ClusterName, Phase, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_ganeti::cluster::Cluster;
 
 use crate::client::Rapi;
-use crate::config::Settings;
+use crate::commands;
+use crate::config::{RapiConfig, Settings};
 use crate::facts::Facts;
 use crate::fence;
 use crate::guards::{self, Held};
 use crate::lock::Lock;
 use crate::perform::{Limits, Visitor};
-use crate::translate::{Memory, translate};
-use crate::visit::Places;
+use crate::translate::{Memory, Wished, translate};
+use crate::visit::Planned;
 
 /// A Ganeti cluster.
 #[derive(Debug)]
@@ -25,7 +27,6 @@ pub struct GanetiBackend {
     rapi: Rapi,
     settings: Settings,
     memory: Option<Memory>,
-    places: Mutex<Places>,
     lock: Lock,
     limits: Limits,
     seen: Mutex<Seen>,
@@ -47,7 +48,6 @@ impl GanetiBackend {
         Ok(Self {
             rapi: Rapi::new(&settings)?,
             memory,
-            places: Mutex::new(Places::default()),
             lock: Lock::new(settings.pace.lock),
             limits: Limits::new(settings.cluster.visits.migrations_per_node),
             seen: Mutex::new(Seen::default()),
@@ -55,33 +55,33 @@ impl GanetiBackend {
         })
     }
 
-    /// Where the newest plan has instances go. To be told again with each plan that a run makes.
-    pub fn set_places(&self, places: Places) {
-        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = places;
-    }
-
     /// The cluster's RAPI.
     pub fn rapi(&self) -> &Rapi {
         &self.rapi
     }
 
-    /// All facts, now.
+    /// All facts, now, and the cluster as planning takes it.
     ///
     /// # Errors
     /// No answer, or facts that contradict each other.
-    pub async fn facts(&self) -> Result<Facts, BackendError> {
-        let facts = self.rapi.facts().await?;
+    pub async fn look(&self) -> Result<(Facts, Cluster), BackendError> {
+        let (facts, cluster) = self.rapi.observe().await?;
         self.see().master = Some(facts.master.clone());
-        Ok(facts)
+        Ok((facts, cluster))
     }
 
-    /// The snapshot of these facts.
+    /// The snapshot of these facts, for what is wished.
     ///
     /// # Errors
     /// Facts that make none.
-    pub fn snapshot(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
-        let cluster = &self.settings.cluster;
-        translate(&cluster.name, facts, self.memory.as_ref(), &cluster.visits).map_err(|error| {
+    pub fn snapshot(
+        &self,
+        facts: &Facts,
+        cluster: &Cluster,
+        wished: &Wished,
+    ) -> Result<Snapshot, BackendError> {
+        let RapiConfig { name, visits, .. } = &self.settings.cluster;
+        translate(name, facts, cluster, self.memory.as_ref(), wished, visits).map_err(|error| {
             let why = match std::error::Error::source(&error) {
                 Some(source) => format!("{error}: {source}"),
                 None => error.to_string(),
@@ -113,17 +113,26 @@ impl GanetiBackend {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this part of a visit is a command, which no filter refuses.
+    /// Whether this part of a visit is or has a command, which no filter refuses.
     fn is_command(&self, unit: &UnitId, phase: Phase) -> bool {
+        let visits = &self.settings.cluster.visits;
         match phase {
-            Phase::Enter => self
-                .see()
-                .master
-                .as_ref()
-                .is_none_or(|master| master == unit.as_str()),
-            Phase::Change => self.settings.cluster.visits.reboot.is_some(),
-            Phase::Leave => false,
+            Phase::Enter => {
+                let is_it = |master: &String| master == unit.as_str();
+                // After a change that was under way when a process ended, another is the master by now.
+                let was = self.memory.as_ref().and_then(|memory| memory.master.as_ref());
+                let is_master = self.see().master.as_ref().is_none_or(is_it) || was.is_some_and(is_it);
+                (is_master && visits.failover.is_some())
+                    || visits.hooks.enter.is_some()
+                    || visits.relocate.is_some()
+            }
+            Phase::Change => visits.reboot.is_some(),
+            Phase::Leave => visits.hooks.leave.is_some() || visits.relocate.is_some(),
         }
+    }
+
+    fn bound_of_commands(&self) -> Rail {
+        Rail::Bounded(Duration::from_secs(self.settings.hosts.timeout + 10))
     }
 
     fn boot_before(&self, unit: &UnitId) -> Result<&str, BackendError> {
@@ -143,17 +152,33 @@ impl Backend for GanetiBackend {
     }
 
     async fn observe(&self) -> Result<Snapshot, BackendError> {
-        self.snapshot(&self.facts().await?)
+        let (facts, cluster) = self.look().await?;
+        let wished = self.memory.as_ref().map(|memory| &memory.wished);
+        self.snapshot(&facts, &cluster, wished.unwrap_or(&Wished::default()))
     }
 
-    async fn may_stop(&self, _units: &[UnitId]) -> Result<Answer, BackendError> {
-        Ok(Answer::NoOracle)
+    /// Ganeti has no oracle; a hook may be one.
+    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        let Some(hook) = &self.settings.cluster.visits.hooks.may_stop else {
+            return Ok(Answer::NoOracle);
+        };
+        for unit in units {
+            let names = [("node", unit.as_str())];
+            match commands::ask(&self.rapi, &self.settings, hook, &names).await? {
+                Answer::Yes => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(Answer::Yes)
     }
 
     fn rail(&self, action: &Action) -> Rail {
         match action {
-            Action::Visit { unit, phase, .. } if self.is_command(unit, *phase) => {
-                Rail::Bounded(Duration::from_secs(self.settings.hosts.timeout + 10))
+            Action::Visit { unit, phase, .. } if self.is_command(unit, *phase) => self.bound_of_commands(),
+            Action::Restart { unit }
+                if self.is_command(unit, Phase::Change) || self.is_command(unit, Phase::Leave) =>
+            {
+                self.bound_of_commands()
             }
             Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Rail::Fenced,
             Action::TakeGuard { .. }
@@ -173,12 +198,26 @@ impl Backend for GanetiBackend {
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
         let host = self.see().host.clone();
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let moves = if let Action::Visit { moves, .. } = action {
+            moves.clone()
+        } else {
+            Vec::new()
+        };
+        let wished = self.memory.as_ref().map(|memory| &memory.wished);
+        let planned = Planned {
+            as_if_down: wished.is_some_and(|wished| wished.moving.as_if_down),
+            moves,
+            boots: self
+                .memory
+                .as_ref()
+                .map(|memory| memory.boots.clone())
+                .unwrap_or_default(),
+        };
         let visitor = Visitor {
             rapi: &self.rapi,
             settings: &self.settings,
             call,
-            places: &places,
+            planned: &planned,
             limits: &self.limits,
             host: host.as_deref(),
         };
@@ -192,16 +231,10 @@ impl Backend for GanetiBackend {
                 Phase::Change => visitor.change(unit.as_str(), self.boot_before(unit)?).await,
                 Phase::Leave => visitor.leave(unit.as_str()).await,
             },
-            // There is nothing to start once more. A node that came back later than it should is given back.
+            // A node that was not rebooted is, one that is on its way is waited for, and then it is given back.
             Action::Restart { unit } => {
-                let before = self.boot_before(unit)?;
-                match self.rapi.boot(unit.as_str()).await? {
-                    Some(boot) if boot != before => visitor.leave(unit.as_str()).await,
-                    Some(_) | None => Err(BackendError::permanent(
-                        format!("give {unit} back"),
-                        "it has not come back from its reboot: it stays out of service",
-                    )),
-                }
+                visitor.change(unit.as_str(), self.boot_before(unit)?).await?;
+                visitor.leave(unit.as_str()).await
             }
             Action::GoBack { unit, .. } => Err(BackendError::permanent(
                 format!("bring {unit} back"),
@@ -256,7 +289,12 @@ impl Backend for GanetiBackend {
 
     async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
         let token = self.lock.take(&self.rapi, claim, at_least).await?;
-        self.see().host = Some(claim.host.clone());
+        // Who is master says which visits may have had a command, and so what of a holder before is waited out.
+        let info = self.rapi.get("/2/info").await.ok();
+        let master = info.and_then(|info| info["master"].as_str().map(str::to_owned));
+        let mut seen = self.see();
+        seen.host = Some(claim.host.clone());
+        seen.master = master;
         Ok(token)
     }
 

@@ -69,7 +69,7 @@ impl ApiError {
             Self::Refused { code: 401, .. } => BackendError::permanent(tried, why)
                 .hint("see `user` and `password_file`, and /var/lib/ganeti/rapi/users on the master"),
             Self::Refused { code: 403, .. } => BackendError::permanent(tried, why)
-                .hint("the user needs `write` in /var/lib/ganeti/rapi/users on the master"),
+                .hint("the user needs `write` in /var/lib/ganeti/rapi/users on the master; `read` is enough to look"),
             // 502, 503: the queue is full or drained, or the master's daemon is away, and nothing was submitted.
             Self::Refused { code, .. } if code >= 500 && writes && ![502, 503].contains(&code) => {
                 BackendError::transient(tried, why).may_land()
@@ -133,7 +133,10 @@ impl Rapi {
             .map_err(wrong)?;
         let tls = tls::client_config(ca.as_deref(), fingerprint.as_deref())
             .map_err(|error| wrong(error.to_string()))?;
-        let login = Login::from_file(user, password_file).map_err(wrong)?;
+        let login = match user.as_deref().zip(password_file.as_deref()) {
+            Some((user, file)) => Some(Login::from_file(user, file).map_err(wrong)?),
+            None => None,
+        };
         Ok(Self {
             addresses,
             wire: Wire::new(tls, login, *pace),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stagger_core::model::ClusterName;
+use stagger_core::model::{ClusterName, IdError};
 use stagger_engine::hosts::Hosts;
 
 /// A Ganeti cluster as the configuration has it.
@@ -23,10 +23,12 @@ pub struct RapiConfig {
     /// without colons. The certificates that Ganeti makes by itself can only be trusted so.
     #[serde(default)]
     pub fingerprint: Option<String>,
-    /// A user of RAPI who may write.
-    pub user: String,
+    /// A user of RAPI who may write. Without one a cluster can be looked at for `hroller`, and no more.
+    #[serde(default)]
+    pub user: Option<String>,
     /// The file with that user's password, which nobody else may read.
-    pub password_file: PathBuf,
+    #[serde(default)]
+    pub password_file: Option<PathBuf>,
     /// How long one question may take, in seconds. Ganeti asks every node for some of them.
     #[serde(default = "timeout")]
     pub timeout: u64,
@@ -58,19 +60,6 @@ fn poll() -> u64 {
     5
 }
 
-/// What a visit does with instances that live on one node only (`plain`, `file`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NonRedundant {
-    /// Nodes that have any are left alone.
-    #[default]
-    Skip,
-    /// Nodes are visited when all of theirs are down.
-    WhenDown,
-    /// They are shut down for the visit and started again.
-    Stop,
-}
-
 /// How visits are carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -81,8 +70,6 @@ pub struct Visits {
     pub guards_expire: u32,
     /// How many migrations a node may take part in at once.
     pub migrations_per_node: usize,
-    /// What is done with instances that live on one node only.
-    pub non_redundant: NonRedundant,
     /// How long one job may take, in seconds, before it counts as stuck.
     pub job_timeout: u64,
     /// How long disks may take to be in sync again, in seconds.
@@ -91,19 +78,39 @@ pub struct Visits {
     pub reboot: Option<String>,
     /// How long a node may take to come back, in seconds.
     pub reboot_timeout: u64,
-    /// The command that makes `{successor}` the master, run on this machine:
+    /// The command that makes `{successor}` the master instead of `{master}`, run on this machine:
     /// `ssh root@{successor} gnt-cluster master-failover --yes-do-it`. RAPI has none. Without it the
-    /// master is left alone.
+    /// master is left alone. It should copy the job queue first: jobs that were written while the successor was
+    /// drained are not in its copy, and as a master it would not know them (Ganeti 3.0.2).
     pub failover: Option<String>,
     /// How long a new master may take to answer, in seconds.
     pub failover_timeout: u64,
     /// The command that copies the journal to `{successor}` before it becomes master. Needed where stagger
     /// runs on a node of the cluster.
     pub copy_journal: Option<String>,
+    /// The command that moves `{instance}` with its disks to `{node}`, run on this machine:
+    /// `ssh root@{master} gnt-instance move -f --reason={reason} -n {node} {instance}`. RAPI has none. The reason
+    /// lets its job pass while jobs of others wait.
+    pub relocate: Option<String>,
+    /// Commands around the visit of each node, run on this machine.
+    pub hooks: Hooks,
     /// Who becomes master while the master reboots; the first fitting candidate, if not given.
     pub successor: Option<String>,
     /// The commands for Ganeti's own watcher, run on this machine.
     pub watcher: Option<Watcher>,
+}
+
+/// What others have to say to the visit of `{node}`: a storage pool on the nodes' own disks, a load balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hooks {
+    /// Whether it may go away now: 0 is yes, 1 is no, and what it prints is why. Anything else: nobody could
+    /// tell, and it is asked again.
+    pub may_stop: Option<String>,
+    /// Takes it out of service, once its instances are elsewhere and before it is rebooted.
+    pub enter: Option<String>,
+    /// Takes it back into service, once it has booted and before its instances come back.
+    pub leave: Option<String>,
 }
 
 /// Ganeti's watcher starts instances and activates disks by itself, and RAPI cannot pause it.
@@ -125,7 +132,6 @@ impl Default for Visits {
             drain: true,
             guards_expire: 1800,
             migrations_per_node: 1,
-            non_redundant: NonRedundant::default(),
             job_timeout: 3600,
             sync_timeout: 3600,
             reboot: None,
@@ -133,6 +139,8 @@ impl Default for Visits {
             failover: None,
             failover_timeout: 120,
             copy_journal: None,
+            relocate: None,
+            hooks: Hooks::default(),
             successor: None,
             watcher: None,
         }
@@ -196,6 +204,28 @@ impl Settings {
         Self { cluster, hosts, pace }
     }
 
+    /// To look at a cluster of which only an address is known: by the authorities that this machine trusts,
+    /// and as nobody.
+    ///
+    /// # Errors
+    /// A name that is not valid.
+    pub fn to_look_at(address: &str) -> Result<Self, IdError> {
+        let cluster = RapiConfig {
+            name: ClusterName::new("ganeti")?,
+            addresses: vec![address.to_owned()],
+            ca: None,
+            fingerprint: None,
+            user: None,
+            password_file: None,
+            timeout: timeout(),
+            connect_timeout: connect_timeout(),
+            lock_expires: lock_expires(),
+            poll: poll(),
+            visits: Visits::default(),
+        };
+        Ok(Self::new(cluster, Hosts::default()))
+    }
+
     /// What in it does not fit together.
     ///
     /// # Errors
@@ -204,11 +234,16 @@ impl Settings {
         let RapiConfig {
             addresses,
             lock_expires,
+            user,
+            password_file,
             visits,
             ..
         } = &self.cluster;
         if addresses.is_empty() {
             return Err("`addresses` is empty".to_owned());
+        }
+        if user.is_some() != password_file.is_some() {
+            return Err("`user` and `password_file` go together".to_owned());
         }
         // A renewal may be a third of the time ago when the master goes away, and a sixth before its end the
         // lock counts as lost.
@@ -218,6 +253,21 @@ impl Settings {
                  more than twice `failover_timeout`, {}",
                 visits.failover_timeout
             ));
+        }
+        let names_its_target = [
+            ("failover", &visits.failover, "{successor}"),
+            ("reboot", &visits.reboot, "{node}"),
+            ("relocate", &visits.relocate, "{instance}"),
+            ("relocate", &visits.relocate, "{node}"),
+            // Else its job would wait behind our own drain.
+            ("relocate", &visits.relocate, "{reason}"),
+        ];
+        for (name, command, word) in names_its_target {
+            if let Some(command) = command
+                && !command.contains(word)
+            {
+                return Err(format!("`{name}` does not say {word}: {command}"));
+            }
         }
         Ok(())
     }

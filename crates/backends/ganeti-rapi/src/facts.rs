@@ -3,16 +3,18 @@
 //! The answers are of slightly different times, so they may contradict each other while others work; such
 //! facts are refused, and read anew. RAPI's own words are kept: names, roles, states.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use stagger_core::model as planning;
 use stagger_engine::backend::BackendError;
+use stagger_ganeti::cluster::{Cluster, Status, Template};
+use stagger_ganeti::rapi::{Bodies, RapiError};
+use stagger_ganeti::translate::storage_of;
 
 use crate::client::{ApiError, Method, Rapi};
-use crate::filters::Listed;
-use crate::jobs::Job;
 use crate::notes::Notes;
 
 /// A node's role.
@@ -121,10 +123,8 @@ pub struct Facts {
     pub instances: BTreeMap<String, Instance>,
     /// The groups' names by their ids.
     pub groups: BTreeMap<String, String>,
-    /// Jobs that are not at their end.
-    pub jobs: Vec<Job>,
-    /// Job filters, of whomever.
-    pub filters: Vec<Listed>,
+    /// How many master candidates there should be.
+    pub candidates: Option<usize>,
 }
 
 /// Facts that cannot be used.
@@ -149,6 +149,8 @@ struct InfoDocument {
     master: String,
     #[serde(default)]
     software_version: String,
+    #[serde(default)]
+    candidate_pool_size: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -199,6 +201,28 @@ pub struct Answers {
     pub instances: Value,
 }
 
+impl Answers {
+    /// What planning needs of them: sizes, policies, tags.
+    ///
+    /// # Errors
+    /// As of [`facts`].
+    pub fn cluster(&self) -> Result<Cluster, FactsError> {
+        let bodies = Bodies {
+            groups: self.groups.to_string(),
+            nodes: self.nodes.to_string(),
+            instances: self.instances.to_string(),
+            info: self.info.to_string(),
+        };
+        bodies.cluster().map_err(|error| match error {
+            RapiError::Body { what, source } => FactsError::Unreadable {
+                question: what,
+                why: source.to_string(),
+            },
+            RapiError::File { .. } | RapiError::Contradiction { .. } => contradict(error.to_string()),
+        })
+    }
+}
+
 fn read<T: serde::de::DeserializeOwned>(question: &'static str, answer: Value) -> Result<T, FactsError> {
     serde_json::from_value(answer).map_err(|error| FactsError::Unreadable {
         question,
@@ -210,12 +234,7 @@ fn read<T: serde::de::DeserializeOwned>(question: &'static str, answer: Value) -
 ///
 /// # Errors
 /// Answers of another shape, or that do not fit together.
-pub fn facts(
-    at: Timestamp,
-    answers: Answers,
-    jobs: Vec<Job>,
-    filters: Vec<Listed>,
-) -> Result<Facts, FactsError> {
+pub fn facts(at: Timestamp, answers: Answers) -> Result<Facts, FactsError> {
     let info: InfoDocument = read("/2/info", answers.info)?;
     let groups: Vec<GroupDocument> = read("/2/groups", answers.groups)?;
     let nodes: Vec<NodeDocument> = read("/2/nodes", answers.nodes)?;
@@ -276,8 +295,7 @@ pub fn facts(
         nodes: known,
         instances: carried,
         groups: groups.into_iter().map(|group| (group.uuid, group.name)).collect(),
-        jobs,
-        filters,
+        candidates: info.candidate_pool_size,
     })
 }
 
@@ -314,24 +332,21 @@ fn instance(document: InstanceDocument) -> Result<Instance, FactsError> {
         disk_template,
         status,
     } = document;
-    let storage = match disk_template.as_str() {
-        "drbd" => Storage::Mirrored,
-        "rbd" | "ext" | "sharedfile" | "gluster" | "diskless" => Storage::Shared,
-        // What is not known is treated as what cannot move.
-        _ => Storage::Local,
-    };
-    let doing = match status.as_str() {
-        "running" | "ERROR_up" => Doing::Up,
-        "ADMIN_down" | "ADMIN_offline" | "USER_down" => Doing::Down,
-        "ERROR_down" | "ERROR_nodedown" | "ERROR_nodeoffline" => Doing::Failed,
-        _ => Doing::Unclear,
-    };
     let secondary = snodes.into_iter().next();
-    if storage == Storage::Mirrored && secondary.is_none() {
-        return Err(contradict(format!(
-            "{name} is mirrored, and has no secondary node"
-        )));
-    }
+    let template = Template::of_word(&disk_template);
+    let storage = match template.map(|template| storage_of(template, secondary.is_some())) {
+        Some(planning::Storage::Copied) => Storage::Mirrored,
+        Some(planning::Storage::Shared) => Storage::Shared,
+        // What is not known is treated as what cannot move.
+        Some(planning::Storage::Local) | None => Storage::Local,
+    };
+    let doing = match Status::of_word(&status) {
+        Some(Status::Running | Status::ErrorUp) => Doing::Up,
+        Some(Status::AdminDown | Status::AdminOffline | Status::UserDown) => Doing::Down,
+        Some(Status::ErrorDown | Status::ErrorNodeOffline) => Doing::Failed,
+        // Ganeti says of an instance that its node is down whenever the question about it fails.
+        Some(Status::ErrorNodeDown | Status::ErrorWrongNode) | None => Doing::Unclear,
+    };
     if secondary.as_ref() == Some(&pnode) {
         return Err(contradict(format!(
             "{name} has {pnode} as primary and as secondary"
@@ -358,14 +373,58 @@ impl Rapi {
     /// # Errors
     /// No answer, or facts that contradict each other each time.
     pub async fn facts(&self) -> Result<Facts, BackendError> {
+        self.read_whole(facts).await
+    }
+
+    /// All facts, and the cluster as planning takes it, of the same answers.
+    ///
+    /// # Errors
+    /// As of [`Rapi::facts`].
+    pub async fn observe(&self) -> Result<(Facts, Cluster), BackendError> {
+        self.read_whole(|at, answers| {
+            let cluster = answers.cluster()?;
+            Ok((facts(at, answers)?, cluster))
+        })
+        .await
+    }
+
+    /// The cluster as planning takes it: what everybody may read.
+    ///
+    /// # Errors
+    /// No answer, or one that makes no cluster.
+    pub async fn cluster(&self) -> Result<Cluster, BackendError> {
+        const TRIED: &str = "look at the cluster";
+        let failed = |error: ApiError| error.of(TRIED, false);
+        let info = self.get("/2/info").await.map_err(failed)?;
+        let (groups, nodes, instances) = futures::try_join!(
+            self.get("/2/groups?bulk=1"),
+            self.get("/2/nodes?bulk=1"),
+            self.get("/2/instances?bulk=1"),
+        )
+        .map_err(failed)?;
+        let answers = Answers {
+            info,
+            groups,
+            nodes,
+            boots: Value::Null,
+            instances,
+        };
+        answers
+            .cluster()
+            .map_err(|error| BackendError::transient(TRIED, error.to_string()))
+    }
+
+    async fn read_whole<T>(
+        &self,
+        make: impl Fn(Timestamp, Answers) -> Result<T, FactsError>,
+    ) -> Result<T, BackendError> {
         const TRIED: &str = "observe the cluster";
         let mut readings = 0;
         loop {
             readings += 1;
             let at = Timestamp::now();
-            let (answers, jobs, filters) = self.answers().await.map_err(|error| error.of(TRIED, false))?;
-            let jobs = jobs.into_iter().filter(|job| !job.status.is_final()).collect();
-            match facts(at, answers, jobs, filters) {
+            let answers = self.answers().await.map_err(|error| error.of(TRIED, false))?;
+            match make(at, answers) {
                 Err(FactsError::Contradict(why)) if readings < READINGS => {
                     tracing::debug!(%why, "read anew");
                     tokio::time::sleep(self.pace().again).await;
@@ -376,26 +435,23 @@ impl Rapi {
     }
 
     /// All answers. The questions are asked side by side, since Ganeti asks each node for some of them.
-    async fn answers(&self) -> Result<(Answers, Vec<Job>, Vec<Listed>), ApiError> {
+    async fn answers(&self) -> Result<Answers, ApiError> {
         // First alone: it finds the master.
         let info = self.get("/2/info").await?;
         let question = json!({ "fields": ["name", "bootid"] });
-        let (groups, nodes, boots, instances, jobs, filters) = futures::try_join!(
+        let (groups, nodes, boots, instances) = futures::try_join!(
             self.get("/2/groups?bulk=1"),
             self.get("/2/nodes?bulk=1"),
             self.read(Method::Put, "/2/query/node", Some(&question)),
             self.get("/2/instances?bulk=1"),
-            self.jobs(),
-            self.filters(),
         )?;
-        let answers = Answers {
+        Ok(Answers {
             info,
             groups,
             nodes,
             boots,
             instances,
-        };
-        Ok((answers, jobs, filters))
+        })
     }
 
     /// The boot id of one node; `None`: it does not answer.
@@ -464,13 +520,4 @@ pub fn in_sync(info: &Value) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// The nodes that carry some of these instances' disks.
-pub fn nodes_of<'a>(instances: impl IntoIterator<Item = &'a Instance>) -> BTreeSet<&'a str> {
-    instances
-        .into_iter()
-        .flat_map(|instance| [Some(instance.primary.as_str()), instance.secondary.as_deref()])
-        .flatten()
-        .collect()
 }

@@ -3,6 +3,8 @@
 //! What a guard changed and when it expires is kept in a filter beside it, so anybody can take it away
 //! after a crash. Ganeti ends no filter by itself.
 
+use std::time::{Duration, Instant};
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::GuardName;
@@ -10,6 +12,7 @@ use stagger_engine::backend::{BackendError, Call};
 use stagger_engine::hosts::last_words;
 
 use crate::client::{ApiError, Rapi};
+use crate::commands;
 use crate::config::Settings;
 use crate::fence;
 use crate::filters::{Effect, Filter, Found, Listed, Which, id_of, priority};
@@ -107,29 +110,43 @@ pub async fn take(
     };
     match guard.as_str() {
         DRAIN => {
-            let filters = drain(&record);
-            for filter in &filters {
-                rapi.put_filter(filter).await.map_err(failed)?;
+            // What was at work before ends first, so that what is observed then stays so. It may take longer than the
+            // guard lasts.
+            let renew = Duration::from_secs(u64::from(expires)) / 2;
+            let first = Instant::now();
+            loop {
+                record.until = Timestamp::now().as_second() + i64::from(expires);
+                let begun = Instant::now();
+                let filters = drain(&record);
+                for filter in &filters {
+                    rapi.put_filter(filter).await.map_err(failed)?;
+                }
+                fence::seen(rapi, &filters[1].id).await?;
+                match tokio::time::timeout(renew, rapi.wait_for_others()).await {
+                    Ok(Ok(())) if begun.elapsed() < renew / 2 => return Ok("jobs of others wait".to_owned()),
+                    Ok(Err(error)) if first.elapsed() > rapi.pace().job => return Err(error),
+                    // Nobody could be asked, or it took so long that the guard is renewed first.
+                    Ok(Ok(()) | Err(_)) | Err(_) => tokio::time::sleep(rapi.pace().again).await,
+                }
             }
-            fence::seen(rapi, &filters[1].id).await?;
-            Ok("jobs of others wait".to_owned())
         }
         WATCHER => {
             let before = rapi.filters().await.map_err(failed)?;
             let ours = held(&before)
                 .into_iter()
                 .any(|held| held.guard == WATCHER && !held.by_others);
-            record.by_others = !ours && is_paused(settings, call).await?;
+            record.by_others = !ours && is_paused(rapi, settings, call).await?;
             // Written down before anything is changed.
             rapi.put_filter(&watcher(&record)).await.map_err(failed)?;
             if record.by_others {
                 return Ok("it is paused by others already".to_owned());
             }
-            let Some(commands) = &settings.cluster.visits.watcher else {
+            let Some(given) = &settings.cluster.visits.watcher else {
                 return Err(no_command(&tried));
             };
-            let pause = commands.pause.replace("{seconds}", &expires.to_string());
-            run(settings, call, "watcher-pause", &pause).await?;
+            let seconds = expires.to_string();
+            let names = [("seconds", seconds.as_str())];
+            commands::run(rapi, settings, call, "watcher-pause", &given.pause, &names).await?;
             Ok(format!("paused for {expires} s"))
         }
         _ => Err(BackendError::permanent(tried, "this backend has no such guard")),
@@ -159,9 +176,9 @@ pub async fn drop(
     }
     if guard.as_str() == WATCHER
         && !held.by_others
-        && let Some(commands) = &settings.cluster.visits.watcher
+        && let Some(given) = &settings.cluster.visits.watcher
     {
-        run(settings, call, "watcher-continue", &commands.resume).await?;
+        commands::run(rapi, settings, call, "watcher-continue", &given.resume, &[]).await?;
     }
     forget(rapi, &held.guard)
         .await
@@ -214,33 +231,18 @@ fn no_command(tried: &str) -> BackendError {
     .hint("give the commands under [cluster.visits.watcher]")
 }
 
-async fn is_paused(settings: &Settings, call: &Call) -> Result<bool, BackendError> {
-    let Some(commands) = &settings.cluster.visits.watcher else {
+async fn is_paused(rapi: &Rapi, settings: &Settings, call: &Call) -> Result<bool, BackendError> {
+    let Some(given) = &settings.cluster.visits.watcher else {
         return Err(no_command("see whether Ganeti's watcher is paused"));
     };
-    let said = run(settings, call, "watcher-info", &commands.info).await?;
+    let said = commands::run(rapi, settings, call, "watcher-info", &given.info, &[]).await?;
     // `gnt-cluster watcher info` says "The watcher is not paused." or "… is paused until …".
     match (said.contains("not paused"), said.contains("paused")) {
         (true, _) => Ok(false),
         (false, true) => Ok(true),
         (false, false) => Err(BackendError::permanent(
             "see whether Ganeti's watcher is paused",
-            format!("`{}` says neither: {}", commands.info, last_words(&said)),
+            format!("`{}` says neither: {}", given.info, last_words(&said)),
         )),
     }
-}
-
-async fn run(settings: &Settings, call: &Call, which: &str, command: &str) -> Result<String, BackendError> {
-    let key = format!("{}-{which}", call.key());
-    let ran = settings
-        .hosts
-        .run("this machine", &key, call.fence, command)
-        .await?;
-    if ran.code == 0 {
-        return Ok(ran.output);
-    }
-    Err(BackendError::permanent(
-        format!("run `{command}`"),
-        format!("it ended with {}: {}", ran.code, last_words(&ran.output)),
-    ))
 }

@@ -180,16 +180,6 @@ impl Rapi {
         Ok(jobs)
     }
 
-    /// Cancels a job that has not begun. Whether it could be is told by its status.
-    ///
-    /// # Errors
-    /// No answer.
-    pub async fn cancel(&self, id: u64) -> Result<(), ApiError> {
-        self.write(Method::Delete, &format!("/2/jobs/{id}"), None)
-            .await
-            .map(|_| ())
-    }
-
     /// Carries work out by a job of its own, and waits for its end.
     ///
     /// # Errors
@@ -308,6 +298,25 @@ impl Rapi {
             status: document.status,
             result: document.opresult,
         })
+    }
+
+    /// Waits for the jobs of others that are at work.
+    ///
+    /// # Errors
+    /// No answer, or one takes too long: nothing of ours may land by it.
+    pub async fn wait_for_others(&self) -> Result<(), BackendError> {
+        let jobs = self
+            .jobs()
+            .await
+            .map_err(|error| error.of("look for jobs of others", false))?;
+        for job in jobs {
+            if job.status.is_at_work() && job.reason.is_none() {
+                self.wait(job.id, &job.summary).await.map_err(|error| {
+                    BackendError::transient(format!("wait for a job of others, {}", job.summary), error.why)
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits for all jobs that a process before submitted for this effect.

@@ -12,6 +12,7 @@
 
 pub mod backend;
 pub mod client;
+pub mod commands;
 pub mod config;
 pub mod facts;
 pub mod fence;

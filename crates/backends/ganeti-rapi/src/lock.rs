@@ -122,6 +122,16 @@ impl Lock {
     /// Another holds it, or it was taken away.
     pub async fn renew(&self, rapi: &Rapi, claim: &Claim, token: u64) -> Result<(), LockError> {
         let filters = read(rapi).await?;
+        if let Some(Found {
+            record: HandedOver { handed_over: run, to },
+            ..
+        }) = elsewhere(&filters, claim)
+        {
+            remove(rapi, &id_of_claim(claim)).await?;
+            return Err(LockError::Lost(format!(
+                "run {run} goes on on {to}, since this node is about to be rebooted: `stagger resume {run}` there"
+            )));
+        }
         let other = claims(&filters)
             .find(|other| other.record.lock.incarnation != claim.incarnation && other.record.token > token);
         if let Some(other) = other {
@@ -207,12 +217,16 @@ pub fn same_host(one: &str, other: &str) -> bool {
     one == other || (short(one) == short(other) && (!one.contains('.') || !other.contains('.')))
 }
 
-fn goes_on_here(filters: &[Listed], claim: &Claim) -> Result<(), LockError> {
-    let elsewhere = filters
+/// Where else a run was handed over to.
+fn elsewhere(filters: &[Listed], claim: &Claim) -> Option<Found<HandedOver>> {
+    filters
         .iter()
         .filter_map(Listed::record_of::<HandedOver>)
-        .find(|found| found.record.handed_over == claim.run && !same_host(&found.record.to, &claim.host));
-    let Some(Found { id, record }) = elsewhere else {
+        .find(|found| found.record.handed_over == claim.run && !same_host(&found.record.to, &claim.host))
+}
+
+fn goes_on_here(filters: &[Listed], claim: &Claim) -> Result<(), LockError> {
+    let Some(Found { id, record }) = elsewhere(filters, claim) else {
         return Ok(());
     };
     let HandedOver { handed_over: run, to } = record;

@@ -8,7 +8,6 @@
 use std::time::Instant;
 
 use stagger_engine::backend::BackendError;
-use stagger_engine::hosts::quoted;
 
 use crate::lock;
 use crate::perform::Visitor;
@@ -20,11 +19,7 @@ use crate::perform::Visitor;
 pub async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<(), BackendError> {
     let tried = format!("make {to} the master instead of {from}");
     let visits = &visitor.settings.cluster.visits;
-    let with_names = |command: &str| {
-        command
-            .replace("{successor}", &quoted(to))
-            .replace("{master}", &quoted(from))
-    };
+    let names = [("successor", to), ("master", from)];
     let Some(failover) = &visits.failover else {
         return Err(
             BackendError::permanent(tried, "there is no command for a failover")
@@ -40,12 +35,12 @@ pub async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<()
         .hint("give `copy_journal` under [cluster.visits], or run stagger elsewhere"));
     }
     if let Some(copy) = &visits.copy_journal {
-        visitor.command("copy-journal", &with_names(copy)).await?;
+        visitor.command("copy-journal", copy, &names).await?;
     }
     if here {
         lock::hand_over(visitor.rapi, &visitor.call.run, to, visitor.call.fence).await?;
     }
-    visitor.command("failover", &with_names(failover)).await?;
+    visitor.command("failover", failover, &names).await?;
     wait_for(visitor, to, &tried).await?;
     if here {
         let run = &visitor.call.run;

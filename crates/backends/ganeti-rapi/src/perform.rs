@@ -9,15 +9,16 @@ use std::time::Instant;
 
 use futures::future::join_all;
 use serde_json::json;
-use stagger_engine::backend::{BackendError, Call};
-use stagger_engine::hosts::{last_words, quoted};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use stagger_engine::backend::{BackendError, Call, Persistence};
+use tokio::sync::{OwnedSemaphorePermit, RwLock, Semaphore};
 
 use crate::client::{Method, Rapi, encoded};
+use crate::commands;
 use crate::config::Settings;
 use crate::facts::{Doing, Facts, Storage, in_sync};
 use crate::jobs::{Job, Status, Work};
-use crate::visit::{self, Batch, Copy, Leaving, Move, Places, Refusal};
+use crate::reason::JobReason;
+use crate::visit::{self, Batch, Copy, Leaving, Move, Planned, Refusal, Way};
 
 /// More batches than a visit can need.
 const MOST_BATCHES: u32 = 40;
@@ -28,11 +29,15 @@ const LOOKS: u32 = 20;
 /// So many tags fit into one request: RAPI takes 8,192 characters in its first line.
 const TAGS_AT_ONCE: usize = 60;
 
-/// How many migrations each node may take part in at once, over all visits of this process.
+/// How many migrations each node may take part in at once, and who must not disturb whom, over all visits of this
+/// process.
 #[derive(Debug)]
 pub struct Limits {
     each: usize,
     nodes: Mutex<BTreeMap<String, Arc<Semaphore>>>,
+    /// Held by whoever does something, and alone by who changes the master: RAPI does not answer meanwhile, and
+    /// Ganeti breaks off the jobs that run.
+    master: RwLock<()>,
 }
 
 impl Limits {
@@ -41,6 +46,7 @@ impl Limits {
         Self {
             each: each.max(1),
             nodes: Mutex::new(BTreeMap::new()),
+            master: RwLock::new(()),
         }
     }
 
@@ -72,13 +78,24 @@ pub struct Visitor<'a> {
     pub settings: &'a Settings,
     /// For which intent.
     pub call: &'a Call,
-    /// Where instances without a secondary node go.
-    pub places: &'a Places,
+    /// What the plan does with the node's instances.
+    pub planned: &'a Planned,
     /// How many migrations at once.
     pub limits: &'a Limits,
     /// On which host this process is, as far as that is known.
     pub host: Option<&'a str>,
 }
+
+/// How a reboot was sent.
+enum Sent {
+    /// And that is certain.
+    Whole,
+    /// And nobody knows whether it arrived.
+    Lost(String),
+}
+
+/// ssh's own exit code.
+const SSH_LOST: i32 = 255;
 
 fn refused(tried: &str, refusal: Refusal) -> BackendError {
     BackendError::permanent(tried, refusal.0)
@@ -91,24 +108,46 @@ impl Visitor<'_> {
     /// What could not be done.
     pub async fn enter(&self, node: &str) -> Result<String, BackendError> {
         let tried = format!("take {node} out of service");
-        let before = self.rapi.wait_for_predecessors(self.call).await?;
-        if self.settings.cluster.visits.drain {
-            self.wait_for_others().await?;
-        }
+        let master = &self.limits.master;
+        let before = {
+            let _stays = master.read().await;
+            let before = self.rapi.wait_for_predecessors(self.call).await?;
+            if self.settings.cluster.visits.drain {
+                self.rapi.wait_for_others().await?;
+            }
+            before
+        };
         let mut looked_at_disks = false;
         let mut moved = 0;
         let mut pacer = Pacer::new(&tried);
+        let mut alone = None;
         loop {
+            let stays = match &alone {
+                Some(_) => None,
+                None => Some(master.read().await),
+            };
             let facts = self.rapi.facts().await?;
             let visits = &self.settings.cluster.visits;
             let next =
-                visit::enter(&facts, node, visits, self.places).map_err(|error| refused(&tried, error))?;
+                visit::enter(&facts, node, visits, self.planned).map_err(|error| refused(&tried, error))?;
             let Some(batch) = next else {
+                self.hook("enter", node).await?;
                 return Ok(match moved {
                     0 => "nothing had to be moved".to_owned(),
                     moved => format!("{moved} instances moved"),
                 });
             };
+            let changes_master = matches!(batch, Batch::Failover { .. });
+            if changes_master != alone.is_some() {
+                // Looked at again then: the successor may have been taken out of service meanwhile.
+                drop(stays);
+                alone = if changes_master {
+                    Some(master.write().await)
+                } else {
+                    None
+                };
+                continue;
+            }
             if !looked_at_disks {
                 self.disks_are_in_sync(&facts, node).await?;
                 looked_at_disks = true;
@@ -124,34 +163,59 @@ impl Visitor<'_> {
         }
     }
 
-    /// Reboots a node, and waits until its boot id is another than `before`.
+    /// Reboots a node, and waits until its boot id is another than `before`. It is sent when the node answers.
     ///
     /// # Errors
     /// It carries instances that run, or does not come back.
     pub async fn change(&self, node: &str, before: &str) -> Result<String, BackendError> {
         let tried = format!("reboot {node}");
-        let predecessors = self.rapi.wait_for_predecessors(self.call).await?;
-        let facts = self.rapi.facts().await?;
-        let boot = facts.nodes.get(node).and_then(|node| node.boot.clone());
-        match boot {
-            Some(boot) if boot != before => return Ok("it has booted already".to_owned()),
-            // It is on its way: nothing is sent to it.
-            None => {}
-            Some(_) => {
-                visit::may_reboot(&facts, node, &self.settings.cluster.visits, self.places)
-                    .map_err(|error| refused(&tried, error))?;
-                self.send_reboot(node, &predecessors).await?;
-            }
-        }
-        let begun = Instant::now();
+        let predecessors = {
+            let _stays = self.limits.master.read().await;
+            self.rapi.wait_for_predecessors(self.call).await?
+        };
+        let mut begun = Instant::now();
+        let mut sent = None;
         loop {
-            if let Some(boot) = self.rapi.boot(node).await?
-                && boot != before
-            {
-                return Ok(format!("back after {} s", begun.elapsed().as_secs()));
+            let stays = self.limits.master.read().await;
+            let boot = match self.rapi.boot(node).await {
+                // Who cannot be asked now is asked again.
+                Err(error) if error.persistence == Persistence::Transient => {
+                    tracing::debug!(%error, node, "asked again");
+                    None
+                }
+                answer => answer?,
+            };
+            match boot {
+                Some(boot) if boot != before => {
+                    return Ok(match sent {
+                        Some(_) => format!("back after {} s", begun.elapsed().as_secs()),
+                        None => "it has booted already".to_owned(),
+                    });
+                }
+                // By a process before, for this very intent.
+                Some(_) if sent.is_none() && done_before(&predecessors, &powercycle(node)) => {
+                    sent = Some(Sent::Whole);
+                }
+                Some(_) if sent.is_none() => {
+                    let facts = self.rapi.facts().await?;
+                    // It may have gone away since.
+                    if facts.nodes.get(node).is_some_and(|node| node.boot.is_some()) {
+                        visit::may_reboot(&facts, node, &self.settings.cluster.visits, self.planned)
+                            .map_err(|error| refused(&tried, error))?;
+                        sent = Some(self.send_reboot(node).await?);
+                        begun = Instant::now();
+                    }
+                }
+                Some(_) | None => {}
             }
+            drop(stays);
             if begun.elapsed() > self.rapi.pace().reboot {
-                let why = format!("it is not back after {} s", begun.elapsed().as_secs());
+                let why = match &sent {
+                    None => "it does not answer".to_owned(),
+                    Some(Sent::Whole) => "it is not back".to_owned(),
+                    Some(Sent::Lost(how)) => format!("it is not back, and {how}"),
+                };
+                let why = format!("{why}, after {} s", begun.elapsed().as_secs());
                 return Err(BackendError::permanent(tried, why).hint(format!(
                     "see to {node}; it stays out of service, and its instances where they are"
                 )));
@@ -160,18 +224,22 @@ impl Visitor<'_> {
         }
     }
 
-    /// Sends it once for an intent: a job of a process before that was done counts.
-    async fn send_reboot(&self, node: &str, predecessors: &[Job]) -> Result<(), BackendError> {
-        let what = format!("powercycle-{node}");
+    async fn send_reboot(&self, node: &str) -> Result<Sent, BackendError> {
         if let Some(command) = &self.settings.cluster.visits.reboot {
-            let command = command.replace("{node}", &quoted(node));
-            return self.command("reboot", &command).await.map(|_| ());
+            let names = [("node", node)];
+            let ran = commands::ran(self.rapi, self.settings, self.call, "reboot", command, &names).await?;
+            return match ran.code {
+                // So ssh ends where the connection does, which a reboot takes away.
+                SSH_LOST => Ok(Sent::Lost(ran.said())),
+                _ => ran.whole().map(|_| Sent::Whole),
+            };
         }
-        if done_before(predecessors, &what) {
-            return Ok(());
-        }
-        let work = Work::new(what, Method::Post, format!("/2/nodes/{node}/powercycle"));
-        self.rapi.carry_out(self.call, &work).await.map(|_| ())
+        let work = Work::new(
+            powercycle(node),
+            Method::Post,
+            format!("/2/nodes/{node}/powercycle"),
+        );
+        self.rapi.carry_out(self.call, &work).await.map(|_| Sent::Whole)
     }
 
     /// Gives a node back.
@@ -180,11 +248,17 @@ impl Visitor<'_> {
     /// What could not be done: what was moved away stays there.
     pub async fn leave(&self, node: &str) -> Result<String, BackendError> {
         let tried = format!("give {node} back");
+        let stays = self.limits.master.read().await;
         let before = self.rapi.wait_for_predecessors(self.call).await?;
         let mut leaving = Leaving::default();
         let mut back = 0;
         let mut pacer = Pacer::new(&tried);
+        if self.rapi.boot(node).await?.is_some() {
+            self.hook("leave", node).await?;
+        }
+        drop(stays);
         loop {
+            let _stays = self.limits.master.read().await;
             let facts = self.rapi.facts().await?;
             let next = visit::leave(&facts, node, &leaving).map_err(|error| refused(&tried, error))?;
             let Some(batch) = next else {
@@ -198,7 +272,7 @@ impl Visitor<'_> {
                 Batch::Sync(names) => leaving.synced.extend(names.iter().cloned()),
                 Batch::Failover { .. }
                 | Batch::Note(_)
-                | Batch::Drain
+                | Batch::Drain { .. }
                 | Batch::Replace(_)
                 | Batch::Stop(_)
                 | Batch::Return(_)
@@ -219,11 +293,14 @@ impl Visitor<'_> {
             Batch::Failover { to } => crate::master::fail_over(self, node, &to).await,
             Batch::Note(notes) => self.tags(Method::Put, node, &notes.tags()).await,
             Batch::Forget(tags) => self.tags(Method::Delete, node, &tags).await,
-            Batch::Drain => {
-                let work = Work::new(format!("drain-{node}"), Method::Put, format!("{at}/role"))
+            Batch::Drain { promotes } => {
+                let mut work = Work::new(format!("drain-{node}"), Method::Put, format!("{at}/role"))
                     // A candidate is drained only so: it stops being one.
                     .query("force", "1")
                     .body(json!("drained"));
+                if promotes {
+                    work = work.query("auto-promote", "1");
+                }
                 self.job(&work).await
             }
             Batch::Return(was) => {
@@ -286,7 +363,7 @@ impl Visitor<'_> {
             instance,
             from,
             to,
-            mirrored,
+            way,
         } = each;
         let what = format!("migrate-{instance}-to-{to}");
         let _permits = self.limits.take(from, to).await;
@@ -303,18 +380,23 @@ impl Visitor<'_> {
             let why = format!("{instance} is on {} by now: others moved it", now.primary);
             return Err(BackendError::transient(what, why));
         }
-        let body = if *mirrored {
-            if now.secondary.as_deref() != Some(to) {
+        let body = match way {
+            Way::ToSecondary if now.secondary.as_deref() != Some(to) => {
                 let why = format!("the other copy of {instance} is not on {to} any more");
                 return Err(BackendError::transient(what, why));
             }
             // Ganeti takes no name of a node for these: there is only one.
-            json!({ "mode": "live" })
-        } else {
-            json!({ "mode": "live", "target_node": to })
+            Way::ToSecondary => Some(json!({ "mode": "live" })),
+            Way::ToNode => Some(json!({ "mode": "live", "target_node": to })),
+            Way::WithDowntime => None,
         };
-        let path = format!("/2/instances/{}/migrate", encoded(instance));
-        self.job(&Work::new(&what, Method::Put, path).body(body)).await?;
+        match body {
+            Some(body) => {
+                let path = format!("/2/instances/{}/migrate", encoded(instance));
+                self.job(&Work::new(&what, Method::Put, path).body(body)).await?;
+            }
+            None => self.relocate(instance, to).await?,
+        }
         if self.runs_on(instance, to).await? {
             return Ok(());
         }
@@ -322,6 +404,40 @@ impl Visitor<'_> {
             what,
             format!("its job is done, and {instance} does not run on {to}"),
         ))
+    }
+
+    /// An instance is stopped, its disks are copied, and it is started there.
+    async fn relocate(&self, instance: &str, to: &str) -> Result<(), BackendError> {
+        let Some(command) = &self.settings.cluster.visits.relocate else {
+            let tried = format!("move {instance} with its disks to {to}");
+            return Err(
+                BackendError::permanent(tried, "RAPI has no word for that, and there is no command")
+                    .hint("give `relocate` under [cluster.visits]"),
+            );
+        };
+        let what = format!("relocate-{instance}-to-{to}");
+        let reason = JobReason::new(self.call, &what, 0).to_string();
+        let names = [("instance", instance), ("node", to), ("reason", reason.as_str())];
+        let ran = self.command(&what, command, &names).await;
+        // Its job goes on without the command, which ends at the limit of all commands.
+        let jobs = self.rapi.jobs().await;
+        let jobs = jobs.map_err(|error| error.of(&what, true).may_land())?;
+        let key = self.call.key();
+        let is_ours = |job: &&Job| {
+            let reason = job.reason.as_ref();
+            reason.is_some_and(|reason| reason.key == key && reason.what == what)
+        };
+        let Some(job) = jobs.iter().rev().find(is_ours) else {
+            return ran;
+        };
+        let ended = self.rapi.wait(job.id, &what).await?;
+        match ended.status {
+            Status::Success => Ok(()),
+            _ => Err(BackendError::permanent(
+                what,
+                format!("job {} failed: {}", job.id, ended.why()),
+            )),
+        }
     }
 
     /// The second copy of an instance is to be there; its job ends when that is in sync.
@@ -399,40 +515,35 @@ impl Visitor<'_> {
         all_of("look at disks", join_all(looks).await)
     }
 
-    /// Jobs of others that are at work were begun before the drain, and end first.
-    async fn wait_for_others(&self) -> Result<(), BackendError> {
-        let jobs = self
-            .rapi
-            .jobs()
+    /// Runs a command on this machine, once for the call.
+    pub(crate) async fn command(
+        &self,
+        which: &str,
+        command: &str,
+        names: &[(&str, &str)],
+    ) -> Result<(), BackendError> {
+        commands::run(self.rapi, self.settings, self.call, which, command, names)
             .await
-            .map_err(|error| error.of("look for jobs of others", false))?;
-        for job in jobs {
-            if job.status.is_at_work() && job.reason.is_none() {
-                // Nothing of ours may land by it.
-                self.rapi.wait(job.id, &job.summary).await.map_err(|error| {
-                    BackendError::transient(format!("wait for a job of others, {}", job.summary), error.why)
-                })?;
-            }
-        }
-        Ok(())
+            .map(|_| ())
     }
 
-    /// Runs a command on this machine, once for the call.
-    pub(crate) async fn command(&self, which: &str, command: &str) -> Result<String, BackendError> {
-        let key = format!("{}-{which}", self.call.key());
-        let ran = self
-            .settings
-            .hosts
-            .run("this machine", &key, self.call.fence, command)
-            .await?;
-        if ran.code == 0 {
-            return Ok(ran.output);
+    /// What others have to do around a visit.
+    async fn hook(&self, which: &str, node: &str) -> Result<(), BackendError> {
+        let hooks = &self.settings.cluster.visits.hooks;
+        let hook = if which == "enter" {
+            &hooks.enter
+        } else {
+            &hooks.leave
+        };
+        match hook {
+            Some(command) => self.command(which, command, &[("node", node)]).await,
+            None => Ok(()),
         }
-        Err(BackendError::permanent(
-            format!("run `{command}`"),
-            format!("it ended with {}: {}", ran.code, last_words(&ran.output)),
-        ))
     }
+}
+
+fn powercycle(node: &str) -> String {
+    format!("powercycle-{node}")
 }
 
 fn done_before(jobs: &[Job], what: &str) -> bool {
@@ -504,13 +615,14 @@ mod tests {
     #[test]
     fn no_batch_is_carried_out_twice() {
         let mut pacer = Pacer::new("try");
-        assert!(pacer.is_new(&Batch::Drain).unwrap());
-        assert!(!pacer.is_new(&Batch::Drain).unwrap());
+        let drain = Batch::Drain { promotes: false };
+        assert!(pacer.is_new(&drain).unwrap());
+        assert!(!pacer.is_new(&drain).unwrap());
         assert!(pacer.is_new(&Batch::Start(vec!["a".to_owned()])).unwrap());
         for _ in 0..LOOKS {
-            assert!(!pacer.is_new(&Batch::Drain).unwrap());
+            assert!(!pacer.is_new(&drain).unwrap());
         }
-        assert!(pacer.is_new(&Batch::Drain).is_err());
+        assert!(pacer.is_new(&drain).is_err());
     }
 
     #[test]

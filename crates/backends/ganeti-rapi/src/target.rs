@@ -1,20 +1,19 @@
-//! What a rolling reboot takes: one stage, the master last in it.
+//! What a rolling reboot takes beside its plan: guards while it runs, gates after each wave.
 
 use jiff::SignedDuration;
 use stagger_core::model::{
-    ConditionName, Gate, GoingBack, GuardName, GuardScope, GuardSpec, IdError, Kind, Part, PartName, Phase,
-    Policy, Revision, StageSpec, Target, Width,
+    ConditionName, Gate, GuardName, GuardScope, GuardSpec, IdError, Part, Policy, Target,
 };
 
 use crate::config::Visits;
 use crate::guards::{DRAIN, WATCHER};
-use crate::translate::{INSTANCES_UP, NODE, NODES_ANSWER};
+use crate::translate::{INSTANCES_UP, NODES_ANSWER};
 
-/// The procedure by which every node is rebooted once.
+/// The target with what its stages take to be carried out.
 ///
 /// # Errors
 /// A name that is not valid.
-pub fn target(rebooted: &Revision, visits: &Visits, policy: &Policy) -> Result<Target, IdError> {
+pub fn carried_out(mut target: Target, visits: &Visits, policy: &Policy) -> Result<Target, IdError> {
     let gate = |name: &str| -> Result<Gate, IdError> {
         Ok(Gate {
             condition: ConditionName::new(name)?,
@@ -30,31 +29,20 @@ pub fn target(rebooted: &Revision, visits: &Visits, policy: &Policy) -> Result<T
             why: why.to_owned(),
         })
     };
-    let mut guards = Vec::new();
-    if visits.watcher.is_some() {
-        guards.push(guard(
-            WATCHER,
-            "Ganeti's watcher neither starts instances nor activates disks of nodes that are away",
-        )?);
+    for part in &mut target.parts {
+        let Part::Stage(stage) = part else { continue };
+        if visits.watcher.is_some() {
+            stage.guards.push(guard(
+                WATCHER,
+                "Ganeti's watcher neither starts instances nor activates disks of nodes that are away",
+            )?);
+        }
+        if visits.drain {
+            stage
+                .guards
+                .push(guard(DRAIN, "jobs of others wait until the nodes are back")?);
+        }
+        stage.gates = vec![gate(NODES_ANSWER)?, gate(INSTANCES_UP)?];
     }
-    if visits.drain {
-        guards.push(guard(DRAIN, "jobs of others wait until the nodes are back")?);
-    }
-    Ok(Target {
-        title: "reboot every node".to_owned(),
-        parts: vec![Part::Stage(StageSpec {
-            maintenance: None,
-            name: PartName::new("reboot")?,
-            kind: Kind::new(NODE)?,
-            revision: rebooted.clone(),
-            width: Width::Policy,
-            phases: Phase::all(),
-            guards,
-            gates: vec![gate(NODES_ANSWER)?, gate(INSTANCES_UP)?],
-            door_before_last: None,
-            going_back: GoingBack::Impossible {
-                why: "a reboot cannot be undone".to_owned(),
-            },
-        })],
-    })
+    Ok(target)
 }

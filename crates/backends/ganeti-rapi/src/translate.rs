@@ -5,15 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use stagger_core::model::{
-    Budgets, BudgetsBuilder, ClusterName, Condition, ConditionName, IdError, Ix, Kind, Reason, Revision,
-    Snapshot, SnapshotError, Unit, UnitId, UnitState, Verdict,
+    Budgets, ClusterName, Condition, ConditionName, IdError, Ix, Kind, Moving, Reason, Revision, Snapshot,
+    SnapshotError, Unit, UnitId, UnitState, Verdict,
 };
+use stagger_ganeti::cluster::Cluster;
+use stagger_ganeti::translate as planning;
 
-use crate::config::{NonRedundant, Visits};
-use crate::facts::{Doing, Facts, Node, Role, Storage};
+use crate::config::Visits;
+use crate::facts::{Doing, Facts, Node, Role};
 use crate::notes::Was;
 
 /// The kind of every unit here.
@@ -23,24 +26,42 @@ pub const NODES_ANSWER: &str = "nodes-answer";
 /// Instances that ran before the run do so now, unless their owners stopped them.
 pub const INSTANCES_UP: &str = "instances-up";
 
+/// What was wished of the instances when the run began. It stays so for the whole run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wished {
+    /// What becomes of instances while their nodes are away.
+    pub moving: Moving,
+    /// Instances outside of their policy may be moved all the same.
+    pub ignore_ipolicy: bool,
+    /// How long a visit and moves take, by their names: `node`, `migrate`, `relocate`, `replace-standby`.
+    pub durations: BTreeMap<Kind, SignedDuration>,
+}
+
 /// What a run keeps of how things were before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
+    /// What was wished.
+    pub wished: Wished,
     /// What a node runs that has had its reboot.
     pub rebooted: Revision,
     /// Each node's boot id.
     pub boots: BTreeMap<String, String>,
     /// The ids of the instances that ran.
     pub up: BTreeSet<String>,
+    /// The master.
+    #[serde(default)]
+    pub master: Option<String>,
 }
 
 impl Memory {
-    /// Of what is so now, for a maintenance of that name.
-    pub fn of(facts: &Facts, rebooted: Revision) -> Self {
+    /// Of what is so now.
+    pub fn of(facts: &Facts, rebooted: Revision, wished: Wished) -> Self {
         let boots = facts.nodes.values();
         let up = facts.instances.values();
         Self {
+            wished,
             rebooted,
             boots: boots
                 .filter_map(|node| Some((node.name.clone(), node.boot.clone()?)))
@@ -49,19 +70,26 @@ impl Memory {
                 .filter(|instance| instance.doing == Doing::Up)
                 .map(|instance| instance.uuid.clone())
                 .collect(),
+            master: Some(facts.master.clone()),
         }
     }
 }
 
 /// Facts that make no snapshot.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum TranslateError {
     /// A name of Ganeti's that is none of ours.
     #[error("a name cannot be used")]
     Name(#[from] IdError),
+    /// Nodes and instances that do not fit together.
+    #[error("the facts make no plan")]
+    Planning(#[from] planning::TranslateError),
     /// Facts that contradict each other.
     #[error("the facts make no snapshot")]
     Snapshot(#[from] SnapshotError),
+    /// A node that one answer has and another has not.
+    #[error("node {0} is listed in one answer and not in another")]
+    Node(String),
 }
 
 /// The snapshot of these facts.
@@ -69,32 +97,33 @@ pub enum TranslateError {
 /// # Errors
 /// Names that are none, or facts that contradict each other.
 pub fn translate(
-    cluster: &ClusterName,
+    name: &ClusterName,
     facts: &Facts,
+    cluster: &Cluster,
     memory: Option<&Memory>,
+    wished: &Wished,
     visits: &Visits,
 ) -> Result<Snapshot, TranslateError> {
     let kind = Kind::new(NODE)?;
-    let units = facts
-        .nodes
-        .values()
+    let mut nodes = Vec::with_capacity(cluster.nodes.len());
+    for node in &cluster.nodes {
+        let known = facts.nodes.get(&node.name);
+        nodes.push(known.ok_or_else(|| TranslateError::Node(node.name.clone()))?);
+    }
+    let units = nodes
+        .iter()
         .map(|node| unit(&kind, facts, node, memory, visits))
         .collect::<Result<Vec<_>, IdError>>()?;
-    let places: BTreeMap<&str, Ix> = facts
-        .nodes
-        .keys()
-        .enumerate()
-        .map(|(at, name)| (name.as_str(), Ix(at as u32)))
-        .collect();
-    Ok(Snapshot::new(
-        cluster.clone(),
+    let snapshot = Snapshot::new(
+        name.clone(),
         facts.at,
         generation(facts),
         units,
-        budgets(facts, &places),
+        budgets(cluster, &nodes),
         vec![nodes_answer(facts, memory)?, instances_up(facts, memory)?],
-        BTreeMap::new(),
-    )?)
+        wished.durations.clone(),
+    )?;
+    Ok(snapshot.with_rooms(planning::rooms(cluster, wished.ignore_ipolicy)?)?)
 }
 
 fn unit(
@@ -116,9 +145,8 @@ fn unit(
         state,
         revision: revision(node, memory)?,
         domains: BTreeMap::from([("group".to_owned(), group.clone())]),
-        // The master goes last.
-        precedence: u32::from(node.role == Role::Master),
-        untouchable: untouchable(facts, node, memory, visits),
+        precedence: 0,
+        untouchable: untouchable(node, memory, visits),
     })
 }
 
@@ -134,7 +162,7 @@ fn revision(node: &Node, memory: Option<&Memory>) -> Result<Option<Revision>, Id
     Revision::new(format!("boot-{boot}")).map(Some)
 }
 
-fn untouchable(facts: &Facts, node: &Node, memory: Option<&Memory>, visits: &Visits) -> Option<Reason> {
+fn untouchable(node: &Node, memory: Option<&Memory>, visits: &Visits) -> Option<Reason> {
     let name = &node.name;
     let by_us = !node.notes.is_empty();
     if let Role::Drained | Role::Offline = node.role
@@ -162,58 +190,18 @@ fn untouchable(facts: &Facts, node: &Node, memory: Option<&Memory>, visits: &Vis
             format!("{name} is the master, and there is no command for a failover"),
         ));
     }
-    let mut local = facts
-        .instances
-        .values()
-        .filter(|instance| instance.primary == *name && instance.storage == Storage::Local)
-        .filter(|instance| match visits.non_redundant {
-            NonRedundant::Skip => true,
-            NonRedundant::WhenDown => instance.doing != Doing::Down,
-            NonRedundant::Stop => false,
-        });
-    let first = local.next()?;
-    let more = match local.count() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    Some(Reason::new(
-        "non-redundant-instance",
-        format!(
-            "{}{more} ({}, {}) cannot be moved off {name}",
-            first.name, first.template, first.status
-        ),
-    ))
+    None
 }
 
 /// No two nodes that share an instance's copies go together, and one copy of the configuration stays.
-fn budgets(facts: &Facts, places: &BTreeMap<&str, Ix>) -> Budgets {
-    let mut pairs: BTreeMap<(Ix, Ix), Vec<&str>> = BTreeMap::new();
-    for instance in facts.instances.values() {
-        let both = instance
-            .secondary
-            .as_deref()
-            .and_then(|secondary| Some((*places.get(instance.primary.as_str())?, *places.get(secondary)?)));
-        if let Some((one, other)) = both {
-            let pair = (one.min(other), one.max(other));
-            pairs.entry(pair).or_default().push(&instance.name);
-        }
-    }
-    let mut budgets = BudgetsBuilder::default();
-    for ((one, other), names) in pairs {
-        let name = match names.as_slice() {
-            [only] => (*only).to_owned(),
-            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
-            [] => String::new(),
-        };
-        budgets.add("mirrored instance", &name, 1, &[(one, 1), (other, 1)]);
-    }
-    let candidates: Vec<(Ix, u32)> = facts
-        .nodes
-        .values()
-        .filter(|node| {
+fn budgets(cluster: &Cluster, nodes: &[&Node]) -> Budgets {
+    let mut budgets = planning::pairs(cluster);
+    let candidates: Vec<(Ix, u32)> = (0_u32..)
+        .zip(nodes)
+        .filter(|(_, node)| {
             matches!(node.role, Role::Master | Role::Candidate) || node.notes.was == Some(Was::Candidate)
         })
-        .filter_map(|node| Some((*places.get(node.name.as_str())?, 1)))
+        .map(|(at, _)| (Ix(at), 1))
         .collect();
     if let Some(limit) = (candidates.len() as u32)
         .checked_sub(1)
@@ -265,7 +253,8 @@ fn nodes_answer(facts: &Facts, memory: Option<&Memory>) -> Result<Condition, IdE
     let silent: Vec<String> = facts
         .nodes
         .values()
-        .filter(|node| node.boot.is_none() && node.role != Role::Offline)
+        // Whom a visit has drained is on its way, and its own gate waits for it.
+        .filter(|node| node.boot.is_none() && node.role != Role::Offline && node.notes.is_empty())
         .filter(|node| memory.is_none_or(|memory| memory.boots.contains_key(&node.name)))
         .map(|node| format!("{} does not answer", node.name))
         .collect();

@@ -6,20 +6,56 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::{NonRedundant, Visits};
+use stagger_core::model::How;
+use stagger_core::plan;
+use stagger_ganeti::cluster::Status;
+
+use crate::config::Visits;
 use crate::facts::{Doing, Facts, Instance, Node, Role, Storage};
 use crate::notes::{Notes, Was};
 
-/// Node by node, where instances go.
-pub type ByNode = BTreeMap<String, BTreeMap<String, String>>;
-
-/// What the plan has chosen. Nothing is chosen here.
+/// What the plan has chosen for one node's instances. Nothing is chosen here, and what the plan does not know
+/// is not moved: nobody has seen that there is room for it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Places {
-    /// Where instances without a secondary node run while a node is away.
-    pub guests: ByNode,
-    /// In a full evacuation: which node has the second copy of an instance while a node is away.
-    pub copies: ByNode,
+pub struct Planned {
+    /// Whatever runs there is shut down for the visit and started again, and nothing is moved.
+    pub as_if_down: bool,
+    /// What is moved.
+    pub moves: Vec<plan::Move>,
+    /// Each node's boot id before the run: whoever has another one had its turn.
+    pub boots: BTreeMap<String, String>,
+}
+
+impl Planned {
+    /// Where an instance goes, in one of these ways.
+    fn place(&self, instance: &Instance, ways: &[How]) -> Option<&str> {
+        self.moves
+            .iter()
+            .find(|a_move| a_move.guest == instance.name && ways.contains(&a_move.how))
+            .map(|a_move| a_move.to.as_str())
+    }
+}
+
+/// How an instance comes to run elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Its disks are mirrored: it can go to its secondary node only, and Ganeti takes no name for that.
+    ToSecondary,
+    /// Its disks are shared: it goes to the node that is named.
+    ToNode,
+    /// Its disks are on its node only: it is stopped, they are copied, it is started there.
+    WithDowntime,
+}
+
+impl Way {
+    /// The only one that these disks have.
+    fn of(storage: Storage) -> Self {
+        match storage {
+            Storage::Mirrored => Self::ToSecondary,
+            Storage::Shared => Self::ToNode,
+            Storage::Local => Self::WithDowntime,
+        }
+    }
 }
 
 /// An instance is to run there.
@@ -31,8 +67,8 @@ pub struct Move {
     pub from: String,
     /// Where it is to run.
     pub to: String,
-    /// Its disks are mirrored: it can go to its secondary node only, and Ganeti takes no name for that.
-    pub mirrored: bool,
+    /// How it comes there.
+    pub way: Way,
 }
 
 /// The second copy of an instance's disks is to be there.
@@ -57,7 +93,10 @@ pub enum Batch {
     /// It is written down what will be taken away from the node.
     Note(Notes),
     /// Nothing new is put on the node.
-    Drain,
+    Drain {
+        /// Another becomes a candidate in its stead, else Ganeti would refuse.
+        promotes: bool,
+    },
     /// Instances run elsewhere.
     Move(Vec<Move>),
     /// Second copies are made elsewhere.
@@ -94,7 +133,12 @@ fn node<'a>(facts: &'a Facts, name: &str) -> Result<&'a Node, Refusal> {
 ///
 /// # Errors
 /// What cannot be moved, or nobody knows where to.
-pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Result<Option<Batch>, Refusal> {
+pub fn enter(
+    facts: &Facts,
+    name: &str,
+    visits: &Visits,
+    planned: &Planned,
+) -> Result<Option<Batch>, Refusal> {
     let this = node(facts, name)?;
     match this.role {
         Role::Offline => return refuse(format!("{name} is offline, and was set so by others")),
@@ -102,10 +146,25 @@ pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Res
             return refuse(format!("{name} is drained, and was set so by others"));
         }
         Role::Master => {
-            let to = successor(facts, name, visits)?;
+            let to = successor(facts, name, visits, &planned.boots)?;
             return Ok(Some(Batch::Failover { to }));
         }
         Role::Candidate | Role::Regular | Role::Drained => {}
+    }
+    if this.boot.is_none() {
+        return refuse(format!("{name} does not answer: see to it first"));
+    }
+    if let Some(instance) = facts
+        .instances
+        .values()
+        .find(|instance| may_be_on(instance, name))
+    {
+        let Instance {
+            name: who, status, ..
+        } = instance;
+        return refuse(format!(
+            "{who} is {status}, so it may run on {name}: see `gnt-cluster verify`"
+        ));
     }
     let here: Vec<&Instance> = facts
         .instances
@@ -123,41 +182,31 @@ pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Res
         ..Notes::default()
     };
     for instance in here {
-        match (instance.doing, instance.storage) {
-            // What does not run is not moved: its downtime is no longer for it.
-            (Doing::Down | Doing::Failed, _) => {}
-            (Doing::Unclear, _) => {
-                let Instance { name, status, .. } = instance;
-                return refuse(format!("{name} is {status}: see `gnt-cluster verify`"));
-            }
-            (Doing::Up, Storage::Local) if visits.non_redundant == NonRedundant::Stop => {
+        match instance.doing {
+            // What does not run is not moved: its downtime is no longer for it. Of what is unclear: not here.
+            Doing::Down | Doing::Failed | Doing::Unclear => {}
+            Doing::Up if planned.as_if_down => {
                 notes.stopped.insert(instance.uuid.clone());
                 stops.push(instance.name.clone());
             }
-            (Doing::Up, Storage::Local) => {
-                let Instance { name, template, .. } = instance;
-                return refuse(format!(
-                    "{name} runs, and its {template} disks are on this node only"
-                ));
-            }
-            (Doing::Up, Storage::Mirrored | Storage::Shared) => {
-                let to = destination(facts, instance, places)?;
+            Doing::Up => {
+                let to = destination(facts, instance, planned)?;
                 notes.away.insert(instance.uuid.clone());
                 moves.push(Move {
                     instance: instance.name.clone(),
                     from: name.to_owned(),
                     to,
-                    mirrored: instance.storage == Storage::Mirrored,
+                    way: Way::of(instance.storage),
                 });
             }
         }
     }
     let mut copies = Vec::new();
-    for (instance, to) in places.copies.get(name).into_iter().flatten() {
-        let Some(instance) = facts.instances.get(instance).filter(|of| of.doing == Doing::Up) else {
+    for instance in facts.instances.values() {
+        let Some(to) = planned.place(instance, &[How::ReplaceStandby]) else {
             continue;
         };
-        if instance.storage != Storage::Mirrored || !instance.touches(name) {
+        if instance.doing != Doing::Up || instance.storage != Storage::Mirrored || !instance.touches(name) {
             continue;
         }
         if !is_there(node(facts, to)?) {
@@ -171,7 +220,7 @@ pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Res
             copies.push(Copy {
                 instance: instance.name.clone(),
                 from: name.to_owned(),
-                to: to.clone(),
+                to: to.to_owned(),
             });
         }
     }
@@ -179,7 +228,8 @@ pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Res
     Ok(if !missing.is_empty() {
         Some(Batch::Note(missing))
     } else if this.role != Role::Drained {
-        Some(Batch::Drain)
+        let promotes = this.role == Role::Candidate && too_few_are_left(facts, name);
+        Some(Batch::Drain { promotes })
     } else if !moves.is_empty() {
         Some(Batch::Move(moves))
     } else if !copies.is_empty() {
@@ -191,24 +241,49 @@ pub fn enter(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Res
     })
 }
 
+/// Whether too few master candidates would be left without that node, which Ganeti refuses: fewer than there
+/// should be, or could be. Those with notes may be about to be drained too.
+fn too_few_are_left(facts: &Facts, name: &str) -> bool {
+    let others = || facts.nodes.values().filter(|node| node.name != name);
+    let possible = others().filter(|node| node.role != Role::Drained && node.role != Role::Offline);
+    let stay =
+        others().filter(|node| matches!(node.role, Role::Master | Role::Candidate) && node.notes.is_empty());
+    let should = facts.candidates.unwrap_or(usize::MAX).min(possible.count());
+    stay.count() < should
+}
+
+/// Whether an instance of which nobody knows where it runs may be on that node.
+fn may_be_on(instance: &Instance, name: &str) -> bool {
+    let anywhere = instance.status == Status::ErrorWrongNode.word() && instance.storage != Storage::Mirrored;
+    instance.doing == Doing::Unclear && (anywhere || instance.touches(name))
+}
+
 /// Where an instance goes that runs.
-fn destination(facts: &Facts, instance: &Instance, places: &Places) -> Result<String, Refusal> {
-    let Instance { name, primary, .. } = instance;
-    let planned = || places.guests.get(primary).and_then(|places| places.get(name));
-    let to = match instance.storage {
-        Storage::Mirrored => instance.secondary.as_ref(),
-        Storage::Shared | Storage::Local => planned(),
+fn destination(facts: &Facts, instance: &Instance, planned: &Planned) -> Result<String, Refusal> {
+    let Instance {
+        name,
+        primary,
+        template,
+        ..
+    } = instance;
+    let Some(to) = planned.place(instance, &[How::Migrate, How::Relocate]) else {
+        return refuse(match instance.storage {
+            Storage::Local => format!("{name} runs, and its {template} disks are on this node only"),
+            Storage::Mirrored | Storage::Shared => {
+                format!("the plan has no place for {name} while {primary} is away")
+            }
+        });
     };
-    let Some(to) = to else {
+    if instance.storage == Storage::Mirrored && instance.secondary.as_deref() != Some(to) {
         return refuse(format!(
-            "the plan has no place for {name} while {primary} is away"
+            "{name} would go to {to}, and its second copy is not there any more"
         ));
-    };
+    }
     let there = node(facts, to)?;
     if !is_there(there) || !there.vm_capable {
         return refuse(format!("{name} would go to {to}, which is not in service"));
     }
-    Ok(to.clone())
+    Ok(to.to_owned())
 }
 
 /// Whether a node can take something.
@@ -220,11 +295,17 @@ fn is_there(node: &Node) -> bool {
     in_service && node.boot.is_some()
 }
 
-/// Who becomes master: whom the configuration names, or the first candidate that is not about to be visited.
+/// Who becomes master: whom the configuration names, or the first candidate in service; one that had its turn, by its
+/// boot id, is preferred to one whose turn may be now.
 ///
 /// # Errors
 /// Nobody can.
-pub fn successor(facts: &Facts, master: &str, visits: &Visits) -> Result<String, Refusal> {
+pub fn successor(
+    facts: &Facts,
+    master: &str,
+    visits: &Visits,
+    boots: &BTreeMap<String, String>,
+) -> Result<String, Refusal> {
     if visits.failover.is_none() {
         return refuse(format!(
             "{master} is the master, and the configuration has no command for a failover"
@@ -243,7 +324,9 @@ pub fn successor(facts: &Facts, master: &str, visits: &Visits) -> Result<String,
             )),
         };
     }
-    match facts.nodes.values().find(fits) {
+    let had_its_turn = |node: &&Node| boots.get(&node.name) != node.boot.as_ref();
+    let candidates = || facts.nodes.values().filter(fits);
+    match candidates().find(had_its_turn).or_else(|| candidates().next()) {
         Some(node) => Ok(node.name.clone()),
         None => refuse(format!(
             "{master} is the master, and no other master candidate is in service"
@@ -255,8 +338,8 @@ pub fn successor(facts: &Facts, master: &str, visits: &Visits) -> Result<String,
 ///
 /// # Errors
 /// What speaks against it.
-pub fn may_reboot(facts: &Facts, name: &str, visits: &Visits, places: &Places) -> Result<(), Refusal> {
-    match enter(facts, name, visits, places)? {
+pub fn may_reboot(facts: &Facts, name: &str, visits: &Visits, planned: &Planned) -> Result<(), Refusal> {
+    match enter(facts, name, visits, planned)? {
         None => Ok(()),
         Some(batch) => refuse(format!(
             "{name} is not out of service any more: {}",
@@ -274,7 +357,7 @@ fn in_words(batch: &Batch) -> String {
         }
         Batch::Stop(names) => format!("{} run there", names.join(" ")),
         Batch::Replace(copies) => format!("{} second copies are there", copies.len()),
-        Batch::Drain => "it is not drained".to_owned(),
+        Batch::Drain { .. } => "it is not drained".to_owned(),
         Batch::Note(notes) if !notes.away.is_empty() || !notes.stopped.is_empty() => {
             "instances have come to it".to_owned()
         }
@@ -347,16 +430,28 @@ pub fn leave(facts: &Facts, name: &str, leaving: &Leaving) -> Result<Option<Batc
             instance: instance.name.clone(),
             from: instance.primary.clone(),
             to: name.to_owned(),
-            mirrored: instance.storage == Storage::Mirrored,
+            way: Way::of(instance.storage),
         })
         .collect();
     if !back.is_empty() {
         return Ok(Some(Batch::Move(back)));
     }
+    // Those that we stopped, and those that failed on their way: started where it is, it comes back next.
+    let fell = |instance: &Instance| {
+        instance.doing == Doing::Failed
+            && this.notes.away.contains(&instance.uuid)
+            && facts
+                .nodes
+                .get(&instance.primary)
+                .is_some_and(|node| node.boot.is_some())
+    };
     let start: Vec<String> = facts
         .instances
         .values()
-        .filter(|instance| this.notes.stopped.contains(&instance.uuid) && instance.doing != Doing::Up)
+        .filter(|instance| {
+            let stopped = this.notes.stopped.contains(&instance.uuid);
+            (stopped && instance.doing != Doing::Up) || fell(instance)
+        })
         .map(|instance| instance.name.clone())
         .collect();
     if !start.is_empty() {

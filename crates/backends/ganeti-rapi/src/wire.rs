@@ -174,7 +174,7 @@ pub(crate) struct Answer {
 #[derive(Clone)]
 pub(crate) struct Wire {
     pub(crate) tls: TlsConnector,
-    pub(crate) login: Login,
+    pub(crate) login: Option<Login>,
     pub(crate) pace: Pace,
 }
 
@@ -185,7 +185,7 @@ impl std::fmt::Debug for Wire {
 }
 
 impl Wire {
-    pub(crate) fn new(tls: rustls::ClientConfig, login: Login, pace: Pace) -> Self {
+    pub(crate) fn new(tls: rustls::ClientConfig, login: Option<Login>, pace: Pace) -> Self {
         Self {
             tls: TlsConnector::from(Arc::new(tls)),
             login,
@@ -260,12 +260,15 @@ impl Wire {
             Some(body) => serde_json::to_vec(body).map_err(|error| error.to_string())?,
             None => Vec::new(),
         };
-        hyper::Request::builder()
+        let mut request = hyper::Request::builder()
             .method(method.as_str())
             .uri(path)
             .header(HOST, to.to_string())
-            .header(CONTENT_TYPE, "application/json")
-            .header(AUTHORIZATION, self.login.0.clone())
+            .header(CONTENT_TYPE, "application/json");
+        if let Some(login) = &self.login {
+            request = request.header(AUTHORIZATION, login.0.clone());
+        }
+        request
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| error.to_string())
     }

@@ -44,10 +44,62 @@ impl Cluster {
         self.group(ix).ipolicy.as_ref().or(self.ipolicy.as_ref())
     }
 
+    /// The nodes whose numbers do not add up, with the bounds of htools: more than 512 MiB of memory or 1 GiB of disk
+    /// are neither free nor in use. Offline nodes that say what they have count too, and disks of every template.
+    pub fn missing(&self) -> Vec<Missing> {
+        let mut memory = vec![0_i64; self.nodes.len()];
+        let mut disk = vec![0_i64; self.nodes.len()];
+        for instance in self.instances.iter().filter(|instance| !instance.forthcoming) {
+            let on = instance.primary.0 as usize;
+            if instance.status.may_run() || instance.status == Status::ErrorNodeOffline {
+                memory[on] += signed(instance.memory);
+            }
+            disk[on] += signed(instance.disk);
+            if let Some(secondary) = instance.secondary {
+                disk[secondary.0 as usize] += signed(instance.disk);
+            }
+        }
+        let used = memory.into_iter().zip(disk);
+        let missing = self.nodes.iter().zip(used).filter_map(|(node, (memory, disk))| {
+            let has = node.resources.as_ref()?;
+            Some(Missing {
+                node: node.name.clone(),
+                memory: signed(has.memory) - signed(has.memory_own) - has.memory_free - memory,
+                disk: signed(has.disk) - has.disk_free - disk,
+            })
+        });
+        missing
+            .filter(|missing| missing.memory > 512 || missing.disk > 1024)
+            .collect()
+    }
+
+    /// So much memory in MiB is for each node itself, whatever it reports; 0: what it reports.
+    pub fn keep_for_nodes(&mut self, memory: u64) {
+        let says = self.nodes.iter_mut().filter_map(|node| node.resources.as_mut());
+        for has in says.filter(|_| memory > 0) {
+            has.memory_own = memory;
+        }
+    }
+
     /// The masters: one in a cluster that is well.
     pub fn masters(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| node.master)
     }
+}
+
+fn signed(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+/// A node whose numbers do not add up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// Its name.
+    pub node: String,
+    /// Memory in MiB that is neither free nor in use; below 0 where more is free than can be.
+    pub memory: i64,
+    /// Disk in MiB, likewise.
+    pub disk: i64,
 }
 
 /// A node group.

@@ -61,6 +61,13 @@ pub enum RapiError {
     },
 }
 
+/// How much memory in MiB a node of a KVM cluster needs for itself, where nobody says it (`--static-kvm-node-memory`
+/// of htools 3.0).
+pub const KVM_NODE_MEMORY: u64 = 4096;
+
+/// The hypervisor whose nodes do not tell what they need for themselves.
+pub(crate) const KVM: &str = "kvm";
+
 /// The files of a folder of bodies, in the order of [`Bodies`].
 pub const FILES: [&str; 4] = ["groups.json", "nodes.json", "instances.json", "info.json"];
 
@@ -83,11 +90,21 @@ impl Bodies {
         })
     }
 
-    /// The cluster that they describe.
+    /// The cluster that they describe. Where KVM is its default hypervisor, nodes need [`KVM_NODE_MEMORY`] for
+    /// themselves, as htools have it.
     ///
     /// # Errors
     /// A body that is no JSON, lacks a field, or refers to what there is not.
     pub fn cluster(&self) -> Result<Cluster, RapiError> {
+        self.cluster_with(KVM_NODE_MEMORY)
+    }
+
+    /// The same with so much memory in MiB for the nodes themselves where KVM is the default hypervisor; 0: as much as
+    /// they report. A node reports all that is active there, with some of what its instances have.
+    ///
+    /// # Errors
+    /// As of [`Bodies::cluster`].
+    pub fn cluster_with(&self, kvm_node_memory: u64) -> Result<Cluster, RapiError> {
         let groups: Vec<GroupBody> = body("groups", &self.groups)?;
         let nodes: Vec<NodeBody> = body("nodes", &self.nodes)?;
         let instances: Vec<InstanceBody> = body("instances", &self.instances)?;
@@ -118,6 +135,9 @@ impl Bodies {
         for instance in instances {
             cluster.instances.push(instance.read(&by_name)?);
         }
+        if info.default_hypervisor == KVM {
+            cluster.keep_for_nodes(kvm_node_memory);
+        }
         Ok(cluster)
     }
 }
@@ -126,7 +146,7 @@ fn body<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, RapiEr
     serde_json::from_str(text).map_err(|source| RapiError::Body { what, source })
 }
 
-fn wrong(what: &'static str, name: &str, why: impl Into<String>) -> RapiError {
+pub(crate) fn wrong(what: &'static str, name: &str, why: impl Into<String>) -> RapiError {
     RapiError::Contradiction {
         what,
         name: name.to_owned(),
@@ -137,6 +157,8 @@ fn wrong(what: &'static str, name: &str, why: impl Into<String>) -> RapiError {
 #[derive(Deserialize)]
 struct Info {
     master: String,
+    #[serde(default)]
+    default_hypervisor: String,
     #[serde(default)]
     tags: Vec<String>,
     ipolicy: IpolicyBody,
@@ -153,7 +175,7 @@ struct GroupBody {
 }
 
 #[derive(Deserialize)]
-struct IpolicyBody {
+pub(crate) struct IpolicyBody {
     std: BTreeMap<String, u64>,
     minmax: Vec<Range>,
     #[serde(rename = "disk-templates")]
@@ -194,13 +216,13 @@ struct NodeBody {
 }
 
 #[derive(Deserialize)]
-struct Ndparams {
+pub(crate) struct Ndparams {
     #[serde(default)]
-    exclusive_storage: bool,
+    pub(crate) exclusive_storage: bool,
     #[serde(default = "one")]
-    spindle_count: u64,
+    pub(crate) spindle_count: u64,
     #[serde(default = "full_speed")]
-    cpu_speed: f64,
+    pub(crate) cpu_speed: f64,
 }
 
 #[derive(Deserialize)]
@@ -262,7 +284,7 @@ impl GroupBody {
 }
 
 impl IpolicyBody {
-    fn read(self, what: &'static str, name: &str) -> Result<Ipolicy, RapiError> {
+    pub(crate) fn read(self, what: &'static str, name: &str) -> Result<Ipolicy, RapiError> {
         let spec = |from: &BTreeMap<String, u64>| -> Result<Spec, RapiError> {
             let mut spec = Spec::default();
             for (size, key) in spec.iter_mut().zip(SpecKey::ALL) {

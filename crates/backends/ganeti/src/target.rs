@@ -1,8 +1,8 @@
 //! What is wanted: that nodes are rebooted, in turn, with their instances elsewhere meanwhile.
 
 use stagger_core::model::{
-    GoingBack, IdError, Kind, Maintenance, Moving, OneAtATime, Part, PartName, Phase, StageSpec, Target,
-    UnitId, Width,
+    GoingBack, IdError, Kind, Maintenance, Moving, OneAtATime, Part, PartName, Phase, SharedGuests,
+    StageSpec, Target, UnitId, Width,
 };
 
 use crate::cluster::{Cluster, GroupIx, Template};
@@ -94,6 +94,7 @@ pub fn stage(cluster: &Cluster, wish: &Wish, master: Option<&str>) -> Result<Sta
             only: (meant.len() < cluster.nodes.len()).then_some(meant),
             one_at_a_time,
             moving: wish.moving,
+            flowing: wish.moving.shared == SharedGuests::Rolling,
         }),
     })
 }

@@ -69,7 +69,7 @@ pub fn snapshot(cluster: &Cluster, view: &View) -> Result<Snapshot, TranslateErr
         Vec::new(),
         view.durations.clone(),
     )?;
-    Ok(snapshot.with_rooms(rooms(cluster, view)?)?)
+    Ok(snapshot.with_rooms(rooms(cluster, view.ignore_ipolicy)?)?)
 }
 
 fn unit(cluster: &Cluster, node: &Node) -> Result<Unit, TranslateError> {
@@ -96,8 +96,9 @@ fn unit(cluster: &Cluster, node: &Node) -> Result<Unit, TranslateError> {
     })
 }
 
-/// The two nodes of a DRBD instance are never down together, whether it runs or not.
-fn pairs(cluster: &Cluster) -> BudgetsBuilder {
+/// The two nodes of a DRBD instance are never down together, whether it runs or not. Nodes are counted in the
+/// order of the cluster.
+pub fn pairs(cluster: &Cluster) -> BudgetsBuilder {
     let mut by_nodes: BTreeMap<(u32, u32), (&str, u32)> = BTreeMap::new();
     for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {
         if let (Template::Drbd, Some(secondary)) = (instance.template, instance.secondary) {
@@ -119,7 +120,11 @@ fn pairs(cluster: &Cluster) -> BudgetsBuilder {
     budgets
 }
 
-fn rooms(cluster: &Cluster, view: &View) -> Result<Rooms, TranslateError> {
+/// What nodes carry, and what fits where. With `ignore_ipolicy` instances outside of their policy may be moved.
+///
+/// # Errors
+/// As of [`snapshot`].
+pub fn rooms(cluster: &Cluster, ignore_ipolicy: bool) -> Result<Rooms, TranslateError> {
     let mut order: Vec<(UnitId, NodeIx)> = Vec::with_capacity(cluster.nodes.len());
     for (at, node) in (0_u32..).zip(&cluster.nodes) {
         order.push((UnitId::new(node.name.as_str())?, NodeIx(at)));
@@ -178,7 +183,7 @@ fn rooms(cluster: &Cluster, view: &View) -> Result<Rooms, TranslateError> {
             reserved: instance.auto_balance,
             takes: takes(instance),
             apart,
-            stuck: stuck(cluster, instance, view),
+            stuck: stuck(cluster, instance, ignore_ipolicy),
         });
     }
     let pools = cluster.groups.iter().map(|group| group.name.clone()).collect();
@@ -211,7 +216,8 @@ fn host(cluster: &Cluster, unit: UnitId, ix: NodeIx, used: Amounts) -> Host {
                 [signed(has.memory), vcpus, spindles, signed(has.disk)],
                 [
                     has.memory_free.min(left),
-                    vcpus - used[1],
+                    // Those of the node itself count as in use, as htools have it.
+                    vcpus - used[1] - signed(has.cpus_own),
                     spindles - used[2],
                     has.disk_free,
                 ],
@@ -239,8 +245,13 @@ fn takes(instance: &Instance) -> Amounts {
 
 /// Where the disks of an instance are. DRBD without a secondary has one copy.
 pub fn storage(instance: &Instance) -> Storage {
-    match instance.template {
-        Template::Drbd if instance.secondary.is_some() => Storage::Copied,
+    storage_of(instance.template, instance.secondary.is_some())
+}
+
+/// Where the disks of such a template are.
+pub fn storage_of(template: Template, has_secondary: bool) -> Storage {
+    match template {
+        Template::Drbd if has_secondary => Storage::Copied,
         Template::Drbd | Template::Plain | Template::File => Storage::Local,
         Template::Diskless
         | Template::SharedFile
@@ -261,7 +272,7 @@ fn prefixes(cluster: &Cluster) -> Vec<String> {
 }
 
 /// Why an instance cannot be moved.
-fn stuck(cluster: &Cluster, instance: &Instance, view: &View) -> Option<String> {
+fn stuck(cluster: &Cluster, instance: &Instance, ignore_ipolicy: bool) -> Option<String> {
     match instance.status {
         Status::ErrorWrongNode => {
             return Some("it runs on another node than Ganeti has noted (ERROR_wrongnode)".to_owned());
@@ -289,7 +300,7 @@ fn stuck(cluster: &Cluster, instance: &Instance, view: &View) -> Option<String> 
             ));
         }
     }
-    if view.ignore_ipolicy || !instance.status.may_run() {
+    if ignore_ipolicy || !instance.status.may_run() {
         return None;
     }
     let group = cluster.node(instance.primary).group;

@@ -474,6 +474,7 @@ impl Backend for RookBackend {
                 unit,
                 phase,
                 revision,
+                ..
             } => match phase {
                 // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
                 Phase::Enter | Phase::Leave => Ok(String::new()),

@@ -213,6 +213,7 @@ mod tests {
                 unit: osd(id),
                 phase: Phase::Change,
                 revision: revision("new"),
+                moves: Vec::new(),
             })
         }
 

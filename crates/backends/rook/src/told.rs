@@ -8,6 +8,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stagger_core::releases::document;
 use stagger_core::run::Command;
 use stagger_core::view::RunView;
 
@@ -153,10 +155,11 @@ impl Told {
             .get("conditions")
             .and_then(|conditions| serde_json::from_value(conditions.clone()).ok())
             .unwrap_or_default();
-        let run = upgrade.get("run").filter(|run| !run.is_null()).cloned();
-        let (run, unreadable) = match run.map(serde_json::from_value::<RunView>) {
-            Some(Ok(run)) => (Some(run), None),
-            Some(Err(error)) => (None, Some(error.to_string())),
+        let (run, unreadable) = match upgrade.get("run").filter(|run| !run.is_null()) {
+            Some(run) => match read(run) {
+                Ok(run) => (Some(run), None),
+                Err(why) => (None, Some(why)),
+            },
             None => (None, None),
         };
         let observed = upgrade
@@ -187,6 +190,18 @@ impl Told {
     pub fn under_way(&self) -> Option<&RunView> {
         self.run.as_ref().filter(|run| run.ending.is_none())
     }
+}
+
+/// The run, in the version in which the operator told it.
+fn read(run: &Value) -> Result<RunView, String> {
+    let Value::Object(fields) = run else {
+        return Err("it is no document".to_owned());
+    };
+    let number = fields
+        .get("schema")
+        .and_then(|schema| schema.get("version")?.as_u64())
+        .map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    document(number, fields.clone()).map_err(|why| why.to_string())
 }
 
 /// A command in the words of the annotation.

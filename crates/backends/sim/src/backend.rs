@@ -293,6 +293,7 @@ impl World {
                 unit,
                 phase,
                 revision,
+                ..
             } => {
                 let Some(at) = self.by_id.get(unit).copied() else {
                     return format!("{unit} is gone");

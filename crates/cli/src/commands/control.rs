@@ -15,13 +15,13 @@ use crate::print;
 /// Leaves a command.
 pub(crate) fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<Exit, CliError> {
     let mut store = store(cli)?;
-    let run = which(&store, run)?;
-    supervisor::ask(&mut store, &run, Timestamp::now(), command, &user())?;
+    let run = which(&*store, run)?;
+    supervisor::ask(&mut *store, &run, Timestamp::now(), command, &user())?;
     print::talk(&format!(
         "run {run} was asked; if nobody carries it out now, `stagger resume {run}` does"
     ));
     if cli.json {
-        print::json(&view::run(&supervisor::replay(&store, &run)?, None));
+        print::json(&view::run(&supervisor::replay(&*store, &run)?, None));
     }
     Ok(Exit::Done)
 }
@@ -29,8 +29,8 @@ pub(crate) fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<E
 /// `approve`: a door that the run knows.
 pub(crate) fn approve(cli: &Cli, run: Option<&RunId>, door: &PartName) -> Result<Exit, CliError> {
     let store = store(cli)?;
-    let run = which(&store, run)?;
-    knows(&supervisor::replay(&store, &run)?, door)?;
+    let run = which(&*store, run)?;
+    knows(&supervisor::replay(&*store, &run)?, door)?;
     ask(cli, Some(&run), &Command::Approve { door: door.clone() })
 }
 

@@ -1,27 +1,38 @@
-//! A Ganeti that `--from` names: its text format, or a folder of RAPI bodies.
+//! A Ganeti: the one of the configuration, or one that `--from` names, its text format or a folder of RAPI bodies.
+
+pub(super) mod live;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    ClusterName, Evacuate, Kind, LocalGuests, Moving, Policy, SharedGuests, Snapshot, Spare, Standbys, Target,
+    ClusterName, Evacuate, Kind, LocalGuests, Moving, Part, Policy, SharedGuests, Snapshot, Spare, Standbys,
+    Target,
 };
 use stagger_ganeti::cluster::{Cluster, Template};
-use stagger_ganeti::rapi::{Bodies, FILES};
+use stagger_ganeti::iallocator;
+use stagger_ganeti::luxi;
+use stagger_ganeti::rapi::{Bodies, FILES, KVM_NODE_MEMORY};
 use stagger_ganeti::select::Selection;
 use stagger_ganeti::target::{TargetError, Wish, reboot};
 use stagger_ganeti::text;
 use stagger_ganeti::translate::{KIND, View, snapshot};
+use stagger_ganeti_rapi::translate::Wished;
 
 use crate::args::{self, Cli, From, NonDrbd, SharedSecondary};
 use crate::config;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::print;
+use live::Live;
 
-/// A file or folder that describes a Ganeti.
-pub(crate) struct Found {
-    path: PathBuf,
+/// A Ganeti.
+pub(crate) enum Found {
+    /// A file or folder that describes it.
+    At(PathBuf),
+    /// The one of the configuration.
+    Live(Box<Live>),
 }
 
 /// All that a plan is a function of.
@@ -34,17 +45,17 @@ pub(crate) struct Asked {
     pub(crate) policy: Policy,
 }
 
-/// Whether `--from` names a Ganeti: by what is there, since nobody should have to say it twice.
-pub(crate) fn found(from: &From) -> Option<Found> {
-    let path = from.from.as_deref()?;
+/// Whether a Ganeti is meant. Of what `--from` names: by what is there, since nobody should have to say it twice.
+pub(crate) fn found(cli: &Cli, from: &From) -> Result<Option<Found>, CliError> {
+    let Some(path) = from.from.as_deref() else {
+        return Ok(Live::of_config(cli)?.map(|live| Found::Live(Box::new(live))));
+    };
     let is_one = if path.is_dir() {
         FILES.iter().all(|file| path.join(file).is_file())
     } else {
         starts_as_text(path)
     };
-    is_one.then(|| Found {
-        path: path.to_owned(),
-    })
+    Ok(is_one.then(|| Found::At(path.to_owned())))
 }
 
 /// Its first line is a group: fields between bars, of which the third is an allocation policy.
@@ -64,7 +75,7 @@ fn starts_as_text(path: &Path) -> bool {
 pub(crate) fn is_none(wish: &args::Reboot) -> Result<(), CliError> {
     if wish.reboot {
         return Err(CliError::usage("--reboot is for a Ganeti, and none is given")
-            .hint("--from FILE in Ganeti's text format, or --from FOLDER with RAPI bodies"));
+            .hint("a configuration with kind = \"ganeti\", or --from FILE in its text format"));
     }
     let args::Nodes {
         groups,
@@ -100,89 +111,172 @@ pub(crate) fn text_at(path: &Path) -> Result<Cluster, CliError> {
     text::read(text).map_err(|error| wrong(error.to_string()))
 }
 
+/// Reads a request to an allocator. A node of a KVM cluster needs so much memory for itself, as everywhere below.
+pub(crate) fn request_at(path: &Path, kvm_node_memory: u64) -> Result<Cluster, CliError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| CliError::usage(format!("read {}: {error}", path.display())))?;
+    iallocator::read(&text, kvm_node_memory).map_err(|error| CliError::caused(Exit::Usage, &error))
+}
+
 /// Reads a folder of RAPI bodies.
-pub(crate) fn bodies_at(folder: &Path) -> Result<Cluster, CliError> {
-    let bodies = Bodies::in_folder(folder).and_then(|bodies| bodies.cluster());
+pub(crate) fn bodies_at(folder: &Path, kvm_node_memory: u64) -> Result<Cluster, CliError> {
+    let bodies = Bodies::in_folder(folder).and_then(|bodies| bodies.cluster_with(kvm_node_memory));
     bodies.map_err(|error| CliError::caused(Exit::Usage, &error))
 }
 
+/// Asks the daemon of the master that this machine is.
+pub(crate) fn luxi_at(socket: &str, kvm_node_memory: u64) -> Result<Cluster, CliError> {
+    let bodies = luxi::bodies_at(Path::new(socket)).map_err(|error| {
+        CliError::caused(Exit::Unreachable, &error).hint(
+            "ganeti-luxid listens on the master only; from elsewhere give -m with the cluster's address",
+        )
+    })?;
+    bodies
+        .cluster_with(kvm_node_memory)
+        .map_err(|error| CliError::caused(Exit::Usage, &error))
+}
+
 impl Found {
-    fn cluster(&self) -> Result<Cluster, CliError> {
-        if self.path.is_dir() {
-            bodies_at(&self.path)
-        } else {
-            text_at(&self.path)
-        }
-    }
-
-    fn view(&self, wish: Option<&args::Reboot>) -> Result<View, CliError> {
-        let stem = self.path.file_stem().unwrap_or(self.path.as_os_str());
-        let name = stem.to_string_lossy().replace(char::is_whitespace, "-");
-        Ok(View {
-            name: ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?,
-            // Files say nothing of when they were written, and the same file makes the same plan.
-            at: Timestamp::UNIX_EPOCH,
-            durations: wish.map_or_else(|| Ok(BTreeMap::new()), |wish| durations(&wish.takes))?,
-            ignore_ipolicy: wish.is_some_and(|wish| wish.ignore_ipolicy),
-        })
-    }
-
     /// The snapshot.
-    pub(crate) fn snapshot(&self, cli: &Cli, wish: Option<&args::Reboot>) -> Result<Snapshot, CliError> {
-        self.snapshot_of(cli, &self.cluster()?, wish)
-    }
-
-    fn snapshot_of(
-        &self,
-        cli: &Cli,
-        cluster: &Cluster,
-        wish: Option<&args::Reboot>,
-    ) -> Result<Snapshot, CliError> {
-        if let Some(config) = &cli.config {
-            return Err(CliError::usage(format!(
-                "the configuration {} is for a Ceph, and {} is a Ganeti",
-                config.display(),
-                self.path.display()
-            ))
-            .hint("leave out --config; flags say what is wished"));
+    pub(crate) async fn snapshot(&self, cli: &Cli) -> Result<Snapshot, CliError> {
+        match self {
+            Self::At(path) => described(cli, path, &cluster_at(path)?, None),
+            Self::Live(live) => Ok(live.look(Wished::default()).await?.snapshot),
         }
-        snapshot(cluster, &self.view(wish)?).map_err(|error| CliError::caused(Exit::Usage, &error))
     }
 
     /// Snapshot, target and policy for a wish.
-    pub(crate) fn asked(
+    pub(crate) async fn asked(
         &self,
         cli: &Cli,
         wish: &args::Wish,
         reboot_wish: &args::Reboot,
     ) -> Result<Asked, CliError> {
-        if !reboot_wish.reboot {
-            return Err(CliError::usage(format!(
-                "{} is a Ganeti, and what is to be done to it is not given",
-                self.path.display()
-            ))
-            .hint("--reboot"));
-        }
-        let cluster = self.cluster()?;
-        let snapshot = self.snapshot_of(cli, &cluster, Some(reboot_wish))?;
-        let wanted = Wish {
-            selection: selection(&reboot_wish.nodes)?,
-            moving: moving(reboot_wish),
-            local_storage: templates(&reboot_wish.local_storage)?,
+        let path = match self {
+            Self::At(path) => path,
+            Self::Live(live) => return Ok(live.asked(cli, wish, reboot_wish).await?.0),
         };
-        let target = reboot(&cluster, &wanted).map_err(|error| {
-            let exit = match &error {
-                TargetError::Masters { .. } => Exit::No,
-                TargetError::Select(_) | TargetError::NoSuchStorage(_) | TargetError::Name(_) => Exit::Usage,
-            };
-            CliError::new(exit, error.to_string())
-        })?;
+        is_meant(reboot_wish, &path.display().to_string())?;
+        let cluster = cluster_at(path)?;
+        warn(&cluster);
         Ok(Asked {
-            snapshot,
-            target,
+            snapshot: described(cli, path, &cluster, Some(reboot_wish))?,
+            target: target(&cluster, reboot_wish)?,
             policy: config::over(Policy::default(), wish)?,
         })
     }
+}
+
+/// Refuses a Ganeti with which nothing is to be done.
+fn is_meant(wish: &args::Reboot, name: &str) -> Result<(), CliError> {
+    if wish.reboot {
+        return Ok(());
+    }
+    Err(CliError::usage(format!(
+        "{name} is a Ganeti, and what is to be done to it is not given"
+    ))
+    .hint("--reboot"))
+}
+
+fn cluster_at(path: &Path) -> Result<Cluster, CliError> {
+    if path.is_dir() {
+        bodies_at(path, KVM_NODE_MEMORY)
+    } else {
+        text_at(path)
+    }
+}
+
+/// The snapshot of a cluster that a file or folder describes.
+fn described(
+    cli: &Cli,
+    path: &Path,
+    cluster: &Cluster,
+    wish: Option<&args::Reboot>,
+) -> Result<Snapshot, CliError> {
+    if let Some(config) = &cli.config
+        && config::read(cli)?.ganeti().is_none()
+    {
+        return Err(CliError::usage(format!(
+            "the configuration {} is for a Ceph, and {} is a Ganeti",
+            config.display(),
+            path.display()
+        ))
+        .hint("leave out --config; flags say what is wished"));
+    }
+    let stem = path.file_stem().unwrap_or(path.as_os_str());
+    let name = stem.to_string_lossy().replace(char::is_whitespace, "-");
+    let view = View {
+        name: ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?,
+        // Files say nothing of when they were written, and the same file makes the same plan.
+        at: Timestamp::UNIX_EPOCH,
+        durations: wish.map_or_else(|| Ok(BTreeMap::new()), |wish| durations(&wish.takes))?,
+        ignore_ipolicy: wish.is_some_and(|wish| wish.ignore_ipolicy),
+    };
+    snapshot(cluster, &view).map_err(|error| CliError::caused(Exit::Usage, &error))
+}
+
+/// Says on which nodes memory or disk does not add up: less is free there than should be, and nothing else tells why a
+/// plan has no room.
+fn warn(cluster: &Cluster) {
+    const NAMED: usize = 5;
+    let missing = cluster.missing();
+    let named: Vec<String> = missing
+        .iter()
+        .take(NAMED)
+        .map(|missing| {
+            let amounts = [(missing.memory, 512, "memory"), (missing.disk, 1024, "disk")];
+            let amounts: Vec<String> = amounts
+                .into_iter()
+                .filter(|(amount, bound, _)| amount > bound)
+                .map(|(amount, _, what)| format!("{amount} MiB of {what}"))
+                .collect();
+            format!("{} ({})", missing.node, amounts.join(", "))
+        })
+        .collect();
+    if named.is_empty() {
+        return;
+    }
+    let more = match missing.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    print::talk(&format!(
+        "warning: neither free nor in use, and so not counted on: {}{more}",
+        named.join(", ")
+    ));
+}
+
+/// What is wanted of a cluster.
+fn target(cluster: &Cluster, wish: &args::Reboot) -> Result<Target, CliError> {
+    let wanted = Wish {
+        selection: selection(&wish.nodes)?,
+        moving: moving(wish),
+        local_storage: templates(&wish.local_storage)?,
+    };
+    let mut target = reboot(cluster, &wanted).map_err(|error| {
+        let exit = match &error {
+            TargetError::Masters { .. } => Exit::No,
+            TargetError::Select(_) | TargetError::NoSuchStorage(_) | TargetError::Name(_) => Exit::Usage,
+        };
+        CliError::new(exit, error.to_string())
+    })?;
+    for part in &mut target.parts {
+        if let Part::Stage(stage) = part
+            && let Some(maintenance) = &mut stage.maintenance
+        {
+            maintenance.flowing |= wish.no_barriers;
+        }
+    }
+    Ok(target)
+}
+
+/// What is wished of instances.
+fn wished(wish: &args::Reboot) -> Result<Wished, CliError> {
+    Ok(Wished {
+        moving: moving(wish),
+        ignore_ipolicy: wish.ignore_ipolicy,
+        durations: durations(&wish.takes)?,
+    })
 }
 
 /// Which nodes are meant.

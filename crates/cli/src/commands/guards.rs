@@ -1,6 +1,6 @@
-//! `ceph guards`, and the watcher that gives guards back at their expiry when their run was killed.
+//! `guards`, and the watcher that gives guards back at their expiry when their run was killed.
 //!
-//! Ceph has no `noout` that ends by itself. Each run starts this program once more beside itself, as a
+//! Ceph has no `noout` that ends by itself, and Ganeti no job filter. Each run starts this program once more beside itself, as a
 //! process of its own that outlives it. It holds the reading end of a pipe whose other end is the run's:
 //! however the run ends, the pipe says so. Then the watcher stays until the last guard is gone, whoever
 //! gave it back, or until its time has come.
@@ -14,11 +14,13 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::CephBackend;
-use stagger_ceph::guards::HeldGuard;
+use stagger_ganeti_rapi::backend::GanetiBackend;
 
-use crate::args::Cli;
+use super::ganeti::live::Live;
+use super::ironic;
+use crate::args::{self, Cli};
 use crate::config;
-use crate::documents::{GUARDS, Guards};
+use crate::documents::{GUARDS, Guards, HeldGuard};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -30,18 +32,16 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 /// How long after the last expiry that it knows a watcher tries to reach a cluster that does not answer.
 const PATIENCE: SignedDuration = SignedDuration::from_hours(1);
 
-/// `ceph guards`
-pub(crate) async fn show(cli: &Cli, drop_expired: bool) -> Result<Exit, CliError> {
-    let backend = backend(cli)?;
-    if drop_expired {
-        for guard in backend.drop_expired_guards().await? {
-            print::talk(&format!(
-                "{} was past its expiry and was given back",
-                words(&guard)
-            ));
-        }
+/// `guards`
+pub(crate) async fn guards(cli: &Cli, wish: &args::Guards) -> Result<Exit, CliError> {
+    if wish.watch {
+        return watch(cli).await;
     }
-    let held = backend.guards().await?;
+    let holder = Holder::of_config(cli)?;
+    if wish.drop_expired {
+        told(holder.drop_expired().await?);
+    }
+    let held = holder.held().await?;
     if cli.json {
         print::json(&GUARDS.of(&Guards { guards: held }));
         return Ok(Exit::Done);
@@ -60,23 +60,68 @@ pub(crate) async fn show(cli: &Cli, drop_expired: bool) -> Result<Exit, CliError
     Ok(Exit::Done)
 }
 
-/// A guard for people: `noout on osd.1 osd.4`.
-pub(crate) fn words(guard: &HeldGuard) -> String {
-    if guard.on.is_empty() {
-        format!("{} (set before)", guard.guard)
-    } else {
-        format!("{} on {}", guard.guard, guard.on.join(" "))
+/// Says what was given back.
+pub(crate) fn told<Guard: Into<HeldGuard>>(given_back: Vec<Guard>) {
+    for guard in given_back {
+        print::talk(&format!(
+            "{} was past its expiry and was given back",
+            words(&guard.into())
+        ));
     }
 }
 
-fn backend(cli: &Cli) -> Result<CephBackend, CliError> {
-    let settings = config::read(cli)?.ceph();
-    let api = Arc::new(Session::new(settings.cluster.access()));
-    Ok(CephBackend::new(api, settings, None))
+/// A guard for people: `noout on osd.1 osd.4`.
+fn words(guard: &HeldGuard) -> String {
+    match (guard.on.as_slice(), guard.by_others) {
+        (_, true) => format!("{} (set before)", guard.guard),
+        ([], false) => guard.guard.clone(),
+        (on, false) => format!("{} on {}", guard.guard, on.join(" ")),
+    }
 }
 
-/// `ceph guards --watch`
-pub(crate) async fn watch(cli: &Cli) -> Result<Exit, CliError> {
+/// The cluster that holds guards.
+enum Holder {
+    Ceph(Box<CephBackend>),
+    Ganeti(Box<GanetiBackend>),
+}
+
+impl Holder {
+    fn of_config(cli: &Cli) -> Result<Self, CliError> {
+        if let Some(live) = Live::of_config(cli)? {
+            return Ok(Self::Ganeti(Box::new(live.backend()?)));
+        }
+        let settings = config::read(cli)?.ceph()?;
+        let api = Arc::new(Session::new(settings.cluster.access()));
+        Ok(Self::Ceph(Box::new(CephBackend::new(api, settings, None))))
+    }
+
+    async fn held(&self) -> Result<Vec<HeldGuard>, CliError> {
+        Ok(match self {
+            Self::Ceph(ceph) => ceph.guards().await?.into_iter().map(HeldGuard::from).collect(),
+            Self::Ganeti(ganeti) => ganeti.guards().await?.into_iter().map(HeldGuard::from).collect(),
+        })
+    }
+
+    async fn drop_expired(&self) -> Result<Vec<HeldGuard>, CliError> {
+        Ok(match self {
+            Self::Ceph(ceph) => ceph
+                .drop_expired_guards()
+                .await?
+                .into_iter()
+                .map(HeldGuard::from)
+                .collect(),
+            Self::Ganeti(ganeti) => ganeti
+                .drop_expired_guards()
+                .await?
+                .into_iter()
+                .map(HeldGuard::from)
+                .collect(),
+        })
+    }
+}
+
+/// `guards --watch`
+async fn watch(cli: &Cli) -> Result<Exit, CliError> {
     // The terminal may be closed; Ctrl-C is meant for the run.
     let mut hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
     let configuration = config::path(cli)?;
@@ -128,9 +173,9 @@ fn stdin_ends() -> tokio::sync::oneshot::Receiver<()> {
 
 /// Gives back what is past its expiry. What is held then?
 async fn look(cli: &Cli) -> Result<Vec<HeldGuard>, CliError> {
-    let backend = backend(cli)?;
-    backend.drop_expired_guards().await?;
-    Ok(backend.guards().await?)
+    let holder = Holder::of_config(cli)?;
+    holder.drop_expired().await?;
+    holder.held().await
 }
 
 /// A watcher beside a run; it learns of the run's end, whatever that is, when this is gone.
@@ -139,14 +184,23 @@ pub(crate) struct Watcher(#[expect(dead_code, reason = "its pipe is what matters
 
 impl Watcher {
     /// Starts it, in a process group of its own.
-    pub(crate) fn start(cli: &Cli) -> Result<Self, CliError> {
+    pub(crate) fn start(cli: &Cli) -> Result<Option<Self>, CliError> {
+        // An Ironic has no guards: what is drained is drained for one visit.
+        if ironic::Live::of_config(cli)?.is_some() {
+            return Ok(None);
+        }
         // An installation that was replaced meanwhile is still this one.
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("stagger"));
         let configuration = config::path(cli)?;
+        let kind = if Live::of_config(cli)?.is_some() {
+            "ganeti"
+        } else {
+            "ceph"
+        };
         let child = Command::new(&program)
             .arg("--config")
             .arg(&configuration)
-            .args(["ceph", "guards", "--watch"])
+            .args([kind, "guards", "--watch"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -158,6 +212,6 @@ impl Watcher {
                     program.display()
                 ))
             })?;
-        Ok(Self(child))
+        Ok(Some(Self(child)))
     }
 }

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use stagger_core::model::Search;
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
+use stagger_ganeti::luxi;
 use stagger_ganeti::text;
 
 use super::ganeti;
@@ -15,8 +15,8 @@ use crate::exit::Exit;
 use crate::print;
 
 /// `hroller`
-pub(crate) fn hroller(cli: &Cli, wish: &args::Hroller) -> Exit {
-    match groups(cli, wish) {
+pub(crate) async fn hroller(cli: &Cli, wish: &args::Hroller) -> Exit {
+    match groups(cli, wish).await {
         Ok(answer) => {
             if !wish.quiet {
                 for warning in &answer.warnings {
@@ -48,18 +48,18 @@ pub(crate) fn hroller(cli: &Cli, wish: &args::Hroller) -> Exit {
     }
 }
 
-fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
+async fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
     if cli.json {
         return Err(CliError::usage("hroller has lines only")
             .hint("`stagger plan --reboot --json` prints a plan as a document"));
     }
-    let cluster = cluster(wish)?;
+    let cluster = cluster(cli, wish).await?;
     if let Some(save) = &wish.save {
         let file = format!("{}.original", save.display());
         std::fs::write(&file, text::write(&cluster))
             .map_err(|error| CliError::usage(format!("write {file}: {error}")))?;
     }
-    let mut search = Search::default();
+    let mut search = Options::default().search;
     if let Some(time) = &wish.improve {
         let time: jiff::SignedDuration = time.parse().map_err(|_| {
             CliError::usage(format!("--improve {time:?} is not a time")).hint("write 10s or 2m")
@@ -77,20 +77,40 @@ fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
         shared_secondary: wish.shared_secondary.into(),
         non_drbd: wish.non_drbd.into(),
         search,
+        compat: wish.compat,
     };
     answer(&cluster, &options).map_err(|error| CliError::caused(Exit::No, &error))
 }
 
-fn cluster(wish: &args::Hroller) -> Result<Cluster, CliError> {
+async fn cluster(cli: &Cli, wish: &args::Hroller) -> Result<Cluster, CliError> {
+    let sources = [
+        wish.text_data.is_some(),
+        wish.master.is_some(),
+        wish.luxi.is_some(),
+        wish.ialloc_src.is_some(),
+    ];
+    if sources.iter().filter(|given| **given).count() > 1 {
+        return Err(CliError::usage(
+            "one of -t, -m, -L and -I says where the cluster is, not several",
+        ));
+    }
+    let own = u64::try_from(wish.static_kvm_node_memory).unwrap_or(0);
+    if let Some(socket) = &wish.luxi {
+        return ganeti::luxi_at(if socket.is_empty() { luxi::SOCKET } else { socket }, own);
+    }
+    if let Some(file) = &wish.ialloc_src {
+        return ganeti::request_at(file, own);
+    }
     if let Some(file) = &wish.text_data {
         return ganeti::text_at(file);
     }
-    let address = wish.master.as_deref().unwrap_or_default();
+    let Some(address) = &wish.master else {
+        return Err(CliError::usage("nothing says where the cluster is").hint(
+            "give -t FILE, a cluster in Ganeti's text format, -m file:///FOLDER, with answers of its RAPI, or -L on the master",
+        ));
+    };
     match address.strip_prefix("file://") {
-        Some(folder) => ganeti::bodies_at(Path::new(folder)),
-        None => Err(CliError::usage(format!(
-            "{address} cannot be asked: a RAPI is not spoken to yet"
-        ))
-        .hint("save its bodies as groups.json, nodes.json, instances.json and info.json, and give -m file:///FOLDER")),
+        Some(folder) => ganeti::bodies_at(Path::new(folder), own),
+        None => ganeti::live::cluster_at(cli, address, own).await,
     }
 }

@@ -9,10 +9,9 @@ use stagger_core::explain::explain;
 use stagger_core::model::{Policy, Snapshot, Target, UnitId, UnitState, Verdict};
 use stagger_core::plan::{Ask, Plan, plan};
 use stagger_core::view;
-use stagger_engine::store::Store as _;
 use stagger_engine::supervisor;
 
-use super::{artifacts, ganeti, store, which};
+use super::{artifacts, ganeti, ironic, store, which};
 use crate::args::{self, Cli};
 use crate::documents::{self, Checked, Gathered, VersionRow, Versions};
 use crate::error::CliError;
@@ -24,12 +23,18 @@ use crate::world::World;
 
 /// `observe`
 pub(crate) async fn observe(cli: &Cli, wish: &args::Observe) -> Result<Exit, CliError> {
-    if let Some(found) = ganeti::found(&wish.from) {
+    if let Some(live) = ironic::Live::at(cli, &wish.from)? {
+        if wish.save.is_some() {
+            return Err(CliError::usage("--save writes the answers of a Ceph cluster"));
+        }
+        return Ok(show_snapshot(cli, &live.snapshot().await?));
+    }
+    if let Some(found) = ganeti::found(cli, &wish.from)? {
         if wish.save.is_some() {
             return Err(CliError::usage("--save writes the answers of a Ceph cluster")
                 .hint("`stagger hroller -t FILE -S COPY` writes a Ganeti anew"));
         }
-        return Ok(show_snapshot(cli, &found.snapshot(cli, None)?));
+        return Ok(show_snapshot(cli, &found.snapshot(cli).await?));
     }
     let world = match &wish.save {
         Some(file) => World::observe_and_save(cli, &wish.from, file).await?,
@@ -78,15 +83,25 @@ fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
     Exit::Done
 }
 
-/// What comes after the plan of a maintenance.
-const KEEP_IT: &str = "--out FILE keeps it with every move; carrying it out is not there yet";
-
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliError> {
-    if let Some(found) = ganeti::found(&wish.from) {
-        let asked = found.asked(cli, &wish.wish, &wish.reboot)?;
+    if let Some(live) = ironic::Live::at(cli, &wish.from)? {
+        let asked = live.asked(&wish.wish, &wish.reboot).await?;
         let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
-        return shown(cli, wish, &asked.snapshot, &made, KEEP_IT);
+        let next = format!("stagger run with the same flags and --plan {}", made.id);
+        return shown(cli, wish, &asked.snapshot, &made, &next);
+    }
+    if let Some(found) = ganeti::found(cli, &wish.from)? {
+        let asked = found.asked(cli, &wish.wish, &wish.reboot).await?;
+        let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
+        let next = match found {
+            ganeti::Found::At(_) => {
+                "--out FILE keeps it with every move; `stagger run --reboot` carries out what it plans for the cluster itself"
+                    .to_owned()
+            }
+            ganeti::Found::Live(_) => format!("stagger run with the same flags and --plan {}", made.id),
+        };
+        return shown(cli, wish, &asked.snapshot, &made, &next);
     }
     ganeti::is_none(&wish.reboot)?;
     let world = World::observe(cli, &wish.from).await?;
@@ -153,8 +168,10 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
     let text = std::fs::read_to_string(&wish.plan)
         .map_err(|error| CliError::usage(format!("read the plan {}: {error}", wish.plan.display())))?;
     let given: Plan = documents::PLAN.read(&wish.plan, &text)?;
-    let asked = if let Some(found) = ganeti::found(&wish.from) {
-        found.asked(cli, &wish.wish, &wish.reboot)?
+    let asked = if let Some(live) = ironic::Live::at(cli, &wish.from)? {
+        live.asked(&wish.wish, &wish.reboot).await?
+    } else if let Some(found) = ganeti::found(cli, &wish.from)? {
+        found.asked(cli, &wish.wish, &wish.reboot).await?
     } else {
         ganeti::is_none(&wish.reboot)?;
         let world = World::observe(cli, &wish.from).await?;
@@ -201,8 +218,13 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
 
 /// `explain`
 pub(crate) async fn explain_unit(cli: &Cli, wish: &args::Explain) -> Result<Exit, CliError> {
-    let (snapshot, said) = if let Some(found) = ganeti::found(&wish.from) {
-        let asked = found.asked(cli, &wish.wish, &wish.reboot)?;
+    let (snapshot, said) = if let Some(live) = ironic::Live::at(cli, &wish.from)? {
+        let asked = live.asked(&wish.wish, &wish.reboot).await?;
+        let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
+        let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
+        (asked.snapshot, said)
+    } else if let Some(found) = ganeti::found(cli, &wish.from)? {
+        let asked = found.asked(cli, &wish.wish, &wish.reboot).await?;
         let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
         let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
         (asked.snapshot, said)
@@ -251,7 +273,13 @@ pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, C
     let from = args::From {
         from: wish.from.clone(),
     };
-    let snapshot = World::observe(cli, &from).await?.snapshot;
+    if let Some(live) = ironic::Live::at(cli, &from)? {
+        return live.versions(cli, wish.all).await;
+    }
+    let snapshot = match ganeti::found(cli, &from)? {
+        Some(found) => found.snapshot(cli).await?,
+        None => World::observe(cli, &from).await?.snapshot,
+    };
     let mut by: BTreeMap<(String, String), Vec<UnitId>> = BTreeMap::new();
     for unit in snapshot.units() {
         let revision = unit
@@ -271,6 +299,7 @@ pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, C
         });
         print::json(&documents::VERSIONS.of(&Versions {
             versions: rows.collect(),
+            services: Vec::new(),
         }));
         return Ok(Exit::Done);
     }
@@ -292,7 +321,7 @@ pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, C
 /// `status`
 pub(crate) fn status(cli: &Cli, wish: &args::Status) -> Result<Exit, CliError> {
     let store = store(cli)?;
-    let run = supervisor::replay(&store, &which(&store, wish.run.as_ref())?)?;
+    let run = supervisor::replay(&*store, &which(&*store, wish.run.as_ref())?)?;
     let seen = view::run(&run, None);
     if cli.json {
         print::json(&seen);
@@ -310,8 +339,18 @@ pub(crate) fn status(cli: &Cli, wish: &args::Status) -> Result<Exit, CliError> {
 pub(crate) fn history(cli: &Cli, wish: &args::SomeRun) -> Result<Exit, CliError> {
     let store = store(cli)?;
     let Some(run) = &wish.run else {
+        // A run that cannot be read hides none of the others.
+        let mut unreadable = None;
         for listed in store.runs()? {
-            let run = supervisor::replay(&store, &listed.run)?;
+            let run = match supervisor::replay(&*store, &listed.run) {
+                Ok(run) => run,
+                Err(error) => {
+                    let error = CliError::from(error);
+                    print::talk(&format!("{}: {}", listed.run, error.text().trim_end()));
+                    unreadable.get_or_insert(error.exit);
+                    continue;
+                }
+            };
             let seen = view::run(&run, None);
             if cli.json {
                 print::line(&seen);
@@ -322,7 +361,7 @@ pub(crate) fn history(cli: &Cli, wish: &args::SomeRun) -> Result<Exit, CliError>
                 ));
             }
         }
-        return Ok(Exit::Done);
+        return Ok(unreadable.unwrap_or(Exit::Done));
     };
     let entries = store.journal(run)?;
     let mut so_far: Option<stagger_core::run::Run> = None;
@@ -348,7 +387,7 @@ pub(crate) fn history(cli: &Cli, wish: &args::SomeRun) -> Result<Exit, CliError>
 /// `artifacts`
 pub(crate) fn show_artifacts(cli: &Cli, wish: &args::Artifacts) -> Result<Exit, CliError> {
     let store = store(cli)?;
-    let run = which(&store, wish.run.as_ref())?;
+    let run = which(&*store, wish.run.as_ref())?;
     let kept = artifacts(cli)?;
     let failed =
         |error: stagger_engine::artifacts::ArtifactsError| CliError::new(Exit::Internal, error.to_string());

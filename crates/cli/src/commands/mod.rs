@@ -3,10 +3,13 @@
 pub(crate) mod agent;
 pub(crate) mod ceph;
 pub(crate) mod control;
+pub(crate) mod db;
 pub(crate) mod ganeti;
 pub(crate) mod guards;
 pub(crate) mod hroller;
+pub(crate) mod ironic;
 pub(crate) mod kube;
+pub(crate) mod lint;
 pub(crate) mod look;
 pub(crate) mod operator;
 pub(crate) mod osd;
@@ -18,10 +21,11 @@ use std::path::PathBuf;
 
 use stagger_core::model::RunId;
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::sqlite::SqliteStore;
-use stagger_engine::store::Store as _;
+use stagger_engine::database::Place;
+use stagger_engine::store::Store;
 
 use crate::args::Cli;
+use crate::config;
 use crate::error::CliError;
 
 /// The folder of journals and artifacts.
@@ -36,14 +40,17 @@ pub(crate) fn state_folder(cli: &Cli) -> Result<PathBuf, CliError> {
         .ok_or_else(|| CliError::usage("there is no home folder for journals").hint("--state names a folder"))
 }
 
-/// The journal file.
-pub(crate) fn journal_path(cli: &Cli) -> Result<PathBuf, CliError> {
-    Ok(state_folder(cli)?.join("journal.db"))
+/// Where journals are: the database of the configuration, or a file in the folder.
+pub(crate) fn place(cli: &Cli) -> Result<Place, CliError> {
+    Ok(match config::store(cli)? {
+        Some(address) => Place::Server(address),
+        None => Place::File(state_folder(cli)?.join("journal.db")),
+    })
 }
 
 /// The store.
-pub(crate) fn store(cli: &Cli) -> Result<SqliteStore, CliError> {
-    Ok(SqliteStore::open(&journal_path(cli)?)?)
+pub(crate) fn store(cli: &Cli) -> Result<Box<dyn Store>, CliError> {
+    Ok(place(cli)?.open()?)
 }
 
 /// Where artifacts go.
@@ -52,7 +59,7 @@ pub(crate) fn artifacts(cli: &Cli) -> Result<Artifacts, CliError> {
 }
 
 /// That run, or the newest.
-pub(crate) fn which(store: &SqliteStore, run: Option<&RunId>) -> Result<RunId, CliError> {
+pub(crate) fn which(store: &dyn Store, run: Option<&RunId>) -> Result<RunId, CliError> {
     if let Some(run) = run {
         return Ok(run.clone());
     }

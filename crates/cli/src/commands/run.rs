@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use stagger_core::model::{Reason, RunId};
+use stagger_core::model::{Policy, Reason, RunId, Snapshot, Target};
 use stagger_core::run::{Command, Ending};
 use stagger_core::view;
 use stagger_engine::backend::Backend;
@@ -12,8 +12,9 @@ use stagger_engine::driver::{DriveError, Driver, Parts, Step};
 use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 
-use super::guards::{Watcher, words};
-use super::{artifacts, look, state_folder, stop_asked, store, user, which};
+use super::ganeti::live::Live;
+use super::guards::{self, Watcher};
+use super::{artifacts, ganeti, ironic, look, place, stop_asked, store, user, which};
 use crate::args::{Cli, From, Run};
 use crate::documents;
 use crate::error::CliError;
@@ -23,12 +24,53 @@ use crate::show::live::Progress;
 use crate::show::{self, events};
 use crate::world::{self, World};
 
-/// `run`
-pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
+/// All that a run begins with.
+pub(crate) struct Prepared {
+    /// What was observed.
+    pub(crate) snapshot: Snapshot,
+    /// What is wanted.
+    pub(crate) target: Target,
+    /// How bold to be.
+    pub(crate) policy: Policy,
+    /// The backend's memory of how things were before.
+    pub(crate) baseline: serde_json::Value,
+    /// What carries it out.
+    pub(crate) backend: Arc<dyn Backend>,
+}
+
+async fn prepared(cli: &Cli, wish: &Run) -> Result<Prepared, CliError> {
+    if let Some(live) = Live::of_config(cli)? {
+        return live.prepared(cli, wish).await;
+    }
+    if let Some(live) = ironic::Live::of_config(cli)? {
+        return live.prepared(wish).await;
+    }
+    ganeti::is_none(&wish.reboot)?;
     let world = World::observe(cli, &From { from: None }).await?;
     let policy = world.policy(&wish.wish)?;
     let target = world.target(&wish.wish, &policy)?;
-    let plan = look::make(&world, &wish.wish)?;
+    let memory = world.memory()?;
+    let baseline = serde_json::to_value(&memory)
+        .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
+    Ok(Prepared {
+        backend: Arc::new(world.for_run(memory)),
+        snapshot: world.snapshot,
+        target,
+        policy,
+        baseline,
+    })
+}
+
+/// `run`
+pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
+    let Prepared {
+        snapshot,
+        target,
+        policy,
+        baseline,
+        backend,
+    } = prepared(cli, wish).await?;
+    let plan = look::made_for(&snapshot, &target, &policy)?;
     if let Some(wanted) = wish.plan.as_ref().filter(|wanted| **wanted != plan.id) {
         let moved = Reason::new(
             "snapshot-has-moved",
@@ -46,19 +88,9 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
         }
         return Ok(Exit::Done);
     }
-    let memory = world.memory()?;
-    let baseline = serde_json::to_value(&memory)
-        .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
     let run = supervisor::new_run_id(Timestamp::now());
     let next = format!("this run, {run}; Ctrl-C finishes the wave and stops, `stagger resume {run}` goes on");
-    print::talk(&show::plan::plan(
-        &plan,
-        &world.snapshot,
-        false,
-        print::width(),
-        &next,
-    ));
-    let backend: Arc<dyn Backend> = Arc::new(world.for_run(memory));
+    print::talk(&show::plan::plan(&plan, &snapshot, false, print::width(), &next));
     let (driver, lease) = supervisor::start(
         parts(cli, Arc::clone(&backend))?,
         &Identity::of_this_process(),
@@ -74,8 +106,8 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
 /// `resume`
 pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliError> {
     let mut journal = store(cli)?;
-    let run = which(&journal, run)?;
-    let replayed = supervisor::replay(&journal, &run)?;
+    let run = which(&*journal, run)?;
+    let replayed = supervisor::replay(&*journal, &run)?;
     if let Some(ending) = replayed.ended() {
         // Before anything is asked of the cluster.
         return Err(CliError::new(
@@ -85,16 +117,18 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
     }
     if replayed.held().is_some() {
         // Whoever resumes has looked: what is held for a person is tried again.
-        supervisor::ask(&mut journal, &run, Timestamp::now(), &Command::Resume, &user())?;
+        supervisor::ask(&mut *journal, &run, Timestamp::now(), &Command::Resume, &user())?;
     }
-    let backend = world::resumed(cli, &replayed.start().baseline)?;
-    for guard in backend.drop_expired_guards().await? {
-        print::talk(&format!(
-            "{} was past its expiry and was given back",
-            words(&guard)
-        ));
-    }
-    let backend: Arc<dyn Backend> = Arc::new(backend);
+    let baseline = &replayed.start().baseline;
+    let backend = match (Live::of_config(cli)?, ironic::Live::of_config(cli)?) {
+        (Some(live), _) => live.resumed(baseline).await?,
+        (None, Some(live)) => live.resumed(baseline)?,
+        (None, None) => {
+            let backend = world::resumed(cli, baseline)?;
+            guards::told(backend.drop_expired_guards().await?);
+            Arc::new(backend)
+        }
+    };
     let (driver, lease) = supervisor::resume(
         parts(cli, Arc::clone(&backend))?,
         &Identity::of_this_process(),
@@ -107,7 +141,7 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
 fn parts(cli: &Cli, backend: Arc<dyn Backend>) -> Result<Parts, CliError> {
     Ok(Parts {
         backend,
-        store: Box::new(store(cli)?),
+        store: store(cli)?,
         clock: Arc::new(SystemClock),
         artifacts: artifacts(cli)?,
         listener: Box::new(Progress::new()),
@@ -149,6 +183,7 @@ async fn carry_out(
                     return Ok(Exit::Interrupted);
                 }
                 asked_to_stop = true;
+                driver.close();
                 print::talk("stopping: no new wave, this one is finished; once more to leave at once");
                 continue;
             }
@@ -163,6 +198,7 @@ async fn carry_out(
                             break None;
                         }
                         asked_to_stop = true;
+                        driver.close();
                         print::talk("stopping: no new wave, this one is finished; once more to leave at once");
                     }
                 }
@@ -178,7 +214,7 @@ async fn carry_out(
             backend.lock_expires().as_secs()
         ));
     }
-    let journal = state_folder(cli)?.join("journal.db");
+    let journal = place(cli)?;
     let exit = match end {
         None => {
             print::talk(&format!(
@@ -201,6 +237,6 @@ async fn carry_out(
         }
         Some(Step::Again | Step::Wait { .. }) => Exit::Internal,
     };
-    print::talk(&format!("journal: {} (stagger history {run})", journal.display()));
+    print::talk(&format!("journal: {journal} (stagger history {run})"));
     Ok(exit)
 }

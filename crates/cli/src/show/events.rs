@@ -1,6 +1,9 @@
 //! What happened, one line an event.
 
-use stagger_core::model::UnitId;
+use std::collections::BTreeMap;
+
+use stagger_core::model::{How, Phase, UnitId};
+use stagger_core::plan::Move;
 use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Outcome, Run};
 
 use super::names::compress;
@@ -23,6 +26,7 @@ pub(crate) fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
             "wave",
             format!("{stage}: {}", compress(units.iter().map(|(unit, _)| unit))),
         ),
+        Event::WaveJoined { units } => ("joined", compress(units.iter().map(|(unit, _)| unit))),
         Event::Judged { units, ours, theirs } => ("judged", judged(units, ours, theirs)),
         Event::WaveDropped { reason } => ("dropped", format!("the wave is not begun: {reason}")),
         Event::Intent { action } => return intent(action),
@@ -81,6 +85,12 @@ fn intent(action: &Action) -> Option<(&'static str, String)> {
     Some(match action {
         Action::TakeGuard { guard, units, .. } => ("guard", format!("{guard}{}", on(units))),
         Action::DropGuard { guard, units } => ("guard", format!("{guard}{} is given back", on(units))),
+        Action::Visit {
+            unit,
+            phase: Phase::Enter,
+            moves,
+            ..
+        } if !moves.is_empty() => ("moves", format!("{unit}: {}", moved(moves))),
         // The wave's line has named them all.
         Action::Visit { .. } => return None,
         Action::Restart { unit } => ("restart", format!("{unit} once more")),
@@ -100,6 +110,30 @@ fn intent(action: &Action) -> Option<(&'static str, String)> {
             format!("what tells later what happened to {}", compress(units)),
         ),
     })
+}
+
+/// So many guests that go to one place are named.
+const NAMED: usize = 4;
+
+/// What goes where: `web db to node4; mail with downtime to node5`.
+fn moved(moves: &[Move]) -> String {
+    let mut by_way: BTreeMap<(How, &UnitId), Vec<&str>> = BTreeMap::new();
+    for a_move in moves {
+        let names = by_way.entry((a_move.how, &a_move.to)).or_default();
+        names.push(&a_move.guest);
+    }
+    let parts = by_way.into_iter().map(|((how, to), names)| {
+        let names = match names.len() {
+            few if few <= NAMED => names.join(" "),
+            many => format!("{many} guests"),
+        };
+        match how {
+            How::Migrate => format!("{names} to {to}"),
+            How::Relocate => format!("{names} with downtime to {to}"),
+            How::ReplaceStandby => format!("second copies of {names} to {to}"),
+        }
+    });
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 /// ` on osd.1-3`, or nothing for the whole cluster.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::SignedDuration;
-use stagger_core::model::{GoingBack, How, Snapshot};
+use stagger_core::model::{GoingBack, How, Nouns, Snapshot};
 use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage};
 use stagger_core::view;
 
@@ -16,12 +16,13 @@ const LISTED: usize = 12;
 /// What, shape, waves; then what is uncomfortable; then the summary and the next command.
 pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, next: &str) -> String {
     let mut text = String::new();
-    let units = snapshot.units().len();
+    let (units, nouns) = (snapshot.units().len(), snapshot.nouns());
     let _ = writeln!(
         text,
-        "{}  {}   {units} units, {}\n",
+        "{}  {}   {units} {}s, {}\n",
         plan.cluster,
         plan.title,
+        nouns.unit,
         snapshot.generation()
     );
     if plan.is_empty() && plan.left_alone.is_empty() {
@@ -62,13 +63,14 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
         text.push('\n');
         waves(&mut text, stage, all, width);
     }
-    uncomfortable(&mut text, plan, width);
+    uncomfortable(&mut text, plan, nouns, width);
     let _ = writeln!(
         text,
-        "\n{} waves, at least {} needed. {} of {units} units. About {}{}. Plan {}.",
+        "\n{} waves, at least {} needed. {} of {units} {}s. About {}{}. Plan {}.",
         plan.waves(),
         plan.at_least(),
         plan.units(),
+        nouns.unit,
         duration(plan.forecast()),
         without_barriers(plan),
         plan.id
@@ -94,7 +96,7 @@ fn without_barriers(plan: &Plan) -> String {
 }
 
 /// What is done to guests, and what that costs them.
-fn moves(lines: &mut Vec<String>, plan: &Plan) {
+fn moves(lines: &mut Vec<String>, plan: &Plan, nouns: Nouns) {
     let of = |how: How| -> Vec<&Move> {
         let waves = plan.stages().flat_map(|stage| &stage.waves);
         waves
@@ -114,8 +116,9 @@ fn moves(lines: &mut Vec<String>, plan: &Plan) {
     let (migrated, relocated, replaced) = (of(How::Migrate), of(How::Relocate), of(How::ReplaceStandby));
     if !migrated.is_empty() {
         lines.push(format!(
-            "Moves     {} guests move while they run, and back",
-            migrated.len()
+            "Moves     {} {}s move while they run, and back",
+            migrated.len(),
+            nouns.guest
         ));
     }
     if !relocated.is_empty() {
@@ -159,9 +162,9 @@ fn waves(text: &mut String, stage: &PlannedStage, all: bool, width: usize) {
     }
 }
 
-fn uncomfortable(text: &mut String, plan: &Plan, width: usize) {
+fn uncomfortable(text: &mut String, plan: &Plan, nouns: Nouns, width: usize) {
     let mut lines: Vec<String> = Vec::new();
-    moves(&mut lines, plan);
+    moves(&mut lines, plan, nouns);
     for door in plan.doors() {
         lines.push(format!("One way   {}: {}", door.name, door.why));
     }

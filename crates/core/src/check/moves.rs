@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Fault, Finding, Judge};
 use crate::model::{
-    Evacuate, How, Ix, Maintenance, Rooms, SharedGuests, Shift, Standbys, Storage, Turn, UnitId, UnitState,
+    Evacuate, How, Ix, Maintenance, Rooms, SharedGuests, Shift, Snapshot, Standbys, Storage, Turn, UnitId,
+    UnitState,
 };
 use crate::plan::{Move, Schedule, Wave};
 
@@ -28,19 +29,14 @@ impl Judge<'_> {
             }
         }
         let snapshot = self.ask.snapshot;
-        let names: BTreeMap<&str, u32> = snapshot.rooms().map_or_else(BTreeMap::new, by_name);
-        let down: Vec<u32> = snapshot.rooms().map_or_else(Vec::new, |rooms| {
-            (0..rooms.hosts().len() as u32)
-                .filter(|host| {
-                    let unit = snapshot.find(&rooms.host(*host).unit);
-                    unit.is_none_or(|unit| snapshot.unit(unit).state != UnitState::Serving)
-                })
-                .collect()
-        });
+        let names = snapshot.rooms().map_or_else(BTreeMap::new, by_name);
+        let down = snapshot
+            .rooms()
+            .map_or_else(Vec::new, |rooms| not_serving(snapshot, rooms));
         for (at, wave) in planned.waves.iter().enumerate() {
             let name = format!("wave {}", at + 1);
             let mut said = Vec::new();
-            self.one_at_a_time(maintenance, &wave.units, &mut said);
+            one_at_a_time(snapshot, maintenance, &wave.units, &mut said);
             if let Some(rooms) = snapshot.rooms() {
                 let wave_judge = WaveJudge {
                     down: &down,
@@ -71,20 +67,6 @@ impl Judge<'_> {
         }
     }
 
-    fn one_at_a_time(&self, maintenance: &Maintenance, units: &[UnitId], said: &mut Vec<(Fault, String)>) {
-        for one in &maintenance.one_at_a_time {
-            let of_these = |unit: &&UnitId| one.units.contains(unit);
-            let visited: Vec<_> = units.iter().filter(of_these).map(UnitId::as_str).collect();
-            let down = one.units.iter().filter(|unit| {
-                let found = self.ask.snapshot.find(unit);
-                found.is_none_or(|ix| self.ask.snapshot.unit(ix).state != UnitState::Serving)
-            });
-            if visited.len() + down.count() > 1 && !visited.is_empty() {
-                said.push((Fault::TwoAtOnce, format!("{}: {}", visited.join(" "), one.why)));
-            }
-        }
-    }
-
     /// Whatever is down at any time of a schedule may be down together.
     fn schedule(
         &self,
@@ -95,7 +77,10 @@ impl Judge<'_> {
     ) {
         let Some(planned) = self.planned else { return };
         let snapshot = self.ask.snapshot;
-        let moves: Vec<&Move> = planned.waves.iter().flat_map(|wave| &wave.moves).collect();
+        let mut moves: BTreeMap<&UnitId, Vec<&Move>> = BTreeMap::new();
+        for a_move in planned.waves.iter().flat_map(|wave| &wave.moves) {
+            moves.entry(&a_move.from).or_default().push(a_move);
+        }
         for turn in &schedule.turns {
             // Most are down right after one has begun.
             let at = turn.start;
@@ -106,15 +91,15 @@ impl Judge<'_> {
                 .map(|other| other.unit.clone())
                 .collect();
             let mut said = Vec::new();
-            self.one_at_a_time(maintenance, &down, &mut said);
+            one_at_a_time(snapshot, maintenance, &down, &mut said);
             let set: Vec<Ix> = down.iter().filter_map(|unit| snapshot.find(unit)).collect();
             if let Err(violation) = snapshot.budgets().permit(&snapshot.down(), &set) {
                 said.push((Fault::OverBudget, crate::explain::violation(snapshot, &violation)));
             }
             if let Some(rooms) = snapshot.rooms() {
-                let moves = moves
+                let moves = down
                     .iter()
-                    .filter(|a_move| down.contains(&a_move.from))
+                    .flat_map(|unit| moves.get(unit).into_iter().flatten())
                     .map(|a_move| (*a_move).clone())
                     .collect();
                 let wave = Wave {
@@ -138,6 +123,70 @@ impl Judge<'_> {
             }
         }
     }
+}
+
+/// Whether hosts may be emptied together now, and what they carry finds its place: the judge's word on one wave,
+/// on fresh facts.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn may_empty(
+    snapshot: &Snapshot,
+    maintenance: &Maintenance,
+    units: &[UnitId],
+    moves: Vec<Move>,
+) -> Result<(), String> {
+    let mut said = Vec::new();
+    one_at_a_time(snapshot, maintenance, units, &mut said);
+    if let Some(rooms) = snapshot.rooms() {
+        let judge = WaveJudge {
+            down: &not_serving(snapshot, rooms),
+            rooms,
+            maintenance,
+            names: &by_name(rooms),
+        };
+        let wave = Wave {
+            units: units.to_vec(),
+            door: None,
+            seconds: 0,
+            moves,
+        };
+        judge.judge(&wave, &mut said);
+    }
+    match said.into_iter().next() {
+        None => Ok(()),
+        Some((fault, detail)) => Err(format!("{fault}: {detail}")),
+    }
+}
+
+fn one_at_a_time(
+    snapshot: &Snapshot,
+    maintenance: &Maintenance,
+    units: &[UnitId],
+    said: &mut Vec<(Fault, String)>,
+) {
+    let serves = |unit: &UnitId| {
+        let found = snapshot.find(unit);
+        found.is_some_and(|ix| snapshot.unit(ix).state == UnitState::Serving)
+    };
+    for one in &maintenance.one_at_a_time {
+        let of_these = |unit: &&UnitId| one.units.contains(unit);
+        let visited: Vec<_> = units.iter().filter(of_these).map(UnitId::as_str).collect();
+        let down = one.units.iter().filter(|unit| !serves(unit));
+        if visited.len() + down.count() > 1 && !visited.is_empty() {
+            said.push((Fault::TwoAtOnce, format!("{}: {}", visited.join(" "), one.why)));
+        }
+    }
+}
+
+/// Hosts that do not serve.
+fn not_serving(snapshot: &Snapshot, rooms: &Rooms) -> Vec<u32> {
+    (0..rooms.hosts().len() as u32)
+        .filter(|host| {
+            let unit = snapshot.find(&rooms.host(*host).unit);
+            unit.is_none_or(|unit| snapshot.unit(unit).state != UnitState::Serving)
+        })
+        .collect()
 }
 
 fn by_name(rooms: &Rooms) -> BTreeMap<&str, u32> {
@@ -187,7 +236,14 @@ impl WaveJudge<'_> {
                 runs_on.insert(shift.guest, shift.to);
             }
         }
-        for (at, guest) in (0_u32..).zip(rooms.guests()) {
+        // Whoever is on a host of the wave, or has its second copy there; both at once only in a faulty plan.
+        let touched: BTreeSet<u32> = set
+            .iter()
+            .flat_map(|host| rooms.on(*host).iter().chain(rooms.behind(*host)))
+            .copied()
+            .collect();
+        for at in touched {
+            let guest = rooms.guest(at);
             let goes = set.contains(&guest.host);
             if goes && moving.turn(guest) != Turn::Stays && !left.contains(&at) {
                 said.push((

@@ -43,15 +43,18 @@ pub struct Condition {
 
 /// A condition, how long it must have held, and how long to wait for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
     /// What must hold.
     pub condition: ConditionName,
     /// For how long without a break, in seconds in documents.
     #[serde(with = "super::policy::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "i64"))]
     pub hold: SignedDuration,
     /// How long to wait before the gate has failed. Waiting goes on past it while recovery makes
     /// progress, see [`crate::run::decide`].
     #[serde(with = "super::policy::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "i64"))]
     pub timeout: SignedDuration,
 }

@@ -7,6 +7,7 @@ use super::GuardName;
 
 /// How long a guard is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum GuardScope {
     /// From the first wave of the stage until its last gate.
@@ -17,6 +18,7 @@ pub enum GuardScope {
 
 /// A guard that a stage wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GuardSpec {
     /// Its name, known to the backend.
@@ -25,6 +27,7 @@ pub struct GuardSpec {
     pub scope: GuardScope,
     /// It goes by itself this long after it was taken or renewed, even if nobody can give it back.
     #[serde(with = "super::policy::seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "i64"))]
     pub expiry: SignedDuration,
     /// What it is for, in the user's words.
     pub why: String,

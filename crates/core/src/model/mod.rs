@@ -5,6 +5,7 @@ mod constraint;
 mod guard;
 mod ids;
 mod moving;
+mod nouns;
 mod policy;
 mod reason;
 mod rooms;
@@ -20,6 +21,7 @@ pub use ids::{ClusterName, ConditionName, GuardName, IdError, Kind, PartName, Re
 pub use moving::{
     Evacuate, LocalGuests, Maintenance, Moving, OneAtATime, SharedGuests, Spare, Standbys, Turn,
 };
+pub use nouns::Nouns;
 pub use policy::{Doors, Growth, Limit, LimitError, OnFailure, Order, Policy, Retry, Search};
 pub use reason::Reason;
 pub use rooms::{Amounts, Cramped, Guest, Host, How, Resource, Rooms, RoomsError, Shift, Storage};

@@ -6,6 +6,7 @@ use super::{Guest, Reason, Rooms, Storage, UnitId};
 
 /// A maintenance: which units, which of them last, and what becomes of their guests.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Maintenance {
     /// The units that are meant, sorted; all of the stage's kind, if none is given.
@@ -19,10 +20,14 @@ pub struct Maintenance {
     pub one_at_a_time: Vec<OneAtATime>,
     /// What becomes of guests.
     pub moving: Moving,
+    /// Units begin as soon as there is room for them, without waiting for the whole wave before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub flowing: bool,
 }
 
 /// Units of which one may be down at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OneAtATime {
     /// Why: `storage of template rbd on the nodes' own disks`.
@@ -42,6 +47,7 @@ impl Maintenance {
 
 /// What becomes of guests while their hosts go down in turn. They are moved back when their host is back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Moving {
     /// Every guest is treated as if it did not run: none is moved, and those that run go down with their host.
@@ -60,6 +66,7 @@ pub struct Moving {
 
 /// What becomes of guests whose disks are on their host only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LocalGuests {
     /// Their hosts are left alone.
@@ -73,6 +80,7 @@ pub enum LocalGuests {
 
 /// In what way hosts with guests on shared storage are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SharedGuests {
     /// One host of each pool at a time.
@@ -86,6 +94,7 @@ pub enum SharedGuests {
 
 /// Whether hosts that have a standby in common may be down together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Standbys {
     /// If the standby has room for the guests of both.
@@ -97,6 +106,7 @@ pub enum Standbys {
 
 /// Whether memory that is kept for the failure of one more host may be used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Spare {
     /// No: each host that serves could still be lost.
@@ -108,6 +118,7 @@ pub enum Spare {
 
 /// What leaves a host before it goes down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Evacuate {
     /// What runs on it.

@@ -27,6 +27,7 @@ pub(crate) mod seconds {
 
 /// A count, or a percentage of all units of the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "CountOrPercent", into = "CountOrPercent")]
 pub enum Limit {
     /// So many.
@@ -36,6 +37,7 @@ pub enum Limit {
 }
 
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 enum CountOrPercent {
     Count(i64),
@@ -108,6 +110,7 @@ impl std::fmt::Display for Limit {
 
 /// Whether waves grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Growth {
     /// 1, 2, 4 … up to the maximum, each step earned by a passed gate.
@@ -118,6 +121,7 @@ pub enum Growth {
 
 /// In what order the units of a stage are taken.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// The fewest waves.
@@ -131,6 +135,7 @@ pub enum Order {
 
 /// How one-way doors are passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Doors {
     /// By a person's word: the run holds before each.
@@ -141,6 +146,7 @@ pub enum Doors {
 
 /// What to do with a wave that stays unhealthy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
     /// Bring the wave back to the release before, then its stage if that does not help; then end.
@@ -154,6 +160,7 @@ pub enum OnFailure {
 
 /// How often and how long to try a unit again that may not be stopped now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Retry {
     /// Seconds before the first retry; doubled for each further one.
@@ -224,6 +231,7 @@ fn percent<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u32>, D::
 
 /// How bold to be. Every field has a default; the configuration file and flags override them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
     /// How many units of a kind may be down at once, whoever took them down.

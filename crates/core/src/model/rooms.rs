@@ -10,6 +10,7 @@
 
 mod columns;
 mod permit;
+mod undone;
 
 use serde::{Deserialize, Serialize};
 

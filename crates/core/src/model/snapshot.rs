@@ -138,6 +138,15 @@ impl Snapshot {
         Ok(self)
     }
 
+    /// The same with these units serving.
+    #[must_use]
+    pub(crate) fn serving(mut self, units: &[UnitId]) -> Self {
+        for unit in self.units.iter_mut().filter(|unit| units.contains(&unit.id)) {
+            unit.state = UnitState::Serving;
+        }
+        self
+    }
+
     /// What its units carry, if they are hosts of guests.
     pub fn rooms(&self) -> Option<&Rooms> {
         self.rooms.as_ref()

@@ -9,6 +9,7 @@ use super::{ConditionName, Gate, GuardSpec, Kind, Maintenance, PartName, Revisio
 
 /// What is wanted of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// For people: `ceph 16.2.15 to 18.2.7`.
@@ -34,6 +35,16 @@ impl Target {
         })
     }
 
+    /// The revisions that later stages give the units of that stage: a unit may stand in several, as one that is
+    /// first changed to new code and later to new settings. Who has one of them has passed this stage.
+    pub fn later<'a>(&'a self, stage: &'a StageSpec) -> impl Iterator<Item = &'a Revision> {
+        self.stages()
+            .skip_while(|other| other.name != stage.name)
+            .skip(1)
+            .filter(|other| other.kind == stage.kind)
+            .map(|other| &other.revision)
+    }
+
     /// The step of that name.
     pub fn step(&self, name: &PartName) -> Option<&StepSpec> {
         self.parts.iter().find_map(|part| match part {
@@ -45,6 +56,7 @@ impl Target {
 
 /// A stage or a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// Units of one kind to which one thing is done.
@@ -65,6 +77,7 @@ impl Part {
 
 /// How many units of a stage may be visited together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Width {
     /// One at a time, whatever the policy says (monitors).
@@ -95,6 +108,7 @@ impl Phase {
 
 /// Units of one kind to which one thing is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StageSpec {
     /// Its name.
@@ -126,6 +140,7 @@ pub struct StageSpec {
 
 /// A thing done once for the whole cluster, between stages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StepSpec {
     /// Its name.

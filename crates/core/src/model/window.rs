@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Days and hours in which waves may run. A wave starts only if its forecast end lies inside too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "WindowText", into = "WindowText")]
 pub struct Window {
     /// Monday first.
@@ -17,6 +18,7 @@ pub struct Window {
 }
 
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct WindowText {
     /// `mon` … `sun`; every day, if empty.

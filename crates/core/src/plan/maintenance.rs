@@ -29,7 +29,7 @@ pub(super) fn group(
         .iter()
         .map(|found| found.unit)
         .collect();
-    let (first_bound, _) = bound_without(&loose, &never);
+    let (first_bound, first_kept) = bound_without(&loose, &never);
     let mut group = Group {
         waves: Vec::new(),
         left: Vec::new(),
@@ -72,7 +72,11 @@ pub(super) fn group(
         .filter(|(_, unit)| group.left.iter().any(|(left, _)| left == *unit))
         .map(|(at, _)| at)
         .collect();
-    let (bound, kept) = bound_without(&loose, &left);
+    let (bound, kept) = if left == never {
+        (first_bound, first_kept)
+    } else {
+        bound_without(&loose, &left)
+    };
     if bound.waves > 0 {
         let kept: Vec<Ix> = kept.iter().map(|at| units[*at as usize]).collect();
         group.at_least = bound.waves;
@@ -142,7 +146,7 @@ fn large(
     let mut before = before;
     while !todo.is_empty() {
         let part = posed.problem.only(&todo);
-        let solution = waves::solve(&part, search, before.take());
+        let solution = waves::solve_with(&part, search, waves::Tenure::Long, before.take());
         for impossible in &solution.impossible {
             let at = todo[impossible.unit as usize] as usize;
             group.left.push((units[at], posed.reason(impossible.rule)));

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 
 pub use document::{LeftAlone, Move, Plan, PlannedPart, PlannedStage, PlannedStep, Wave};
+pub(crate) use schedule::kind_of_move;
 pub use schedule::{Schedule, Turn};
 
 use crate::model::{
@@ -52,6 +53,15 @@ pub const USUAL_VISIT: SignedDuration = SignedDuration::from_secs(60);
 
 /// The plan that leads from the snapshot to the target.
 pub fn plan(ask: &Ask<'_>) -> Plan {
+    planned(ask, true)
+}
+
+/// The same without a schedule, which takes longer to make than the waves: for whoever shows only these.
+pub fn plan_waves(ask: &Ask<'_>) -> Plan {
+    planned(ask, false)
+}
+
+fn planned(ask: &Ask<'_>, scheduled: bool) -> Plan {
     let Ask {
         snapshot,
         target,
@@ -63,7 +73,7 @@ pub fn plan(ask: &Ask<'_>) -> Plan {
     for part in &target.parts {
         match part {
             Part::Stage(stage) => {
-                let (planned, left) = plan_stage(ask, stage);
+                let (planned, left) = plan_stage(ask, stage, scheduled);
                 left_alone.extend(left);
                 parts.extend(planned.map(PlannedPart::Stage));
             }
@@ -111,9 +121,9 @@ struct GroupWave {
     shifts: Vec<Shift>,
 }
 
-fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<LeftAlone>) {
+fn plan_stage(ask: &Ask<'_>, stage: &StageSpec, scheduled: bool) -> (Option<PlannedStage>, Vec<LeftAlone>) {
     let Ask { snapshot, policy, .. } = *ask;
-    let selected = select::select(snapshot, stage, ask.aside);
+    let selected = select::select(snapshot, ask.target, stage, ask.aside);
     let parallel = match stage.width {
         Width::Single => 1,
         Width::Policy => policy.parallel(&stage.kind, selected.all),
@@ -132,7 +142,10 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<Le
     let (mut at_least, mut because) = (0, Vec::new());
     let mut earned = ask.earned.get(&stage.name).copied().unwrap_or(0);
 
-    for units in order::groups(snapshot, stage, policy, &selected.todo) {
+    let groups = order::groups(snapshot, stage, policy, &selected.todo);
+    let last = order::last(snapshot, stage);
+    let last_alone = last.filter(|last| groups.len() == 2 && groups[1] == [*last]);
+    for units in groups {
         let frame = problem::Frame {
             parallel,
             down: selected.down,
@@ -154,7 +167,7 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<Le
         earned += group.waves.len() as u32;
         waves.extend(group.waves);
     }
-    if let Some(last) = order::last(snapshot, stage) {
+    if let Some(last) = last {
         waves.sort_by_key(|wave| wave.units.contains(&last));
     }
 
@@ -170,7 +183,6 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<Le
     if waves.is_empty() {
         return (None, left);
     }
-    because.dedup();
     let last = waves.len() - 1;
     let planned = waves
         .into_iter()
@@ -202,18 +214,24 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec) -> (Option<PlannedStage>, Vec<Le
         parallel,
         waves: planned,
         at_least,
-        at_least_because: if because.len() == 1 {
-            because.remove(0)
-        } else {
-            "the order asked for".to_owned()
-        },
+        at_least_because: why_so_many(&because, last_alone.map(|last| &snapshot.unit(last).id)),
         going_back: stage.going_back.clone(),
         schedule: None,
     };
-    if world.is_some() {
+    if scheduled && world.is_some() {
         planned.schedule = Some(schedule::schedule(ask, stage, &planned));
     }
     (Some(planned), left)
+}
+
+/// Why a stage takes as many waves as it does, from why each of its groups does. The second of two may be one unit that is
+/// asked to be last.
+fn why_so_many(groups: &[String], last: Option<&UnitId>) -> String {
+    match (groups, last) {
+        ([others, alone], Some(last)) if others != alone => format!("{others}, and {last} last"),
+        ([one, rest @ ..], _) if rest.iter().all(|other| other == one) => one.clone(),
+        _ => "the order asked for".to_owned(),
+    }
 }
 
 /// Plans one group of units that carry nothing that has to be moved.

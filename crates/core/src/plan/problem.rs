@@ -233,8 +233,9 @@ impl Posed<'_> {
                 let names: Vec<_> = clique.iter().take(6).map(|at| name(*at)).collect();
                 let more = if clique.len() > 6 { " …" } else { "" };
                 format!(
-                    "no two of {} units may be down together: {}{more}",
+                    "no two of {} {}s may be down together: {}{more}",
                     clique.len(),
+                    self.snapshot.nouns().unit,
                     names.join(" ")
                 )
             }

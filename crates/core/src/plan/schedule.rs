@@ -67,7 +67,7 @@ pub(crate) fn kind_of_move(how: How) -> &'static str {
     }
 }
 
-/// How long the moves of a unit and its change take, in seconds: one move after another, there and back.
+/// How long the moves of a unit and the rest of its visit take, in seconds: one move after another, there and back.
 fn visit_seconds(snapshot: &Snapshot, stage: &StageSpec, moves: &[&Move]) -> u32 {
     let visit = snapshot.duration(&stage.kind).unwrap_or(USUAL_VISIT).as_secs();
     let moves: i64 = moves

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Ix, Reason, Snapshot, StageSpec, Unit, UnitId, UnitState};
+use crate::model::{Ix, Reason, Snapshot, StageSpec, Target, Unit, UnitId, UnitState};
 
 /// The units of a stage, sorted out.
 #[derive(Debug, Default)]
@@ -18,26 +18,32 @@ pub(super) struct Selected {
 }
 
 /// Sorts out the units of a stage. `aside` names those that the run has set aside.
-pub(super) fn select(snapshot: &Snapshot, stage: &StageSpec, aside: &BTreeMap<UnitId, Reason>) -> Selected {
+pub(super) fn select(
+    snapshot: &Snapshot,
+    target: &Target,
+    stage: &StageSpec,
+    aside: &BTreeMap<UnitId, Reason>,
+) -> Selected {
     let mut selected = Selected::default();
     for (ix, unit) in snapshot.of_kind(&stage.kind) {
         selected.all += 1;
         selected.down += u32::from(unit.state != UnitState::Serving);
-        if !is_meant(unit, stage) {
+        if !is_meant(unit, stage) || is_done(unit, target, stage) {
             continue;
         }
-        match must_be_left(unit, stage, aside).or_else(|| because_of_guests(snapshot, unit, stage)) {
+        match must_be_left(unit, aside).or_else(|| because_of_guests(snapshot, unit, stage)) {
             Some(reason) => selected.left_alone.push((ix, reason)),
-            None if done(unit, stage) => {}
             None => selected.todo.push(ix),
         }
     }
     selected
 }
 
-/// Whether the stage has nothing more to do for a unit: it serves on the wanted revision.
-pub(crate) fn done(unit: &Unit, stage: &StageSpec) -> bool {
-    unit.state == UnitState::Serving && unit.revision.as_ref() == Some(&stage.revision)
+/// Whether the stage has nothing more to do for a unit: it serves on the wanted revision, or on that of a later stage.
+fn is_done(unit: &Unit, target: &Target, stage: &StageSpec) -> bool {
+    let Some(runs) = &unit.revision else { return false };
+    let passed = || target.later(stage).any(|later| later == runs);
+    unit.state == UnitState::Serving && (*runs == stage.revision || passed())
 }
 
 /// Whether the stage is for that unit at all.
@@ -50,18 +56,12 @@ pub(crate) fn is_meant(unit: &Unit, stage: &StageSpec) -> bool {
 
 /// Why a host must be left alone because of what it carries.
 fn because_of_guests(snapshot: &Snapshot, unit: &Unit, stage: &StageSpec) -> Option<Reason> {
-    if done(unit, stage) {
-        return None;
-    }
     let rooms = snapshot.rooms()?;
     let moving = &stage.maintenance.as_ref()?.moving;
     moving.forbids(rooms, rooms.find(&unit.id)?)
 }
 
-fn must_be_left(unit: &Unit, stage: &StageSpec, aside: &BTreeMap<UnitId, Reason>) -> Option<Reason> {
-    if done(unit, stage) {
-        return None;
-    }
+fn must_be_left(unit: &Unit, aside: &BTreeMap<UnitId, Reason>) -> Option<Reason> {
     if let Some(reason) = aside.get(&unit.id).or(unit.untouchable.as_ref()) {
         return Some(reason.clone());
     }

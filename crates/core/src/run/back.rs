@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::State;
 use crate::model::{
-    GoingBack, Part, PartName, Policy, Reason, Revision, Snapshot, StageSpec, Target, UnitId,
+    GoingBack, Kind, Part, PartName, Policy, Reason, Revision, Snapshot, StageSpec, Target, UnitId,
 };
 
 /// The way back, and what has none.
@@ -17,6 +17,8 @@ pub(super) struct WayBack {
     pub(super) aside: BTreeMap<UnitId, Reason>,
     /// What was changed and cannot go back.
     pub(super) impossible: Vec<(String, Reason)>,
+    /// Kinds of which a stage cannot go back.
+    stuck: BTreeMap<Kind, Reason>,
 }
 
 /// The name of a stage on its way back.
@@ -34,6 +36,7 @@ impl State {
             },
             aside: BTreeMap::new(),
             impossible: Vec::new(),
+            stuck: BTreeMap::new(),
         };
         // Behind a one-way door everything stays.
         let mut closed: Option<&PartName> = None;
@@ -72,6 +75,12 @@ impl State {
         snapshot: &Snapshot,
         way: &mut WayBack,
     ) {
+        // Where units stand in several stages, one of which nothing has passed has changed none of them.
+        let mut stages = self.start.target.stages();
+        let again = stages.any(|other| other.kind == stage.kind && other.name != stage.name);
+        if again && !self.earned.contains_key(&stage.name) {
+            return;
+        }
         let mut revisions: BTreeSet<&Revision> = BTreeSet::new();
         let mut left = 0;
         for (_, unit) in snapshot.of_kind(&stage.kind) {
@@ -86,12 +95,15 @@ impl State {
         if left == 0 {
             return;
         }
-        let why_not = match (closed, how(&stage.going_back, &self.start.policy)) {
-            (Some(door), _) => Some(Reason::new("behind-a-one-way-door", format!("{door} was passed"))),
-            (None, Err(reason)) => Some(reason),
-            (None, Ok(_)) => None,
+        // What a later stage has made of these units cannot be taken back by going back past it.
+        let later = way.stuck.get(&stage.kind).cloned();
+        let why_not = match (closed, later, how(&stage.going_back, &self.start.policy)) {
+            (Some(door), ..) => Some(Reason::new("behind-a-one-way-door", format!("{door} was passed"))),
+            (None, Some(reason), _) | (None, None, Err(reason)) => Some(reason),
+            (None, None, Ok(_)) => None,
         };
         if let Some(reason) = why_not {
+            way.stuck.insert(stage.kind.clone(), reason.clone());
             way.impossible
                 .push((format!("{left} of stage {}", stage.name), reason));
             return;

@@ -57,11 +57,16 @@ impl Run {
             return Decision::Over(ending.clone());
         }
         if !state.open.is_empty() {
+            let renewals = state.renewals(now);
+            let fresh = [renewals, state.next_phases()].concat();
+            if fresh.is_empty()
+                && !self.closing
+                && let Some(decision) = state.join(now, seen)
+            {
+                return decision;
+            }
             let again = state.open.keys().copied().collect();
-            return Decision::Act {
-                fresh: state.next_phases(),
-                again,
-            };
+            return Decision::Act { fresh, again };
         }
         let Some(Seen { snapshot, as_of }) = seen else {
             return Decision::Observe;
@@ -165,7 +170,7 @@ impl State {
     }
 
     /// Units that are not to be tried now.
-    fn aside_now(&self, now: Timestamp, snapshot: &Snapshot) -> BTreeMap<UnitId, Reason> {
+    pub(super) fn aside_now(&self, now: Timestamp, snapshot: &Snapshot) -> BTreeMap<UnitId, Reason> {
         let waits = |until: Option<Timestamp>| until.is_none_or(|until| now < until);
         self.aside
             .iter()

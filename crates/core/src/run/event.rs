@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{
     ClusterName, ConditionName, GuardName, PartName, Phase, Policy, Reason, Revision, RunId, Target, UnitId,
 };
-use crate::plan::Plan;
+use crate::plan::{Move, Plan};
 
 /// The place of an event in its journal, from 1, without gaps.
 pub type Seq = u64;
@@ -53,6 +53,12 @@ pub enum Event {
         /// What did not serve before it: that is not laid to a later fault.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_serving: Vec<UnitId>,
+    },
+    /// More units join the open wave: others of it are done, and both judges agreed. They are those of the first
+    /// wave of the plan right before.
+    WaveJoined {
+        /// They, with what they run now.
+        units: Vec<(UnitId, Revision)>,
     },
     /// Both judges were asked whether a set may go down now.
     Judged {
@@ -143,16 +149,8 @@ pub struct Start {
     /// Of which cluster.
     pub cluster: ClusterName,
     /// What is wanted.
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "serde_json::Map<String, serde_json::Value>")
-    )]
     pub target: Target,
     /// How bold to be.
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "serde_json::Map<String, serde_json::Value>")
-    )]
     pub policy: Policy,
     /// The backend's own memory of how things were before.
     pub baseline: serde_json::Value,
@@ -228,6 +226,9 @@ pub enum Action {
         phase: Phase,
         /// What it should run afterwards.
         revision: Revision,
+        /// What is done to its guests before it goes down; taken back when it is left.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        moves: Vec<Move>,
     },
     /// The corrective step: start it once more as it is.
     Restart {

@@ -76,7 +76,7 @@ impl State {
         if !fresh.is_empty() {
             return match back_by(stage, wave, fresh) {
                 Ok(fresh) => self.stop_again(now, snapshot, fresh),
-                Err(reason) => self.hold(reason),
+                Err(reason) => self.hold(why_it_failed(wave, reason)),
             };
         }
         let stuck: Vec<_> = visits
@@ -93,7 +93,7 @@ impl State {
                 let again = stuck.iter().map(|(unit, visit, _)| (*unit, *visit, how.clone()));
                 return match back_by(stage, wave, again.collect()) {
                     Ok(fresh) => self.stop_again(now, snapshot, fresh),
-                    Err(reason) => self.hold(reason),
+                    Err(reason) => self.hold(why_it_failed(wave, reason)),
                 };
             }
             let text: Vec<_> = stuck
@@ -126,7 +126,7 @@ impl State {
                     .filter_map(|(unit, _)| Some((unit, wave.units.get(unit)?, how.clone())));
                 match back_by(stage, wave, again.collect()) {
                     Ok(fresh) => self.stop_again(now, snapshot, fresh),
-                    Err(reason) => self.hold(reason),
+                    Err(reason) => self.hold(why_it_failed(wave, reason)),
                 }
             }
             Waited::TooLong(reason) => match self.start.policy.on_failure {
@@ -171,6 +171,14 @@ impl State {
             }));
         }
         Decision::Record(events)
+    }
+}
+
+/// Why a wave cannot go back, after why it should.
+fn why_it_failed(wave: &OpenWave, cannot: Reason) -> Reason {
+    match &wave.failed {
+        Some((_, failed)) => Reason::new(&cannot.slug, format!("{failed}; {}", cannot.detail)),
+        None => cannot,
     }
 }
 

@@ -81,4 +81,25 @@ impl State {
             })
             .collect()
     }
+
+    /// Guards of the open wave that soon go by themselves while effects are under way, which may take longer than
+    /// a guard lasts. Those of which that is being done already are not among them.
+    pub(super) fn renewals(&self, now: Timestamp) -> Vec<Action> {
+        let Some(wave) = self.wave.as_ref().filter(|wave| wave.agreed) else {
+            return Vec::new();
+        };
+        let Some(stage) = self.stage(&wave.stage) else {
+            return Vec::new();
+        };
+        let units: Vec<UnitId> = wave.units.keys().cloned().collect();
+        let mut due = self.missing_guards(now, &stage.guards, &units);
+        due.retain(|action| {
+            let Action::TakeGuard { guard, units, .. } = action else {
+                return false;
+            };
+            let is_held = self.guards.contains_key(&(guard.clone(), units.clone()));
+            is_held && !self.open.values().any(|open| open == action)
+        });
+        due
+    }
 }

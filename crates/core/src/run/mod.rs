@@ -13,6 +13,8 @@ mod failure;
 mod finish;
 mod gate;
 mod guards;
+mod join;
+mod measured;
 mod outside;
 mod state;
 mod waits;
@@ -20,12 +22,13 @@ mod wave;
 
 pub use decide::{Decision, Seen};
 pub use event::{Action, Answer, Command, Ending, Entry, Event, Outcome, Seq, Start};
+pub use measured::measured;
 pub(crate) use outside::LEFT_ALONE;
 pub use state::{IllegalEvent, OpenWave, State, Visit};
 
 use jiff::Timestamp;
 
-use crate::model::Reason;
+use crate::model::{Reason, Snapshot, UnitId};
 use crate::plan::Plan;
 
 /// The newest version of the journal's events.
@@ -35,6 +38,8 @@ pub const VERSION: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     state: State,
+    /// No unit joins the open wave: whoever carries the run out is about to stop.
+    closing: bool,
 }
 
 impl Run {
@@ -45,6 +50,7 @@ impl Run {
     pub fn begin(first: Entry) -> Result<Self, IllegalEvent> {
         Ok(Self {
             state: State::first(first)?,
+            closing: false,
         })
     }
 
@@ -70,6 +76,11 @@ impl Run {
     /// It cannot follow those before it.
     pub fn apply(&mut self, entry: Entry) -> Result<(), IllegalEvent> {
         self.state.apply(entry)
+    }
+
+    /// Whoever carries it out is about to stop: from here on no unit joins the open wave. The journal does not know of it.
+    pub fn close(&mut self) {
+        self.closing = true;
     }
 
     /// How it began.
@@ -106,6 +117,14 @@ impl Run {
     /// The wave that is open.
     pub fn wave(&self) -> Option<&OpenWave> {
         self.state.wave.as_ref()
+    }
+
+    /// Our own judgement: whether these units may go down now, with what the open wave does to their guests.
+    ///
+    /// # Errors
+    /// What they would break.
+    pub fn may_stop(&self, snapshot: &Snapshot, units: &[UnitId]) -> Result<(), String> {
+        self.state.may_stop(snapshot, units)
     }
 
     /// Intents that are not settled: what may be under way in the world.

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::event::{Action, Answer, Command, Ending, Entry, Event, Outcome, Seq, Start};
-use super::outside;
+use super::{join, outside};
 use crate::model::{ConditionName, GuardName, OnFailure, PartName, Phase, Reason, Revision, UnitId};
-use crate::plan::Plan;
+use crate::plan::{Move, Plan};
 
 /// An event that cannot follow those before it: the journal is not one of ours, or was altered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +68,8 @@ pub struct OpenWave {
     pub units: BTreeMap<UnitId, Visit>,
     /// What did not serve before it was opened.
     pub not_serving: Vec<UnitId>,
+    /// What is done to the guests of its units while they are down.
+    pub moves: Vec<Move>,
     /// When it was opened.
     pub opened: Timestamp,
     /// Since when its gates are waited for.
@@ -235,8 +237,8 @@ impl State {
                 }
             }
             Event::Planned { plan } => {
-                if self.wave.is_some() {
-                    return illegal("a wave is open");
+                if self.wave.as_ref().is_some_and(|wave| !wave.agreed) {
+                    return illegal("a wave is open that is not agreed to");
                 }
                 self.plan = Some(plan);
                 self.plan_is_fresh = true;
@@ -256,10 +258,14 @@ impl State {
                     .into_iter()
                     .map(|(unit, before)| (unit, Visit::fresh(before)))
                     .collect();
+                // It is the first of the plan that was written right before.
+                let planned = self.plan.as_ref().and_then(|plan| plan.stage(&stage));
+                let moves = planned.and_then(|stage| Some(stage.waves.first()?.moves.clone()));
                 self.wave = Some(OpenWave {
                     stage,
                     units,
                     not_serving,
+                    moves: moves.unwrap_or_default(),
                     opened: at,
                     waiting: None,
                     agreed: false,
@@ -268,6 +274,30 @@ impl State {
                     collected: false,
                     back: self.going_back.is_some(),
                 });
+            }
+            Event::WaveJoined { units } => {
+                let plan = self.plan.as_deref().filter(|_| self.plan_is_fresh);
+                let Some(wave) = self
+                    .wave
+                    .as_mut()
+                    .filter(|wave| wave.agreed && wave.failed.is_none())
+                else {
+                    return illegal("there is no wave that could be joined");
+                };
+                if units.iter().any(|(unit, _)| wave.units.contains_key(unit)) {
+                    return illegal("a unit joins that is in the wave");
+                }
+                let planned = plan.and_then(|plan| join::first_wave(plan, wave));
+                wave.moves.extend(
+                    planned
+                        .into_iter()
+                        .flat_map(|planned| planned.moves.iter().cloned()),
+                );
+                let fresh = units
+                    .into_iter()
+                    .map(|(unit, before)| (unit, Visit::fresh(before)));
+                wave.units.extend(fresh);
+                self.judged = None;
             }
             Event::Judged { units, ours, theirs } => self.apply_judged(seq, at, units, ours, theirs),
             Event::WaveDropped { .. } => {

@@ -8,6 +8,7 @@ use super::gate::{self, Wanted};
 use super::outside::FAULT_OUTSIDE;
 use super::state::{OpenWave, State, Visit};
 use crate::model::{Ix, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
+use crate::plan::Move;
 
 /// How often the wait for gates is prolonged because what shuts them changed: recovery makes progress.
 const PROLONGED: u32 = 3;
@@ -86,11 +87,10 @@ impl State {
 
     /// Law 4: a wave starts only if our own check on fresh facts and the system's own oracle agree.
     fn ask_judges(&self, now: Timestamp, snapshot: &Snapshot, units: &[UnitId]) -> Decision {
-        let set: Vec<Ix> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
         let drop = |slug: &str, why: &str| Event::WaveDropped {
             reason: Reason::new(slug, why),
         };
-        if let Err(why) = crate::check::may_stop(snapshot, &set) {
+        if let Err(why) = self.may_stop(snapshot, units) {
             return Decision::Record(vec![drop("world-has-moved", &why)]);
         }
         let Some(judged) = &self.judged else {
@@ -124,6 +124,26 @@ impl State {
             }
             Answer::No { why } => self.not_agreed(now, units, why, &judged.answers),
         }
+    }
+
+    /// Our own judgement: whether units may go down now, beside what is down already, and whether what they
+    /// carry then finds its place.
+    pub(super) fn may_stop(&self, snapshot: &Snapshot, units: &[UnitId]) -> Result<(), String> {
+        let set: Vec<Ix> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
+        crate::check::may_stop(snapshot, &set)?;
+        let Some(wave) = &self.wave else { return Ok(()) };
+        let Some(maintenance) = self.stage(&wave.stage).and_then(|stage| stage.maintenance) else {
+            return Ok(());
+        };
+        if !wave.agreed {
+            let moves = units.iter().flat_map(|unit| moves_of(wave, unit)).collect();
+            return crate::check::may_empty(snapshot, &maintenance, units, moves);
+        }
+        if units.iter().any(|unit| !wave.units.contains_key(unit)) {
+            return self.may_join(snapshot, units);
+        }
+        // Its guests are on their way.
+        Ok(())
     }
 
     /// The oracle says no to a set: find whom it means, set them aside, and let the rest go on.
@@ -213,17 +233,20 @@ impl State {
             .filter(|(unit, _)| !under_way(unit))
             .filter_map(|(unit, visit)| {
                 let unit = unit.clone();
+                let moves = moves_of(wave, &unit);
                 match (next_phase(&stage.phases, visit.done), &visit.failed) {
                     (Some(phase), None) => Some(Action::Visit {
                         unit,
                         phase,
                         revision: stage.revision.clone(),
+                        moves,
                     }),
                     // What could not be entered is left again.
                     (Some(Phase::Enter), Some(_)) => Some(Action::Visit {
                         unit,
                         phase: Phase::Leave,
                         revision: visit.before.clone(),
+                        moves,
                     }),
                     (Some(Phase::Change | Phase::Leave) | None, _) => None,
                 }
@@ -469,6 +492,12 @@ pub(super) enum Waited {
     Open,
     Not(Decision),
     TooLong(Reason),
+}
+
+/// What is done to the guests of that unit.
+fn moves_of(wave: &OpenWave, unit: &UnitId) -> Vec<Move> {
+    let of_it = wave.moves.iter().filter(|a_move| a_move.from == *unit);
+    of_it.cloned().collect()
 }
 
 /// The phase after `done` among those that the stage's visits have.

@@ -168,6 +168,7 @@ pub fn case(rng: &mut Rng, mix: Mix) -> Case {
             spare: rng.pick(&[Spare::Keep, Spare::Spend]),
             evacuate: rng.pick(&[Evacuate::Guests, Evacuate::Guests, Evacuate::Everything]),
         },
+        flowing: false,
     };
     let policy = Policy {
         max_in_parallel: rng.pick(&[Limit::Percent(100), Limit::Percent(50), Limit::Count(3)]),

@@ -492,3 +492,35 @@ proptest! {
         prop_assert_eq!(names, first);
     }
 }
+
+/// A journal keeps its events as one text each.
+#[test]
+fn an_object_that_is_one_text_keeps_the_same_laws() {
+    let nodes = nodes();
+    let came = r#"{"uuid":"n1","extra":{"rack":"r7"},"description":"old","traits":[{"name":"GPU"}]}"#;
+    let held = nodes.load_text(Some(version("1.14")), came).unwrap();
+    let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let pinned = nodes.save_text(&held, &pin("newton")).unwrap();
+    assert_eq!(
+        (pinned.version, json(&pinned.data)),
+        (version("1.14"), json(came))
+    );
+    let newest = nodes.save_text(&held, &pin("")).unwrap();
+    assert_eq!(newest.version, version("1.16"));
+    let again = nodes.load_text(Some(newest.version), &newest.data).unwrap();
+    assert_eq!(again.value, held.value);
+    let mut new = full();
+    new.traits[0].note = Some("new".to_owned());
+    assert!(matches!(
+        nodes.save_text(&Held::new(new), &pin("newton")),
+        Err(Unsaved::NotWhilePinned(_))
+    ));
+    assert!(matches!(
+        nodes.load_text(Some(version("1.99")), "{}"),
+        Err(Unreadable::FromTheFuture { .. })
+    ));
+    assert!(matches!(
+        Chain::<Port1_0>::first().load_text(None, "{}"),
+        Err(Unreadable::NoVersion { .. })
+    ));
+}

@@ -12,6 +12,8 @@ mod manifests;
 mod mixes;
 mod objects;
 mod pins;
+#[cfg(feature = "store")]
+mod server;
 #[cfg(feature = "shapes")]
 mod shapes;
 #[cfg(feature = "store")]

@@ -448,7 +448,7 @@ fn an_upgrade_under_load_fails_and_loses_nothing() {
 }
 
 #[test]
-#[ignore = "needs PostgreSQL: STAGGER_POSTGRES names the folder of initdb, else /usr/lib/postgresql is looked at"]
+#[ignore = "needs PostgreSQL: STAGGER_TEST_POSTGRES names the folder with its bin/, else /usr/lib/postgresql is looked at"]
 fn both_on_postgres() {
     let database = Database::start();
     database.with("every_mix", |store| {

@@ -2,9 +2,7 @@
 
 use std::future::Future;
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
 use std::pin::Pin as Pinned;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,6 +17,7 @@ use stagger_versioned::store::{
 use stagger_versioned::{Chain, Child, Follows, Held, Pin, Version, Versioned};
 
 use crate::ironic::{Node1_14, Node1_15, Node1_16, full, manifest, nodes, nodes_1_14, nodes_1_15};
+use crate::server::Server;
 
 /// A setting of a node, whose key has two parts, as those of a BIOS have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -714,7 +713,7 @@ macro_rules! on_each {
 
         /// `cargo test -p stagger-versioned --features store -- --ignored` runs it where PostgreSQL is installed.
         #[test]
-        #[ignore = "needs PostgreSQL: STAGGER_POSTGRES names the folder of initdb, else /usr/lib/postgresql is looked at"]
+        #[ignore = "needs PostgreSQL: STAGGER_TEST_POSTGRES names the folder with its bin/, else /usr/lib/postgresql is looked at"]
         fn all_of_it_on_postgres() {
             let server = Database::start();
             $(server.with(stringify!($name), |store| Box::pin(async move { $name(&store).await }));)*
@@ -761,75 +760,12 @@ pub(crate) fn on_sqlite(test: Test) {
     });
 }
 
-/// A server of PostgreSQL in a folder of its own, reached by a socket there.
-pub(crate) struct Database {
-    folder: tempfile::TempDir,
-    process: std::process::Child,
-}
-
-/// A program of PostgreSQL. It refuses to run as root.
-fn postgres(program: &str, folder: &Path) -> Command {
-    let bin = std::env::var_os("STAGGER_POSTGRES").map_or_else(
-        || {
-            let mut found: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
-                .expect("PostgreSQL in /usr/lib/postgresql, or its programs in STAGGER_POSTGRES")
-                .map(|entry| entry.unwrap().path().join("bin"))
-                .collect();
-            found.sort();
-            found.pop().unwrap()
-        },
-        PathBuf::from,
-    );
-    let mut command = Command::new("setpriv");
-    let root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
-    if root {
-        command.args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]);
-    }
-    command.arg("--").arg(bin.join(program)).current_dir(folder);
-    command
-}
+/// A server whose databases have the tables of these tests.
+pub(crate) struct Database(Server);
 
 impl Database {
     pub(crate) fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().join("data");
-        let status = Command::new("chmod")
-            .arg("777")
-            .arg(folder.path())
-            .status()
-            .unwrap();
-        assert!(status.success());
-        let made = postgres("initdb", folder.path())
-            .args([
-                "--username",
-                "tester",
-                "--auth",
-                "trust",
-                "--no-sync",
-                "--encoding",
-                "UTF8",
-                "-D",
-            ])
-            .arg(&data)
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let process = postgres("postgres", folder.path())
-            .args(["-c", "listen_addresses=", "-c", "fsync=off", "-c"])
-            .arg(format!("unix_socket_directories={}", folder.path().display()))
-            .arg("-D")
-            .arg(&data)
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { folder, process }
-    }
-
-    fn url(&self, database: &str) -> String {
-        format!(
-            "postgres://tester@localhost/{database}?host={}",
-            self.folder.path().display()
-        )
+        Self(Server::start())
     }
 
     /// A database of its own for each test.
@@ -839,31 +775,23 @@ impl Database {
             ..Connect::default()
         };
         block_on(async {
-            let mut admin = Store::connect(&self.url("postgres"), connect).await;
+            let mut admin = Store::connect(&self.0.url("postgres"), connect).await;
             for _ in 0..100 {
                 if admin.is_ok() {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
-                admin = Store::connect(&self.url("postgres"), connect).await;
+                admin = Store::connect(&self.0.url("postgres"), connect).await;
             }
             let admin = admin.unwrap();
             let database: String = name.chars().take(60).collect();
             sql(&admin, &format!("CREATE DATABASE {database}")).await;
-            let store = Store::connect(&self.url(&database), connect).await.unwrap();
+            let store = Store::connect(&self.0.url(&database), connect).await.unwrap();
             schema(&store).await;
             test(store.clone()).await;
             store.close().await;
             admin.close().await;
         });
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        let pid = self.process.id().to_string();
-        Command::new("kill").args(["-INT", &pid]).status().unwrap();
-        self.process.wait().unwrap();
     }
 }
 

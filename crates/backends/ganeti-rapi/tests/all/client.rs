@@ -133,7 +133,10 @@ fn the_guides_configuration_is_taken() {
         .split("```")
         .next()
         .unwrap();
-    let config: stagger_ganeti_rapi::config::RapiConfig = toml::from_str(shown).unwrap();
+    let mut whole: toml::Table = toml::from_str(shown).unwrap();
+    let cluster = whole["cluster"].as_table_mut().unwrap();
+    assert_eq!(cluster.remove("kind").unwrap().as_str(), Some("ganeti"));
+    let config: stagger_ganeti_rapi::config::RapiConfig = whole["cluster"].clone().try_into().unwrap();
     let document = serde_json::to_value(&config).unwrap();
     let visits = document["visits"].as_object().unwrap();
     let watcher = visits["watcher"].as_object().unwrap();

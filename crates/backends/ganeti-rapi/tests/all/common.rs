@@ -18,7 +18,7 @@ use stagger_engine::hosts::Hosts;
 use stagger_ganeti_rapi::backend::GanetiBackend;
 use stagger_ganeti_rapi::client::Rapi;
 use stagger_ganeti_rapi::config::{Pace, RapiConfig, Settings, Visits};
-use stagger_ganeti_rapi::translate::Memory;
+use stagger_ganeti_rapi::translate::{Memory, Wished};
 
 use crate::double::World;
 use crate::double::http::{Shared, serve};
@@ -53,8 +53,8 @@ pub fn settings(addresses: &[&str], folder: &Path, visits: Visits) -> Settings {
         addresses: addresses.iter().map(ToString::to_string).collect(),
         ca: None,
         fingerprint: None,
-        user: "stagger".to_owned(),
-        password_file,
+        user: Some("stagger".to_owned()),
+        password_file: Some(password_file),
         timeout: 60,
         connect_timeout: 15,
         lock_expires: 300,
@@ -93,7 +93,7 @@ impl Setup {
     /// How things are now, as a run remembers them.
     pub async fn memory(&self) -> Memory {
         let facts = self.rapi().facts().await.unwrap();
-        Memory::of(&facts, rebooted())
+        Memory::of(&facts, rebooted(), Wished::default())
     }
 
     pub fn world(&self) -> std::sync::MutexGuard<'_, World> {

@@ -1,10 +1,11 @@
 //! A process that is killed at any request or append, and another that carries on, come to the same end.
 
+use stagger_core::model::Evacuate;
 use stagger_core::run::Ending;
 
 use crate::common::{Setup, setup};
 use crate::double::{Dies, World};
-use crate::lives::{End, Lives, all_is_well, places, with_failover};
+use crate::lives::{End, Lives, all_is_well, with_failover};
 
 /// Small, and with all that a visit can meet: the master, a pair, a shared instance, one that is down.
 fn small() -> World {
@@ -23,15 +24,9 @@ async fn make() -> Setup {
     setup
 }
 
-async fn lives(setup: &Setup) -> Lives<'_> {
-    let mut lives = Lives::new(setup).await;
-    let mut all = places();
-    all.guests
-        .insert("n2".to_owned(), [("s".to_owned(), "n3".to_owned())].into());
-    // n3 is emptied altogether.
-    all.copies
-        .insert("n3".to_owned(), [("b".to_owned(), "n1".to_owned())].into());
-    lives.places = all;
+fn lives(setup: &Setup) -> Lives<'_> {
+    let mut lives = Lives::new(setup);
+    lives.moving.evacuate = Evacuate::Everything;
     lives
 }
 
@@ -57,7 +52,7 @@ fn stride(usual: usize) -> usize {
 #[tokio::test]
 async fn killed_at_any_append_it_comes_to_the_same_end() {
     let setup = make().await;
-    let mut undisturbed = lives(&setup).await;
+    let mut undisturbed = lives(&setup);
     to_the_end(&mut undisturbed, "undisturbed").await;
     let points = undisturbed.appends;
     all_is_well(&setup.world(), &small(), &["n1", "n2", "n3"]);
@@ -66,7 +61,7 @@ async fn killed_at_any_append_it_comes_to_the_same_end() {
     let mut killed = 0;
     for point in (1..=points).step_by(stride(5)) {
         let setup = make().await;
-        let mut lives = lives(&setup).await;
+        let mut lives = lives(&setup);
         lives.dies_at_append = point;
         let what = format!("killed at append {point}");
         killed += u32::from(to_the_end(&mut lives, &what).await > 1);
@@ -80,7 +75,7 @@ async fn killed_at_any_append_it_comes_to_the_same_end() {
 #[tokio::test]
 async fn killed_at_any_request_it_comes_to_the_same_end() {
     let setup = make().await;
-    let mut undisturbed = lives(&setup).await;
+    let mut undisturbed = lives(&setup);
     let before = setup.world().requests;
     to_the_end(&mut undisturbed, "undisturbed").await;
     let points = setup.world().requests - before;
@@ -90,7 +85,7 @@ async fn killed_at_any_request_it_comes_to_the_same_end() {
         let late = [2, 9, 25, 60][number % 4];
         for dies in [Dies::Before, Dies::After, Dies::Late(late)] {
             let setup = make().await;
-            let mut lives = lives(&setup).await;
+            let mut lives = lives(&setup);
             let at = setup.world().requests + point;
             setup.world().kill = Some((at, dies));
             let what = format!("killed at request {point}, {dies:?}");

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use proptest::prelude::*;
-use stagger_core::model::ClusterName;
-use stagger_ganeti_rapi::config::{NonRedundant, Visits};
+use stagger_core::model::{ClusterName, How, UnitId};
+use stagger_core::plan::Move;
+use stagger_ganeti::cluster::{self, AllocPolicy, Cluster, GroupIx, NodeIx, Resources, Status, Template};
+use stagger_ganeti_rapi::config::Visits;
 use stagger_ganeti_rapi::facts::{Doing, Facts, Instance, Node, Role, Storage};
 use stagger_ganeti_rapi::notes::Notes;
-use stagger_ganeti_rapi::translate::{Memory, translate};
-use stagger_ganeti_rapi::visit::{Batch, Leaving, Places, enter, leave, may_reboot};
+use stagger_ganeti_rapi::translate::{Memory, Wished, translate};
+use stagger_ganeti_rapi::visit::{Batch, Leaving, Planned, enter, leave, may_reboot};
 
 use crate::common::rebooted;
 
@@ -48,9 +50,18 @@ fn instance() -> impl Strategy<Value = Made> {
     )
 }
 
-fn cluster() -> impl Strategy<Value = (Facts, Places)> {
+/// What is planned for each node.
+type Plans = BTreeMap<String, Planned>;
+
+fn unit(name: &str) -> UnitId {
+    UnitId::new(name).unwrap()
+}
+
+fn cluster() -> impl Strategy<Value = (Facts, Plans)> {
     let roles = proptest::collection::vec(prop_oneof![Just(Role::Candidate), Just(Role::Regular)], NODES - 1);
-    (proptest::collection::vec(instance(), 0..12), roles).prop_map(|(made, roles)| {
+    let as_if_down = prop_oneof![4 => Just(false), 1 => Just(true)];
+    let made = proptest::collection::vec(instance(), 0..12);
+    (made, roles, as_if_down).prop_map(|(made, roles, as_if_down)| {
         let nodes = (0..NODES).map(|at| {
             let node = Node {
                 name: name(at),
@@ -67,28 +78,41 @@ fn cluster() -> impl Strategy<Value = (Facts, Places)> {
             };
             (name(at), node)
         });
-        let mut places = Places::default();
+        let mut plans: Plans = (0..NODES)
+            .map(|at| {
+                let planned = Planned {
+                    as_if_down,
+                    ..Planned::default()
+                };
+                (name(at), planned)
+            })
+            .collect();
+        let mut plan = |guest: &str, how, from: &str, to: &str| {
+            let moves = &mut plans.get_mut(from).unwrap().moves;
+            if !as_if_down {
+                moves.push(Move {
+                    guest: guest.to_owned(),
+                    how,
+                    from: unit(from),
+                    to: unit(to),
+                });
+            }
+        };
         let instances = made.into_iter().enumerate().map(|(at, made)| {
             let (primary, other) = (name(made.primary), name(made.primary + made.other));
             let id = format!("i{at}");
-            if made.storage == Storage::Shared {
-                places
-                    .guests
-                    .entry(primary.clone())
-                    .or_default()
-                    .insert(id.clone(), other.clone());
-            }
+            let how = match made.storage {
+                Storage::Mirrored | Storage::Shared => How::Migrate,
+                Storage::Local => How::Relocate,
+            };
+            plan(&id, how, &primary, &other);
             if made.evacuated && made.storage == Storage::Mirrored {
                 // To a third node, from either of the two.
                 let third = (0..NODES)
                     .map(name)
                     .find(|node| *node != primary && *node != other);
                 for node in [&primary, &other] {
-                    places
-                        .copies
-                        .entry(node.clone())
-                        .or_default()
-                        .insert(id.clone(), third.clone().unwrap());
+                    plan(&id, How::ReplaceStandby, node, third.as_ref().unwrap());
                 }
             }
             let instance = Instance {
@@ -112,16 +136,76 @@ fn cluster() -> impl Strategy<Value = (Facts, Places)> {
             nodes: nodes.collect(),
             instances,
             groups: BTreeMap::from([("g1".to_owned(), "default".to_owned())]),
-            jobs: Vec::new(),
-            filters: Vec::new(),
+            candidates: Some(10),
         };
-        (facts, places)
+        (facts, plans)
     })
+}
+
+/// The same as planning takes it.
+fn described(facts: &Facts) -> Cluster {
+    let place = |name: &str| NodeIx(facts.nodes.keys().position(|node| node == name).unwrap() as u32);
+    let nodes = facts.nodes.values().map(|node| cluster::Node {
+        name: node.name.clone(),
+        resources: Some(Resources {
+            memory: 64_000,
+            memory_own: 1_000,
+            memory_free: 50_000,
+            disk: 1_000_000,
+            disk_free: 900_000,
+            cpus: 32,
+            spindles: 4,
+            spindles_free: 4,
+            cpus_own: 1,
+            cpu_speed: 1.0,
+        }),
+        offline: false,
+        drained: false,
+        vm_capable: true,
+        master: node.role == Role::Master,
+        group: GroupIx(0),
+        tags: Vec::new(),
+        exclusive_storage: false,
+    });
+    let instances = facts.instances.values().map(|of| cluster::Instance {
+        name: of.name.clone(),
+        memory: 1_000,
+        disk: 1_000,
+        vcpus: 1,
+        status: match of.doing {
+            Doing::Up => Status::Running,
+            _ => Status::AdminDown,
+        },
+        auto_balance: true,
+        primary: place(&of.primary),
+        secondary: of.secondary.as_deref().map(place),
+        template: match of.storage {
+            Storage::Mirrored => Template::Drbd,
+            Storage::Shared => Template::Rbd,
+            Storage::Local => Template::Plain,
+        },
+        tags: Vec::new(),
+        spindle_use: 1,
+        disk_spindles: None,
+        forthcoming: false,
+    });
+    Cluster {
+        groups: vec![cluster::Group {
+            name: "default".to_owned(),
+            uuid: "g1".to_owned(),
+            alloc_policy: AllocPolicy::Preferred,
+            tags: Vec::new(),
+            networks: Vec::new(),
+            ipolicy: None,
+        }],
+        nodes: nodes.collect(),
+        instances: instances.collect(),
+        ..Cluster::default()
+    }
 }
 
 fn visits() -> Visits {
     Visits {
-        non_redundant: NonRedundant::Stop,
         failover: Some("true".to_owned()),
         ..Visits::default()
     }
@@ -142,7 +226,7 @@ fn apply(facts: &mut Facts, node: &str, batch: &Batch, only: usize) {
             this.notes.stopped.extend(notes.stopped.iter().cloned());
             this.notes.was = this.notes.was.or(notes.was);
         }
-        Batch::Drain => this.role = Role::Drained,
+        Batch::Drain { .. } => this.role = Role::Drained,
         Batch::Return(was) => {
             this.role = match was.as_role() {
                 "regular" => Role::Regular,
@@ -184,9 +268,9 @@ fn apply(facts: &mut Facts, node: &str, batch: &Batch, only: usize) {
     }
 }
 
-fn entered(facts: &mut Facts, node: &str, places: &Places, batches: usize, only: usize) {
+fn entered(facts: &mut Facts, node: &str, plans: &Plans, batches: usize, only: usize) {
     for at in 0..batches {
-        let Some(batch) = enter(facts, node, &visits(), places).unwrap() else {
+        let Some(batch) = enter(facts, node, &visits(), &plans[node]).unwrap() else {
             return;
         };
         assert!(at < 10, "it never ends: {batch:?}");
@@ -215,16 +299,17 @@ fn left(facts: &mut Facts, node: &str) {
 
 proptest! {
     #[test]
-    fn what_was_entered_is_out_of_service_and_what_was_left_is_as_before((before, places) in cluster(), at in 0..NODES) {
+    fn what_was_entered_is_out_of_service_and_what_was_left_is_as_before((before, plans) in cluster(), at in 0..NODES) {
         let node = name(at);
         let mut facts = before.clone();
-        entered(&mut facts, &node, &places, usize::MAX, usize::MAX);
-        prop_assert!(may_reboot(&facts, &node, &visits(), &places).is_ok());
+        entered(&mut facts, &node, &plans, usize::MAX, usize::MAX);
+        prop_assert!(may_reboot(&facts, &node, &visits(), &plans[&node]).is_ok());
         prop_assert!(facts.instances.values().all(|of| of.primary != node || of.doing != Doing::Up));
         prop_assert_ne!(&facts.master, &node);
         let stays = |of: &Instance| of.doing == Doing::Up && of.touches(&node);
         for of in facts.instances.values().filter(|of| stays(of)) {
-            let evacuated = places.copies.get(&node).is_some_and(|copies| copies.contains_key(&of.name));
+            let leaves = |of_plan: &Move| of_plan.guest == of.name && of_plan.how == How::ReplaceStandby;
+            let evacuated = plans[&node].moves.iter().any(leaves);
             prop_assert!(!evacuated, "{} still has a copy there", of.name);
         }
         // Whoever runs elsewhere was left alone.
@@ -248,11 +333,11 @@ proptest! {
     /// However far an enter has come, and whatever part of its last batch worked, leave undoes it.
     #[test]
     fn what_was_half_entered_is_left_as_before(
-        (before, places) in cluster(), at in 0..NODES, batches in 0..7_usize, only in 0..5_usize,
+        (before, plans) in cluster(), at in 0..NODES, batches in 0..7_usize, only in 0..5_usize,
     ) {
         let node = name(at);
         let mut facts = before.clone();
-        entered(&mut facts, &node, &places, batches, only);
+        entered(&mut facts, &node, &plans, batches, only);
         left(&mut facts, &node);
         prop_assert_eq!(&facts.instances, &before.instances);
         prop_assert_eq!(&facts.nodes[&node].notes, &Notes::default());
@@ -261,10 +346,10 @@ proptest! {
 
     /// A leave that was interrupted goes on from where it was.
     #[test]
-    fn a_half_left_node_is_left_by_the_next((before, places) in cluster(), at in 0..NODES, batches in 0..6_usize, only in 0..5_usize) {
+    fn a_half_left_node_is_left_by_the_next((before, plans) in cluster(), at in 0..NODES, batches in 0..6_usize, only in 0..5_usize) {
         let node = name(at);
         let mut facts = before.clone();
-        entered(&mut facts, &node, &places, usize::MAX, usize::MAX);
+        entered(&mut facts, &node, &plans, usize::MAX, usize::MAX);
         let mut leaving = Leaving::default();
         for _ in 0..batches {
             let Some(batch) = leave(&facts, &node, &leaving).unwrap() else { break };
@@ -281,12 +366,14 @@ proptest! {
     #[test]
     fn no_pair_of_copies_goes_together((facts, _) in cluster(), one in 0..NODES, other in 0..NODES) {
         prop_assume!(one != other);
-        let cluster = ClusterName::new("lab").unwrap();
-        let memory = Memory::of(&facts, rebooted());
-        let snapshot = translate(&cluster, &facts, Some(&memory), &visits()).unwrap();
-        let again = translate(&cluster, &facts, Some(&memory), &visits()).unwrap();
+        let lab = ClusterName::new("lab").unwrap();
+        let wished = Wished::default();
+        let memory = Memory::of(&facts, rebooted(), wished.clone());
+        let cluster = described(&facts);
+        let make = || translate(&lab, &facts, &cluster, Some(&memory), &wished, &visits()).unwrap();
+        let (snapshot, again) = (make(), make());
         prop_assert_eq!(snapshot.digest(), again.digest());
-        let ix = |at: usize| snapshot.find(&stagger_core::model::UnitId::new(name(at)).unwrap()).unwrap();
+        let ix = |at: usize| snapshot.find(&unit(&name(at))).unwrap();
         let paired = facts.instances.values().any(|of| {
             of.secondary.is_some() && of.touches(&name(one)) && of.touches(&name(other))
         });

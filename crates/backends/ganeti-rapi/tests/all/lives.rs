@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use stagger_core::model::{ClusterName, Reason, RunId, Snapshot, UnitId};
+use stagger_core::model::{ClusterName, Moving, OnFailure, Policy, Reason, RunId, Snapshot, Target, UnitId};
 use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Seq};
 use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
 use stagger_engine::clock::Clock as _;
@@ -15,11 +15,12 @@ use stagger_engine::driver::{Parts, Step};
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{Listed, Store, StoreError};
 use stagger_engine::supervisor::{self, Identity};
+use stagger_ganeti::select::Selection;
+use stagger_ganeti::target::{Wish, reboot};
 use stagger_ganeti_rapi::backend::GanetiBackend;
 use stagger_ganeti_rapi::fence;
-use stagger_ganeti_rapi::target::target;
-use stagger_ganeti_rapi::translate::Memory;
-use stagger_ganeti_rapi::visit::Places;
+use stagger_ganeti_rapi::target::carried_out;
+use stagger_ganeti_rapi::translate::{Memory, Wished};
 
 use crate::common::{Hasty, Setup, Talk, artifacts, policy, rebooted};
 use crate::double::World;
@@ -28,6 +29,7 @@ use crate::double::World;
 pub fn mixed() -> World {
     let mut world = World::with_nodes(5);
     world.now.nodes.get_mut("n5").unwrap().role = "R";
+    world.pool = 2;
     for (name, pnode, snode) in [
         ("a", "n1", "n2"),
         ("b", "n2", "n3"),
@@ -41,13 +43,6 @@ pub fn mixed() -> World {
     world.add("s", "sharedfile", "n2", None);
     world.add_down("down", "drbd", "n3", Some("n1"));
     world
-}
-
-pub fn places() -> Places {
-    Places {
-        guests: [("n2".to_owned(), [("s".to_owned(), "n5".to_owned())].into())].into(),
-        ..Places::default()
-    }
 }
 
 /// Another master by a command that leaves a word for the double.
@@ -71,8 +66,8 @@ pub enum End {
 /// One process after another on one journal.
 pub struct Lives<'a> {
     pub setup: &'a Setup,
-    pub memory: Memory,
-    pub places: Places,
+    pub moving: Moving,
+    begun: Option<(Memory, Target)>,
     pub journal: PathBuf,
     /// The next process dies at that touch of its journal; 0: it does not.
     pub dies_at_append: u64,
@@ -80,27 +75,36 @@ pub struct Lives<'a> {
     pub appends: u64,
     /// With the lock in the cluster, which takes its time where another held it.
     pub locks: bool,
+    /// What becomes of a wave that fails.
+    pub on_failure: OnFailure,
     number: u32,
 }
 
 impl<'a> Lives<'a> {
-    pub async fn new(setup: &'a Setup) -> Self {
+    pub fn new(setup: &'a Setup) -> Self {
         Self {
-            memory: setup.memory().await,
-            places: places(),
+            moving: Moving::default(),
+            begun: None,
             journal: setup.folder.path().join("journal.db"),
             setup,
             dies_at_append: 0,
             appends: 0,
             locks: false,
+            on_failure: OnFailure::Stop,
             number: 0,
         }
     }
 
-    fn parts(&self, fuse: &Arc<Fuse>) -> Parts {
+    fn policy(&self) -> Policy {
+        Policy {
+            on_failure: self.on_failure,
+            ..policy()
+        }
+    }
+
+    fn parts(&self, fuse: &Arc<Fuse>, memory: &Memory) -> Parts {
         let clock = Arc::new(Hasty::default());
-        let inner = self.setup.backend(Some(self.memory.clone()));
-        inner.set_places(self.places.clone());
+        let inner = self.setup.backend(Some(memory.clone()));
         Parts {
             backend: Arc::new(InHaste {
                 inner,
@@ -117,9 +121,30 @@ impl<'a> Lives<'a> {
         }
     }
 
+    /// How things are before the run, and what is wanted of them.
+    pub async fn begin(&mut self) {
+        let (facts, cluster) = self.setup.rapi().observe().await.unwrap();
+        let wished = Wished {
+            moving: self.moving,
+            ..Wished::default()
+        };
+        let memory = Memory::of(&facts, rebooted(), wished);
+        let wish = Wish {
+            selection: Selection::default(),
+            moving: self.moving,
+            local_storage: Vec::new(),
+        };
+        let visits = &self.setup.settings.cluster.visits;
+        let target = carried_out(reboot(&cluster, &wish).unwrap(), visits, &self.policy()).unwrap();
+        self.begun = Some((memory, target));
+    }
+
     /// One process: it starts the run, or carries it on.
     pub async fn live(&mut self) -> End {
         self.number += 1;
+        if self.begun.is_none() {
+            self.begin().await;
+        }
         let fuse = Arc::new(Fuse {
             at: self.dies_at_append,
             ..Fuse::default()
@@ -145,14 +170,13 @@ impl<'a> Lives<'a> {
             SqliteStore::open(&self.journal).unwrap().journal(&run),
             Err(StoreError::NoRun(_))
         );
-        let parts = self.parts(fuse);
+        let (memory, target) = self.begun.clone().unwrap();
+        let parts = self.parts(fuse, &memory);
         let started = if begun {
             supervisor::resume(parts, &who, &run).await
         } else {
-            let visits = &self.setup.settings.cluster.visits;
-            let target = target(&rebooted(), visits, &policy()).unwrap();
-            let memory = serde_json::to_value(&self.memory).unwrap();
-            supervisor::start(parts, &who, run.clone(), target, policy(), memory).await
+            let memory = serde_json::to_value(&memory).unwrap();
+            supervisor::start(parts, &who, run.clone(), target, self.policy(), memory).await
         };
         let (mut driver, _lease) = match started {
             Ok(both) => both,

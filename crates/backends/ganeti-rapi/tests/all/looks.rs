@@ -1,20 +1,28 @@
 //! What comes next in a visit, on facts that are written down.
 
-use stagger_core::model::ClusterName;
-use stagger_ganeti_rapi::config::{NonRedundant, Visits};
-use stagger_ganeti_rapi::facts::{Facts, Role, in_sync};
+use std::collections::BTreeMap;
+
+use stagger_core::model::{ClusterName, How, UnitId};
+use stagger_core::plan::Move;
+use stagger_ganeti::cluster::Cluster;
+use stagger_ganeti_rapi::config::Visits;
+use stagger_ganeti_rapi::facts::{Doing, Facts, Role, in_sync};
 use stagger_ganeti_rapi::notes::{Notes, Was};
-use stagger_ganeti_rapi::translate::{Memory, translate};
-use stagger_ganeti_rapi::visit::{Batch, Leaving, Places, enter, leave, may_reboot, successor};
+use stagger_ganeti_rapi::translate::{Memory, Wished, translate};
+use stagger_ganeti_rapi::visit::{Batch, Leaving, Planned, Way, enter, leave, may_reboot, successor};
 
 use crate::common::{rebooted, setup};
 use crate::double::World;
 
 async fn facts(make: impl FnOnce(&mut World)) -> Facts {
+    observed(make).await.0
+}
+
+async fn observed(make: impl FnOnce(&mut World)) -> (Facts, Cluster) {
     let mut world = World::with_nodes(4);
     make(&mut world);
     world.shown = world.now.clone();
-    setup(world).await.rapi().facts().await.unwrap()
+    setup(world).await.rapi().observe().await.unwrap()
 }
 
 fn with_failover() -> Visits {
@@ -24,10 +32,18 @@ fn with_failover() -> Visits {
     }
 }
 
-fn places(node: &str, instance: &str, to: &str) -> Places {
-    Places {
-        guests: [(node.to_owned(), [(instance.to_owned(), to.to_owned())].into())].into(),
-        ..Places::default()
+/// What a plan does with instances of n2.
+fn planned(moves: &[(&str, How, &str)]) -> Planned {
+    let unit = |name: &str| UnitId::new(name).unwrap();
+    let moves = moves.iter().map(|(guest, how, to)| Move {
+        guest: (*guest).to_owned(),
+        how: *how,
+        from: unit("n2"),
+        to: unit(to),
+    });
+    Planned {
+        moves: moves.collect(),
+        ..Planned::default()
     }
 }
 
@@ -39,57 +55,73 @@ async fn a_node_is_noted_then_drained_then_emptied() {
         world.add_down("old", "drbd", "n2", Some("n4"));
     })
     .await;
-    let (visits, places) = (Visits::default(), places("n2", "db", "n4"));
-    let next = |facts: &Facts| enter(facts, "n2", &visits, &places).unwrap();
+    let visits = Visits::default();
+    let planned = planned(&[("db", How::Migrate, "n4"), ("web", How::Migrate, "n3")]);
+    let next = |facts: &Facts| enter(facts, "n2", &visits, &planned).unwrap();
     let Some(Batch::Note(notes)) = next(&facts) else {
         panic!("{:?}", next(&facts))
     };
     assert_eq!(notes.away.len(), 2, "what is down is not moved");
     assert_eq!(notes.was, Some(Was::Candidate));
     facts.nodes.get_mut("n2").unwrap().notes = notes;
-    assert_eq!(next(&facts), Some(Batch::Drain));
+    assert_eq!(next(&facts), Some(Batch::Drain { promotes: false }));
+    facts.candidates = Some(3);
+    facts.nodes.get_mut("n4").unwrap().role = Role::Regular;
+    assert_eq!(
+        next(&facts),
+        Some(Batch::Drain { promotes: true }),
+        "of three two would be left, and n4 can be the third"
+    );
     facts.nodes.get_mut("n2").unwrap().role = Role::Drained;
     let Some(Batch::Move(moves)) = next(&facts) else {
         panic!("{:?}", next(&facts))
     };
     let shown: Vec<_> = moves
         .iter()
-        .map(|each| (each.instance.as_str(), each.to.as_str(), each.mirrored))
+        .map(|each| (each.instance.as_str(), each.to.as_str(), each.way))
         .collect();
-    assert_eq!(shown, [("db", "n4", false), ("web", "n3", true)]);
-    assert!(may_reboot(&facts, "n2", &visits, &places).is_err());
+    assert_eq!(
+        shown,
+        [("db", "n4", Way::ToNode), ("web", "n3", Way::ToSecondary)]
+    );
+    assert!(may_reboot(&facts, "n2", &visits, &planned).is_err());
     for (name, to) in [("db", "n4"), ("web", "n3")] {
         facts.instances.get_mut(name).unwrap().primary = to.to_owned();
     }
     assert_eq!(next(&facts), None);
-    assert!(may_reboot(&facts, "n2", &visits, &places).is_ok());
+    assert!(may_reboot(&facts, "n2", &visits, &planned).is_ok());
 }
 
 #[tokio::test]
 async fn what_cannot_move_or_has_no_place_is_named() {
     let visits = Visits::default();
     let shared = facts(|world| world.add("db", "rbd", "n2", None)).await;
-    let why = enter(&shared, "n2", &visits, &Places::default())
+    let why = enter(&shared, "n2", &visits, &Planned::default())
         .unwrap_err()
         .to_string();
     assert_eq!(why, "the plan has no place for db while n2 is away");
 
     let plain = facts(|world| world.add("log", "plain", "n2", None)).await;
-    let why = enter(&plain, "n2", &visits, &Places::default())
+    let why = enter(&plain, "n2", &visits, &Planned::default())
         .unwrap_err()
         .to_string();
     assert!(why.contains("log runs"), "{why}");
-    let stop = Visits {
-        non_redundant: NonRedundant::Stop,
-        ..Visits::default()
+    let stop = Planned {
+        as_if_down: true,
+        ..Planned::default()
     };
-    let Some(Batch::Note(notes)) = enter(&plain, "n2", &stop, &Places::default()).unwrap() else {
+    let Some(Batch::Note(notes)) = enter(&plain, "n2", &visits, &stop).unwrap() else {
         panic!("it is noted first")
     };
     assert_eq!((notes.away.len(), notes.stopped.len()), (0, 1));
+    let moved = planned(&[("log", How::Relocate, "n3")]);
+    let Some(Batch::Note(notes)) = enter(&plain, "n2", &visits, &moved).unwrap() else {
+        panic!("it is noted first")
+    };
+    assert_eq!((notes.away.len(), notes.stopped.len()), (1, 0));
 
     let drained = facts(|world| world.now.nodes.get_mut("n2").unwrap().role = "D").await;
-    let why = enter(&drained, "n2", &visits, &Places::default())
+    let why = enter(&drained, "n2", &visits, &Planned::default())
         .unwrap_err()
         .to_string();
     assert!(why.contains("by others"), "{why}");
@@ -99,38 +131,102 @@ async fn what_cannot_move_or_has_no_place_is_named() {
         world.now.nodes.get_mut("n3").unwrap().up = false;
     })
     .await;
-    let why = enter(&away, "n2", &visits, &Places::default())
+    let web = planned(&[("web", How::Migrate, "n3")]);
+    let why = enter(&away, "n2", &visits, &web).unwrap_err().to_string();
+    assert_eq!(why, "web would go to n3, which is not in service");
+    let elsewhere = planned(&[("web", How::Migrate, "n4")]);
+    let why = enter(&away, "n2", &visits, &elsewhere).unwrap_err().to_string();
+    assert_eq!(
+        why,
+        "web would go to n4, and its second copy is not there any more"
+    );
+    let why = enter(&away, "n2", &visits, &Planned::default())
         .unwrap_err()
         .to_string();
-    assert_eq!(why, "web would go to n3, which is not in service");
+    assert_eq!(
+        why, "the plan has no place for web while n2 is away",
+        "nobody has seen that there is room"
+    );
 }
 
 #[tokio::test]
 async fn the_masters_successor_is_a_candidate_in_service() {
     let all = facts(|_| {}).await;
-    assert!(
-        successor(&all, "n1", &Visits::default()).is_err(),
-        "there is no command"
-    );
-    assert_eq!(successor(&all, "n1", &with_failover()), Ok("n2".to_owned()));
+    let boots: BTreeMap<_, _> = all
+        .nodes
+        .values()
+        .filter_map(|node| Some((node.name.clone(), node.boot.clone()?)))
+        .collect();
+    let chosen = |facts: &Facts, visits: &Visits| successor(facts, "n1", visits, &boots);
+    assert!(chosen(&all, &Visits::default()).is_err(), "there is no command");
+    assert_eq!(chosen(&all, &with_failover()), Ok("n2".to_owned()));
     let named = Visits {
         successor: Some("n4".to_owned()),
         ..with_failover()
     };
-    assert_eq!(successor(&all, "n1", &named), Ok("n4".to_owned()));
+    assert_eq!(chosen(&all, &named), Ok("n4".to_owned()));
+    let turned = facts(|world| world.now.nodes.get_mut("n3").unwrap().boot = 2).await;
+    assert_eq!(
+        chosen(&turned, &with_failover()),
+        Ok("n3".to_owned()),
+        "n2 may be about to be rebooted itself"
+    );
     let few = facts(|world| {
         world.now.nodes.get_mut("n2").unwrap().role = "R";
         world.now.nodes.get_mut("n3").unwrap().up = false;
         world.now.nodes.get_mut("n4").unwrap().role = "D";
     })
     .await;
-    assert!(successor(&few, "n1", &with_failover()).is_err());
+    assert!(chosen(&few, &with_failover()).is_err());
+    assert!(chosen(&few, &named).unwrap_err().to_string().contains("n4"));
+}
+
+/// Ganeti says that an instance's node is down whenever a question about the instance fails, and that it runs
+/// elsewhere without saying where.
+#[tokio::test]
+async fn a_node_on_which_somebody_may_run_is_not_entered() {
+    let mut facts = facts(|world| {
+        world.add("web", "drbd", "n2", Some("n3"));
+        world.add("db", "sharedfile", "n2", None);
+    })
+    .await;
+    let visits = Visits::default();
+    let planned = planned(&[("db", How::Migrate, "n4"), ("web", How::Migrate, "n3")]);
+    let may_enter = |of: &str, status: &str, node: &str| {
+        let mut changed = facts.clone();
+        let instance = changed.instances.get_mut(of).unwrap();
+        (instance.doing, instance.status) = (Doing::Unclear, status.to_owned());
+        enter(&changed, node, &visits, &planned).is_ok()
+    };
+    assert!(!may_enter("web", "ERROR_nodedown", "n2"));
     assert!(
-        successor(&few, "n1", &named)
-            .unwrap_err()
-            .to_string()
-            .contains("n4")
+        !may_enter("web", "ERROR_wrongnode", "n3"),
+        "there its other copy is"
     );
+    assert!(may_enter("web", "ERROR_wrongnode", "n4"));
+    assert!(!may_enter("db", "ERROR_wrongnode", "n4"), "it may be anywhere");
+    assert!(may_enter("db", "ERROR_nodedown", "n4"));
+    facts.nodes.get_mut("n2").unwrap().boot = None;
+    let why = enter(&facts, "n2", &visits, &planned).unwrap_err().to_string();
+    assert!(why.contains("does not answer"), "{why}");
+}
+
+#[tokio::test]
+async fn what_failed_on_its_way_is_started_and_then_comes_home() {
+    let mut facts = facts(|world| world.add("web", "drbd", "n3", Some("n2"))).await;
+    let web = facts.instances["web"].uuid.clone();
+    facts.nodes.get_mut("n2").unwrap().notes = Notes {
+        away: [web].into(),
+        ..Notes::default()
+    };
+    facts.instances.get_mut("web").unwrap().doing = Doing::Failed;
+    let mut leaving = Leaving::default();
+    let next = leave(&facts, "n2", &leaving);
+    assert_eq!(next, Ok(Some(Batch::Start(vec!["web".to_owned()]))));
+    facts.instances.get_mut("web").unwrap().doing = Doing::Up;
+    leaving.synced.insert("web".to_owned());
+    let next = leave(&facts, "n2", &leaving);
+    assert!(matches!(next, Ok(Some(Batch::Move(_)))), "{next:?}");
 }
 
 #[tokio::test]
@@ -172,7 +268,7 @@ async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() 
         leave(&facts, "n2", &leaving),
         Ok(Some(Batch::Start(vec!["log".to_owned()])))
     );
-    facts.instances.get_mut("log").unwrap().doing = stagger_ganeti_rapi::facts::Doing::Up;
+    facts.instances.get_mut("log").unwrap().doing = Doing::Up;
     assert_eq!(
         leave(&facts, "n2", &leaving),
         Ok(Some(Batch::Forget(notes.tags())))
@@ -186,15 +282,17 @@ async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() 
 
 #[tokio::test]
 async fn what_may_go_together_follows_from_the_copies() {
-    let facts = facts(|world| {
+    let (facts, cluster) = observed(|world| {
         world.add("a", "drbd", "n1", Some("n2"));
         world.add("b", "drbd", "n2", Some("n1"));
         world.add("c", "drbd", "n3", Some("n4"));
     })
     .await;
     let name = ClusterName::new("lab").unwrap();
-    let memory = Memory::of(&facts, rebooted());
-    let snapshot = translate(&name, &facts, Some(&memory), &with_failover()).unwrap();
+    let wished = Wished::default();
+    let memory = Memory::of(&facts, rebooted(), wished.clone());
+    let visits = with_failover();
+    let snapshot = translate(&name, &facts, &cluster, Some(&memory), &wished, &visits).unwrap();
     let ix = |name: &str| {
         let id = stagger_core::model::UnitId::new(name).unwrap();
         snapshot.find(&id).unwrap()
@@ -205,20 +303,21 @@ async fn what_may_go_together_follows_from_the_copies() {
     };
     assert!(may(&["n1", "n3"]) && may(&["n2", "n4"]));
     assert!(!may(&["n1", "n2"]) && !may(&["n3", "n4"]));
-    assert_eq!(snapshot.unit(ix("n1")).precedence, 1, "the master goes last");
 }
 
 #[tokio::test]
 async fn a_node_is_rebooted_when_its_boot_id_is_another() {
     let before = facts(|_| {}).await;
-    let memory = Memory::of(&before, rebooted());
-    let after = facts(|world| {
+    let wished = Wished::default();
+    let memory = Memory::of(&before, rebooted(), wished.clone());
+    let (after, cluster) = observed(|world| {
         world.now.nodes.get_mut("n2").unwrap().boot = 2;
         world.now.nodes.get_mut("n3").unwrap().up = false;
     })
     .await;
     let name = ClusterName::new("lab").unwrap();
-    let snapshot = translate(&name, &after, Some(&memory), &with_failover()).unwrap();
+    let visits = with_failover();
+    let snapshot = translate(&name, &after, &cluster, Some(&memory), &wished, &visits).unwrap();
     let of = |name: &str| {
         let id = stagger_core::model::UnitId::new(name).unwrap();
         snapshot.unit(snapshot.find(&id).unwrap()).revision.clone()

@@ -1,6 +1,7 @@
 //! The master's turn.
 
-use stagger_core::model::{Phase, RunId, UnitId};
+use stagger_core::model::{How, Phase, RunId, UnitId};
+use stagger_core::plan::Move;
 use stagger_core::run::Action;
 use stagger_engine::backend::{Backend as _, BackendError, Call, LockError};
 use stagger_ganeti_rapi::backend::GanetiBackend;
@@ -25,6 +26,12 @@ async fn enter_n1(backend: &GanetiBackend, fence: u64) -> Result<String, Backend
         unit: UnitId::new("n1").unwrap(),
         phase: Phase::Enter,
         revision: rebooted(),
+        moves: vec![Move {
+            guest: "web".to_owned(),
+            how: How::Migrate,
+            from: UnitId::new("n1").unwrap(),
+            to: UnitId::new("n2").unwrap(),
+        }],
     };
     backend.perform(&call, &action).await
 }
@@ -103,7 +110,7 @@ async fn on_the_master_itself_nothing_begins_without_a_way_to_copy_the_journal()
 #[tokio::test]
 async fn a_failover_that_fails_changes_nothing_and_says_so() {
     let mut setup = setup(make()).await;
-    setup.settings.cluster.visits.failover = Some("echo no quorum; exit 5".to_owned());
+    setup.settings.cluster.visits.failover = Some("echo no quorum for {successor}; exit 5".to_owned());
     let backend = setup.backend(Some(setup.memory().await));
     let token = backend.lock(&claim("aaaa", "ops1"), 0).await.unwrap();
     let error = enter_n1(&backend, token).await.unwrap_err();
@@ -121,7 +128,7 @@ async fn a_failover_that_fails_changes_nothing_and_says_so() {
 async fn a_successor_that_never_answers_is_named() {
     let mut setup = setup(make()).await;
     setup.settings.pace.failover = std::time::Duration::from_millis(200);
-    setup.settings.cluster.visits.failover = Some("true".to_owned());
+    setup.settings.cluster.visits.failover = Some("true {successor}".to_owned());
     let backend = setup.backend(Some(setup.memory().await));
     let token = backend.lock(&claim("aaaa", "ops1"), 0).await.unwrap();
     let error = enter_n1(&backend, token).await.unwrap_err();

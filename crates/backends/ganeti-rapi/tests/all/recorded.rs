@@ -9,7 +9,7 @@ use stagger_core::model::{ClusterName, UnitState, Verdict};
 use stagger_ganeti_rapi::client::Rapi;
 use stagger_ganeti_rapi::config::Visits;
 use stagger_ganeti_rapi::facts::{Answers, Doing, Role, Storage, facts};
-use stagger_ganeti_rapi::translate::translate;
+use stagger_ganeti_rapi::translate::{Wished, translate};
 
 use crate::common::settings;
 
@@ -59,7 +59,7 @@ async fn rapi() -> (Rapi, tempfile::TempDir) {
 #[tokio::test]
 async fn recorded_answers_make_facts_and_a_snapshot() {
     let (rapi, _folder) = rapi().await;
-    let facts = rapi.facts().await.unwrap();
+    let (facts, cluster) = rapi.observe().await.unwrap();
     assert_eq!(
         (facts.master.as_str(), facts.release.as_str()),
         ("node1", "3.0.2")
@@ -74,19 +74,22 @@ async fn recorded_answers_make_facts_and_a_snapshot() {
     );
     assert_eq!((first.storage, first.doing), (Storage::Mirrored, Doing::Up));
     assert_eq!(facts.instances["instance5"].storage, Storage::Shared);
-    assert!(facts.jobs.iter().all(|job| !job.status.is_final()));
-    assert_eq!(facts.filters.len(), 2);
+
+    let filters = rapi.filters().await.unwrap();
+    assert_eq!(filters.len(), 2);
     assert!(
-        facts.filters.iter().all(|filter| filter.record().is_none()),
+        filters.iter().all(|filter| filter.record().is_none()),
         "they are not ours"
     );
+    assert!(!rapi.jobs().await.unwrap().is_empty());
 
     let name = ClusterName::new("lab").unwrap();
     let visits = Visits {
         failover: Some("true".to_owned()),
         ..Visits::default()
     };
-    let snapshot = translate(&name, &facts, None, &visits).unwrap();
+    let snapshot = translate(&name, &facts, &cluster, None, &Wished::default(), &visits).unwrap();
+    assert_eq!(snapshot.rooms().unwrap().guests().len(), facts.instances.len());
     assert_eq!(snapshot.units().len(), 4);
     assert!(
         snapshot
@@ -141,7 +144,7 @@ fn damaged_answers_are_errors_or_facts() {
         instances: recorded("instances_bulk"),
     };
     let name = ClusterName::new("lab").unwrap();
-    let good = facts(Timestamp::UNIX_EPOCH, whole(), Vec::new(), Vec::new()).unwrap();
+    let good = facts(Timestamp::UNIX_EPOCH, whole()).unwrap();
     let (mut errors, mut others) = (0, 0);
     for part in 0..5 {
         let of = |answers: &Answers| match part {
@@ -165,11 +168,20 @@ fn damaged_answers_are_errors_or_facts() {
                     3 => answers.boots = damaged,
                     _ => answers.instances = damaged,
                 }
-                match facts(Timestamp::UNIX_EPOCH, answers, Vec::new(), Vec::new()) {
+                let cluster = answers.cluster();
+                match facts(Timestamp::UNIX_EPOCH, answers) {
                     Err(_) => errors += 1,
                     Ok(read) => {
                         others += u32::from(read != good);
-                        let _ = translate(&name, &read, None, &Visits::default());
+                        let Ok(cluster) = cluster else { continue };
+                        let _ = translate(
+                            &name,
+                            &read,
+                            &cluster,
+                            None,
+                            &Wished::default(),
+                            &Visits::default(),
+                        );
                     }
                 }
             }

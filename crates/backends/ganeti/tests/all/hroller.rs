@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::Standbys;
-use stagger_ganeti::cluster::{Cluster, Template};
+use stagger_ganeti::cluster::{Cluster, Status, Template};
+use stagger_ganeti::generated::{Layout, Rng, Shape, cluster};
 use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
 use stagger_ganeti::select::Selection;
 use stagger_ganeti::text::read;
-
-use crate::random::{Rng, Shape, cluster};
 
 const CELL: &str = "\
 default|u1|preferred||
@@ -199,7 +198,11 @@ fn the_three_defects_of_hroller_are_none_of_ours() {
     assert!(moves(&cell, &tagged).is_empty());
     // Three: what is on the disks of one node cannot be migrated.
     cell.instances[3].template = Template::Plain;
-    let left = answer(&cell, &asks()).unwrap();
+    let compat = Options {
+        compat: true,
+        ..asks()
+    };
+    let left = answer(&cell, &compat).unwrap();
     assert!(
         left.groups
             .iter()
@@ -219,6 +222,90 @@ fn the_three_defects_of_hroller_are_none_of_ours() {
     assert_eq!(moves(&cell, &moved).len(), 1);
 }
 
+/// `--compat` speaks of this answer: of instances on nodes that are selected, of moves if there are any.
+#[test]
+fn differences_are_those_of_this_answer() {
+    let cell = read(CELL).unwrap();
+    let said = |cluster: &Cluster, options: Options| {
+        let options = Options {
+            compat: true,
+            ..options
+        };
+        answer(cluster, &options).unwrap().differences
+    };
+    let begins = |said: Vec<String>, with: &[&str]| {
+        assert_eq!(said.len(), with.len(), "{said:#?}");
+        for (line, with) in said.iter().zip(with) {
+            assert!(line.starts_with(with), "{line}, and not {with}");
+        }
+    };
+    let (down, together, places) = (
+        "down, and not moved, though hroller moves them: old4",
+        "which nodes go together",
+        "where instances go",
+    );
+    begins(said(&cell, asks()), &[down, together, places]);
+    assert!(answer(&cell, &asks()).unwrap().differences.is_empty());
+    // What is not there for hroller either makes no difference.
+    let skip = Options {
+        skip_non_redundant: true,
+        ..asks()
+    };
+    begins(said(&cell, skip), &[together]);
+    let ignore = Options {
+        ignore_non_redundant: true,
+        ..asks()
+    };
+    begins(said(&cell, ignore), &[together]);
+    let offline = Options {
+        offline_maintenance: true,
+        ..asks()
+    };
+    let shut = "--offline-maintenance: here nothing runs, so nothing is moved; hroller moves ext4";
+    begins(said(&cell, offline), &[down, shut, together]);
+    // It colours what lies between the nodes that are selected, and no more.
+    let one = |names: &[&str]| Options {
+        selection: Selection {
+            nodes: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..Selection::default()
+        },
+        ..asks()
+    };
+    begins(said(&cell, one(&["node1", "node3"])), &[]);
+    let mut between = cell.clone();
+    between.instances[3].primary = between.instances[0].secondary.unwrap();
+    let elsewhere = "on nodes that are not selected, and not moved, though hroller moves them, and may split groups because of them: ext4";
+    begins(said(&between, one(&["node1", "node3"])), &[elsewhere]);
+    // A full evacuation leaves DRBD instances that are down where they are.
+    let full = Options {
+        full_evacuation: true,
+        ..asks()
+    };
+    let mut stopped = cell.clone();
+    stopped.instances[0].status = Status::AdminDown;
+    let copies = "down, and kept on both their nodes, though hroller takes them off: web1";
+    begins(said(&stopped, full), &[down, copies, together, places]);
+}
+
+/// node3 keeps memory for node1 and for node2, and has it once.
+#[test]
+fn memory_that_is_kept_may_be_used_up_and_that_is_said() {
+    let mut cell =
+        read(&CELL.replace("\next4", "\nweb5|2048|1024|1|running|Y|node1|node3|drbd|\next4")).unwrap();
+    let spent = |cluster: &Cluster| {
+        let options = Options {
+            compat: true,
+            ..asks()
+        };
+        let said = answer(cluster, &options).unwrap().differences;
+        said.into_iter()
+            .find(|said| said.starts_with("from `stagger plan"))
+    };
+    assert_eq!(spent(&cell), None);
+    cell.nodes[2].resources.as_mut().unwrap().memory_free = 2500;
+    assert!(spent(&cell).unwrap().contains("in 2 of the groups"));
+}
+
 #[test]
 fn numbers_that_do_not_add_up_are_warned_of() {
     let mut cell = read(CELL).unwrap();
@@ -230,7 +317,11 @@ fn numbers_that_do_not_add_up_are_warned_of() {
         .filter(|warning| warning.contains("node node2"))
         .collect();
     assert_eq!(inconsistent.len(), 1, "{:?}", said.warnings);
-    assert!(inconsistent[0].starts_with("cluster has inconsistent data: node node2 is missing 4096 MB ram"));
+    assert!(
+        inconsistent[0].starts_with(
+            "cluster has inconsistent data:\n  - node node2 is missing 4096 MB ram and -1 GB disk"
+        )
+    );
 }
 
 /// hroller's graph coloured greedily, largest degree first: one of its three colourings.
@@ -284,12 +375,11 @@ fn there_are_never_more_groups_than_a_greedy_colouring_of_hrollers_graph_gives()
         let mut rng = Rng(seed);
         let shape = Shape {
             nodes: 3 + rng.below(30),
-            groups: 1,
             instances_a_node: 1 + rng.below(5),
             roomy: 400,
-            mixed: false,
+            ..Shape::PLAIN
         };
-        let cluster = cluster(&mut rng, shape);
+        let cluster = cluster(&mut rng, &shape);
         let Answer { groups, warnings, .. } = answer(&cluster, &asks()).unwrap();
         let greedy = greedy(&cluster);
         assert!(
@@ -307,4 +397,52 @@ fn there_are_never_more_groups_than_a_greedy_colouring_of_hrollers_graph_gives()
         assert_eq!(last, master.name, "seed {seed}");
     }
     assert!(fewer > 30, "{fewer}");
+}
+
+/// Ganeti's hroller has five groups for a ring like this one (`e2e/tests/ganeti_differential`), and fewer than four there
+/// cannot be: a node, its two neighbours on one side and the next conflict with each other.
+#[test]
+fn a_ring_takes_four_groups() {
+    let shape = Shape {
+        nodes: 1000,
+        layout: Layout::Ring,
+        ..Shape::PLAIN
+    };
+    let ring = cluster(&mut Rng(1), &shape);
+    assert_eq!(answer(&ring, &asks()).unwrap().groups.len(), 4);
+}
+
+#[test]
+fn options_mean_together_what_they_mean_in_hroller() {
+    let cell = read(CELL).unwrap();
+    let nodes = |options: &Options| match answer(&cell, options) {
+        Ok(answer) => answer
+            .groups
+            .iter()
+            .map(|group| group.nodes.join(","))
+            .collect::<Vec<_>>()
+            .join(" "),
+        Err(error) => error.to_string(),
+    };
+    // What is left out because of other instances is left out also where these are ignored.
+    let both = Options {
+        skip_non_redundant: true,
+        ignore_non_redundant: true,
+        ..asks()
+    };
+    assert_eq!(nodes(&both), "node2 node3,node1");
+    // A tag that no node has takes nobody away.
+    let select = |selection: Selection| Options { selection, ..asks() };
+    let names = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let tags = select(Selection {
+        tags: names("odd even"),
+        ..Selection::default()
+    });
+    assert_eq!(nodes(&tags), "node4,node1");
+    // The last that was given comes first.
+    let wrong = select(Selection {
+        leave_out: names("node8 node1 node9"),
+        ..Selection::default()
+    });
+    assert_eq!(nodes(&wrong), "wrong node name(s) set as offline: node9,node8");
 }

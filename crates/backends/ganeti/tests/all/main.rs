@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 mod hroller;
+mod iallocator;
 mod planning;
-mod random;
 mod rapi;
 mod select;
 mod text;

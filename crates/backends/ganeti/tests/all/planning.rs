@@ -11,12 +11,11 @@ use stagger_core::model::{
 };
 use stagger_core::plan::{Ask, Plan, plan};
 use stagger_ganeti::cluster::{Cluster, Template};
+use stagger_ganeti::generated::{Rng, Shape, cluster};
 use stagger_ganeti::select::Selection;
 use stagger_ganeti::target::{Wish, reboot};
 use stagger_ganeti::text::read;
 use stagger_ganeti::translate::{View, snapshot};
-
-use crate::random::{Rng, Shape, cluster};
 
 /// Name, memory, status, primary, secondary, template, tags.
 type Row<'a> = (&'a str, u32, &'a str, u32, Option<u32>, &'a str, &'a str);
@@ -115,7 +114,7 @@ fn the_judge_finds_nothing_in_plans_for_random_clusters() {
     for seed in 0..400 {
         let mut rng = Rng(seed);
         let shape = Shape::small(&mut rng);
-        let cluster = cluster(&mut rng, shape);
+        let cluster = cluster(&mut rng, &shape);
         let wish = with(Moving {
             as_if_down: rng.percent(10),
             local: rng.pick(&[LocalGuests::Skip, LocalGuests::Accept, LocalGuests::Relocate]),
@@ -435,4 +434,28 @@ fn an_instance_outside_its_policy_cannot_be_moved_unless_that_is_ignored() {
         said.held_by,
         ["web cannot be moved: the policy of group default does not allow 1024 for memory-size"]
     );
+}
+
+/// As `hbal --print-nodes` counts them: a node with one processor for itself and two virtual ones of instances has 3 in use.
+#[test]
+fn processors_of_the_node_itself_are_in_use() {
+    let cluster = made(
+        2,
+        &[
+            ("web1", 1024, "running", 1, Some(2), "drbd", ""),
+            ("web2", 1024, "running", 1, Some(2), "drbd", ""),
+        ],
+    );
+    let free = |cluster: &Cluster| {
+        let snapshot = snapshot(cluster, &view()).unwrap();
+        let rooms = snapshot.rooms().unwrap();
+        rooms.hosts().iter().map(|host| host.free[1]).collect::<Vec<_>>()
+    };
+    // 8 processors, and four virtual ones for each.
+    assert_eq!(free(&cluster), [32 - 3, 32 - 1]);
+    let mut all = cluster;
+    for has in all.nodes.iter_mut().filter_map(|node| node.resources.as_mut()) {
+        has.cpus_own = 8;
+    }
+    assert_eq!(free(&all), [32 - 10, 32 - 8]);
 }

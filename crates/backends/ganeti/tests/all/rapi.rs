@@ -60,6 +60,26 @@ fn a_drained_node_takes_nothing() {
     assert!(!text::read(&text::write(&cluster)).unwrap().nodes[0].takes_instances());
 }
 
+/// As htools 3.0 have it (`hroller -S` writes these numbers): a node of KVM reports what is active there, and that is
+/// not what it needs for itself.
+#[test]
+fn a_node_of_kvm_keeps_what_it_is_said_to_keep() {
+    let own = |bodies: &Bodies, said: Option<u64>| {
+        let read = said.map_or_else(|| bodies.cluster(), |said| bodies.cluster_with(said));
+        read.unwrap().nodes[0].resources.unwrap().memory_own
+    };
+    let fake = recorded();
+    let mut kvm = recorded();
+    kvm.info = kvm.info.replacen(
+        "\"default_hypervisor\": \"fake\"",
+        "\"default_hypervisor\": \"kvm\"",
+        1,
+    );
+    assert_eq!((own(&fake, None), own(&kvm, None)), (512, 4096));
+    assert_eq!((own(&fake, Some(9999)), own(&kvm, Some(9999))), (512, 9999));
+    assert_eq!((own(&fake, Some(0)), own(&kvm, Some(0))), (512, 512));
+}
+
 #[test]
 fn what_contradicts_itself_is_refused_by_name() {
     for (from, to, said) in [

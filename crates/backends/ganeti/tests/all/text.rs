@@ -2,16 +2,15 @@
 
 use proptest::prelude::*;
 use stagger_ganeti::cluster::{Status, Template};
+use stagger_ganeti::generated::{Rng, Shape, cluster};
 use stagger_ganeti::text::{read, write};
-
-use crate::random::{Rng, Shape, cluster};
 
 proptest! {
     #[test]
     fn what_was_written_is_read_as_it_was(seed: u64) {
         let mut rng = Rng(seed);
-        let shape = Shape { mixed: true, ..Shape::small(&mut rng) };
-        let before = cluster(&mut rng, shape);
+        let shape = Shape::any(&mut rng, 12);
+        let before = cluster(&mut rng, &shape);
         let text = write(&before);
         let after = read(&text).unwrap();
         prop_assert_eq!(&before, &after);
@@ -24,7 +23,7 @@ proptest! {
     ) {
         let mut rng = Rng(seed);
         let shape = Shape::small(&mut rng);
-        let text = write(&cluster(&mut rng, shape));
+        let text = write(&cluster(&mut rng, &shape));
         read(&text[..cut.min(text.len())]).ok();
         let at = at % text.len();
         let spoilt = format!("{}{with}{}", &text[..at], &text[at + 1..]);

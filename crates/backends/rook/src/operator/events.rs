@@ -221,6 +221,7 @@ pub(super) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Opti
         run::Event::LeaseTaken { .. }
         | run::Event::Planned { .. }
         | run::Event::WaveOpened { .. }
+        | run::Event::WaveJoined { .. }
         | run::Event::Judged { .. }
         | run::Event::WaveDropped { .. }
         | run::Event::Intent { .. }

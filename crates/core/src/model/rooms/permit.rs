@@ -247,7 +247,7 @@ impl Rooms {
                 name(of)
             ),
             Cramped::Together { host, tag } => {
-                format!("two guests of {} would meet on {}", self.tag(tag), name(host))
+                format!("two with the tag {} would meet on {}", self.tag(tag), name(host))
             }
         }
     }

@@ -53,7 +53,7 @@ pub(super) fn limits(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                 loose: None,
                 why: Reason::new(
                     "standby-shared",
-                    format!("guests of both would be moved to {}", rooms.host(standby).unit),
+                    format!("what runs on both would be moved to {}", rooms.host(standby).unit),
                 ),
             });
         }
@@ -121,7 +121,7 @@ fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) 
     let name = &world.rooms.host(standby).unit;
     let kept = match first {
         Some((host, demand)) => format!(
-            " and must keep {demand} for the guests of {} should it fail",
+            " and must keep {demand} for what runs on {} should it fail",
             world.rooms.host(host).unit
         ),
         None => String::new(),
@@ -191,8 +191,10 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                 why: Reason::new(
                     "one-at-a-time",
                     format!(
-                        "hosts of {} with guests on shared storage go one at a time",
-                        rooms.pool(pool)
+                        "{}s of {} with {}s on shared storage go one at a time",
+                        world.nouns.host,
+                        rooms.pool(pool),
+                        world.nouns.guest
                     ),
                 ),
             });
@@ -252,7 +254,11 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                 loose: None,
                 why: Reason::new(
                     "no-room-anywhere",
-                    format!("all hosts of {} have {all} {what} free", rooms.pool(pool)),
+                    format!(
+                        "all {}s of {} have {all} {what} free",
+                        world.nouns.host,
+                        rooms.pool(pool)
+                    ),
                 ),
             });
         }

@@ -13,7 +13,7 @@ mod wave;
 pub(super) use limits::Limit;
 pub(super) use partition::{Partition, Placed};
 
-use crate::model::{Ix, Moving, Rooms, Shift, Snapshot, Turn, UnitState};
+use crate::model::{Ix, Moving, Nouns, Rooms, Shift, Snapshot, Turn, UnitState};
 
 /// What placing looks at again and again.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub(super) struct World<'a> {
     demands: Vec<Vec<(u32, i64)>>,
     pool_hosts: Vec<Vec<u32>>,
     any_tag: bool,
+    nouns: Nouns,
 }
 
 impl<'a> World<'a> {
@@ -47,6 +48,7 @@ impl<'a> World<'a> {
             rooms,
             moving,
             pool_hosts,
+            nouns: snapshot.nouns(),
         }
     }
 

@@ -280,7 +280,8 @@ impl<'w> Attempt<'w> {
                     why: Reason::new(
                         "no-room-anywhere",
                         format!(
-                            "no host of {} has room for {}, which takes {} MiB of memory and {} virtual processors",
+                            "no {} of {} has room for {}, which takes {} MiB of memory and {} virtual processors",
+                            self.world.nouns.host,
                             rooms.pool(pool),
                             of.name,
                             of.takes[0],
@@ -334,7 +335,8 @@ impl<'w> Attempt<'w> {
                     why: Reason::new(
                         "no-room-for-copies",
                         format!(
-                            "no host of {} has room for the second copy of {}, which takes {} MiB of disk",
+                            "no {} of {} has room for the second copy of {}, which takes {} MiB of disk",
+                            self.world.nouns.host,
                             rooms.pool(pool),
                             of.name,
                             of.takes[3]

@@ -6,6 +6,7 @@
 //! inside a colour is brought to nothing. Here it is the excess over all rules: broken pairs, loads
 //! of crowds over their limits, and what `Room` counts.
 
+use super::Tenure;
 use super::list::List;
 use super::problem::cap_at;
 use super::rng::Rng;
@@ -24,6 +25,7 @@ const NONE: u32 = u32::MAX;
 pub(super) fn one_fewer(
     ties: &Ties,
     waves: &[Vec<u32>],
+    tenure: Tenure,
     steps: &mut u64,
     rng: &mut Rng,
 ) -> Option<Vec<Vec<u32>>> {
@@ -34,7 +36,7 @@ pub(super) fn one_fewer(
     }
     let mut search = Tabu::new(ties, count);
     search.start_from(waves);
-    let moves = search.run(*steps, rng);
+    let moves = search.run(*steps, tenure, rng);
     *steps -= moves;
     (search.excess == 0).then(|| search.waves())
 }
@@ -115,7 +117,7 @@ impl<'a> Tabu<'a> {
     }
 
     /// Moves until nothing is broken or the steps are used up; answers how many were made.
-    fn run(&mut self, steps: u64, rng: &mut Rng) -> u64 {
+    fn run(&mut self, steps: u64, tenure: Tenure, rng: &mut Rng) -> u64 {
         // Moves are counted in u32 to keep `until` small; four thousand million are enough.
         let steps = steps.min(u64::from(u32::MAX - 10_000_000)) as u32;
         let mut best = self.excess;
@@ -124,9 +126,13 @@ impl<'a> Tabu<'a> {
             now += 1;
             if let Some(chosen) = self.choose(now, best, rng) {
                 let from = self.wave_of[chosen.unit as usize];
-                let tenure = rng.below(10) + (self.sore.units.len() as u32 * 3) / 5;
+                let sore = self.sore.units.len() as u32;
+                let kept_out = match tenure {
+                    Tenure::Published => sore * 3 / 5,
+                    Tenure::Long => sore,
+                };
                 let back = chosen.unit as usize * self.count + from as usize;
-                self.until[back] = now + 1 + tenure;
+                self.until[back] = now + 1 + rng.below(10) + kept_out;
                 self.leave(chosen.unit);
                 self.enter(chosen.unit, chosen.to);
                 best = best.min(self.excess);
@@ -160,6 +166,7 @@ impl<'a> Tabu<'a> {
     }
 
     /// Looks at all moves of one unit.
+    #[inline]
     fn look_at(&self, unit: u32, choice: &mut Choice, rng: &mut Rng) {
         let own = self.wave_of[unit as usize];
         let row = unit as usize * self.count..(unit as usize + 1) * self.count;
@@ -169,18 +176,29 @@ impl<'a> Tabu<'a> {
         if self.crowded_rooms {
             relief += self.rooms[own as usize].relief(self.ties, unit).cast_signed();
         }
-        for (to, (&pain, &until)) in (0_u32..).zip(pains.iter().zip(until)) {
-            let mut change = i64::from(pain) - relief;
-            if choice.found.is_some_and(|found| change > found.change) || to == own {
+        // What hurts more than this is worse than what is found. Nearly all moves are, and nearly all of the time
+        // of a search is spent here: they are counted first, which is done several at a time.
+        let Some(mut most) = choice.most(relief) else {
+            return;
+        };
+        let as_good = |pain: u32| u32::from(pain <= most);
+        let others = pains.iter().fold(0, |count, &pain| count + as_good(pain));
+        if others == as_good(pains[own as usize]) {
+            return;
+        }
+        for (to, &pain) in (0_u32..).zip(pains) {
+            if pain > most || to == own {
                 continue;
             }
+            let mut change = i64::from(pain) - relief;
             if self.crowded_rooms {
                 change += self.rooms[to as usize].pain(self.ties, unit).cast_signed();
             }
-            if until > choice.now && change >= choice.to_beat {
+            if until[to as usize] > choice.now && change >= choice.to_beat {
                 continue;
             }
             choice.offer(Move { unit, to, change }, rng);
+            most = choice.most(relief).unwrap_or(0);
         }
     }
 
@@ -281,6 +299,7 @@ impl<'a> Tabu<'a> {
         }
     }
 
+    #[inline]
     fn hurt(&mut self, unit: u32, wave: u32, by: i32) {
         let pain = &mut self.pain[unit as usize * self.count + wave as usize];
         let before = *pain;
@@ -325,6 +344,15 @@ struct Choice {
 }
 
 impl Choice {
+    /// How much a move of a unit with this relief may hurt and still be as good as what is found; `None`: it cannot be.
+    fn most(&self, relief: i64) -> Option<u32> {
+        let Some(found) = self.found else {
+            return Some(u32::MAX);
+        };
+        let most = found.change.saturating_add(relief).min(i64::from(u32::MAX));
+        u32::try_from(most).ok()
+    }
+
     fn offer(&mut self, offered: Move, rng: &mut Rng) {
         if let Some(found) = self.found
             && found.change <= offered.change

@@ -7,6 +7,11 @@ use super::problem::{Problem, Rule};
 /// A budget is written as pairs only up to this many; beyond, a pair for each two members would need
 /// far more memory than the budget itself.
 const PAIRS_A_BUDGET: usize = 120;
+/// One of which no two members may go together says nothing but its pairs, and searches know better what to do with
+/// these: it may have so many,
+const PAIRS_ALONE: usize = 5_000;
+/// as long as all budgets together have no more than this.
+const PAIRS_IN_ALL: usize = 4_000_000;
 
 /// What a pair weighs where units are ordered by how hard they are to place. A crowd, in which
 /// several may be down together, weighs less.
@@ -213,10 +218,19 @@ fn merge_repeated(members: &mut Vec<Seat>) {
 /// first. Answers whether they are few enough to have been added, and whether they say all.
 fn push_pairs(members: &[Seat], limit: u32, edges: &mut Vec<(u32, u32)>) -> (bool, bool) {
     let breaks = |a: Seat, b: Seat| u64::from(a.cost) + u64::from(b.cost) > u64::from(limit);
+    let alone = match members {
+        [.., a, b] => breaks(*a, *b),
+        _ => true,
+    };
+    let most = if alone && edges.len() < PAIRS_IN_ALL {
+        PAIRS_ALONE
+    } else {
+        PAIRS_A_BUDGET
+    };
     let mut pairs = 0;
     for (at, &a) in members.iter().enumerate() {
         pairs += members[at + 1..].partition_point(|&b| breaks(a, b));
-        if pairs > PAIRS_A_BUDGET {
+        if pairs > most {
             return (false, false);
         }
     }

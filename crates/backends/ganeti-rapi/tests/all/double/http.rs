@@ -150,9 +150,23 @@ impl World {
         match (request.method.as_str(), parts.as_slice()) {
             ("GET", ["info"]) => (
                 200,
-                json!({ "name": "cluster", "master": self.shown.master, "software_version": "3.0.2" }),
+                json!({
+                    "name": "cluster",
+                    "master": self.shown.master,
+                    "software_version": "3.0.2",
+                    "candidate_pool_size": self.pool,
+                    "ipolicy": Self::ipolicy(),
+                }),
             ),
-            ("GET", ["groups"]) => (200, json!([{ "name": "default", "uuid": "g1" }])),
+            ("GET", ["groups"]) => (
+                200,
+                json!([{
+                    "name": "default",
+                    "uuid": "g1",
+                    "alloc_policy": "preferred",
+                    "ipolicy": Self::ipolicy(),
+                }]),
+            ),
             ("GET", ["nodes"]) => {
                 let names = self.shown.nodes.keys();
                 (200, names.map(|name| self.node_document(name)).collect())
@@ -186,7 +200,8 @@ impl World {
             ("PUT", ["nodes", node, "role"]) => {
                 let role = request.body.as_str().unwrap().to_owned();
                 let node = (*node).to_owned();
-                job(self, Op::Role { node, role })
+                let promotes = request.word("auto-promote") == Some("1");
+                job(self, Op::Role { node, role, promotes })
             }
             ("PUT", ["nodes", node, "tags"]) => {
                 let node = (*node).to_owned();

@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 
+/// MiB of each instance.
+const MEMORY: u64 = 1024;
+
 /// A node.
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -74,6 +77,8 @@ pub enum Fault {
 pub struct World {
     pub now: Config,
     pub shown: Config,
+    /// How many master candidates there should be.
+    pub pool: usize,
     /// What is changed is shown so many requests later.
     pub lag: u32,
     stale: u32,
@@ -144,7 +149,10 @@ pub fn no(code: u16, why: &str) -> Reply {
 impl World {
     /// Nodes `n1`, `n2` …, of which the first is the master and all are candidates.
     pub fn with_nodes(count: usize) -> Self {
-        let mut world = Self::default();
+        let mut world = Self {
+            pool: 10,
+            ..Self::default()
+        };
         for at in 1..=count {
             let node = Node {
                 role: if at == 1 { "M" } else { "C" },
@@ -340,6 +348,9 @@ impl World {
             "disk_template": instance.template,
             "status": self.status(live),
             "tags": [],
+            "disk_usage": 1024,
+            "beparams": { "maxmem": MEMORY, "vcpus": 1, "auto_balance": true },
+            "oper_ram": live.running.then_some(MEMORY),
         })
     }
 
@@ -353,6 +364,41 @@ impl World {
             "tags": node.tags,
             "offline": node.role == "O",
             "drained": node.role == "D",
+            "ndparams": {},
+            "mtotal": 32 * MEMORY,
+            "mnode": MEMORY,
+            "mfree": 31 * MEMORY - self.used_on(name),
+            "dtotal": 1_024_000,
+            "dfree": 900_000,
+            "ctotal": 16,
+        })
+    }
+
+    fn used_on(&self, node: &str) -> u64 {
+        let runs = |of: &&Instance| of.pnode == node && of.running;
+        MEMORY * self.now.instances.values().filter(runs).count() as u64
+    }
+
+    /// What instances may be.
+    pub fn ipolicy() -> Value {
+        let spec = |of: u64| {
+            let keys = [
+                "memory-size",
+                "cpu-count",
+                "disk-size",
+                "disk-count",
+                "nic-count",
+                "spindle-use",
+            ];
+            let spec = keys.map(|key| (key.to_owned(), json!(of)));
+            Value::Object(spec.into_iter().collect())
+        };
+        json!({
+            "std": spec(1),
+            "minmax": [{ "min": spec(0), "max": spec(1_000_000) }],
+            "disk-templates": ["drbd", "plain", "file", "sharedfile", "rbd", "diskless"],
+            "vcpu-ratio": 4.0,
+            "spindle-ratio": 32.0,
         })
     }
 

@@ -9,6 +9,7 @@ pub enum Op {
     Role {
         node: String,
         role: String,
+        promotes: bool,
     },
     TagsSet {
         node: String,
@@ -176,10 +177,36 @@ impl World {
         }
     }
 
+    /// As `LUNodeSetParams` has it.
+    fn candidates_are_left(&mut self, node: &str, role: &str, promotes: bool) -> Result<(), String> {
+        if role == "master-candidate" || self.now.nodes[node].role != "C" {
+            return Ok(());
+        }
+        let others = || self.now.nodes.iter().filter(|(name, _)| *name != node);
+        let possible = others()
+            .filter(|(_, other)| !["D", "O"].contains(&other.role))
+            .count();
+        let left = others()
+            .filter(|(_, other)| ["M", "C"].contains(&other.role))
+            .count();
+        let should = possible.min(self.pool);
+        if left >= should {
+            return Ok(());
+        }
+        if !promotes {
+            return Err("Not enough master candidates, please pass auto promote option".to_owned());
+        }
+        let regular = others().find(|(_, other)| other.role == "R");
+        let promoted = regular.map(|(name, _)| name.clone()).unwrap();
+        self.now.nodes.get_mut(&promoted).unwrap().role = "C";
+        Ok(())
+    }
+
     fn carry_out(&mut self, op: &Op) -> Ended {
         match op {
-            Op::Role { node, role } => {
+            Op::Role { node, role, promotes } => {
                 self.reachable(node)?;
+                self.candidates_are_left(node, role, *promotes)?;
                 let word = match role.as_str() {
                     "drained" => "D",
                     "master-candidate" => "C",

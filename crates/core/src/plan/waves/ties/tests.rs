@@ -30,3 +30,18 @@ fn a_unit_listed_twice_costs_both() {
     let ties = Ties::new(&problem, vec![0, 1]);
     assert_eq!(ties.pairs(0), [1]);
 }
+
+#[test]
+fn a_large_budget_of_one_becomes_pairs_and_one_of_several_stays_a_crowd() {
+    let mut problem = Problem {
+        units: 60,
+        ..Problem::default()
+    };
+    let all: Vec<u32> = (0..60).collect();
+    problem.budgets.push(&all, 1);
+    problem.budgets.push(&all, 2);
+    let ties = Ties::new(&problem, all);
+    assert_eq!(ties.pairs(7).len(), 59);
+    assert_eq!(ties.crowds.len(), 1);
+    assert_eq!(ties.crowds[0].limit, 2);
+}

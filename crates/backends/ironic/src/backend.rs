@@ -1,0 +1,242 @@
+//! The backend: an Ironic as plans and runs see it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use stagger_core::model::{ClusterName, Policy, Snapshot, UnitId};
+use stagger_core::run::{Action, Answer};
+use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+
+use crate::config::{Role, Settings, Way};
+use crate::facts::{Facts, Known};
+use crate::look::{balancer, look};
+use crate::perform::Performer;
+use crate::records::Book;
+use crate::releases::Releases;
+use crate::sql::with_password;
+use crate::steps::raise;
+use crate::target::{Refusal, Upgrade, upgrade};
+use crate::translate::{Wished, translate};
+use crate::world::{Reached, World};
+
+/// An Ironic.
+#[derive(Debug)]
+pub struct IronicBackend {
+    world: Arc<dyn World>,
+    book: Book,
+    settings: Settings,
+    table: Releases,
+    wished: Option<Wished>,
+}
+
+impl IronicBackend {
+    /// That of the configuration. `wished`: what the run that it serves began with.
+    ///
+    /// # Errors
+    /// What in the configuration cannot be used. Nothing is asked yet.
+    pub fn new(settings: Settings, wished: Option<Wished>) -> Result<Self, BackendError> {
+        let world = Arc::new(Reached::new(settings.clone())?);
+        Self::of(world, settings, wished)
+    }
+
+    /// The same on another world.
+    ///
+    /// # Errors
+    /// The database of ours has no URL.
+    pub fn of(
+        world: Arc<dyn World>,
+        settings: Settings,
+        wished: Option<Wished>,
+    ) -> Result<Self, BackendError> {
+        let config = &settings.cluster;
+        let url = with_password(&config.ours, config.password_file.as_deref())?;
+        Ok(Self {
+            book: Book::open(&url, config.name.clone(), settings.pace.lock, settings.pace.call)?,
+            world,
+            settings,
+            table: Releases::known(),
+            wished,
+        })
+    }
+
+    /// All facts, now.
+    pub async fn look(&self) -> Facts {
+        look(&*self.world, &self.book, &self.settings.cluster).await
+    }
+
+    /// The table of releases.
+    pub fn table(&self) -> &Releases {
+        &self.table
+    }
+
+    /// The snapshot of these facts, for what is wished.
+    ///
+    /// # Errors
+    /// Facts that make none.
+    pub fn snapshot(&self, facts: &Facts, wished: Option<&Wished>) -> Result<Snapshot, BackendError> {
+        translate(facts, &self.settings.cluster, &self.table, wished).map_err(|error| {
+            let why = match std::error::Error::source(&error) {
+                Some(source) => format!("{error}: {source}"),
+                None => error.to_string(),
+            };
+            BackendError::permanent("make sense of Ironic's facts", why)
+        })
+    }
+
+    /// The way to that release.
+    ///
+    /// # Errors
+    /// All reasons why nothing should be begun.
+    pub fn upgrade(&self, facts: &Facts, release: &str, policy: &Policy) -> Result<Upgrade, Refusal> {
+        upgrade(facts, &self.settings.cluster, &self.table, release, policy)
+    }
+
+    fn performer<'a>(&'a self, call: &'a Call) -> Performer<'a> {
+        Performer {
+            world: &*self.world,
+            book: &self.book,
+            settings: &self.settings,
+            table: &self.table,
+            wished: self.wished.as_ref(),
+            call,
+        }
+    }
+
+    /// Whether something of it writes into Ironic's database, which no fence guards.
+    fn writes_into_ironic(&self, unit: &UnitId) -> bool {
+        let is_conductor = unit.as_str().starts_with(Role::Conductor.as_str());
+        is_conductor && self.settings.cluster.stopping.way == Way::Mute
+    }
+}
+
+#[async_trait]
+impl Backend for IronicBackend {
+    fn cluster(&self) -> &ClusterName {
+        &self.settings.cluster.name
+    }
+
+    async fn observe(&self) -> Result<Snapshot, BackendError> {
+        let facts = self.look().await;
+        self.snapshot(&facts, self.wished.as_ref())
+    }
+
+    /// The balancer is asked: whether what comes to these units finds somebody else.
+    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        let config = &self.settings.cluster;
+        let services = config.services().filter(|service| {
+            let id = format!("{}.{}", service.role.as_str(), service.name);
+            units.iter().any(|unit| unit.as_str() == id)
+        });
+        let servers: Vec<_> = services.flat_map(|service| service.servers).collect();
+        if servers.is_empty() {
+            return Ok(Answer::NoOracle);
+        }
+        let shown = match balancer(&*self.world, config).await {
+            Known::Yes(shown) => shown,
+            Known::No(why) => return Ok(Answer::Unknown { why }),
+        };
+        for server in &servers {
+            if !shown.peers(server).any(|peer| !servers.contains(&peer)) {
+                let why = format!(
+                    "the balancer has nobody else in {} who gets requests",
+                    server.backend
+                );
+                return Ok(Answer::No { why });
+            }
+        }
+        Ok(Answer::Yes)
+    }
+
+    fn rail(&self, action: &Action) -> Rail {
+        let limit = Duration::from_secs(self.settings.hosts.timeout) + self.settings.pace.ring;
+        match action {
+            Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. }
+                if self.writes_into_ironic(unit) =>
+            {
+                Rail::Bounded(limit)
+            }
+            // Commands are refused on their hosts, records and the lock in our database. A step raises the fence on
+            // every host itself, before it does anything.
+            Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } | Action::Step { .. } => {
+                Rail::Fenced
+            }
+            Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Collect { .. } => {
+                Rail::Bounded(self.settings.pace.call + Duration::from_secs(10))
+            }
+        }
+    }
+
+    async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
+        let performer = self.performer(call);
+        match action {
+            Action::Visit {
+                unit,
+                phase,
+                revision,
+                ..
+            } => performer.visit(unit, *phase, revision).await,
+            Action::Restart { unit } => performer.start_again(unit).await,
+            Action::GoBack { unit, revision, .. } => performer.go_back(unit, revision).await,
+            Action::Step { step } => performer.step(step.as_str()).await,
+            Action::TakeGuard { guard, .. } | Action::DropGuard { guard, .. } => {
+                Err(BackendError::permanent(
+                    format!("take the guard {guard}"),
+                    "this backend has no guards: what is drained is drained for one visit",
+                ))
+            }
+            Action::Collect { .. } => Ok(String::new()),
+        }
+    }
+
+    async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
+        let config = &self.settings.cluster;
+        let hosts = config.services().filter_map(|service| {
+            let id = format!("{}.{}", service.role.as_str(), service.name);
+            units
+                .iter()
+                .any(|unit| unit.as_str() == id)
+                .then_some(service.host)
+        });
+        // Those of the balancer and of the tools too: what was drained or migrated was told there.
+        let shared = [config.balancer.host.as_str(), config.tools.host.as_str()];
+        let hosts: BTreeSet<&str> = hosts.chain(shared).collect();
+        raise(&*self.world, fence, hosts).await
+    }
+
+    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+        let performer = self.performer(call);
+        let facts = self.look().await;
+        let facts = serde_json::to_vec_pretty(&facts)
+            .map_err(|error| BackendError::permanent("keep the facts", error.to_string()))?;
+        let mut files = vec![("facts.json".to_owned(), facts)];
+        for unit in units {
+            let service = performer.service(unit)?;
+            if let Some(log) = performer.logs(&service).await {
+                files.push((format!("{unit}.log"), log.into_bytes()));
+            }
+        }
+        Ok(files)
+    }
+
+    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+        self.book.take(claim, at_least).await
+    }
+
+    async fn renew(&self, _claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.book.renew(fence).await
+    }
+
+    async fn unlock(&self, _claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.book.give_back(fence).await
+    }
+
+    fn lock_expires(&self) -> Duration {
+        self.book.expires()
+    }
+
+    fn poll(&self) -> Duration {
+        self.settings.pace.poll
+    }
+}

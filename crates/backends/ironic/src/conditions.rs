@@ -1,0 +1,421 @@
+//! The health facts on which gates wait, and those that say that a step is done.
+
+use stagger_core::model::{Condition, ConditionName, IdError, UnitState, Verdict};
+use stagger_versioned::manifest::Place;
+
+use crate::config::{IronicConfig, Role, Way};
+use crate::facts::{Facts, Known};
+use crate::records::Records;
+use crate::releases::Releases;
+use crate::runs::Runs;
+use crate::translate::{Seen, Wished};
+
+/// Every API service answers, and gets requests.
+pub const APIS_SERVE: &str = "apis-serve";
+/// Every conductor is alive, and Ironic knows no other.
+pub const CONDUCTORS_SERVE: &str = "conductors-serve";
+/// What each service runs is known.
+pub const SERVICES_KNOWN: &str = "services-known";
+/// The database answers.
+pub const DATABASE_ANSWERS: &str = "database-answers";
+/// Every row says in which version it is written.
+pub const ROWS_HAVE_VERSIONS: &str = "rows-have-versions";
+/// Every service can read every row.
+pub const ROWS_READABLE: &str = "rows-readable";
+/// Conductors can be stopped in the way that is set.
+pub const PREPARED: &str = "prepared";
+/// The schema is that of the wanted release.
+pub const SCHEMA_UPGRADED: &str = "schema-upgraded";
+/// Every service that starts is held to the older release.
+pub const PINNED: &str = "pinned";
+/// Every service runs the wanted release.
+pub const NO_OLD_SERVICE: &str = "no-old-service";
+/// Pins are being taken away.
+pub const UNPIN_BEGUN: &str = "unpin-begun";
+/// No conductor is held to the older release.
+pub const CONDUCTORS_UNPINNED: &str = "conductors-unpinned";
+/// No service is.
+pub const UNPINNED: &str = "unpinned";
+/// Every row is in the version that the wanted release writes.
+pub const ROWS_CURRENT: &str = "rows-current";
+
+/// What is done once and written down, with the condition that says so.
+pub const MARKS: [(&str, &str); 5] = [
+    ("before", "before-done"),
+    ("ramdisk", "ramdisk-upgraded"),
+    ("check", "checked"),
+    ("clients", "clients-told"),
+    ("after", "after-done"),
+];
+
+/// What stands against it, or what it says.
+type Found = Result<String, (Verdict, String)>;
+
+fn no(why: impl Into<String>) -> Found {
+    Err((Verdict::No, why.into()))
+}
+
+fn unknown(why: impl Into<String>) -> Found {
+    Err((Verdict::Unknown, why.into()))
+}
+
+/// All of them; those of a way to a release only where one is wished.
+///
+/// # Errors
+/// A name that is none.
+pub fn conditions(
+    facts: &Facts,
+    config: &IronicConfig,
+    table: &Releases,
+    wished: Option<&Wished>,
+    seen: &[Seen<'_>],
+) -> Result<Vec<Condition>, IdError> {
+    let mut found = vec![
+        (APIS_SERVE, apis_serve(seen)),
+        (CONDUCTORS_SERVE, conductors_serve(facts, config, seen)),
+        (SERVICES_KNOWN, services_known(seen)),
+        (DATABASE_ANSWERS, database_answers(facts)),
+        (ROWS_HAVE_VERSIONS, rows_have_versions(facts)),
+        (ROWS_READABLE, rows_readable(facts, table, seen)),
+        (PREPARED, prepared(facts, config)),
+    ];
+    if let Some(wished) = wished {
+        let to = table.find(&wished.to);
+        let wanted = Wanted {
+            facts,
+            table,
+            wished,
+            seen,
+            records: facts.records.known(),
+        };
+        match to {
+            Ok(to) => {
+                found.push((SCHEMA_UPGRADED, wanted.schema(to.place)));
+                found.push((PINNED, wanted.pinned(to.place)));
+                found.push((NO_OLD_SERVICE, wanted.no_old_service(config)));
+                found.push((UNPIN_BEGUN, wanted.marked("unpin")));
+                found.push((CONDUCTORS_UNPINNED, wanted.unpinned(&[Role::Conductor])));
+                found.push((UNPINNED, wanted.unpinned(&[Role::Conductor, Role::Api])));
+                found.push((ROWS_CURRENT, wanted.rows_current(to.place)));
+                for (mark, condition) in MARKS {
+                    found.push((condition, wanted.marked(mark)));
+                }
+            }
+            Err(error) => found.push((SCHEMA_UPGRADED, unknown(error.to_string()))),
+        }
+    }
+    found
+        .into_iter()
+        .map(|(name, found)| {
+            let (verdict, why) = match found {
+                Ok(why) => (Verdict::Yes, why),
+                Err(found) => found,
+            };
+            Ok(Condition {
+                name: ConditionName::new(name)?,
+                verdict,
+                why,
+            })
+        })
+        .collect()
+}
+
+/// All that do not serve, or how many do.
+fn all_serve(seen: &[Seen<'_>], role: Role) -> Found {
+    let of_it = || seen.iter().filter(|seen| seen.role == role);
+    let not: Vec<&Seen<'_>> = of_it()
+        .filter(|seen| seen.state.0 != UnitState::Serving)
+        .collect();
+    let why: Vec<String> = not
+        .iter()
+        .map(|seen| format!("{}: {}", seen.name, seen.state.1))
+        .collect();
+    if not.iter().any(|seen| seen.state.0 == UnitState::Down) {
+        return no(why.join("; "));
+    }
+    if !not.is_empty() {
+        return unknown(why.join("; "));
+    }
+    Ok(format!("{} serve", of_it().count()))
+}
+
+fn apis_serve(seen: &[Seen<'_>]) -> Found {
+    all_serve(seen, Role::Api)
+}
+
+fn conductors_serve(facts: &Facts, config: &IronicConfig, seen: &[Seen<'_>]) -> Found {
+    let listed = match &facts.conductors {
+        Known::No(why) => return unknown(why),
+        Known::Yes(listed) => listed,
+    };
+    let strangers: Vec<&str> = listed
+        .iter()
+        .filter(|(name, says)| says.alive && config.conductor_registered(name).is_none())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !strangers.is_empty() {
+        return no(format!(
+            "alive, and not in the configuration: {}",
+            strangers.join(", ")
+        ));
+    }
+    all_serve(seen, Role::Conductor)
+}
+
+fn services_known(seen: &[Seen<'_>]) -> Found {
+    let not: Vec<String> = seen
+        .iter()
+        .filter_map(|seen| seen.runs.as_ref().err())
+        .map(|reason| reason.detail.clone())
+        .collect();
+    if not.is_empty() {
+        Ok(format!("{} services", seen.len()))
+    } else {
+        unknown(not.join("; "))
+    }
+}
+
+fn database_answers(facts: &Facts) -> Found {
+    match &facts.database {
+        Known::Yes(database) => Ok(format!("revision {}", database.revision)),
+        Known::No(why) => unknown(why),
+    }
+}
+
+fn rows_have_versions(facts: &Facts) -> Found {
+    let database = match &facts.database {
+        Known::No(why) => return unknown(why),
+        Known::Yes(database) => database,
+    };
+    let without = database.without_version();
+    if without.is_empty() {
+        return Ok(format!("{} tables", database.rows.len()));
+    }
+    let rows: Vec<String> = without
+        .iter()
+        .map(|(table, rows)| format!("{rows} of {table}"))
+        .collect();
+    no(format!("rows without a version: {}", rows.join(", ")))
+}
+
+/// One row that is newer than its reader breaks that reader's whole list.
+fn rows_readable(facts: &Facts, table: &Releases, seen: &[Seen<'_>]) -> Found {
+    let database = match &facts.database {
+        Known::No(why) => return unknown(why),
+        Known::Yes(database) => database,
+    };
+    for seen in seen {
+        let Ok(Runs { release, place, .. }) = &seen.runs else {
+            continue;
+        };
+        let reads = table.reads(*place);
+        for (name, rows) in &database.rows {
+            let Some(newest) = reads.get(name.as_str()) else {
+                continue;
+            };
+            if let Some((version, count)) = rows.beyond(*newest).first() {
+                return no(format!(
+                    "{count} rows of {name} are of version {version}, and {} on {release} reads up to {newest}: \
+                     it answers every list with an error",
+                    seen.name
+                ));
+            }
+        }
+    }
+    // Who cannot be judged may be of any release.
+    match seen.iter().find(|seen| seen.runs.is_err()) {
+        Some(seen) => unknown(format!("what {} runs is not known", seen.name)),
+        None => Ok("every service reads every row".to_owned()),
+    }
+}
+
+/// Why conductors cannot be stopped in the way that is set, if so.
+pub(crate) fn not_prepared(facts: &Facts, config: &IronicConfig) -> Option<String> {
+    match prepared(facts, config) {
+        Err((Verdict::No, why)) => Some(why),
+        Err((Verdict::Unknown | Verdict::Yes, _)) | Ok(_) => None,
+    }
+}
+
+fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
+    match config.stopping.way {
+        Way::Drain => {}
+        Way::Mute | Way::Hold => return Ok(config.stopping.way.cost().to_owned()),
+    }
+    let shown = match &facts.balancer {
+        Known::No(why) => return unknown(why),
+        Known::Yes(shown) => shown,
+    };
+    for conductor in &config.conductors {
+        let name = &conductor.name;
+        if conductor.servers.is_empty() {
+            return no(format!(
+                "the RPC port of {name} does not stand behind the balancer: it has no `servers`"
+            ));
+        }
+        for server in &conductor.servers {
+            if !shown.servers.contains_key(server) {
+                return no(format!("the balancer has no {server}, of {name}"));
+            }
+            let others = config.conductors.iter().filter(|other| other.name != *name);
+            let mut peers = others.flat_map(|other| &other.servers);
+            if !peers.any(|peer| peer.backend == server.backend && shown.servers.contains_key(peer)) {
+                return no(format!(
+                    "no other conductor is in {}: the calls of {name} have nowhere to go while it is away",
+                    server.backend
+                ));
+            }
+        }
+    }
+    Ok("every conductor's RPC port has a peer to be drained to".to_owned())
+}
+
+/// What is asked on the way to a release.
+struct Wanted<'a> {
+    facts: &'a Facts,
+    table: &'a Releases,
+    wished: &'a Wished,
+    seen: &'a [Seen<'a>],
+    records: Result<&'a Records, &'a str>,
+}
+
+impl Wanted<'_> {
+    /// Whether every service runs it already, and we have not brought them there.
+    fn is_there_without_us(&self) -> bool {
+        let marked = self
+            .records
+            .map(|records| records.is_marked(&self.wished.to, "unpin"));
+        marked == Ok(false) && self.unpinned(&[Role::Conductor, Role::Api]).is_ok()
+    }
+
+    fn marked(&self, mark: &str) -> Found {
+        match self.records {
+            Err(why) => unknown(why),
+            Ok(_) if self.is_there_without_us() => {
+                Ok(format!("every service runs {} already", self.wished.to))
+            }
+            Ok(records) if records.is_marked(&self.wished.to, mark) => Ok("it is written down".to_owned()),
+            Ok(_) => no("it is not written down"),
+        }
+    }
+
+    fn schema(&self, to: Place) -> Found {
+        let database = match &self.facts.database {
+            Known::No(why) => return unknown(why),
+            Known::Yes(database) => database,
+        };
+        let now = &database.revision;
+        if let Some(head) = self.table.head(to) {
+            return if now == head {
+                Ok(format!("revision {now}"))
+            } else {
+                no(format!("revision {now}, not {head}"))
+            };
+        }
+        if self.is_there_without_us() {
+            return Ok(format!(
+                "revision {now}, on which every service runs {}",
+                self.wished.to
+            ));
+        }
+        let records = match self.records {
+            Err(why) => return unknown(why),
+            Ok(records) => records,
+        };
+        let marked = records
+            .marks
+            .get(&self.wished.to)
+            .and_then(|marks| marks.get("schema"));
+        match marked {
+            Some(revision) if revision == now => Ok(format!("revision {now}")),
+            Some(revision) => no(format!("revision {now}, and it was brought to {revision}")),
+            None => no(format!("revision {now}")),
+        }
+    }
+
+    fn pinned(&self, to: Place) -> Found {
+        if self.marked("unpin").is_ok() {
+            return Ok("pins are being taken away already".to_owned());
+        }
+        let mut not = Vec::new();
+        for seen in self.seen {
+            match self.facts.pins.get(seen.name) {
+                Some(Known::Yes(Some(pin)))
+                    if self.table.pin(to, pin).is_some()
+                        && self.table.pin(to, pin) == self.table.pin(to, &self.wished.pin) => {}
+                Some(Known::Yes(Some(pin))) => not.push(format!("{} would start pinned to {pin}", seen.name)),
+                Some(Known::Yes(None)) => not.push(format!("{} would start without a pin", seen.name)),
+                Some(Known::No(why)) => return unknown(format!("{}: {why}", seen.name)),
+                None => return unknown(format!("the pin of {} was not asked for", seen.name)),
+            }
+        }
+        if not.is_empty() {
+            Ok(format!("each service starts pinned to {}", self.wished.pin))
+        } else {
+            no(not.join("; "))
+        }
+    }
+
+    fn no_old_service(&self, config: &IronicConfig) -> Found {
+        let mut old = Vec::new();
+        for seen in self.seen {
+            match &seen.runs {
+                Err(reason) => return unknown(&reason.detail),
+                Ok(runs) if runs.release != self.wished.to => {
+                    old.push(format!("{} runs {}", seen.name, runs.release));
+                }
+                Ok(_) => {}
+            }
+        }
+        if !old.is_empty() {
+            return no(old.join("; "));
+        }
+        conductors_serve(self.facts, config, self.seen)?;
+        Ok(format!("{} services run {}", self.seen.len(), self.wished.to))
+    }
+
+    fn unpinned(&self, roles: &[Role]) -> Found {
+        let mut held = Vec::new();
+        for seen in self.seen.iter().filter(|seen| roles.contains(&seen.role)) {
+            match &seen.runs {
+                Err(reason) => return unknown(&reason.detail),
+                Ok(runs) if runs.release != self.wished.to => {
+                    held.push(format!("{} runs {}", seen.name, runs.release));
+                }
+                Ok(runs) => {
+                    if let Some(pin) = runs.held_to() {
+                        held.push(format!("{} is pinned to {}", seen.name, self.table.name(pin)));
+                    }
+                }
+            }
+        }
+        if held.is_empty() {
+            Ok(format!("each runs {} without a pin", self.wished.to))
+        } else {
+            no(held.join("; "))
+        }
+    }
+
+    fn rows_current(&self, to: Place) -> Found {
+        let database = match &self.facts.database {
+            Known::No(why) => return unknown(why),
+            Known::Yes(database) => database,
+        };
+        let left = database.left_over(&self.table.writes(to, None));
+        if !left.is_empty() {
+            let rows: Vec<String> = left
+                .iter()
+                .map(|(table, rows)| format!("{rows} of {table}"))
+                .collect();
+            return no(format!("rows of older versions: {}", rows.join(", ")));
+        }
+        // A migration may have more to do than versions tell.
+        match self.marked("migrate") {
+            Ok(_) => Ok("every row is current".to_owned()),
+            Err((verdict, _)) => Err((
+                verdict,
+                "the online migrations have not come to their end".to_owned(),
+            )),
+        }
+    }
+}

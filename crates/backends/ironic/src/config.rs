@@ -1,0 +1,598 @@
+//! The `[cluster]` section of the configuration with `kind = "ironic"`: where an Ironic is seen, and by which commands
+//! its services are changed.
+//!
+//! A command is a line for the shell of its host. Names in braces are filled in, quoted where they have to be:
+//! `{service}`, `{kind}` (`conductor` or `api`), `{host}`, `{release}`, `{pin}`. It is run once for each effect, also if
+//! stagger is killed meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use stagger_core::model::{ClusterName, Kind};
+use stagger_engine::hosts::Hosts;
+
+/// An Ironic as the configuration has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IronicConfig {
+    /// What it is called here.
+    pub name: ClusterName,
+    /// Its public API, as clients reach it: `https://ironic.example.org:6385`.
+    pub endpoint: String,
+    /// The authority that signed the certificates of its API, as a PEM file; the system's, if not given.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+    /// The command, run here, that prints a token for the API: `openstack token issue -f value -c id`. Not needed where
+    /// Ironic asks for none.
+    #[serde(default)]
+    pub token: Option<String>,
+    /// Ironic's database, read only: `mysql://reader@db/ironic` or `postgres://…`. A `{password}` in it is replaced by
+    /// the first line of `password_file`.
+    pub database: String,
+    /// A database of ours, for the lock and for what was installed where: `mysql://stagger@db/stagger`,
+    /// `postgres://…`, or `sqlite:///var/lib/stagger/lab.db?mode=rwc` where stagger runs on one machine only.
+    pub ours: String,
+    /// The file with the password of both databases, which nobody else may read.
+    #[serde(default)]
+    pub password_file: Option<PathBuf>,
+    /// The release of services of which stagger has not installed anything yet: `26.1.6`.
+    pub installed: String,
+    /// The pin while two releases run; the number of the older one, if not given, which every newer code lists.
+    #[serde(default)]
+    pub pin: Option<String>,
+    /// The conductors, all of them.
+    pub conductors: Vec<Conductor>,
+    /// The API services, all of them.
+    pub apis: Vec<Api>,
+    /// The commands of every service.
+    #[serde(default)]
+    pub commands: Commands,
+    /// Where the tools of Ironic are run, and how.
+    pub tools: Tools,
+    /// The balancer in front of the API services, and of the conductors where they stand behind one.
+    pub balancer: Balancer,
+    /// How conductors are stopped without failing requests.
+    #[serde(default)]
+    pub stopping: Stopping,
+    /// What others do before and after.
+    #[serde(default)]
+    pub hooks: Hooks,
+    /// How long one question may take, in seconds.
+    #[serde(default = "timeout")]
+    pub timeout: u64,
+    /// A lock not renewed for so many seconds may be taken over.
+    #[serde(default = "lock_expires")]
+    pub lock_expires: u64,
+    /// Seconds between two observations while something is waited for.
+    #[serde(default = "poll")]
+    pub poll: u64,
+    /// How long a service may take to serve after its start, in seconds.
+    #[serde(default = "ready_timeout")]
+    pub ready_timeout: u64,
+    /// How long a service may take to have nothing to do any more, once it is drained, in seconds.
+    #[serde(default = "drain_timeout")]
+    pub drain_timeout: u64,
+    /// Seconds that one visit to a service of a kind usually takes, for the forecast.
+    #[serde(default)]
+    pub durations: BTreeMap<Kind, u32>,
+}
+
+fn timeout() -> u64 {
+    20
+}
+fn lock_expires() -> u64 {
+    30
+}
+fn poll() -> u64 {
+    2
+}
+fn ready_timeout() -> u64 {
+    180
+}
+fn drain_timeout() -> u64 {
+    600
+}
+
+/// One conductor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Conductor {
+    /// What it is called here, and in commands.
+    pub name: String,
+    /// The host on which its commands are run.
+    pub host: String,
+    /// As Ironic has it in `GET /v1/conductors`: its host, or `host:port`.
+    pub registered: String,
+    /// The other name that it has under a pin, where that changes it (RPC before 1.58).
+    #[serde(default)]
+    pub also_registered: Option<String>,
+    /// Its place in each backend of the balancer that its JSON-RPC port stands in: its own, and those of its peers.
+    #[serde(default)]
+    pub servers: Vec<Server>,
+    /// Its own JSON-RPC port, for `way = "mute"`: `http://10.0.0.5:8089`.
+    #[serde(default)]
+    pub rpc: Option<String>,
+    /// Commands that differ from those of all services.
+    #[serde(default)]
+    pub commands: Commands,
+}
+
+/// One API service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Api {
+    /// What it is called here, and in commands.
+    pub name: String,
+    /// The host on which its commands are run.
+    pub host: String,
+    /// Where it answers itself, past the balancer: `http://10.0.0.7:6385`.
+    pub url: String,
+    /// Its place in each backend of the balancer.
+    pub servers: Vec<Server>,
+    /// Commands that differ from those of all services.
+    #[serde(default)]
+    pub commands: Commands,
+}
+
+/// A server of a backend of the balancer, written `backend/server`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Server {
+    /// The backend.
+    pub backend: String,
+    /// The server in it.
+    pub server: String,
+}
+
+impl TryFrom<String> for Server {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.split_once('/') {
+            Some((backend, server)) if !backend.is_empty() && !server.is_empty() && !server.contains('/') => {
+                Ok(Self {
+                    backend: backend.to_owned(),
+                    server: server.to_owned(),
+                })
+            }
+            Some(_) | None => Err(format!(
+                "{text:?} is no server of a backend: write `backend/server`"
+            )),
+        }
+    }
+}
+
+impl From<Server> for String {
+    fn from(server: Server) -> Self {
+        server.to_string()
+    }
+}
+
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { backend, server } = self;
+        write!(f, "{backend}/{server}")
+    }
+}
+
+/// The commands of a service, on its host.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Commands {
+    /// Makes `{release}` what the next start runs. The service keeps running.
+    pub install: Option<String>,
+    /// Writes `{pin}` into the configuration that the next start reads.
+    pub write_pin: Option<String>,
+    /// Takes the pin out of that configuration.
+    pub remove_pin: Option<String>,
+    /// Prints the pin of that configuration, or nothing where there is none.
+    pub read_pin: Option<String>,
+    /// Ends the service, and returns when it is gone.
+    pub stop: Option<String>,
+    /// Starts the service.
+    pub start: Option<String>,
+    /// Returns when the service that was just started serves: for a conductor, when its log says `Created RPC server`
+    /// once more, since its port opens earlier. Without it only what can be seen from outside is waited for.
+    pub ready: Option<String>,
+    /// Prints its last log lines.
+    pub logs: Option<String>,
+}
+
+impl Commands {
+    /// These, with those of all services where they say nothing.
+    #[must_use]
+    pub fn over(&self, all: &Self) -> Self {
+        let pick = |own: &Option<String>, all: &Option<String>| own.clone().or_else(|| all.clone());
+        Self {
+            install: pick(&self.install, &all.install),
+            write_pin: pick(&self.write_pin, &all.write_pin),
+            remove_pin: pick(&self.remove_pin, &all.remove_pin),
+            read_pin: pick(&self.read_pin, &all.read_pin),
+            stop: pick(&self.stop, &all.stop),
+            start: pick(&self.start, &all.start),
+            ready: pick(&self.ready, &all.ready),
+            logs: pick(&self.logs, &all.logs),
+        }
+    }
+}
+
+/// Ironic's own tools, of the new release.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tools {
+    /// The host on which they are run.
+    pub host: String,
+    /// Installs `{release}` of the tools there, if the rest does not.
+    #[serde(default)]
+    pub install: Option<String>,
+    /// `ironic-status upgrade check`.
+    #[serde(default)]
+    pub check: Option<String>,
+    /// Prints the pins that the new code lists, separated by white space. Without it they are those of our table.
+    #[serde(default)]
+    pub pins: Option<String>,
+    /// `ironic-dbsync upgrade`.
+    pub schema: String,
+    /// `ironic-dbsync online_data_migrations --max-count {count}`.
+    pub migrate: String,
+    /// How many objects are migrated at once.
+    #[serde(default = "batch")]
+    pub batch: u32,
+}
+
+fn batch() -> u32 {
+    500
+}
+
+/// haproxy, by its admin socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Balancer {
+    /// The host on which it runs.
+    pub host: String,
+    /// Prints its statistics as CSV: `echo "show stat" | socat - /run/haproxy/admin.sock`.
+    pub show: String,
+    /// Brings a server into a state: `echo "set server {backend}/{server} state {state}" | socat - …`, where the
+    /// state is `drain` or `ready`.
+    pub set: String,
+}
+
+/// How conductors are stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stopping {
+    /// In which way.
+    pub way: Way,
+    /// Whether stagger may write into Ironic's table of conductors, which `mute` does.
+    pub writes_into_ironic: bool,
+    /// Ironic's database, for that write: as `database`, with a user who may change `conductors`.
+    pub database: Option<String>,
+    /// Holds all requests at the door of the API, for `hold`; run on the balancer's host. It must end by itself.
+    pub hold: Option<String>,
+    /// Lets them go on.
+    pub let_go: Option<String>,
+    /// `[DEFAULT] hash_ring_reset_interval` of Ironic, in seconds: a stopped conductor is asked for so long.
+    pub ring: u64,
+}
+
+impl Default for Stopping {
+    fn default() -> Self {
+        Self {
+            way: Way::default(),
+            writes_into_ironic: false,
+            database: None,
+            hold: None,
+            let_go: None,
+            ring: 15,
+        }
+    }
+}
+
+/// The ways of stopping a conductor so that no request fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Its JSON-RPC port stands behind the balancer, and is drained to its peers.
+    #[default]
+    Drain,
+    /// It stops its heartbeat, and is written down as away in Ironic's table until it is gone.
+    Mute,
+    /// Requests wait at the door of the API until it is back.
+    Hold,
+}
+
+impl Way {
+    /// What it does and what it costs, for the plan.
+    pub fn cost(self) -> &'static str {
+        match self {
+            Self::Drain => "its RPC port is drained to its peers; no request fails or waits",
+            Self::Mute => "it is muted, which writes into Ironic's table of conductors; no request fails",
+            Self::Hold => "all requests wait at the API door until it is back, seconds each time",
+        }
+    }
+}
+
+/// What others do, as commands on the host of the tools. Without one the step is confirmed or told.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hooks {
+    /// Before anything else: the services that come before Ironic are of the new release.
+    pub before: Option<String>,
+    /// Brings the ramdisk image with the agent to `{release}`.
+    pub ramdisk: Option<String>,
+    /// The image was brought there by hand.
+    pub ramdisk_is_done: bool,
+    /// Upgrades clients and the services that use Ironic.
+    pub clients: Option<String>,
+    /// After all.
+    pub after: Option<String>,
+}
+
+/// All that an Ironic backend is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// `[cluster]`
+    pub cluster: IronicConfig,
+    /// `[hosts]`
+    pub hosts: Hosts,
+    /// The times of it, in one place.
+    pub pace: Pace,
+}
+
+/// How long things take, and how long they are waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// One question.
+    pub call: Duration,
+    /// Between two looks at what is waited for.
+    pub poll: Duration,
+    /// The expiry of the lock.
+    pub lock: Duration,
+    /// A service that was started.
+    pub ready: Duration,
+    /// A service that was drained.
+    pub drain: Duration,
+    /// How long a conductor that is muted is still asked.
+    pub ring: Duration,
+}
+
+impl Settings {
+    /// As the configuration says.
+    pub fn new(cluster: IronicConfig, hosts: Hosts) -> Self {
+        let seconds = Duration::from_secs;
+        let pace = Pace {
+            call: seconds(cluster.timeout.max(1)),
+            poll: seconds(cluster.poll.max(1)),
+            lock: seconds(cluster.lock_expires.max(6)),
+            ready: seconds(cluster.ready_timeout.max(1)),
+            drain: seconds(cluster.drain_timeout.max(1)),
+            ring: seconds(cluster.stopping.ring) + Duration::from_millis(500),
+        };
+        Self { cluster, hosts, pace }
+    }
+}
+
+/// A service of either kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// Of which kind.
+    pub role: Role,
+    /// Where its commands are run.
+    pub host: &'a str,
+    /// Its places at the balancer.
+    pub servers: &'a [Server],
+    /// Its commands.
+    pub commands: Commands,
+}
+
+/// The kinds of services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// `ironic-conductor`
+    Conductor,
+    /// `ironic-api`
+    Api,
+}
+
+impl Role {
+    /// The kind of unit.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Conductor => "conductor",
+            Self::Api => "api",
+        }
+    }
+}
+
+impl IronicConfig {
+    /// All services, conductors first.
+    pub fn services(&self) -> impl Iterator<Item = Service<'_>> {
+        let conductors = self.conductors.iter().map(|conductor| Service {
+            name: &conductor.name,
+            role: Role::Conductor,
+            host: &conductor.host,
+            servers: &conductor.servers,
+            commands: conductor.commands.over(&self.commands),
+        });
+        let apis = self.apis.iter().map(|api| Service {
+            name: &api.name,
+            role: Role::Api,
+            host: &api.host,
+            servers: &api.servers,
+            commands: api.commands.over(&self.commands),
+        });
+        conductors.chain(apis)
+    }
+
+    /// The service of that name.
+    pub fn service(&self, name: &str) -> Option<Service<'_>> {
+        self.services().find(|service| service.name == name)
+    }
+
+    /// The conductor that Ironic calls so.
+    pub fn conductor_registered(&self, registered: &str) -> Option<&Conductor> {
+        self.conductors.iter().find(|conductor| {
+            conductor.registered == registered || conductor.also_registered.as_deref() == Some(registered)
+        })
+    }
+
+    /// Every host on which something is run.
+    pub fn hosts(&self) -> BTreeSet<&str> {
+        let services = self.services().map(|service| service.host);
+        services
+            .chain([self.tools.host.as_str(), self.balancer.host.as_str()])
+            .collect()
+    }
+
+    /// What in it does not fit together.
+    ///
+    /// # Errors
+    /// In words, with the names of the settings.
+    pub fn verify(&self) -> Result<(), String> {
+        let mut names = BTreeSet::new();
+        if let Some(twice) = self.services().find(|service| !names.insert(service.name)) {
+            return Err(format!("two services are called {}", twice.name));
+        }
+        let mut registered = BTreeSet::new();
+        for conductor in &self.conductors {
+            let both = [Some(&conductor.registered), conductor.also_registered.as_ref()];
+            if let Some(twice) = both.into_iter().flatten().find(|name| !registered.insert(*name)) {
+                return Err(format!("two conductors are registered as {twice}"));
+            }
+        }
+        let mut servers = BTreeSet::new();
+        let all = self.services().flat_map(|service| service.servers.to_vec());
+        for server in all {
+            if !servers.insert(server.clone()) {
+                return Err(format!("two services are the server {server}"));
+            }
+        }
+        if self.tools.batch == 0 {
+            return Err("`tools.batch` is 0: at least one object is migrated at once".to_owned());
+        }
+        if !self.tools.migrate.contains("{count}") {
+            return Err("`tools.migrate` has no {count}: how many objects are migrated at once".to_owned());
+        }
+        for url in [&self.database, &self.ours] {
+            let scheme = url.split("://").next().unwrap_or_default();
+            if !["mysql", "mariadb", "postgres", "postgresql", "sqlite"].contains(&scheme) {
+                return Err(format!(
+                    "{scheme:?} is no database: mysql://…, postgres://… or sqlite://…"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// As the guide has it, with two of each.
+    pub(crate) const GUIDE: &str = r#"
+        name = "lab"
+        endpoint = "http://127.0.0.1:16385"
+        database = "mysql://reader@127.0.0.1:33306/ironic"
+        ours = "mysql://stagger@127.0.0.1:33306/stagger"
+        installed = "26.1.6"
+
+        [commands]
+        install = "ln -sfn /opt/ironic-{release} /opt/{service}"
+        write_pin = "printf '[DEFAULT]\\npin_release_version = %s\\n' {pin} > /etc/ironic/{service}-pin.conf"
+        remove_pin = ": > /etc/ironic/{service}-pin.conf"
+        read_pin = "sed -n 's/^pin_release_version *= *//p' /etc/ironic/{service}-pin.conf"
+        stop = "systemctl stop ironic-{service}"
+        start = "systemctl start ironic-{service}"
+
+        [[conductors]]
+        name = "c1"
+        host = "h1"
+        registered = "127.0.1.1:18081"
+        servers = ["rpc1/c1", "rpc2/c1"]
+
+        [[conductors]]
+        name = "c2"
+        host = "h2"
+        registered = "127.0.1.2:18082"
+        servers = ["rpc1/c2", "rpc2/c2"]
+
+        [[apis]]
+        name = "a1"
+        host = "h1"
+        url = "http://127.0.0.1:16386"
+        servers = ["b/a1"]
+
+        [[apis]]
+        name = "a2"
+        host = "h2"
+        url = "http://127.0.0.1:16387"
+        servers = ["b/a2"]
+
+        [tools]
+        host = "h1"
+        schema = "ironic-dbsync upgrade"
+        migrate = "ironic-dbsync online_data_migrations --max-count {count}"
+
+        [balancer]
+        host = "lb"
+        show = "echo 'show stat' | socat - /run/haproxy.sock"
+        set = "echo 'set server {backend}/{server} state {state}' | socat - /run/haproxy.sock"
+
+        [hooks]
+        ramdisk_is_done = true
+    "#;
+
+    #[test]
+    fn the_guide_s_configuration_is_read_and_fits() {
+        let config: IronicConfig = toml::from_str(GUIDE).unwrap();
+        config.verify().unwrap();
+        assert_eq!(config.services().count(), 4);
+        assert_eq!(config.hosts(), BTreeSet::from(["h1", "h2", "lb"]));
+        let c2 = config.conductor_registered("127.0.1.2:18082").unwrap();
+        assert_eq!(c2.servers[0].to_string(), "rpc1/c2");
+    }
+
+    #[test]
+    fn the_guide_shows_a_configuration_that_is_taken() {
+        let guide = include_str!("../../../../docs/guides/ironic.md");
+        let block = guide
+            .split("```toml\n")
+            .nth(1)
+            .unwrap()
+            .split("```")
+            .next()
+            .unwrap();
+        let mut whole: toml::Table = toml::from_str(block).unwrap();
+        let mut cluster: toml::Table = whole.remove("cluster").unwrap().try_into().unwrap();
+        assert_eq!(cluster.remove("kind").unwrap().as_str(), Some("ironic"));
+        let config: IronicConfig = cluster.try_into().unwrap();
+        config.verify().unwrap();
+        let hosts: Hosts = whole.remove("hosts").unwrap().try_into().unwrap();
+        assert_eq!(hosts.timeout, 900);
+        assert!(whole.is_empty());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let refused = |from: &str, to: &str| {
+            let text = GUIDE.replace(from, to);
+            assert_ne!(text, GUIDE, "{from} is not there");
+            toml::from_str::<IronicConfig>(&text)
+                .map_err(|error| error.to_string())
+                .and_then(|config| config.verify())
+                .unwrap_err()
+        };
+        assert!(refused("name = \"c2\"", "name = \"a1\"").contains("called a1"));
+        assert!(refused("127.0.1.2:18082", "127.0.1.1:18081").contains("registered as 127.0.1.1:18081"));
+        assert!(refused("[\"b/a2\"]", "[\"b/a1\"]").contains("server b/a1"));
+        assert!(refused("\"b/a2\"", "\"a2\"").contains("backend/server"));
+        assert!(refused(" --max-count {count}", "").contains("{count}"));
+        assert!(refused("mysql://reader", "oracle://reader").contains("no database"));
+        assert!(refused("installed", "instaled").contains("instaled"));
+    }
+}

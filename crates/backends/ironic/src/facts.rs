@@ -1,0 +1,184 @@
+//! What can be seen of an Ironic, each part with why not where it cannot be seen.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use stagger_versioned::Version;
+
+use crate::balancer::Shown;
+use crate::records::Records;
+
+/// A fact, or why nobody could tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Known<T> {
+    /// It is so.
+    Yes(T),
+    /// Nobody could tell, and why.
+    No(String),
+}
+
+impl<T> Known<T> {
+    /// The fact, if it is known.
+    pub fn yes(&self) -> Option<&T> {
+        match self {
+            Self::Yes(fact) => Some(fact),
+            Self::No(_) => None,
+        }
+    }
+
+    /// The same, or why not.
+    ///
+    /// # Errors
+    /// Why nobody could tell.
+    pub fn known(&self) -> Result<&T, &str> {
+        match self {
+            Self::Yes(fact) => Ok(fact),
+            Self::No(why) => Err(why),
+        }
+    }
+}
+
+/// All facts of one look.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Facts {
+    /// When the look began.
+    pub at: Timestamp,
+    /// What each API service says, by the service's name.
+    pub apis: BTreeMap<String, ApiSays>,
+    /// The conductors that Ironic knows, by the name under which they are registered.
+    pub conductors: Known<BTreeMap<String, ConductorSays>>,
+    /// What its database holds.
+    pub database: Known<Database>,
+    /// The servers of the balancer.
+    pub balancer: Known<Shown>,
+    /// The pin that each service's next start reads; empty: none.
+    pub pins: BTreeMap<String, Known<Option<String>>>,
+    /// What stagger installed where, and how far it has come.
+    pub records: Known<Records>,
+}
+
+/// An API service, asked past the balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ApiSays {
+    /// It answers, and offers versions up to this one. A pinned new one offers what an old one does.
+    Offers(Version),
+    /// Nobody listens there.
+    Away(String),
+    /// Nobody could tell.
+    Unclear(String),
+}
+
+/// A conductor, as the API lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConductorSays {
+    /// Whether it has been heard of lately.
+    pub alive: bool,
+    /// Its group; empty for that without a name.
+    pub group: String,
+}
+
+/// What the database holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Database {
+    /// The revision of its schema.
+    pub revision: String,
+    /// Of each table that holds an object: how many rows have which version. `null` is a row without one.
+    pub rows: BTreeMap<String, Rows>,
+    /// The row of each conductor, by the name under which it is registered.
+    pub conductors: BTreeMap<String, ConductorRow>,
+    /// How many nodes each conductor has reserved: tasks are under way there.
+    pub reserved: BTreeMap<String, u64>,
+}
+
+/// How many rows of a table have which version.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rows {
+    /// By version, as written.
+    pub versions: BTreeMap<String, u64>,
+    /// Those without one, which no tool of Ironic's can repair.
+    pub null: u64,
+}
+
+impl Rows {
+    /// How many are not in that version.
+    pub fn other_than(&self, version: Version) -> u64 {
+        let version = version.to_string();
+        let others = self.versions.iter().filter(|(of, _)| **of != version);
+        others.map(|(_, rows)| rows).sum::<u64>() + self.null
+    }
+
+    /// Those that one who knows `newest` cannot read, with how many there are.
+    pub fn beyond(&self, newest: Version) -> Vec<(String, u64)> {
+        let unreadable = |text: &str| {
+            let version: Result<Version, _> = text.parse();
+            !version.is_ok_and(|version| newest.understands(version))
+        };
+        self.versions
+            .iter()
+            .filter(|(version, _)| unreadable(version))
+            .map(|(version, rows)| (version.clone(), *rows))
+            .collect()
+    }
+}
+
+/// The row of a conductor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConductorRow {
+    /// In which version it was written when the conductor started.
+    pub version: Option<String>,
+    /// Whether it counts as there.
+    pub online: bool,
+}
+
+impl Database {
+    /// How many rows have no version, by table.
+    pub fn without_version(&self) -> Vec<(&str, u64)> {
+        self.rows
+            .iter()
+            .filter(|(_, rows)| rows.null > 0)
+            .map(|(table, rows)| (table.as_str(), rows.null))
+            .collect()
+    }
+
+    /// How many rows are in another version than these.
+    pub fn left_over(&self, current: &BTreeMap<&'static str, Version>) -> BTreeMap<&str, u64> {
+        self.rows
+            .iter()
+            .filter_map(|(table, rows)| {
+                let left = rows.other_than(*current.get(table.as_str())?);
+                (left > 0).then_some((table.as_str(), left))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_compared_by_number_and_what_is_no_version_is_not_readable() {
+        let rows = Rows {
+            versions: BTreeMap::from([
+                ("1.9".to_owned(), 1),
+                ("1.40".to_owned(), 2),
+                ("1.41".to_owned(), 3),
+                ("2.0".to_owned(), 4),
+                ("odd".to_owned(), 5),
+            ]),
+            null: 6,
+        };
+        let beyond = rows.beyond(Version::new(1, 40));
+        let names: Vec<_> = beyond.iter().map(|(version, _)| version.as_str()).collect();
+        assert_eq!(names, ["1.41", "2.0", "odd"]);
+        assert_eq!(rows.other_than(Version::new(1, 41)), 18);
+    }
+}

@@ -1,0 +1,251 @@
+//! The API, asked by HTTP: what it offers, and which conductors there are.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, CONTENT_TYPE};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use stagger_engine::backend::BackendError;
+use stagger_versioned::Version;
+
+use crate::facts::{ApiSays, ConductorSays};
+
+/// An answer is never longer: ten thousand conductors take two of these.
+const LARGEST: usize = 1 << 20;
+
+/// The highest version that a service offers; servers differ in how they write the name.
+const MAXIMUM: &str = "x-openstack-ironic-api-maximum-version";
+
+/// The version in which questions are asked, since it is the first that lists conductors.
+const ASKED_IN: (&str, &str) = ("x-openstack-ironic-api-version", "1.49");
+
+/// Asks by HTTP and HTTPS.
+#[derive(Debug, Clone)]
+pub(crate) struct Http {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    limit: Duration,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// Nobody listens there.
+    Away(String),
+    /// Nobody could tell.
+    Unclear(String),
+}
+
+/// An answer.
+#[derive(Debug)]
+struct Answer {
+    code: u16,
+    maximum: Option<String>,
+    body: Value,
+}
+
+impl Http {
+    /// That believes that authority, or those of the system.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) fn new(ca: Option<&Path>, limit: Duration) -> Result<Self, BackendError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        // A machine without authorities still reaches what does without TLS.
+        let builder = match ca {
+            Some(file) => HttpsConnectorBuilder::new().with_tls_config(believing(provider, Some(file))?),
+            None => {
+                match HttpsConnectorBuilder::new().with_provider_and_native_roots(Arc::clone(&provider)) {
+                    Ok(builder) => builder,
+                    Err(error) => {
+                        tracing::warn!(%error, "this machine has no certificates of authorities");
+                        HttpsConnectorBuilder::new().with_tls_config(believing(provider, None)?)
+                    }
+                }
+            }
+        };
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_connect_timeout(Some(limit));
+        let connector = builder.https_or_http().enable_http1().wrap_connector(tcp);
+        Ok(Self {
+            // A connection is not kept: one to a service that was restarted tells nothing of it.
+            client: Client::builder(TokioExecutor::new())
+                .pool_max_idle_per_host(0)
+                .build(connector),
+            limit,
+        })
+    }
+
+    async fn ask(
+        &self,
+        method: &str,
+        url: &str,
+        token: Option<&str>,
+        body: Option<&Value>,
+    ) -> Result<Answer, NoAnswer> {
+        let unclear = |why: String| NoAnswer::Unclear(format!("{url}: {why}"));
+        let mut request = Request::builder()
+            .method(method)
+            .uri(url)
+            .header(ASKED_IN.0, ASKED_IN.1)
+            .header(ACCEPT, "application/json")
+            .header(CONTENT_TYPE, "application/json");
+        if let Some(token) = token {
+            request = request.header("x-auth-token", token);
+        }
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let request = request
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| unclear(error.to_string()))?;
+        let asked = async {
+            let answer = self.client.request(request).await.map_err(|error| {
+                let why = in_full(&error);
+                if error.is_connect() {
+                    NoAnswer::Away(format!("{url}: {why}"))
+                } else {
+                    unclear(why)
+                }
+            })?;
+            let code = answer.status().as_u16();
+            let maximum = answer.headers().get(MAXIMUM);
+            let maximum = maximum.and_then(|value| value.to_str().ok()).map(str::to_owned);
+            let body = Limited::new(answer.into_body(), LARGEST)
+                .collect()
+                .await
+                .map_err(|error| unclear(error.to_string()))?
+                .to_bytes();
+            Ok(Answer {
+                code,
+                maximum,
+                body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+            })
+        };
+        match tokio::time::timeout(self.limit, asked).await {
+            Ok(answer) => answer,
+            Err(_) => Err(unclear(format!("no answer for {} s", self.limit.as_secs()))),
+        }
+    }
+
+    /// What a service of the API says of itself.
+    pub(crate) async fn api(&self, url: &str) -> ApiSays {
+        let answer = match self.ask("GET", &join(url, "/"), None, None).await {
+            Ok(answer) => answer,
+            Err(NoAnswer::Away(why)) => return ApiSays::Away(why),
+            Err(NoAnswer::Unclear(why)) => return ApiSays::Unclear(why),
+        };
+        let Answer { code, maximum, body } = answer;
+        // The header is not there on every page; the page itself says the same.
+        let said = maximum.or_else(|| body["default_version"]["version"].as_str().map(str::to_owned));
+        match said.as_deref().map(str::parse::<Version>) {
+            Some(Ok(version)) if code == 200 => ApiSays::Offers(version),
+            Some(Ok(_)) | None => {
+                ApiSays::Unclear(format!("{url} answers {code}, without its highest version"))
+            }
+            Some(Err(error)) => ApiSays::Unclear(format!("{url}: {error}")),
+        }
+    }
+
+    /// The conductors that an API lists.
+    pub(crate) async fn conductors(
+        &self,
+        url: &str,
+        token: Option<&str>,
+    ) -> Result<BTreeMap<String, ConductorSays>, String> {
+        let mut found = BTreeMap::new();
+        let mut next = join(url, "/v1/conductors");
+        // Pages of at least one each.
+        for _ in 0..1000 {
+            let answer = self.ask("GET", &next, token, None).await;
+            let Answer { code, body, .. } = answer.map_err(|error| match error {
+                NoAnswer::Away(why) | NoAnswer::Unclear(why) => why,
+            })?;
+            let listed = body["conductors"].as_array();
+            let Some(listed) = listed.filter(|_| code == 200) else {
+                return Err(format!("{next} answers {code}: {}", words_of(&body)));
+            };
+            for conductor in listed {
+                let name = conductor["hostname"].as_str();
+                let alive = conductor["alive"].as_bool();
+                let (Some(name), Some(alive)) = (name, alive) else {
+                    return Err(format!(
+                        "{next} lists {conductor}, without `hostname` and `alive`"
+                    ));
+                };
+                let group = conductor["conductor_group"].as_str().unwrap_or_default();
+                let says = ConductorSays {
+                    alive,
+                    group: group.to_owned(),
+                };
+                found.insert(name.to_owned(), says);
+            }
+            match body["next"].as_str() {
+                Some(more) => more.clone_into(&mut next),
+                None => return Ok(found),
+            }
+        }
+        Err(format!("{url} lists conductors without an end"))
+    }
+
+    /// Stops the heartbeat of a conductor, by its JSON-RPC port.
+    pub(crate) async fn halt_keepalive(&self, rpc: &str) -> Result<(), String> {
+        let call = json!({ "jsonrpc": "2.0", "method": "keepalive_halt", "params": {}, "id": "stagger" });
+        match self.ask("POST", &join(rpc, "/"), None, Some(&call)).await {
+            Ok(Answer { code: 200, body, .. }) if body.get("error").is_none() => Ok(()),
+            Ok(Answer { code, body, .. }) => Err(format!("{rpc} answers {code}: {}", words_of(&body))),
+            Err(NoAnswer::Away(why) | NoAnswer::Unclear(why)) => Err(why),
+        }
+    }
+}
+
+/// A client that believes the authorities of that file, or none.
+fn believing(provider: Arc<CryptoProvider>, file: Option<&Path>) -> Result<ClientConfig, BackendError> {
+    let tried = match file {
+        Some(file) => format!("use the certificates of {}", file.display()),
+        None => "set TLS up".to_owned(),
+    };
+    let wrong = |why: String| BackendError::permanent(&tried, why);
+    let mut roots = RootCertStore::empty();
+    if let Some(file) = file {
+        let found = CertificateDer::pem_file_iter(file).map_err(|error| wrong(error.to_string()))?;
+        for certificate in found {
+            let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
+            roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+        }
+    }
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
+fn join(url: &str, path: &str) -> String {
+    format!("{}{path}", url.trim_end_matches('/'))
+}
+
+fn words_of(body: &Value) -> String {
+    body.to_string().chars().take(200).collect()
+}
+
+fn in_full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}

@@ -1,0 +1,32 @@
+//! OpenStack Ironic, carried from one release to the next while it serves.
+//!
+//! A service is looked at from outside ([`facts`]): by its API, by plain SQL, at the balancer. What it runs cannot be
+//! seen so, and is written down by us ([`records`]) and held against what can ([`runs`]). From there a snapshot
+//! ([`translate`](fn@translate::translate)), and the way to a release with all reasons against it
+//! ([`target`](fn@target::upgrade)), are pure functions. The table of [`releases`] says what may follow what.
+//!
+//! The other half acts ([`backend`]): a visit drains a service, changes it by the commands of the [`config`], and gives
+//! it back; steps run Ironic's own tools and judge them by more than their exit codes ([`migrate`]).
+//!
+//! Start reading at [`facts::Facts`], then [`target`], then [`backend`].
+
+pub mod backend;
+pub mod balancer;
+pub mod commands;
+pub mod conditions;
+pub mod config;
+pub mod facts;
+mod http;
+pub mod look;
+pub mod migrate;
+mod perform;
+pub mod records;
+mod refusal;
+pub mod releases;
+pub mod runs;
+mod sql;
+pub mod steps;
+pub mod target;
+pub mod translate;
+pub mod versions;
+pub mod world;

@@ -1,0 +1,215 @@
+//! The online data migrations, batch after batch to the end.
+//!
+//! `ironic-dbsync online_data_migrations` ends with 1 where there is more to do, and with 1 as well where it was broken
+//! off by any error, as by a database that is away. So the code alone is not believed: what it printed is, and the rows
+//! are counted by ourselves.
+
+use std::time::Instant;
+
+use stagger_engine::backend::BackendError;
+use stagger_engine::hosts::{Ran, last_words};
+
+use crate::commands::with;
+use crate::facts::Known;
+use crate::perform::Performer;
+
+/// What one batch came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Batch {
+    /// Nothing is left.
+    Done,
+    /// So many objects were migrated, and there is more to do, or may be: it does not look ahead.
+    More {
+        /// How many.
+        migrated: u64,
+    },
+    /// Rows that this release does not know, or that have no version.
+    Incompatible(String),
+    /// The command was called wrongly.
+    Misused(String),
+    /// It was broken off.
+    BrokenOff(String),
+}
+
+/// So many batches may migrate nothing and still say that there is more.
+const IDLE: u32 = 2;
+
+/// What a batch came to, by its code and its words.
+pub fn judge(ran: &Ran) -> Batch {
+    let said = || last_words(&ran.output).to_owned();
+    match ran.code {
+        0 => Batch::Done,
+        1 => match migrated(&ran.output) {
+            Some(migrated) if came_to_its_end(&ran.output) => Batch::More { migrated },
+            Some(_) | None => Batch::BrokenOff(said()),
+        },
+        2 => Batch::Incompatible(said()),
+        127 => Batch::Misused(said()),
+        124 => Batch::BrokenOff(format!("it took too long: {}", said())),
+        code => Batch::BrokenOff(format!("it ended with {code}: {}", said())),
+    }
+}
+
+/// Whether it has ended by itself, with more to do: warnings in its log are no error.
+fn came_to_its_end(output: &str) -> bool {
+    let broken = output.contains("Traceback") || output.contains("Error while running");
+    output.contains("Please re-run") || !broken
+}
+
+/// How many objects it says that it has migrated: `update_to_latest_versions() migrated 5 of 58 objects.`
+fn migrated(output: &str) -> Option<u64> {
+    let counts = output.lines().filter_map(|line| {
+        let (_, after) = line.split_once("() migrated ")?;
+        after.split(' ').next()?.parse::<u64>().ok()
+    });
+    let counts: Vec<u64> = counts.collect();
+    (!counts.is_empty()).then(|| counts.iter().sum())
+}
+
+impl Performer<'_> {
+    /// Batches until nothing is left.
+    ///
+    /// # Errors
+    /// Rows that cannot be migrated, no progress, or a database that stays away.
+    pub(crate) async fn migrate(&self) -> Result<String, BackendError> {
+        const TRIED: &str = "migrate the rows";
+        let tools = &self.settings.cluster.tools;
+        let wished = self.wished()?;
+        let count = tools.batch.to_string();
+        let words = [("count", count.as_str()), ("release", wished.to.as_str())];
+        let command = with(&tools.migrate, &words);
+        let (mut total, mut idle) = (0, 0);
+        let mut number = 0_u32;
+        loop {
+            number += 1;
+            let left = self.rows_left().await?;
+            let key = format!("{}-migrate-{number}", self.call.key());
+            let ran = self
+                .world
+                .run(&tools.host, &key, self.call.fence, &command)
+                .await?;
+            match judge(&ran) {
+                Batch::Done => break,
+                Batch::More { migrated } => {
+                    total += migrated;
+                    idle = if migrated > 0 || self.rows_left().await? < left {
+                        0
+                    } else {
+                        idle + 1
+                    };
+                    if idle >= IDLE {
+                        let why = format!(
+                            "{idle} batches have migrated nothing and say that there is more: {} rows are of older \
+                             versions, and nobody migrates them",
+                            self.rows_left().await?
+                        );
+                        return Err(BackendError::permanent(TRIED, why)
+                            .hint("`stagger observe` counts rows by version; what they need is in Ironic's release notes"));
+                    }
+                }
+                Batch::Incompatible(said) => {
+                    let why = format!(
+                        "it refuses the rows, before it migrates any. Its own advice, to run the tools of the release \
+                         before, does not help with rows that are newer or have no version: {said}"
+                    );
+                    return Err(BackendError::permanent(TRIED, why));
+                }
+                Batch::Misused(said) => {
+                    let why = format!("`{command}` is not what it takes: {said}");
+                    return Err(BackendError::permanent(TRIED, why).hint("see `tools.migrate`"));
+                }
+                Batch::BrokenOff(said) => {
+                    idle += 1;
+                    // With a database that is away it ends as if there were more to do.
+                    self.wait_for_the_database(&said).await?;
+                    if idle > IDLE {
+                        return Err(BackendError::permanent(
+                            TRIED,
+                            format!("it was broken off: {said}"),
+                        ));
+                    }
+                }
+            }
+        }
+        let left = self.rows_left().await?;
+        if left > 0 {
+            let why = format!("it says that nothing is left, and {left} rows are of older versions");
+            return Err(BackendError::permanent(TRIED, why));
+        }
+        let note = format!("{total} objects in {number} batches");
+        self.book.mark(self.call, &wished.to, "migrate", &note).await?;
+        Ok(note)
+    }
+
+    /// How many rows are of other versions than the wanted release writes.
+    async fn rows_left(&self) -> Result<u64, BackendError> {
+        let wished = self.wished()?;
+        let to = self
+            .table
+            .find(&wished.to)
+            .map_err(|error| BackendError::permanent("count rows", error.to_string()))?;
+        let current = self.table.writes(to.place, None);
+        let begun = Instant::now();
+        loop {
+            match self.world.database().await {
+                Known::Yes(database) => return Ok(database.left_over(&current).values().sum()),
+                Known::No(why) if begun.elapsed() > self.settings.pace.drain => {
+                    return Err(BackendError::transient("count rows", why));
+                }
+                Known::No(why) => {
+                    tracing::info!(why, "the database is away: it is asked again");
+                    tokio::time::sleep(self.settings.pace.poll).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until the database answers.
+    async fn wait_for_the_database(&self, said: &str) -> Result<(), BackendError> {
+        tracing::warn!(said, "a batch was broken off");
+        self.rows_left().await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(code: i32, output: &str) -> Ran {
+        Ran {
+            code,
+            output: output.to_owned(),
+        }
+    }
+
+    #[test]
+    fn d7_an_error_is_not_more_to_do() {
+        let more = "update_to_latest_versions() migrated 5 of 58 objects.\nData migrations have not completed. Please re-run.";
+        assert_eq!(judge(&ran(1, more)), Batch::More { migrated: 5 });
+        let away = "Error while running update_to_latest_versions: (2003, \"Can't connect\").\nTraceback (most recent call last):";
+        assert!(matches!(judge(&ran(1, away)), Batch::BrokenOff(_)));
+        assert!(matches!(judge(&ran(1, "")), Batch::BrokenOff(_)));
+        let both = format!("a() migrated 3 of 3 objects.\n{away}");
+        assert!(matches!(judge(&ran(1, &both)), Batch::BrokenOff(_)));
+        let logged = format!("WARNING Traceback of something else\n{more}");
+        assert_eq!(judge(&ran(1, &logged)), Batch::More { migrated: 5 });
+        assert_eq!(judge(&ran(0, more)), Batch::Done);
+        assert!(matches!(
+            judge(&ran(2, "run it with the previous release")),
+            Batch::Incompatible(_)
+        ));
+        assert!(matches!(
+            judge(&ran(127, "\"max-count\" must be")),
+            Batch::Misused(_)
+        ));
+        assert!(matches!(judge(&ran(-1, "killed")), Batch::BrokenOff(_)));
+    }
+
+    #[test]
+    fn what_several_migrations_have_done_is_added() {
+        let output =
+            "a() migrated 0 of 0 objects.\nb() migrated 7 of 9 objects.\nc() migrated 2 of 2 objects.";
+        assert_eq!(migrated(output), Some(9));
+        assert_eq!(migrated("Data migrations have not completed."), None);
+    }
+}

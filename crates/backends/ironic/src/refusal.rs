@@ -1,0 +1,342 @@
+//! Why nothing is begun: all reasons at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stagger_core::model::{Policy, Reason, UnitState};
+use stagger_versioned::manifest::{Named, Place};
+
+use crate::config::{IronicConfig, Role, Way};
+use crate::facts::{Facts, Known};
+use crate::releases::Releases;
+use crate::target::{Refusal, asks};
+use crate::translate::{Seen, Wished, groups, seen};
+
+/// An upgrade that nothing speaks against.
+#[derive(Debug, Clone)]
+pub(crate) struct Judged {
+    pub(crate) wished: Wished,
+    pub(crate) from: Named,
+    pub(crate) to: Named,
+}
+
+/// What is wanted of what runs, if nothing speaks against it.
+pub(crate) fn judge(
+    facts: &Facts,
+    config: &IronicConfig,
+    table: &Releases,
+    release: &str,
+    policy: &Policy,
+) -> Result<Judged, Refusal> {
+    let mut reasons = Vec::new();
+    let services = seen(facts, config, table);
+    let to = wanted(table, release, &mut reasons);
+    let from = running(&services, table, release, to, &mut reasons);
+    reasons.extend(too_few(facts, config, &services));
+    reasons.extend(database(facts));
+    reasons.extend(way(facts, config));
+    reasons.extend(commands(config));
+    let mut judged = None;
+    if let (Some(to), Some((from, text))) = (to, from) {
+        if let Err(refused) = table.upgrade(from, to) {
+            reasons.push(Reason::new("upgrade-not-supported", refused.to_string()));
+        }
+        reasons.extend(too_new(facts, table, from.place, to.place));
+        let pin = config.pin.clone().unwrap_or_else(|| table.number(from.place));
+        if from.place != to.place {
+            // Both codes read it: an old service that starts once more while it is written must start.
+            let listed = |code: Place| table.pin(code, &pin) == Some(from.place);
+            if !listed(to.place) || !listed(from.place) {
+                let why = format!(
+                    "{pin:?} is no pin that both {text} and {release} list for {text}; {} is",
+                    table.number(from.place)
+                );
+                reasons.push(Reason::new("pin-not-listed", why));
+            }
+            let hooks = &config.hooks;
+            if !asks(policy) && hooks.ramdisk.is_none() && !hooks.ramdisk_is_done {
+                let why = "doors are passed without a word, and nobody has said that the ramdisk image is of the new \
+                           release: give `hooks.ramdisk`, or set `hooks.ramdisk_is_done`";
+                reasons.push(Reason::new("ramdisk-not-confirmed", why));
+            }
+        }
+        let wished = Wished {
+            to: release.to_owned(),
+            from: text,
+            pin,
+        };
+        judged = Some(Judged { wished, from, to });
+    }
+    match judged {
+        Some(judged) if reasons.is_empty() => Ok(judged),
+        Some(_) | None => Err(Refusal(reasons)),
+    }
+}
+
+fn wanted(table: &Releases, release: &str, reasons: &mut Vec<Reason>) -> Option<Named> {
+    match table.find(release) {
+        // What is installed is always one patch of a release.
+        Ok(named) if named.patch.is_some() => Some(named),
+        Ok(named) => {
+            let number = table.number(named.place);
+            let why = format!("{release} is a release with many patches: write which, as {number}.1");
+            reasons.push(Reason::new("release-without-patch", why));
+            None
+        }
+        Err(error) => {
+            reasons.push(Reason::new("unknown-release", error.to_string()));
+            None
+        }
+    }
+}
+
+/// Where services come from. Those that are on the wanted release already have been there before: a run that was
+/// ended in between.
+fn running(
+    services: &[Seen<'_>],
+    table: &Releases,
+    release: &str,
+    to: Option<Named>,
+    reasons: &mut Vec<Reason>,
+) -> Option<(Named, String)> {
+    let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut held: BTreeSet<Place> = BTreeSet::new();
+    let mut all_known = true;
+    for seen in services {
+        match &seen.runs {
+            Err(reason) => {
+                all_known = false;
+                reasons.push(reason.clone());
+            }
+            Ok(runs) if runs.release == release => held.extend(runs.held_to()),
+            Ok(runs) => {
+                if let Some(pin) = runs.held_to()
+                    && to.is_some_and(|to| to.place != runs.place)
+                {
+                    let why = format!(
+                        "{} on {} is still pinned to {}: finish that upgrade first",
+                        seen.name,
+                        runs.release,
+                        table.name(pin)
+                    );
+                    reasons.push(Reason::new("still-pinned", why));
+                }
+                found.entry(&runs.release).or_default().push(seen.name);
+            }
+        }
+    }
+    if !all_known {
+        return None;
+    }
+    let named = |text: &str| Some((table.find(text).ok()?, text.to_owned()));
+    match found.len() {
+        // All are there: only pins and rows may be left, and the pins say where they came from.
+        0 => match held.first() {
+            Some(pin) => named(&table.number(*pin)),
+            None => to.and_then(|to| before(table, to)).or_else(|| named(release)),
+        },
+        1 => found.keys().next().and_then(|text| named(text)),
+        _ => {
+            let which: Vec<String> = found
+                .iter()
+                .map(|(release, names)| format!("{} on {release}", names.join(" ")))
+                .collect();
+            let why = format!(
+                "services run several releases, and none of them is {release}: {}",
+                which.join(", ")
+            );
+            reasons.push(Reason::new("releases-mixed", why));
+            None
+        }
+    }
+}
+
+/// The named release before that one: whatever is left to be done there was begun from it, or from one before.
+fn before(table: &Releases, to: Named) -> Option<(Named, String)> {
+    let older = table.before(to.place)?;
+    let number = table.number(older);
+    Some((table.find(&number).ok()?, number))
+}
+
+fn too_few(facts: &Facts, config: &IronicConfig, services: &[Seen<'_>]) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    let down = |seen: &&Seen<'_>| seen.state.0 != UnitState::Serving;
+    if config.apis.len() < 2 {
+        let why = format!(
+            "{} API service, and the other one serves while one is changed",
+            config.apis.len()
+        );
+        reasons.push(Reason::new("too-few-apis", why));
+    }
+    if config.conductors.len() < 2 {
+        let why = format!(
+            "{} conductor, and the other one serves while one is changed",
+            config.conductors.len()
+        );
+        reasons.push(Reason::new("too-few-conductors", why));
+    } else {
+        let mut sizes: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (conductor, group) in groups(facts, config) {
+            sizes.entry(group).or_default().push(conductor);
+        }
+        for (group, members) in sizes.iter().filter(|(_, members)| members.len() < 2) {
+            let group = if group.is_empty() { "without a name" } else { group };
+            let why = format!(
+                "{} is the only conductor of the group {group}: nobody serves its nodes while it is changed",
+                members.join(" ")
+            );
+            reasons.push(Reason::new("too-few-conductors", why));
+        }
+    }
+    for seen in services.iter().filter(down) {
+        let (slug, words) = if seen.state.0 == UnitState::Down {
+            ("service-down", "does not serve")
+        } else {
+            ("service-unknown", "may serve or not")
+        };
+        let why = format!("{} {words}: {}", seen.name, seen.state.1);
+        reasons.push(Reason::new(slug, why));
+    }
+    match &facts.conductors {
+        Known::No(why) => reasons.push(Reason::new("conductors-unknown", why.clone())),
+        Known::Yes(listed) => {
+            let strangers: Vec<&str> = listed
+                .iter()
+                .filter(|(name, says)| says.alive && config.conductor_registered(name).is_none())
+                .map(|(name, _)| name.as_str())
+                .collect();
+            if !strangers.is_empty() {
+                let why = format!(
+                    "alive, and not in the configuration: {}; nobody would upgrade them",
+                    strangers.join(", ")
+                );
+                reasons.push(Reason::new("unknown-conductor", why));
+            }
+        }
+    }
+    reasons
+}
+
+fn database(facts: &Facts) -> Vec<Reason> {
+    let database = match &facts.database {
+        Known::No(why) => return vec![Reason::new("database-unknown", why.clone())],
+        Known::Yes(database) => database,
+    };
+    let without = database.without_version();
+    if without.is_empty() {
+        return Vec::new();
+    }
+    let rows: Vec<String> = without
+        .iter()
+        .map(|(table, rows)| format!("{rows} of {table}"))
+        .collect();
+    let why = format!(
+        "rows without a version: {}. Services answer them with an error, and no tool of Ironic's repairs them: find out \
+         which release wrote them, and write the version that it has of that object",
+        rows.join(", ")
+    );
+    vec![Reason::new("rows-without-version", why)]
+}
+
+/// Rows of versions that the release to go to does not know, or that are newer than what runs.
+fn too_new(facts: &Facts, table: &Releases, from: Place, to: Place) -> Vec<Reason> {
+    let Some(database) = facts.database.yes() else {
+        return Vec::new();
+    };
+    let reads = table.reads(from.max(to));
+    let mut beyond = Vec::new();
+    for (name, rows) in &database.rows {
+        let Some(newest) = reads.get(name.as_str()) else {
+            continue;
+        };
+        for (version, count) in rows.beyond(*newest) {
+            beyond.push(format!("{count} of {name} of version {version}"));
+        }
+    }
+    if beyond.is_empty() {
+        return Vec::new();
+    }
+    let why = format!(
+        "rows that {} does not know: {}; a newer release wrote them, and services of an older one answer each list \
+         with an error",
+        table.name(from.max(to)),
+        beyond.join(", ")
+    );
+    vec![Reason::new("rows-too-new", why)]
+}
+
+/// Whether conductors can be stopped in the way that is set.
+fn way(facts: &Facts, config: &IronicConfig) -> Vec<Reason> {
+    let stopping = &config.stopping;
+    let mut reasons = Vec::new();
+    if let Known::No(why) = &facts.balancer {
+        reasons.push(Reason::new("balancer-unknown", why.clone()));
+    }
+    match stopping.way {
+        Way::Drain => {
+            if let Some(why) = crate::conditions::not_prepared(facts, config) {
+                let why = format!("{why}; the guide says how to prepare it, and what else there is");
+                reasons.push(Reason::new("not-prepared", why));
+            }
+        }
+        Way::Mute => {
+            if !stopping.writes_into_ironic {
+                let why = "`mute` writes into Ironic's table of conductors: set `stopping.writes_into_ironic` if it may";
+                reasons.push(Reason::new("mute-not-permitted", why));
+            }
+            let without: Vec<&str> = config
+                .conductors
+                .iter()
+                .filter(|conductor| conductor.rpc.is_none())
+                .map(|conductor| conductor.name.as_str())
+                .collect();
+            if stopping.database.is_none() || !without.is_empty() {
+                let why = format!(
+                    "`mute` needs `stopping.database`, and `rpc` of each conductor; without one: {}",
+                    without.join(" ")
+                );
+                reasons.push(Reason::new("not-prepared", why));
+            }
+        }
+        Way::Hold => {
+            if stopping.hold.is_none() || stopping.let_go.is_none() {
+                reasons.push(Reason::new(
+                    "not-prepared",
+                    "`hold` needs `stopping.hold` and `stopping.let_go`",
+                ));
+            }
+        }
+    }
+    reasons
+}
+
+/// Refuses before anything begins what would fail in the middle.
+fn commands(config: &IronicConfig) -> Vec<Reason> {
+    let missing = config.services().filter_map(|service| {
+        let commands = &service.commands;
+        let needed = [
+            ("install", &commands.install),
+            ("write_pin", &commands.write_pin),
+            ("remove_pin", &commands.remove_pin),
+            ("read_pin", &commands.read_pin),
+            ("stop", &commands.stop),
+            ("start", &commands.start),
+        ];
+        let none: Vec<&str> = needed
+            .iter()
+            .filter(|(_, command)| command.is_none())
+            .map(|(name, _)| *name)
+            .collect();
+        (!none.is_empty()).then(|| {
+            let why = format!("{} has no command for: {}", service.name, none.join(" "));
+            Reason::new("command-missing", why)
+        })
+    });
+    let unbalanced = config
+        .services()
+        .filter(|service| service.role == Role::Api && service.servers.is_empty())
+        .map(|service| {
+            let why = format!("{} has no `servers`: it cannot be drained", service.name);
+            Reason::new("not-prepared", why)
+        });
+    missing.chain(unbalanced).collect()
+}

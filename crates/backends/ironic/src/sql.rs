@@ -1,0 +1,320 @@
+//! One way to ask MariaDB, PostgreSQL and SQLite.
+
+use std::path::Path;
+use std::time::Duration;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use sqlx::any::{AnyArguments, AnyPoolOptions, AnyRow, install_default_drivers};
+use sqlx::{Any, AnyConnection, AnyPool, Arguments as _, AssertSqlSafe, Transaction};
+use stagger_engine::backend::BackendError;
+
+/// Which database it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Mysql,
+    Postgres,
+    Sqlite,
+}
+
+/// A database that is connected to when it is asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Sql {
+    pool: AnyPool,
+    pub(crate) engine: Engine,
+    /// The URL without its password.
+    shown: String,
+    limit: Duration,
+}
+
+/// A value in a question.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    Text(String),
+    Maybe(Option<String>),
+    Number(i64),
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+/// The URL with the password of that file in it.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn with_password(url: &str, file: Option<&Path>) -> Result<String, BackendError> {
+    let Some(file) = file.filter(|_| url.contains("{password}")) else {
+        return Ok(url.to_owned());
+    };
+    let tried = format!("read the password of {url} in {}", file.display());
+    let text =
+        std::fs::read_to_string(file).map_err(|error| BackendError::permanent(&tried, error.to_string()))?;
+    let password = text.lines().next().unwrap_or_default();
+    if password.is_empty() {
+        return Err(BackendError::permanent(tried, "its first line is empty"));
+    }
+    let password = utf8_percent_encode(password, NON_ALPHANUMERIC).to_string();
+    Ok(url.replace("{password}", &password))
+}
+
+impl Sql {
+    /// One that is read only, or one of ours.
+    ///
+    /// # Errors
+    /// The URL is none.
+    pub(crate) fn new(url: &str, reads_only: bool, limit: Duration) -> Result<Self, BackendError> {
+        install_default_drivers();
+        let engine = match url.split("://").next().unwrap_or_default() {
+            "mysql" | "mariadb" => Engine::Mysql,
+            "postgres" | "postgresql" => Engine::Postgres,
+            _ => Engine::Sqlite,
+        };
+        let read_only = match engine {
+            Engine::Mysql if reads_only => Some("SET SESSION TRANSACTION READ ONLY"),
+            Engine::Postgres if reads_only => Some("SET default_transaction_read_only = on"),
+            Engine::Sqlite if reads_only => Some("PRAGMA query_only = on"),
+            Engine::Mysql | Engine::Postgres | Engine::Sqlite => None,
+        };
+        let options = AnyPoolOptions::new()
+            .max_connections(4)
+            .acquire_timeout(limit)
+            .after_connect(move |connection, _| {
+                Box::pin(async move {
+                    match read_only {
+                        Some(word) => sqlx::query(word).execute(connection).await.map(drop),
+                        None => Ok(()),
+                    }
+                })
+            });
+        let shown = without_password(url);
+        let pool = options.connect_lazy(url).map_err(|error| {
+            BackendError::permanent(format!("use the database {shown}"), error.to_string())
+        })?;
+        Ok(Self {
+            pool,
+            engine,
+            shown,
+            limit,
+        })
+    }
+
+    /// The statement in the words of this database: `?` is the place of a value.
+    fn words(&self, text: &str) -> String {
+        use std::fmt::Write as _;
+        match self.engine {
+            Engine::Mysql | Engine::Sqlite => text.to_owned(),
+            Engine::Postgres => {
+                let mut parts = text.split('?');
+                let mut words = parts.next().unwrap_or_default().to_owned();
+                for (at, part) in parts.enumerate() {
+                    let _ = write!(words, "${}", at + 1);
+                    words.push_str(part);
+                }
+                words
+            }
+        }
+    }
+
+    fn error(&self, tried: &str, error: &sqlx::Error) -> BackendError {
+        let tried = format!("{tried} in {}", self.shown);
+        let refused = matches!(error, sqlx::Error::Database(error) if !is_passing(&**error));
+        if refused {
+            BackendError::permanent(tried, error.to_string())
+        } else {
+            BackendError::transient(tried, error.to_string())
+        }
+    }
+
+    /// All rows that it finds.
+    ///
+    /// # Errors
+    /// The database does not answer, or not so.
+    pub(crate) async fn fetch(
+        &self,
+        tried: &str,
+        text: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<AnyRow>, BackendError> {
+        let asked = async {
+            let mut connection = self.pool.acquire().await?;
+            let values = arguments(values)?;
+            sqlx::query_with(AssertSqlSafe(self.words(text)), values)
+                .fetch_all(&mut *connection)
+                .await
+        };
+        match tokio::time::timeout(self.limit, asked).await {
+            Ok(found) => found.map_err(|error| self.error(tried, &error)),
+            Err(_) => Err(self.silent(tried)),
+        }
+    }
+
+    fn silent(&self, tried: &str) -> BackendError {
+        let why = format!("no answer for {} s", self.limit.as_secs());
+        BackendError::transient(format!("{tried} in {}", self.shown), why)
+    }
+
+    /// Carries statements out, all or none; each must touch as many rows as it says, if it says so. Whether they were.
+    ///
+    /// # Errors
+    /// The database does not answer, or not so. Where the answer was lost it may have carried them out.
+    pub(crate) async fn change(&self, tried: &str, statements: Vec<Statement>) -> Result<bool, BackendError> {
+        let changed = async {
+            let mut transaction: Transaction<'static, Any> = self.pool.begin().await?;
+            for Statement {
+                text,
+                values,
+                touches,
+            } in statements
+            {
+                let rows = self.execute(&mut transaction, &text, values).await?;
+                if touches.is_some_and(|touches| touches != rows) {
+                    transaction.rollback().await?;
+                    return Ok(false);
+                }
+            }
+            transaction.commit().await?;
+            Ok(true)
+        };
+        match tokio::time::timeout(self.limit, changed).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) => {
+                let error = self.error(tried, &error);
+                Err(
+                    if error.persistence == stagger_engine::backend::Persistence::Transient {
+                        error.may_land()
+                    } else {
+                        error
+                    },
+                )
+            }
+            Err(_) => Err(self.silent(tried).may_land()),
+        }
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut AnyConnection,
+        text: &str,
+        values: Vec<Value>,
+    ) -> Result<u64, sqlx::Error> {
+        let values = arguments(values)?;
+        let done = sqlx::query_with(AssertSqlSafe(self.words(text)), values)
+            .execute(connection)
+            .await?;
+        Ok(done.rows_affected())
+    }
+}
+
+/// A statement that changes something.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    text: String,
+    values: Vec<Value>,
+    touches: Option<u64>,
+}
+
+impl Statement {
+    pub(crate) fn new(text: impl Into<String>, values: Vec<Value>) -> Self {
+        Self {
+            text: text.into(),
+            values,
+            touches: None,
+        }
+    }
+
+    /// The same, of which nothing counts unless it touches exactly one row.
+    pub(crate) fn one(text: impl Into<String>, values: Vec<Value>) -> Self {
+        Self {
+            touches: Some(1),
+            ..Self::new(text, values)
+        }
+    }
+}
+
+fn arguments(values: Vec<Value>) -> Result<AnyArguments, sqlx::Error> {
+    let mut arguments = AnyArguments::default();
+    for value in values {
+        let added = match value {
+            Value::Text(text) => arguments.add(text),
+            Value::Maybe(text) => arguments.add(text),
+            Value::Number(number) => arguments.add(number),
+        };
+        added.map_err(sqlx::Error::Encode)?;
+    }
+    Ok(arguments)
+}
+
+/// Whether a refusal is one of a database that is starting, going down, full or busy.
+fn is_passing(error: &dyn sqlx::error::DatabaseError) -> bool {
+    error.code().is_some_and(|code| {
+        // SQLite's busy and locked; PostgreSQL's connection errors and shutdown; MySQL's deadlock and its lock and
+        // connection limits.
+        matches!(
+            code.as_ref(),
+            "5" | "6" | "261" | "517" | "53300" | "40001" | "40P01" | "08004" | "HY000"
+        ) || code.starts_with("08")
+            || code.starts_with("57P")
+    })
+}
+
+/// A URL as it may be shown.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    match rest.rsplit_once('@') {
+        Some((user, rest)) => {
+            let user = user.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}@{rest}")
+        }
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_come_from_a_file_and_are_never_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        std::fs::write(&file, "p@ss word\n").unwrap();
+        let url = with_password("mysql://me:{password}@db/ironic", Some(&file)).unwrap();
+        assert_eq!(url, "mysql://me:p%40ss%20word@db/ironic");
+        assert_eq!(without_password(&url), "mysql://me@db/ironic");
+        assert_eq!(without_password("mysql://me:a@b@db/x"), "mysql://me@db/x");
+        assert_eq!(
+            with_password("mysql://db/x", Some(&file)).unwrap(),
+            "mysql://db/x"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_database_that_is_only_read_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/x.db?mode=rwc", folder.path().display());
+        let limit = Duration::from_secs(5);
+        let ours = Sql::new(&url, false, limit).unwrap();
+        let make = || vec![Statement::new("create table t (a bigint)", Vec::new())];
+        assert!(ours.change("make", make()).await.unwrap());
+        let theirs = Sql::new(&url, true, limit).unwrap();
+        let error = theirs
+            .change(
+                "write",
+                vec![Statement::new("insert into t values (?)", vec![Value::Number(1)])],
+            )
+            .await
+            .unwrap_err();
+        assert!(error.why.contains("readonly"), "{error}");
+        assert!(
+            theirs
+                .fetch("read", "select a from t", Vec::new())
+                .await
+                .unwrap()
+                .is_empty()
+        );
+    }
+}

@@ -1,0 +1,337 @@
+//! Carries steps out: what is done once for all services.
+
+use futures::future::join_all;
+use stagger_core::model::UnitState;
+use stagger_engine::backend::BackendError;
+use stagger_engine::hosts::{Ran, last_words};
+
+use crate::commands::{filled, with};
+use crate::config::Role;
+use crate::facts::Known;
+use crate::perform::{Performer, UNPIN};
+use crate::records::{Record, RecordState};
+use crate::runs::runs;
+use crate::target::part;
+use crate::translate::seen;
+use crate::world::World;
+
+/// What `ironic-status upgrade check` came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Checked {
+    /// It has nothing to say.
+    Fine,
+    /// It warns.
+    Warned(String),
+    /// It crashed as it is known to: it tells nothing.
+    KnownDefect(String),
+    /// It says no.
+    Failed(String),
+    /// Nobody could tell.
+    Unclear(String),
+}
+
+/// What a check came to. `crashes`: the words of the crash that it is known for on this pair of releases.
+pub fn judge_check(ran: &Ran, crashes: Option<&str>) -> Checked {
+    let said = || last_words(&ran.output).to_owned();
+    match ran.code {
+        0 => Checked::Fine,
+        1 => Checked::Warned(ran.output.clone()),
+        2 => Checked::Failed(ran.output.clone()),
+        255 if crashes.is_some_and(|words| ran.output.contains(words)) => Checked::KnownDefect(said()),
+        code => Checked::Unclear(format!("it ended with {code}: {}", said())),
+    }
+}
+
+impl Performer<'_> {
+    /// One step.
+    ///
+    /// # Errors
+    /// What could not be done.
+    pub(crate) async fn step(&self, step: &str) -> Result<String, BackendError> {
+        // A step has no unit whose fence a successor would have raised: it raises all, and waits for commands of
+        // older holders that are at work.
+        raise(self.world, self.call.fence, self.settings.cluster.hosts()).await?;
+        let hooks = &self.settings.cluster.hooks;
+        match step {
+            part::BEFORE => self.hook(step, hooks.before.as_ref(), "").await,
+            part::RAMDISK => {
+                self.hook(step, hooks.ramdisk.as_ref(), "it was said to be done")
+                    .await
+            }
+            part::CLIENTS => {
+                let told = "now upgrade python-ironicclient and python-openstackclient, then the services that use \
+                            Ironic, Nova first; new API versions are served from here on";
+                self.hook(step, hooks.clients.as_ref(), told).await
+            }
+            part::AFTER => self.hook(step, hooks.after.as_ref(), "").await,
+            part::CHECK => self.check().await,
+            part::SCHEMA => self.schema().await,
+            part::PIN => self.pin_all().await,
+            part::UNPIN => self.begin_unpin().await,
+            part::VERIFY => self.conductors_are_unpinned().await,
+            part::MIGRATE => self.migrate().await,
+            _ => Err(BackendError::permanent(
+                format!("take the step {step}"),
+                "this backend has no such step",
+            )),
+        }
+    }
+
+    async fn tool(&self, which: &str, command: &str) -> Result<Ran, BackendError> {
+        let tools = &self.settings.cluster.tools;
+        let release = self.wished()?.to.as_str();
+        let command = with(command, &[("release", release)]);
+        let key = format!("{}-{which}", self.call.key());
+        self.world.run(&tools.host, &key, self.call.fence, &command).await
+    }
+
+    async fn mark(&self, mark: &str, detail: &str) -> Result<(), BackendError> {
+        let release = &self.wished()?.to;
+        self.book.mark(self.call, release, mark, detail).await
+    }
+
+    async fn hook(&self, mark: &str, command: Option<&String>, told: &str) -> Result<String, BackendError> {
+        let said = match command {
+            None => told.to_owned(),
+            Some(command) => {
+                let ran = self.tool(mark, command).await?;
+                if ran.code != 0 {
+                    let why = format!("it ended with {}: {}", ran.code, last_words(&ran.output));
+                    return Err(BackendError::permanent(format!("run the hook `{mark}`"), why));
+                }
+                format!("the hook ended well: {}", last_words(&ran.output))
+            }
+        };
+        self.mark(mark, &said).await?;
+        Ok(said)
+    }
+
+    /// The tools of the new release, before the first of them is used.
+    async fn install_tools(&self) -> Result<(), BackendError> {
+        let Some(command) = &self.settings.cluster.tools.install else {
+            return Ok(());
+        };
+        let ran = self.tool("install", command).await?;
+        if ran.code == 0 {
+            return Ok(());
+        }
+        let why = format!("it ended with {}: {}", ran.code, last_words(&ran.output));
+        Err(BackendError::permanent("install the tools of Ironic", why))
+    }
+
+    async fn check(&self) -> Result<String, BackendError> {
+        const TRIED: &str = "ask `ironic-status upgrade check`";
+        let Some(command) = &self.settings.cluster.tools.check else {
+            return Err(BackendError::permanent(
+                TRIED,
+                "there is no command `tools.check`",
+            ));
+        };
+        self.install_tools().await?;
+        let wished = self.wished()?;
+        let find = |text: &str| {
+            let found = self.table.find(text);
+            found.map_err(|error| BackendError::permanent(TRIED, error.to_string()))
+        };
+        let crashes = self
+            .table
+            .check_crashes(find(&wished.from)?.place, find(&wished.to)?.place);
+        let ran = self.tool("check", command).await?;
+        let said = match judge_check(&ran, crashes) {
+            Checked::Fine => "it finds nothing".to_owned(),
+            Checked::Warned(said) => format!("it warns: {said}"),
+            Checked::KnownDefect(said) => format!(
+                "unknown, known defect: on the schema of {} it crashes by reading columns of {}, and tells nothing: {said}",
+                wished.from, wished.to
+            ),
+            Checked::Failed(said) => {
+                return Err(BackendError::permanent(TRIED, format!("it says no: {said}")));
+            }
+            Checked::Unclear(why) => return Err(BackendError::permanent(TRIED, why)),
+        };
+        self.mark(part::CHECK, &said).await?;
+        Ok(said)
+    }
+
+    async fn schema(&self) -> Result<String, BackendError> {
+        const TRIED: &str = "upgrade the schema";
+        self.install_tools().await?;
+        let ran = self.tool("schema", &self.settings.cluster.tools.schema).await?;
+        match ran.code {
+            0 => {}
+            2 => {
+                let why = format!(
+                    "the tool refuses the rows. Its own advice, to run the tools of the release before, does not help with \
+                     rows that are newer or have no version: {}",
+                    last_words(&ran.output)
+                );
+                return Err(
+                    BackendError::permanent(TRIED, why).hint("`stagger observe` counts rows by version")
+                );
+            }
+            code => {
+                let why = format!("it ended with {code}: {}", last_words(&ran.output));
+                return Err(BackendError::permanent(TRIED, why));
+            }
+        }
+        let revision = match self.world.database().await {
+            Known::Yes(database) => database.revision,
+            Known::No(why) => return Err(BackendError::transient(TRIED, why)),
+        };
+        self.mark(part::SCHEMA, &revision).await?;
+        Ok(format!("revision {revision}"))
+    }
+
+    /// Every start from here on is held to the old release, also one that nobody meant.
+    async fn pin_all(&self) -> Result<String, BackendError> {
+        const TRIED: &str = "write the pins";
+        let wished = self.wished()?;
+        self.pin_is_listed(&wished.pin).await?;
+        let facts = self.look().await;
+        let records = facts
+            .records
+            .known()
+            .map_err(|why| BackendError::transient(TRIED, why.to_owned()))?;
+        let config = &self.settings.cluster;
+        for service in config.services() {
+            // What it runs now is written down before its pin changes: it goes on without it until its next start.
+            if !records.services.contains_key(service.name) {
+                let now = runs(&service, &facts, config, self.table)
+                    .map_err(|reason| BackendError::transient(TRIED, reason.detail))?;
+                let record = Record {
+                    release: now.release,
+                    pin: now.pin.map(|(pin, _)| pin),
+                    state: RecordState::Runs,
+                    run: self.call.run.to_string(),
+                };
+                self.book.note(self.call, service.name, &record).await?;
+            }
+            if self.read_pin(&service).await?.as_ref() != Some(&wished.pin) {
+                self.write_pin(&service, &format!("pin-{}", service.name), &wished.pin)
+                    .await?;
+            }
+            let now = self.read_pin(&service).await?;
+            if now.as_ref() != Some(&wished.pin) {
+                let why = format!(
+                    "{} would start with the pin {:?}",
+                    service.name,
+                    now.as_deref().unwrap_or("none")
+                );
+                return Err(BackendError::permanent(TRIED, why));
+            }
+        }
+        Ok(format!("each service starts pinned to {}", wished.pin))
+    }
+
+    /// Where the new code can be asked which pins it lists, it is.
+    async fn pin_is_listed(&self, pin: &str) -> Result<(), BackendError> {
+        let Some(command) = &self.settings.cluster.tools.pins else {
+            return Ok(());
+        };
+        let tried = format!("ask the new code for the pin {pin}");
+        let ran = self.tool("pins", command).await?;
+        let mut listed = ran.output.split_whitespace();
+        if ran.code == 0 && listed.any(|known| known == pin) {
+            return Ok(());
+        }
+        let why = if ran.code == 0 {
+            format!(
+                "it lists {}",
+                ran.output.split_whitespace().collect::<Vec<_>>().join(" ")
+            )
+        } else {
+            format!("`{command}` ended with {}: {}", ran.code, last_words(&ran.output))
+        };
+        Err(BackendError::permanent(tried, why).hint("set `pin` to one that it lists"))
+    }
+
+    /// Nothing is done: whoever comes here has left a conductor behind.
+    async fn conductors_are_unpinned(&self) -> Result<String, BackendError> {
+        let facts = self.look().await;
+        for api in self
+            .settings
+            .cluster
+            .services()
+            .filter(|service| service.role == Role::Api)
+        {
+            self.may_be_unpinned(&api, &facts)?;
+        }
+        Ok("no conductor is pinned".to_owned())
+    }
+
+    /// Behind this nothing goes back.
+    async fn begin_unpin(&self) -> Result<String, BackendError> {
+        let wished = self.wished()?;
+        let facts = self.look().await;
+        for seen in seen(&facts, &self.settings.cluster, self.table) {
+            let refused = |why: String| BackendError::permanent("take pins away", why);
+            match seen.runs {
+                Ok(runs) if runs.release == wished.to && seen.state.0 == UnitState::Serving => {}
+                Ok(runs) => {
+                    return Err(refused(format!(
+                        "{} runs {}{}",
+                        seen.name,
+                        runs.release,
+                        if seen.state.0 == UnitState::Serving {
+                            ""
+                        } else {
+                            " and does not serve"
+                        }
+                    )));
+                }
+                Err(reason) => return Err(refused(reason.detail)),
+            }
+        }
+        self.mark(UNPIN, "begun").await?;
+        Ok(format!("every service runs {}", wished.to))
+    }
+}
+
+/// Raises the fence on hosts, all at once.
+pub(crate) async fn raise<'a>(
+    world: &dyn World,
+    fence: u64,
+    hosts: impl IntoIterator<Item = &'a str>,
+) -> Result<(), BackendError> {
+    let raising = hosts.into_iter().map(|host| world.raise_fence(host, fence));
+    join_all(raising).await.into_iter().collect()
+}
+
+impl Performer<'_> {
+    /// The last log lines of a service, if there is a command for them.
+    pub(crate) async fn logs(&self, service: &crate::config::Service<'_>) -> Option<String> {
+        let command = filled(service.commands.logs.as_ref()?, service, &[]);
+        let ran = self.world.ask(service.host, &command).await.ok()?;
+        Some(ran.output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_crash_is_no_refusal_and_an_unknown_one_is() {
+        let ran = |code: i32, output: &str| Ran {
+            code,
+            output: output.to_owned(),
+        };
+        let crash = "(1054, \"Unknown column 'nodes.disable_power_off' in 'field list'\")";
+        let known = Some("Unknown column");
+        assert!(matches!(
+            judge_check(&ran(255, crash), known),
+            Checked::KnownDefect(_)
+        ));
+        assert!(matches!(judge_check(&ran(255, crash), None), Checked::Unclear(_)));
+        assert!(matches!(
+            judge_check(&ran(255, "no such host"), known),
+            Checked::Unclear(_)
+        ));
+        assert!(matches!(judge_check(&ran(2, "no"), known), Checked::Failed(_)));
+        assert!(matches!(
+            judge_check(&ran(1, "old driver"), known),
+            Checked::Warned(_)
+        ));
+        assert_eq!(judge_check(&ran(0, ""), known), Checked::Fine);
+    }
+}

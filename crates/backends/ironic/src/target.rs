@@ -1,0 +1,332 @@
+//! From a release that is wanted to the stages and steps that lead there.
+//!
+//! The order is that of Ironic's own design of rolling upgrades: the ramdisk first, then the schema, then new code held
+//! to the old release, conductors before API services; then the pins away in the same order; then old rows brought up,
+//! and last whoever uses Ironic. The schema and the unpin are doors.
+
+use jiff::SignedDuration;
+use stagger_core::model::{
+    ConditionName, Door, Doors, Gate, GoingBack, IdError, Kind, Part, PartName, Phase, Policy, Reason,
+    Revision, StageSpec, StepSpec, Target, Width,
+};
+use stagger_versioned::manifest::Named;
+
+use crate::conditions::{
+    APIS_SERVE, CONDUCTORS_SERVE, CONDUCTORS_UNPINNED, DATABASE_ANSWERS, NO_OLD_SERVICE, PINNED, PREPARED,
+    ROWS_CURRENT, ROWS_HAVE_VERSIONS, ROWS_READABLE, SCHEMA_UPGRADED, SERVICES_KNOWN, UNPIN_BEGUN, UNPINNED,
+};
+use crate::config::IronicConfig;
+use crate::facts::Facts;
+use crate::refusal::judge;
+use crate::releases::Releases;
+use crate::runs::revision;
+use crate::translate::Wished;
+
+/// The names of the steps and stages.
+pub mod part {
+    /// The hook before all else.
+    pub const BEFORE: &str = "before";
+    /// The ramdisk image with the agent.
+    pub const RAMDISK: &str = "ramdisk";
+    /// `ironic-status upgrade check`.
+    pub const CHECK: &str = "check";
+    /// `ironic-dbsync upgrade`.
+    pub const SCHEMA: &str = "schema";
+    /// The pins are written.
+    pub const PIN: &str = "pin";
+    /// New code for the conductors.
+    pub const CONDUCTORS: &str = "conductors";
+    /// New code for the API services.
+    pub const APIS: &str = "apis";
+    /// From here on pins are taken away.
+    pub const UNPIN: &str = "unpin";
+    /// Conductors without a pin.
+    pub const UNPIN_CONDUCTORS: &str = "unpin-conductors";
+    /// No conductor has one.
+    pub const VERIFY: &str = "verify-conductors";
+    /// API services without a pin.
+    pub const UNPIN_APIS: &str = "unpin-apis";
+    /// The online data migrations.
+    pub const MIGRATE: &str = "migrate";
+    /// Clients, and the services that use Ironic.
+    pub const CLIENTS: &str = "clients";
+    /// The hook after all.
+    pub const AFTER: &str = "after";
+}
+
+/// All reasons why nothing is begun.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("refused: {}", .0.iter().map(|reason| reason.slug.as_str()).collect::<Vec<_>>().join(", "))]
+pub struct Refusal(pub Vec<Reason>);
+
+/// An upgrade that nothing speaks against.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upgrade {
+    /// What a run keeps of it.
+    pub wished: Wished,
+    /// The stages and steps.
+    pub target: Target,
+}
+
+/// The way to `release`, from what runs now.
+///
+/// # Errors
+/// All reasons why nothing should be begun, not only the first.
+pub fn upgrade(
+    facts: &Facts,
+    config: &IronicConfig,
+    table: &Releases,
+    release: &str,
+    policy: &Policy,
+) -> Result<Upgrade, Refusal> {
+    let reason = |error: IdError| Refusal(vec![Reason::new("bad-name", error.to_string())]);
+    let judged = judge(facts, config, table, release, policy)?;
+    let compiler = Compiler {
+        config,
+        table,
+        policy,
+        wished: &judged.wished,
+        from: judged.from,
+        to: judged.to,
+    };
+    let target = compiler.target().map_err(reason)?;
+    Ok(Upgrade {
+        wished: judged.wished,
+        target,
+    })
+}
+
+struct Compiler<'a> {
+    config: &'a IronicConfig,
+    table: &'a Releases,
+    policy: &'a Policy,
+    wished: &'a Wished,
+    from: Named,
+    to: Named,
+}
+
+impl Compiler<'_> {
+    fn target(&self) -> Result<Target, IdError> {
+        let Wished { to, from, .. } = self.wished;
+        let mut parts = Vec::new();
+        let hooks = &self.config.hooks;
+        if hooks.before.is_some() {
+            parts.push(self.told(
+                part::BEFORE,
+                "before-done",
+                "the hook `before`: what comes before Ironic",
+            )?);
+        }
+        if self.from.place == self.to.place {
+            // A patch speaks and writes as the release does: nothing is to be held to anything.
+            let revision = revision(to, None)?;
+            parts.push(self.code(part::CONDUCTORS, "conductor", &revision)?);
+            parts.push(self.code(part::APIS, "api", &revision)?);
+        } else {
+            self.whole(&mut parts)?;
+        }
+        if hooks.after.is_some() {
+            parts.push(self.told(part::AFTER, "after-done", "the hook `after`")?);
+        }
+        Ok(Target {
+            title: format!("ironic {from} to {to}"),
+            parts,
+        })
+    }
+
+    fn whole(&self, parts: &mut Vec<Part>) -> Result<(), IdError> {
+        let Wished { to, pin, .. } = self.wished;
+        let older = self.table.name(self.from.place);
+        parts.push(self.ramdisk()?);
+        if self.config.tools.check.is_some() {
+            let why = "what `ironic-status upgrade check` of the new release says is shown";
+            parts.push(self.told(part::CHECK, "checked", why)?);
+        }
+        parts.push(self.schema()?);
+        let way = self.config.stopping.way.cost();
+        parts.push(self.step(
+            part::PIN,
+            PINNED,
+            &[SCHEMA_UPGRADED, SERVICES_KNOWN],
+            None,
+            format!("{pin} for every start from here on. A conductor stops so: {way}"),
+        )?);
+        let held = revision(to, Some(&older))?;
+        parts.push(self.code(part::CONDUCTORS, "conductor", &held)?);
+        parts.push(self.code(part::APIS, "api", &held)?);
+        parts.push(self.unpin()?);
+        let free = revision(to, None)?;
+        parts.push(self.free(part::UNPIN_CONDUCTORS, "conductor", &free)?);
+        // A step lets nobody past who was left alone: an API without a pin takes what a pinned conductor drops.
+        parts.push(self.step(
+            part::VERIFY,
+            CONDUCTORS_UNPINNED,
+            &[],
+            None,
+            "no conductor is pinned any more before an API is unpinned".to_owned(),
+        )?);
+        parts.push(self.free(part::UNPIN_APIS, "api", &free)?);
+        parts.push(self.step(
+            part::MIGRATE,
+            ROWS_CURRENT,
+            &[UNPINNED, ROWS_HAVE_VERSIONS, DATABASE_ANSWERS],
+            None,
+            format!(
+                "brings rows of older versions up, {} at a time",
+                self.config.tools.batch
+            ),
+        )?);
+        let why = match self.config.hooks.clients {
+            Some(_) => "the hook `clients`: clients, and the services that use Ironic",
+            None => "now clients may be upgraded, and the services that use Ironic: Nova after Ironic",
+        };
+        parts.push(self.told(part::CLIENTS, "clients-told", why)?);
+        Ok(())
+    }
+
+    fn gates(&self, names: &[&str]) -> Result<Vec<Gate>, IdError> {
+        let gate = |name: &&str| {
+            Ok(Gate {
+                condition: ConditionName::new(*name)?,
+                hold: SignedDuration::from_secs(i64::from(self.policy.gate_hold)),
+                timeout: SignedDuration::from_secs(i64::from(self.policy.gate_timeout)),
+            })
+        };
+        names.iter().map(gate).collect()
+    }
+
+    fn step(
+        &self,
+        name: &str,
+        done: &str,
+        before: &[&str],
+        door: Option<String>,
+        why: String,
+    ) -> Result<Part, IdError> {
+        let door = match door {
+            Some(why) => Some(Door {
+                name: PartName::new(name)?,
+                why,
+            }),
+            None => None,
+        };
+        Ok(Part::Step(StepSpec {
+            name: PartName::new(name)?,
+            done_when: ConditionName::new(done)?,
+            before: self.gates(before)?,
+            door,
+            why,
+        }))
+    }
+
+    /// Something that others do, or that is only told.
+    fn told(&self, name: &str, done: &str, why: &str) -> Result<Part, IdError> {
+        self.step(name, done, &[], None, why.to_owned())
+    }
+
+    fn ramdisk(&self) -> Result<Part, IdError> {
+        let hooks = &self.config.hooks;
+        let to = &self.wished.to;
+        // Nobody but a person knows about an image that stagger does not bring there: the word is asked for.
+        let by_hand = hooks.ramdisk.is_none() && !hooks.ramdisk_is_done;
+        let door = by_hand.then(|| {
+            format!(
+                "the ramdisk image with the agent is of {to}: bring it there by hand, then say so by passing this; \
+                 an older agent may not understand the new conductors"
+            )
+        });
+        let why = format!("the ramdisk image with the agent is brought to {to} before Ironic");
+        self.step(part::RAMDISK, "ramdisk-upgraded", &[DATABASE_ANSWERS], door, why)
+    }
+
+    fn schema(&self) -> Result<Part, IdError> {
+        let Wished { to, from, .. } = self.wished;
+        let door = format!(
+            "Ironic brings no schema back: services of {from} go on working on that of {to}, and no tool of theirs does"
+        );
+        let why = format!("`ironic-dbsync upgrade` of {to}, while services of {from} run");
+        self.step(
+            part::SCHEMA,
+            SCHEMA_UPGRADED,
+            &[
+                DATABASE_ANSWERS,
+                ROWS_HAVE_VERSIONS,
+                SERVICES_KNOWN,
+                CONDUCTORS_SERVE,
+                APIS_SERVE,
+                PREPARED,
+            ],
+            Some(door),
+            why,
+        )
+    }
+
+    fn unpin(&self) -> Result<Part, IdError> {
+        let Wished { to, from, .. } = self.wished;
+        let door = format!(
+            "from the first service without a pin on rows are written that {from} cannot read, and one such row \
+             breaks its lists: nothing goes back to {from} behind it"
+        );
+        let renames = self.table.renames(self.from.place, self.to.place);
+        let why = if renames {
+            "each conductor is registered by another name without its pin: the hash ring is shuffled, and nodes \
+             change their conductor"
+                .to_owned()
+        } else {
+            format!("from here on services of {to} write as {to} does")
+        };
+        self.step(
+            part::UNPIN,
+            UNPIN_BEGUN,
+            &[
+                NO_OLD_SERVICE,
+                SERVICES_KNOWN,
+                CONDUCTORS_SERVE,
+                APIS_SERVE,
+                ROWS_READABLE,
+            ],
+            Some(door),
+            why,
+        )
+    }
+
+    /// New code, held to the old release: up to the unpin a service goes back by a start of the old code.
+    fn code(&self, name: &str, kind: &str, revision: &Revision) -> Result<Part, IdError> {
+        let gates = [CONDUCTORS_SERVE, APIS_SERVE, ROWS_READABLE, PREPARED];
+        self.stage(name, kind, revision, &gates, GoingBack::Restart)
+    }
+
+    /// The same code without its pin.
+    fn free(&self, name: &str, kind: &str, revision: &Revision) -> Result<Part, IdError> {
+        let gates = [CONDUCTORS_SERVE, APIS_SERVE, ROWS_READABLE, PREPARED];
+        let why = format!("rows that {} cannot read may have been written", self.wished.from);
+        self.stage(name, kind, revision, &gates, GoingBack::Impossible { why })
+    }
+
+    fn stage(
+        &self,
+        name: &str,
+        kind: &str,
+        revision: &Revision,
+        gates: &[&str],
+        going_back: GoingBack,
+    ) -> Result<Part, IdError> {
+        Ok(Part::Stage(StageSpec {
+            name: PartName::new(name)?,
+            kind: Kind::new(kind)?,
+            revision: revision.clone(),
+            width: Width::Single,
+            phases: Phase::all(),
+            guards: Vec::new(),
+            gates: self.gates(gates)?,
+            door_before_last: None,
+            going_back,
+            maintenance: None,
+        }))
+    }
+}
+
+/// Whether doors are passed by a person's word.
+pub(crate) fn asks(policy: &Policy) -> bool {
+    matches!(policy.doors, Doors::Ask)
+}

@@ -1,0 +1,302 @@
+//! The Ironic out there: what can be asked of it, and what can be done on its hosts.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use stagger_engine::backend::BackendError;
+use stagger_engine::hosts::{Hosts, Ran, last_words};
+
+use crate::config::Settings;
+use crate::facts::{ApiSays, ConductorRow, ConductorSays, Database, Known, Rows};
+use crate::http::Http;
+use crate::records::{maybe, text, whole};
+use crate::releases::holds_an_object;
+use crate::sql::{Engine, Sql, Statement, with_password};
+
+/// An Ironic, seen and touched. The one of the configuration is [`Reached`]; tests have one in memory.
+#[async_trait]
+pub trait World: Send + Sync + std::fmt::Debug {
+    /// What each API service says, by the service's name.
+    async fn apis(&self) -> BTreeMap<String, ApiSays>;
+
+    /// The conductors that it knows, by the name under which they are registered.
+    async fn conductors(&self) -> Known<BTreeMap<String, ConductorSays>>;
+
+    /// What its database holds. Nothing is written there, and no tool of Ironic's is asked: those of the new release
+    /// fail on the old schema.
+    async fn database(&self) -> Known<Database>;
+
+    /// Asks a host something that changes nothing.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    async fn ask(&self, host: &str, question: &str) -> Result<Ran, BackendError>;
+
+    /// Runs a command on a host, once for that key, unless a newer fencing token was seen there.
+    ///
+    /// # Errors
+    /// As [`Hosts::run`].
+    async fn run(&self, host: &str, key: &str, fence: u64, command: &str) -> Result<Ran, BackendError>;
+
+    /// Makes a host refuse older fencing tokens.
+    ///
+    /// # Errors
+    /// As [`Hosts::raise_fence`].
+    async fn raise_fence(&self, host: &str, fence: u64) -> Result<(), BackendError>;
+
+    /// Stops a conductor's heartbeat, by its JSON-RPC port.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    async fn halt_keepalive(&self, rpc: &str) -> Result<(), BackendError>;
+
+    /// Writes into Ironic's table that a conductor is away, as of now.
+    ///
+    /// # Errors
+    /// The database does not answer, or there is none that may be written.
+    async fn write_offline(&self, registered: &str) -> Result<(), BackendError>;
+}
+
+/// How long a token is used before the next is asked for.
+const TOKEN_LASTS: Duration = Duration::from_mins(5);
+
+/// The Ironic of a configuration.
+#[derive(Debug)]
+pub struct Reached {
+    settings: Settings,
+    http: Http,
+    database: Sql,
+    writes: Option<Sql>,
+    token: Mutex<Option<(String, Instant)>>,
+}
+
+impl Reached {
+    /// As the configuration says. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// What in it cannot be used.
+    pub fn new(settings: Settings) -> Result<Self, BackendError> {
+        let cluster = &settings.cluster;
+        cluster.verify().map_err(|why| {
+            BackendError::permanent(format!("use the configuration of {}", cluster.name), why)
+        })?;
+        let password = cluster.password_file.as_deref();
+        let writes = match &cluster.stopping.database {
+            Some(url) => Some(Sql::new(
+                &with_password(url, password)?,
+                false,
+                settings.pace.call,
+            )?),
+            None => None,
+        };
+        Ok(Self {
+            http: Http::new(cluster.ca.as_deref(), settings.pace.call)?,
+            database: Sql::new(
+                &with_password(&cluster.database, password)?,
+                true,
+                settings.pace.call,
+            )?,
+            writes,
+            token: Mutex::new(None),
+            settings,
+        })
+    }
+
+    /// The hosts, with their own limit for questions.
+    fn hosts(&self) -> &Hosts {
+        &self.settings.hosts
+    }
+
+    async fn token(&self) -> Result<Option<String>, String> {
+        let Some(command) = &self.settings.cluster.token else {
+            return Ok(None);
+        };
+        let kept = {
+            let kept = self
+                .token
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            kept.clone()
+        };
+        if let Some((token, since)) = kept
+            && since.elapsed() < TOKEN_LASTS
+        {
+            return Ok(Some(token));
+        }
+        let asked = tokio::process::Command::new("sh")
+            .args(["-c", command])
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let limit = self.settings.pace.call;
+        let output = tokio::time::timeout(limit, asked)
+            .await
+            .map_err(|_| format!("`token` has not ended after {} s", limit.as_secs()))?
+            .map_err(|error| format!("`token` cannot be run: {error}"))?;
+        let token = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if !output.status.success() || token.is_empty() {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(format!(
+                "`token` ended with {}: {}",
+                output.status,
+                last_words(&said)
+            ));
+        }
+        let mut kept = self
+            .token
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        *kept = Some((token.clone(), Instant::now()));
+        Ok(Some(token))
+    }
+}
+
+#[async_trait]
+impl World for Reached {
+    async fn apis(&self) -> BTreeMap<String, ApiSays> {
+        let asked = self.settings.cluster.apis.iter().map(|api| async {
+            let says = self.http.api(&api.url).await;
+            (api.name.clone(), says)
+        });
+        futures::future::join_all(asked).await.into_iter().collect()
+    }
+
+    async fn conductors(&self) -> Known<BTreeMap<String, ConductorSays>> {
+        let token = match self.token().await {
+            Ok(token) => token,
+            Err(why) => return Known::No(why),
+        };
+        match self
+            .http
+            .conductors(&self.settings.cluster.endpoint, token.as_deref())
+            .await
+        {
+            Ok(found) => Known::Yes(found),
+            Err(why) => {
+                // It may have been too old.
+                *self
+                    .token
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner) = None;
+                Known::No(why)
+            }
+        }
+    }
+
+    async fn database(&self) -> Known<Database> {
+        match read(&self.database).await {
+            Ok(database) => Known::Yes(database),
+            Err(error) => Known::No(error.to_string()),
+        }
+    }
+
+    async fn ask(&self, host: &str, question: &str) -> Result<Ran, BackendError> {
+        let hosts = Hosts {
+            timeout: self.settings.cluster.timeout.max(1),
+            ..self.hosts().clone()
+        };
+        hosts.ask(host, question).await
+    }
+
+    async fn run(&self, host: &str, key: &str, fence: u64, command: &str) -> Result<Ran, BackendError> {
+        self.hosts().run(host, key, fence, command).await
+    }
+
+    async fn raise_fence(&self, host: &str, fence: u64) -> Result<(), BackendError> {
+        self.hosts().raise_fence(host, fence).await
+    }
+
+    async fn halt_keepalive(&self, rpc: &str) -> Result<(), BackendError> {
+        let halted = self.http.halt_keepalive(rpc).await;
+        halted.map_err(|why| BackendError::transient("stop the heartbeat of a conductor", why))
+    }
+
+    async fn write_offline(&self, registered: &str) -> Result<(), BackendError> {
+        let tried = format!("write down that {registered} is away");
+        let Some(sql) = &self.writes else {
+            return Err(BackendError::permanent(tried, "`stopping.database` is not given"));
+        };
+        let (offline, now) = match sql.engine {
+            Engine::Mysql => ("0", "utc_timestamp()"),
+            Engine::Postgres => ("false", "timezone('utc', now())"),
+            Engine::Sqlite => ("0", "datetime('now')"),
+        };
+        // With an old time of the last heartbeat the peers would break its locks.
+        let text = format!("update conductors set online = {offline}, updated_at = {now} where hostname = ?");
+        sql.change(&tried, vec![Statement::new(text, vec![registered.into()])])
+            .await
+            .map(drop)
+    }
+}
+
+/// Everything that is looked at in Ironic's database, by plain SQL.
+async fn read(sql: &Sql) -> Result<Database, BackendError> {
+    const TRIED: &str = "look at Ironic's tables";
+    let mut database = Database::default();
+    let (cast, tables) = match sql.engine {
+        Engine::Mysql => (
+            "char",
+            "select cast(table_name as char) from information_schema.columns \
+             where table_schema = database() and column_name = 'version'",
+        ),
+        Engine::Postgres => (
+            "text",
+            "select cast(table_name as text) from information_schema.columns \
+             where table_schema = current_schema() and column_name = 'version'",
+        ),
+        Engine::Sqlite => (
+            "text",
+            "select m.name from sqlite_master m join pragma_table_info(m.name) c on c.name = 'version' \
+             where m.type = 'table'",
+        ),
+    };
+    let revisions = format!("select cast(version_num as {cast}) from alembic_version");
+    let mut found = Vec::new();
+    for row in sql.fetch(TRIED, &revisions, Vec::new()).await? {
+        found.push(text(TRIED, &row, 0)?);
+    }
+    database.revision = found.join(" ");
+    let mut names = Vec::new();
+    for row in sql.fetch(TRIED, tables, Vec::new()).await? {
+        let name = text(TRIED, &row, 0)?;
+        if holds_an_object(&name) {
+            names.push(name);
+        }
+    }
+    for name in names {
+        let question = format!("select cast(version as {cast}), count(*) from {name} group by version");
+        let mut rows = Rows::default();
+        for row in sql.fetch(TRIED, &question, Vec::new()).await? {
+            let count = u64::try_from(whole(TRIED, &row, 1)?).unwrap_or(0);
+            match maybe(TRIED, &row, 0)? {
+                Some(version) => {
+                    rows.versions.insert(version, count);
+                }
+                None => rows.null = count,
+            }
+        }
+        database.rows.insert(name, rows);
+    }
+    let conductors = format!(
+        "select cast(hostname as {cast}), cast(version as {cast}), case when online then 'yes' else 'no' end \
+         from conductors"
+    );
+    for row in sql.fetch(TRIED, &conductors, Vec::new()).await? {
+        let says = ConductorRow {
+            version: maybe(TRIED, &row, 1)?,
+            online: text(TRIED, &row, 2)? == "yes",
+        };
+        database.conductors.insert(text(TRIED, &row, 0)?, says);
+    }
+    let reserved = format!(
+        "select cast(reservation as {cast}), count(*) from nodes where reservation is not null group by reservation"
+    );
+    for row in sql.fetch(TRIED, &reserved, Vec::new()).await? {
+        let count = u64::try_from(whole(TRIED, &row, 1)?).unwrap_or(0);
+        database.reserved.insert(text(TRIED, &row, 0)?, count);
+    }
+    Ok(database)
+}

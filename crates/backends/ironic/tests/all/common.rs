@@ -1,0 +1,203 @@
+//! What the tests share: a lab, the settings by which it is reached, a policy, a clock that jumps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{Policy, RunId};
+use stagger_core::run::{Entry, Run};
+use stagger_engine::backend::{Call, Claim};
+use stagger_engine::clock::Clock;
+use stagger_engine::driver::Listener;
+use stagger_engine::hosts::Hosts;
+use stagger_ironic::backend::IronicBackend;
+use stagger_ironic::config::{IronicConfig, Pace, Settings};
+use stagger_ironic::translate::Wished;
+
+use crate::double::Lab;
+
+pub const CONFIG: &str = r#"
+    name = "lab"
+    endpoint = "http://127.0.0.1:1"
+    database = "sqlite:///nowhere"
+    ours = "OURS"
+    installed = "26.1.6"
+
+    [commands]
+    install = "install {service} {release}"
+    write_pin = "pin {service} {pin}"
+    remove_pin = "unpin {service}"
+    read_pin = "read-pin {service}"
+    stop = "stop {service}"
+    start = "start {service}"
+    ready = "ready {service}"
+
+    [[conductors]]
+    name = "c1"
+    host = "h1"
+    registered = "c1:8089"
+    rpc = "http://c1:8089"
+    servers = ["rpc1/c1", "rpc2/c1"]
+
+    [[conductors]]
+    name = "c2"
+    host = "h2"
+    registered = "c2:8089"
+    rpc = "http://c2:8089"
+    servers = ["rpc1/c2", "rpc2/c2"]
+
+    [[apis]]
+    name = "a1"
+    host = "h1"
+    url = "http://a1"
+    servers = ["b/a1"]
+
+    [[apis]]
+    name = "a2"
+    host = "h2"
+    url = "http://a2"
+    servers = ["b/a2"]
+
+    [tools]
+    host = "t"
+    check = "check"
+    schema = "schema {release}"
+    migrate = "migrate {count}"
+    batch = 5
+
+    [balancer]
+    host = "lb"
+    show = "show"
+    set = "set {backend} {server} {state}"
+
+    [hooks]
+    before = "hook before"
+    ramdisk = "hook ramdisk {release}"
+    clients = "hook clients"
+"#;
+
+pub struct Setup {
+    pub lab: Arc<Lab>,
+    pub settings: Settings,
+    pub folder: tempfile::TempDir,
+}
+
+pub fn setup(from: &str) -> Setup {
+    let folder = tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap();
+    let ours = format!("sqlite://{}/ours.db?mode=rwc", folder.path().display());
+    let text = CONFIG.replace("OURS", &ours).replace("26.1.6", from);
+    let config: IronicConfig = toml::from_str(&text).unwrap();
+    config.verify().unwrap();
+    let hosts = Hosts {
+        folder: folder.path().join("hosts"),
+        timeout: 20,
+        ..Hosts::default()
+    };
+    let mut settings = Settings::new(config, hosts);
+    settings.pace = Pace {
+        call: Duration::from_secs(20),
+        poll: Duration::from_millis(1),
+        lock: Duration::from_millis(300),
+        ready: Duration::from_millis(40),
+        drain: Duration::from_millis(40),
+        ring: Duration::from_millis(5),
+    };
+    Setup {
+        lab: Arc::new(Lab::new(from)),
+        settings,
+        folder,
+    }
+}
+
+impl Setup {
+    pub fn backend(&self, wished: Option<Wished>) -> IronicBackend {
+        let lab: Arc<Lab> = Arc::clone(&self.lab);
+        IronicBackend::of(lab, self.settings.clone(), wished).unwrap()
+    }
+
+    /// The slugs of all reasons against an upgrade.
+    pub async fn refused(&self, release: &str) -> Vec<String> {
+        let backend = self.backend(None);
+        let facts = backend.look().await;
+        match backend.upgrade(&facts, release, &policy()) {
+            Ok(upgrade) => panic!("{:?}", upgrade.target.title),
+            Err(refusal) => refusal.0.into_iter().map(|reason| reason.slug).collect(),
+        }
+    }
+}
+
+pub fn policy() -> Policy {
+    toml::from_str(
+        r#"
+        soak = 0
+        canary_soak = 0
+        gate_hold = 0
+        gate_timeout = 2
+        on_failure = "rollback"
+        doors = { auto-after = 0 }
+        search = { steps = 100 }
+        "#,
+    )
+    .unwrap()
+}
+
+pub fn wished() -> Wished {
+    Wished {
+        to: "29.0.6".to_owned(),
+        from: "26.1.6".to_owned(),
+        pin: "26.1".to_owned(),
+    }
+}
+
+pub fn call(fence: u64, seq: u64) -> Call {
+    Call {
+        run: RunId::new("run-1").unwrap(),
+        seq,
+        fence,
+    }
+}
+
+pub fn claim(incarnation: &str) -> Claim {
+    Claim {
+        incarnation: incarnation.to_owned(),
+        run: RunId::new("run-1").unwrap(),
+        host: "ops1".to_owned(),
+        process: 1,
+        since: Timestamp::UNIX_EPOCH,
+    }
+}
+
+/// A clock in which waiting takes no time.
+#[derive(Debug, Default)]
+pub struct Hasty(AtomicI64);
+
+#[async_trait]
+impl Clock for Hasty {
+    fn now(&self) -> Timestamp {
+        let ahead = SignedDuration::from_millis(self.0.load(Ordering::SeqCst));
+        Timestamp::now().checked_add(ahead).unwrap()
+    }
+
+    async fn sleep_until(&self, until: Timestamp) {
+        let left = until.duration_since(self.now()).as_millis();
+        let left = i64::try_from(left).unwrap().max(250);
+        self.0.fetch_add(left, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Prints the journal where the environment asks for it (`TALK=1`).
+pub struct Talk;
+
+impl Listener for Talk {
+    fn event(&mut self, entry: &Entry, _run: &Run) {
+        if std::env::var_os("TALK").is_some() {
+            let text = serde_json::to_string(&entry.event).unwrap();
+            println!("{} {}", entry.seq, text.chars().take(300).collect::<String>());
+        }
+    }
+}

@@ -1,0 +1,604 @@
+//! An Ironic in memory: services that are installed, pinned, started and stopped by commands, a balancer, rows. It notes
+//! whatever would have failed a request or lost a row.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use stagger_engine::backend::BackendError;
+use stagger_engine::hosts::Ran;
+use stagger_ironic::facts::{ApiSays, ConductorRow, ConductorSays, Database, Known, Rows};
+use stagger_ironic::releases::Releases;
+use stagger_ironic::world::World;
+use tokio::sync::Notify;
+
+/// The last revision of each release's schema.
+const HEADS: [(&str, &str); 3] = [
+    ("26.1", "66bd9c5604d5"),
+    ("29.0", "21c48150dea9"),
+    ("32.0", "3ef27505c9fb"),
+];
+
+/// A service.
+#[derive(Debug, Clone, Default)]
+pub struct Service {
+    pub is_api: bool,
+    pub installed: String,
+    pub pin_file: Option<String>,
+    /// Release and pin that it runs.
+    pub runs: Option<(String, Option<String>)>,
+    pub stops: u32,
+}
+
+/// When a process dies that runs a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dies {
+    Before,
+    After,
+    /// The command comes to its host so many commands later.
+    Late(u32),
+}
+
+#[derive(Debug, Clone)]
+struct Sent {
+    host: String,
+    key: String,
+    fence: u64,
+    command: String,
+}
+
+#[derive(Debug, Default)]
+pub struct Inner {
+    pub services: BTreeMap<String, Service>,
+    /// By backend and server: whether it is drained.
+    pub servers: BTreeMap<(String, String), bool>,
+    pub sessions: BTreeMap<String, u64>,
+    pub reserved: BTreeMap<String, u64>,
+    pub schema: String,
+    pub rows: BTreeMap<String, BTreeMap<String, u64>>,
+    pub null: BTreeMap<String, u64>,
+    /// Conductors that nobody has configured.
+    pub strangers: Vec<String>,
+    pub groups: BTreeMap<String, String>,
+    pub conductor_rows: BTreeMap<String, (String, bool)>,
+    results: BTreeMap<(String, String), Ran>,
+    fences: BTreeMap<String, u64>,
+    late: VecDeque<(u32, Sent)>,
+    /// How many commands came.
+    pub commands: u64,
+    pub kill: Option<(u64, Dies)>,
+    /// What commands that begin so come to, once each.
+    pub faults: Vec<(String, Ran)>,
+    /// Releases on which a service never starts.
+    pub broken: Vec<(String, String)>,
+    /// So many looks at the database get no answer.
+    pub away: u32,
+    /// Migrations migrate nothing, and say that there is more.
+    pub stuck: bool,
+    pub muted: Vec<String>,
+    pub held: bool,
+    /// What would have failed a request, or lost a row.
+    pub violations: Vec<String>,
+    pub log: Vec<String>,
+    /// Conductors are stopped otherwise than by draining them.
+    pub other_way: bool,
+}
+
+#[derive(Debug)]
+pub struct Lab {
+    inner: Mutex<Inner>,
+    table: Releases,
+    pub killed: Arc<Notify>,
+}
+
+pub fn registered(name: &str) -> String {
+    format!("{name}:8089")
+}
+
+impl Lab {
+    /// Two conductors and two API services of that release, with some rows.
+    pub fn new(release: &str) -> Self {
+        let lab = Self {
+            inner: Mutex::new(Inner::default()),
+            table: Releases::known(),
+            killed: Arc::new(Notify::new()),
+        };
+        {
+            let mut inner = lab.now();
+            let number = &release[..4];
+            let head = HEADS.iter().find(|(known, _)| *known == number).unwrap().1;
+            head.clone_into(&mut inner.schema);
+            for name in ["a1", "a2", "c1", "c2"] {
+                let service = Service {
+                    is_api: name.starts_with('a'),
+                    installed: release.to_owned(),
+                    runs: Some((release.to_owned(), None)),
+                    ..Service::default()
+                };
+                inner.services.insert(name.to_owned(), service);
+            }
+            for (backend, servers) in [
+                ("b", ["a1", "a2"]),
+                ("rpc1", ["c1", "c2"]),
+                ("rpc2", ["c1", "c2"]),
+            ] {
+                for server in servers {
+                    inner
+                        .servers
+                        .insert((backend.to_owned(), server.to_owned()), false);
+                }
+            }
+            let place = lab.table.find(release).unwrap().place;
+            for (table, version) in lab.table.writes(place, None) {
+                let rows = match table {
+                    "nodes" => 12,
+                    "ports" => 7,
+                    _ => 0,
+                };
+                let rows = if rows == 0 {
+                    BTreeMap::new()
+                } else {
+                    BTreeMap::from([(version.to_string(), rows)])
+                };
+                inner.rows.insert(table.to_owned(), rows);
+            }
+            for name in ["c1", "c2"] {
+                let version = lab.table.conductor_row(place, None).unwrap().to_string();
+                inner.conductor_rows.insert(registered(name), (version, true));
+            }
+        }
+        lab
+    }
+
+    pub fn now(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap()
+    }
+
+    /// All commands that came, in their order.
+    pub fn log(&self) -> Vec<String> {
+        self.now().log.clone()
+    }
+
+    fn carry_out(&self, inner: &mut Inner, sent: &Sent) -> Ran {
+        let Sent {
+            host,
+            key,
+            fence,
+            command,
+        } = sent;
+        let seen = inner.fences.entry(host.clone()).or_default();
+        if *seen > *fence {
+            return Ran {
+                code: 97,
+                output: format!("fenced by {seen}"),
+            };
+        }
+        *seen = *fence;
+        let at = (host.clone(), key.clone());
+        if let Some(ran) = inner.results.get(&at) {
+            return ran.clone();
+        }
+        inner.log.push(command.clone());
+        let fault = inner
+            .faults
+            .iter()
+            .position(|(begins, _)| command.starts_with(begins));
+        let ran = match fault {
+            Some(at) => inner.faults.remove(at).1,
+            None => self.command(inner, command),
+        };
+        inner.results.insert(at, ran.clone());
+        ran
+    }
+
+    fn command(&self, inner: &mut Inner, command: &str) -> Ran {
+        let words: Vec<&str> = command.split(' ').collect();
+        let ok = |output: &str| Ran {
+            code: 0,
+            output: output.to_owned(),
+        };
+        match words.as_slice() {
+            ["install", name, release] => {
+                let service = inner.services.get_mut(*name).unwrap();
+                (*release).clone_into(&mut service.installed);
+                ok("")
+            }
+            ["pin", name, pin] => {
+                inner.services.get_mut(*name).unwrap().pin_file = Some((*pin).to_owned());
+                ok("")
+            }
+            ["unpin", name] => {
+                inner.services.get_mut(*name).unwrap().pin_file = None;
+                ok("")
+            }
+            ["stop", name] => {
+                Self::stop(inner, name);
+                ok("")
+            }
+            ["start", name] => self.start(inner, name),
+            ["ready", name] => match inner.services[*name].runs {
+                Some(_) => ok(""),
+                None => Ran {
+                    code: 124,
+                    output: "it has not served".to_owned(),
+                },
+            },
+            ["set", backend, server, state] => {
+                inner
+                    .servers
+                    .insert(((*backend).to_owned(), (*server).to_owned()), *state == "drain");
+                for backend in inner
+                    .servers
+                    .keys()
+                    .map(|(backend, _)| backend.clone())
+                    .collect::<Vec<_>>()
+                {
+                    let serves = |(of, server): (&(String, String), &bool)| {
+                        of.0 == backend && !*server && inner.services[&of.1].runs.is_some()
+                    };
+                    if !inner.servers.iter().any(|(of, drained)| serves((of, drained))) {
+                        inner.violations.push(format!("nobody in {backend}: {command}"));
+                    }
+                }
+                ok("")
+            }
+            ["schema", release] => {
+                let head = HEADS
+                    .iter()
+                    .find(|(known, _)| release.starts_with(known))
+                    .unwrap()
+                    .1;
+                head.clone_into(&mut inner.schema);
+                ok("upgraded")
+            }
+            ["check", ..] => ok("fine"),
+            ["hold"] => {
+                inner.held = true;
+                ok("")
+            }
+            ["let-go"] => {
+                inner.held = false;
+                ok("")
+            }
+            ["migrate", count] => self.migrate(inner, count.parse().unwrap()),
+            ["hook", ..] => ok("done"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn stop(inner: &mut Inner, name: &str) {
+        let is_api = inner.services[name].is_api;
+        if inner.services[name].runs.is_some() {
+            let drained = inner
+                .servers
+                .iter()
+                .all(|((_, server), drained)| server != name || *drained);
+            let quiet = inner.muted.iter().any(|muted| *muted == registered(name)) || inner.held;
+            if !drained && (is_api || !inner.other_way) {
+                inner
+                    .violations
+                    .push(format!("{name} was stopped while it got requests"));
+            }
+            if inner.other_way && !is_api && !quiet {
+                inner
+                    .violations
+                    .push(format!("{name} was stopped while it was asked"));
+            }
+            let others = inner
+                .services
+                .iter()
+                .filter(|(other, of)| *other != name && of.is_api == is_api && of.runs.is_some());
+            if others.count() == 0 {
+                inner.violations.push(format!("{name} was the last of its kind"));
+            }
+        }
+        let service = inner.services.get_mut(name).unwrap();
+        service.runs = None;
+        service.stops += 1;
+        if let Some(row) = inner.conductor_rows.get_mut(&registered(name)) {
+            row.1 = false;
+        }
+    }
+
+    fn start(&self, inner: &mut Inner, name: &str) -> Ran {
+        let failed = |why: &str| Ran {
+            code: 1,
+            output: why.to_owned(),
+        };
+        let service = inner.services[name].clone();
+        if service.runs.is_some() {
+            return failed("it runs already");
+        }
+        let release = service.installed.clone();
+        let broken = |(of, on): &(String, String)| of == name && *on == release;
+        if inner.broken.iter().any(broken) {
+            // It starts, and is gone a moment later.
+            return Ran {
+                code: 0,
+                output: String::new(),
+            };
+        }
+        let place = self.table.find(&release).unwrap().place;
+        let pin = match &service.pin_file {
+            None => None,
+            Some(pin) => match self.table.pin(place, pin) {
+                Some(pin) => Some(pin),
+                None => return failed("ConfigFileValueError: pin_release_version"),
+            },
+        };
+        let head = HEADS
+            .iter()
+            .find(|(known, _)| release.starts_with(known))
+            .unwrap();
+        let schema = HEADS
+            .iter()
+            .position(|(_, known)| *known == inner.schema)
+            .unwrap();
+        let own = HEADS.iter().position(|known| known == head).unwrap();
+        if schema < own {
+            inner.violations.push(format!(
+                "{name} on {release} was started on the schema of an older release"
+            ));
+        }
+        let held = pin.filter(|pin| *pin < place);
+        for (other, of) in &inner.services {
+            let Some((others, pinned)) = &of.runs else {
+                continue;
+            };
+            if other == name {
+                continue;
+            }
+            let theirs = self.table.find(others).unwrap().place;
+            let their_pin = pinned
+                .as_ref()
+                .and_then(|pin| self.table.pin(theirs, pin))
+                .filter(|pin| *pin < theirs);
+            if held.is_none() && theirs < place {
+                inner.violations.push(format!(
+                    "{name} was started without a pin beside {other} on {others}"
+                ));
+            }
+            // What it takes from clients, and that conductor drops in silence.
+            let drops = their_pin.is_some_and(|pin| pin < place);
+            if service.is_api && held.is_none() && !of.is_api && drops {
+                inner
+                    .violations
+                    .push(format!("{name} was unpinned before {other}"));
+            }
+        }
+        let reads = self.table.reads(place);
+        for (table, rows) in &inner.rows {
+            for version in rows.keys() {
+                let version: stagger_versioned::Version = version.parse().unwrap();
+                if version > reads[table.as_str()] {
+                    inner
+                        .violations
+                        .push(format!("{name} on {release} cannot read {table} {version}"));
+                }
+            }
+        }
+        if !service.is_api {
+            let row = self.table.conductor_row(place, held).unwrap().to_string();
+            inner.conductor_rows.insert(registered(name), (row, true));
+            // Traffic touches a row.
+            let writes = self.table.writes(place, held)["nodes"].to_string();
+            let nodes = inner.rows.get_mut("nodes").unwrap();
+            if let Some(old) = nodes.keys().find(|version| **version != writes).cloned() {
+                *nodes.get_mut(&old).unwrap() -= 1;
+                nodes.retain(|_, rows| *rows > 0);
+                *nodes.entry(writes).or_default() += 1;
+            }
+        }
+        inner.muted.retain(|muted| *muted != registered(name));
+        inner.services.get_mut(name).unwrap().runs = Some((release, service.pin_file));
+        Ran {
+            code: 0,
+            output: String::new(),
+        }
+    }
+
+    fn migrate(&self, inner: &mut Inner, count: u64) -> Ran {
+        let newest = HEADS.iter().position(|(_, head)| *head == inner.schema).unwrap();
+        let writes = self
+            .table
+            .writes(self.table.find(HEADS[newest].0).unwrap().place, None);
+        let (mut left, mut total) = (if inner.stuck { 0 } else { count }, 0);
+        for (table, rows) in &mut inner.rows {
+            let to = writes[table.as_str()].to_string();
+            let old: Vec<String> = rows.keys().filter(|version| **version != to).cloned().collect();
+            for version in old {
+                let moves = rows[&version].min(left);
+                total += rows[&version];
+                left -= moves;
+                *rows.get_mut(&version).unwrap() -= moves;
+                *rows.entry(to.clone()).or_default() += moves;
+            }
+            rows.retain(|_, rows| *rows > 0);
+        }
+        let done = if inner.stuck { 0 } else { count - left };
+        let output = format!("update_to_latest_versions() migrated {done} of {total} objects.");
+        // It does not look ahead.
+        let code = i32::from(inner.stuck || done >= count);
+        Ran { code, output }
+    }
+
+    /// What is late comes a step nearer.
+    fn tick(&self, inner: &mut Inner) {
+        for (left, _) in &mut inner.late {
+            *left = left.saturating_sub(1);
+        }
+        while inner.late.front().is_some_and(|(left, _)| *left == 0) {
+            let (_, sent) = inner.late.pop_front().unwrap();
+            self.carry_out(inner, &sent);
+        }
+    }
+
+    /// Everything that is late comes now.
+    pub fn all_late_comes(&self) {
+        for _ in 0..100 {
+            self.tick(&mut self.now());
+        }
+    }
+}
+
+#[async_trait]
+impl World for Lab {
+    async fn apis(&self) -> BTreeMap<String, ApiSays> {
+        let inner = self.now();
+        let apis = inner.services.iter().filter(|(_, service)| service.is_api);
+        apis.map(|(name, service)| {
+            let says = match &service.runs {
+                None => ApiSays::Away("connection refused".to_owned()),
+                Some((release, pin)) => {
+                    let place = self.table.find(release).unwrap().place;
+                    let pin = pin.as_ref().and_then(|pin| self.table.pin(place, pin));
+                    ApiSays::Offers(self.table.api(place, pin))
+                }
+            };
+            (name.clone(), says)
+        })
+        .collect()
+    }
+
+    async fn conductors(&self) -> Known<BTreeMap<String, ConductorSays>> {
+        let inner = self.now();
+        if inner
+            .services
+            .values()
+            .all(|service| !service.is_api || service.runs.is_none())
+        {
+            return Known::No("connection refused".to_owned());
+        }
+        let says = |name: &str, alive| ConductorSays {
+            alive,
+            group: inner.groups.get(name).cloned().unwrap_or_default(),
+        };
+        let ours = inner
+            .services
+            .iter()
+            .filter(|(_, service)| !service.is_api)
+            .map(|(name, service)| (registered(name), says(name, service.runs.is_some())));
+        let strangers = inner
+            .strangers
+            .iter()
+            .map(|name| (name.clone(), says(name, true)));
+        Known::Yes(ours.chain(strangers).collect())
+    }
+
+    async fn database(&self) -> Known<Database> {
+        let mut inner = self.now();
+        if inner.away > 0 {
+            inner.away -= 1;
+            return Known::No("Can't connect to server".to_owned());
+        }
+        let rows = inner.rows.iter().map(|(table, versions)| {
+            let rows = Rows {
+                versions: versions.clone(),
+                null: inner.null.get(table).copied().unwrap_or(0),
+            };
+            (table.clone(), rows)
+        });
+        let conductors = inner.conductor_rows.iter().map(|(name, (version, online))| {
+            let row = ConductorRow {
+                version: Some(version.clone()),
+                online: *online,
+            };
+            (name.clone(), row)
+        });
+        Known::Yes(Database {
+            revision: inner.schema.clone(),
+            rows: rows.collect(),
+            conductors: conductors.collect(),
+            reserved: inner.reserved.clone(),
+        })
+    }
+
+    async fn ask(&self, _: &str, question: &str) -> Result<Ran, BackendError> {
+        let inner = self.now();
+        let output = match question.split(' ').collect::<Vec<_>>().as_slice() {
+            ["read-pin", name] => inner.services[*name].pin_file.clone().unwrap_or_default(),
+            ["show"] => {
+                let mut csv = "# pxname,svname,qcur,qmax,scur,status,\n".to_owned();
+                for ((backend, server), drained) in &inner.servers {
+                    let status = match (inner.services[server].runs.is_some(), drained) {
+                        (false, _) => "DOWN",
+                        (true, true) => "DRAIN",
+                        (true, false) => "UP",
+                    };
+                    let sessions = inner.sessions.get(server).copied().unwrap_or(0);
+                    writeln!(csv, "{backend},{server},0,0,{sessions},{status},").unwrap();
+                }
+                csv
+            }
+            other => panic!("{other:?}"),
+        };
+        Ok(Ran { code: 0, output })
+    }
+
+    async fn run(&self, host: &str, key: &str, fence: u64, command: &str) -> Result<Ran, BackendError> {
+        let sent = Sent {
+            host: host.to_owned(),
+            key: key.to_owned(),
+            fence,
+            command: command.to_owned(),
+        };
+        let (ran, dies) = {
+            let mut inner = self.now();
+            inner.commands += 1;
+            self.tick(&mut inner);
+            let dies = inner
+                .kill
+                .filter(|(at, _)| *at <= inner.commands)
+                .map(|(_, dies)| dies);
+            let ran = match dies {
+                Some(Dies::Before) => None,
+                Some(Dies::Late(commands)) => {
+                    inner.late.push_back((commands, sent));
+                    None
+                }
+                Some(Dies::After) | None => Some(self.carry_out(&mut inner, &sent)),
+            };
+            if dies.is_some() {
+                inner.kill = None;
+            }
+            (ran, dies)
+        };
+        if dies.is_some() {
+            self.killed.notify_one();
+            std::future::pending::<()>().await;
+        }
+        match ran {
+            Some(Ran { code: 97, output }) => Err(BackendError::permanent(command, output)),
+            Some(ran) => Ok(ran),
+            None => unreachable!("it is dead"),
+        }
+    }
+
+    async fn raise_fence(&self, host: &str, fence: u64) -> Result<(), BackendError> {
+        let mut inner = self.now();
+        let seen = inner.fences.entry(host.to_owned()).or_default();
+        if *seen > fence {
+            return Err(BackendError::permanent(
+                "raise the fence",
+                format!("fenced by {seen}"),
+            ));
+        }
+        *seen = fence;
+        Ok(())
+    }
+
+    async fn halt_keepalive(&self, _: &str) -> Result<(), BackendError> {
+        self.now().log.push("halt".to_owned());
+        Ok(())
+    }
+
+    async fn write_offline(&self, registered: &str) -> Result<(), BackendError> {
+        let mut inner = self.now();
+        inner.muted.push(registered.to_owned());
+        if let Some(row) = inner.conductor_rows.get_mut(registered) {
+            row.1 = false;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,239 @@
+//! How a real one is asked: HTTP on a server of the test's own, SQL on a file, commands in a shell.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse as _;
+use axum::routing::get;
+use serde_json::{Value, json};
+use sqlx::Connection as _;
+use stagger_engine::hosts::Hosts;
+use stagger_ironic::config::{IronicConfig, Settings};
+use stagger_ironic::facts::{ApiSays, Known};
+use stagger_ironic::look::look;
+use stagger_ironic::records::Book;
+use stagger_ironic::world::{Reached, World as _};
+
+use crate::common::CONFIG;
+
+/// The tables that are looked at, with the columns that are.
+const TABLES: &str = "
+    create table alembic_version (version_num varchar(32) not null);
+    insert into alembic_version values ('21c48150dea9');
+    create table nodes (id integer primary key, version varchar(15), reservation varchar(255));
+    insert into nodes values (1, '1.40', null), (2, '1.41', 'c1:8089'), (3, null, 'c1:8089'), (4, '1.40', 'c2:8089');
+    create table ports (id integer primary key, version varchar(15));
+    create table conductors (hostname varchar(255), version varchar(15), online boolean, updated_at datetime);
+    insert into conductors values ('c1:8089', '1.4', 1, '2026-01-01'), ('c2:8089', null, 0, '2026-01-01');
+    create table conductor_hardware_interfaces (id integer primary key, version varchar(15));
+    insert into conductor_hardware_interfaces values (1, null);
+";
+
+async fn serve(app: Router) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    format!("http://{address}")
+}
+
+/// An API as Ironic's, of which the header of the root may be left out.
+async fn api(maximum: Option<&'static str>) -> String {
+    let root = get(move || async move {
+        let body = json!({ "default_version": { "id": "v1", "version": "1.96", "min_version": "1.1" } });
+        match maximum {
+            Some(maximum) => (
+                [("X-OpenStack-Ironic-API-Maximum-Version", maximum)],
+                body.to_string(),
+            )
+                .into_response(),
+            None => body.to_string().into_response(),
+        }
+    });
+    let conductors = get(|headers: HeaderMap| async move {
+        let version = headers
+            .get("x-openstack-ironic-api-version")
+            .and_then(|value| value.to_str().ok());
+        if version != Some("1.49") {
+            return (StatusCode::NOT_ACCEPTABLE, "no such version".to_owned());
+        }
+        let listed = json!({ "conductors": [
+            { "hostname": "c1:8089", "conductor_group": "", "alive": true, "links": [] },
+            { "hostname": "c2:8089", "conductor_group": "b", "alive": false, "links": [] },
+        ] });
+        (StatusCode::OK, listed.to_string())
+    });
+    let rpc = axum::routing::post(|call: String| async move {
+        let call: Value = serde_json::from_str(&call).unwrap();
+        let answer = if call["method"] == "keepalive_halt" {
+            json!({ "jsonrpc": "2.0", "id": call["id"], "result": null })
+        } else {
+            json!({ "jsonrpc": "2.0", "id": call["id"], "error": { "code": -32601 } })
+        };
+        answer.to_string()
+    });
+    serve(
+        Router::new()
+            .route("/", root.merge(rpc))
+            .route("/v1/conductors", conductors),
+    )
+    .await
+}
+
+struct Real {
+    settings: Settings,
+    folder: tempfile::TempDir,
+    database: String,
+}
+
+async fn real() -> Real {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    let database = format!("sqlite://{path}/ironic.db");
+    let mut made = sqlx::SqliteConnection::connect(&format!("{database}?mode=rwc"))
+        .await
+        .unwrap();
+    for statement in TABLES.split(';').filter(|text| !text.trim().is_empty()) {
+        sqlx::query(sqlx::AssertSqlSafe(statement))
+            .execute(&mut made)
+            .await
+            .unwrap();
+    }
+    made.close().await.unwrap();
+    let text = CONFIG
+        .replace("OURS", &format!("sqlite://{path}/ours.db?mode=rwc"))
+        .replace("http://127.0.0.1:1", &api(Some("1.96")).await)
+        .replace("http://a1", &api(Some("1.101")).await)
+        .replace("http://a2", &api(None).await)
+        .replace("sqlite:///nowhere", &database)
+        .replace(
+            "\"read-pin {service}\"",
+            "\"cat {service}.pin\""
+                .replace("cat ", &format!("cat {path}/"))
+                .as_str(),
+        )
+        .replace("\"show\"", &format!("\"cat {path}/stat\""));
+    std::fs::write(format!("{path}/c1.pin"), "2024.2\n").unwrap();
+    std::fs::write(format!("{path}/c2.pin"), "\n").unwrap();
+    std::fs::write(format!("{path}/a1.pin"), "two words").unwrap();
+    let stat = "# pxname,svname,qcur,scur,status,\nb,a1,0,1,UP,\nb,a2,1,1,DRAIN,\n";
+    std::fs::write(format!("{path}/stat"), stat).unwrap();
+    let config: IronicConfig = toml::from_str(&text).unwrap();
+    let hosts = Hosts {
+        folder: folder.path().join("hosts"),
+        ..Hosts::default()
+    };
+    Real {
+        settings: Settings::new(config, hosts),
+        folder,
+        database,
+    }
+}
+
+#[tokio::test]
+async fn everything_is_seen_and_what_is_not_says_why() {
+    let real = real().await;
+    let config = &real.settings.cluster;
+    let world = Reached::new(real.settings.clone()).unwrap();
+    let book = Book::open(
+        &config.ours,
+        config.name.clone(),
+        Duration::from_secs(1),
+        Duration::from_secs(9),
+    )
+    .unwrap();
+    let facts = look(&world, &book, config).await;
+    // A header in whatever case counts; where there is none, the page itself.
+    assert_eq!(facts.apis["a1"], ApiSays::Offers("1.101".parse().unwrap()));
+    assert_eq!(facts.apis["a2"], ApiSays::Offers("1.96".parse().unwrap()));
+    let conductors = facts.conductors.yes().unwrap();
+    assert!(conductors["c1:8089"].alive && !conductors["c2:8089"].alive);
+    assert_eq!(conductors["c2:8089"].group, "b");
+    let database = facts.database.yes().unwrap();
+    assert_eq!(database.revision, "21c48150dea9");
+    let nodes = &database.rows["nodes"];
+    assert_eq!(
+        nodes.versions,
+        BTreeMap::from([("1.40".to_owned(), 2), ("1.41".to_owned(), 1)])
+    );
+    assert_eq!((nodes.null, database.rows["ports"].null), (1, 0));
+    assert!(
+        !database.rows.contains_key("conductor_hardware_interfaces"),
+        "it holds no object, and never has a version"
+    );
+    assert_eq!(
+        database.reserved,
+        BTreeMap::from([("c1:8089".to_owned(), 2), ("c2:8089".to_owned(), 1)])
+    );
+    assert_eq!(database.conductors["c1:8089"].version.as_deref(), Some("1.4"));
+    assert!(!database.conductors["c2:8089"].online);
+    let shown = facts.balancer.yes().unwrap();
+    assert_eq!(shown.servers.len(), 2);
+    assert_eq!(facts.pins["c1"], Known::Yes(Some("2024.2".to_owned())));
+    assert_eq!(facts.pins["c2"], Known::Yes(None));
+    assert!(matches!(&facts.pins["a1"], Known::No(why) if why.contains("one word")));
+    assert!(matches!(&facts.pins["a2"], Known::No(why) if why.contains("ended with 1")));
+    assert_eq!(
+        facts.records,
+        Known::Yes(stagger_ironic::records::Records::default())
+    );
+    // What was seen can be kept, and read again.
+    let text = serde_json::to_string(&facts).unwrap();
+    assert_eq!(
+        serde_json::from_str::<stagger_ironic::facts::Facts>(&text).unwrap(),
+        facts
+    );
+}
+
+#[tokio::test]
+async fn who_is_away_and_who_is_unclear_are_two() {
+    let mut real = real().await;
+    let nobody = {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        format!("http://{}", listener.local_addr().unwrap())
+    };
+    let odd = serve(Router::new().route("/", get(|| async { StatusCode::BAD_GATEWAY }))).await;
+    real.settings.cluster.apis[0].url.clone_from(&nobody);
+    real.settings.cluster.apis[1].url = odd;
+    real.settings.cluster.endpoint = nobody;
+    real.settings.cluster.database = format!("sqlite://{}/none.db", real.folder.path().display());
+    let world = Reached::new(real.settings.clone()).unwrap();
+    let apis = world.apis().await;
+    assert!(matches!(&apis["a1"], ApiSays::Away(_)), "{apis:?}");
+    assert!(
+        matches!(&apis["a2"], ApiSays::Unclear(why) if why.contains("502")),
+        "{apis:?}"
+    );
+    assert!(matches!(world.conductors().await, Known::No(_)));
+    assert!(matches!(world.database().await, Known::No(_)));
+}
+
+#[tokio::test]
+async fn muting_halts_the_heartbeat_and_writes_only_where_it_may() {
+    let mut real = real().await;
+    let rpc = api(None).await;
+    let world = Reached::new(real.settings.clone()).unwrap();
+    world.halt_keepalive(&rpc).await.unwrap();
+    let error = world.write_offline("c1:8089").await.unwrap_err();
+    assert!(error.why.contains("stopping.database"), "{error}");
+    real.settings.cluster.stopping.database = Some(real.database.clone());
+    let world = Reached::new(real.settings.clone()).unwrap();
+    world.write_offline("c1:8089").await.unwrap();
+    let database = world.database().await;
+    assert!(!database.yes().unwrap().conductors["c1:8089"].online);
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_and_a_failing_command_is_shown() {
+    let mut real = real().await;
+    real.settings.cluster.token = Some("echo no keystone >&2; exit 3".to_owned());
+    let world = Reached::new(real.settings.clone()).unwrap();
+    let Known::No(why) = world.conductors().await else {
+        panic!("it should not have been asked")
+    };
+    assert!(why.contains("no keystone"), "{why}");
+    real.settings.cluster.token = Some("echo secret".to_owned());
+    let world = Reached::new(real.settings.clone()).unwrap();
+    assert!(world.conductors().await.yes().is_some());
+}

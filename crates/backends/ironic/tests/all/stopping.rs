@@ -1,0 +1,87 @@
+//! The ways of stopping a conductor.
+
+use stagger_ironic::config::Way;
+
+use crate::common::setup;
+use crate::lives::{Lives, all_is_well};
+
+#[tokio::test]
+async fn d4_muted_conductors_are_asked_nothing_when_they_stop() {
+    let mut setup = setup("26.1.6");
+    let stopping = &mut setup.settings.cluster.stopping;
+    stopping.way = Way::Mute;
+    assert!(
+        setup
+            .refused("29.0.6")
+            .await
+            .contains(&"mute-not-permitted".to_owned())
+    );
+    let stopping = &mut setup.settings.cluster.stopping;
+    stopping.writes_into_ironic = true;
+    stopping.database = Some("sqlite:///nowhere".to_owned());
+    setup.lab.now().other_way = true;
+    Lives::new(&setup).until_done("mute").await;
+    all_is_well(&setup.lab.now(), "29.0.6", 2);
+    assert!(setup.lab.log().iter().any(|command| command == "halt"));
+}
+
+#[tokio::test]
+async fn requests_are_held_only_while_a_conductor_is_away() {
+    let mut setup = setup("26.1.6");
+    let stopping = &mut setup.settings.cluster.stopping;
+    stopping.way = Way::Hold;
+    assert!(setup.refused("29.0.6").await.contains(&"not-prepared".to_owned()));
+    let stopping = &mut setup.settings.cluster.stopping;
+    stopping.hold = Some("hold".to_owned());
+    stopping.let_go = Some("let-go".to_owned());
+    setup.lab.now().other_way = true;
+    Lives::new(&setup).until_done("hold").await;
+    all_is_well(&setup.lab.now(), "29.0.6", 2);
+    let log = setup.lab.log();
+    let held = log.iter().filter(|command| *command == "hold").count();
+    assert_eq!(held, 4, "{log:#?}");
+    assert!(!setup.lab.now().held);
+}
+
+#[tokio::test]
+async fn a_conductor_with_tasks_is_not_stopped_and_the_rest_goes_on() {
+    let setup = setup("26.1.6");
+    setup.lab.now().reserved.insert("c1:8089".to_owned(), 2);
+    let mut lives = Lives::new(&setup);
+    lives.policy.retry = toml::from_str("first = 1\nlongest = 1\ntries = 2").unwrap();
+    let end = lives.live().await;
+    let text = format!("{end:?}");
+    assert!(text.contains("it has reserved 2 nodes"), "{text}");
+    let inner = setup.lab.now();
+    assert_eq!(inner.violations, [""; 0]);
+    assert_eq!(inner.services["c1"].runs.clone().unwrap().0, "26.1.6");
+    assert_eq!(inner.services["c2"].runs.clone().unwrap().0, "29.0.6");
+    assert!(
+        inner.servers.values().all(|drained| !drained),
+        "it was given back"
+    );
+}
+
+#[tokio::test]
+async fn the_plan_says_how_conductors_stop_and_what_that_costs() {
+    for (way, words) in [
+        (Way::Drain, "drained to its peers; no request fails"),
+        (Way::Mute, "writes into Ironic's table"),
+        (Way::Hold, "all requests wait at the API door"),
+    ] {
+        let mut setup = setup("26.1.6");
+        let stopping = &mut setup.settings.cluster.stopping;
+        stopping.way = way;
+        stopping.writes_into_ironic = true;
+        stopping.database = Some("sqlite:///nowhere".to_owned());
+        stopping.hold = Some("hold".to_owned());
+        stopping.let_go = Some("let-go".to_owned());
+        let backend = setup.backend(None);
+        let facts = backend.look().await;
+        let upgrade = backend
+            .upgrade(&facts, "29.0.6", &crate::common::policy())
+            .unwrap();
+        let pin = upgrade.target.step(&"pin".parse().unwrap()).unwrap();
+        assert!(pin.why.contains(words), "{}", pin.why);
+    }
+}

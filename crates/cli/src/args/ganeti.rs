@@ -1,0 +1,204 @@
+//! What can be said of a Ganeti.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// A reboot of the nodes of a Ganeti, instead of an upgrade.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "To reboot the nodes of a Ganeti")]
+#[expect(
+    clippy::struct_excessive_bools,
+    clippy::struct_field_names,
+    reason = "each is a switch, called as its flag"
+)]
+pub(crate) struct Reboot {
+    /// Reboot nodes in turn, with their instances elsewhere meanwhile.
+    #[arg(long, conflicts_with = "to")]
+    pub(crate) reboot: bool,
+    #[command(flatten)]
+    /// Which.
+    pub(crate) nodes: Nodes,
+    /// Nodes with instances that are on their own disks only (plain, file) are rebooted too, if none of these runs.
+    #[arg(long, conflicts_with = "move_non_redundant", requires = "reboot")]
+    pub(crate) accept_non_redundant: bool,
+    /// Such instances are stopped, copied and started elsewhere (`gnt-instance move`): they are down meanwhile.
+    #[arg(long, requires = "reboot")]
+    pub(crate) move_non_redundant: bool,
+    /// As if no instance ran: nothing is moved, and what runs goes down with its node.
+    #[arg(long, requires = "reboot")]
+    pub(crate) assume_down: bool,
+    /// How nodes with instances on shared storage are taken.
+    #[arg(long, value_name = "WAY", default_value = "sets", requires = "reboot")]
+    pub(crate) non_drbd: NonDrbd,
+    /// Each node begins as soon as there is room for it, without waiting for its whole wave; so does
+    /// --non-drbd rolling.
+    #[arg(long, requires = "reboot")]
+    pub(crate) no_barriers: bool,
+    /// Whether nodes may be down together that have a secondary in common: if it has room for the instances of
+    /// both, or never.
+    #[arg(long, value_name = "RULE", default_value = "capacity", requires = "reboot")]
+    pub(crate) shared_secondary: SharedSecondary,
+    /// Let the instances of one node use up the memory that their secondary keeps for another: while they are
+    /// there, a failure of that other node cannot be borne.
+    #[arg(long, requires = "reboot")]
+    pub(crate) spend_spare: bool,
+    /// Second copies of disks leave the nodes too; wants --degraded-meanwhile.
+    #[arg(long, requires = "reboot", requires = "degraded_meanwhile")]
+    pub(crate) full_evacuation: bool,
+    /// Yes, instances have one copy of their disks while another is made.
+    #[arg(long, requires = "full_evacuation")]
+    pub(crate) degraded_meanwhile: bool,
+    /// The storage of this template is on the nodes' own disks, as a Ceph that runs on them: they go one at a time.
+    #[arg(long, value_name = "TEMPLATE", requires = "reboot")]
+    pub(crate) local_storage: Vec<String>,
+    /// Move instances too that are outside of their group's policy.
+    #[arg(long, requires = "reboot")]
+    pub(crate) ignore_ipolicy: bool,
+    /// How many seconds things take: node=300,migrate=20,relocate=600,replace-standby=900.
+    #[arg(long, value_name = "WHAT=SECONDS", value_delimiter = ',', requires = "reboot")]
+    pub(crate) takes: Vec<String>,
+}
+
+/// Which nodes of a Ganeti.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_field_names, reason = "called as its flag")]
+pub(crate) struct Nodes {
+    /// Nodes of this group, by name or UUID; several times for several.
+    #[arg(short = 'G', long = "group", value_name = "GROUP")]
+    pub(crate) groups: Vec<String>,
+    /// Nodes with one of these tags.
+    #[arg(long, value_name = "TAG", value_delimiter = ',')]
+    pub(crate) node_tags: Vec<String>,
+    /// Nodes in whose name this regular expression is found.
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) matching: Option<String>,
+    /// These nodes.
+    #[arg(long, value_name = "NODE", value_delimiter = ',')]
+    pub(crate) nodes: Vec<String>,
+    /// Not this node; several times for several.
+    #[arg(
+        short = 'O',
+        long = "offline",
+        visible_alias = "leave-out",
+        value_name = "NODE"
+    )]
+    pub(crate) leave_out: Vec<String>,
+}
+
+/// `--non-drbd`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NonDrbd {
+    /// One node of each group at a time.
+    One,
+    /// One after another, without waiting for those before as long as there is room.
+    Rolling,
+    /// In sets that are chosen beforehand.
+    Sets,
+}
+
+/// `--shared-secondary`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SharedSecondary {
+    /// If it has room for the instances of both.
+    Capacity,
+    /// Never.
+    Exclude,
+}
+
+/// `hroller`
+#[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "these are the switches that hroller has"
+)]
+pub(crate) struct Hroller {
+    /// A cluster in Ganeti's text format.
+    #[arg(short = 't', long, value_name = "FILE")]
+    pub(crate) text_data: Option<PathBuf>,
+    /// A cluster's RAPI, as `https://HOST:5080` or HOST; a folder of its bodies, as `file:///FOLDER`: groups.json,
+    /// nodes.json, instances.json, info.json.
+    #[arg(short = 'm', long, value_name = "ADDRESS")]
+    pub(crate) master: Option<String>,
+    /// On the master: the socket of its own daemon [default: /var/run/ganeti/socket/ganeti-query].
+    #[arg(short = 'L', long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) luxi: Option<String>,
+    /// A request to an allocator, in JSON. It does not say which node is the master: -f.
+    #[arg(short = 'I', long, value_name = "FILE")]
+    pub(crate) ialloc_src: Option<PathBuf>,
+    /// Memory in MiB that a node of a KVM cluster needs for itself, whatever it reports; 0: what it reports. A file of -t
+    /// has its own numbers.
+    #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true)]
+    pub(crate) static_kvm_node_memory: i64,
+    #[command(flatten)]
+    /// Which nodes.
+    pub(crate) nodes: Nodes,
+    /// Leave out nodes with instances of another template than drbd.
+    #[arg(long)]
+    pub(crate) skip_non_redundant: bool,
+    /// As if instances of other templates than drbd were not there.
+    #[arg(long)]
+    pub(crate) ignore_non_redundant: bool,
+    /// Stop, copy and start elsewhere what is on the disks of one node only. Not in Ganeti's hroller.
+    #[arg(long)]
+    pub(crate) move_non_redundant: bool,
+    /// As if no instance ran.
+    #[arg(long)]
+    pub(crate) offline_maintenance: bool,
+    /// Second copies of disks leave the nodes too.
+    #[arg(long)]
+    pub(crate) full_evacuation: bool,
+    /// Whether nodes may be rebooted together that have a secondary in common. Not in Ganeti's hroller, which never
+    /// does.
+    #[arg(long, value_name = "RULE", default_value = "exclude")]
+    pub(crate) shared_secondary: SharedSecondary,
+    /// How nodes with instances on shared storage are taken. Not in Ganeti's hroller.
+    #[arg(long, value_name = "WAY", default_value = "sets")]
+    pub(crate) non_drbd: NonDrbd,
+    /// Search for fewer groups for about so long: 10s. Not in Ganeti's hroller.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) improve: Option<String>,
+    /// Show where instances go.
+    #[arg(long)]
+    pub(crate) print_moves: bool,
+    /// Only the first group, a node on each line.
+    #[arg(long)]
+    pub(crate) one_step_only: bool,
+    /// No line above the groups.
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+    /// Go on where there is no master.
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// Say on stderr where Ganeti's hroller answers something else, and why.
+    #[arg(long)]
+    pub(crate) compat: bool,
+    /// Write the cluster as it was read to FILE.original.
+    #[arg(short = 'S', long = "save", value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// More words; here there are none.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// No warnings.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// `ganeti`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Ganeti {
+    /// Show the guards that runs hold in the cluster, as the drain of its job queue, and until when.
+    Guards(Guards),
+}
+
+/// `guards`
+#[derive(Debug, Args)]
+pub(crate) struct Guards {
+    /// Give back those that are past their expiry.
+    #[arg(long)]
+    pub(crate) drop_expired: bool,
+    /// Go on until stdin ends and no guard is left. Each run starts one of these beside itself, so that
+    /// its guards go at their expiry even if it is killed.
+    #[arg(long, hide = true)]
+    pub(crate) watch: bool,
+}

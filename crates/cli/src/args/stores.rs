@@ -1,0 +1,69 @@
+//! What can be said of stores, and of migrations of a schema.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// `lint`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lint {
+    /// Whether services of the release before still work after each migration of a schema. Exit 0 they do, 1 a
+    /// rule is broken.
+    ///
+    /// Judged are the files of DIR that end in `.sql`, in the order of their names. Each begins with the release that
+    /// brings it, as `-- release: 7.0`. Releases, and what was deprecated in which of them, stand in a manifest in TOML,
+    /// written by hand: a column may be dropped three months and a named release after it was deprecated, and one more
+    /// named release after it has left the objects. docs/guides/versioned.md shows a manifest, and says more of the rules.
+    Migrations(Migrations),
+}
+
+/// `lint migrations`
+#[derive(Debug, Args)]
+pub(crate) struct Migrations {
+    /// The folder of the migrations.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The manifest of releases [default: releases.toml in DIR, else beside it].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) manifest: Option<PathBuf>,
+    /// Only judge what came after this release of the manifest, by number or name.
+    #[arg(long, value_name = "RELEASE")]
+    pub(crate) since: Option<String>,
+    /// Write what locks tables on PostgreSQL to this file, in Markdown, instead of after the findings.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) release_notes: Option<PathBuf>,
+}
+
+/// `db`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Db {
+    /// Bring the schema of the store to the newest revision, while other processes work on it. A store that is not
+    /// there is made.
+    Upgrade,
+    /// Show the revision of the schema, and how many rows of which version there are.
+    Version,
+    /// Whether this program can work on all that the store holds: each row is of a version that it reads, and no
+    /// journal is damaged. Exit 0 it can, 1 it cannot.
+    Check,
+    /// Bring old rows to the newest version, in batches, while other processes work. Exit 0 nothing is left, 6 more
+    /// is left, 3 a person has to look at what cannot be migrated.
+    ///
+    /// Do it when every stagger on this store is of this release, or read what it writes: older ones do not know
+    /// newer rows. It may be ended at any time, and goes on where it was.
+    OnlineDataMigrations(OnlineDataMigrations),
+}
+
+/// `db online-data-migrations`
+#[derive(Debug, Args)]
+pub(crate) struct OnlineDataMigrations {
+    /// Migrate so many rows at most [default: all].
+    #[arg(long, value_name = "N")]
+    pub(crate) max_count: Option<NonZeroU64>,
+    /// So many rows in one transaction.
+    #[arg(long, default_value = "500", value_name = "N")]
+    pub(crate) batch: NonZeroU64,
+    /// Only count what is left to do.
+    #[arg(long, conflicts_with_all = ["max_count", "batch"])]
+    pub(crate) dry_run: bool,
+}

@@ -1,0 +1,285 @@
+//! `db`: the store of journals from outside.
+
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use stagger_core::run::Run;
+use stagger_engine::database::{Counted, Database, Place};
+use stagger_versioned::store::StoreError as RowsError;
+use stagger_versioned::store::migrate::{End, Failed, Limits, Progress};
+
+use super::place;
+use crate::args::{Cli, Db, OnlineDataMigrations};
+use crate::documents::{self, Migrated, MigratedRows, RowsSeen, StoreSeen};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+
+/// Where nobody watches, progress is told so often.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// `db`
+pub(crate) async fn db(cli: &Cli, wish: &Db) -> Result<Exit, CliError> {
+    let place = place(cli)?;
+    match wish {
+        Db::Upgrade => upgrade(cli, &place).await,
+        Db::Version => {
+            show(cli, &seen(&place).await?);
+            Ok(Exit::Done)
+        }
+        Db::Check => check(cli, &place).await,
+        Db::OnlineDataMigrations(wish) => migrate(cli, &place, wish).await,
+    }
+}
+
+async fn upgrade(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
+    let was = place.upgrade().await?;
+    let mut after = seen(place).await?;
+    after.was = was;
+    if cli.json {
+        print::json(&documents::STORE.of(&after));
+        return Ok(Exit::Done);
+    }
+    let revision = after.revision;
+    print::out(&match was {
+        0 => format!("{place}: made, with the schema of revision {revision}"),
+        was if was < revision => format!("{place}: the schema went from revision {was} to {revision}"),
+        _ => format!("{place}: the schema is at revision {revision} already"),
+    });
+    Ok(Exit::Done)
+}
+
+/// What can be seen without reading a journal.
+async fn seen(place: &Place) -> Result<StoreSeen, CliError> {
+    let database = look(place).await?;
+    let (revision, newest) = (
+        database.revision().await.map_err(|error| failed(&error))?,
+        place.newest(),
+    );
+    let mut wrong = Vec::new();
+    let mut rows = Vec::new();
+    if revision < newest {
+        wrong.push(format!(
+            "the schema is at revision {revision}, and this program works on {newest}: run `stagger db upgrade`"
+        ));
+    } else {
+        for Counted { table, object, count } in database.versions().await.map_err(|error| failed(&error))? {
+            let unreadable = count.readable.err().map(|why| why.to_string());
+            if let Some(why) = &unreadable {
+                wrong.push(format!("{} rows of {table}: {why}", count.rows));
+            }
+            rows.push(RowsSeen {
+                table: table.to_owned(),
+                object: object.to_owned(),
+                version: count.version,
+                rows: count.rows,
+                unreadable,
+            });
+        }
+    }
+    database.close().await;
+    Ok(StoreSeen {
+        store: place.to_string(),
+        was: revision,
+        revision,
+        newest,
+        rows,
+        wrong,
+    })
+}
+
+async fn look(place: &Place) -> Result<Database, CliError> {
+    if !place.exists() {
+        return Err(CliError::usage(format!("there is no store at {place}"))
+            .hint("`stagger db upgrade` makes one, and so does the first run"));
+    }
+    place.look().await.map_err(|error| failed(&error))
+}
+
+fn show(cli: &Cli, seen: &StoreSeen) {
+    if cli.json {
+        print::json(&documents::STORE.of(seen));
+        return;
+    }
+    print::out(&format!("store   {}", seen.store));
+    print::out(&format!("schema  revision {} of {}", seen.revision, seen.newest));
+    for rows in &seen.rows {
+        print::out(&format!(
+            "rows    {:<8} {:<11} {:<8} {}",
+            rows.table,
+            rows.object,
+            rows.version.as_deref().unwrap_or("none"),
+            rows.rows
+        ));
+    }
+    if seen.rows.iter().any(|rows| rows.version.is_none()) {
+        print::talk(
+            "rows without a version are read as 1.0; `stagger db online-data-migrations` writes it down",
+        );
+    }
+}
+
+async fn check(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
+    let mut seen = seen(place).await?;
+    // A schema that is behind would be brought up by being opened.
+    if seen.revision >= seen.newest {
+        let store = place.open()?;
+        for listed in store.runs()? {
+            let replayed = store.journal(&listed.run).map_err(|error| error.to_string());
+            let replayed =
+                replayed.and_then(|entries| Run::replay(entries).map_err(|error| error.to_string()));
+            if let Err(why) = replayed {
+                seen.wrong.push(format!("run {}: {why}", listed.run));
+            }
+        }
+    }
+    show(cli, &seen);
+    for wrong in &seen.wrong {
+        print::talk(&format!("WRONG  {wrong}"));
+    }
+    Ok(if seen.wrong.is_empty() {
+        Exit::Done
+    } else {
+        Exit::No
+    })
+}
+
+async fn migrate(cli: &Cli, place: &Place, wish: &OnlineDataMigrations) -> Result<Exit, CliError> {
+    let database = look(place).await?;
+    let revision = database.revision().await.map_err(|error| failed(&error))?;
+    if revision < place.newest() {
+        return Err(CliError::new(
+            Exit::NeedsYou,
+            format!("the schema of {place} is at revision {revision}, and has no place for versions"),
+        )
+        .hint("`stagger db upgrade` brings it up"));
+    }
+    let migrated = if wish.dry_run {
+        let left = database.left().await.map_err(|error| not_migrated(&error))?;
+        let end = if left.iter().all(|(_, left)| *left == 0) {
+            End::Done
+        } else {
+            End::More
+        };
+        let each = left.into_iter().map(|(name, left)| MigratedRows {
+            name,
+            done: 0,
+            left,
+            stuck: Vec::new(),
+        });
+        (end, each.collect())
+    } else {
+        let limits = Limits {
+            max_count: wish.max_count,
+            batch: wish.batch,
+        };
+        let mut teller = Teller::new();
+        let report = database.migrate(limits, |progress| teller.tell(progress)).await;
+        teller.end();
+        let report = report.map_err(|error| not_migrated(&error))?;
+        let each = report.each.into_iter().map(|each| MigratedRows {
+            name: each.name,
+            done: each.done,
+            left: each.left,
+            stuck: each.stuck.iter().map(ToString::to_string).collect(),
+        });
+        (report.end, each.collect())
+    };
+    database.close().await;
+    Ok(told(cli, wish, place, migrated))
+}
+
+fn told(
+    cli: &Cli,
+    wish: &OnlineDataMigrations,
+    place: &Place,
+    (end, migrations): (End, Vec<MigratedRows>),
+) -> Exit {
+    let (word, exit) = match end {
+        End::Done => ("done", Exit::Done),
+        End::More => ("more", Exit::More),
+        End::Stuck => ("stuck", Exit::NeedsYou),
+        End::NoProgress => ("no-progress", Exit::NeedsYou),
+    };
+    if cli.json {
+        print::json(&documents::MIGRATED.of(&Migrated {
+            store: place.to_string(),
+            end: word.to_owned(),
+            migrations,
+        }));
+        return exit;
+    }
+    for MigratedRows {
+        name,
+        done,
+        left,
+        stuck,
+    } in &migrations
+    {
+        print::out(&format!("{name:<20} {done} done, {left} left"));
+        for row in stuck {
+            print::out(&format!("  stuck  {row}"));
+        }
+    }
+    match end {
+        End::Done => {}
+        End::More if wish.dry_run => print::talk("nothing was done: run it without --dry-run"),
+        End::More => print::talk("more is left: run it again"),
+        End::Stuck => print::talk("NEEDS YOU  these rows cannot be migrated as they are"),
+        End::NoProgress => print::talk(
+            "NEEDS YOU  rows are left, and no fewer than before: a stagger of the release before still writes here",
+        ),
+    }
+    exit
+}
+
+/// Tells how far it is: in one line on a terminal, now and then elsewhere.
+struct Teller {
+    terminal: bool,
+    told: Option<Instant>,
+}
+
+impl Teller {
+    fn new() -> Self {
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+            told: None,
+        }
+    }
+
+    fn tell(&mut self, progress: Progress<'_>) {
+        let Progress { name, done, of } = progress;
+        let percent = (done * 100).checked_div(of).unwrap_or(100).min(100);
+        if self.terminal {
+            print::raw(&format!("\r{name}  {done} of {of}, {percent} %\u{1b}[K"));
+            self.told = Some(Instant::now());
+        } else if self.told.get_or_insert_with(Instant::now).elapsed() >= HEARTBEAT {
+            print::talk(&format!("{name}  {done} of {of}, {percent} %"));
+            self.told = Some(Instant::now());
+        }
+    }
+
+    fn end(&self) {
+        if self.terminal && self.told.is_some() {
+            print::raw("\r\u{1b}[K");
+        }
+    }
+}
+
+fn failed(error: &RowsError) -> CliError {
+    let exit = if matches!(error, RowsError::NoStore { .. }) {
+        Exit::Usage
+    } else {
+        Exit::Unreachable
+    };
+    CliError::caused(exit, error)
+}
+
+fn not_migrated(error: &Failed) -> CliError {
+    let exit = match error.code() {
+        1 => Exit::No,
+        4 => Exit::Unreachable,
+        _ => Exit::Internal,
+    };
+    CliError::caused(exit, error)
+}

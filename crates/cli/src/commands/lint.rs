@@ -1,0 +1,151 @@
+//! `lint migrations`: the policy of schema changes, for any program that keeps to it.
+
+use std::path::{Path, PathBuf};
+
+use stagger_versioned::lint::{Migration, Report, lint};
+use stagger_versioned::{Declared, Manifest};
+
+use crate::args::{Cli, Migrations};
+use crate::documents::{self, BrokenRule, Judged, LockTaken};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+
+/// What the manifest is called where nobody says otherwise.
+const MANIFEST: &str = "releases.toml";
+
+/// `lint migrations`
+pub(crate) fn migrations(cli: &Cli, wish: &Migrations) -> Result<Exit, CliError> {
+    let manifest = manifest(wish)?;
+    let since = match &wish.since {
+        None => None,
+        Some(release) => {
+            let named = manifest
+                .find(release)
+                .map_err(|unknown| CliError::usage(format!("--since: {unknown}")))?;
+            Some(named.place)
+        }
+    };
+    let migrations = read(&wish.folder)?;
+    let report = lint(&migrations, &manifest, since);
+    if let Some(file) = &wish.release_notes {
+        let notes = match report.notes() {
+            none if none.is_empty() => none,
+            some => some + "\n",
+        };
+        std::fs::write(file, notes)
+            .map_err(|error| CliError::usage(format!("write {}: {error}", file.display())))?;
+    }
+    show(cli, wish, &report, migrations.len());
+    Ok(if report.code() == 0 { Exit::Done } else { Exit::No })
+}
+
+fn show(cli: &Cli, wish: &Migrations, report: &Report, files: usize) {
+    if cli.json {
+        print::json(&documents::LINT.of(&document(report)));
+        return;
+    }
+    for finding in &report.findings {
+        print::out(&finding.to_string());
+    }
+    if wish.release_notes.is_none() && !report.locks.is_empty() {
+        if !report.findings.is_empty() {
+            print::out("");
+        }
+        print::out(&report.notes());
+    }
+    let files = match files {
+        1 => "1 migration".to_owned(),
+        many => format!("{many} migrations"),
+    };
+    print::talk(&match report.findings.len() {
+        0 => format!("{files}: services of the release before work on"),
+        1 => format!("{files}: a rule is broken"),
+        many => format!("{files}: rules are broken {many} times"),
+    });
+}
+
+fn document(report: &Report) -> Judged {
+    let findings = report.findings.iter().map(|finding| BrokenRule {
+        file: finding.file.clone(),
+        line: finding.line,
+        rule: finding.rule.word().to_owned(),
+        why: finding.rule.to_string(),
+        instead: finding.rule.instead().to_owned(),
+    });
+    let locks = report.locks.iter().map(|taken| LockTaken {
+        release: taken.release.clone(),
+        file: taken.file.clone(),
+        line: taken.line,
+        table: taken.lock.table.clone(),
+        what: taken.lock.what.clone(),
+        mode: taken.lock.mode.to_string(),
+        long: taken.lock.long,
+        instead: taken.lock.instead.map(str::to_owned),
+    });
+    Judged {
+        findings: findings.collect(),
+        locks: locks.collect(),
+    }
+}
+
+fn manifest(wish: &Migrations) -> Result<Manifest, CliError> {
+    let path = match &wish.manifest {
+        Some(path) => path.clone(),
+        None => usual(&wish.folder)?,
+    };
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| CliError::usage(format!("read the manifest {}: {error}", path.display())))?;
+    let refused = |why: String| {
+        let mut refused = CliError::usage(format!("the manifest {} is refused", path.display()));
+        refused.causes.push(why.trim_end().replace('\n', "\n    "));
+        refused
+    };
+    let declared: Declared = toml::from_str(&text).map_err(|error| refused(error.to_string()))?;
+    Manifest::new(declared).map_err(|faults| refused(faults.to_string()))
+}
+
+fn usual(folder: &Path) -> Result<PathBuf, CliError> {
+    let places = [folder.join(MANIFEST), folder.join("..").join(MANIFEST)];
+    places
+        .iter()
+        .find(|place| place.exists())
+        .cloned()
+        .ok_or_else(|| {
+            CliError::usage(format!(
+                "there is no manifest of releases at {} or {}",
+                places[0].display(),
+                places[1].display()
+            ))
+            .hint("--manifest names another place; docs/guides/versioned.md shows a manifest")
+        })
+}
+
+/// The migrations in the order in which they are carried out.
+fn read(folder: &Path) -> Result<Vec<Migration>, CliError> {
+    let failed = |path: &Path, error: std::io::Error| {
+        CliError::usage(format!("read the migrations of {}: {error}", path.display()))
+    };
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|error| failed(folder, error))? {
+        let path = entry.map_err(|error| failed(folder, error))?.path();
+        if path.extension().is_some_and(|ending| ending == "sql") {
+            names.push(path);
+        }
+    }
+    if names.is_empty() {
+        return Err(CliError::usage(format!(
+            "there is no migration in {}: no file ends in .sql",
+            folder.display()
+        )));
+    }
+    names.sort();
+    let each = names.into_iter().map(|path| {
+        let text = std::fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
+        Ok(Migration {
+            file: path.display().to_string(),
+            text,
+        })
+    });
+    each.collect()
+}

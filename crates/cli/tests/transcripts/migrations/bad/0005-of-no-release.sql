@@ -1,0 +1,2 @@
+-- release: dune
+ALTER TABLE nodes ADD COLUMN size TEXT;

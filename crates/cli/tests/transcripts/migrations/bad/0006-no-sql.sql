@@ -1,0 +1,2 @@
+-- release: cairn
+ALTER TABLE nodes ADD COLUMN weight TEXT,

@@ -1,0 +1,63 @@
+//! Rooms as if moves had not been made.
+
+use std::collections::BTreeMap;
+
+use super::{Guest, How, Rooms, Storage};
+use crate::plan::Move;
+
+impl Rooms {
+    /// The same with these moves taken back, the last first. One that does not fit what is so is left out: others have
+    /// moved that guest.
+    #[must_use]
+    pub(crate) fn undone(&self, moves: &[Move]) -> Self {
+        let mut hosts = self.hosts.clone();
+        let mut guests = self.guests.clone();
+        let by_name: BTreeMap<&str, usize> = self
+            .guests
+            .iter()
+            .enumerate()
+            .map(|(at, guest)| (guest.name.as_str(), at))
+            .collect();
+        for a_move in moves.iter().rev() {
+            let places = self.find(&a_move.from).zip(self.find(&a_move.to));
+            let guest = by_name.get(a_move.guest.as_str());
+            let (Some((from, to)), Some(guest)) = (places, guest) else {
+                continue;
+            };
+            let guest = &mut guests[*guest];
+            if !take_back(guest, a_move.how, from, to) {
+                continue;
+            }
+            let [memory, cpus, spindles, disk] = guest.takes;
+            let amounts = match a_move.how {
+                How::Migrate => [memory, cpus, spindles, 0],
+                How::Relocate => guest.takes,
+                How::ReplaceStandby => [0, 0, 0, disk],
+            };
+            for (resource, amount) in amounts.into_iter().enumerate() {
+                hosts[to as usize].free[resource] += amount;
+                hosts[from as usize].free[resource] -= amount;
+            }
+        }
+        let (pools, tags) = (self.pools.clone(), self.tags.clone());
+        Self::new(hosts, guests, pools, tags).unwrap_or_else(|_| self.clone())
+    }
+}
+
+/// Whether that guest was where the move had brought it.
+fn take_back(guest: &mut Guest, how: How, from: u32, to: u32) -> bool {
+    match how {
+        How::Migrate | How::Relocate if guest.host == to => {
+            guest.host = from;
+            if guest.storage == Storage::Copied {
+                guest.standby = Some(to);
+            }
+            true
+        }
+        How::ReplaceStandby if guest.standby == Some(to) => {
+            guest.standby = Some(from);
+            true
+        }
+        How::Migrate | How::Relocate | How::ReplaceStandby => false,
+    }
+}

@@ -1,0 +1,155 @@
+//! Without barriers: more units join the open wave as soon as others of it are done and have made room.
+//!
+//! Who joins is the first wave of a plan made on fresh facts, in which whoever is under way is down. That plan is
+//! only right while nothing is on its way: so units join while all that are under way are being changed, and none
+//! is being entered or left. Both judges are asked about them, as about a wave.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::decide::{Decision, Seen};
+use super::event::{Answer, Event};
+use super::gate::{self, Wanted};
+use super::state::{OpenWave, State};
+use crate::check::may_empty;
+use crate::model::{Phase, Snapshot, StageSpec, UnitId, UnitState};
+use crate::plan::problem::growth_cap;
+use crate::plan::{Ask, Move, Plan, PlannedPart, Wave, plan};
+
+impl State {
+    /// What comes next so that more units join; `None`: nobody does now.
+    pub(super) fn join(&self, now: Timestamp, seen: Option<Seen<'_>>) -> Option<Decision> {
+        let (wave, _) = self.flowing()?;
+        under_way(wave)?;
+        let Some(Seen { snapshot, .. }) = seen.filter(|seen| seen.as_of >= self.changed) else {
+            return Some(Decision::Observe);
+        };
+        let plan = self.joining(snapshot)?;
+        let first = first_wave(&plan, wave)?;
+        let end = now
+            .saturating_add(SignedDuration::from_secs(i64::from(first.seconds)))
+            .unwrap_or(Timestamp::MAX);
+        let windows = &self.start.policy.windows;
+        if !windows.is_empty() && !windows.iter().any(|window| window.holds(now, end)) {
+            return None;
+        }
+        // An answer counts for what it was asked about, while nothing has changed since.
+        let judged = self.judged.as_ref().filter(|judged| judged.seq > self.changed);
+        match judged.and_then(|judged| judged.answers.get(&first.units)) {
+            None => Some(Decision::Judge(vec![first.units.clone()])),
+            Some((Answer::Yes, Answer::Yes | Answer::NoOracle)) => {
+                let units = first.units.iter().filter_map(|id| {
+                    let unit = snapshot.unit(snapshot.find(id)?);
+                    Some((id.clone(), unit.revision.clone()?))
+                });
+                let joined = Event::WaveJoined {
+                    units: units.collect(),
+                };
+                Some(Decision::Record(vec![
+                    Event::Planned { plan: Box::new(plan) },
+                    joined,
+                ]))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// The open wave and its stage, if units may join it at all.
+    fn flowing(&self) -> Option<(&OpenWave, StageSpec)> {
+        let wave = self.wave.as_ref()?;
+        let goes_on = wave.agreed && wave.failed.is_none() && !wave.back;
+        let is_asked = self.paused || self.aborting || self.going_back.is_some() || self.held.is_some();
+        let stage = self.stage(&wave.stage)?;
+        let flows = stage.maintenance.as_ref().is_some_and(|wished| wished.flowing);
+        (goes_on && !is_asked && flows).then_some((wave, stage))
+    }
+
+    /// Our own judgement on units that would join: on the world as it is, and once more together with all that are
+    /// under way, as if these were at home still. What is down together at any time is what one wave could be.
+    pub(super) fn may_join(&self, snapshot: &Snapshot, units: &[UnitId]) -> Result<(), String> {
+        let none = || "no plan has them together now".to_owned();
+        let (wave, stage) = self.flowing().ok_or_else(none)?;
+        let (changing, _) = under_way(wave).ok_or_else(none)?;
+        let plan = self.joining(snapshot).ok_or_else(none)?;
+        let first = first_wave(&plan, wave).filter(|first| first.units == units);
+        let first = first.ok_or_else(none)?;
+        let maintenance = stage.maintenance.as_ref().ok_or_else(none)?;
+        may_empty(snapshot, maintenance, units, first.moves.clone())?;
+
+        let away = wave
+            .moves
+            .iter()
+            .filter(|a_move| changing.contains(&&a_move.from));
+        let away: Vec<Move> = away.cloned().collect();
+        let all: Vec<UnitId> = changing.into_iter().chain(units).cloned().collect();
+        let moves = [away.clone(), first.moves.clone()].concat();
+        may_empty(&at_home(snapshot, &all, &away)?, maintenance, &all, moves)
+    }
+
+    /// The plan whose first wave may join, as far as facts tell.
+    pub(super) fn joining(&self, snapshot: &Snapshot) -> Option<Plan> {
+        let (wave, stage) = self.flowing()?;
+        let (changing, done) = under_way(wave)?;
+        let is_down = |unit: &&UnitId| {
+            let found = snapshot.find(unit);
+            found.is_some_and(|ix| snapshot.unit(ix).state == UnitState::Down)
+        };
+        if !changing.iter().all(is_down) {
+            return None;
+        }
+        let serve = done.into_iter().map(|unit| (unit, Wanted::On(&stage.revision)));
+        if !gate::not_serving(serve, snapshot).is_empty() || !gate::shut(&stage.gates, snapshot).is_empty() {
+            return None;
+        }
+        let aside = self.aside_now(snapshot.observed_at(), snapshot);
+        let target = &self.start.target;
+        let ask = Ask {
+            snapshot,
+            target,
+            policy: &self.start.policy,
+            aside: &aside,
+            earned: &self.earned,
+            parent: self.plan.as_deref().filter(|plan| plan.title == target.title),
+        };
+        let plan = plan(&ask);
+        let first = first_wave(&plan, wave)?;
+        let planned = plan.stage(&wave.stage)?;
+        // Each wave that growth keeps small earns the next.
+        let earned = self.earned.get(&wave.stage).copied().unwrap_or(0);
+        let grown = growth_cap(self.start.policy.growth, earned, planned.parallel) >= planned.parallel;
+        let last = stage.maintenance.as_ref()?.last.as_ref();
+        let may = grown && first.door.is_none() && !last.is_some_and(|last| first.units.contains(last));
+        may.then_some(plan)
+    }
+}
+
+/// The first wave of a plan, if it is of the open wave's stage.
+pub(super) fn first_wave<'a>(plan: &'a Plan, wave: &OpenWave) -> Option<&'a Wave> {
+    match plan.parts.first()? {
+        PlannedPart::Stage(stage) if stage.name == wave.stage => stage.waves.first(),
+        PlannedPart::Stage(_) | PlannedPart::Step(_) => None,
+    }
+}
+
+/// The same world with these moves not made, and these units serving.
+fn at_home(snapshot: &Snapshot, units: &[UnitId], moves: &[Move]) -> Result<Snapshot, String> {
+    let home = snapshot.clone().serving(units);
+    match snapshot.rooms() {
+        None => Ok(home),
+        Some(rooms) => home
+            .with_rooms(rooms.undone(moves))
+            .map_err(|error| error.to_string()),
+    }
+}
+
+/// Who is being changed and who is done, if there are both and nobody is anything else.
+fn under_way(wave: &OpenWave) -> Option<(Vec<&UnitId>, Vec<&UnitId>)> {
+    let (mut changing, mut done) = (Vec::new(), Vec::new());
+    for (unit, visit) in &wave.units {
+        match (&visit.failed, visit.done) {
+            (None, Some(Phase::Enter)) => changing.push(unit),
+            (None, Some(Phase::Leave)) => done.push(unit),
+            (None, Some(Phase::Change) | None) | (Some(_), _) => return None,
+        }
+    }
+    (!changing.is_empty() && !done.is_empty()).then_some((changing, done))
+}

@@ -1,0 +1,358 @@
+//! What a run does with guests: what the plan says, in the intents of their hosts, and not if there is no room any more.
+
+mod hosts;
+
+use std::collections::BTreeSet;
+
+use hosts::{Case, Mix, Rng, case, mix};
+use jiff::Timestamp;
+use stagger_core::model::{Evacuate, LocalGuests, Phase, RunId, UnitId, UnitState};
+use stagger_core::plan::Move;
+use stagger_core::run::{Action, Answer, Decision, Entry, Event, Outcome, Run, Seen, Start};
+
+/// A run on a world in which everything works.
+struct World {
+    case: Case,
+    run: Run,
+    now: Timestamp,
+    /// The moves of each visit that was begun, by its phase.
+    intents: Vec<(UnitId, Phase, Vec<Move>)>,
+    opened: Vec<(BTreeSet<UnitId>, Vec<Move>)>,
+    dropped: u32,
+}
+
+impl World {
+    fn new(mut case: Case) -> Self {
+        case.policy.soak = 0;
+        case.policy.canary_soak = 0;
+        case.policy.gate_hold = 0;
+        let start = Start {
+            version: stagger_core::run::VERSION,
+            run: RunId::new("r").unwrap(),
+            cluster: "random".parse().unwrap(),
+            target: case.target(),
+            policy: case.policy.clone(),
+            baseline: serde_json::Value::Null,
+        };
+        let first = Entry {
+            seq: 1,
+            at: Timestamp::UNIX_EPOCH,
+            event: Event::Started(Box::new(start)),
+        };
+        Self {
+            case,
+            run: Run::begin(first).unwrap(),
+            now: Timestamp::UNIX_EPOCH,
+            intents: Vec::new(),
+            opened: Vec::new(),
+            dropped: 0,
+        }
+    }
+
+    fn write(&mut self, event: Event) -> u64 {
+        let seq = self.run.seq() + 1;
+        let at = self.now;
+        self.run.apply(Entry { seq, at, event }).unwrap();
+        seq
+    }
+
+    /// One decision carried out; `false`: nothing comes of going on.
+    fn step(&mut self) -> bool {
+        let snapshot = self.case.snapshot();
+        let seen = Seen {
+            snapshot: &snapshot,
+            as_of: self.run.seq(),
+        };
+        match self.run.next(self.now, Some(seen)) {
+            Decision::Observe => {}
+            Decision::Record(events) => {
+                for event in events {
+                    self.dropped += u32::from(matches!(event, Event::WaveDropped { .. }));
+                    if let Event::WaveOpened { stage, units, .. } = &event {
+                        let planned = self.run.plan().unwrap().stage(stage).unwrap();
+                        let names = units.iter().map(|(unit, _)| unit.clone()).collect();
+                        self.opened.push((names, planned.waves[0].moves.clone()));
+                    }
+                    self.write(event);
+                }
+            }
+            Decision::Judge(sets) => {
+                for units in sets {
+                    let ours = match self.run.may_stop(&snapshot, &units) {
+                        Ok(()) => Answer::Yes,
+                        Err(why) => Answer::No { why },
+                    };
+                    self.write(Event::Judged {
+                        units,
+                        ours,
+                        theirs: Answer::NoOracle,
+                    });
+                }
+            }
+            Decision::Act { fresh, .. } => {
+                for action in fresh {
+                    let intent = self.write(Event::Intent {
+                        action: action.clone(),
+                    });
+                    if let Action::Visit {
+                        unit,
+                        phase,
+                        revision,
+                        moves,
+                    } = action
+                    {
+                        if phase == Phase::Change {
+                            let changed = self.case.units.iter_mut().find(|known| known.id == unit);
+                            changed.unwrap().revision = Some(revision);
+                        }
+                        self.intents.push((unit, phase, moves));
+                    }
+                    let outcome = Outcome::Done { note: String::new() };
+                    self.write(Event::Settled { intent, outcome });
+                }
+            }
+            Decision::Wait {
+                until: Some(until), ..
+            } => self.now = until,
+            Decision::Wait { until: None, .. } | Decision::Hold(_) | Decision::Over(_) => return false,
+        }
+        true
+    }
+}
+
+#[test]
+fn each_host_is_emptied_as_the_plan_says_and_nothing_else_is_moved() {
+    let mut moved = 0;
+    for seed in 0..300 {
+        let mut rng = Rng(seed);
+        let mix = mix(&mut rng, 10);
+        let mut world = World::new(case(&mut rng, mix));
+        for _ in 0..400 {
+            if !world.step() {
+                break;
+            }
+        }
+        let planned: Vec<&Move> = world.opened.iter().flat_map(|(_, moves)| moves).collect();
+        for phase in Phase::all() {
+            let visits = world.intents.iter().filter(|(_, at, _)| *at == phase);
+            let of_intents: BTreeSet<&Move> = visits.clone().flat_map(|(.., moves)| moves).collect();
+            assert_eq!(of_intents, planned.iter().copied().collect(), "seed {seed}");
+            for (unit, _, moves) in visits {
+                assert!(moves.iter().all(|a_move| a_move.from == *unit), "seed {seed}");
+            }
+        }
+        let visited: BTreeSet<&UnitId> = world.intents.iter().map(|(unit, ..)| unit).collect();
+        let opened: BTreeSet<&UnitId> = world.opened.iter().flat_map(|(units, _)| units).collect();
+        assert_eq!(visited, opened, "seed {seed}");
+        assert_eq!(world.dropped, 0, "seed {seed}: nothing has changed");
+        moved += planned.len();
+    }
+    assert!(moved > 300, "only {moved} guests are moved in all");
+}
+
+/// Between the plan and its wave a guest has grown, so that it fits nowhere: our own judge says so, and nothing of the
+/// wave is touched.
+#[test]
+fn a_wave_that_has_no_room_any_more_is_dropped() {
+    let mut dropped = 0;
+    for seed in 0..300 {
+        let mut rng = Rng(seed);
+        let mix = mix(&mut rng, 10);
+        let mut world = World::new(case(&mut rng, mix));
+        while world.opened.is_empty() && world.step() {}
+        let Some((_, moves)) = world.opened.first() else {
+            continue;
+        };
+        let Some(first) = moves.first().cloned() else {
+            continue;
+        };
+        let guest = world
+            .case
+            .guests
+            .iter_mut()
+            .find(|guest| guest.name == first.guest)
+            .unwrap();
+        guest.takes = [1_000_000; 4];
+        let before = world.intents.len();
+        for _ in 0..3 {
+            world.step();
+        }
+        assert_eq!(world.dropped, 1, "seed {seed}: {first:?}");
+        assert_eq!(world.intents.len(), before, "seed {seed}");
+        dropped += 1;
+    }
+    assert!(dropped > 50, "only {dropped} waves");
+}
+
+/// A world in which visits take their time, and what is moved is elsewhere meanwhile.
+struct Slow {
+    world: World,
+    rng: Rng,
+    /// Announced and not settled.
+    open: Vec<(u64, UnitId, Phase, Vec<Move>)>,
+    joined: u32,
+    most_down: usize,
+}
+
+impl Slow {
+    fn place(&self, unit: &UnitId) -> u32 {
+        let hosts = &self.world.case.hosts;
+        hosts.iter().position(|host| host.unit == *unit).unwrap() as u32
+    }
+
+    /// A guest runs there now; one with two copies has changed its sides.
+    fn put(&mut self, guest: &str, to: &UnitId) {
+        let to = self.place(to);
+        let case = &mut self.world.case;
+        let guest = case.guests.iter_mut().find(|known| known.name == guest).unwrap();
+        let from = std::mem::replace(&mut guest.host, to);
+        if guest.standby.is_some() {
+            assert_eq!(guest.standby, Some(to), "a copy is elsewhere");
+            guest.standby = Some(from);
+        }
+        let takes = guest.takes;
+        for (resource, takes) in takes.iter().enumerate().take(3) {
+            case.hosts[from as usize].free[resource] += takes;
+            case.hosts[to as usize].free[resource] -= takes;
+        }
+    }
+
+    fn settle_one(&mut self) {
+        let at = self.rng.below(self.open.len() as u64) as usize;
+        let (intent, unit, phase, moves) = self.open.remove(at);
+        let host = self.place(&unit) as usize;
+        let set = |case: &mut Case, state| {
+            case.units
+                .iter_mut()
+                .find(|known| known.id == unit)
+                .unwrap()
+                .state = state;
+            case.hosts[host].takes = state == UnitState::Serving;
+        };
+        match phase {
+            Phase::Enter => {
+                set(&mut self.world.case, UnitState::Down);
+                for a_move in &moves {
+                    self.put(&a_move.guest, &a_move.to);
+                }
+            }
+            Phase::Change => {
+                let units = &mut self.world.case.units;
+                let changed = units.iter_mut().find(|known| known.id == unit).unwrap();
+                changed.revision = Some("after".parse().unwrap());
+            }
+            Phase::Leave => {
+                set(&mut self.world.case, UnitState::Serving);
+                for a_move in moves.iter().rev() {
+                    self.put(&a_move.guest, &unit);
+                }
+            }
+        }
+        let outcome = Outcome::Done { note: String::new() };
+        self.world.write(Event::Settled { intent, outcome });
+        self.judge();
+    }
+
+    /// Nothing that runs is on what is down, nothing is over-full, and no pair is down.
+    fn judge(&mut self) {
+        let case = &self.world.case;
+        let down: BTreeSet<u32> = (0_u32..)
+            .zip(&case.hosts)
+            .filter(|(_, host)| {
+                let unit = case.units.iter().find(|unit| unit.id == host.unit);
+                unit.unwrap().state != UnitState::Serving
+            })
+            .map(|(at, _)| at)
+            .collect();
+        self.most_down = self.most_down.max(down.len());
+        for guest in &case.guests {
+            let pair_is_down = guest.standby.is_some_and(|standby| down.contains(&standby));
+            assert!(
+                !(down.contains(&guest.host) && pair_is_down),
+                "both copies of {} are down",
+                guest.name
+            );
+            assert!(
+                !(guest.runs && down.contains(&guest.host)),
+                "{} went down",
+                guest.name
+            );
+        }
+        for host in &case.hosts {
+            // Processors and spindles may be overrun by what one host alone sends to its standbys.
+            assert!(host.free[0] >= 0, "{host:?} is over-full");
+        }
+    }
+
+    fn step(&mut self) -> bool {
+        let snapshot = self.world.case.snapshot();
+        let seen = Seen {
+            snapshot: &snapshot,
+            as_of: self.world.run.seq(),
+        };
+        match self.world.run.next(self.world.now, Some(seen)) {
+            Decision::Act { fresh, .. } => {
+                let nothing_new = fresh.is_empty();
+                for action in fresh {
+                    let Action::Visit {
+                        unit, phase, moves, ..
+                    } = action.clone()
+                    else {
+                        panic!("{action:?}")
+                    };
+                    let intent = self.world.write(Event::Intent { action });
+                    self.open.push((intent, unit, phase, moves));
+                }
+                if nothing_new || self.rng.percent(50) {
+                    self.settle_one();
+                }
+                true
+            }
+            Decision::Record(events) => {
+                for event in events {
+                    self.joined += u32::from(matches!(event, Event::WaveJoined { .. }));
+                    assert!(!matches!(event, Event::WaveDropped { .. }), "{event:?}");
+                    self.world.write(event);
+                }
+                true
+            }
+            _ => self.world.step(),
+        }
+    }
+}
+
+/// Hosts join as others are done, and at every moment what is down may be down together.
+#[test]
+fn without_barriers_hosts_join_as_others_are_done() {
+    let (mut joined, mut ended) = (0, 0);
+    for seed in 0..600 {
+        let mut rng = Rng(seed);
+        let mix = Mix {
+            hosts: 4 + rng.below(8),
+            trouble: 0,
+            ..mix(&mut rng, 1)
+        };
+        let mut case = case(&mut rng, mix);
+        case.maintenance.flowing = true;
+        case.maintenance.moving.as_if_down = false;
+        case.maintenance.moving.evacuate = Evacuate::Guests;
+        case.maintenance.moving.local = LocalGuests::Accept;
+        if case.hosts.iter().any(|host| host.free[0] < 0) {
+            continue;
+        }
+        let before = case.guests.clone();
+        let mut slow = Slow {
+            world: World::new(case),
+            rng: Rng(seed + 1),
+            open: Vec::new(),
+            joined: 0,
+            most_down: 0,
+        };
+        let over = (0..3_000).any(|_| !slow.step());
+        assert!(over, "seed {seed}: it never ends");
+        assert_eq!(slow.world.case.guests, before, "seed {seed}: all are back");
+        joined += slow.joined;
+        ended += 1;
+    }
+    assert!(ended > 100 && joined > 100, "{joined} joined in {ended} runs");
+}

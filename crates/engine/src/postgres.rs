@@ -1,0 +1,721 @@
+//! A store that several processes share, on several machines: PostgreSQL.
+//!
+//! Each write is one statement, so that a process that is stopped in the midst of its work holds no lock that others wait
+//! for. The token is checked under the lock of the cluster's row, which [`Store::raise`] changes: an append is before it or
+//! refused. The schema is brought up by [`upgrade`], once for all.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{PgConnection, Row as _};
+use stagger_core::model::{ClusterName, RunId};
+use stagger_core::run::{Command, Entry, Event, Seq};
+use stagger_versioned::Versioned as _;
+use tokio::runtime::Handle;
+
+use crate::backend::{BackendError, Claim, LockError};
+use crate::rows::{self, JournalRow, Reader};
+use crate::store::{Listed, Locks, Store, StoreError};
+
+/// The schema, revision by revision.
+pub(crate) const REVISIONS: [&str; 1] = [include_str!("../schema/postgres/0001-journal.sql")];
+
+/// What keeps rows from being changed, for the newest revision.
+const GUARDS: &str = include_str!("../schema/postgres/guards");
+
+/// The lowest revision that a program must know to work on the newest.
+const SERVES_FROM: i64 = 1;
+
+/// So long is waited for an answer.
+const ANSWER: Duration = Duration::from_secs(40);
+
+/// What upgrades of the schema wait for, so that one of them works at a time. It means nothing else, and ends with them.
+const UPGRADES: i64 = 0x7374_6167_6765_7231;
+
+/// Where a database is, and how it lets us in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    url: String,
+    /// With the password; never shown.
+    secret: String,
+}
+
+/// An address that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// Of another kind.
+    #[error("{0:?} is no store: write postgres://USER@HOST/DATABASE")]
+    NoAddress(String),
+    /// Configurations are read by many.
+    #[error("the URL of the store has a password in it: name a file with `password_file`, or set PGPASSWORD")]
+    Password,
+    /// The driver does not understand it.
+    #[error("{url:?} is no store: {why}")]
+    Refused {
+        /// The URL.
+        url: String,
+        /// What the driver says.
+        why: String,
+    },
+}
+
+impl Address {
+    /// Of a URL without a password, and the password. With none the environment is asked (`PGPASSWORD`, `PGPASSFILE`).
+    ///
+    /// # Errors
+    /// It is no address of a PostgreSQL, or has a password in it.
+    pub fn new(url: &str, password: Option<&str>) -> Result<Self, AddressError> {
+        let Some((scheme @ ("postgres" | "postgresql"), rest)) = url.split_once("://") else {
+            return Err(AddressError::NoAddress(before_a_password(url)));
+        };
+        let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+        if user.contains(':') || tail.contains("password=") {
+            return Err(AddressError::Password);
+        }
+        let secret = match password {
+            None => url.to_owned(),
+            Some(password) => format!(
+                "{scheme}://{user}:{}@{host}{tail}",
+                utf8_percent_encode(password, NON_ALPHANUMERIC)
+            ),
+        };
+        PgConnectOptions::from_str(&secret).map_err(|error| AddressError::Refused {
+            url: url.to_owned(),
+            why: error.to_string(),
+        })?;
+        Ok(Self {
+            url: url.to_owned(),
+            secret,
+        })
+    }
+
+    /// With the password: for drivers only.
+    pub(crate) fn secret(&self) -> &str {
+        &self.secret
+    }
+
+    fn pool(&self, connections: u32) -> Result<PgPool, StoreError> {
+        let options = PgConnectOptions::from_str(&self.secret).map_err(|error| self.failed("open", error))?;
+        let options = options.application_name("stagger").options([
+            // What was told to be durable is, whatever the server's default.
+            ("synchronous_commit", "on"),
+            ("statement_timeout", "30s"),
+            ("idle_in_transaction_session_timeout", "10s"),
+        ]);
+        Ok(PgPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(Duration::from_secs(10))
+            .connect_lazy_with(options))
+    }
+
+    fn failed(&self, what: &str, why: impl fmt::Display) -> StoreError {
+        StoreError::Failed {
+            tried: format!("{what} the store {}", self.url),
+            why: why.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+/// What is no URL may begin like one all the same.
+fn before_a_password(url: &str) -> String {
+    match url.rsplit_once('@') {
+        Some((_, host)) => format!("…@{host}"),
+        None => url.to_owned(),
+    }
+}
+
+/// An answer in time, or why there is none.
+async fn answered<T>(asked: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, String> {
+    match tokio::time::timeout(ANSWER, asked).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("it did not answer for {} s", ANSWER.as_secs())),
+    }
+}
+
+/// Waits for the server without holding up the runtime's other tasks.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::task::block_in_place(|| Handle::current().block_on(future))
+}
+
+/// The newest revision.
+pub(crate) fn newest() -> i64 {
+    i64::try_from(REVISIONS.len()).unwrap_or(i64::MAX)
+}
+
+/// Which revision the schema is at, and the lowest that serves it; zeros: there is none.
+async fn revision(on: &mut PgConnection) -> Result<(i64, i64), sqlx::Error> {
+    let there: bool = sqlx::query_scalar("select to_regclass('schema_revision') is not null")
+        .fetch_one(&mut *on)
+        .await?;
+    if !there {
+        return Ok((0, 0));
+    }
+    let row = sqlx::query("select revision, serves_from from schema_revision")
+        .fetch_one(on)
+        .await?;
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}
+
+/// Brings the schema to the newest revision, all of it or nothing; at which it was.
+///
+/// # Errors
+/// The database cannot be asked, or refuses.
+pub async fn upgrade(address: &Address) -> Result<i64, StoreError> {
+    let pool = address.pool(1)?;
+    let upgraded = answered(async {
+        let mut on = pool.begin().await?;
+        sqlx::query("select pg_advisory_xact_lock($1)")
+            .bind(UPGRADES)
+            .execute(&mut *on)
+            .await?;
+        let (found, _) = revision(&mut on).await?;
+        if found < newest() {
+            for step in REVISIONS.iter().skip(usize::try_from(found).unwrap_or_default()) {
+                sqlx::raw_sql(*step).execute(&mut *on).await?;
+            }
+            sqlx::raw_sql(GUARDS).execute(&mut *on).await?;
+            sqlx::raw_sql("delete from schema_revision")
+                .execute(&mut *on)
+                .await?;
+            sqlx::query("insert into schema_revision (revision, serves_from) values ($1, $2)")
+                .bind(newest())
+                .bind(SERVES_FROM)
+                .execute(&mut *on)
+                .await?;
+        }
+        on.commit().await?;
+        Ok(found)
+    })
+    .await;
+    pool.close().await;
+    upgraded.map_err(|why| address.failed("upgrade the schema of", why))
+}
+
+/// A store in a database. Its calls wait for the server in the runtime that they are made in, which must have several
+/// threads.
+#[derive(Debug)]
+pub struct PostgresStore {
+    pool: PgPool,
+    address: Address,
+    /// The last event of each run that this process wrote, with its checksum.
+    ends: BTreeMap<RunId, (Seq, Vec<u8>)>,
+}
+
+impl PostgresStore {
+    /// Opens a store that is there.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or its schema is not one for this program.
+    pub fn open(address: &Address) -> Result<Self, StoreError> {
+        let store = Self {
+            pool: address.pool(2)?,
+            address: address.clone(),
+            ends: BTreeMap::new(),
+        };
+        let (found, serves_from) = store.carry_out("open", async {
+            let mut on = store.pool.acquire().await?;
+            revision(&mut on).await
+        })?;
+        let needed = newest();
+        let why = match found {
+            0 => "it has no schema yet: run `stagger db upgrade`".to_owned(),
+            _ if serves_from > needed => format!(
+                "its schema is of a later release of stagger, and serves programs that know revision {serves_from}; this one \
+                 knows up to {needed}"
+            ),
+            _ if found < needed => {
+                format!(
+                    "its schema is at revision {found}, and this program needs {needed}: run `stagger db upgrade`"
+                )
+            }
+            _ => return Ok(store),
+        };
+        Err(StoreError::OtherSchema {
+            store: address.to_string(),
+            why,
+        })
+    }
+
+    fn carry_out<T>(
+        &self,
+        what: &str,
+        asked: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, StoreError> {
+        wait(answered(asked)).map_err(|why| self.address.failed(what, why))
+    }
+
+    /// Where the journal of a run stands: its last event with its checksum.
+    fn end_of(&self, run: &RunId, seq: Seq) -> Result<Vec<u8>, StoreError> {
+        if let Some((at, sum)) = self.ends.get(run)
+            && *at == seq
+        {
+            return Ok(sum.clone());
+        }
+        let found: Option<Vec<u8>> = self.carry_out("read", async {
+            sqlx::query_scalar("select hash from journal where run = $1 and seq = $2")
+                .bind(run.as_str())
+                .bind(seq.cast_signed())
+                .fetch_optional(&self.pool)
+                .await
+        })?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// Why an append after that event wrote nothing.
+    fn why_not(&self, run: &RunId, fence: u64, expected: Seq) -> StoreError {
+        let found = self.carry_out("read", async {
+            sqlx::query(
+                "select c.id, c.fence, r.events from run r join cluster c on c.id = r.cluster where r.id = $1",
+            )
+            .bind(run.as_str())
+            .fetch_optional(&self.pool)
+            .await?
+            .map(|row| Ok::<(String, i64, i64), sqlx::Error>((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)))
+            .transpose()
+        });
+        let (cluster, newest, events) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => return StoreError::NoRun(run.clone()),
+            Err(error) => return error,
+        };
+        if newest.cast_unsigned() == fence {
+            return StoreError::MovedOn {
+                run: run.clone(),
+                expected,
+                found: events.cast_unsigned(),
+            };
+        }
+        match ClusterName::new(cluster) {
+            Ok(cluster) => StoreError::FencedOut {
+                cluster,
+                ours: fence,
+                newest: newest.cast_unsigned(),
+            },
+            Err(error) => self.address.failed("read a cluster's name in", error),
+        }
+    }
+}
+
+impl Store for PostgresStore {
+    fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
+        let fence: Option<i64> = self.carry_out("read", async {
+            sqlx::query_scalar("select fence from cluster where id = $1")
+                .bind(cluster.as_str())
+                .fetch_optional(&self.pool)
+                .await
+        })?;
+        Ok(fence.map_or(0, i64::cast_unsigned))
+    }
+
+    fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
+        let raised = self.carry_out("raise the token of", async {
+            sqlx::query(
+                "insert into cluster (id, fence, holder) values ($1, $2, $3)
+                 on conflict (id) do update set fence = excluded.fence, holder = excluded.holder
+                 where cluster.fence < excluded.fence",
+            )
+            .bind(cluster.as_str())
+            .bind(fence.cast_signed())
+            .bind(holder)
+            .execute(&self.pool)
+            .await
+        })?;
+        if raised.rows_affected() == 0 {
+            let newest = self.fence(cluster)?;
+            return Err(StoreError::FencedOut {
+                cluster: cluster.clone(),
+                ours: fence,
+                newest,
+            });
+        }
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        cluster: &ClusterName,
+        fence: u64,
+        at: Timestamp,
+        start: Event,
+    ) -> Result<Entry, StoreError> {
+        let Event::Started(begun) = &start else {
+            return Err(self
+                .address
+                .failed("begin a journal in", "its first event is not a start"));
+        };
+        let run = begun.run.clone();
+        let first = Entry {
+            seq: 1,
+            at,
+            event: start,
+        };
+        let (row, entry) = JournalRow::of(&run, fence, &[], first)
+            .map_err(|error| self.address.failed("begin a journal in", error))?;
+        let JournalRow {
+            at,
+            version,
+            body,
+            hash,
+            ..
+        } = row;
+        let written = self.carry_out("begin a journal in", async {
+            sqlx::query(
+                "with held as (
+                   select id from cluster where id = $1 and fence = $2 for no key update
+                 ), begun as (
+                   insert into run (id, cluster, started, events, version)
+                   select $3, held.id, $4, 1, $5 from held
+                   returning id, cluster
+                 )
+                 insert into journal (cluster, run, seq, fence, at, version, body, hash)
+                 select begun.cluster, begun.id, 1, $2, $4, $6, $7, $8 from begun",
+            )
+            .bind(cluster.as_str())
+            .bind(fence.cast_signed())
+            .bind(run.as_str())
+            .bind(&at)
+            .bind(Listed::VERSION.to_string())
+            .bind(&version)
+            .bind(&body)
+            .bind(&hash)
+            .execute(&self.pool)
+            .await
+        })?;
+        if written.rows_affected() == 0 {
+            let newest = self.fence(cluster)?;
+            return Err(StoreError::FencedOut {
+                cluster: cluster.clone(),
+                ours: fence,
+                newest,
+            });
+        }
+        self.ends.insert(run, (1, hash));
+        Ok(entry)
+    }
+
+    fn append(
+        &mut self,
+        run: &RunId,
+        fence: u64,
+        after: Seq,
+        at: Timestamp,
+        events: Vec<Event>,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let mut end = self.end_of(run, after)?;
+        let count = events.len() as u64;
+        let mut entries = Vec::with_capacity(events.len());
+        let (mut places, mut versions, mut bodies, mut sums) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (seq, event) in (after + 1..).zip(events) {
+            let (row, entry) = JournalRow::of(run, fence, &end, Entry { seq, at, event })
+                .map_err(|error| self.address.failed("append to", error))?;
+            end.clone_from(&row.hash);
+            entries.push(entry);
+            places.push(seq.cast_signed());
+            versions.push(row.version);
+            bodies.push(row.body);
+            sums.push(row.hash);
+        }
+        let written = self.carry_out("append to", async {
+            sqlx::query(
+                "with held as (
+                   select c.id from cluster c join run r on r.cluster = c.id
+                   where r.id = $1 and c.fence = $2 and r.events = $3
+                   for no key update of c
+                 ), counted as (
+                   update run set events = $3 + $4 from held where run.id = $1 and run.events = $3
+                   returning held.id as cluster
+                 )
+                 insert into journal (cluster, run, seq, fence, at, version, body, hash)
+                 select counted.cluster, $1, new.seq, $2, $5, new.version, new.body, new.hash
+                 from counted, unnest($6::bigint[], $7::text[], $8::text[], $9::bytea[])
+                   as new (seq, version, body, hash)",
+            )
+            .bind(run.as_str())
+            .bind(fence.cast_signed())
+            .bind(after.cast_signed())
+            .bind(count.cast_signed())
+            .bind(at.to_string())
+            .bind(&places)
+            .bind(&versions)
+            .bind(&bodies)
+            .bind(&sums)
+            .execute(&self.pool)
+            .await
+        })?;
+        if written.rows_affected() != count || count == 0 {
+            self.ends.remove(run);
+            return match self.why_not(run, fence, after) {
+                // Nothing was to be appended, to where it stands.
+                StoreError::MovedOn { found, .. } if count == 0 && found == after => Ok(entries),
+                why => Err(why),
+            };
+        }
+        self.ends.insert(run.clone(), (after + count, end));
+        Ok(entries)
+    }
+
+    fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
+        let (expected, rows) = self.carry_out("read", async {
+            // One look at both: an event that is appended meanwhile is in neither.
+            let mut on = self.pool.begin().await?;
+            sqlx::raw_sql("set transaction isolation level repeatable read, read only")
+                .execute(&mut *on)
+                .await?;
+            let expected: Option<i64> = sqlx::query_scalar("select events from run where id = $1")
+                .bind(run.as_str())
+                .fetch_optional(&mut *on)
+                .await?;
+            let rows = sqlx::query(
+                "select seq, fence, at, version, body, hash from journal where run = $1 order by seq",
+            )
+            .bind(run.as_str())
+            .fetch_all(&mut *on)
+            .await?;
+            on.commit().await?;
+            let rows: Result<Vec<JournalRow>, sqlx::Error> = rows
+                .iter()
+                .map(|row| {
+                    Ok(JournalRow {
+                        seq: row.try_get::<i64, _>(0)?.cast_unsigned(),
+                        fence: row.try_get::<i64, _>(1)?.cast_unsigned(),
+                        at: row.try_get(2)?,
+                        version: row.try_get(3)?,
+                        body: row.try_get(4)?,
+                        hash: row.try_get(5)?,
+                    })
+                })
+                .collect();
+            Ok((expected, rows?))
+        })?;
+        let expected = expected.ok_or_else(|| StoreError::NoRun(run.clone()))?;
+        let mut reader = Reader::of(run);
+        for row in rows {
+            reader.add(row)?;
+        }
+        reader.end(expected.cast_unsigned())
+    }
+
+    fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+        let rows: Vec<(Option<String>, String, String, String)> = self.carry_out("list the runs of", async {
+            sqlx::query_as(
+                "select version, id, cluster, started from run order by started collate \"C\" desc, id collate \"C\" desc",
+            )
+            .fetch_all(&self.pool)
+            .await
+        })?;
+        rows.iter()
+            .map(|(version, id, cluster, started)| {
+                Listed::of_row(version.as_deref(), id, cluster, started)
+                    .map_err(|why| self.address.failed("list the runs of", why))
+            })
+            .collect()
+    }
+
+    fn ask(&mut self, run: &RunId, at: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
+        let (version, body) = rows::written(command)?;
+        self.carry_out("leave a command in", async {
+            sqlx::query("insert into asked (run, at, version, body, \"by\") values ($1, $2, $3, $4, $5)")
+                .bind(run.as_str())
+                .bind(at.to_string())
+                .bind(&version)
+                .bind(&body)
+                .bind(by)
+                .execute(&self.pool)
+                .await
+        })
+        .map(drop)
+    }
+
+    fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+        let rows: Vec<(i64, Option<String>, String, String)> =
+            self.carry_out("read the commands of", async {
+                sqlx::query_as(
+                    "select id, version, body, \"by\" from asked where run = $1 and not taken order by id",
+                )
+                .bind(run.as_str())
+                .fetch_all(&self.pool)
+                .await
+            })?;
+        rows.into_iter()
+            .map(|(id, version, body, by)| Ok((id, rows::command(id, version.as_deref(), &body)?, by)))
+            .collect()
+    }
+
+    fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+        self.carry_out("take a command from", async {
+            sqlx::query("update asked set taken = true where run = $1 and id <= $2")
+                .bind(run.as_str())
+                .bind(up_to)
+                .execute(&self.pool)
+                .await
+        })
+        .map(drop)
+    }
+}
+
+/// The locks of a database.
+#[derive(Debug)]
+pub struct PostgresLocks {
+    pool: PgPool,
+    address: Address,
+}
+
+impl PostgresLocks {
+    /// In the database of a store.
+    ///
+    /// # Errors
+    /// The address is refused; nothing is asked yet.
+    pub fn new(address: &Address) -> Result<Self, StoreError> {
+        Ok(Self {
+            pool: address.pool(2)?,
+            address: address.clone(),
+        })
+    }
+
+    async fn ask<T>(
+        &self,
+        what: &str,
+        asked: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, LockError> {
+        answered(asked).await.map_err(|why| {
+            LockError::Backend(BackendError::transient(
+                format!("{what} the lock in {}", self.address),
+                why,
+            ))
+        })
+    }
+}
+
+#[async_trait]
+impl Locks for PostgresLocks {
+    async fn lock(
+        &self,
+        cluster: &ClusterName,
+        claim: &Claim,
+        at_least: u64,
+        expires: Duration,
+    ) -> Result<u64, LockError> {
+        let taken: Option<i64> = self
+            .ask(
+                "take",
+                sqlx::query_scalar(
+                    "insert into lease (cluster, fence, claim, expires)
+                     values ($1, $2 + 1, $3, clock_timestamp() + make_interval(secs => $4))
+                     on conflict (cluster) do update set
+                       fence = greatest(lease.fence, $2) + 1, claim = excluded.claim,
+                       expires = clock_timestamp() + make_interval(secs => $4)
+                       where lease.claim is null or lease.expires < clock_timestamp()
+                     returning fence",
+                )
+                .bind(cluster.as_str())
+                .bind(at_least.cast_signed())
+                .bind(claim.to_json())
+                .bind(expires.as_secs_f64())
+                .fetch_optional(&self.pool),
+            )
+            .await?;
+        if let Some(fence) = taken {
+            return Ok(fence.cast_unsigned());
+        }
+        let holder: Option<String> = self
+            .ask(
+                "read",
+                sqlx::query_scalar("select claim from lease where cluster = $1 and claim is not null")
+                    .bind(cluster.as_str())
+                    .fetch_optional(&self.pool),
+            )
+            .await?;
+        Err(LockError::of_holder(holder.as_deref()))
+    }
+
+    async fn renew(
+        &self,
+        cluster: &ClusterName,
+        claim: &Claim,
+        fence: u64,
+        expires: Duration,
+    ) -> Result<(), LockError> {
+        let renewed = self
+            .ask(
+                "renew",
+                sqlx::query(
+                    "update lease set expires = clock_timestamp() + make_interval(secs => $4)
+                     where cluster = $1 and fence = $2 and claim = $3 and expires > clock_timestamp()",
+                )
+                .bind(cluster.as_str())
+                .bind(fence.cast_signed())
+                .bind(claim.to_json())
+                .bind(expires.as_secs_f64())
+                .execute(&self.pool),
+            )
+            .await?;
+        if renewed.rows_affected() == 0 {
+            return Err(LockError::Lost(
+                "another has it, or it was renewed too late".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    async fn unlock(&self, cluster: &ClusterName, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.ask(
+            "give back",
+            sqlx::query("update lease set claim = null where cluster = $1 and fence = $2 and claim = $3")
+                .bind(cluster.as_str())
+                .bind(fence.cast_signed())
+                .bind(claim.to_json())
+                .execute(&self.pool),
+        )
+        .await
+        .map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_neither_taken_from_the_url_nor_shown() {
+        let address = Address::new("postgres://anna@db/stagger?sslmode=require", Some("p@ss:w/rd")).unwrap();
+        assert_eq!(format!("{address} {address:?}").matches("p@ss").count(), 0);
+        assert!(!format!("{address:?}").contains("%40"));
+        let options = PgConnectOptions::from_str(address.secret()).unwrap();
+        assert_eq!((options.get_host(), options.get_username()), ("db", "anna"));
+        for bad in [
+            "postgres://anna:secret@db/stagger",
+            "postgres://db/stagger?user=a&password=secret",
+        ] {
+            let error = Address::new(bad, None).unwrap_err();
+            assert_eq!(error, AddressError::Password);
+            assert!(!error.to_string().contains("secret"));
+        }
+        for bad in ["mysql://anna:secret@db/stagger", "journal.db", ""] {
+            let error = Address::new(bad, None).unwrap_err().to_string();
+            assert!(
+                error.contains("write postgres://") && !error.contains("secret"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The cluster's folder: what each service has, what the balancer knows, and the programs by which they are worked on.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use super::root::Root;
+use super::spec::{IronicSpec, Service};
+use super::{API_PORT, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER};
+use crate::files::{put, script};
+use crate::sandbox::Sandbox;
+
+const IRONICCTL: &str = include_str!("ironicctl.sh");
+const LOAD: &str = include_str!("load.py");
+
+/// Where the database has its files, below the cluster's folder.
+pub(super) const DATABASE_FOLDER: &str = "mysql";
+/// Its socket, as `ironicctl.sh` has it.
+pub(super) const DATABASE_SOCKET: &str = "mysql.sock";
+
+/// The path of a Unix socket may have 107 bytes; the longest below a cluster's folder has 13, and haproxy puts a number
+/// behind it while it starts.
+const LONGEST_DIR: usize = 80;
+
+/// Writes everything that does not need the cluster to run.
+pub(super) fn write(dir: &Path, spec: IronicSpec) -> Result<()> {
+    ensure!(
+        dir.as_os_str().len() <= LONGEST_DIR,
+        "the cluster folder {} is too long for sockets in it; set STAGGER_CACHE to a shorter path",
+        dir.display()
+    );
+    for folder in ["fault", "lib", "lock", "log", DATABASE_FOLDER, "run", "state"] {
+        make(&dir.join(folder))?;
+    }
+    script(&dir.join("ironicctl.sh"), IRONICCTL)?;
+    put(&dir.join("lib/load.py"), LOAD)?;
+    put(&dir.join("ironic.conf"), &ironic_conf(dir, spec))?;
+    put(&dir.join("haproxy.cfg"), &haproxy_cfg(dir))?;
+    for service in Service::ALL {
+        put(&dir.join("log").join(format!("{service}.log")), "")?;
+        write_service(&dir.join("services").join(service.name()), service, spec)?;
+    }
+    Ok(())
+}
+
+/// A service that is installed, not pinned, and was never started.
+fn write_service(home: &Path, service: Service, spec: IronicSpec) -> Result<()> {
+    make(home)?;
+    let (address, port) = (service.address(), service.port());
+    let conf = match service.registered() {
+        Some(name) => {
+            put(&home.join("registered"), name)?;
+            format!("[DEFAULT]\nhost = {name}\n[json_rpc]\nhost_ip = {address}\nport = {port}\n")
+        }
+        None => format!("[api]\nhost_ip = {address}\nport = {port}\n"),
+    };
+    put(&home.join("service.conf"), &conf)?;
+    put(&home.join("pin.conf"), "[DEFAULT]\n")?;
+    put(&home.join("url"), &format!("http://{address}:{port}/"))?;
+    let link = home.join("code");
+    symlink(Root::code(spec.release), &link).with_context(|| format!("linking {}", link.display()))
+}
+
+/// What all services share. Hardware is Ironic's own fake; services find each other by JSON-RPC; nobody has to log in.
+fn ironic_conf(dir: &Path, spec: IronicSpec) -> String {
+    let dir = dir.display();
+    let ring = spec.ring_seconds;
+    let (user, password) = DATABASE_USER;
+    format!(
+        "[DEFAULT]
+auth_strategy = noauth
+rpc_transport = json-rpc
+enabled_hardware_types = fake-hardware
+enabled_bios_interfaces = fake,no-bios
+enabled_boot_interfaces = fake
+enabled_console_interfaces = fake,no-console
+enabled_deploy_interfaces = fake
+enabled_firmware_interfaces = fake,no-firmware
+enabled_inspect_interfaces = fake,no-inspect
+enabled_management_interfaces = fake,noop
+enabled_network_interfaces = noop
+enabled_power_interfaces = fake
+enabled_raid_interfaces = fake,no-raid
+enabled_rescue_interfaces = fake,no-rescue
+enabled_storage_interfaces = noop
+enabled_vendor_interfaces = fake,no-vendor
+default_network_interface = noop
+default_deploy_interface = fake
+default_boot_interface = fake
+state_path = {dir}/state
+hash_ring_reset_interval = {ring}
+graceful_shutdown_timeout = 15
+[database]
+connection = mysql+pymysql://{user}:{password}@127.0.0.1/{DATABASE}?charset=utf8mb3
+[api]
+api_workers = 1
+[conductor]
+automated_clean = false
+heartbeat_interval = 2
+heartbeat_timeout = 8
+api_url = http://127.0.0.1:{API_PORT}
+[dhcp]
+dhcp_provider = none
+[json_rpc]
+auth_strategy = noauth
+[oslo_concurrency]
+lock_path = {dir}/lock
+[pxe]
+tftp_root = {dir}/state/tftp
+[deploy]
+http_root = {dir}/state/httpd
+[service_catalog]
+auth_type = none
+endpoint_override = http://127.0.0.1:{API_PORT}
+"
+    )
+}
+
+/// The APIs behind one address; and each conductor's RPC behind the address by which it is known, with the other one as
+/// its backup, so that one can be taken out without a failed request. On a busy machine an API takes seconds to answer.
+fn haproxy_cfg(dir: &Path) -> String {
+    let mut text = format!(
+        "global
+  maxconn 1000
+  nbthread 1
+  stats socket {dir}/haproxy.sock mode 600 level admin
+defaults
+  mode http
+  timeout connect 2s
+  timeout client 60s
+  timeout server 60s
+  timeout check 8s
+  timeout queue 60s
+  option http-server-close
+  option redispatch
+  retries 3
+  retry-on conn-failure
+frontend in-api
+  bind 127.0.0.1:{API_PORT}
+  default_backend api
+backend api
+  balance roundrobin
+  option httpchk GET /
+  default-server inter 1s fall 3 rise 1
+",
+        dir = dir.display()
+    );
+    let server = |service: Service| {
+        format!(
+            "  server {service} {}:{} check",
+            service.address(),
+            service.port()
+        )
+    };
+    for api in Service::APIS {
+        text.extend([server(api).as_str(), "\n"]);
+    }
+    let [first, second] = Service::CONDUCTORS;
+    for (number, own, other) in [(1, first, second), (2, second, first)] {
+        let both = format!(
+            "frontend in-rpc{number}
+  bind {host}:{port}
+  default_backend rpc{number}
+backend rpc{number}
+{own} inter 500
+{other} inter 500 backup
+",
+            host = own.registered().unwrap_or_default(),
+            port = own.port(),
+            own = server(own),
+            other = server(other),
+        );
+        text += &both;
+    }
+    text
+}
+
+/// What the database is told first.
+pub(super) fn grants() -> String {
+    let (user, password) = DATABASE_USER;
+    let (reader, reader_password) = DATABASE_READER;
+    let (other, other_password) = DATABASE_OTHER;
+    format!(
+        "create database {DATABASE} character set utf8mb3; \
+         create user {user}@'127.0.0.1' identified by '{password}'; \
+         grant all on {DATABASE}.* to {user}@'127.0.0.1'; \
+         create user {reader}@'127.0.0.1' identified by '{reader_password}'; \
+         grant select on {DATABASE}.* to {reader}@'127.0.0.1'; \
+         create database {other}; \
+         create user {other}@'127.0.0.1' identified by '{other_password}'; \
+         grant all on {other}.* to {other}@'127.0.0.1';"
+    )
+}
+
+/// Writes the programs that lead in from outside.
+pub(super) fn write_entrances(sandbox: &Sandbox, root: &Root) -> Result<()> {
+    let dir = sandbox.dir();
+    let entrance = |what: &str, command: &str| sandbox.entrance(&root.path, what, command);
+    let inner = format!("'{}'", dir.join("ironicctl.sh").display());
+    script(
+        &dir.join("ironicctl"),
+        &entrance("ironicctl SERVICE VERB [WORD…]: see ironicctl.sh.", &inner)?,
+    )?;
+    script(
+        &dir.join("enter"),
+        &entrance(
+            "enter COMMAND…: runs a command inside, with the root's files.",
+            "",
+        )?,
+    )
+}
+
+fn make(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_conductor_is_its_own_first_choice_and_the_other_s_backup() {
+        let text = haproxy_cfg(Path::new("/c"));
+        let rpc2 = &text[text.find("frontend in-rpc2").unwrap()..];
+        assert_eq!(
+            rpc2,
+            "frontend in-rpc2\n  bind 127.0.1.2:8089\n  default_backend rpc2\nbackend rpc2\n  \
+             server c2 127.0.2.2:8089 check inter 500\n  server c1 127.0.2.1:8089 check inter 500 backup\n"
+        );
+        assert!(text.contains("  server a2 127.0.2.4:6385 check\n"));
+    }
+
+    #[test]
+    fn a_service_has_what_is_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), IronicSpec::default()).unwrap();
+        let home = folder.path().join("services/c2");
+        let conf = fs::read_to_string(home.join("service.conf")).unwrap();
+        assert_eq!(
+            conf,
+            "[DEFAULT]\nhost = 127.0.1.2\n[json_rpc]\nhost_ip = 127.0.2.2\nport = 8089\n"
+        );
+        assert_eq!(
+            fs::read_link(home.join("code")).unwrap(),
+            Path::new("/opt/ironic/29.0.6")
+        );
+        let far = folder.path().join("x".repeat(90));
+        assert!(
+            write(&far, IronicSpec::default()).is_err(),
+            "sockets would not fit"
+        );
+    }
+}

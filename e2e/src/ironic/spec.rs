@@ -1,0 +1,211 @@
+//! Which releases there are, and what a cluster consists of.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Context, Error, Result};
+
+use super::API_PORT;
+
+/// A release of Ironic that is in the root, at one exact version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Release {
+    /// 26.1, the last of the series 2024.2.
+    Dalmatian,
+    /// 29.0, the last of the series 2025.1.
+    Epoxy,
+    /// 32.0, the last of the series 2025.2.
+    Flamingo,
+}
+
+impl Release {
+    /// All of them, oldest first.
+    pub const ALL: [Self; 3] = [Self::Dalmatian, Self::Epoxy, Self::Flamingo];
+
+    /// The version on PyPI.
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Dalmatian => "26.1.6",
+            Self::Epoxy => "29.0.6",
+            Self::Flamingo => "32.0.1",
+        }
+    }
+
+    /// The value of `pin_release_version` by which the release after it knows it. 32.0.1 does not know itself by the
+    /// name of its series, so here it is the version everywhere.
+    pub fn pin(self) -> &'static str {
+        match self {
+            Self::Dalmatian => "26.1",
+            Self::Epoxy => "29.0",
+            Self::Flamingo => "32.0",
+        }
+    }
+
+    /// The newest microversion of the API in it.
+    pub fn microversion(self) -> &'static str {
+        match self {
+            Self::Dalmatian => "1.93",
+            Self::Epoxy => "1.96",
+            Self::Flamingo => "1.101",
+        }
+    }
+
+    /// The version of the object `Node` in it.
+    pub fn node_version(self) -> &'static str {
+        match self {
+            Self::Dalmatian => "1.40",
+            Self::Epoxy => "1.41",
+            Self::Flamingo => "1.42",
+        }
+    }
+
+    /// The exact versions of everything that is installed with it, as `pip` takes them.
+    pub(super) fn requirements(self) -> &'static str {
+        match self {
+            Self::Dalmatian => include_str!("constraints/26.1.6.txt"),
+            Self::Epoxy => include_str!("constraints/29.0.6.txt"),
+            Self::Flamingo => include_str!("constraints/32.0.1.txt"),
+        }
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.version().fmt(f)
+    }
+}
+
+impl FromStr for Release {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL
+            .into_iter()
+            .find(|release| [release.version(), release.pin()].contains(&text));
+        found.with_context(|| format!("no Ironic `{text}` here: there are 26.1.6, 29.0.6 and 32.0.1"))
+    }
+}
+
+/// A service of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Service {
+    /// The first conductor, `c1`.
+    Conductor1,
+    /// The second conductor, `c2`.
+    Conductor2,
+    /// The first API, `a1`.
+    Api1,
+    /// The second API, `a2`.
+    Api2,
+}
+
+impl Service {
+    /// All of them, conductors first.
+    pub const ALL: [Self; 4] = [Self::Conductor1, Self::Conductor2, Self::Api1, Self::Api2];
+    /// The conductors.
+    pub const CONDUCTORS: [Self; 2] = [Self::Conductor1, Self::Conductor2];
+    /// The APIs.
+    pub const APIS: [Self; 2] = [Self::Api1, Self::Api2];
+
+    /// Its name for `ironicctl` and at the balancer.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Conductor1 => "c1",
+            Self::Conductor2 => "c2",
+            Self::Api1 => "a1",
+            Self::Api2 => "a2",
+        }
+    }
+
+    /// Whether it is a conductor.
+    pub fn is_conductor(self) -> bool {
+        Self::CONDUCTORS.contains(&self)
+    }
+
+    /// The address at which it listens itself. Only the balancer asks there.
+    pub(super) fn address(self) -> &'static str {
+        match self {
+            Self::Conductor1 => "127.0.2.1",
+            Self::Conductor2 => "127.0.2.2",
+            Self::Api1 => "127.0.2.3",
+            Self::Api2 => "127.0.2.4",
+        }
+    }
+
+    /// The port that it listens on, and by which it is reached at the balancer. That of conductors is Ironic's own for
+    /// them: with another one a conductor has the port in its name and not in that of its locks, so that up to 32.0 it
+    /// never finds those again that it held when it crashed.
+    pub(super) fn port(self) -> u16 {
+        if self.is_conductor() { 8089 } else { API_PORT }
+    }
+
+    /// The name under which a conductor is registered: the address at which the balancer listens for it. None for an
+    /// API.
+    pub fn registered(self) -> Option<&'static str> {
+        match self {
+            Self::Conductor1 => Some("127.0.1.1"),
+            Self::Conductor2 => Some("127.0.1.2"),
+            Self::Api1 | Self::Api2 => None,
+        }
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name().fmt(f)
+    }
+}
+
+/// A cluster: two conductors and two APIs, behind a balancer, with a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IronicSpec {
+    /// The release that it begins with.
+    pub release: Release,
+    /// `hash_ring_reset_interval`, in seconds: for so long an API does not hear of conductors that came or went, and so
+    /// long a conductor waits in its end.
+    pub ring_seconds: u32,
+}
+
+impl Default for IronicSpec {
+    fn default() -> Self {
+        Self {
+            release: Release::Epoxy,
+            ring_seconds: 3,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_known_by_version_and_by_pin() {
+        for release in Release::ALL {
+            assert_eq!(release.version().parse::<Release>().unwrap(), release);
+            assert_eq!(release.pin().parse::<Release>().unwrap(), release);
+        }
+        let error = "31.0".parse::<Release>().unwrap_err().to_string();
+        assert!(error.contains("no Ironic `31.0` here"), "{error}");
+    }
+
+    #[test]
+    fn everything_is_installed_at_an_exact_version() {
+        for release in Release::ALL {
+            let lines: Vec<_> = release
+                .requirements()
+                .lines()
+                .filter(|line| !line.starts_with('#'))
+                .collect();
+            assert!(
+                lines.contains(&format!("ironic=={release}").as_str()),
+                "{lines:?}"
+            );
+            assert!(lines.len() > 50, "{} packages", lines.len());
+            for line in lines {
+                let version = line.split_once("==").map(|(_, version)| version);
+                assert!(version.is_some_and(|version| !version.is_empty()), "{line}");
+            }
+        }
+    }
+}

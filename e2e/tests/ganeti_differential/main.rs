@@ -1,0 +1,199 @@
+//! The real `hroller` and ours on the same random clusters, with the same options.
+//!
+//! Ours is judged by the plain rules of the design (`judge.rs`) and never has more groups than hroller, unless the core's
+//! judge finds fault with hroller's. Where they differ, it is one of the differences that are meant
+//! (`compare::Difference`), and the case says which.
+//!
+//! `SEED` and `CASES` choose what is looked at; one case alone prints its cluster and both answers.
+
+mod case;
+mod compare;
+mod judge;
+mod program;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, bail, ensure};
+use case::Case;
+use compare::{Difference, Outcome, compare};
+use stagger_e2e::command::say;
+use stagger_e2e::ganeti::Htools;
+use stagger_ganeti::generated::{Layout, Rng, Shape, cluster};
+use stagger_ganeti::hroller::{Options, answer};
+use stagger_ganeti::text::{read, write};
+
+/// What all cases come to.
+#[derive(Debug, Default)]
+struct Tally {
+    differences: BTreeMap<Difference, u32>,
+    refused: u32,
+    fewer: u32,
+    as_many: u32,
+    more: u32,
+    ours: usize,
+    theirs: usize,
+    /// Where hroller's groups are sound by our rules.
+    sound: u32,
+    programs: u32,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: &Outcome) {
+        for difference in &outcome.differences {
+            *self.differences.entry(*difference).or_default() += 1;
+        }
+        self.refused += u32::from(outcome.refused);
+        self.sound += u32::from(outcome.sound);
+        if let Some((ours, theirs)) = outcome.groups {
+            self.ours += ours;
+            self.theirs += theirs;
+            match ours.cmp(&theirs) {
+                std::cmp::Ordering::Less => self.fewer += 1,
+                std::cmp::Ordering::Equal => self.as_many += 1,
+                std::cmp::Ordering::Greater => self.more += 1,
+            }
+        }
+    }
+}
+
+fn number(name: &str) -> Result<Option<u64>> {
+    match std::env::var(name) {
+        Ok(text) => Ok(Some(
+            text.parse()
+                .with_context(|| format!("{name}={text} is no number"))?,
+        )),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Every so many cases the programs themselves are run and compared too.
+const PROGRAMS: u64 = 10;
+
+fn cases(first: u64, count: u64) -> Result<Option<Tally>> {
+    let (first, count) = (
+        number("SEED")?.unwrap_or(first),
+        number("CASES")?.unwrap_or(count),
+    );
+    let real = Htools::start()?;
+    let next = AtomicU64::new(first);
+    let tally = Mutex::new(Tally::default());
+    let failed = Mutex::new(Vec::new());
+    let one = |seed: u64| -> Result<()> {
+        let case = Case::of(seed)?;
+        let seen = compare(&case, &real, count == 1)
+            .and_then(|outcome| {
+                let programs = seed.is_multiple_of(PROGRAMS);
+                if programs {
+                    program::compare(&case, &real)?;
+                }
+                Ok((outcome, programs))
+            })
+            .with_context(|| format!("seed {seed}, {}\n  again: {}", case.flags.join(" "), case.again()));
+        match seen {
+            Ok((outcome, programs)) => {
+                let mut tally = tally
+                    .lock()
+                    .map_err(|_| anyhow::anyhow!("another case panicked"))?;
+                tally.add(&outcome);
+                tally.programs += u32::from(programs);
+            }
+            Err(error) => {
+                let mut failed = failed
+                    .lock()
+                    .map_err(|_| anyhow::anyhow!("another case panicked"))?;
+                failed.push(format!("{error:#}"));
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let work = || -> Result<()> {
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= first + count {
+                    return Ok(());
+                }
+                one(seed)?;
+            }
+        };
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(_) => bail!("a case panicked"),
+        })
+    })?;
+    let failed = failed.into_inner().unwrap_or_default();
+    let tally = tally.into_inner().unwrap_or_default();
+    say(format!("{tally:#?}"));
+    ensure!(
+        failed.is_empty(),
+        "{} of {count} cases:\n{}",
+        failed.len(),
+        failed.iter().take(20).cloned().collect::<Vec<_>>().join("\n")
+    );
+    Ok((count >= 300).then_some(tally))
+}
+
+/// That the cases say something: each difference that is meant was seen, and most have answers of both.
+fn says_something(tally: &Tally) -> Result<()> {
+    use Difference::{Down, GivesUp, Local, Offline, Rules, Unselected};
+    for difference in [Unselected, Down, Local, Offline, Rules, GivesUp] {
+        let seen = tally.differences.get(&difference).copied().unwrap_or(0);
+        ensure!(seen > 0, "{difference:?} was never seen: {tally:?}");
+    }
+    let answered = tally.fewer + tally.as_many + tally.more;
+    ensure!(
+        answered > 100 && tally.sound > 50 && tally.refused > 10,
+        "{tally:?}"
+    );
+    ensure!(tally.fewer > tally.more && tally.ours < tally.theirs, "{tally:?}");
+    ensure!(tally.programs >= 30, "{tally:?}");
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root and Ganeti; cargo xtask test runs it"]
+fn hundreds_of_clusters_as_hroller_sees_them() -> Result<()> {
+    cases(0, 300)?.as_ref().map_or(Ok(()), says_something)
+}
+
+#[test]
+#[ignore = "needs root and Ganeti, and takes minutes; cargo xtask test --long runs it"]
+fn thousands_of_clusters_as_hroller_sees_them() -> Result<()> {
+    cases(300, 4_000)?.as_ref().map_or(Ok(()), says_something)
+}
+
+/// A ring of a thousand nodes, which hroller colours worse than can be, and the cluster of the transcripts, where it moves
+/// an instance that is down and so splits a group.
+#[test]
+#[ignore = "needs root and Ganeti; cargo xtask test --long runs it"]
+fn four_groups_where_hroller_has_five() -> Result<()> {
+    let real = Htools::start()?;
+    let shape = Shape {
+        nodes: 1_000,
+        layout: Layout::Ring,
+        ..Shape::PLAIN
+    };
+    let ring = write(&cluster(&mut Rng(1), &shape));
+    let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/cli/tests/transcripts/inputs/lab.data");
+    let lab = std::fs::read_to_string(&lab).with_context(|| format!("read {}", lab.display()))?;
+    for text in [ring, lab] {
+        let theirs = real.hroller(&text, &[])?.groups()?;
+        let options = Options {
+            move_non_redundant: true,
+            ..Options::default()
+        };
+        let ours = answer(&read(&text)?, &options)?;
+        ensure!(ours.left_out.is_empty(), "{:?}", ours.left_out);
+        ensure!(
+            (ours.groups.len(), theirs.len()) == (4, 5),
+            "ours has {} groups, hroller {}",
+            ours.groups.len(),
+            theirs.len()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! A node that does not come back.
+
+use anyhow::{Context as _, Result, ensure};
+use stagger_e2e::ganeti::Made;
+use stagger_e2e::stagger::{GanetiSetup, Machine};
+
+use super::{LIMIT, case, reboot};
+
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn a_node_that_never_comes_back() -> Result<()> {
+    case(3, "a_node_that_never_comes_back", |cluster, phases| {
+        cluster.make(&[
+            Made::mirrored("mail", "node2", "node3"),
+            Made::on("wiki", "sharedfile", "node2"),
+        ])?;
+        let before = cluster.state()?;
+        phases.lap("instances made");
+        let setup = GanetiSetup {
+            reboot_timeout: 20,
+            gate_timeout: 20,
+            on_failure: "rollback",
+            ..GanetiSetup::default()
+        };
+        let machine = Machine::new(cluster, "anna", &setup)?;
+        cluster.set_stays_down("node2", true)?;
+        let held = reboot(&machine, &["-O", "node1"], 3)?;
+        held.expect_said(&["NEEDS YOU", "node2", "resume"])?;
+        machine.call(&["status"])?.expect(3)?;
+        phases.lap("held");
+
+        ensure!(!cluster.is_up("node2"), "node2 is up");
+        let now = cluster.state()?;
+        ensure!(now.roles["node2"] == "D", "node2 is {}", now.roles["node2"]);
+        for (name, placed) in &now.instances {
+            ensure!(
+                placed.status == "running" && placed.primary != "node2",
+                "{name} is {placed:?}"
+            );
+        }
+        ensure!(
+            cluster.reboots("node2")? == 1 && cluster.reboots("node1")? == 0,
+            "{:?}",
+            now.reboots
+        );
+        phases.lap("it stays out, and what ran runs elsewhere");
+
+        cluster.set_stays_down("node2", false)?;
+        cluster.start("node2")?;
+        let ended = machine.resume_to_the_end(LIMIT)?.expect(0);
+        ended.with_context(|| machine.history_tail(40))?;
+        phases.lap("started, and resumed to the end");
+        cluster.ensure_rebooted(&before, &["node2", "node3"])
+    })
+}

@@ -1,0 +1,257 @@
+//! Others who use the cluster meanwhile.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+use stagger_e2e::command::say;
+use stagger_e2e::ganeti::{Job, Made};
+use stagger_e2e::stagger::{GanetiSetup, Machine, says};
+
+use super::{LIMIT, case};
+
+/// When something of a job happened, in microseconds.
+fn at(job: &Value, what: &str) -> Result<u64> {
+    let time = &job[what];
+    let part = |index: usize| {
+        time[index]
+            .as_u64()
+            .with_context(|| format!("no {what} in {job}"))
+    };
+    Ok(part(0)? * 1_000_000 + part(1)?)
+}
+
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn jobs_of_others_are_waited_for_or_wait() -> Result<()> {
+    case(3, "jobs_of_others_are_waited_for_or_wait", |cluster, phases| {
+        cluster.make(&[Made::mirrored("mail", "node2", "node3")])?;
+        let before = cluster.state()?;
+        phases.lap("instance made");
+        // It is at work when the drain comes.
+        cluster.gnt(&["gnt-debug", "delay", "--submit", "30"])?;
+        let mut early = None;
+        cluster.wait_for("the early job is at work", LIMIT, |cluster| {
+            let is_it = |job: &&Job| job.summary.starts_with("TEST_DELAY") && job.is_at_work();
+            early = cluster.jobs()?.iter().find(is_it).map(|job| job.id);
+            Ok(early.is_some())
+        })?;
+        let early = early.context("no early job")?;
+        let machine = Machine::new(cluster, "anna", &GanetiSetup::default())?;
+        let mut run = machine.start(&["run", "--reboot", "-O", "node1"])?;
+        run.until("the drain", LIMIT, |line| says(line, "guard", "drain"))?;
+        run.until("a wave", LIMIT, |line| {
+            says(line, "wave", "reboot") || says(line, "judged", "")
+        })?;
+        let late = cluster.submit("PUT", "/2/instances/mail/tags?tag=theirs", None)?;
+        let ended = run
+            .end(LIMIT)?
+            .expect(0)
+            .with_context(|| machine.history_tail(40))?;
+        say(&ended.said);
+        phases.lap("rebooted");
+
+        let [early, late] = [cluster.ended(early, LIMIT)?, cluster.ended(late, LIMIT)?];
+        ensure!(
+            early["status"] == "success" && late["status"] == "success",
+            "{early} {late}"
+        );
+        let jobs = cluster.jobs()?;
+        let change = |begins: &str| {
+            let found = jobs.iter().filter(|job| job.what().starts_with(begins));
+            found.map(|job| job.id).collect::<Vec<_>>()
+        };
+        let (noted, cycled) = (change("note-"), change("powercycle-"));
+        let first = cluster.ended(*noted.first().context("nothing was noted")?, LIMIT)?;
+        ensure!(
+            at(&early, "end_ts")? <= at(&first, "received_ts")?,
+            "the job that was at work was not waited for: {early} {first}"
+        );
+        let last = cluster.ended(*cycled.last().context("nothing was rebooted")?, LIMIT)?;
+        ensure!(
+            at(&last, "end_ts")? <= at(&late, "start_ts")?,
+            "the later job did not wait: {last} {late}"
+        );
+        cluster.ensure_rebooted(&before, &["node2", "node3"])
+    })
+}
+
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn an_instance_made_in_mid_run_is_moved_too() -> Result<()> {
+    case(
+        3,
+        "an_instance_made_in_mid_run_is_moved_too",
+        |cluster, phases| {
+            cluster.make(&[Made::mirrored("mail", "node2", "node3")])?;
+            phases.lap("instance made");
+            let setup = GanetiSetup {
+                drain: false,
+                ..GanetiSetup::default()
+            };
+            let machine = Machine::new(cluster, "anna", &setup)?;
+            let wish = ["--reboot", "-O", "node1"];
+            let waves = machine.planned(&wish, "reboot")?;
+            let [first, second] = waves.as_slice() else {
+                bail!("two nodes with an instance between them: {waves:?}")
+            };
+            let node = |wave: &[String]| if wave == ["node2"] { "node2" } else { "node3" };
+            let (first, later) = (node(first), node(second));
+            let run = machine.start(&[&["run"][..], &wish].concat())?;
+            machine.stop_when(&run, "a node that is down", LIMIT, |journal| {
+                Ok(!journal.in_phase("change").is_empty() && !cluster.is_up(first))
+            })?;
+            run.signal("CONT")?;
+            // It takes room on the node whose turn is still to come.
+            let job = cluster.submit_instance(&Made::mirrored("new", later, "node1"))?;
+            let made = cluster.ended(job, LIMIT)?;
+            ensure!(made["status"] == "success", "{made}");
+            phases.lap(format!("made on {later} while {first} was away"));
+            let mut before = cluster.state()?;
+            let ended = run
+                .end(LIMIT)?
+                .expect(0)
+                .with_context(|| machine.history_tail(40))?;
+            say(&ended.said);
+            phases.lap("rebooted");
+            let moves: Vec<String> = cluster
+                .jobs()?
+                .iter()
+                .map(|job| job.what().to_owned())
+                .filter(|what| what.starts_with("migrate-new-"))
+                .collect();
+            ensure!(
+                moves
+                    == [
+                        "migrate-new-to-node1".to_owned(),
+                        format!("migrate-new-to-{later}")
+                    ],
+                "it was moved so: {moves:?}"
+            );
+            // What it was when `first` was away is no measure for all else.
+            let now = cluster.state()?;
+            for (name, placed) in &now.instances {
+                let home = if name == "mail" { "node2" } else { later };
+                ensure!(
+                    placed.primary == home && placed.status == "running",
+                    "{name} is {placed:?}"
+                );
+            }
+            before.instances.clone_from(&now.instances);
+            ensure!(
+                now.reboots
+                    .iter()
+                    .all(|(name, times)| *times == usize::from(name != "node1")),
+                "{:?}",
+                now.reboots
+            );
+            ensure!(cluster.filters_left()?.is_empty());
+            Ok(())
+        },
+    )
+}
+
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn two_runs_at_once() -> Result<()> {
+    case(3, "two_runs_at_once", |cluster, phases| {
+        cluster.make(&[Made::mirrored("mail", "node2", "node3")])?;
+        let before = cluster.state()?;
+        phases.lap("instance made");
+        let setup = GanetiSetup {
+            failover_timeout: 5,
+            lock_expires: 20,
+            ..GanetiSetup::default()
+        };
+        let machines = [
+            Machine::new(cluster, "anna", &setup)?,
+            Machine::new(cluster, "bert", &setup)?,
+        ];
+        // Two who ask at the same moment may both be refused, never both go on.
+        for attempt in 1..=5 {
+            let words = ["run", "--reboot", "-O", "node1"];
+            let runs = [machines[0].start(&words)?, machines[1].start(&words)?];
+            let mut won = Vec::new();
+            for (mut run, machine) in runs.into_iter().zip(&machines) {
+                let begun = run.until("its lease", Duration::from_mins(2), |line| {
+                    says(line, "lease", "token") || line.contains("is locked by")
+                })?;
+                if says(&begun, "lease", "token") {
+                    won.push((run, machine));
+                } else {
+                    run.end(LIMIT)?
+                        .expect(1)?
+                        .expect_said(&["locked by run", "process", "since"])?;
+                }
+            }
+            say(format!("attempt {attempt}: {} of 2 went on", won.len()));
+            ensure!(won.len() < 2, "both have the lock");
+            let Some((run, machine)) = won.pop() else {
+                continue;
+            };
+            phases.lap("one of two was refused");
+            run.end(LIMIT)?
+                .expect(0)
+                .with_context(|| machine.history_tail(40))?;
+            phases.lap("the other to the end");
+            return cluster.ensure_rebooted(&before, &["node2", "node3"]);
+        }
+        bail!("both were refused five times")
+    })
+}
+
+/// Somebody else has a node locked, so a job of ours waits; and somebody cancels it. The node that was to be emptied is
+/// given back, and has its turn later.
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn a_job_of_ours_is_cancelled() -> Result<()> {
+    case(3, "a_job_of_ours_is_cancelled", |cluster, phases| {
+        cluster.make(&[Made::mirrored("mail", "node2", "node3")])?;
+        let before = cluster.state()?;
+        phases.lap("instance made");
+        let setup = GanetiSetup {
+            drain: false,
+            ..GanetiSetup::default()
+        };
+        let machine = Machine::new(cluster, "anna", &setup)?;
+        let lock = [
+            "gnt-debug",
+            "delay",
+            "--submit",
+            "--no-master",
+            "-n",
+            "node3",
+            "45",
+        ];
+        cluster.gnt(&lock)?;
+        let run = machine.start(&["run", "--reboot", "--nodes", "node2"])?;
+        let mut found = None;
+        cluster.wait_for("a job of ours that waits", LIMIT, |cluster| {
+            let jobs = cluster.jobs()?;
+            found = jobs
+                .into_iter()
+                .find(|job| job.ours.is_some() && job.status == "waiting");
+            Ok(found.is_some())
+        })?;
+        let job = found.context("no job")?;
+        let reply = cluster.rapi("DELETE", &format!("/2/jobs/{}", job.id), None)?;
+        let ended = cluster.ended(job.id, LIMIT)?;
+        ensure!(ended["status"] == "canceled", "{reply:?} {ended}");
+        phases.lap(format!("{} was cancelled", job.what()));
+        let ended = run
+            .end(LIMIT)?
+            .expect(0)
+            .with_context(|| machine.history_tail(40))?;
+        say(&ended.said);
+        phases.lap("rebooted all the same");
+        let journal = machine.journal()?;
+        let aside: Vec<_> = journal.of("set-aside").collect();
+        ensure!(
+            aside
+                .iter()
+                .any(|event| event["reason"]["slug"] == "could-not-be-entered"),
+            "{aside:?}"
+        );
+        cluster.ensure_rebooted(&before, &["node2"])
+    })
+}
