@@ -4,9 +4,11 @@ use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 use serde_json::Value;
+use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row as _};
 
 use super::migrate::{Batch, Migration, Stuck};
+use super::objects::Wait;
 use super::{Engine, Objects, Sql, Store, StoreError, Table, failed};
 use crate::object::Versioned;
 use crate::pin::Pin;
@@ -37,6 +39,15 @@ impl<T: Versioned> Migration for RaiseRows<T> {
         &self.name
     }
 
+    fn about(&self) -> String {
+        format!(
+            "each row of `{}` that is not yet {} {} is read, converted and saved",
+            self.objects.table().name(),
+            T::NAME,
+            T::VERSION
+        )
+    }
+
     async fn left(&self, store: &Store) -> Result<u64, StoreError> {
         self.objects.count_behind(store).await
     }
@@ -48,11 +59,20 @@ impl<T: Versioned> Migration for RaiseRows<T> {
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
         let mut transaction = store.begin().await?;
-        let rows = self
+        // Who writes a row has the batch wait for nothing but that row: with others in hand, each could wait for the other.
+        let mut limit = max.get();
+        let behind = self
             .objects
-            .behind(store, &mut transaction, after, max.get())
-            .await?;
-        let full = rows.len() as u64 == max.get();
+            .behind(store, &mut transaction, after, limit, Wait::ForNone);
+        let mut rows = behind.await?;
+        if rows.is_empty() && store.engine == Engine::Postgres {
+            limit = 1;
+            let behind = self
+                .objects
+                .behind(store, &mut transaction, after, limit, Wait::ForAll);
+            rows = behind.await?;
+        }
+        let full = rows.len() as u64 == limit;
         let mut batch = Batch {
             next: rows.last().filter(|_| full).map(|row| row.key.clone()),
             ..Batch::default()
@@ -62,10 +82,10 @@ impl<T: Versioned> Migration for RaiseRows<T> {
                 Err(why) => why.to_string(),
                 Ok(stored) => match self
                     .objects
-                    .save_on(store, &mut transaction, &stored, &self.pin)
+                    .save_locked(store, &mut transaction, &stored, &self.pin)
                     .await
                 {
-                    Ok(_) => {
+                    Ok(()) => {
                         batch.done += 1;
                         continue;
                     }
@@ -118,6 +138,13 @@ impl Migration for Update {
         &self.name
     }
 
+    fn about(&self) -> String {
+        let Self {
+            table, pending, set, ..
+        } = self;
+        format!("`UPDATE {} SET {set} WHERE {pending}`, in batches", table.name())
+    }
+
     async fn left(&self, store: &Store) -> Result<u64, StoreError> {
         let Self {
             name, table, pending, ..
@@ -154,19 +181,14 @@ impl Migration for Update {
 }
 
 impl Update {
-    /// `UPDATE … SET … WHERE (pending)`.
-    fn statement(&self) -> Sql {
-        let Self {
-            table, pending, set, ..
-        } = self;
+    /// `UPDATE … SET …`.
+    fn set_clause(&self) -> String {
+        let Self { table, set, .. } = self;
         let revision = table
             .revision()
-            .map(|revision| format!(", \"{revision}\" = \"{revision}\" + 1"))
+            .map(|revision| format!(", \"{revision}\" = \"{0}\".\"{revision}\" + 1", table.name()))
             .unwrap_or_default();
-        Sql::new(format!(
-            "UPDATE \"{}\" SET {set}{revision} WHERE ({pending})",
-            table.name()
-        ))
+        format!("UPDATE \"{}\" SET {set}{revision}", table.name())
     }
 
     fn failed(&self) -> impl Fn(sqlx::Error) -> StoreError + '_ {
@@ -188,7 +210,7 @@ impl Update {
             table.selected_key(store.engine),
             table.name()
         ));
-        let mut update = self.statement();
+        let mut update = Sql::new(format!("{} WHERE ({pending})", self.set_clause()));
         if let Some(after) = after {
             table.beside_key(store.engine, last.push(" AND "), ">", after)?;
             table.beside_key(store.engine, update.push(" AND "), ">", after)?;
@@ -213,8 +235,8 @@ impl Update {
         })
     }
 
-    /// Keys that are chosen by the statement itself. The condition stands there twice: between choosing a row and writing
-    /// it somebody else may have written it.
+    /// Rows that nobody else is writing; if there are none but those, the first of them, for which it waits. So it never has
+    /// others in hand while it waits, and nobody who waits for it is waited for.
     async fn chosen(
         &self,
         store: &Store,
@@ -222,22 +244,15 @@ impl Update {
         after: Option<&[Value]>,
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
-        let Self { table, pending, .. } = self;
-        let keys = table.key_list();
-        let mut update = self.statement();
-        update.push(&format!(
-            " AND ({keys}) IN (SELECT {keys} FROM \"{}\" WHERE ({pending})",
-            table.name()
-        ));
-        if let Some(after) = after {
-            table.beside_key(store.engine, update.push(" AND "), ">", after)?;
+        let mut rows = self
+            .update(store, connection, after, max.get(), Wait::ForNone)
+            .await?;
+        if rows.is_empty() {
+            rows = self.update(store, connection, after, 1, Wait::ForAll).await?;
         }
-        let returned = table.selected_key(store.engine);
-        update.push(&format!(" ORDER BY {keys} LIMIT {max}) RETURNING {returned}"));
-        let rows = update.fetch(connection).await.map_err(self.failed())?;
         let mut last: Option<Vec<Value>> = None;
         for row in &rows {
-            let key = table.key_from(store.engine, row)?;
+            let key = self.table.key_from(store.engine, row)?;
             if last.as_ref().is_none_or(|last| later(&key, last)) {
                 last = Some(key);
             }
@@ -247,6 +262,41 @@ impl Update {
             stuck: Vec::new(),
             next: last,
         })
+    }
+
+    /// The rows are chosen and locked once, whatever the planner does with the rest. Columns of the choice have names of
+    /// their own, since the program's SQL says the names of the table's without the table.
+    async fn update(
+        &self,
+        store: &Store,
+        connection: &mut AnyConnection,
+        after: Option<&[Value]>,
+        limit: u64,
+        wait: Wait,
+    ) -> Result<Vec<AnyRow>, StoreError> {
+        let Self { table, pending, .. } = self;
+        let (name, keys) = (table.name(), table.key_list());
+        let names: Vec<String> = (0..table.key_columns().count())
+            .map(|at| format!("\"stagger_key_{at}\""))
+            .collect();
+        let mut update = Sql::new(format!(
+            "WITH \"stagger_chosen\" ({}) AS MATERIALIZED (SELECT {keys} FROM \"{name}\" WHERE ({pending})",
+            names.join(", ")
+        ));
+        if let Some(after) = after {
+            table.beside_key(store.engine, update.push(" AND "), ">", after)?;
+        }
+        update.push(&format!(
+            " ORDER BY {keys} LIMIT {limit}{}) ",
+            wait.clause(store.engine)
+        ));
+        update.push(&self.set_clause());
+        update.push(&format!(" FROM \"stagger_chosen\" WHERE ({pending})"));
+        for (column, chosen) in table.key_columns().zip(&names) {
+            update.push(&format!(" AND \"{name}\".\"{column}\" = {chosen}"));
+        }
+        update.push(&format!(" RETURNING {}", table.selected_key(store.engine)));
+        update.fetch(connection).await.map_err(self.failed())
     }
 }
 

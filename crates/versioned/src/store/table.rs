@@ -170,6 +170,11 @@ impl Table {
             })
     }
 
+    /// The names of the key's columns.
+    pub(crate) fn key_columns(&self) -> impl Iterator<Item = &str> + Clone {
+        self.key.iter().map(Column::name)
+    }
+
     /// `"a", "b"`.
     pub(crate) fn key_list(&self) -> String {
         let names = self.key.iter().map(|column| format!("\"{}\"", column.name));
