@@ -1,12 +1,11 @@
-//! What versions cost: the time of sending and receiving beside plain `serde_json`, as ratios of one run.
+//! What versions cost: the time of sending and receiving beside plain `serde_json` on the same object, in one run.
 //!
-//! `cargo run --release -p stagger-versioned --example cost`. The goals: at most 1.1 without a pin, at most 2 for a downgrade
-//! of one version.
+//! `cargo bench -p stagger-versioned --bench cost` prints nanoseconds as JSON; `cargo xtask bench versioned` makes a page of them.
 #![allow(
     clippy::many_single_char_names,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "an example prints, and may panic"
+    reason = "a bench prints, and may panic"
 )]
 
 use std::collections::BTreeMap;
@@ -15,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use stagger_versioned::{Chain, Declared, Follows, Held, Manifest, Pin, Version, Versioned};
 
 macro_rules! node {
@@ -137,87 +137,163 @@ fn node() -> Node1_1 {
     }
 }
 
+/// A small object: what surrounds it weighs most.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Port1_0 {
+    uuid: String,
+    address: String,
+    node: String,
+    pxe: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Port1_1 {
+    uuid: String,
+    address: String,
+    node: String,
+    pxe: bool,
+    description: Option<String>,
+}
+
+impl Versioned for Port1_0 {
+    const NAME: &'static str = "Port";
+    const VERSION: Version = Version::new(1, 0);
+}
+
+impl Versioned for Port1_1 {
+    const NAME: &'static str = "Port";
+    const VERSION: Version = Version::new(1, 1);
+}
+
+impl Follows for Port1_1 {
+    type Before = Port1_0;
+    fn up(before: Port1_0) -> Self {
+        let Port1_0 {
+            uuid,
+            address,
+            node,
+            pxe,
+        } = before;
+        Self {
+            uuid,
+            address,
+            node,
+            pxe,
+            description: None,
+        }
+    }
+    fn down(&self) -> Port1_0 {
+        Port1_0 {
+            uuid: self.uuid.clone(),
+            address: self.address.clone(),
+            node: self.node.clone(),
+            pxe: self.pxe,
+        }
+    }
+}
+
+fn port() -> Port1_1 {
+    Port1_1 {
+        uuid: "5f0ac7e1-6d2b-4a0c-9d43-6f1f3a2b9c11".to_owned(),
+        address: "52:54:00:12:34:56".to_owned(),
+        node: "1be26c0b-03f2-4d2e-ae87-c02d7f33c123".to_owned(),
+        pxe: true,
+        description: None,
+    }
+}
+
 /// What is measured, with its name.
-type Work = (&'static str, Box<dyn FnMut()>);
+type Work<'a> = (&'static str, Box<dyn FnMut() + 'a>);
 
-const ROUNDS: usize = 40;
-const TIMES: u32 = 2000;
+const ROUNDS: usize = 60;
+/// How long one piece of work is repeated in a round.
+const SLICE: Duration = Duration::from_millis(2);
 
-/// The shortest of several rounds, in turns, so that what else the machine does counts for all alike.
-fn shortest(works: &mut [Work]) -> Vec<Duration> {
+/// The shortest of several rounds for each, in turns, so that what else the machine does counts for all alike.
+fn shortest(works: &mut [Work<'_>]) -> Vec<Duration> {
     let mut best = vec![Duration::MAX; works.len()];
+    let times: Vec<u32> = works
+        .iter_mut()
+        .map(|(_, work)| {
+            let (begun, mut times) = (Instant::now(), 0);
+            while begun.elapsed() < SLICE {
+                work();
+                times += 1;
+            }
+            times
+        })
+        .collect();
     for _ in 0..ROUNDS {
-        for (best, (_, work)) in best.iter_mut().zip(works.iter_mut()) {
+        for ((best, times), (_, work)) in best.iter_mut().zip(&times).zip(works.iter_mut()) {
             let begun = Instant::now();
-            for _ in 0..TIMES {
+            for _ in 0..*times {
                 work();
             }
-            *best = (*best).min(begun.elapsed() / TIMES);
+            *best = (*best).min(begun.elapsed() / *times);
         }
     }
     best
 }
 
+/// One object, sent and received in all ways.
+fn measured<T: Versioned>(value: T, chain: &Chain<T>, manifest: &Arc<Manifest>) -> Value {
+    let free = Pin::none(Arc::clone(manifest));
+    let pinned = Pin::read(Arc::clone(manifest), "one").unwrap();
+    let held = Held::new(value);
+    let plain = serde_json::to_string(&held.value).unwrap();
+    let newest = chain.send(&held, &free, None).unwrap().text;
+    let older = chain.send(&held, &pinned, None).unwrap().text;
+    let mut works: Vec<Work<'_>> = vec![
+        (
+            "encode_plain",
+            Box::new(|| drop(black_box(serde_json::to_string(black_box(&held.value)).unwrap()))),
+        ),
+        (
+            "encode_free",
+            Box::new(|| drop(black_box(chain.send(black_box(&held), &free, None).unwrap()))),
+        ),
+        (
+            "encode_down",
+            Box::new(|| drop(black_box(chain.send(black_box(&held), &pinned, None).unwrap()))),
+        ),
+        (
+            "decode_plain",
+            Box::new(|| drop(black_box(serde_json::from_str::<T>(black_box(&plain)).unwrap()))),
+        ),
+        (
+            "decode_newest",
+            Box::new(|| drop(black_box(chain.receive(black_box(&newest)).unwrap()))),
+        ),
+        (
+            "decode_up",
+            Box::new(|| drop(black_box(chain.receive(black_box(&older)).unwrap()))),
+        ),
+    ];
+    let times = shortest(&mut works);
+    let mut told = Map::from_iter([("bytes".to_owned(), Value::from(plain.len()))]);
+    for ((what, _), time) in works.iter().zip(times) {
+        told.insert((*what).to_owned(), Value::from(time.as_nanos() as u64));
+    }
+    Value::Object(told)
+}
+
 fn main() {
-    let declared: Declared = serde_json::from_value(serde_json::json!({
+    let objects = json!({"Node": "1.0", "Port": "1.0"});
+    let newer = json!({"Node": "1.1", "Port": "1.1"});
+    let declared: Declared = serde_json::from_value(json!({
         "current": "2.0",
         "release": [
-            {"number": "1.0", "names": ["one"], "date": "2025-01-01", "api": "1.0", "rpc": "1.0", "objects": {"Node": "1.0"}},
-            {"number": "2.0", "names": ["two"], "date": "2025-07-01", "api": "1.1", "rpc": "1.1", "objects": {"Node": "1.1"}},
+            {"number": "1.0", "names": ["one"], "date": "2025-01-01", "api": "1.0", "rpc": "1.0", "objects": objects},
+            {"number": "2.0", "names": ["two"], "date": "2025-07-01", "api": "1.1", "rpc": "1.1", "objects": newer},
         ],
     }))
     .unwrap();
     let manifest = Arc::new(Manifest::new(declared).unwrap());
-    let chain: Arc<Chain<Node1_1>> = Arc::new(Chain::<Node1_0>::first().then());
-    let (free, pinned) = (
-        Pin::none(Arc::clone(&manifest)),
-        Pin::read(manifest, "one").unwrap(),
-    );
-    let held = Arc::new(Held::new(node()));
-    let plain = serde_json::to_string(&held.value).unwrap();
-    let newest = chain.send(&held, &free, None).unwrap().text;
-    let older = chain.send(&held, &pinned, None).unwrap().text;
-
-    let (a, b, c) = (Arc::clone(&held), Arc::clone(&held), Arc::clone(&held));
-    let (d, e, f, g) = (
-        Arc::clone(&chain),
-        Arc::clone(&chain),
-        Arc::clone(&chain),
-        Arc::clone(&chain),
-    );
-    let mut works: Vec<Work> = vec![
-        (
-            "encode, serde_json",
-            Box::new(move || drop(black_box(serde_json::to_string(&a.value).unwrap()))),
-        ),
-        (
-            "encode, no pin",
-            Box::new(move || drop(black_box(d.send(&b, &free, None).unwrap()))),
-        ),
-        (
-            "encode, one version down",
-            Box::new(move || drop(black_box(e.send(&c, &pinned, None).unwrap()))),
-        ),
-        (
-            "decode, serde_json",
-            Box::new(move || drop(black_box(serde_json::from_str::<Node1_1>(&plain).unwrap()))),
-        ),
-        (
-            "decode, newest",
-            Box::new(move || drop(black_box(f.receive(&newest).unwrap()))),
-        ),
-        (
-            "decode, one version up",
-            Box::new(move || drop(black_box(g.receive(&older).unwrap()))),
-        ),
-    ];
-    let times = shortest(&mut works);
-    for (at, ((what, _), time)) in works.iter().zip(&times).enumerate() {
-        let base = times[at / 3 * 3];
-        println!(
-            "{what:26} {:>8.2} us   {:.2}",
-            time.as_secs_f64() * 1e6,
-            time.as_secs_f64() / base.as_secs_f64()
-        );
-    }
+    let nodes: Chain<Node1_1> = Chain::<Node1_0>::first().then();
+    let ports: Chain<Port1_1> = Chain::<Port1_0>::first().then();
+    let told = json!({
+        "node": measured(node(), &nodes, &manifest),
+        "port": measured(port(), &ports, &manifest),
+    });
+    println!("{told}");
 }
