@@ -236,7 +236,7 @@ fn shortest(works: &mut [Work<'_>]) -> Vec<Duration> {
 }
 
 /// One object, sent and received in all ways.
-fn measured<T: Versioned>(value: T, chain: &Chain<T>, manifest: &Arc<Manifest>) -> Value {
+fn measured<T: Follows>(value: T, chain: &Chain<T>, manifest: &Arc<Manifest>) -> Value {
     let free = Pin::none(Arc::clone(manifest));
     let pinned = Pin::read(Arc::clone(manifest), "one").unwrap();
     let held = Held::new(value);
@@ -255,6 +255,10 @@ fn measured<T: Versioned>(value: T, chain: &Chain<T>, manifest: &Arc<Manifest>) 
         (
             "encode_down",
             Box::new(|| drop(black_box(chain.send(black_box(&held), &pinned, None).unwrap()))),
+        ),
+        (
+            "copy",
+            Box::new(|| drop(black_box(black_box(&held.value).down()))),
         ),
         (
             "decode_plain",

@@ -75,12 +75,12 @@ async fn sql(store: &Store, text: &str) {
 }
 
 async fn filled(store: &Store, rows: u64) {
-    let json = match store.engine() {
-        Engine::Sqlite => "TEXT",
-        Engine::Postgres => "JSONB",
+    let (key, json) = match store.engine() {
+        Engine::Sqlite => ("INTEGER", "TEXT"),
+        Engine::Postgres => ("BIGINT", "JSONB"),
     };
     sql(store, "DROP TABLE IF EXISTS stagger_rows").await;
-    let columns = format!("id BIGINT PRIMARY KEY, extra {json}, fake {json}, version VARCHAR(15)");
+    let columns = format!("id {key} PRIMARY KEY, extra {json}, fake {json}, version VARCHAR(15)");
     sql(store, &format!("CREATE TABLE stagger_rows ({columns})")).await;
     let numbers = format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})");
     let value = format!("CAST('{{\"rack\": \"r7\", \"row\": 3}}' AS {json})");
@@ -107,7 +107,7 @@ struct Measured {
 }
 
 /// How many rows are in one transaction.
-const BATCH: u64 = 5000;
+const BATCH: u64 = 10_000;
 /// How often the table is filled and migrated in each way, in turns.
 const ROUNDS: usize = 3;
 

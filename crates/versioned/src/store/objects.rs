@@ -48,13 +48,15 @@ pub(super) enum Wait {
     ForAll,
     /// It leaves them out.
     ForNone,
+    /// It waits when it writes them.
+    Later,
 }
 
 impl Wait {
     /// The end of a select. In SQLite whoever is in a transaction that writes is alone.
     pub(super) fn clause(self, engine: Engine) -> &'static str {
         match (engine, self) {
-            (Engine::Sqlite, _) => "",
+            (Engine::Sqlite, _) | (Engine::Postgres, Self::Later) => "",
             (Engine::Postgres, Self::ForAll) => " FOR NO KEY UPDATE",
             (Engine::Postgres, Self::ForNone) => " FOR NO KEY UPDATE SKIP LOCKED",
         }
@@ -162,7 +164,7 @@ impl<T: Versioned> Objects<T> {
             sql.push(" WHERE ");
             self.table.beside_key(store.engine, &mut sql, ">", after)?;
         }
-        sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.key_list()));
+        sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.in_order()));
         let mut connection = store.connection().await?;
         self.fetch(store, &mut connection, sql).await
     }
@@ -447,7 +449,7 @@ impl<T: Versioned> Objects<T> {
             sql.push(" AND ");
             self.table.beside_key(store.engine, &mut sql, ">", after)?;
         }
-        sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.key_list()));
+        sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.in_order()));
         sql.push(wait.clause(store.engine));
         self.fetch(store, transaction, sql).await
     }

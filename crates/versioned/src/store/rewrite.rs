@@ -4,8 +4,7 @@ use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use sqlx::any::AnyRow;
-use sqlx::{AnyConnection, Row as _};
+use sqlx::{Any, AnyConnection, Row as _, Transaction};
 
 use super::migrate::{Batch, Migration, Stuck};
 use super::objects::Wait;
@@ -121,7 +120,8 @@ pub struct Update {
 
 impl Update {
     /// `UPDATE table SET {set} WHERE {pending}`. What it sets must make `pending` false, or it is done again and again, which
-    /// a run notices. Both are SQL of the program's own, for both databases.
+    /// a run notices. Both are SQL of the program's own, for both databases. On PostgreSQL the table must not be partitioned:
+    /// [`RaiseRows`] is for those.
     pub fn new(name: &str, table: Table, pending: &'static str, set: &'static str) -> Self {
         Self {
             name: name.to_owned(),
@@ -169,16 +169,26 @@ impl Migration for Update {
         after: Option<&[Value]>,
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
+        if store.engine == Engine::Postgres
+            && let Some(batch) = self.at_once(store, after, max).await?
+        {
+            return Ok(batch);
+        }
         let mut transaction = store.begin().await?;
         let batch = match store.engine {
             Engine::Sqlite => self.range(store, &mut transaction, after, max).await?,
             Engine::Postgres => self.chosen(store, &mut transaction, after, max).await?,
         };
-        let commit = |error| failed(format!("commit a batch of {}", self.name), error);
-        transaction.commit().await.map_err(commit)?;
+        self.commit(transaction).await?;
         Ok(batch)
     }
 }
+
+/// So long a batch waits for rows that others write while it has some in hand. PostgreSQL looks for those who wait in a
+/// circle after a second, and would end one of them, perhaps the service.
+const PATIENCE: &str = "SET LOCAL lock_timeout = '100ms'";
+/// The code of PostgreSQL by which that is over.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 impl Update {
     /// `UPDATE … SET …`.
@@ -217,7 +227,7 @@ impl Update {
         }
         last.push(&format!(
             " ORDER BY {} LIMIT 1 OFFSET {}",
-            table.key_list(),
+            table.in_order(),
             max.get() - 1
         ));
         let rows = last.fetch(connection).await.map_err(self.failed())?;
@@ -235,6 +245,33 @@ impl Update {
         })
     }
 
+    async fn commit(&self, transaction: Transaction<'static, Any>) -> Result<(), StoreError> {
+        let commit = |error| failed(format!("commit a batch of {}", self.name), error);
+        transaction.commit().await.map_err(commit)
+    }
+
+    /// Without locking rows before they are written, which would be written twice then. `None`: somebody else had one of
+    /// them for too long, and nothing was done.
+    async fn at_once(
+        &self,
+        store: &Store,
+        after: Option<&[Value]>,
+        max: NonZeroU64,
+    ) -> Result<Option<Batch>, StoreError> {
+        let mut transaction = store.begin().await?;
+        let patience = Sql::new(PATIENCE).execute(&mut transaction).await;
+        patience.map_err(self.failed())?;
+        let updated = self.update(store, &mut transaction, after, max.get(), Wait::Later);
+        match updated.await {
+            Ok(batch) => {
+                self.commit(transaction).await?;
+                Ok(Some(batch))
+            }
+            Err(StoreError::Refused { source, .. }) if is_code(&source, LOCK_NOT_AVAILABLE) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Rows that nobody else is writing; if there are none but those, the first of them, for which it waits. So it never has
     /// others in hand while it waits, and nobody who waits for it is waited for.
     async fn chosen(
@@ -244,28 +281,16 @@ impl Update {
         after: Option<&[Value]>,
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
-        let mut rows = self
+        let batch = self
             .update(store, connection, after, max.get(), Wait::ForNone)
             .await?;
-        if rows.is_empty() {
-            rows = self.update(store, connection, after, 1, Wait::ForAll).await?;
+        if batch.next.is_some() {
+            return Ok(batch);
         }
-        let mut last: Option<Vec<Value>> = None;
-        for row in &rows {
-            let key = self.table.key_from(store.engine, row)?;
-            if last.as_ref().is_none_or(|last| later(&key, last)) {
-                last = Some(key);
-            }
-        }
-        Ok(Batch {
-            done: rows.len() as u64,
-            stuck: Vec::new(),
-            next: last,
-        })
+        self.update(store, connection, after, 1, Wait::ForAll).await
     }
 
-    /// The rows are chosen and locked once, whatever the planner does with the rest. Columns of the choice have names of
-    /// their own, since the program's SQL says the names of the table's without the table.
+    /// Rows are chosen once, and written by their place, whatever the planner thinks of the table.
     async fn update(
         &self,
         store: &Store,
@@ -273,44 +298,47 @@ impl Update {
         after: Option<&[Value]>,
         limit: u64,
         wait: Wait,
-    ) -> Result<Vec<AnyRow>, StoreError> {
+    ) -> Result<Batch, StoreError> {
         let Self { table, pending, .. } = self;
         let (name, keys) = (table.name(), table.key_list());
-        let names: Vec<String> = (0..table.key_columns().count())
-            .map(|at| format!("\"stagger_key_{at}\""))
-            .collect();
-        let mut update = Sql::new(format!(
-            "WITH \"stagger_chosen\" ({}) AS MATERIALIZED (SELECT {keys} FROM \"{name}\" WHERE ({pending})",
-            names.join(", ")
+        let mut sql = Sql::new(format!(
+            "WITH \"stagger_chosen\" AS MATERIALIZED (SELECT ctid AS \"stagger_place\" FROM \"{name}\" WHERE ({pending})"
         ));
         if let Some(after) = after {
-            table.beside_key(store.engine, update.push(" AND "), ">", after)?;
+            table.beside_key(store.engine, sql.push(" AND "), ">", after)?;
         }
-        update.push(&format!(
-            " ORDER BY {keys} LIMIT {limit}{}) ",
+        sql.push(&format!(
+            " ORDER BY {keys} LIMIT {limit}{}), ",
             wait.clause(store.engine)
         ));
-        update.push(&self.set_clause());
-        update.push(&format!(" FROM \"stagger_chosen\" WHERE ({pending})"));
-        for (column, chosen) in table.key_columns().zip(&names) {
-            update.push(&format!(" AND \"{name}\".\"{column}\" = {chosen}"));
-        }
-        update.push(&format!(" RETURNING {}", table.selected_key(store.engine)));
-        update.fetch(connection).await.map_err(self.failed())
+        sql.push(&format!("\"stagger_done\" AS ({}", self.set_clause()));
+        sql.push(" WHERE ctid = ANY (ARRAY(SELECT \"stagger_place\" FROM \"stagger_chosen\"))");
+        sql.push(&format!(" AND ({pending}) RETURNING {keys}) "));
+        let last: Vec<String> = table
+            .key_columns()
+            .map(|column| format!("\"stagger_done\".\"{column}\" DESC"))
+            .collect();
+        sql.push(&format!(
+            "SELECT {}, (SELECT count(*) FROM \"stagger_done\") AS \"stagger_rows\" FROM \"stagger_done\" ORDER BY {} LIMIT 1",
+            table.selected_key(store.engine),
+            last.join(", ")
+        ));
+        let rows = sql.fetch(connection).await.map_err(self.failed())?;
+        let Some(row) = rows.first() else {
+            return Ok(Batch::default());
+        };
+        let done: i64 = row.try_get("stagger_rows").map_err(self.failed())?;
+        Ok(Batch {
+            done: done.unsigned_abs(),
+            stuck: Vec::new(),
+            next: Some(table.key_from(store.engine, row)?),
+        })
     }
 }
 
-/// Whether a key comes after another. The database may order texts in another way; a key that is taken too early is only
-/// looked at once more, and one that is taken too late is found by the next pass.
-fn later(key: &[Value], than: &[Value]) -> bool {
-    for (a, b) in key.iter().zip(than) {
-        let order = match (a, b) {
-            (Value::Number(a), Value::Number(b)) => a.as_i64().cmp(&b.as_i64()),
-            (a, b) => a.as_str().cmp(&b.as_str()),
-        };
-        if order.is_ne() {
-            return order.is_gt();
-        }
-    }
-    false
+fn is_code(error: &sqlx::Error, code: &str) -> bool {
+    let sqlx::Error::Database(error) = error else {
+        return false;
+    };
+    error.code().is_some_and(|found| found == code)
 }

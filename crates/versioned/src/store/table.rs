@@ -181,6 +181,15 @@ impl Table {
         names.collect::<Vec<_>>().join(", ")
     }
 
+    /// `"t"."a", "t"."b"`: in an order the column, not what a select makes of it under the same name, or no index would be used.
+    pub(crate) fn in_order(&self) -> String {
+        let names = self
+            .key
+            .iter()
+            .map(|column| format!("\"{}\".\"{}\"", self.name, column.name));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
     /// What a select of whole rows asks for.
     pub(crate) fn selected(&self, engine: Engine) -> String {
         let all = self.key.iter().chain(&self.columns);

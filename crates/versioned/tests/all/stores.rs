@@ -412,17 +412,16 @@ async fn a_batch_waits_for_who_writes_a_row(store: &Store) {
         let migrating = {
             let store = store.clone();
             tokio::spawn(async move {
-                let migrations = match way {
-                    "one statement" => Migrations::new().then(Update::new(
+                let migrations = if way == "one statement" {
+                    Migrations::new().then(Update::new(
                         "nodes",
                         table_without_revision(),
                         "version = '1.14'",
                         "fake = extra, extra = NULL, version = '1.15'",
-                    )),
-                    _ => {
-                        let objects = Objects::new(table_without_revision(), Arc::new(nodes_1_15()));
-                        Migrations::new().then(RaiseRows::new("nodes", objects, &pin("")))
-                    }
+                    ))
+                } else {
+                    let objects = Objects::new(table_without_revision(), Arc::new(nodes_1_15()));
+                    Migrations::new().then(RaiseRows::new("nodes", objects, &pin("")))
                 };
                 run(&migrations.unwrap(), &store, limits(None, 2)).await
             })
