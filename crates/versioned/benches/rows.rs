@@ -1,7 +1,7 @@
 //! What batches cost: rows brought up by one statement, by batches of it, and one by one, beside each other.
 //!
-//! `cargo bench -p stagger-versioned --features store --bench rows -- 1000000` does so in SQLite, in a file of its own, and in a
-//! PostgreSQL of its own (as the tests start one, but with its usual care for the disk), and prints seconds as JSON;
+//! `cargo bench -p stagger-versioned --features store --bench rows -- 1000000 20000` does so with so many rows, and so
+//! many in a batch, in SQLite, in a file of its own, and in a PostgreSQL of its own (as the tests start one, but with its usual care for the disk), and prints seconds as JSON;
 //! `cargo xtask bench versioned` makes a page of them.
 #![allow(
     clippy::print_stdout,
@@ -97,6 +97,8 @@ struct Measured {
     database: &'static str,
     version: String,
     rows: u64,
+    /// How many rows are in one transaction.
+    batch: u64,
     /// `UPDATE … WHERE …`, the shortest of several rounds.
     single: f64,
     /// Batches of it, the shortest of as many.
@@ -106,12 +108,10 @@ struct Measured {
     each: f64,
 }
 
-/// How many rows are in one transaction.
-const BATCH: u64 = 10_000;
 /// How often the table is filled and migrated in each way, in turns.
 const ROUNDS: usize = 3;
 
-async fn measured(store: &Store, database: &'static str, rows: u64) -> Measured {
+async fn measured(store: &Store, database: &'static str, rows: u64, batch: NonZeroU64) -> Measured {
     let declared: Declared = serde_json::from_value(serde_json::json!({
         "current": "1.0",
         "release": [{"number": "1.0", "names": ["one"], "date": "2026-01-01", "api": "1.0", "rpc": "1.0",
@@ -123,7 +123,7 @@ async fn measured(store: &Store, database: &'static str, rows: u64) -> Measured 
     let table = Table::new("stagger_rows", &[("id", Kind::Integer)], &columns).unwrap();
     let chain: Chain<Row1_1> = Chain::<Row1_0>::first().rows_without_version_are_these().then();
     let limits = Limits {
-        batch: NonZeroU64::new(BATCH).unwrap(),
+        batch,
         ..Limits::default()
     };
     let run = async |migrations: &Migrations| {
@@ -160,6 +160,7 @@ async fn measured(store: &Store, database: &'static str, rows: u64) -> Measured 
         database,
         version: version.split(' ').next().unwrap_or_default().to_owned(),
         rows,
+        batch: batch.get(),
         single: shortest,
         batches: in_batches,
         each_rows,
@@ -180,10 +181,9 @@ async fn answering(server: &Server) -> Store {
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let rows: u64 = words
-        .iter()
-        .find_map(|word| word.parse().ok())
-        .unwrap_or(1_000_000);
+    let mut numbers = words.iter().filter_map(|word| word.parse::<NonZeroU64>().ok());
+    let rows = numbers.next().map_or(1_000_000, NonZeroU64::get);
+    let batch = numbers.next().unwrap_or(NonZeroU64::new(10_000).unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -192,11 +192,11 @@ fn main() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}/rows.sqlite?mode=rwc", folder.path().display());
         let store = Store::connect(&url, Connect::default()).await.unwrap();
-        let mut told = vec![measured(&store, "SQLite", rows).await];
+        let mut told = vec![measured(&store, "SQLite", rows, batch).await];
         store.close().await;
         let server = Server::with(&[]);
         let store = answering(&server).await;
-        told.push(measured(&store, "PostgreSQL", rows).await);
+        told.push(measured(&store, "PostgreSQL", rows, batch).await);
         store.close().await;
         println!("{}", serde_json::to_string(&told).unwrap());
     });

@@ -159,14 +159,19 @@ impl<T: Versioned> Objects<T> {
         after: Option<&[Value]>,
         limit: u32,
     ) -> Result<Vec<Listed<T>>, StoreError> {
+        let sql = self.listing(store, after, limit)?;
+        let mut connection = store.connection().await?;
+        self.fetch(store, &mut connection, sql).await
+    }
+
+    fn listing(&self, store: &Store, after: Option<&[Value]>, limit: u32) -> Result<Sql, StoreError> {
         let mut sql = self.select(store);
         if let Some(after) = after {
             sql.push(" WHERE ");
             self.table.beside_key(store.engine, &mut sql, ">", after)?;
         }
         sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.in_order()));
-        let mut connection = store.connection().await?;
-        self.fetch(store, &mut connection, sql).await
+        Ok(sql)
     }
 
     /// Saves what was read and changed: in the version of the pin, or in that of the row if it is newer, and only what
@@ -490,5 +495,50 @@ fn unbound(error: &(dyn std::error::Error + 'static)) -> StoreError {
     StoreError::Refused {
         what: "bind an argument".to_owned(),
         source: sqlx::Error::Protocol(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+    use serde_json::json;
+
+    use super::*;
+    use crate::Version;
+    use crate::store::{Connect, Kind};
+
+    #[derive(Clone, PartialEq, Serialize, Deserialize)]
+    struct Port1_0 {
+        id: i64,
+    }
+
+    impl Versioned for Port1_0 {
+        const NAME: &'static str = "Port";
+        const VERSION: Version = Version::new(1, 0);
+    }
+
+    /// A page of a large table costs as much as the page.
+    #[tokio::test]
+    async fn a_page_is_found_by_the_index_of_the_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/x.sqlite?mode=rwc", folder.path().display());
+        let store = Store::connect(&url, Connect::default()).await.unwrap();
+        let mut connection = store.connection().await.unwrap();
+        let table = "CREATE TABLE ports (id BIGINT PRIMARY KEY, version TEXT)";
+        Sql::new(table).execute(&mut connection).await.unwrap();
+        let table = Table::new("ports", &[("id", Kind::Integer)], &[]).unwrap();
+        let ports: Objects<Port1_0> = Objects::new(table, Arc::new(Chain::first()));
+        for after in [None, Some([json!(5)])] {
+            let sql = ports
+                .listing(&store, after.as_ref().map(|key| &key[..]), 10)
+                .unwrap();
+            let plan = Sql::new(format!("EXPLAIN QUERY PLAN {sql:?}"));
+            let rows = plan.fetch(&mut connection).await.unwrap();
+            let steps: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
+            assert!(
+                steps.iter().all(|step| step.contains("USING INDEX")),
+                "{sql:?}\n{steps:#?}"
+            );
+        }
     }
 }

@@ -58,6 +58,7 @@ impl<T: Versioned> Migration for RaiseRows<T> {
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
         let mut transaction = store.begin().await?;
+        by_the_index(store, &mut transaction).await?;
         // Who writes a row has the batch wait for nothing but that row: with others in hand, each could wait for the other.
         let mut limit = max.get();
         let behind = self
@@ -175,6 +176,7 @@ impl Migration for Update {
             return Ok(batch);
         }
         let mut transaction = store.begin().await?;
+        by_the_index(store, &mut transaction).await?;
         let batch = match store.engine {
             Engine::Sqlite => self.range(store, &mut transaction, after, max).await?,
             Engine::Postgres => self.chosen(store, &mut transaction, after, max).await?,
@@ -184,9 +186,9 @@ impl Migration for Update {
     }
 }
 
-/// So long a batch waits for rows that others write while it has some in hand. PostgreSQL looks for those who wait in a
-/// circle after a second, and would end one of them, perhaps the service.
-const PATIENCE: &str = "SET LOCAL lock_timeout = '100ms'";
+/// Settings of one transaction. So long a batch waits for rows that others write while it has some in hand: PostgreSQL looks
+/// for those who wait in a circle after a second, and would end one of them, perhaps the service.
+const PATIENCE: &str = "SELECT set_config('lock_timeout', '100ms', true)";
 /// The code of PostgreSQL by which that is over.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
@@ -261,6 +263,7 @@ impl Update {
         let mut transaction = store.begin().await?;
         let patience = Sql::new(PATIENCE).execute(&mut transaction).await;
         patience.map_err(self.failed())?;
+        by_the_index(store, &mut transaction).await?;
         let updated = self.update(store, &mut transaction, after, max.get(), Wait::Later);
         match updated.await {
             Ok(batch) => {
@@ -341,4 +344,16 @@ fn is_code(error: &sqlx::Error, code: &str) -> bool {
         return false;
     };
     error.code().is_some_and(|found| found == code)
+}
+
+/// Rows are found in the order of their key, for which there is an index. Of a table that was filled lately the planner
+/// knows too little, and would sort all that is left of it for each batch.
+async fn by_the_index(store: &Store, transaction: &mut AnyConnection) -> Result<(), StoreError> {
+    if store.engine == Engine::Postgres {
+        // What is sorted all the same costs more than anything by this, and is not to be compiled for that.
+        let set = Sql::new("SELECT set_config('enable_sort', 'off', true), set_config('jit', 'off', true)");
+        let set = set.execute(transaction).await;
+        set.map_err(|error| failed("set a transaction up".to_owned(), error))?;
+    }
+    Ok(())
 }
