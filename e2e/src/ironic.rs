@@ -18,6 +18,7 @@ mod report;
 mod root;
 mod signatures;
 mod spec;
+mod state;
 
 use std::collections::BTreeMap;
 use std::fs;

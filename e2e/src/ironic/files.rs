@@ -58,7 +58,7 @@ fn write_service(home: &Path, service: Service, spec: IronicSpec) -> Result<()> 
     };
     put(&home.join("service.conf"), &conf)?;
     put(&home.join("pin.conf"), "[DEFAULT]\n")?;
-    put(&home.join("url"), &format!("http://{address}:{port}/"))?;
+    put(&home.join("url"), &format!("{}/", service.url()))?;
     let link = home.join("code");
     symlink(Root::code(spec.release), &link).with_context(|| format!("linking {}", link.display()))
 }

@@ -139,6 +139,11 @@ impl Service {
         if self.is_conductor() { 8089 } else { API_PORT }
     }
 
+    /// Where it answers itself, past the balancer.
+    pub fn url(self) -> String {
+        format!("http://{}:{}", self.address(), self.port())
+    }
+
     /// The name under which a conductor is registered: the address at which the balancer listens for it. None for an
     /// API.
     pub fn registered(self) -> Option<&'static str> {
