@@ -33,6 +33,7 @@ pub use crate::ceph::Lap;
 use crate::command::{ends_of_logs, output, run};
 use crate::folder::Folder;
 use crate::sandbox::Sandbox;
+pub use files::HOLD;
 pub use hand::{Hand, Step};
 pub use load::Load;
 pub use report::{Failure, Figures, Judged, Report};

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 pub use config::{Doors, Setup};
 pub use ganeti::{GanetiSetup, is_failing_over};
-pub use ironic::IronicSetup;
+pub use ironic::{IronicSetup, Way};
 pub use journal::{Journal, Wave};
 pub use running::{Ended, Running};
 

@@ -1,7 +1,7 @@
 //! The upgrade by hand, as carefully as it can be done: what fails then is Ironic's own, and what it costs is what
 //! `stagger` is measured against.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use stagger_e2e::case::{ironic_loaded, on_ironic};
 use stagger_e2e::command::say;
 use stagger_e2e::ironic::{Hand, IronicSpec, Release};
@@ -39,13 +39,7 @@ fn by_hand(name: &str, from: Release, to: Release, defects: &[&str]) -> Result<(
             report.requests(),
             judged.defects()
         ));
-        ensure!(judged.ours.is_empty(), "ours: {:?}", judged.ours);
-        for defect in judged.defects().keys() {
-            ensure!(
-                defects.contains(defect),
-                "{defect} is not known from {from} to {to}"
-            );
-        }
+        judged.ensure_only(defects)?;
         cluster.ensure_upgraded(to)
     })
 }

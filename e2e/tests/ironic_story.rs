@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use stagger_e2e::case::{Phases, ironic_loaded, on_ironic};
 use stagger_e2e::command::say;
 use stagger_e2e::ironic::{Cluster, IronicSpec, Release, Report, Service};
@@ -129,14 +129,5 @@ fn whose_failures(cluster: &Cluster, report: &Report) -> Result<()> {
         report.requests(),
         judged.defects()
     ));
-    if !judged.ours.is_empty() {
-        let ours: Vec<_> = judged.ours.iter().map(ToString::to_string).collect();
-        bail!("ours: {ours:#?}");
-    }
-    ensure!(
-        judged.defects().keys().all(|defect| *defect == "D1"),
-        "{:?}",
-        judged.defects()
-    );
-    Ok(())
+    judged.ensure_only(&["D1"])
 }

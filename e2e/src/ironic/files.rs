@@ -15,6 +15,23 @@ use crate::sandbox::Sandbox;
 const IRONICCTL: &str = include_str!("ironicctl.sh");
 const LOAD: &str = include_str!("load.py");
 
+/// While this file in the cluster's folder has a time in seconds of Unix time that is to come, every request waits at
+/// the balancer: where conductors do not stand behind it.
+pub const HOLD: &str = "hold";
+
+/// A request that waits for a file is asleep but for its look at it, twenty times a second.
+const HOLD_LUA: &str = r#"core.register_action("hold", { "http-req" }, function()
+  while true do
+    local file = io.open("FILE")
+    if not file then return end
+    local last = tonumber(file:read("*l") or "") or 0
+    file:close()
+    if os.time() >= last then return end
+    core.msleep(50)
+  end
+end)
+"#;
+
 /// Where the database has its files, below the cluster's folder.
 pub(super) const DATABASE_FOLDER: &str = "mysql";
 /// Its socket, as `ironicctl.sh` has it.
@@ -37,7 +54,11 @@ pub(super) fn write(dir: &Path, spec: IronicSpec) -> Result<()> {
     script(&dir.join("ironicctl.sh"), IRONICCTL)?;
     put(&dir.join("lib/load.py"), LOAD)?;
     put(&dir.join("ironic.conf"), &ironic_conf(dir, spec))?;
-    put(&dir.join("haproxy.cfg"), &haproxy_cfg(dir))?;
+    put(&dir.join("haproxy.cfg"), &haproxy_cfg(dir, spec))?;
+    put(
+        &dir.join("lib/hold.lua"),
+        &HOLD_LUA.replace("FILE", &dir.join(HOLD).display().to_string()),
+    )?;
     for service in Service::ALL {
         put(&dir.join("log").join(format!("{service}.log")), "")?;
         write_service(&dir.join("services").join(service.name()), service, spec)?;
@@ -49,7 +70,7 @@ pub(super) fn write(dir: &Path, spec: IronicSpec) -> Result<()> {
 fn write_service(home: &Path, service: Service, spec: IronicSpec) -> Result<()> {
     make(home)?;
     let (address, port) = (service.address(), service.port());
-    let conf = match service.registered() {
+    let conf = match spec.registered(service) {
         Some(name) => {
             put(&home.join("registered"), name)?;
             format!("[DEFAULT]\nhost = {name}\n[json_rpc]\nhost_ip = {address}\nport = {port}\n")
@@ -120,13 +141,21 @@ endpoint_override = http://127.0.0.1:{API_PORT}
 
 /// The APIs behind one address; and each conductor's RPC behind the address by which it is known, with the other one as
 /// its backup, so that one can be taken out without a failed request. On a busy machine an API takes seconds to answer.
-fn haproxy_cfg(dir: &Path) -> String {
+fn haproxy_cfg(dir: &Path, spec: IronicSpec) -> String {
+    let (load, hold) = if spec.rpc_behind_balancer {
+        (String::new(), "")
+    } else {
+        (
+            format!("  lua-load {}/lib/hold.lua\n", dir.display()),
+            "  http-request lua.hold\n",
+        )
+    };
     let mut text = format!(
         "global
   maxconn 1000
   nbthread 1
   stats socket {dir}/haproxy.sock mode 600 level admin
-defaults
+{load}defaults
   mode http
   timeout connect 2s
   timeout client 60s
@@ -139,7 +168,7 @@ defaults
   retry-on conn-failure
 frontend in-api
   bind 127.0.0.1:{API_PORT}
-  default_backend api
+{hold}  default_backend api
 backend api
   balance roundrobin
   option httpchk GET /
@@ -156,6 +185,9 @@ backend api
     };
     for api in Service::APIS {
         text.extend([server(api).as_str(), "\n"]);
+    }
+    if !spec.rpc_behind_balancer {
+        return text;
     }
     let [first, second] = Service::CONDUCTORS;
     for (number, own, other) in [(1, first, second), (2, second, first)] {
@@ -222,7 +254,7 @@ mod tests {
 
     #[test]
     fn each_conductor_is_its_own_first_choice_and_the_other_s_backup() {
-        let text = haproxy_cfg(Path::new("/c"));
+        let text = haproxy_cfg(Path::new("/c"), IronicSpec::default());
         let rpc2 = &text[text.find("frontend in-rpc2").unwrap()..];
         assert_eq!(
             rpc2,

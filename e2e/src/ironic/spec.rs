@@ -144,9 +144,8 @@ impl Service {
         format!("http://{}:{}", self.address(), self.port())
     }
 
-    /// The name under which a conductor is registered: the address at which the balancer listens for it. None for an
-    /// API.
-    pub fn registered(self) -> Option<&'static str> {
+    /// The address at which the balancer listens for a conductor. None for an API.
+    pub(super) fn registered(self) -> Option<&'static str> {
         match self {
             Self::Conductor1 => Some("127.0.1.1"),
             Self::Conductor2 => Some("127.0.1.2"),
@@ -169,6 +168,21 @@ pub struct IronicSpec {
     /// `hash_ring_reset_interval`, in seconds: for so long an API does not hear of conductors that came or went, and so
     /// long a conductor waits in its end.
     pub ring_seconds: u32,
+    /// Whether the conductors' ports stand behind the balancer too. If not, an API asks a conductor itself, and the
+    /// balancer can hold all requests: see [`super::HOLD`].
+    pub rpc_behind_balancer: bool,
+}
+
+impl IronicSpec {
+    /// The name under which a conductor is registered: where the APIs ask it. None for an API.
+    pub fn registered(self, service: Service) -> Option<&'static str> {
+        let behind = service.registered()?;
+        Some(if self.rpc_behind_balancer {
+            behind
+        } else {
+            service.address()
+        })
+    }
 }
 
 impl Default for IronicSpec {
@@ -176,6 +190,7 @@ impl Default for IronicSpec {
         Self {
             release: Release::Epoxy,
             ring_seconds: 3,
+            rpc_behind_balancer: true,
         }
     }
 }

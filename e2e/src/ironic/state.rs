@@ -17,7 +17,10 @@ impl Cluster {
     /// It does not answer.
     pub fn servers(&self) -> Result<BTreeMap<String, String>> {
         let csv = self.balancer(&["show", "stat"])?;
-        let rows = csv.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let rows = csv
+            .lines()
+            .filter(|line| line.contains(',') && !line.starts_with('#'));
+        let rows = rows.map(|line| {
             let cells: Vec<&str> = line.split(',').collect();
             let status = cells.get(17).context("a line of the balancer without status")?;
             Ok((format!("{}/{}", cells[0], cells[1]), (*status).to_owned()))

@@ -10,7 +10,9 @@ use anyhow::{Context, Result};
 use super::Setting;
 use super::config::Doors;
 use crate::files::put;
-use crate::ironic::{API_PORT, Cluster, DATABASE, DATABASE_OTHER, DATABASE_READER, Service};
+use crate::ironic::{
+    API_PORT, Cluster, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER, HOLD, IronicSpec, Service,
+};
 
 /// What the tests vary. The default is quick: short holds, doors that open by themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,22 @@ pub struct IronicSetup {
     pub on_failure: &'static str,
     /// Services of which it is told nothing.
     pub without: Vec<Service>,
+    /// How conductors are stopped. Other ways than by the balancer are for clusters whose conductors do not stand behind
+    /// it.
+    pub way: Way,
+    /// Whether it may write into Ironic's table.
+    pub writes_into_ironic: bool,
+}
+
+/// How conductors are stopped so that no request fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Their ports are drained at the balancer.
+    Drain,
+    /// Their heartbeat is halted, and they are written down as away.
+    Mute,
+    /// All requests wait at the balancer.
+    Hold,
 }
 
 impl Default for IronicSetup {
@@ -41,24 +59,54 @@ impl Default for IronicSetup {
             gate_timeout: 120,
             on_failure: "rollback",
             without: Vec::new(),
+            way: Way::Drain,
+            writes_into_ironic: false,
         }
     }
 }
 
 impl IronicSetup {
+    /// How conductors are stopped.
+    fn stopping(&self, cluster: &Cluster) -> String {
+        let ring = cluster.spec().ring_seconds;
+        let hold = cluster.dir().join(HOLD);
+        let hold = hold.display();
+        let (user, _) = DATABASE_USER;
+        let writes = self.writes_into_ironic;
+        let way = match self.way {
+            Way::Drain => "way = \"drain\"\n".to_owned(),
+            Way::Mute => format!(
+                "way = \"mute\"\nwrites_into_ironic = {writes}\n\
+                 database = \"mysql://{user}:{{password}}@127.0.0.1/{DATABASE}\"\n"
+            ),
+            // It ends by itself.
+            Way::Hold => format!(
+                "way = \"hold\"\nhold = \"echo $(($(date +%s) + 50)) >{hold}.new; mv {hold}.new {hold}\"\n\
+                 let_go = \"rm -f {hold}\"\n"
+            ),
+        };
+        format!("\n[cluster.stopping]\nring = {ring}\n{way}")
+    }
+
     /// The services, each with where its commands are run.
-    fn services(&self) -> Result<String> {
+    fn services(&self, spec: IronicSpec) -> Result<String> {
         let mut text = String::new();
         for (service, host) in Service::ALL.into_iter().zip(["h1", "h2", "h1", "h2"]) {
             if self.without.contains(&service) {
                 continue;
             }
-            match service.registered() {
-                Some(registered) => write!(
-                    text,
-                    "\n[[cluster.conductors]]\nname = \"{service}\"\nhost = \"{host}\"\nregistered = \"{registered}\"\n\
-                     servers = [\"rpc1/{service}\", \"rpc2/{service}\"]\n",
-                )?,
+            match spec.registered(service) {
+                Some(registered) => {
+                    write!(
+                        text,
+                        "\n[[cluster.conductors]]\nname = \"{service}\"\nhost = \"{host}\"\nregistered = \"{registered}\"\n"
+                    )?;
+                    if spec.rpc_behind_balancer {
+                        writeln!(text, "servers = [\"rpc1/{service}\", \"rpc2/{service}\"]")?;
+                    } else {
+                        writeln!(text, "rpc = \"{}\"", service.url())?;
+                    }
+                }
                 None => write!(
                     text,
                     "\n[[cluster.apis]]\nname = \"{service}\"\nhost = \"{host}\"\nurl = \"{}\"\n\
@@ -95,6 +143,8 @@ impl Setting for IronicSetup {
             gate_timeout,
             on_failure,
             without: _,
+            way: _,
+            writes_into_ironic: _,
         } = self;
         let (reader, password) = DATABASE_READER;
         let (other, _) = DATABASE_OTHER;
@@ -105,7 +155,6 @@ impl Setting for IronicSetup {
         let dir = cluster.dir().display();
         let ctl = format!("{dir}/ironicctl");
         let release = cluster.spec().release;
-        let ring = cluster.spec().ring_seconds;
         let doors = doors.text();
         let mut text = String::new();
         write!(
@@ -145,16 +194,13 @@ host = "h1"
 show = "{ctl} balancer ask show stat"
 set = "{ctl} balancer ask set server {{backend}}/{{server}} state {{state}}"
 
-[cluster.stopping]
-way = "drain"
-ring = {ring}
-
 [cluster.hooks]
 ramdisk_is_done = true
 "#,
             password_file = password_file.display(),
         )?;
-        text += &self.services()?;
+        text += &self.stopping(cluster);
+        text += &self.services(*cluster.spec())?;
         write!(
             text,
             r#"
