@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::root::Root;
-use super::spec::{IronicSpec, Service};
+use super::spec::{Database, IronicSpec, Service};
 use super::{API_PORT, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER};
 use crate::files::{put, script};
 use crate::sandbox::Sandbox;
@@ -54,6 +54,7 @@ pub(super) fn write(dir: &Path, spec: IronicSpec) -> Result<()> {
     script(&dir.join("ironicctl.sh"), IRONICCTL)?;
     put(&dir.join("lib/load.py"), LOAD)?;
     put(&dir.join("ironic.conf"), &ironic_conf(dir, spec))?;
+    put(&dir.join("engine"), spec.database.name())?;
     put(&dir.join("haproxy.cfg"), &haproxy_cfg(dir, spec))?;
     put(
         &dir.join("lib/hold.lua"),
@@ -89,6 +90,12 @@ fn ironic_conf(dir: &Path, spec: IronicSpec) -> String {
     let dir = dir.display();
     let ring = spec.ring_seconds;
     let (user, password) = DATABASE_USER;
+    let connection = match spec.database {
+        Database::MariaDb => {
+            format!("mysql+pymysql://{user}:{password}@127.0.0.1/{DATABASE}?charset=utf8mb3")
+        }
+        Database::Postgres => format!("postgresql+psycopg2://{user}:{password}@127.0.0.1/{DATABASE}"),
+    };
     format!(
         "[DEFAULT]
 auth_strategy = noauth
@@ -114,7 +121,7 @@ state_path = {dir}/state
 hash_ring_reset_interval = {ring}
 graceful_shutdown_timeout = 15
 [database]
-connection = mysql+pymysql://{user}:{password}@127.0.0.1/{DATABASE}?charset=utf8mb3
+connection = {connection}
 [api]
 api_workers = 1
 [conductor]
@@ -209,21 +216,41 @@ backend rpc{number}
     text
 }
 
-/// What the database is told first.
-pub(super) fn grants() -> String {
+/// What the database is told first, each with the database that it is told in.
+pub(super) fn grants(database: Database) -> Vec<(Option<&'static str>, String)> {
     let (user, password) = DATABASE_USER;
     let (reader, reader_password) = DATABASE_READER;
     let (other, other_password) = DATABASE_OTHER;
-    format!(
-        "create database {DATABASE} character set utf8mb3; \
-         create user {user}@'127.0.0.1' identified by '{password}'; \
-         grant all on {DATABASE}.* to {user}@'127.0.0.1'; \
-         create user {reader}@'127.0.0.1' identified by '{reader_password}'; \
-         grant select on {DATABASE}.* to {reader}@'127.0.0.1'; \
-         create database {other}; \
-         create user {other}@'127.0.0.1' identified by '{other_password}'; \
-         grant all on {other}.* to {other}@'127.0.0.1';"
-    )
+    match database {
+        Database::MariaDb => {
+            let all = format!(
+                "create database {DATABASE} character set utf8mb3; \
+                 create user {user}@'127.0.0.1' identified by '{password}'; \
+                 grant all on {DATABASE}.* to {user}@'127.0.0.1'; \
+                 create user {reader}@'127.0.0.1' identified by '{reader_password}'; \
+                 grant select on {DATABASE}.* to {reader}@'127.0.0.1'; \
+                 create database {other}; \
+                 create user {other}@'127.0.0.1' identified by '{other_password}'; \
+                 grant all on {other}.* to {other}@'127.0.0.1';"
+            );
+            vec![(None, all)]
+        }
+        Database::Postgres => vec![
+            (
+                None,
+                format!(
+                    "create user {user} password '{password}'; create user {reader} password '{reader_password}'; \
+                     create user {other} password '{other_password}'"
+                ),
+            ),
+            (None, format!("create database {DATABASE} owner {user}")),
+            (None, format!("create database {other} owner {other}")),
+            (
+                Some(DATABASE),
+                format!("alter default privileges for role {user} grant select on tables to {reader}"),
+            ),
+        ],
+    }
 }
 
 /// Writes the programs that lead in from outside.

@@ -160,6 +160,33 @@ impl fmt::Display for Service {
     }
 }
 
+/// What its tables are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Database {
+    /// MariaDB, as nearly everywhere.
+    MariaDb,
+    /// PostgreSQL.
+    Postgres,
+}
+
+impl Database {
+    /// Its name for `ironicctl`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::MariaDb => "mariadb",
+            Self::Postgres => "postgres",
+        }
+    }
+
+    /// As `stagger` has it in a URL.
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Self::MariaDb => "mysql",
+            Self::Postgres => "postgres",
+        }
+    }
+}
+
 /// A cluster: two conductors and two APIs, behind a balancer, with a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IronicSpec {
@@ -171,6 +198,8 @@ pub struct IronicSpec {
     /// Whether the conductors' ports stand behind the balancer too. If not, an API asks a conductor itself, and the
     /// balancer can hold all requests: see [`super::HOLD`].
     pub rpc_behind_balancer: bool,
+    /// What its tables are in.
+    pub database: Database,
 }
 
 impl IronicSpec {
@@ -191,6 +220,7 @@ impl Default for IronicSpec {
             release: Release::Epoxy,
             ring_seconds: 3,
             rpc_behind_balancer: true,
+            database: Database::MariaDb,
         }
     }
 }

@@ -95,13 +95,10 @@ impl Cluster {
     /// Somebody has it, or a service is.
     pub fn ensure_let_go(&self) -> Result<()> {
         let (other, _) = DATABASE_OTHER;
-        let claims = self.sql(&format!(
-            "select claim from {other}.stagger_lock where claim is not null"
-        ))?;
+        let ours = |query: &str| self.sql_in(Some(other), query);
+        let claims = ours("select claim from stagger_lock where claim is not null")?;
         ensure!(claims.is_empty(), "the lock is held: {claims:?}");
-        let changing = self.sql(&format!(
-            "select service, rel, state from {other}.stagger_ironic_service where state <> 'runs'"
-        ))?;
+        let changing = ours("select service, rel, state from stagger_ironic_service where state <> 'runs'")?;
         ensure!(changing.is_empty(), "in the midst of a change: {changing:?}");
         Ok(())
     }

@@ -73,11 +73,12 @@ impl IronicSetup {
         let hold = hold.display();
         let (user, _) = DATABASE_USER;
         let writes = self.writes_into_ironic;
+        let scheme = cluster.spec().database.scheme();
         let way = match self.way {
             Way::Drain => "way = \"drain\"\n".to_owned(),
             Way::Mute => format!(
                 "way = \"mute\"\nwrites_into_ironic = {writes}\n\
-                 database = \"mysql://{user}:{{password}}@127.0.0.1/{DATABASE}\"\n"
+                 database = \"{scheme}://{user}:{{password}}@127.0.0.1/{DATABASE}\"\n"
             ),
             // It ends by itself.
             Way::Hold => format!(
@@ -155,6 +156,7 @@ impl Setting for IronicSetup {
         let dir = cluster.dir().display();
         let ctl = format!("{dir}/ironicctl");
         let release = cluster.spec().release;
+        let scheme = cluster.spec().database.scheme();
         let doors = doors.text();
         let mut text = String::new();
         write!(
@@ -163,8 +165,8 @@ impl Setting for IronicSetup {
 kind = "ironic"
 name = "lab"
 endpoint = "http://127.0.0.1:{API_PORT}"
-database = "mysql://{reader}:{{password}}@127.0.0.1/{DATABASE}"
-ours = "mysql://{other}:{{password}}@127.0.0.1/{other}"
+database = "{scheme}://{reader}:{{password}}@127.0.0.1/{DATABASE}"
+ours = "{scheme}://{other}:{{password}}@127.0.0.1/{other}"
 password_file = "{password_file}"
 installed = "{release}"
 lock_expires = {lock_expires}

@@ -106,10 +106,9 @@ fn the_database_goes_away_in_the_midst_of_the_migration() -> Result<()> {
 
 /// What users have in the tables.
 fn content(cluster: &Cluster) -> Result<Vec<String>> {
-    let nodes = cluster.sql(
-        "select uuid, name, extra, provision_state, power_state, driver from ironic.nodes order by uuid",
-    )?;
-    let ports = cluster.sql("select uuid, address, extra from ironic.ports order by uuid")?;
+    let nodes = cluster
+        .sql("select uuid, name, extra, provision_state, power_state, driver from nodes order by uuid")?;
+    let ports = cluster.sql("select uuid, address, extra from ports order by uuid")?;
     ensure!(!nodes.is_empty() && !ports.is_empty());
     Ok([nodes, ports].concat())
 }

@@ -6,6 +6,7 @@
 mod broken;
 mod interrupted;
 mod order;
+mod postgres;
 mod refused;
 mod rivals;
 mod stopping;
@@ -38,7 +39,21 @@ fn loaded(
     defects: &[&str],
     work: impl FnOnce(&Cluster, &mut Phases) -> Result<()>,
 ) -> Result<()> {
-    case(name, release, |cluster, phases| {
+    let spec = IronicSpec {
+        release,
+        ..IronicSpec::default()
+    };
+    loaded_on(name, spec, defects, work)
+}
+
+/// The same on an Ironic of that shape.
+fn loaded_on(
+    name: &str,
+    spec: IronicSpec,
+    defects: &[&str],
+    work: impl FnOnce(&Cluster, &mut Phases) -> Result<()>,
+) -> Result<()> {
+    on_ironic(name, spec, |cluster, phases| {
         let before = cluster.servers()?;
         let report = ironic_loaded(cluster, phases, |_, phases| work(cluster, phases))?;
         let log = cluster.log()?;

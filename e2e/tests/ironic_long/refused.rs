@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use stagger_e2e::command::say;
-use stagger_e2e::ironic::{DATABASE, Release, Service};
+use stagger_e2e::ironic::{Release, Service};
 use stagger_e2e::stagger::{IronicSetup, Machine};
 
 use super::case;
@@ -51,6 +51,7 @@ fn what_an_upgrade_cannot_begin_with() -> Result<()> {
             })?;
             refused(&whole, "29.0.6", &["service-down", "c2"])?;
             cluster.service(Service::Conductor2, "start", &[])?;
+            cluster.service(Service::Conductor2, "give-back", &[])?;
             cluster.wait_for("c2 is there again", super::LIMIT, |cluster| {
                 Ok(cluster.conductors()?.values().all(|alive| *alive))
             })?;
@@ -61,7 +62,7 @@ fn what_an_upgrade_cannot_begin_with() -> Result<()> {
             ensure!(made.status == 201, "{made:?}");
             let version = |version: &str| {
                 cluster.sql(&format!(
-                    "update {DATABASE}.nodes set version = {version} where name = 'old'"
+                    "update nodes set version = {version} where name = 'old'"
                 ))
             };
             version("null")?;

@@ -102,6 +102,8 @@ mod tests {
             longest: 1.23,
             wrong: 0,
         };
-        assert!(page(&[figures]).contains("| 26.1.6 to 29.0.6 | by hand | 103 | 5000 | 0 | 0 | 1.2 s | 0 |\n"));
+        assert!(
+            page(&[figures]).contains("| 26.1.6 to 29.0.6 | by hand | 103 | 5000 | 0 | 0 | 1.2 s | 0 |\n")
+        );
     }
 }

@@ -139,17 +139,19 @@ impl Compiler<'_> {
         let older = self.table.name(self.from.place);
         parts.push(self.ramdisk()?);
         if self.config.tools.check.is_some() {
-            let why = format!("`ironic-status upgrade check` of {to}: what it says is told");
+            let why = format!("`ironic-status upgrade check` of {to}, which is shown");
             parts.push(self.told(part::CHECK, "checked", &why)?);
         }
         parts.push(self.schema()?);
         let way = self.config.stopping.way.cost();
+        let known = self.table.fails(self.from.place, self.to.place);
+        let known = known.map_or(String::new(), |known| format!(". Known: {known}"));
         parts.push(self.step(
             part::PIN,
             PINNED,
             &[SCHEMA_UPGRADED, SERVICES_KNOWN],
             None,
-            format!("every start from here on is held to {pin}. A conductor is stopped so: {way}"),
+            format!("every start from here on is held to {pin}. A conductor is stopped so: {way}{known}"),
         )?);
         let held = revision(to, Some(&older))?;
         parts.push(self.code(part::CONDUCTORS, "conductor", &held)?);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use jiff::SignedDuration;
 use stagger_core::model::{GoingBack, How, Nouns, Snapshot, UnitId};
-use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage};
+use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage, PlannedStep};
 use stagger_core::view;
 
 use super::duration;
@@ -178,15 +178,6 @@ fn waves(text: &mut String, stage: &PlannedStage, all: bool, width: usize) {
 fn uncomfortable(text: &mut String, plan: &Plan, nouns: Nouns, width: usize) {
     let mut lines: Vec<String> = Vec::new();
     moves(&mut lines, plan, nouns);
-    for part in &plan.parts {
-        // What was cut off, and its door does not tell.
-        if let PlannedPart::Step(step) = part
-            && step.door.is_none()
-            && step.why.chars().count() > WHY
-        {
-            lines.push(format!("Step      {}: {}", step.name, step.why));
-        }
-    }
     for door in plan.doors() {
         lines.push(format!("One way   {}: {}", door.name, door.why));
     }
@@ -216,10 +207,22 @@ fn uncomfortable(text: &mut String, plan: &Plan, nouns: Nouns, width: usize) {
         };
         lines.push(format!("Left      {names}{more}: {}", group.reason));
     }
-    if !lines.is_empty() {
+    let cut: Vec<_> = plan.parts.iter().filter_map(cut_off).collect();
+    if !lines.is_empty() || !cut.is_empty() {
         text.push('\n');
+    }
+    for step in cut {
+        let _ = writeln!(text, "  Step      {}: {}", step.name, step.why);
     }
     for line in lines {
         let _ = writeln!(text, "  {}", fit(&line, width.saturating_mul(3)));
+    }
+}
+
+/// A step of which the table has not told all, and no door does.
+fn cut_off(part: &PlannedPart) -> Option<&PlannedStep> {
+    match part {
+        PlannedPart::Step(step) if step.door.is_none() && step.why.chars().count() > WHY => Some(step),
+        PlannedPart::Step(_) | PlannedPart::Stage(_) => None,
     }
 }
