@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use stagger_e2e::case::{Phases, ironic_loaded, on_ironic};
 use stagger_e2e::command::say;
-use stagger_e2e::ironic::{Cluster, IronicSpec, Release, Service};
+use stagger_e2e::ironic::{Cluster, IronicSpec, Release};
 use stagger_e2e::stagger::{Ended, IronicSetup, Machine};
 
 /// By then anything that goes well has gone.
@@ -101,21 +101,4 @@ fn resume(machine: &Machine, code: i32) -> Result<Ended> {
         .with_context(|| machine.history_tail(40))?;
     say(&ended.said);
     Ok(ended)
-}
-
-/// The service of a unit.
-fn service(unit: &str) -> Result<Service> {
-    let name = unit.split_once('.').map_or("", |(_, name)| name);
-    let service = Service::ALL.into_iter().find(|service| service.name() == name);
-    service.with_context(|| format!("no service {unit}"))
-}
-
-/// Whether one of those that are in the midst of their change does not run.
-fn is_down(cluster: &Cluster, visits: &[(String, String)]) -> Result<bool> {
-    for (unit, _) in visits {
-        if cluster.runs(service(unit)?).is_err() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
