@@ -24,7 +24,7 @@ fn said(config: &Path, words: &[&str]) -> (i32, String) {
 }
 
 #[test]
-#[ignore = "needs PostgreSQL: STAGGER_TEST_POSTGRES names the folder with its bin/, else /usr/lib/postgresql is looked at"]
+#[ignore = "needs PostgreSQL: `cargo xtask test` brings one along, else STAGGER_TEST_POSTGRES or /usr/lib/postgresql"]
 fn a_store_in_postgres_is_made_checked_and_missed() {
     let server = Server::start();
     let folder = tempfile::tempdir().unwrap();

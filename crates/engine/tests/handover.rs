@@ -466,7 +466,7 @@ fn on_postgres(expires: Duration, test: impl FnOnce(&Setting)) {
 }
 
 #[test]
-#[ignore = "needs PostgreSQL: STAGGER_TEST_POSTGRES names the folder with its bin/, else /usr/lib/postgresql is looked at"]
+#[ignore = "needs PostgreSQL: `cargo xtask test` brings one along, else STAGGER_TEST_POSTGRES or /usr/lib/postgresql"]
 fn a_killed_holder_is_followed_on_postgres() {
     on_postgres(SHORT, the_holder_is_killed);
 }

@@ -580,7 +580,7 @@ async fn raw(address: &Address, sql: &'static str) -> Result<u64, String> {
 
 /// `cargo test -p stagger-engine --test stores -- --ignored` runs it where PostgreSQL is installed.
 #[test]
-#[ignore = "needs PostgreSQL: STAGGER_TEST_POSTGRES names the folder with its bin/, else /usr/lib/postgresql is looked at"]
+#[ignore = "needs PostgreSQL: `cargo xtask test` brings one along, else STAGGER_TEST_POSTGRES or /usr/lib/postgresql"]
 fn postgres_answers_as_memory_does() {
     let server = Server::start();
     hold(60, |all| {
@@ -593,7 +593,7 @@ fn postgres_answers_as_memory_does() {
 }
 
 #[test]
-#[ignore = "needs PostgreSQL: STAGGER_TEST_POSTGRES names the folder with its bin/, else /usr/lib/postgresql is looked at"]
+#[ignore = "needs PostgreSQL: `cargo xtask test` brings one along, else STAGGER_TEST_POSTGRES or /usr/lib/postgresql"]
 fn the_schema_of_postgres_is_made_once_and_guards_itself() {
     let server = Server::start();
     in_runtime(async {
@@ -652,7 +652,7 @@ fn the_schema_of_postgres_is_made_once_and_guards_itself() {
 
 /// Eight at once take the lock for an instant, pause for longer than it lasts, and write with tokens that are old.
 #[test]
-#[ignore = "needs PostgreSQL: STAGGER_TEST_POSTGRES names the folder with its bin/, else /usr/lib/postgresql is looked at"]
+#[ignore = "needs PostgreSQL: `cargo xtask test` brings one along, else STAGGER_TEST_POSTGRES or /usr/lib/postgresql"]
 fn whoever_was_overtaken_writes_nothing() {
     let server = Server::start();
     in_runtime(async {

@@ -1,7 +1,8 @@
 //! What batches cost: rows brought up by one statement, by batches of it, and one by one, beside each other.
 //!
-//! `cargo bench -p stagger-versioned --features store --bench rows -- 1000000 20000` does so with so many rows, and so
-//! many in a batch, in SQLite, in a file of its own, and in a PostgreSQL of its own (as the tests start one, but with its usual care for the disk), and prints seconds as JSON;
+//! `cargo bench -p stagger-versioned --features store --bench rows -- 1000000 20000` does so with so many rows, so many of them in a
+//! batch, in SQLite, in a file of its own, and in a PostgreSQL of its own (as the tests start one, but with its usual care for the
+//! disk), and prints seconds as JSON;
 //! `cargo xtask bench versioned` makes a page of them.
 #![allow(
     clippy::print_stdout,

@@ -460,7 +460,7 @@ fn an_upgrade_under_load_fails_and_loses_nothing() {
 }
 
 #[test]
-#[ignore = "needs PostgreSQL: STAGGER_TEST_POSTGRES names the folder with its bin/, else /usr/lib/postgresql is looked at"]
+#[ignore = "needs PostgreSQL: `cargo xtask test` brings one along, else STAGGER_TEST_POSTGRES or /usr/lib/postgresql"]
 fn both_on_postgres() {
     let database = Database::start();
     database.with("every_mix", |store| {

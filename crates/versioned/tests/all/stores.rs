@@ -850,7 +850,7 @@ macro_rules! on_each {
 
         /// `cargo test -p stagger-versioned --features store -- --ignored` runs it where PostgreSQL is installed.
         #[test]
-        #[ignore = "needs PostgreSQL: STAGGER_TEST_POSTGRES names the folder with its bin/, else /usr/lib/postgresql is looked at"]
+        #[ignore = "needs PostgreSQL: `cargo xtask test` brings one along, else STAGGER_TEST_POSTGRES or /usr/lib/postgresql"]
         fn all_of_it_on_postgres() {
             let server = Database::start();
             $(server.with(stringify!($name), |store| Box::pin(async move { $name(&store).await }));)*
