@@ -57,7 +57,7 @@ fn main() -> Result<()> {
     let insert = format!(
         "set sql_mode=''; insert into {DATABASE}.nodes (uuid, version, driver, power_state, provision_state, created_at) \
          select concat('00000000-0000-4000-8000-', lpad(hex(seq), 12, '0')), '{}', 'fake-hardware', 'power off', \
-         'available', utc_timestamp() from seq_1_to_{rows}",
+         'available', utc_timestamp() from {DATABASE}.seq_1_to_{rows}",
         OLD.node_version()
     );
     cluster.sql(&insert)?;
