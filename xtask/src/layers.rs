@@ -162,7 +162,16 @@ pub(crate) fn layers() -> Result<()> {
         }
     }
     // Built by itself: others ask for features of what it depends on.
-    let tree = ["tree", "--package", "stagger-core", "--edges", "normal", "--prefix", "none", "--locked"];
+    let tree = [
+        "tree",
+        "--package",
+        "stagger-core",
+        "--edges",
+        "normal",
+        "--prefix",
+        "none",
+        "--locked",
+    ];
     let output = cargo(&tree).output().context("cargo tree")?;
     if !output.status.success() {
         bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
