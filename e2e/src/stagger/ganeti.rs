@@ -138,7 +138,9 @@ impl GanetiSetup {
             let own = own.display();
             writeln!(
                 text,
-                "copy_journal = \"mkdir -p {dir}/machines/{{successor}} && cp -a {own}/state {dir}/machines/{{successor}}/\"",
+                "copy_journal = \"to={dir}/machines/{{successor}}/state; mkdir -p $to && rm -f $to/journal.db* && \
+                 {program} --state {own}/state db copy $to/journal.db && cp -a {own}/state/artifacts $to/\"",
+                program = own.join("stagger").display(),
             )?;
         }
         if self.watcher {
