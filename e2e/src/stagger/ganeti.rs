@@ -139,8 +139,7 @@ impl GanetiSetup {
             writeln!(
                 text,
                 "copy_journal = \"to={dir}/machines/{{successor}}/state; mkdir -p $to && rm -f $to/journal.db* && \
-                 {program} --state {own}/state db copy $to/journal.db && cp -a {own}/state/artifacts $to/\"",
-                program = own.join("stagger").display(),
+                 {own}/stagger --state {own}/state db copy $to/journal.db && cp -a {own}/state/artifacts $to/\"",
             )?;
         }
         if self.watcher {
