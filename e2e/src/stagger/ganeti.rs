@@ -139,7 +139,8 @@ impl GanetiSetup {
             writeln!(
                 text,
                 "copy_journal = \"to={dir}/machines/{{successor}}/state; mkdir -p $to && rm -f $to/journal.db* && \
-                 {own}/stagger --state {own}/state db copy $to/journal.db && cp -a {own}/state/artifacts $to/\"",
+                 {own}/stagger --state {own}/state db copy $to/journal.db && \
+                 if [ -d {own}/state/artifacts ]; then cp -a {own}/state/artifacts $to/; fi\"",
             )?;
         }
         if self.watcher {
