@@ -7,6 +7,7 @@
 mod answers;
 pub(crate) mod child;
 pub(crate) mod ganeti;
+pub(crate) mod ironic;
 pub(crate) mod kubernetes;
 mod maps;
 mod peers;

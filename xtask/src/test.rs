@@ -33,6 +33,10 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
             "Ganeti: the story on a real cluster",
             &mut ignored("ganeti_story", None),
         )?;
+        report.run(
+            "Ironic: the story on a real cluster",
+            &mut ignored("ironic_story", None),
+        )?;
         report.run("programs of Kubernetes", &mut built("kubernetes-servers"))?;
         report.run(
             "Kubernetes: the definitions on a real API server",
@@ -103,10 +107,11 @@ fn quick(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The roots of Ceph and Ganeti, in the cache outside the checkout; built if they are missing.
+/// The roots of Ceph, Ganeti and Ironic, in the cache outside the checkout; built if they are missing.
 pub(crate) fn set_up(report: &mut Report) -> Result<()> {
     report.run("roots of Ceph", &mut built("ceph-roots"))?;
     report.run("root of Ganeti", &mut built("ganeti-root"))?;
+    report.run("root of Ironic", &mut built("ironic-root"))?;
     Ok(())
 }
 
