@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::postgres;
 use crate::report::{Report, built, root, target_folder, workspace};
 use crate::test::{ignored, must_be_root, set_up};
 
@@ -62,7 +63,11 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
             continue;
         }
         let begun = Instant::now();
-        let ok = report.run(case, &mut ignored(file, Some(case)))?;
+        let mut command = ignored(file, Some(case));
+        if postgres::FILES.contains(file) {
+            postgres::told(&mut command)?;
+        }
+        let ok = report.run(case, &mut command)?;
         Page::record(case, Row::of(ok, begun.elapsed().as_secs())?, &names)?;
     }
     if report.summary() {

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::report::{Report, built, cargo, root, say, workspace};
-use crate::{fuzz, generate, layers, licences};
+use crate::{fuzz, generate, layers, licences, postgres};
 
 /// How much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,7 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
     quick(&mut report)?;
     if extent == Extent::Usual && report.rows.iter().all(|row| row.ok) {
         set_up(&mut report)?;
+        postgres::tests(&mut report)?;
         report.run(
             "Ceph: the story on a real cluster",
             &mut ignored("ceph_story", None),

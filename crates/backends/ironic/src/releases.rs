@@ -242,6 +242,20 @@ mod tests {
     }
 
     #[test]
+    fn d11_the_highest_version_that_a_release_lists_is_the_one_that_it_writes() {
+        let declared: Declared = toml::from_str(TABLE).unwrap();
+        let (table, mut several) = (Releases::known(), 0);
+        for release in declared.releases {
+            let written = table.objects(place(&release.number.to_string()), None);
+            for (object, versions) in release.objects {
+                assert_eq!(Some(written[&object]), versions.iter().max(), "{object}");
+                several += usize::from(versions.iter().count() > 1);
+            }
+        }
+        assert!(several > 10, "only {several} have several versions");
+    }
+
+    #[test]
     fn which_release_may_follow_which() {
         let table = Releases::known();
         let upgrade =
