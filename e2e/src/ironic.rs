@@ -18,6 +18,7 @@ mod report;
 mod root;
 mod signatures;
 mod spec;
+mod state;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,12 +33,13 @@ pub use crate::ceph::Lap;
 use crate::command::{ends_of_logs, output, run};
 use crate::folder::Folder;
 use crate::sandbox::Sandbox;
+pub use files::HOLD;
 pub use hand::{Hand, Step};
 pub use load::Load;
 pub use report::{Failure, Figures, Judged, Report};
 pub use root::Root;
 pub use signatures::{SIGNATURES, Signature};
-pub use spec::{IronicSpec, Release, Service};
+pub use spec::{Database, IronicSpec, Release, Service};
 
 /// The port of the balancer, at 127.0.0.1, by which clients reach the APIs.
 pub const API_PORT: u16 = 6385;
@@ -161,17 +163,46 @@ impl Cluster {
         Ok((code, text.concat()))
     }
 
-    /// Asks the database as its administrator. Gives the rows, fields parted by tabs.
+    /// Asks Ironic's database as its administrator. Gives the rows, fields parted by tabs.
     ///
     /// # Errors
     /// It refuses, or is not there.
     pub fn sql(&self, query: &str) -> Result<Vec<String>> {
-        let mut client = self.command("mariadb");
-        client.arg("--no-defaults");
-        client
-            .arg("--socket")
-            .arg(self.dir().join(files::DATABASE_SOCKET));
-        client.args(["--batch", "--skip-column-names", "--execute", query]);
+        self.sql_in(Some(DATABASE), query)
+    }
+
+    /// The same of a database of that name; none: where no database is needed.
+    ///
+    /// # Errors
+    /// It refuses, or is not there.
+    pub fn sql_in(&self, database: Option<&str>, query: &str) -> Result<Vec<String>> {
+        let mut client = match self.spec.database {
+            Database::MariaDb => {
+                let mut client = self.command("mariadb");
+                client.arg("--no-defaults");
+                client
+                    .arg("--socket")
+                    .arg(self.dir().join(files::DATABASE_SOCKET));
+                client.args(["--batch", "--skip-column-names", "--execute", query]);
+                client.args(database);
+                client
+            }
+            Database::Postgres => {
+                let mut client = self.command("psql");
+                client.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"]);
+                client.args(["--set", "ON_ERROR_STOP=1", "--pset", "null=NULL"]);
+                client.args([
+                    "--field-separator",
+                    "\t",
+                    "--host",
+                    "127.0.0.1",
+                    "--username",
+                    "postgres",
+                ]);
+                client.args(["--dbname", database.unwrap_or("postgres"), "--command", query]);
+                client
+            }
+        };
         Ok(run(&mut client)?.lines().map(str::to_owned).collect())
     }
 
@@ -180,7 +211,7 @@ impl Cluster {
     /// # Errors
     /// The database does not answer.
     pub fn row_versions(&self, table: &str) -> Result<BTreeMap<Option<String>, u64>> {
-        let query = format!("select version, count(*) from {DATABASE}.{table} group by version");
+        let query = format!("select version, count(*) from {table} group by version");
         let rows = self.sql(&query)?.into_iter().map(|row| {
             let (version, count) = row
                 .split_once('\t')

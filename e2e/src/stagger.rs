@@ -6,6 +6,7 @@
 
 mod config;
 mod ganeti;
+mod ironic;
 mod journal;
 mod running;
 
@@ -19,8 +20,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-pub use config::Setup;
+pub use config::{Doors, Setup};
 pub use ganeti::{GanetiSetup, is_failing_over};
+pub use ironic::{IronicSetup, Way};
 pub use journal::{Journal, Wave};
 pub use running::{Ended, Running};
 

@@ -155,7 +155,7 @@ fn what_is_seen_from_outside(cluster: &Cluster) -> Result<()> {
     let conductors = cluster.conductors()?;
     for name in Service::CONDUCTORS
         .iter()
-        .filter_map(|conductor| conductor.registered())
+        .filter_map(|conductor| cluster.spec().registered(*conductor))
     {
         ensure!(conductors.get(name) == Some(&true), "{conductors:?}");
     }

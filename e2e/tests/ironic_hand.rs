@@ -1,10 +1,10 @@
 //! The upgrade by hand, as carefully as it can be done: what fails then is Ironic's own, and what it costs is what
 //! `stagger` is measured against.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use stagger_e2e::case::{ironic_loaded, on_ironic};
 use stagger_e2e::command::say;
-use stagger_e2e::ironic::{Cluster, Hand, IronicSpec, Release, Service};
+use stagger_e2e::ironic::{Hand, IronicSpec, Release};
 
 #[test]
 #[ignore = "takes minutes; cargo xtask test --long runs it"]
@@ -39,36 +39,7 @@ fn by_hand(name: &str, from: Release, to: Release, defects: &[&str]) -> Result<(
             report.requests(),
             judged.defects()
         ));
-        ensure!(judged.ours.is_empty(), "ours: {:?}", judged.ours);
-        for defect in judged.defects().keys() {
-            ensure!(
-                defects.contains(defect),
-                "{defect} is not known from {from} to {to}"
-            );
-        }
-        done(cluster, to)
+        judged.ensure_only(defects)?;
+        cluster.ensure_upgraded(to)
     })
-}
-
-/// All services are there, not pinned, and every row is of the new release.
-fn done(cluster: &Cluster, to: Release) -> Result<()> {
-    for service in Service::ALL {
-        let status = cluster.service(service, "status", &[])?;
-        ensure!(
-            status.starts_with(&format!("running {to} ")),
-            "{service}: {status}"
-        );
-        ensure!(
-            cluster.service(service, "pinned", &[])?.is_empty(),
-            "{service} is pinned"
-        );
-    }
-    for api in Service::APIS {
-        let reply = cluster.api_of(api, "GET", "/")?;
-        ensure!(reply.newest.as_deref() == Some(to.microversion()), "{reply:?}");
-    }
-    let nodes = cluster.row_versions("nodes")?;
-    let version = to.node_version().to_owned();
-    ensure!(nodes == [(Some(version), 15)].into(), "{nodes:?}");
-    Ok(())
 }

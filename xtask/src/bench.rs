@@ -7,9 +7,11 @@
 mod answers;
 pub(crate) mod child;
 pub(crate) mod ganeti;
+pub(crate) mod ironic;
 pub(crate) mod kubernetes;
 mod maps;
 mod peers;
+pub(crate) mod versioned;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -60,6 +62,11 @@ struct Loaded {
     first_plan: f64,
     #[serde(rename = "plan_again_ms")]
     plan_again: f64,
+}
+
+/// Whether a goal is reached.
+fn goal(reached: bool) -> &'static str {
+    if reached { "yes" } else { "**no**" }
 }
 
 /// Runs the bench on maps of these many OSDs and writes `docs/bench.md`.

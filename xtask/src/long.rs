@@ -8,11 +8,12 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::postgres;
 use crate::report::{Report, built, root, target_folder, workspace};
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
-const FILES: [&str; 19] = [
+const FILES: [&str; 20] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
@@ -29,6 +30,7 @@ const FILES: [&str; 19] = [
     "ganeti_differential",
     "ironic_boot",
     "ironic_hand",
+    "ironic_long",
     "node_agent",
     "go_is_fetched",
     "rook_long",
@@ -44,7 +46,6 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
         bail!("it does not build");
     }
     set_up(&mut report)?;
-    report.run("root of Ironic", &mut built("ironic-root"))?;
     let mut known = Vec::new();
     for file in FILES {
         known.extend(cases(file)?.into_iter().map(|case| (file, case)));
@@ -62,7 +63,11 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
             continue;
         }
         let begun = Instant::now();
-        let ok = report.run(case, &mut ignored(file, Some(case)))?;
+        let mut command = ignored(file, Some(case));
+        if postgres::FILES.contains(file) {
+            postgres::told(&mut command)?;
+        }
+        let ok = report.run(case, &mut command)?;
         Page::record(case, Row::of(ok, begun.elapsed().as_secs())?, &names)?;
     }
     if report.summary() {

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::report::{Report, built, cargo, root, say, workspace};
-use crate::{fuzz, generate, layers, licences};
+use crate::{fuzz, generate, layers, licences, postgres};
 
 /// How much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,7 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
     quick(&mut report)?;
     if extent == Extent::Usual && report.rows.iter().all(|row| row.ok) {
         set_up(&mut report)?;
+        postgres::tests(&mut report)?;
         report.run(
             "Ceph: the story on a real cluster",
             &mut ignored("ceph_story", None),
@@ -32,6 +33,10 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
         report.run(
             "Ganeti: the story on a real cluster",
             &mut ignored("ganeti_story", None),
+        )?;
+        report.run(
+            "Ironic: the story on a real cluster",
+            &mut ignored("ironic_story", None),
         )?;
         report.run("programs of Kubernetes", &mut built("kubernetes-servers"))?;
         report.run(
@@ -103,10 +108,11 @@ fn quick(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The roots of Ceph and Ganeti, in the cache outside the checkout; built if they are missing.
+/// The roots of Ceph, Ganeti and Ironic, in the cache outside the checkout; built if they are missing.
 pub(crate) fn set_up(report: &mut Report) -> Result<()> {
     report.run("roots of Ceph", &mut built("ceph-roots"))?;
     report.run("root of Ganeti", &mut built("ganeti-root"))?;
+    report.run("root of Ironic", &mut built("ironic-root"))?;
     Ok(())
 }
 

@@ -243,6 +243,47 @@ fn every_source_file_that_a_page_names_exists() {
     none("files that do not exist", &wrong);
 }
 
+/// A test that a page names by its file, as `crates/…/x.rs::name`.
+#[test]
+fn every_test_that_a_page_names_exists() {
+    let root = root();
+    let mut wrong = Vec::new();
+    for page in pages() {
+        for word in quoted(&read(&page)) {
+            let Some((file, name)) = word.split_once(".rs::") else {
+                continue;
+            };
+            let file = format!("{file}.rs");
+            let source = fs::read_to_string(root.join(file)).unwrap_or_default();
+            if !source.contains(&format!("fn {name}(")) {
+                wrong.push(format!("{} names {word}", page.display()));
+            }
+        }
+    }
+    none("tests that do not exist", &wrong);
+}
+
+/// All defects of Ironic, each with its number, in the table of the guide and by name among the tests.
+#[test]
+fn each_defect_of_ironic_has_its_test() {
+    let root = root();
+    let guide = read(&root.join("docs/guides/versioned.md"));
+    let tests = read(&root.join("crates/versioned/tests/all/defects.rs"));
+    for number in 1..=12 {
+        let row = guide
+            .lines()
+            .find(|line| line.starts_with(&format!("| D{number} |")));
+        let row = row.unwrap_or_else(|| panic!("the guide has no D{number}"));
+        let named = quoted(row).into_iter().find_map(|word| {
+            let (_, name) = word.split_once("defects.rs::")?;
+            Some(name.to_owned())
+        });
+        let named = named.unwrap_or_else(|| panic!("D{number} has no test in the guide"));
+        assert!(named.starts_with(&format!("d{number}_")), "{named}");
+        assert!(tests.contains(&format!("#[test]\nfn {named}() {{")), "{named}");
+    }
+}
+
 #[test]
 fn every_page_is_in_the_summary() {
     let docs = root().join("docs");

@@ -277,6 +277,14 @@ impl<T: Versioned> Chain<T> {
     }
 
     fn sent(&self, held: &Held<T>, version: Version) -> Result<Sent, Unwritten> {
+        if held.origin.is_none() {
+            let Converted { version, data, lost } = self.enveloped(&held.value, version)?;
+            return Ok(Sent {
+                text: data,
+                version,
+                lost,
+            });
+        }
         let Converted { version, data, lost } = self.in_text(held, version)?;
         Ok(Sent {
             text: envelope::wrap(T::NAME, version, &data),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::Version;
+use crate::envelope;
 use crate::loss::{Loss, differences};
 use crate::object::{Child, Follows, Versioned};
 
@@ -77,6 +78,8 @@ pub(crate) enum Source<'a> {
 #[derive(Debug, Clone, Copy)]
 enum Form {
     Text,
+    /// In its envelope.
+    Sent,
     Fields,
 }
 
@@ -212,6 +215,7 @@ fn read<T: Versioned>(source: Source<'_>) -> Result<T, serde_json::Error> {
 fn write<T: Versioned>(value: &T, form: Form) -> Result<Written, serde_json::Error> {
     Ok(match form {
         Form::Text => Written::Text(serde_json::to_string(value)?),
+        Form::Sent => Written::Text(envelope::of(value)?),
         Form::Fields => Written::Fields(serde_json::to_value(value)?),
     })
 }
@@ -319,7 +323,16 @@ impl<T: Versioned> Chain<T> {
 
     /// A copy as JSON in that version, and what did not fit.
     pub fn text(&self, value: &T, version: Version) -> Result<Converted<String>, Unwritten> {
-        let (written, lost) = self.convert(value, version, Form::Text)?;
+        self.text_as(value, version, Form::Text)
+    }
+
+    /// The same in its envelope.
+    pub(crate) fn enveloped(&self, value: &T, version: Version) -> Result<Converted<String>, Unwritten> {
+        self.text_as(value, version, Form::Sent)
+    }
+
+    fn text_as(&self, value: &T, version: Version, form: Form) -> Result<Converted<String>, Unwritten> {
+        let (written, lost) = self.convert(value, version, form)?;
         match written {
             Written::Text(data) => Ok(Converted { version, data, lost }),
             Written::Fields(_) => Err(no_form::<T>(version, "it was asked for as text")),

@@ -6,7 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::Version;
@@ -17,6 +17,21 @@ pub(crate) fn wrap(kind: &str, version: Version, data: &str) -> String {
     // A text is always JSON.
     let kind = serde_json::Value::from(kind);
     format!(r#"{{"kind":{kind},"version":"{version}","data":{data}}}"#)
+}
+
+/// The same around an object, in one pass over it.
+pub(crate) fn of<T: Versioned>(value: &T) -> Result<String, serde_json::Error> {
+    #[derive(Serialize)]
+    struct Envelope<'a, T> {
+        kind: &'static str,
+        version: Version,
+        data: &'a T,
+    }
+    serde_json::to_string(&Envelope {
+        kind: T::NAME,
+        version: T::VERSION,
+        data: value,
+    })
 }
 
 /// What an envelope holds.

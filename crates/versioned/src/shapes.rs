@@ -3,20 +3,34 @@
 //! A version that was released is in the stores and in the processes of others. Its type may be moved, renamed and
 //! documented, but what it reads and writes may not change any more. A test compares the types with the file:
 //!
-//! ```no_run
-//! # use stagger_versioned::{Manifest, Registry, shapes::Shapes};
-//! # fn all() -> (Shapes, Registry, Manifest) { unimplemented!() }
-//! #[test]
-//! fn released_shapes_do_not_change() {
-//!     let (shapes, registry, manifest) = all(); // Shapes::new().with::<Node1_14>().with::<Node1_15>()
-//!     let file = std::path::Path::new("tests/shapes.json");
-//!     let golden = std::fs::read_to_string(file).unwrap_or_default();
-//!     if std::env::var_os("SHAPES").is_some_and(|say| say == "write") {
-//!         std::fs::write(file, shapes.update(&golden, &registry, &manifest).unwrap()).unwrap();
-//!     } else {
-//!         shapes.compare(&golden, &registry, &manifest).unwrap();
-//!     }
+//! ```
+//! # use std::sync::Arc;
+//! # use schemars::JsonSchema;
+//! # use serde::{Deserialize, Serialize};
+//! # use stagger_versioned::{Chain, Declared, Manifest, Registry, Version, Versioned, shapes::Shapes};
+//! # #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+//! # struct Port1_0 { address: String }
+//! # impl Versioned for Port1_0 {
+//! #     const NAME: &'static str = "Port";
+//! #     const VERSION: Version = Version::new(1, 0);
+//! # }
+//! # let declared: Declared = serde_json::from_str(
+//! #     r#"{"current": "1.0", "release": [{"number": "1.0", "names": ["one"], "date": "2026-01-01", "api": "1.0", "rpc": "1.0",
+//! #         "objects": {"Port": "1.0"}}]}"#,
+//! # )?;
+//! # let manifest = Manifest::new(declared)?;
+//! # let folder = tempfile::tempdir()?;
+//! # let file = folder.path().join("shapes.json");
+//! let shapes = Shapes::new().with::<Port1_0>(); // and all other versions
+//! let registry = Registry::new().with(Arc::new(Chain::<Port1_0>::first()));
+//! # let ask = |_: &str| Some("write");
+//! // As `SHAPES=write cargo test`, where something is new.
+//! if ask("SHAPES") == Some("write") {
+//!     let golden = std::fs::read_to_string(&file).unwrap_or_default();
+//!     std::fs::write(&file, shapes.update(&golden, &registry, &manifest)?)?;
 //! }
+//! shapes.compare(&std::fs::read_to_string(&file)?, &registry, &manifest)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,8 +6,9 @@ use std::io::{Read as _, stdin};
 
 use anyhow::Result;
 use clap::Parser;
-use stagger_e2e::command::say;
+use stagger_e2e::command::{say, shown};
 use stagger_e2e::ironic::{API_PORT, Cluster, DATABASE, DATABASE_READER, IronicSpec, Load, Release};
+use stagger_e2e::stagger::{Doors, IronicSetup, Machine};
 
 /// A real, throwaway Ironic with fake hardware on this machine.
 #[derive(Debug, Parser)]
@@ -51,6 +52,15 @@ fn main() -> Result<()> {
         "services    {dir}/ironicctl c1|c2|a1|a2 drain|stop|install|pin|start|give-back|status"
     ));
     say(format!("balancer    {dir}/ironicctl balancer ask show stat"));
+    // It goes without, where the program was not built.
+    let setup = IronicSetup {
+        doors: Doors::Ask,
+        ..IronicSetup::default()
+    };
+    match Machine::new(&cluster, "you", &setup) {
+        Ok(machine) => say(format!("stagger     {}", shown(&machine.command(&["versions"])))),
+        Err(error) => say(format!("stagger     {error:#}")),
+    }
     let load = args.load.then(|| Load::start(&cluster)).transpose()?;
     say("It ends when stdin closes, or on Ctrl-C.");
     let mut buffer = [0_u8; 256];

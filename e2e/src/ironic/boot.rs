@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::root::Root;
-use super::spec::{IronicSpec, Service};
+use super::spec::{Database, IronicSpec, Service};
 use super::{Cluster, files};
 use crate::ceph::Lap;
 use crate::command::run;
@@ -53,20 +53,13 @@ fn start(cluster: &mut Cluster, begun: Instant) -> Result<()> {
             until: begun.elapsed(),
         });
     };
-    let mut install = cluster.command("mariadb-install-db");
-    install.args([
-        "--no-defaults",
-        "--user=root",
-        "--auth-root-authentication-method=normal",
-        "--skip-name-resolve",
-        "--skip-test-db",
-    ]);
-    // One word: two are not understood, and it then works on another folder.
-    let folder = cluster.dir().join(files::DATABASE_FOLDER);
-    install.arg(format!("--datadir={}", folder.display()));
-    run(&mut install)?;
+    if cluster.spec.database == Database::MariaDb {
+        install_mariadb(cluster)?;
+    }
     cluster.database("start")?;
-    cluster.sql(&files::grants())?;
+    for (database, words) in files::grants(cluster.spec.database) {
+        cluster.sql_in(database, &words)?;
+    }
     lap("database");
     let (code, said) = cluster.code(cluster.spec.release, "ironic-dbsync", &["create_schema"])?;
     ensure!(code == 0, "the schema was not made, exit code {code}:\n{said}");
@@ -98,4 +91,19 @@ fn start(cluster: &mut Cluster, begun: Instant) -> Result<()> {
     lap("all healthy");
     cluster.laps = laps;
     Ok(())
+}
+
+fn install_mariadb(cluster: &Cluster) -> Result<()> {
+    let mut install = cluster.command("mariadb-install-db");
+    install.args([
+        "--no-defaults",
+        "--user=root",
+        "--auth-root-authentication-method=normal",
+        "--skip-name-resolve",
+        "--skip-test-db",
+    ]);
+    // One word: two are not understood, and it then works on another folder.
+    let folder = cluster.dir().join(files::DATABASE_FOLDER);
+    install.arg(format!("--datadir={}", folder.display()));
+    run(&mut install).map(drop)
 }

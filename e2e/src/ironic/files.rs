@@ -7,13 +7,30 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::root::Root;
-use super::spec::{IronicSpec, Service};
+use super::spec::{Database, IronicSpec, Service};
 use super::{API_PORT, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER};
 use crate::files::{put, script};
 use crate::sandbox::Sandbox;
 
 const IRONICCTL: &str = include_str!("ironicctl.sh");
 const LOAD: &str = include_str!("load.py");
+
+/// While this file in the cluster's folder has a time in seconds of Unix time that is to come, every request waits at
+/// the balancer: where conductors do not stand behind it.
+pub const HOLD: &str = "hold";
+
+/// A request that waits for a file is asleep but for its look at it, twenty times a second.
+const HOLD_LUA: &str = r#"core.register_action("hold", { "http-req" }, function()
+  while true do
+    local file = io.open("FILE")
+    if not file then return end
+    local last = tonumber(file:read("*l") or "") or 0
+    file:close()
+    if os.time() >= last then return end
+    core.msleep(50)
+  end
+end)
+"#;
 
 /// Where the database has its files, below the cluster's folder.
 pub(super) const DATABASE_FOLDER: &str = "mysql";
@@ -37,7 +54,12 @@ pub(super) fn write(dir: &Path, spec: IronicSpec) -> Result<()> {
     script(&dir.join("ironicctl.sh"), IRONICCTL)?;
     put(&dir.join("lib/load.py"), LOAD)?;
     put(&dir.join("ironic.conf"), &ironic_conf(dir, spec))?;
-    put(&dir.join("haproxy.cfg"), &haproxy_cfg(dir))?;
+    put(&dir.join("engine"), spec.database.name())?;
+    put(&dir.join("haproxy.cfg"), &haproxy_cfg(dir, spec))?;
+    put(
+        &dir.join("lib/hold.lua"),
+        &HOLD_LUA.replace("FILE", &dir.join(HOLD).display().to_string()),
+    )?;
     for service in Service::ALL {
         put(&dir.join("log").join(format!("{service}.log")), "")?;
         write_service(&dir.join("services").join(service.name()), service, spec)?;
@@ -49,7 +71,7 @@ pub(super) fn write(dir: &Path, spec: IronicSpec) -> Result<()> {
 fn write_service(home: &Path, service: Service, spec: IronicSpec) -> Result<()> {
     make(home)?;
     let (address, port) = (service.address(), service.port());
-    let conf = match service.registered() {
+    let conf = match spec.registered(service) {
         Some(name) => {
             put(&home.join("registered"), name)?;
             format!("[DEFAULT]\nhost = {name}\n[json_rpc]\nhost_ip = {address}\nport = {port}\n")
@@ -58,7 +80,7 @@ fn write_service(home: &Path, service: Service, spec: IronicSpec) -> Result<()> 
     };
     put(&home.join("service.conf"), &conf)?;
     put(&home.join("pin.conf"), "[DEFAULT]\n")?;
-    put(&home.join("url"), &format!("http://{address}:{port}/"))?;
+    put(&home.join("url"), &format!("{}/", service.url()))?;
     let link = home.join("code");
     symlink(Root::code(spec.release), &link).with_context(|| format!("linking {}", link.display()))
 }
@@ -68,6 +90,12 @@ fn ironic_conf(dir: &Path, spec: IronicSpec) -> String {
     let dir = dir.display();
     let ring = spec.ring_seconds;
     let (user, password) = DATABASE_USER;
+    let connection = match spec.database {
+        Database::MariaDb => {
+            format!("mysql+pymysql://{user}:{password}@127.0.0.1/{DATABASE}?charset=utf8mb3")
+        }
+        Database::Postgres => format!("postgresql+psycopg2://{user}:{password}@127.0.0.1/{DATABASE}"),
+    };
     format!(
         "[DEFAULT]
 auth_strategy = noauth
@@ -93,7 +121,7 @@ state_path = {dir}/state
 hash_ring_reset_interval = {ring}
 graceful_shutdown_timeout = 15
 [database]
-connection = mysql+pymysql://{user}:{password}@127.0.0.1/{DATABASE}?charset=utf8mb3
+connection = {connection}
 [api]
 api_workers = 1
 [conductor]
@@ -120,13 +148,21 @@ endpoint_override = http://127.0.0.1:{API_PORT}
 
 /// The APIs behind one address; and each conductor's RPC behind the address by which it is known, with the other one as
 /// its backup, so that one can be taken out without a failed request. On a busy machine an API takes seconds to answer.
-fn haproxy_cfg(dir: &Path) -> String {
+fn haproxy_cfg(dir: &Path, spec: IronicSpec) -> String {
+    let (load, hold) = if spec.rpc_behind_balancer {
+        (String::new(), "")
+    } else {
+        (
+            format!("  lua-load {}/lib/hold.lua\n", dir.display()),
+            "  http-request lua.hold\n",
+        )
+    };
     let mut text = format!(
         "global
   maxconn 1000
   nbthread 1
   stats socket {dir}/haproxy.sock mode 600 level admin
-defaults
+{load}defaults
   mode http
   timeout connect 2s
   timeout client 60s
@@ -139,7 +175,7 @@ defaults
   retry-on conn-failure
 frontend in-api
   bind 127.0.0.1:{API_PORT}
-  default_backend api
+{hold}  default_backend api
 backend api
   balance roundrobin
   option httpchk GET /
@@ -156,6 +192,9 @@ backend api
     };
     for api in Service::APIS {
         text.extend([server(api).as_str(), "\n"]);
+    }
+    if !spec.rpc_behind_balancer {
+        return text;
     }
     let [first, second] = Service::CONDUCTORS;
     for (number, own, other) in [(1, first, second), (2, second, first)] {
@@ -177,21 +216,41 @@ backend rpc{number}
     text
 }
 
-/// What the database is told first.
-pub(super) fn grants() -> String {
+/// What the database is told first, each with the database that it is told in.
+pub(super) fn grants(database: Database) -> Vec<(Option<&'static str>, String)> {
     let (user, password) = DATABASE_USER;
     let (reader, reader_password) = DATABASE_READER;
     let (other, other_password) = DATABASE_OTHER;
-    format!(
-        "create database {DATABASE} character set utf8mb3; \
-         create user {user}@'127.0.0.1' identified by '{password}'; \
-         grant all on {DATABASE}.* to {user}@'127.0.0.1'; \
-         create user {reader}@'127.0.0.1' identified by '{reader_password}'; \
-         grant select on {DATABASE}.* to {reader}@'127.0.0.1'; \
-         create database {other}; \
-         create user {other}@'127.0.0.1' identified by '{other_password}'; \
-         grant all on {other}.* to {other}@'127.0.0.1';"
-    )
+    match database {
+        Database::MariaDb => {
+            let all = format!(
+                "create database {DATABASE} character set utf8mb3; \
+                 create user {user}@'127.0.0.1' identified by '{password}'; \
+                 grant all on {DATABASE}.* to {user}@'127.0.0.1'; \
+                 create user {reader}@'127.0.0.1' identified by '{reader_password}'; \
+                 grant select on {DATABASE}.* to {reader}@'127.0.0.1'; \
+                 create database {other}; \
+                 create user {other}@'127.0.0.1' identified by '{other_password}'; \
+                 grant all on {other}.* to {other}@'127.0.0.1';"
+            );
+            vec![(None, all)]
+        }
+        Database::Postgres => vec![
+            (
+                None,
+                format!(
+                    "create user {user} password '{password}'; create user {reader} password '{reader_password}'; \
+                     create user {other} password '{other_password}'"
+                ),
+            ),
+            (None, format!("create database {DATABASE} owner {user}")),
+            (None, format!("create database {other} owner {other}")),
+            (
+                Some(DATABASE),
+                format!("alter default privileges for role {user} grant select on tables to {reader}"),
+            ),
+        ],
+    }
 }
 
 /// Writes the programs that lead in from outside.
@@ -222,7 +281,7 @@ mod tests {
 
     #[test]
     fn each_conductor_is_its_own_first_choice_and_the_other_s_backup() {
-        let text = haproxy_cfg(Path::new("/c"));
+        let text = haproxy_cfg(Path::new("/c"), IronicSpec::default());
         let rpc2 = &text[text.find("frontend in-rpc2").unwrap()..];
         assert_eq!(
             rpc2,

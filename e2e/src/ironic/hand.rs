@@ -76,7 +76,7 @@ impl<'a> Hand<'a> {
         })?;
         self.step(format!("{service} {what}: give back"), || {
             cluster.service(service, "give-back", &[])?;
-            if let Some(name) = service.registered() {
+            if let Some(name) = cluster.spec().registered(service) {
                 cluster.wait_for(&format!("{service} is alive"), ALIVE, |cluster| {
                     Ok(cluster.conductors()?.get(name) == Some(&true))
                 })?;

@@ -29,6 +29,7 @@ set -eu
 
 dir=$(cd "$(dirname "$0")" && pwd)
 code=/opt/ironic
+engine=$(cat "$dir/engine")
 
 say() { echo "ironicctl: $*" >&2; }
 wrong() { say "$*; see the head of $0"; exit 2; }
@@ -123,12 +124,7 @@ has_nothing() { [ "$(at_work "$1")" = 0 ]; }
 is_up() { ask show stat | awk -F, -v server="$1" '$2 == server { n++; if ($18 !~ /^UP/) down = 1 } END { exit !(n && !down) }'; }
 
 # The backends in which a service stands.
-backends() {
-    case $name in
-        a*) echo api ;;
-        *) echo rpc1 rpc2 ;;
-    esac
-}
+backends() { ask show stat | awk -F, -v server="$name" '$2 == server { print $1 }'; }
 
 set_state() {
     for backend in $(backends); do
@@ -151,7 +147,14 @@ service() {
     esac
 }
 
-sql() { mariadb --no-defaults --socket="$dir/mysql.sock" --batch --skip-column-names ironic --execute="$1"; }
+sql() {
+    if [ "$engine" = postgres ]; then
+        psql --no-psqlrc --quiet --tuples-only --no-align --host 127.0.0.1 --username postgres --dbname ironic \
+            --command "$1"
+        return
+    fi
+    mariadb --no-defaults --socket="$dir/mysql.sock" --batch --skip-column-names ironic --execute="$1"
+}
 
 # A conductor takes part in the ring when it says so; its port is open before that.
 serves() {
@@ -210,7 +213,7 @@ work_on_service() {
         drain) drain ;;
         give-back)
             set_state ready
-            await 60 "up at the balancer" is_up "$name"
+            [ -z "$(backends)" ] || await 60 "up at the balancer" is_up "$name"
             ;;
         status)
             # The code that it was started from, whatever is installed by now.
@@ -222,14 +225,36 @@ work_on_service() {
 
 # --- what they run on
 
-db_answers() { mariadb-admin --no-defaults --socket="$dir/mysql.sock" ping >/dev/null 2>&1; }
+db_answers() {
+    case $engine in
+        postgres) pg_isready --quiet --host 127.0.0.1 ;;
+        *) mariadb-admin --no-defaults --socket="$dir/mysql.sock" ping >/dev/null 2>&1 ;;
+    esac
+}
+
+# PostgreSQL does not run as root, and nobody else can look into the cluster's folder.
+postgres_data=/tmp/postgres
+as_postgres() { (cd /tmp && setpriv --reuid postgres --regid postgres --clear-groups "$@"); }
 
 start_db() {
     pid_of
     [ -z "$pid" ] || return 0
-    launch mariadbd --no-defaults --user=root --datadir="$dir/mysql" --socket="$dir/mysql.sock" \
-        --bind-address=127.0.0.1 --port=3306 --skip-name-resolve --innodb-buffer-pool-size=128M \
-        --innodb-flush-log-at-trx-commit=2 --performance-schema=OFF
+    case $engine in
+        postgres)
+            bin=$(echo /usr/lib/postgresql/*/bin)
+            if [ ! -d $postgres_data ]; then
+                install -d -o postgres $postgres_data /run/postgresql
+                as_postgres "$bin/initdb" -D $postgres_data --auth trust --encoding UTF8 >>"$log" 2>&1
+            fi
+            launch setpriv --reuid postgres --regid postgres --clear-groups "$bin/postgres" -D $postgres_data \
+                -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=300
+            ;;
+        *)
+            launch mariadbd --no-defaults --user=root --datadir="$dir/mysql" --socket="$dir/mysql.sock" \
+                --bind-address=127.0.0.1 --port=3306 --skip-name-resolve --innodb-buffer-pool-size=128M \
+                --innodb-flush-log-at-trx-commit=2 --performance-schema=OFF
+            ;;
+    esac
     await_start 60 db_answers
 }
 
@@ -243,7 +268,8 @@ start_balancer() {
 work_on_machine() {
     case $verb in
         start) "start_$name" ;;
-        stop) end TERM ;;
+        # PostgreSQL waits at a TERM until its clients have gone.
+        stop) if [ "$name $engine" = "db postgres" ]; then end INT; else end TERM; fi ;;
         kill) end KILL ;;
         status) status ;;
         *) wrong "no verb '$verb'" ;;

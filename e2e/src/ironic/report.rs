@@ -220,6 +220,21 @@ pub struct Judged<'a> {
 }
 
 impl Judged<'_> {
+    /// Fails unless every failure is one of these defects of Ironic's own.
+    ///
+    /// # Errors
+    /// One is ours, or a defect is not known there.
+    pub fn ensure_only(&self, defects: &[&str]) -> Result<()> {
+        let ours: Vec<String> = self.ours.iter().map(ToString::to_string).collect();
+        ensure!(ours.is_empty(), "ours: {ours:#?}");
+        let found = self.defects();
+        ensure!(
+            found.keys().all(|defect| defects.contains(defect)),
+            "of Ironic's own only {defects:?} are known there, and not all of {found:?}"
+        );
+        Ok(())
+    }
+
     /// How many failures of Ironic's own there are of each defect.
     pub fn defects(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();

@@ -139,9 +139,13 @@ impl Service {
         if self.is_conductor() { 8089 } else { API_PORT }
     }
 
-    /// The name under which a conductor is registered: the address at which the balancer listens for it. None for an
-    /// API.
-    pub fn registered(self) -> Option<&'static str> {
+    /// Where it answers itself, past the balancer.
+    pub fn url(self) -> String {
+        format!("http://{}:{}", self.address(), self.port())
+    }
+
+    /// The address at which the balancer listens for a conductor. None for an API.
+    pub(super) fn registered(self) -> Option<&'static str> {
         match self {
             Self::Conductor1 => Some("127.0.1.1"),
             Self::Conductor2 => Some("127.0.1.2"),
@@ -156,6 +160,33 @@ impl fmt::Display for Service {
     }
 }
 
+/// What its tables are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Database {
+    /// MariaDB, as nearly everywhere.
+    MariaDb,
+    /// PostgreSQL.
+    Postgres,
+}
+
+impl Database {
+    /// Its name for `ironicctl`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::MariaDb => "mariadb",
+            Self::Postgres => "postgres",
+        }
+    }
+
+    /// As `stagger` has it in a URL.
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Self::MariaDb => "mysql",
+            Self::Postgres => "postgres",
+        }
+    }
+}
+
 /// A cluster: two conductors and two APIs, behind a balancer, with a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IronicSpec {
@@ -164,6 +195,23 @@ pub struct IronicSpec {
     /// `hash_ring_reset_interval`, in seconds: for so long an API does not hear of conductors that came or went, and so
     /// long a conductor waits in its end.
     pub ring_seconds: u32,
+    /// Whether the conductors' ports stand behind the balancer too. If not, an API asks a conductor itself, and the
+    /// balancer can hold all requests: see [`super::HOLD`].
+    pub rpc_behind_balancer: bool,
+    /// What its tables are in.
+    pub database: Database,
+}
+
+impl IronicSpec {
+    /// The name under which a conductor is registered: where the APIs ask it. None for an API.
+    pub fn registered(self, service: Service) -> Option<&'static str> {
+        let behind = service.registered()?;
+        Some(if self.rpc_behind_balancer {
+            behind
+        } else {
+            service.address()
+        })
+    }
 }
 
 impl Default for IronicSpec {
@@ -171,6 +219,8 @@ impl Default for IronicSpec {
         Self {
             release: Release::Epoxy,
             ring_seconds: 3,
+            rpc_behind_balancer: true,
+            database: Database::MariaDb,
         }
     }
 }

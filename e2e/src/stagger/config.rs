@@ -44,6 +44,16 @@ pub enum Doors {
     AutoAfter(u32),
 }
 
+impl Doors {
+    /// As `doors` in the configuration.
+    pub(super) fn text(self) -> String {
+        match self {
+            Self::Ask => "\"ask\"".to_owned(),
+            Self::AutoAfter(seconds) => format!("{{ auto-after = {seconds} }}"),
+        }
+    }
+}
+
 impl Default for Setup {
     fn default() -> Self {
         Self {
@@ -101,10 +111,7 @@ impl Setting for Setup {
         } = self;
         let dir = cluster.dir().display();
         let root = cluster.root(cluster.begun_with())?.path.display();
-        let doors = match doors {
-            Doors::Ask => "\"ask\"".to_owned(),
-            Doors::AutoAfter(seconds) => format!("{{ auto-after = {seconds} }}"),
-        };
+        let doors = doors.text();
         let growth = if *growth { "double" } else { "none" };
         let unavoidable: BTreeSet<_> = Release::ALL
             .iter()

@@ -80,6 +80,18 @@ impl Journal {
             .collect()
     }
 
+    /// Whether that step is being taken: it is announced and not settled.
+    pub fn in_step(&self, step: &str) -> bool {
+        let open = self.open();
+        open.iter()
+            .any(|action| action["action"] == "step" && action["step"] == step)
+    }
+
+    /// The stage of the wave that was opened last.
+    pub fn stage(&self) -> Option<&str> {
+        self.of("wave-opened").last()?["stage"].as_str()
+    }
+
     /// Whether a wave is open whose units were all visited, with nothing left to settle.
     pub fn waits_for_gates(&self) -> bool {
         let opened = |event: &Value| event["event"] == "wave-opened";

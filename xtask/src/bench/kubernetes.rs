@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use super::maps::{self, Map};
-use super::{answers, peers};
+use super::{answers, goal, peers};
 use crate::report::{cargo, root, say, target_folder};
 use crate::test::must_be_root;
 
@@ -74,11 +74,6 @@ pub(crate) fn bench(osds: u32) -> Result<()> {
         .context("write docs/bench-kubernetes.md")?;
     say(&page);
     Ok(())
-}
-
-/// Whether a goal is reached.
-fn goal(reached: bool) -> &'static str {
-    if reached { "yes" } else { "**no**" }
 }
 
 fn page(figures: &Figures, walk: u32) -> String {

@@ -223,8 +223,8 @@ fn rows_readable(facts: &Facts, table: &Releases, seen: &[Seen<'_>]) -> Found {
         }
     }
     // Who cannot be judged may be of any release.
-    match seen.iter().find(|seen| seen.runs.is_err()) {
-        Some(seen) => unknown(format!("what {} runs is not known", seen.name)),
+    match seen.iter().find_map(|seen| seen.runs.as_ref().err()) {
+        Some(reason) => unknown(&reason.detail),
         None => Ok("every service reads every row".to_owned()),
     }
 }

@@ -136,7 +136,12 @@ impl Performer<'_> {
             let why = format!("it says that nothing is left, and {left} rows are of older versions");
             return Err(BackendError::permanent(TRIED, why));
         }
-        let note = format!("{total} objects in {number} batches");
+        let batches = if number == 1 {
+            "1 batch".to_owned()
+        } else {
+            format!("{number} batches")
+        };
+        let note = format!("{total} objects in {batches}, and no row is of an older version");
         self.book.mark(self.call, &wished.to, "migrate", &note).await?;
         Ok(note)
     }

@@ -371,6 +371,7 @@ impl<'a> Performer<'a> {
                 };
                 held(&stopping.hold, "hold").await?;
                 let restarted = async {
+                    self.nothing_under_way().await?;
                     self.stop(service).await?;
                     self.start(service).await
                 };
@@ -379,6 +380,31 @@ impl<'a> Performer<'a> {
                 let let_go = held(&stopping.let_go, "let_go").await;
                 restarted.and(let_go.map(drop))
             }
+        }
+    }
+
+    /// Waits until what had passed the door before it was shut is answered. The door opens again by itself, so this waits
+    /// no longer than one question may take.
+    async fn nothing_under_way(&self) -> Result<(), BackendError> {
+        const TRIED: &str = "wait for the requests that had passed the door";
+        let begun = Instant::now();
+        loop {
+            let shown = self.balancer(TRIED).await?;
+            let services = self.settings.cluster.services();
+            let apis = services.filter(|service| service.role == Role::Api);
+            let servers = apis.flat_map(|api| api.servers);
+            let sessions: u64 = servers.map(|server| shown.server(server).sessions).sum();
+            if sessions == 0 {
+                return Ok(());
+            }
+            if begun.elapsed() > self.settings.pace.call {
+                let why = format!(
+                    "after {} s the API services have {sessions}",
+                    begun.elapsed().as_secs()
+                );
+                return Err(BackendError::transient(TRIED, why));
+            }
+            tokio::time::sleep(self.settings.pace.poll.min(Duration::from_millis(200))).await;
         }
     }
 

@@ -37,7 +37,8 @@ pub(crate) fn judge(
     reasons.extend(commands(config));
     let mut judged = None;
     if let (Some(to), Some((from, text))) = (to, from) {
-        if let Err(refused) = table.upgrade(from, to) {
+        let supported = table.upgrade(from, to);
+        if let Err(refused) = &supported {
             reasons.push(Reason::new("upgrade-not-supported", refused.to_string()));
         }
         reasons.extend(too_new(facts, table, from.place, to.place));
@@ -45,7 +46,8 @@ pub(crate) fn judge(
         if from.place != to.place {
             // Both codes read it: an old service that starts once more while it is written must start.
             let listed = |code: Place| table.pin(code, &pin) == Some(from.place);
-            if !listed(to.place) || !listed(from.place) {
+            // On a way that nobody may go no pin would help.
+            if supported.is_ok() && !(listed(to.place) && listed(from.place)) {
                 let why = format!(
                     "{pin:?} is no pin that both {text} and {release} list for {text}; {} is",
                     table.number(from.place)

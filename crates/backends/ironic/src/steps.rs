@@ -37,7 +37,12 @@ pub fn judge_check(ran: &Ran, crashes: Option<&str>) -> Checked {
         0 => Checked::Fine,
         1 => Checked::Warned(ran.output.clone()),
         2 => Checked::Failed(ran.output.clone()),
-        255 if crashes.is_some_and(|words| ran.output.contains(words)) => Checked::KnownDefect(said()),
+        // What follows is a long question in SQL, and where to read about it.
+        255 if let Some(line) =
+            crashes.and_then(|words| ran.output.lines().find(|line| line.contains(words))) =>
+        {
+            Checked::KnownDefect(line.trim().to_owned())
+        }
         code => Checked::Unclear(format!("it ended with {code}: {}", said())),
     }
 }
@@ -318,10 +323,20 @@ mod tests {
         };
         let crash = "(1054, \"Unknown column 'nodes.disable_power_off' in 'field list'\")";
         let known = Some("Unknown column");
-        assert!(matches!(
+        assert_eq!(
             judge_check(&ran(255, crash), known),
-            Checked::KnownDefect(_)
-        ));
+            Checked::KnownDefect(crash.to_owned())
+        );
+        // As 29.0.6 prints it, but for the length: the last line is of no use to anybody.
+        let whole = format!(
+            "Traceback (most recent call last):\n  File \"x.py\", line 1, in y\npymysql.err.OperationalError: {crash}\n\
+             \nThe above exception was the direct cause of the following exception:\n\
+             [SQL: SELECT nodes.id\nFROM nodes]\n(Background on this error at: https://sqlalche.me/e/21/e3q8)"
+        );
+        assert_eq!(
+            judge_check(&ran(255, &whole), known),
+            Checked::KnownDefect(format!("pymysql.err.OperationalError: {crash}"))
+        );
         assert!(matches!(judge_check(&ran(255, crash), None), Checked::Unclear(_)));
         assert!(matches!(
             judge_check(&ran(255, "no such host"), known),

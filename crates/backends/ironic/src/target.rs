@@ -139,17 +139,19 @@ impl Compiler<'_> {
         let older = self.table.name(self.from.place);
         parts.push(self.ramdisk()?);
         if self.config.tools.check.is_some() {
-            let why = "what `ironic-status upgrade check` of the new release says is shown";
-            parts.push(self.told(part::CHECK, "checked", why)?);
+            let why = format!("`ironic-status upgrade check` of {to}, which is shown");
+            parts.push(self.told(part::CHECK, "checked", &why)?);
         }
         parts.push(self.schema()?);
         let way = self.config.stopping.way.cost();
+        let known = self.table.fails(self.from.place, self.to.place);
+        let known = known.map_or(String::new(), |known| format!(". Known: {known}"));
         parts.push(self.step(
             part::PIN,
             PINNED,
             &[SCHEMA_UPGRADED, SERVICES_KNOWN],
             None,
-            format!("{pin} for every start from here on. A conductor stops so: {way}"),
+            format!("every start from here on is held to {pin}. A conductor is stopped so: {way}{known}"),
         )?);
         let held = revision(to, Some(&older))?;
         parts.push(self.code(part::CONDUCTORS, "conductor", &held)?);
@@ -163,7 +165,7 @@ impl Compiler<'_> {
             CONDUCTORS_UNPINNED,
             &[],
             None,
-            "no conductor is pinned any more before an API is unpinned".to_owned(),
+            "no conductor is pinned any more before an API is not".to_owned(),
         )?);
         parts.push(self.free(part::UNPIN_APIS, "api", &free)?);
         parts.push(self.step(
@@ -177,8 +179,8 @@ impl Compiler<'_> {
             ),
         )?);
         let why = match self.config.hooks.clients {
-            Some(_) => "the hook `clients`: clients, and the services that use Ironic",
-            None => "now clients may be upgraded, and the services that use Ironic: Nova after Ironic",
+            Some(_) => "the hook `clients`: clients, and what uses Ironic",
+            None => "now clients may be upgraded, and what uses Ironic, as Nova",
         };
         parts.push(self.told(part::CLIENTS, "clients-told", why)?);
         Ok(())
@@ -235,7 +237,7 @@ impl Compiler<'_> {
                  an older agent may not understand the new conductors"
             )
         });
-        let why = format!("the ramdisk image with the agent is brought to {to} before Ironic");
+        let why = format!("the ramdisk image with the agent is of {to} before Ironic");
         self.step(part::RAMDISK, "ramdisk-upgraded", &[DATABASE_ANSWERS], door, why)
     }
 
@@ -244,7 +246,7 @@ impl Compiler<'_> {
         let door = format!(
             "Ironic brings no schema back: services of {from} go on working on that of {to}, and no tool of theirs does"
         );
-        let why = format!("`ironic-dbsync upgrade` of {to}, while services of {from} run");
+        let why = format!("`ironic-dbsync upgrade` of {to}, under services of {from}");
         self.step(
             part::SCHEMA,
             SCHEMA_UPGRADED,

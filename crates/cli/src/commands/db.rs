@@ -256,7 +256,16 @@ fn told(
     exit
 }
 
-/// Tells how far it is: in one line on a terminal, now and then elsewhere.
+/// How wide a bar is, in characters.
+const BAR: usize = 24;
+
+/// A bar of which so many percent are full; the whole of it only when all is done.
+fn bar(percent: u64) -> String {
+    let full = usize::try_from(percent.min(100)).unwrap_or(100) * BAR / 100;
+    format!("[{}{}]", "#".repeat(full), " ".repeat(BAR - full))
+}
+
+/// Tells how far it is: by a bar in one line on a terminal, now and then elsewhere.
 struct Teller {
     terminal: bool,
     told: Option<Instant>,
@@ -274,7 +283,8 @@ impl Teller {
         let Progress { name, done, of } = progress;
         let percent = (done * 100).checked_div(of).unwrap_or(100).min(100);
         if self.terminal {
-            print::raw(&format!("\r{name}  {done} of {of}, {percent} %\u{1b}[K"));
+            let bar = bar(percent);
+            print::raw(&format!("\r{name}  {bar}  {done} of {of}, {percent} %\u{1b}[K"));
             self.told = Some(Instant::now());
         } else if self.told.get_or_insert_with(Instant::now).elapsed() >= HEARTBEAT {
             print::talk(&format!("{name}  {done} of {of}, {percent} %"));
@@ -305,4 +315,17 @@ fn not_migrated(error: &Failed) -> CliError {
         _ => Exit::Internal,
     };
     CliError::caused(exit, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_as_full_as_the_work_is_done() {
+        assert_eq!(bar(0), "[                        ]");
+        assert_eq!(bar(50), "[############            ]");
+        assert_eq!(bar(99), "[####################### ]");
+        assert_eq!(bar(100), "[########################]");
+    }
 }

@@ -149,3 +149,23 @@ fn read(folder: &Path) -> Result<Vec<Migration>, CliError> {
     });
     each.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schemas_of_our_own_stores_keep_to_the_policy() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let text = std::fs::read_to_string(crates.join("core/releases.toml")).unwrap();
+        let declared: Declared = toml::from_str(&text).unwrap();
+        let manifest = Manifest::new(declared).unwrap();
+        for database in ["postgres", "sqlite"] {
+            let migrations = read(&crates.join("engine/schema").join(database)).unwrap();
+            assert!(!migrations.is_empty(), "{database} has no migrations");
+            let report = lint(&migrations, &manifest, None);
+            let told: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+            assert!(told.is_empty(), "{database}: {told:#?}");
+        }
+    }
+}

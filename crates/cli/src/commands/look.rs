@@ -365,6 +365,7 @@ pub(crate) fn history(cli: &Cli, wish: &args::SomeRun) -> Result<Exit, CliError>
     };
     let entries = store.journal(run)?;
     let mut so_far: Option<stagger_core::run::Run> = None;
+    let mut lines = events::Lines::default();
     for entry in entries {
         if cli.json {
             print::line(&documents::EVENT.of(&entry));
@@ -376,7 +377,7 @@ pub(crate) fn history(cli: &Cli, wish: &args::SomeRun) -> Result<Exit, CliError>
             Some(run) => run.apply(entry.clone()).map_err(illegal)?,
         }
         if let Some(run) = &so_far
-            && let Some((word, text)) = events::line(&entry, run)
+            && let Some((word, text)) = lines.line(&entry, run)
         {
             print::out(&format!("{:>5}  {:.0}  {word:<9}{text}", entry.seq, entry.at));
         }

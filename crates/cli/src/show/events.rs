@@ -4,12 +4,39 @@ use std::collections::BTreeMap;
 
 use stagger_core::model::{How, Phase, UnitId};
 use stagger_core::plan::Move;
-use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Outcome, Run};
+use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Outcome, Run, Seq};
 
 use super::names::compress;
 
-/// The event's word and its text; `None`: nothing that a colleague would be told.
-pub(crate) fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
+/// Lines of a journal, in its order.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Lines {
+    /// The step that was announced last.
+    step: Option<Seq>,
+}
+
+impl Lines {
+    /// The event's word and its text; `None`: nothing that a colleague would be told.
+    pub(crate) fn line(&mut self, entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
+        match &entry.event {
+            Event::Intent {
+                action: Action::Step { .. },
+            } => self.step = Some(entry.seq),
+            // A unit is seen to serve; of a step nothing else says what came of it.
+            Event::Settled {
+                intent,
+                outcome: Outcome::Done { note },
+            } if self.step == Some(*intent) && !note.trim().is_empty() => {
+                let words: Vec<&str> = note.lines().map(str::trim).collect();
+                return Some(("said", words.join(" ").trim().to_owned()));
+            }
+            _ => {}
+        }
+        line(entry, run)
+    }
+}
+
+fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
     Some(match &entry.event {
         Event::Started(start) => ("started", format!("{}, run {}", start.target.title, start.run)),
         Event::LeaseTaken { fence, holder } => ("lease", format!("token {fence}, {holder}")),

@@ -21,6 +21,7 @@ pub(crate) struct Progress {
     live: bool,
     drawn: usize,
     last: Option<Timestamp>,
+    lines: events::Lines,
 }
 
 impl Progress {
@@ -59,7 +60,7 @@ impl Listener for Progress {
     fn event(&mut self, entry: &Entry, run: &Run) {
         self.clear();
         self.last = Some(entry.at);
-        if let Some((word, text)) = events::line(entry, run) {
+        if let Some((word, text)) = self.lines.line(entry, run) {
             if self.live {
                 print::talk(&fit(
                     &format!("{} {word:<9}{text}", entry.at.strftime("%H:%M:%S")),

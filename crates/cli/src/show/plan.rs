@@ -1,10 +1,11 @@
 //! A plan in about forty lines, whatever the size.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use jiff::SignedDuration;
-use stagger_core::model::{GoingBack, How, Nouns, Snapshot};
-use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage};
+use stagger_core::model::{GoingBack, How, Nouns, Snapshot, UnitId};
+use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage, PlannedStep};
 use stagger_core::view;
 
 use super::duration;
@@ -12,6 +13,9 @@ use super::names::{compress, fit};
 
 /// Waves listed before the rest is summed up.
 const LISTED: usize = 12;
+
+/// So much of why there is a step stands beside it.
+const WHY: usize = 60;
 
 /// What, shape, waves; then what is uncomfortable; then the summary and the next command.
 pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, next: &str) -> String {
@@ -54,7 +58,7 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
                     "  {:<22} {:>5}                   {}",
                     step.name,
                     "once",
-                    fit(&step.why, 60)
+                    fit(&step.why, WHY)
                 );
             }
         }
@@ -64,13 +68,21 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
         waves(&mut text, stage, all, width);
     }
     uncomfortable(&mut text, plan, nouns, width);
+    let waves = plan.stages().flat_map(|stage| &stage.waves);
+    let distinct: BTreeSet<&UnitId> = waves.flat_map(|wave| &wave.units).collect();
+    // One may stand in several stages.
+    let visits = match plan.units() {
+        all if all == distinct.len() => String::new(),
+        all => format!(" in {all} visits"),
+    };
     let _ = writeln!(
         text,
-        "\n{} waves, at least {} needed. {} of {units} {}s. About {}{}. Plan {}.",
+        "\n{} waves, at least {} needed. {} of {units} {}s{}. About {}{}. Plan {}.",
         plan.waves(),
         plan.at_least(),
-        plan.units(),
+        distinct.len(),
         nouns.unit,
+        visits,
         duration(plan.forecast()),
         without_barriers(plan),
         plan.id
@@ -136,13 +148,14 @@ fn moves(lines: &mut Vec<String>, plan: &Plan, nouns: Nouns) {
 }
 
 fn waves(text: &mut String, stage: &PlannedStage, all: bool, width: usize) {
+    let column = stage.name.as_str().len().max(8);
     for (at, wave) in stage.waves.iter().enumerate() {
         if at == LISTED && !all && stage.waves.len() > LISTED + 1 {
             let rest = &stage.waves[LISTED..];
             let units: usize = rest.iter().map(|wave| wave.units.len()).sum();
             let _ = writeln!(
                 text,
-                "  {:<8} and {} more waves of {units} units (--all lists them)",
+                "  {:<column$} and {} more waves of {units} units (--all lists them)",
                 "",
                 rest.len()
             );
@@ -158,7 +171,7 @@ fn waves(text: &mut String, stage: &PlannedStage, all: bool, width: usize) {
         let door = wave.door.as_ref().map_or_else(String::new, |door| {
             format!("   one-way door before it: {}", door.name)
         });
-        let _ = writeln!(text, "  {name:<8} {:>4}: {units}{door}", at + 1);
+        let _ = writeln!(text, "  {name:<column$} {:>4}: {units}{door}", at + 1);
     }
 }
 
@@ -194,10 +207,22 @@ fn uncomfortable(text: &mut String, plan: &Plan, nouns: Nouns, width: usize) {
         };
         lines.push(format!("Left      {names}{more}: {}", group.reason));
     }
-    if !lines.is_empty() {
+    let cut: Vec<_> = plan.parts.iter().filter_map(cut_off).collect();
+    if !lines.is_empty() || !cut.is_empty() {
         text.push('\n');
+    }
+    for step in cut {
+        let _ = writeln!(text, "  Step      {}: {}", step.name, step.why);
     }
     for line in lines {
         let _ = writeln!(text, "  {}", fit(&line, width.saturating_mul(3)));
+    }
+}
+
+/// A step of which the table has not told all, and no door does.
+fn cut_off(part: &PlannedPart) -> Option<&PlannedStep> {
+    match part {
+        PlannedPart::Step(step) if step.door.is_none() && step.why.chars().count() > WHY => Some(step),
+        PlannedPart::Step(_) | PlannedPart::Stage(_) => None,
     }
 }

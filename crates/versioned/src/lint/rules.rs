@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use sqlparser::ast::{
-    AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption, CreateIndex, Expr,
-    ObjectName, ObjectType, Statement, TableConstraint, TableFactor,
+    AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption, CreateIndex, CreateTable,
+    Expr, ObjectName, ObjectType, Statement, TableConstraint, TableFactor,
 };
 
 use super::{Lock, Mode, Rule};
@@ -42,9 +42,7 @@ impl<'a> Here<'a> {
     pub(super) fn judge(&mut self, statement: &Statement) -> Judged {
         let mut judged = Judged::default();
         match statement {
-            Statement::CreateTable(table) => {
-                self.new.insert(plain(&table.name));
-            }
+            Statement::CreateTable(table) => self.create(table, &mut judged),
             Statement::AlterTable(alter) => self.alter(alter, &mut judged),
             Statement::CreateIndex(index) => self.index(index, &mut judged),
             Statement::Drop {
@@ -89,6 +87,38 @@ impl<'a> Here<'a> {
             }),
         }
         judged
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "only foreign keys touch other tables"
+    )]
+    fn create(&mut self, table: &CreateTable, judged: &mut Judged) {
+        let name = plain(&table.name);
+        // One that is made only if it is not there may be an old one.
+        if !table.if_not_exists {
+            self.new.insert(name.clone());
+        }
+        let of_columns = table.columns.iter().flat_map(|column| &column.options);
+        let of_columns = of_columns.filter_map(|option| match &option.option {
+            ColumnOption::ForeignKey(key) => Some(key),
+            _ => None,
+        });
+        let of_table = table
+            .constraints
+            .iter()
+            .filter_map(|constraint| match constraint {
+                TableConstraint::ForeignKey(key) => Some(key),
+                _ => None,
+            });
+        for other in of_columns.chain(of_table).map(|key| plain(&key.foreign_table)) {
+            if !self.new.contains(&other) {
+                let what = format!("making {name} with a foreign key to it");
+                judged
+                    .locks
+                    .push(Lock::short(&other, what, Mode::ShareRowExclusive));
+            }
+        }
     }
 
     /// Rows of a table that this file makes may be filled at once.
@@ -212,10 +242,28 @@ impl<'a> Here<'a> {
                     ));
                 }
                 ColumnOption::ForeignKey(key) => {
-                    judged.locks.push(Lock::short(
-                        &plain(&key.foreign_table),
+                    let (other, what) = (
+                        plain(&key.foreign_table),
                         format!("{what} of {table} with a foreign key"),
-                        Mode::ShareRowExclusive,
+                    );
+                    // Rows are not looked at where all of them are empty in it.
+                    judged.locks.push(if default.is_some() {
+                        let instead = "add the column without a default, and fill it by an online migration";
+                        Lock::long(&other, what, Mode::ShareRowExclusive, Some(instead))
+                    } else {
+                        Lock::short(&other, what, Mode::ShareRowExclusive)
+                    });
+                }
+                ColumnOption::Check(_) => {
+                    // Older services leave it empty, and nobody knows here whether that passes.
+                    judged.rules.push(Rule::Tightened {
+                        what: format!("a check on {name}"),
+                    });
+                    judged.locks.push(Lock::long(
+                        table,
+                        format!("{what} with a check"),
+                        Mode::AccessExclusive,
+                        Some("add the column, then its check NOT VALID, and validate it in a migration of its own"),
                     ));
                 }
                 _ => {}
@@ -262,8 +310,12 @@ impl<'a> Here<'a> {
                         judged.rules.push(Rule::TableDroppedEarly { table: name, why });
                     }
                 }
-                // No service names an index.
-                ObjectType::Index => {}
+                // No service names an index, but its table waits.
+                ObjectType::Index => judged.locks.push(Lock::short(
+                    &name,
+                    "dropping this index, on its table,".to_owned(),
+                    Mode::AccessExclusive,
+                )),
                 other => judged.rules.push(Rule::UnknownStatement {
                     statement: format!("DROP {other} {name}"),
                 }),

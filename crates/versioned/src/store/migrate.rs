@@ -19,6 +19,11 @@ pub trait Migration: Send + Sync {
     /// Its name, stable and unique.
     fn name(&self) -> &str;
 
+    /// What it does, for the release notes.
+    fn about(&self) -> String {
+        "see the release's own words".to_owned()
+    }
+
     /// How many rows it has still to do, those that it cannot do among them.
     async fn left(&self, store: &Store) -> Result<u64, StoreError>;
 
@@ -221,6 +226,22 @@ impl Migrations {
         }
         self.each.push(Box::new(migration));
         Ok(self)
+    }
+
+    /// What to say of them in the release notes: each may take long where there are many rows. Empty if there are none.
+    pub fn notes(&self) -> String {
+        if self.each.is_empty() {
+            return String::new();
+        }
+        let each = self
+            .each
+            .iter()
+            .map(|migration| format!("\n- `{}`: {}", migration.name(), migration.about()));
+        format!(
+            "Online data migrations, to be run to their end when no service is pinned any more. They take as long as tables are \
+             large, while services work:\n{}",
+            each.collect::<String>()
+        )
     }
 
     /// How many rows each has still to do. Nothing is changed.

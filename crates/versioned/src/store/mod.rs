@@ -198,17 +198,29 @@ impl Store {
     }
 }
 
-/// An URL as it may be shown.
+/// A URL as it may be shown: without a password, in whichever of the two places it stands.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
     };
-    match rest.split_once('@') {
+    let (rest, query) = match rest.split_once('?') {
+        Some((rest, query)) => (rest, Some(query)),
+        None => (rest, None),
+    };
+    let shown = match rest.rsplit_once('@') {
         Some((user, rest)) => {
             let user = user.split(':').next().unwrap_or_default();
             format!("{scheme}://{user}@{rest}")
         }
-        None => url.to_owned(),
+        None => format!("{scheme}://{rest}"),
+    };
+    let Some(query) = query else { return shown };
+    // One with an unescaped `?` or `@` in it has its end here.
+    let query = query.rsplit_once('@').map_or(query, |(_, query)| query);
+    let parts = query.split('&').filter(|part| !part.starts_with("password="));
+    match parts.collect::<Vec<_>>().join("&") {
+        none if none.is_empty() => shown,
+        parts => format!("{shown}?{parts}"),
     }
 }
 
@@ -288,5 +300,34 @@ impl Sql {
 impl fmt::Debug for Sql {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_never_shown() {
+        for (url, shown) in [
+            ("postgres://me:secret@db/x", "postgres://me@db/x"),
+            ("postgres://me:secr@et@db/x", "postgres://me@db/x"),
+            (
+                "postgres://db/x?user=me&password=secret&sslmode=require",
+                "postgres://db/x?user=me&sslmode=require",
+            ),
+            ("postgres://db/x?password=secret", "postgres://db/x"),
+            ("sqlite://a/b.sqlite?mode=rwc", "sqlite://a/b.sqlite?mode=rwc"),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+        for url in ["postgres://me:se?cret@db/x", "postgres://me:a@se?cret@db/x?y=1"] {
+            assert!(
+                !without_password(url).contains("cret"),
+                "{}",
+                without_password(url)
+            );
+        }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use sqlx::{AnyConnection, Arguments as _, Row as _};
 
-use super::{Sql, Store, StoreError, Table, failed};
-use crate::boundary::{Held, Stored, Write};
+use super::{Engine, Sql, Store, StoreError, Table, failed};
+use crate::boundary::{Held, Row, Stored, Write};
 use crate::chain::{Chain, Unreadable};
 use crate::object::Versioned;
 use crate::pin::Pin;
@@ -40,6 +40,28 @@ pub struct Count {
 
 /// How often a change is tried anew where others write the same row.
 const TRIES: usize = 64;
+
+/// What a transaction does about rows that somebody else is writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// It waits until they are written.
+    ForAll,
+    /// It leaves them out.
+    ForNone,
+    /// It waits when it writes them.
+    Later,
+}
+
+impl Wait {
+    /// The end of a select. In SQLite whoever is in a transaction that writes is alone.
+    pub(super) fn clause(self, engine: Engine) -> &'static str {
+        match (engine, self) {
+            (Engine::Sqlite, _) | (Engine::Postgres, Self::Later) => "",
+            (Engine::Postgres, Self::ForAll) => " FOR NO KEY UPDATE",
+            (Engine::Postgres, Self::ForNone) => " FOR NO KEY UPDATE SKIP LOCKED",
+        }
+    }
+}
 
 impl<T> Clone for Objects<T> {
     fn clone(&self) -> Self {
@@ -142,35 +164,97 @@ impl<T: Versioned> Objects<T> {
             sql.push(" WHERE ");
             self.table.beside_key(store.engine, &mut sql, ">", after)?;
         }
-        sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.key_list()));
+        sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.in_order()));
         let mut connection = store.connection().await?;
         self.fetch(store, &mut connection, sql).await
     }
 
     /// Saves what was read and changed: in the version of the pin, or in that of the row if it is newer, and only what
-    /// changed. It is a [`StoreError::Conflict`] if the row got another version, or another revision, since it was read.
+    /// changed. It is a [`StoreError::Conflict`] if the row got another version, or another revision, since it was read;
+    /// and where the row gets a newer version, if anything of it was written since.
     pub async fn save(&self, store: &Store, stored: &Stored<T>, pin: &Pin) -> Result<Write, StoreError> {
-        let mut connection = store.connection().await?;
-        self.save_on(store, &mut connection, stored, pin).await
-    }
-
-    pub(super) async fn save_on(
-        &self,
-        store: &Store,
-        connection: &mut AnyConnection,
-        stored: &Stored<T>,
-        pin: &Pin,
-    ) -> Result<Write, StoreError> {
         let write = self.chain.save(stored, pin)?;
         if write.is_nothing() {
             return Ok(write);
         }
-        let fields = &stored.row().fields;
-        let key = self.table.key_of(fields);
-        if self.update(store, connection, &key, fields, &write).await? == 1 {
+        let raises = write.was != Some(Some(write.version));
+        if !raises || self.table.revision().is_some() {
+            let mut connection = store.connection().await?;
+            self.write(store, &mut connection, stored, &write).await?;
             return Ok(write);
         }
-        let (table, shown) = (self.table.name().to_owned(), self.table.shown(&key));
+        // What is written is made of the whole row, also of columns that stay as they are. Who wrote one of them meanwhile,
+        // and held to the older release, has not changed the version.
+        let mut transaction = store.begin().await?;
+        let fields = &stored.row().fields;
+        let now = self
+            .locked(store, &mut transaction, &self.table.key_of(fields))
+            .await?;
+        if now.as_ref().is_some_and(|now| now != stored.row()) {
+            return Err(self.conflict(fields));
+        }
+        self.write(store, &mut transaction, stored, &write).await?;
+        let what = || format!("commit an update of {}", self.table.name());
+        transaction
+            .commit()
+            .await
+            .map_err(|error| failed(what(), error))?;
+        Ok(write)
+    }
+
+    /// A row, which nobody else writes until the transaction ends.
+    async fn locked(
+        &self,
+        store: &Store,
+        transaction: &mut AnyConnection,
+        key: &[Value],
+    ) -> Result<Option<Row>, StoreError> {
+        let mut sql = self.select(store);
+        self.table.where_key(store.engine, &mut sql, key)?;
+        sql.push(Wait::ForAll.clause(store.engine));
+        let reading = |error| failed(format!("read {}", self.table.name()), error);
+        let rows = sql.fetch(transaction).await.map_err(reading)?;
+        match rows.first() {
+            Some(row) => Ok(Some(self.table.row(store.engine, row)?.0)),
+            None => Ok(None),
+        }
+    }
+
+    fn conflict(&self, fields: &Map<String, Value>) -> StoreError {
+        StoreError::Conflict {
+            table: self.table.name().to_owned(),
+            key: self.table.shown(&self.table.key_of(fields)),
+        }
+    }
+
+    /// Saves a row that nobody else can write now.
+    pub(super) async fn save_locked(
+        &self,
+        store: &Store,
+        transaction: &mut AnyConnection,
+        stored: &Stored<T>,
+        pin: &Pin,
+    ) -> Result<(), StoreError> {
+        let write = self.chain.save(stored, pin)?;
+        if write.is_nothing() {
+            return Ok(());
+        }
+        self.write(store, transaction, stored, &write).await
+    }
+
+    async fn write(
+        &self,
+        store: &Store,
+        connection: &mut AnyConnection,
+        stored: &Stored<T>,
+        write: &Write,
+    ) -> Result<(), StoreError> {
+        let fields = &stored.row().fields;
+        let key = self.table.key_of(fields);
+        if self.update(store, connection, &key, fields, write).await? == 1 {
+            return Ok(());
+        }
+        let table = self.table.name();
         let mut sql = Sql::new(format!(
             "SELECT {} FROM \"{table}\"",
             self.table.selected_key(store.engine)
@@ -181,9 +265,12 @@ impl<T: Versioned> Objects<T> {
             .await
             .map_err(|error| failed(format!("read {table}"), error))?;
         Err(if there.is_empty() {
-            StoreError::Gone { table, key: shown }
+            StoreError::Gone {
+                table: table.to_owned(),
+                key: self.table.shown(&key),
+            }
         } else {
-            StoreError::Conflict { table, key: shown }
+            self.conflict(fields)
         })
     }
 
@@ -347,13 +434,14 @@ impl<T: Versioned> Objects<T> {
         listed.collect()
     }
 
-    /// Rows that are not of the newest version, after the key given.
+    /// Rows that are not of the newest version, after the key given. Nobody else writes them until the transaction ends.
     pub(super) async fn behind(
         &self,
         store: &Store,
-        connection: &mut AnyConnection,
+        transaction: &mut AnyConnection,
         after: Option<&[Value]>,
         limit: u64,
+        wait: Wait,
     ) -> Result<Vec<Listed<T>>, StoreError> {
         let mut sql = self.select(store);
         self.where_behind(&mut sql)?;
@@ -361,8 +449,9 @@ impl<T: Versioned> Objects<T> {
             sql.push(" AND ");
             self.table.beside_key(store.engine, &mut sql, ">", after)?;
         }
-        sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.key_list()));
-        self.fetch(store, connection, sql).await
+        sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.in_order()));
+        sql.push(wait.clause(store.engine));
+        self.fetch(store, transaction, sql).await
     }
 
     pub(super) async fn count_behind(&self, store: &Store) -> Result<u64, StoreError> {

@@ -4,9 +4,10 @@ use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use sqlx::{AnyConnection, Row as _};
+use sqlx::{Any, AnyConnection, Row as _, Transaction};
 
 use super::migrate::{Batch, Migration, Stuck};
+use super::objects::Wait;
 use super::{Engine, Objects, Sql, Store, StoreError, Table, failed};
 use crate::object::Versioned;
 use crate::pin::Pin;
@@ -37,6 +38,15 @@ impl<T: Versioned> Migration for RaiseRows<T> {
         &self.name
     }
 
+    fn about(&self) -> String {
+        format!(
+            "each row of `{}` that is not yet {} {} is read, converted and saved",
+            self.objects.table().name(),
+            T::NAME,
+            T::VERSION
+        )
+    }
+
     async fn left(&self, store: &Store) -> Result<u64, StoreError> {
         self.objects.count_behind(store).await
     }
@@ -48,11 +58,20 @@ impl<T: Versioned> Migration for RaiseRows<T> {
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
         let mut transaction = store.begin().await?;
-        let rows = self
+        // Who writes a row has the batch wait for nothing but that row: with others in hand, each could wait for the other.
+        let mut limit = max.get();
+        let behind = self
             .objects
-            .behind(store, &mut transaction, after, max.get())
-            .await?;
-        let full = rows.len() as u64 == max.get();
+            .behind(store, &mut transaction, after, limit, Wait::ForNone);
+        let mut rows = behind.await?;
+        if rows.is_empty() && store.engine == Engine::Postgres {
+            limit = 1;
+            let behind = self
+                .objects
+                .behind(store, &mut transaction, after, limit, Wait::ForAll);
+            rows = behind.await?;
+        }
+        let full = rows.len() as u64 == limit;
         let mut batch = Batch {
             next: rows.last().filter(|_| full).map(|row| row.key.clone()),
             ..Batch::default()
@@ -62,10 +81,10 @@ impl<T: Versioned> Migration for RaiseRows<T> {
                 Err(why) => why.to_string(),
                 Ok(stored) => match self
                     .objects
-                    .save_on(store, &mut transaction, &stored, &self.pin)
+                    .save_locked(store, &mut transaction, &stored, &self.pin)
                     .await
                 {
-                    Ok(_) => {
+                    Ok(()) => {
                         batch.done += 1;
                         continue;
                     }
@@ -101,7 +120,8 @@ pub struct Update {
 
 impl Update {
     /// `UPDATE table SET {set} WHERE {pending}`. What it sets must make `pending` false, or it is done again and again, which
-    /// a run notices. Both are SQL of the program's own, for both databases.
+    /// a run notices. Both are SQL of the program's own, for both databases. On PostgreSQL the table must not be partitioned:
+    /// [`RaiseRows`] is for those.
     pub fn new(name: &str, table: Table, pending: &'static str, set: &'static str) -> Self {
         Self {
             name: name.to_owned(),
@@ -116,6 +136,13 @@ impl Update {
 impl Migration for Update {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn about(&self) -> String {
+        let Self {
+            table, pending, set, ..
+        } = self;
+        format!("`UPDATE {} SET {set} WHERE {pending}`, in batches", table.name())
     }
 
     async fn left(&self, store: &Store) -> Result<u64, StoreError> {
@@ -142,31 +169,36 @@ impl Migration for Update {
         after: Option<&[Value]>,
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
+        if store.engine == Engine::Postgres
+            && let Some(batch) = self.at_once(store, after, max).await?
+        {
+            return Ok(batch);
+        }
         let mut transaction = store.begin().await?;
         let batch = match store.engine {
             Engine::Sqlite => self.range(store, &mut transaction, after, max).await?,
             Engine::Postgres => self.chosen(store, &mut transaction, after, max).await?,
         };
-        let commit = |error| failed(format!("commit a batch of {}", self.name), error);
-        transaction.commit().await.map_err(commit)?;
+        self.commit(transaction).await?;
         Ok(batch)
     }
 }
 
+/// So long a batch waits for rows that others write while it has some in hand. PostgreSQL looks for those who wait in a
+/// circle after a second, and would end one of them, perhaps the service.
+const PATIENCE: &str = "SET LOCAL lock_timeout = '100ms'";
+/// The code of PostgreSQL by which that is over.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+
 impl Update {
-    /// `UPDATE … SET … WHERE (pending)`.
-    fn statement(&self) -> Sql {
-        let Self {
-            table, pending, set, ..
-        } = self;
+    /// `UPDATE … SET …`.
+    fn set_clause(&self) -> String {
+        let Self { table, set, .. } = self;
         let revision = table
             .revision()
-            .map(|revision| format!(", \"{revision}\" = \"{revision}\" + 1"))
+            .map(|revision| format!(", \"{revision}\" = \"{0}\".\"{revision}\" + 1", table.name()))
             .unwrap_or_default();
-        Sql::new(format!(
-            "UPDATE \"{}\" SET {set}{revision} WHERE ({pending})",
-            table.name()
-        ))
+        format!("UPDATE \"{}\" SET {set}{revision}", table.name())
     }
 
     fn failed(&self) -> impl Fn(sqlx::Error) -> StoreError + '_ {
@@ -188,14 +220,14 @@ impl Update {
             table.selected_key(store.engine),
             table.name()
         ));
-        let mut update = self.statement();
+        let mut update = Sql::new(format!("{} WHERE ({pending})", self.set_clause()));
         if let Some(after) = after {
             table.beside_key(store.engine, last.push(" AND "), ">", after)?;
             table.beside_key(store.engine, update.push(" AND "), ">", after)?;
         }
         last.push(&format!(
             " ORDER BY {} LIMIT 1 OFFSET {}",
-            table.key_list(),
+            table.in_order(),
             max.get() - 1
         ));
         let rows = last.fetch(connection).await.map_err(self.failed())?;
@@ -213,8 +245,35 @@ impl Update {
         })
     }
 
-    /// Keys that are chosen by the statement itself. The condition stands there twice: between choosing a row and writing
-    /// it somebody else may have written it.
+    async fn commit(&self, transaction: Transaction<'static, Any>) -> Result<(), StoreError> {
+        let commit = |error| failed(format!("commit a batch of {}", self.name), error);
+        transaction.commit().await.map_err(commit)
+    }
+
+    /// Without locking rows before they are written, which would be written twice then. `None`: somebody else had one of
+    /// them for too long, and nothing was done.
+    async fn at_once(
+        &self,
+        store: &Store,
+        after: Option<&[Value]>,
+        max: NonZeroU64,
+    ) -> Result<Option<Batch>, StoreError> {
+        let mut transaction = store.begin().await?;
+        let patience = Sql::new(PATIENCE).execute(&mut transaction).await;
+        patience.map_err(self.failed())?;
+        let updated = self.update(store, &mut transaction, after, max.get(), Wait::Later);
+        match updated.await {
+            Ok(batch) => {
+                self.commit(transaction).await?;
+                Ok(Some(batch))
+            }
+            Err(StoreError::Refused { source, .. }) if is_code(&source, LOCK_NOT_AVAILABLE) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Rows that nobody else is writing; if there are none but those, the first of them, for which it waits. So it never has
+    /// others in hand while it waits, and nobody who waits for it is waited for.
     async fn chosen(
         &self,
         store: &Store,
@@ -222,45 +281,64 @@ impl Update {
         after: Option<&[Value]>,
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
+        let batch = self
+            .update(store, connection, after, max.get(), Wait::ForNone)
+            .await?;
+        if batch.next.is_some() {
+            return Ok(batch);
+        }
+        self.update(store, connection, after, 1, Wait::ForAll).await
+    }
+
+    /// Rows are chosen once, and written by their place, whatever the planner thinks of the table.
+    async fn update(
+        &self,
+        store: &Store,
+        connection: &mut AnyConnection,
+        after: Option<&[Value]>,
+        limit: u64,
+        wait: Wait,
+    ) -> Result<Batch, StoreError> {
         let Self { table, pending, .. } = self;
-        let keys = table.key_list();
-        let mut update = self.statement();
-        update.push(&format!(
-            " AND ({keys}) IN (SELECT {keys} FROM \"{}\" WHERE ({pending})",
-            table.name()
+        let (name, keys) = (table.name(), table.key_list());
+        let mut sql = Sql::new(format!(
+            "WITH \"stagger_chosen\" AS MATERIALIZED (SELECT ctid AS \"stagger_place\" FROM \"{name}\" WHERE ({pending})"
         ));
         if let Some(after) = after {
-            table.beside_key(store.engine, update.push(" AND "), ">", after)?;
+            table.beside_key(store.engine, sql.push(" AND "), ">", after)?;
         }
-        let returned = table.selected_key(store.engine);
-        update.push(&format!(" ORDER BY {keys} LIMIT {max}) RETURNING {returned}"));
-        let rows = update.fetch(connection).await.map_err(self.failed())?;
-        let mut last: Option<Vec<Value>> = None;
-        for row in &rows {
-            let key = table.key_from(store.engine, row)?;
-            if last.as_ref().is_none_or(|last| later(&key, last)) {
-                last = Some(key);
-            }
-        }
+        sql.push(&format!(
+            " ORDER BY {keys} LIMIT {limit}{}), ",
+            wait.clause(store.engine)
+        ));
+        sql.push(&format!("\"stagger_done\" AS ({}", self.set_clause()));
+        sql.push(" WHERE ctid = ANY (ARRAY(SELECT \"stagger_place\" FROM \"stagger_chosen\"))");
+        sql.push(&format!(" AND ({pending}) RETURNING {keys}) "));
+        let last: Vec<String> = table
+            .key_columns()
+            .map(|column| format!("\"stagger_done\".\"{column}\" DESC"))
+            .collect();
+        sql.push(&format!(
+            "SELECT {}, (SELECT count(*) FROM \"stagger_done\") AS \"stagger_rows\" FROM \"stagger_done\" ORDER BY {} LIMIT 1",
+            table.selected_key(store.engine),
+            last.join(", ")
+        ));
+        let rows = sql.fetch(connection).await.map_err(self.failed())?;
+        let Some(row) = rows.first() else {
+            return Ok(Batch::default());
+        };
+        let done: i64 = row.try_get("stagger_rows").map_err(self.failed())?;
         Ok(Batch {
-            done: rows.len() as u64,
+            done: done.unsigned_abs(),
             stuck: Vec::new(),
-            next: last,
+            next: Some(table.key_from(store.engine, row)?),
         })
     }
 }
 
-/// Whether a key comes after another. The database may order texts in another way; a key that is taken too early is only
-/// looked at once more, and one that is taken too late is found by the next pass.
-fn later(key: &[Value], than: &[Value]) -> bool {
-    for (a, b) in key.iter().zip(than) {
-        let order = match (a, b) {
-            (Value::Number(a), Value::Number(b)) => a.as_i64().cmp(&b.as_i64()),
-            (a, b) => a.as_str().cmp(&b.as_str()),
-        };
-        if order.is_ne() {
-            return order.is_gt();
-        }
-    }
-    false
+fn is_code(error: &sqlx::Error, code: &str) -> bool {
+    let sqlx::Error::Database(error) = error else {
+        return false;
+    };
+    error.code().is_some_and(|found| found == code)
 }

@@ -170,9 +170,23 @@ impl Table {
             })
     }
 
+    /// The names of the key's columns.
+    pub(crate) fn key_columns(&self) -> impl Iterator<Item = &str> + Clone {
+        self.key.iter().map(Column::name)
+    }
+
     /// `"a", "b"`.
     pub(crate) fn key_list(&self) -> String {
         let names = self.key.iter().map(|column| format!("\"{}\"", column.name));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// `"t"."a", "t"."b"`: in an order the column, not what a select makes of it under the same name, or no index would be used.
+    pub(crate) fn in_order(&self) -> String {
+        let names = self
+            .key
+            .iter()
+            .map(|column| format!("\"{}\".\"{}\"", self.name, column.name));
         names.collect::<Vec<_>>().join(", ")
     }
 

@@ -57,9 +57,9 @@ fn interface_1_33() -> Interface {
 
 /// Answers with a node, and remembers what it was asked.
 #[derive(Clone, Default)]
-struct Conductor {
-    asked: Arc<Mutex<Vec<String>>>,
-    old: bool,
+pub(crate) struct Conductor {
+    pub(crate) asked: Arc<Mutex<Vec<String>>>,
+    pub(crate) old: bool,
 }
 
 #[async_trait]
@@ -106,7 +106,7 @@ fn old_registry() -> Registry {
     Registry::new().with(Arc::new(nodes_1_14()))
 }
 
-async fn serve(conductor: &Conductor, release: &str) -> Running {
+pub(crate) async fn serve(conductor: &Conductor, release: &str) -> Running {
     serve_for(conductor, release, anybody()).await
 }
 
@@ -126,12 +126,12 @@ async fn serve_for(conductor: &Conductor, release: &str, authenticate: Authentic
     server.start("127.0.0.1:0".parse().unwrap()).await.unwrap()
 }
 
-fn client(running: &Running) -> Client {
+pub(crate) fn client(running: &Running) -> Client {
     let url = format!("http://{}", running.address());
     Client::new(&url, interface(), &registry(), ClientSettings::default()).unwrap()
 }
 
-fn old_client(running: &Running) -> Client {
+pub(crate) fn old_client(running: &Running) -> Client {
     let url = format!("http://{}", running.address());
     Client::new(&url, interface_1_33(), &old_registry(), ClientSettings::default()).unwrap()
 }
@@ -143,11 +143,11 @@ fn args(args: Value) -> Map<String, Value> {
     args
 }
 
-fn node(text: &str) -> Map<String, Value> {
+pub(crate) fn node(text: &str) -> Map<String, Value> {
     args(json!({"node": serde_json::from_str::<Value>(text).unwrap()}))
 }
 
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -242,7 +242,7 @@ fn a_client_asks_for_the_lowest_version_that_has_it_and_for_no_more_than_its_cap
 }
 
 /// What is sent without a client of ours.
-async fn raw(running: &Running, body: &str, token: Option<&str>) -> (u16, String) {
+pub(crate) async fn raw(running: &Running, body: &str, token: Option<&str>) -> (u16, String) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let mut stream = tokio::net::TcpStream::connect(running.address()).await.unwrap();
     let token = token
@@ -262,7 +262,7 @@ async fn raw(running: &Running, body: &str, token: Option<&str>) -> (u16, String
     )
 }
 
-fn body(method: &str, version: &str, args: &Value) -> String {
+pub(crate) fn body(method: &str, version: &str, args: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"version": version, "args": args}})
         .to_string()
 }
@@ -384,7 +384,7 @@ fn an_older_server_is_called_under_a_pin_and_understands() {
     });
 }
 
-async fn update_by_old(client: &Client) -> Held<Node1_14> {
+pub(crate) async fn update_by_old(client: &Client) -> Held<Node1_14> {
     let chain = nodes_1_14();
     let sent = chain.receive(
         r#"{"kind":"Node","version":"1.14","data":{"uuid":"n1","extra":{},"description":null,"traits":[]}}"#,

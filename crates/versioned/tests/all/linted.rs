@@ -98,6 +98,15 @@ fn what_breaks_older_services_is_found() {
             "tightened: a check on nodes: older",
         ),
         (
+            "ALTER TABLE nodes ADD COLUMN a INTEGER CHECK (a IS NOT NULL)",
+            "tightened: a check on nodes.a: older",
+        ),
+        // It may be there already, and then it is no new one.
+        (
+            "CREATE TABLE IF NOT EXISTS nodes (uuid TEXT); ALTER TABLE nodes DROP COLUMN name",
+            "column-dropped-early: nodes.name may not be dropped",
+        ),
+        (
             "ALTER TABLE nodes ALTER COLUMN name DROP DEFAULT",
             "default-dropped: nodes.name loses its default, and older services may rely on it; leave",
         ),
@@ -306,6 +315,35 @@ fn locks_are_named() {
             &[
                 "`nodes`: creating the index i takes SHARE: nobody writes to it while all its rows are gone through; CREATE INDEX \
                CONCURRENTLY, outside of a transaction",
+            ],
+        ),
+        (
+            "CREATE TABLE ports (id TEXT, node TEXT REFERENCES nodes (uuid), FOREIGN KEY (id) REFERENCES chassis (uuid))",
+            &[
+                "`nodes`: making ports with a foreign key to it takes SHARE ROW EXCLUSIVE: nobody writes to it for an instant",
+                "`chassis`: making ports with a foreign key to it takes SHARE ROW EXCLUSIVE: nobody writes to it for an instant",
+            ],
+        ),
+        (
+            "ALTER TABLE nodes ADD COLUMN c TEXT REFERENCES chassis (uuid)",
+            &[
+                "`nodes`: adding the column c takes ACCESS EXCLUSIVE: nobody reads or writes it for an instant",
+                "`chassis`: adding the column c of nodes with a foreign key takes SHARE ROW EXCLUSIVE: nobody writes to it for an \
+                 instant",
+            ],
+        ),
+        (
+            "ALTER TABLE nodes ADD COLUMN c TEXT DEFAULT 'x' REFERENCES chassis (uuid)",
+            &[
+                "`nodes`: adding the column c takes ACCESS EXCLUSIVE: nobody reads or writes it for an instant",
+                "`chassis`: adding the column c of nodes with a foreign key takes SHARE ROW EXCLUSIVE: nobody writes to it while \
+                 all its rows are gone through; add the column without a default, and fill it by an online migration",
+            ],
+        ),
+        (
+            "DROP INDEX by_rack",
+            &[
+                "`by_rack`: dropping this index, on its table, takes ACCESS EXCLUSIVE: nobody reads or writes it for an instant",
             ],
         ),
         (

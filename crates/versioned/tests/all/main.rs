@@ -4,6 +4,8 @@
 mod boundaries;
 #[cfg(feature = "rpc")]
 mod calls;
+#[cfg(all(feature = "rpc", feature = "store"))]
+mod defects;
 mod ironic;
 #[cfg(feature = "lint")]
 mod linted;

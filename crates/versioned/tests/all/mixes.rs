@@ -294,23 +294,35 @@ async fn every_mix(store: &Store) {
                     Runs::Unpinned => worker::<New>(store, &pins("")).await,
                 }));
             }
-            let api = match api_runs {
+            let api: Arc<dyn Api> = Arc::from(match api_runs {
                 Runs::Old => api::<Old>(store, &pins(""), &workers),
                 Runs::Pinned => api::<New>(store, &pins("newton"), &workers),
                 Runs::Unpinned => api::<New>(store, &pins(""), &workers),
-            };
-            let who = format!("{api_runs:?}-{worker_runs:?}-{other_runs:?}");
-            for at in 0..ROWS * 2 {
-                let uuid = format!("n{}", at % ROWS);
-                let counted = api
-                    .count(&uuid, &who)
-                    .await
-                    .unwrap_or_else(|error| panic!("{who}: {error}"));
-                let promised = promised.entry((uuid, who.clone())).or_insert(0);
-                assert!(counted > *promised, "{who}");
-                *promised = counted;
+            });
+            let mix = format!("{api_runs:?}-{worker_runs:?}-{other_runs:?}");
+            let mut clients = Vec::new();
+            for client in 0..3 {
+                let data = if migrated { "migrated" } else { "as it was" };
+                let (api, who) = (Arc::clone(&api), format!("{mix}, {data}, c{client}"));
+                clients.push(tokio::spawn(async move {
+                    let mut counted = Promised::new();
+                    for at in client..client + ROWS * 2 {
+                        let uuid = format!("n{}", at % ROWS);
+                        let now = api
+                            .count(&uuid, &who)
+                            .await
+                            .unwrap_or_else(|error| panic!("{who}: {error}"));
+                        let before = counted.insert((uuid, who.clone()), now).unwrap_or(0);
+                        assert_eq!(now, before + 1, "{who}");
+                    }
+                    counted
+                }));
             }
-            assert_eq!(api.list().await, Ok(ROWS), "{who}");
+            assert_eq!(api.list().await, Ok(ROWS), "{mix}");
+            for client in clients {
+                promised.extend(client.await.unwrap());
+            }
+            assert_eq!(api.list().await, Ok(ROWS), "{mix}");
             drop(api);
             workers.drain_first().await.stop().await;
             workers.drain_first().await.stop().await;

@@ -21,14 +21,14 @@ use crate::server::Server;
 
 /// A setting of a node, whose key has two parts, as those of a BIOS have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Setting1_0 {
+pub(crate) struct Setting1_0 {
     node: i64,
     name: String,
     on: Option<bool>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Setting1_1 {
+pub(crate) struct Setting1_1 {
     node: i64,
     name: String,
     on: Option<bool>,
@@ -79,11 +79,11 @@ pub(crate) fn table() -> Table {
         .unwrap()
 }
 
-fn new_nodes() -> Objects<Node1_16> {
+pub(crate) fn new_nodes() -> Objects<Node1_16> {
     Objects::new(table(), Arc::new(nodes()))
 }
 
-fn old_nodes() -> Objects<Node1_14> {
+pub(crate) fn old_nodes() -> Objects<Node1_14> {
     Objects::new(table(), Arc::new(nodes_1_14()))
 }
 
@@ -92,15 +92,15 @@ fn settings_table() -> Table {
     Table::new("settings", &key, &[("on", Kind::Bool), ("share", Kind::Real)]).unwrap()
 }
 
-fn settings() -> Objects<Setting1_1> {
+pub(crate) fn settings() -> Objects<Setting1_1> {
     Objects::new(settings_table(), Arc::new(Chain::<Setting1_0>::first().then()))
 }
 
-fn key(uuid: &str) -> Vec<Value> {
+pub(crate) fn key(uuid: &str) -> Vec<Value> {
     vec![json!(uuid)]
 }
 
-async fn sql(store: &Store, text: &str) {
+pub(crate) async fn sql(store: &Store, text: &str) {
     sqlx::query(AssertSqlSafe(text))
         .execute(store.pool())
         .await
@@ -140,7 +140,7 @@ pub(crate) async fn old_row(store: &Store, uuid: &str, version: Option<&str>) {
     .await;
 }
 
-async fn version_of(store: &Store, uuid: &str) -> Option<String> {
+pub(crate) async fn version_of(store: &Store, uuid: &str) -> Option<String> {
     let text = format!("SELECT CAST(version AS TEXT) FROM nodes WHERE uuid = '{uuid}'");
     sqlx::query_scalar(AssertSqlSafe(text))
         .fetch_one(store.pool())
@@ -148,14 +148,14 @@ async fn version_of(store: &Store, uuid: &str) -> Option<String> {
         .unwrap()
 }
 
-fn limits(max_count: Option<u64>, batch: u64) -> Limits {
+pub(crate) fn limits(max_count: Option<u64>, batch: u64) -> Limits {
     Limits {
         max_count: max_count.map(|max| NonZeroU64::new(max).unwrap()),
         batch: NonZeroU64::new(batch).unwrap(),
     }
 }
 
-fn raise() -> Migrations {
+pub(crate) fn raise() -> Migrations {
     Migrations::new()
         .then(RaiseRows::new("nodes", new_nodes(), &pin("")))
         .unwrap()
@@ -356,6 +356,143 @@ async fn a_row_that_changed_since_it_was_read_is_not_overwritten(store: &Store) 
         objects.save(store, &second, &pin("")).await,
         Err(StoreError::Conflict { .. })
     ));
+}
+
+/// A conversion is made of what stood in the row. Where there is no revision, a pinned service that wrote it meanwhile has
+/// left its version as it was, and its write must not be lost all the same.
+async fn a_conversion_overwrites_nothing_that_was_written_meanwhile(store: &Store) {
+    let objects = Objects::new(table_without_revision(), Arc::new(nodes()));
+    old_row(store, "n1", Some("1.14")).await;
+    let mut unpinned = objects.get(store, &key("n1")).await.unwrap().unwrap();
+    unpinned.held.value.notes.description = Some("x".to_owned());
+    let (n1, free, newton) = (key("n1"), pin(""), pin("newton"));
+    let by_pinned = objects.change(store, &n1, &newton, |node| {
+        node.labels.insert("by".to_owned(), "pinned".to_owned());
+    });
+    by_pinned.await.unwrap();
+    assert_eq!(version_of(store, "n1").await.as_deref(), Some("1.14"));
+    let error = objects.save(store, &unpinned, &pin("")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+    let again = objects.change(store, &n1, &free, |node| {
+        node.notes.description = Some("x".to_owned());
+    });
+    again.await.unwrap();
+    let node = objects.get(store, &key("n1")).await.unwrap().unwrap().held.value;
+    assert_eq!(version_of(store, "n1").await.as_deref(), Some("1.16"));
+    assert_eq!(
+        (node.labels["by"].as_str(), node.notes.description.as_deref()),
+        ("pinned", Some("x"))
+    );
+    let mut late = objects.get(store, &key("n1")).await.unwrap().unwrap();
+    sql(store, "UPDATE nodes SET version = '1.14' WHERE uuid = 'n1'").await;
+    late.held.value.notes.description = None;
+    assert!(matches!(
+        objects.save(store, &late, &pin("")).await,
+        Err(StoreError::Conflict { .. })
+    ));
+    old_row(store, "n2", Some("1.14")).await;
+    let gone = objects.get(store, &key("n2")).await.unwrap().unwrap();
+    assert!(objects.delete(store, &key("n2")).await.unwrap());
+    assert!(matches!(
+        objects.save(store, &gone, &pin("")).await,
+        Err(StoreError::Gone { .. })
+    ));
+}
+
+/// A service is in the middle of writing a row when its batch comes to it. The batch does the others first, then waits.
+async fn a_batch_waits_for_who_writes_a_row(store: &Store) {
+    for way in ["read and saved", "one statement"] {
+        sql(store, "DELETE FROM nodes").await;
+        for at in 0..3 {
+            old_row(store, &format!("n{at}"), Some("1.14")).await;
+        }
+        let mut writing = store.pool().begin().await.unwrap();
+        let written = "UPDATE nodes SET extra = '{\"rack\":\"r8\"}' WHERE uuid = 'n1'";
+        sqlx::query(written).execute(&mut *writing).await.unwrap();
+        let migrating = {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let migrations = if way == "one statement" {
+                    Migrations::new().then(Update::new(
+                        "nodes",
+                        table_without_revision(),
+                        "version = '1.14'",
+                        "fake = extra, extra = NULL, version = '1.15'",
+                    ))
+                } else {
+                    let objects = Objects::new(table_without_revision(), Arc::new(nodes_1_15()));
+                    Migrations::new().then(RaiseRows::new("nodes", objects, &pin("")))
+                };
+                run(&migrations.unwrap(), &store, limits(None, 2)).await
+            })
+        };
+        if store.engine() == Engine::Postgres {
+            // Whoever waits for somebody would keep others waiting for what it has done already.
+            while version_of(store, "n2").await.as_deref() != Some("1.15") {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        } else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(!migrating.is_finished());
+        writing.commit().await.unwrap();
+        assert_eq!(migrating.await.unwrap(), (3, 0, 0), "{way}");
+        let node = new_nodes().get(store, &key("n1")).await.unwrap().unwrap();
+        assert_eq!(node.held.value.labels["rack"], "r8", "{way}");
+    }
+}
+
+/// The same under load: each row has one writer, pinned, and the migration beside it.
+async fn migrated_beside_live_traffic_without_a_revision(store: &Store) {
+    const ROWS: usize = 24;
+    const WRITERS: usize = 3;
+    for at in 0..ROWS {
+        old_row(store, &format!("n{at:02}"), Some("1.14")).await;
+    }
+    let objects = || Objects::new(table_without_revision(), Arc::new(nodes()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut writers = Vec::new();
+    for writer in 0..WRITERS {
+        let (store, stop, objects) = (store.clone(), Arc::clone(&stop), objects());
+        writers.push(tokio::spawn(async move {
+            let mut written = 0_u64;
+            while !stop.load(Ordering::Relaxed) || written < 10 {
+                written += 1;
+                for at in (writer..ROWS).step_by(WRITERS) {
+                    let count = |node: &mut Node1_16| {
+                        node.labels.insert("count".to_owned(), written.to_string());
+                    };
+                    let uuid = key(&format!("n{at:02}"));
+                    let stored = objects.get(&store, &uuid).await.unwrap().unwrap();
+                    // What it was told is still there.
+                    let count_now = stored.held.value.labels.get("count").cloned();
+                    assert_eq!(
+                        count_now.unwrap_or_else(|| "0".to_owned()),
+                        (written - 1).to_string()
+                    );
+                    objects
+                        .change(&store, &uuid, &pin("newton"), count)
+                        .await
+                        .unwrap();
+                }
+            }
+        }));
+    }
+    let rows = RaiseRows::new("nodes", objects(), &pin(""));
+    let migrations = Migrations::new().then(rows).unwrap();
+    let mut done = 0;
+    while done < ROWS as u64 {
+        let report = migrations
+            .run(store, &pin(""), limits(Some(1), 1), |_| {})
+            .await
+            .unwrap();
+        done += report.each[0].done;
+        assert!(matches!(report.end, End::Done | End::More), "{report:?}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.await.unwrap();
+    }
 }
 
 fn table_without_revision() -> Table {
@@ -727,6 +864,9 @@ on_each! {
     pages_of_a_list_leave_nothing_out
     a_pinned_writer_keeps_what_an_unpinned_one_saved
     a_row_that_changed_since_it_was_read_is_not_overwritten
+    a_conversion_overwrites_nothing_that_was_written_meanwhile
+    a_batch_waits_for_who_writes_a_row
+    migrated_beside_live_traffic_without_a_revision
     rows_that_cannot_be_read_are_named_one_by_one
     batches_are_exact_and_say_when_they_are_done
     a_key_of_several_parts_is_batched_as_exactly
@@ -823,6 +963,24 @@ fn what_is_no_store_is_refused_and_what_does_not_answer_is_out_of_reach() {
     assert_eq!(
         error.to_string(),
         "open sqlite:///nowhere/at/all.sqlite: the database refuses"
+    );
+}
+
+#[test]
+fn release_notes_tell_of_each_migration() {
+    assert_eq!(Migrations::new().notes(), "");
+    let columns = [("on", Kind::Bool)];
+    let table = Table::new("t", &[("id", Kind::Integer)], &columns).unwrap();
+    let notes = raise()
+        .then(Update::new("on", table, "\"on\" IS NULL", "\"on\" = FALSE"))
+        .unwrap()
+        .notes();
+    let (head, each) = notes.split_once("\n\n").unwrap();
+    assert!(head.contains("when no service is pinned any more"), "{head}");
+    assert_eq!(
+        each,
+        "- `nodes`: each row of `nodes` that is not yet Node 1.16 is read, converted and saved\n\
+         - `on`: `UPDATE t SET \"on\" = FALSE WHERE \"on\" IS NULL`, in batches"
     );
 }
 

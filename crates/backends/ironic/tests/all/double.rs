@@ -78,6 +78,8 @@ pub struct Inner {
     pub stuck: bool,
     pub muted: Vec<String>,
     pub held: bool,
+    /// Requests that had passed the door when it was shut; each look at the balancer finds one less.
+    pub under_way: u64,
     /// What would have failed a request, or lost a row.
     pub violations: Vec<String>,
     pub log: Vec<String>,
@@ -255,6 +257,7 @@ impl Lab {
             ["check", ..] => ok("fine"),
             ["hold"] => {
                 inner.held = true;
+                inner.under_way = 3;
                 ok("")
             }
             ["let-go"] => {
@@ -284,6 +287,11 @@ impl Lab {
                 inner
                     .violations
                     .push(format!("{name} was stopped while it was asked"));
+            }
+            if inner.held && inner.under_way > 0 {
+                inner
+                    .violations
+                    .push(format!("{name} was stopped with requests under way"));
             }
             let others = inner
                 .services
@@ -515,7 +523,7 @@ impl World for Lab {
     }
 
     async fn ask(&self, _: &str, question: &str) -> Result<Ran, BackendError> {
-        let inner = self.now();
+        let mut inner = self.now();
         let output = match question.split(' ').collect::<Vec<_>>().as_slice() {
             ["read-pin", name] => inner.services[*name].pin_file.clone().unwrap_or_default(),
             ["show"] => {
@@ -526,9 +534,13 @@ impl World for Lab {
                         (true, true) => "DRAIN",
                         (true, false) => "UP",
                     };
-                    let sessions = inner.sessions.get(server).copied().unwrap_or(0);
+                    let mut sessions = inner.sessions.get(server).copied().unwrap_or(0);
+                    if server == "a1" {
+                        sessions += inner.under_way;
+                    }
                     writeln!(csv, "{backend},{server},0,0,{sessions},{status},").unwrap();
                 }
+                inner.under_way = inner.under_way.saturating_sub(1);
                 csv
             }
             other => panic!("{other:?}"),

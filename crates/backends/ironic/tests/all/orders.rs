@@ -95,6 +95,28 @@ async fn d5_no_pin_goes_while_an_old_service_lives() {
     assert_eq!(setup.lab.now().violations, [""; 0]);
 }
 
+/// What Ironic reads anew while it runs counts for its objects and not for its calls: a pin goes by a start.
+#[tokio::test]
+async fn d10_a_pin_comes_and_goes_by_a_start_and_in_no_other_way() {
+    let setup = setup("26.1.6");
+    let (backend, token) = in_mid_upgrade(&setup).await;
+    let mut seq = 10;
+    for unit in ["conductor.c1", "conductor.c2", "api.a1", "api.a2"] {
+        turn(&backend, token, &mut seq, unit, HELD).await.unwrap();
+    }
+    let before = setup.lab.log().len();
+    turn(&backend, token, &mut seq, "conductor.c1", FREE)
+        .await
+        .unwrap();
+    let log = setup.lab.log().split_off(before);
+    let at = |word: &str| log.iter().position(|command| command == word);
+    let [unpinned, stopped, started] = ["unpin c1", "stop c1", "start c1"].map(at);
+    assert!(
+        unpinned.is_some() && unpinned < stopped && stopped < started,
+        "{log:?}"
+    );
+}
+
 #[tokio::test]
 async fn both_conductors_are_never_drained() {
     let setup = setup("26.1.6");

@@ -1,0 +1,125 @@
+//! One story for every change: a real Ironic from 26.1 to 29.0 and on to 32.0 under load, `stagger` killed on each way.
+//! No acknowledged write is lost, and no request fails but by Ironic's own defect.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use stagger_e2e::case::{Phases, ironic_loaded, on_ironic};
+use stagger_e2e::command::say;
+use stagger_e2e::ironic::{Cluster, IronicSpec, Release, Report};
+use stagger_e2e::stagger::{Doors, Ended, IronicSetup, Machine, says};
+
+const LIMIT: Duration = Duration::from_mins(6);
+
+#[test]
+#[ignore = "needs root and Ironic; cargo xtask test runs it"]
+fn from_26_to_29_and_on_to_32_under_load_while_stagger_is_killed() -> Result<()> {
+    let spec = IronicSpec {
+        release: Release::Dalmatian,
+        ..IronicSpec::default()
+    };
+    on_ironic("ironic_story", spec, |cluster, phases| {
+        let before = cluster.servers()?;
+        let report = ironic_loaded(cluster, phases, |_, phases| story(cluster, phases))?;
+        whose_failures(cluster, &report)?;
+        cluster.ensure_upgraded(Release::Flamingo)?;
+        cluster.ensure_let_go()?;
+        let after = cluster.servers()?;
+        ensure!(
+            after == before,
+            "the balancer had {before:?}, and now has {after:?}"
+        );
+        phases.lap("all is as it should be");
+        Ok(())
+    })
+}
+
+fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
+    // Doors wait for a word; and a lock that is soon free again.
+    let setup = IronicSetup {
+        doors: Doors::Ask,
+        lock_expires: 10,
+        ..IronicSetup::default()
+    };
+    let machine = Machine::new(cluster, "anna", &setup)?;
+    say(machine.call(&["versions"])?.expect(0)?.out);
+    say(machine.call(&["plan", "--to", "29.0.6"])?.expect(0)?.out);
+    phases.lap("planned");
+    let told = || machine.history_tail(40);
+
+    // By a person's word, and killed with a conductor drained, stopping or starting.
+    at_the_door(
+        &machine,
+        machine.start(&["run", "--to", "29.0.6"])?.end(LIMIT)?,
+        "schema",
+    )
+    .with_context(told)?;
+    phases.lap("before the schema");
+    machine.call(&["approve", "schema"])?.expect(0)?;
+    let mut run = machine.start(&["resume"])?;
+    machine.stop_when(&run, "a conductor's change", LIMIT, |journal| {
+        Ok(journal.stage() == Some("conductors") && !journal.in_phase("change").is_empty())
+    })?;
+    run.kill()?;
+    let servers = cluster.servers()?;
+    ensure!(
+        servers.values().any(|status| status != "UP"),
+        "nothing is drained: {servers:?}"
+    );
+    phases.lap("schema, pins; killed in a conductor's change");
+    let mut run = machine.start(&["resume"])?;
+    run.until("the lease", LIMIT, |line| says(line, "lease", "token"))?;
+    phases.lap("resumed");
+    at_the_door(&machine, run.end(LIMIT)?, "unpin").with_context(told)?;
+    cluster.ensure_runs(Release::Epoxy, Some(Release::Dalmatian))?;
+    phases.lap("all services of 29.0.6, held to 26.1");
+    machine.call(&["approve", "unpin"])?.expect(0)?;
+    let ended = machine.resume_to_the_end(LIMIT)?.expect(0).with_context(told)?;
+    say(&ended.said);
+    machine.journal()?.both_judges_agreed()?;
+    cluster.ensure_upgraded(Release::Epoxy)?;
+    phases.lap("29.0.6 to its end");
+
+    // By itself, and killed while rows are migrated.
+    machine.configure(
+        cluster,
+        &IronicSetup {
+            doors: Doors::AutoAfter(1),
+            ..setup
+        },
+    )?;
+    let mut run = machine.start(&["run", "--to", "32.0.1"])?;
+    machine.stop_when(&run, "the migration", LIMIT, |journal| {
+        Ok(journal.in_step("migrate"))
+    })?;
+    run.kill()?;
+    phases.lap("32.0.1 but for its rows; killed while they are migrated");
+    let ended = machine.resume_to_the_end(LIMIT)?.expect(0).with_context(told)?;
+    say(&ended.said);
+    machine.journal()?.both_judges_agreed()?;
+    say(machine.call(&["versions"])?.expect(0)?.out);
+    phases.lap("32.0.1 to its end");
+    Ok(())
+}
+
+/// The run holds at that door, and says how it is passed.
+fn at_the_door(machine: &Machine, ended: Ended, door: &str) -> Result<()> {
+    let ended = ended.expect(3)?;
+    say(&ended.said);
+    ended.expect_said(&["NEEDS YOU", door, "approve"])?;
+    let held = machine.journal()?.held();
+    ensure!(held.last().is_some_and(|slug| slug == "one-way-door"), "{held:?}");
+    Ok(())
+}
+
+/// None is ours, and Ironic's own are those that are known between 29.0 and 32.0.
+fn whose_failures(cluster: &Cluster, report: &Report) -> Result<()> {
+    let log = cluster.log()?;
+    let judged = report.judge(&log);
+    say(format!(
+        "{} requests, Ironic's own failures: {:?}",
+        report.requests(),
+        judged.defects()
+    ));
+    judged.ensure_only(&["D1"])
+}

@@ -1,0 +1,236 @@
+//! What versions cost: sending and receiving beside `serde_json`, and rows brought up beside one `UPDATE` and beside
+//! Ironic's own tool on a real MariaDB.
+
+use std::fmt::Write as _;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use super::goal;
+use crate::postgres;
+use crate::report::{built, cargo, root, say, workspace};
+use crate::test::must_be_root;
+
+/// Nanoseconds of one object.
+#[derive(Debug, Deserialize)]
+struct Cost {
+    bytes: u64,
+    encode_plain: f64,
+    encode_free: f64,
+    encode_down: f64,
+    copy: f64,
+    decode_plain: f64,
+    decode_newest: f64,
+    decode_up: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Costs {
+    node: Cost,
+    port: Cost,
+}
+
+/// Seconds of so many rows in one database.
+#[derive(Debug, Deserialize)]
+struct Rows {
+    database: String,
+    version: String,
+    rows: u64,
+    single: f64,
+    batches: f64,
+    each_rows: u64,
+    each: f64,
+}
+
+impl Rows {
+    fn speed(&self) -> f64 {
+        self.rows as f64 / self.batches
+    }
+}
+
+/// What `ironic-rows` measured.
+#[derive(Debug, Deserialize)]
+struct Tool {
+    release: String,
+    database: String,
+    rows: u64,
+    seconds: u64,
+    plain: u64,
+    counted: u64,
+    max_count: u64,
+    single: f64,
+    single_rows: u64,
+}
+
+impl Tool {
+    fn speed(&self, rows: u64) -> f64 {
+        rows as f64 / self.seconds as f64
+    }
+}
+
+/// Runs the bench on so many rows and writes `docs/bench-versioned.md`.
+pub(crate) fn bench(rows: u64) -> Result<()> {
+    must_be_root()?;
+    say("building");
+    let programs = ["--package", "stagger-e2e", "--bins"];
+    if !workspace("build", &programs).status()?.success() {
+        bail!("the programs of e2e do not build");
+    }
+    say("sending and receiving");
+    let costs: Costs = measured(&mut benched("cost"))?;
+    say(&format!("{rows} rows in SQLite and PostgreSQL"));
+    let mut command = benched("rows");
+    command.args(["--", &rows.to_string()]);
+    postgres::told(&mut command)?;
+    let ours: Vec<Rows> = measured(&mut command)?;
+    say(&format!("{rows} rows of a real Ironic in MariaDB"));
+    let tool: Tool = measured(built("ironic-rows").args(["--rows", &rows.to_string()]))?;
+    let page = page(&costs, &ours, &tool);
+    std::fs::write(root().join("docs/bench-versioned.md"), &page).context("write docs/bench-versioned.md")?;
+    say(&page);
+    Ok(())
+}
+
+fn benched(name: &str) -> Command {
+    cargo(&[
+        "bench",
+        "--quiet",
+        "--package",
+        "stagger-versioned",
+        "--features",
+        "store",
+        "--bench",
+        name,
+    ])
+}
+
+fn measured<T: serde::de::DeserializeOwned>(command: &mut Command) -> Result<T> {
+    let ran = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("run {command:?}"))?;
+    if !ran.status.success() {
+        bail!("{command:?} ended with {}", ran.status);
+    }
+    serde_json::from_slice(&ran.stdout).with_context(|| format!("read what {command:?} measured"))
+}
+
+fn page(costs: &Costs, ours: &[Rows], tool: &Tool) -> String {
+    let Costs { node, port } = costs;
+    let mut text = format!(
+        "# Bench of the library\n\n\
+         Written by `cargo xtask bench versioned`; not by hand. All of it in one run on one machine.\n\n\
+         ## Sending and receiving\n\n\
+         Beside plain `serde_json` on the same type: a node with three maps and a list of {} bytes, which the goals are for, and\n\
+         a port of {} bytes, of which the envelope is a good part. The shortest of 60 rounds, in turns. One version down means a\n\
+         copy in that version, its JSON, and a way back to find what would be lost; the copy is of some seventy texts, so this is\n\
+         mostly the allocator.\n\n\
+         | | node | ratio | goal | reached | port | ratio |\n|---|---|---|---|---|---|---|\n",
+        node.bytes, port.bytes
+    );
+    type Of = fn(&Cost) -> (f64, f64);
+    let all: [(&str, Of, Option<f64>); 7] = [
+        ("encode, serde_json", |c| (c.encode_plain, c.encode_plain), None),
+        ("encode, no pin", |c| (c.encode_free, c.encode_plain), Some(1.1)),
+        (
+            "encode, pinned one version down",
+            |c| (c.encode_down, c.encode_plain),
+            Some(2.0),
+        ),
+        (
+            "the copy alone, made and dropped",
+            |c| (c.copy, c.encode_plain),
+            None,
+        ),
+        ("decode, serde_json", |c| (c.decode_plain, c.decode_plain), None),
+        (
+            "decode, the newest version",
+            |c| (c.decode_newest, c.decode_plain),
+            Some(1.1),
+        ),
+        ("decode, one version up", |c| (c.decode_up, c.decode_plain), None),
+    ];
+    for (what, of, aim) in all {
+        let (took, plain) = of(node);
+        let ratio = took / plain;
+        let (aim, reached) = aim.map_or((String::new(), ""), |aim| {
+            (format!("at most {aim}"), goal(ratio <= aim))
+        });
+        let (small, small_plain) = of(port);
+        let _ = writeln!(
+            text,
+            "| {what} | {:.2} µs | {ratio:.2} | {aim} | {reached} | {:.2} µs | {:.2} |",
+            took / 1e3,
+            small / 1e3,
+            small / small_plain
+        );
+    }
+    text.push_str(
+        "\n## Rows brought up\n\n\
+         A field moves from one column to another, and the row gets its new version. The peer is the single `UPDATE` that does\n\
+         so at once, on the same rows, while nobody can write any of them; batches are of 10,000 rows, each a transaction\n\
+         of its own, and no row is kept from others for longer than one takes. The shortest of 3 rounds. Databases have their usual settings, with their care for the disk.\n\
+         Where SQL cannot say it, rows are read, converted by the code and saved one by one.\n\n\
+         | database | rows | one `UPDATE` | in batches | each | speed | goal | reached | one by one, of a tenth |\n|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for one in ours {
+        let speed = one.single / one.batches;
+        let _ = writeln!(
+            text,
+            "| {} {} | {} | {:.2} s | {:.2} s | {:.0} ms | {speed:.2} | at least 0.5 | {} | {:.0} rows/s |",
+            one.database,
+            one.version,
+            one.rows,
+            one.single,
+            one.batches,
+            one.batches * 1e3 / one.rows.div_ceil(10_000) as f64,
+            goal(speed >= 0.5),
+            one.each_rows as f64 / one.each
+        );
+    }
+    let _ = write!(
+        text,
+        "\n## Beside Ironic's own tool\n\n\
+         `ironic-dbsync online_data_migrations` of {}, for its first {} s on {} nodes that 26.1 wrote, in MariaDB ({}) without\n\
+         anybody else at work. **The engines differ**: its rows are in MariaDB, whose log is written to the disk once a second, and\n\
+         ours in SQLite and PostgreSQL. What the engine itself can do with them is the last row. Its rows are wider than ours, and it\n\
+         changes their version only, where ours move a field as well. Called as its documentation says it goes on in batches of 50,\n\
+         and counts all rows for each; with `--max-count` it ends after so many, and starts anew.\n\n\
+         | | rows/s | ours in SQLite | ours in PostgreSQL | goal | reached |\n|---|---|---|---|---|---|\n",
+        tool.release, tool.seconds, tool.rows, tool.database
+    );
+    let speed = |database: &str| {
+        ours.iter()
+            .find(|one| one.database == database)
+            .map_or(0.0, Rows::speed)
+    };
+    let (sqlite, postgres) = (speed("SQLite"), speed("PostgreSQL"));
+    let mut row = |what: &str, its: f64, aim: Option<f64>| {
+        let ratio = |ours: f64| format!("{:.1} times", ours / its.max(f64::MIN_POSITIVE));
+        let (words, reached) = aim.map_or((String::new(), ""), |aim| {
+            (
+                format!("at least {aim:.0} times"),
+                goal(sqlite.min(postgres) >= aim * its),
+            )
+        });
+        let _ = writeln!(
+            text,
+            "| {what} | {its:.0} | {} | {} | {words} | {reached} |",
+            ratio(sqlite),
+            ratio(postgres)
+        );
+    };
+    row("as documented", tool.speed(tool.plain), Some(20.0));
+    row(
+        &format!("again and again with `--max-count {}`", tool.max_count),
+        tool.speed(tool.counted),
+        None,
+    );
+    row(
+        &format!("one `UPDATE` of MariaDB, of {} rows", tool.single_rows),
+        tool.single_rows as f64 / tool.single,
+        None,
+    );
+    text
+}
