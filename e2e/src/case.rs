@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -11,6 +12,10 @@ use crate::command::say;
 use crate::load::Load;
 use crate::roots::Release;
 use crate::{ganeti, ironic};
+
+/// The watcher of a run sees at its next look that its cluster was taken away, and its last question may wait for a
+/// machine that is gone.
+const LAST_LOOK: Duration = Duration::from_secs(60);
 
 /// Runs a case and prints `case NAME ok|FAILED SECONDS`, on stderr, as the last line of it.
 pub fn case(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -134,13 +139,25 @@ fn ensure_gone(dir: &Path) -> Result<()> {
     let path = dir.display().to_string();
     let mounts = fs::read_to_string("/proc/self/mounts").context("reading the mounts")?;
     ensure!(!mounts.contains(&path), "a mount is left: {mounts}");
+    let begun = Instant::now();
+    while let Some(words) = told_of(&path)? {
+        ensure!(begun.elapsed() < LAST_LOOK, "a process is left: {words}");
+        thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+/// The command line of a process that was told of this path.
+fn told_of(path: &str) -> Result<Option<String>> {
     for entry in fs::read_dir("/proc").context("reading /proc")? {
         // Most entries are no processes, and some of those have just ended.
         let words = fs::read(entry?.path().join("cmdline")).unwrap_or_default();
         let words = String::from_utf8_lossy(&words).replace('\0', " ");
-        ensure!(!words.contains(&path), "a process is left: {words}");
+        if words.contains(path) {
+            return Ok(Some(words));
+        }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Does something under load, then asks the clients.

@@ -19,8 +19,8 @@ const MENU: &str = "cargo xtask test [--quick | --long [CASE…]]   set up what 
 cargo xtask bench ceph [--osds N]             planning on large maps beside its peers; writes docs/bench.md
 cargo xtask bench kubernetes [--osds N]       the operator on 1,000 OSDs; writes docs/bench-kubernetes.md
 cargo xtask bench ganeti [--patience SECONDS] reboot groups of large clusters beside hroller; writes docs/bench-ganeti.md
-cargo xtask bench versioned [--rows N]        what versions and migrations cost; writes docs/bench-versioned.md
 cargo xtask bench ironic                      a real upgrade beside the same by hand; writes docs/bench-ironic.md
+cargo xtask bench versioned [--rows N]        what versions and migrations cost; writes docs/bench-versioned.md
 cargo xtask layers                            who may depend on whom, and that the core is pure
 cargo xtask licences                          that every dependency's licence is one that deny.toml allows
 cargo xtask fuzz [--seconds N] [TARGET]       what comes from outside, against the parsers; 20 s each
@@ -54,9 +54,9 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["bench", "kubernetes", "--osds", count] => bench::kubernetes::bench(count.parse()?),
         ["bench", "ganeti"] => bench::ganeti::bench(u32::MAX),
         ["bench", "ganeti", "--patience", seconds] => bench::ganeti::bench(seconds.parse()?),
+        ["bench", "ironic"] => bench::ironic::bench(),
         ["bench", "versioned"] => bench::versioned::bench(1_000_000),
         ["bench", "versioned", "--rows", count] => bench::versioned::bench(count.parse()?),
-        ["bench", "ironic"] => bench::ironic::bench(),
         // A program that the bench measures is the only child of a process of its own.
         ["measure", report, words @ ..] => bench::child::measure(report, words),
         ["generate"] => generate::generate(false),

@@ -65,6 +65,20 @@ impl Place {
         }
     }
 
+    /// Copies the whole store into a new file, as it is at one moment, while others write to it.
+    ///
+    /// # Errors
+    /// It is not a file that can be read, or `to` is there already or cannot be written.
+    pub fn copy(&self, to: &Path) -> Result<(), StoreError> {
+        match self {
+            Self::File(path) => sqlite::copy(path, to),
+            Self::Server(address) => Err(StoreError::Failed {
+                tried: format!("copy {address}"),
+                why: "it is a database on a server, whose own programs copy it".to_owned(),
+            }),
+        }
+    }
+
     /// The newest revision that this program knows.
     pub fn newest(&self) -> i64 {
         match self {

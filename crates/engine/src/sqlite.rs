@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior, params};
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::Versioned as _;
@@ -23,6 +23,9 @@ pub(crate) const REVISIONS: [&str; 2] = [
     include_str!("../schema/sqlite/0001-journal.sql"),
     include_str!("../schema/sqlite/0002-versions.sql"),
 ];
+
+/// How long to wait for who is writing.
+const BUSY: Duration = Duration::from_secs(10);
 
 /// What keeps rows from being changed, for the newest revision.
 const GUARDS: &str = include_str!("../schema/sqlite/guards");
@@ -101,7 +104,7 @@ impl SqliteStore {
     }
 
     fn prepare(&self) -> Result<(), rusqlite::Error> {
-        self.connection.busy_timeout(std::time::Duration::from_secs(10))?;
+        self.connection.busy_timeout(BUSY)?;
         self.connection
             .query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
         self.connection.pragma_update(None, "synchronous", "full")?;
@@ -153,6 +156,36 @@ impl SqliteStore {
         self.connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
     }
+}
+
+/// Copies a store into a new file, as it is at one moment; whoever writes to it goes on. What is there under the new name
+/// is whole: it is written beside it first.
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let failed = |why: String| StoreError::Failed {
+        tried: format!("copy {} to {}", from.display(), to.display()),
+        why,
+    };
+    if to.exists() {
+        return Err(failed(format!("{} is there already", to.display())));
+    }
+    let mut partial = to.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = Path::new(&partial);
+    if partial.exists() {
+        // What a copy has left that was ended in its midst.
+        std::fs::remove_file(partial).map_err(|error| failed(error.to_string()))?;
+    }
+    let written =
+        Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_WRITE).and_then(|connection| {
+            connection.busy_timeout(BUSY)?;
+            connection.execute("vacuum into ?1", [partial.to_string_lossy()])
+        });
+    written.map_err(|error| failed(error.to_string()))?;
+    let kept = std::fs::File::open(partial).and_then(|file| file.sync_all());
+    // A link and not a new name: it would replace what somebody has put there meanwhile.
+    kept.and_then(|()| std::fs::hard_link(partial, to))
+        .and_then(|()| std::fs::remove_file(partial))
+        .map_err(|error| failed(error.to_string()))
 }
 
 /// The newest revision.

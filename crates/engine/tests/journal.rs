@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 use stagger_core::model::{ClusterName, Policy, Reason, RunId, Target};
 use stagger_core::run::{Entry, Event, Start, VERSION};
+use stagger_engine::database::Place;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{Store, StoreError};
 
@@ -213,4 +214,36 @@ fn a_half_written_log_gives_a_prefix_that_holds_together() {
         "{lengths:?}"
     );
     drop(store);
+}
+
+/// What is copied while another writes is what there was at one moment, and a whole store.
+#[test]
+fn a_copy_is_what_there_was_at_one_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let (mut store, mut entries) = written(&path, 50);
+    let writer = std::thread::spawn(move || {
+        let at = Timestamp::from_second(1_000_000).unwrap();
+        for number in 50..300 {
+            let reason = Reason::new("paused", format!("event {number}"));
+            let written = store.append(&run(), 1, number, at, vec![Event::Held { reason }]);
+            entries.extend(written.unwrap());
+        }
+        entries
+    });
+    let copies: Vec<PathBuf> = (0..10)
+        .map(|nth| {
+            let to = folder.path().join(format!("copy-{nth}.db"));
+            Place::File(path.clone()).copy(&to).unwrap();
+            to
+        })
+        .collect();
+    let entries = writer.join().unwrap();
+    for copy in &copies {
+        let found = SqliteStore::open(copy).unwrap().journal(&run()).unwrap();
+        assert!(found.len() >= 50);
+        assert_eq!(found, entries[..found.len()]);
+    }
+    let refused = Place::File(path).copy(&copies[0]).unwrap_err();
+    assert!(refused.to_string().contains("is there already"), "{refused}");
 }

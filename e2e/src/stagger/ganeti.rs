@@ -138,7 +138,9 @@ impl GanetiSetup {
             let own = own.display();
             writeln!(
                 text,
-                "copy_journal = \"mkdir -p {dir}/machines/{{successor}} && cp -a {own}/state {dir}/machines/{{successor}}/\"",
+                "copy_journal = \"to={dir}/machines/{{successor}}/state; mkdir -p $to && rm -f $to/journal.db* && \
+                 {own}/stagger --state {own}/state db copy $to/journal.db && \
+                 if [ -d {own}/state/artifacts ]; then cp -a {own}/state/artifacts $to/; fi\"",
             )?;
         }
         if self.watcher {

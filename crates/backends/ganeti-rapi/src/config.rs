@@ -83,10 +83,10 @@ pub struct Visits {
     /// master is left alone. It should copy the job queue first: jobs that were written while the successor was
     /// drained are not in its copy, and as a master it would not know them (Ganeti 3.0.2).
     pub failover: Option<String>,
-    /// How long a new master may take to answer, in seconds.
+    /// How long it may take until the new master answers, in seconds, with the command for it.
     pub failover_timeout: u64,
-    /// The command that copies the journal to `{successor}` before it becomes master. Needed where stagger
-    /// runs on a node of the cluster.
+    /// The command that copies the journal (by `stagger db copy`) and the artifacts to `{successor}` before it becomes
+    /// master. Needed where stagger runs on a node of the cluster.
     pub copy_journal: Option<String>,
     /// The command that moves `{instance}` with its disks to `{node}`, run on this machine:
     /// `ssh root@{master} gnt-instance move -f --reason={reason} -n {node} {instance}`. RAPI has none. The reason

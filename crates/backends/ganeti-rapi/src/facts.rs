@@ -388,32 +388,6 @@ impl Rapi {
         .await
     }
 
-    /// The cluster as planning takes it: what everybody may read.
-    ///
-    /// # Errors
-    /// No answer, or one that makes no cluster.
-    pub async fn cluster(&self) -> Result<Cluster, BackendError> {
-        const TRIED: &str = "look at the cluster";
-        let failed = |error: ApiError| error.of(TRIED, false);
-        let info = self.get("/2/info").await.map_err(failed)?;
-        let (groups, nodes, instances) = futures::try_join!(
-            self.get("/2/groups?bulk=1"),
-            self.get("/2/nodes?bulk=1"),
-            self.get("/2/instances?bulk=1"),
-        )
-        .map_err(failed)?;
-        let answers = Answers {
-            info,
-            groups,
-            nodes,
-            boots: Value::Null,
-            instances,
-        };
-        answers
-            .cluster()
-            .map_err(|error| BackendError::transient(TRIED, error.to_string()))
-    }
-
     async fn read_whole<T>(
         &self,
         make: impl Fn(Timestamp, Answers) -> Result<T, FactsError>,

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use stagger_engine::backend::BackendError;
 
-use crate::lock;
 use crate::perform::Visitor;
+use crate::{commands, lock};
 
 /// Makes `to` the master instead of `from`.
 ///
@@ -40,8 +40,20 @@ pub async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<()
     if here {
         lock::hand_over(visitor.rapi, &visitor.call.run, to, visitor.call.fence).await?;
     }
-    visitor.command("failover", failover, &names).await?;
-    wait_for(visitor, to, &tried).await?;
+    let begun = Instant::now();
+    // RAPI is silent while it runs: the command is bounded as the waiting is, lest the lock is lost meanwhile.
+    let mut settings = visitor.settings.clone();
+    settings.hosts.timeout = settings.hosts.timeout.min(visits.failover_timeout);
+    commands::run(
+        visitor.rapi,
+        &settings,
+        visitor.call,
+        "failover",
+        failover,
+        &names,
+    )
+    .await?;
+    wait_for(visitor, to, begun, &tried).await?;
     if here {
         let run = &visitor.call.run;
         let why = format!("the run goes on on {to}: this node is about to be rebooted");
@@ -53,8 +65,7 @@ pub async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<()
 }
 
 /// RAPI answers on the new master only, and not at once.
-async fn wait_for(visitor: &Visitor<'_>, to: &str, tried: &str) -> Result<(), BackendError> {
-    let begun = Instant::now();
+async fn wait_for(visitor: &Visitor<'_>, to: &str, begun: Instant, tried: &str) -> Result<(), BackendError> {
     loop {
         visitor.rapi.forget_master();
         let said = match visitor.rapi.get("/2/info").await {

@@ -46,6 +46,13 @@ pub(crate) enum Db {
     /// Whether this program can work on all that the store holds: each row is of a version that it reads, and no
     /// journal is damaged. Exit 0 it can, 1 it cannot.
     Check,
+    /// Copy the whole store into a new file, as it is at one moment, while other processes write to it: to have it on
+    /// another machine, or to keep it. Copying the file itself may take half of what is being written.
+    Copy {
+        /// The file to be made. It must not be there.
+        #[arg(value_name = "FILE")]
+        to: PathBuf,
+    },
     /// Bring old rows to the newest version, in batches, while other processes work. Exit 0 nothing is left, 6 more
     /// is left, 3 a person has to look at what cannot be migrated.
     ///

@@ -1,6 +1,7 @@
 //! `db`: the store of journals from outside.
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use stagger_core::run::Run;
@@ -27,6 +28,7 @@ pub(crate) async fn db(cli: &Cli, wish: &Db) -> Result<Exit, CliError> {
             show(cli, &seen(&place).await?);
             Ok(Exit::Done)
         }
+        Db::Copy { to } => copy(&place, to),
         Db::Check => check(cli, &place).await,
         Db::OnlineDataMigrations(wish) => migrate(cli, &place, wish).await,
     }
@@ -90,10 +92,14 @@ async fn seen(place: &Place) -> Result<StoreSeen, CliError> {
 
 async fn look(place: &Place) -> Result<Database, CliError> {
     if !place.exists() {
-        return Err(CliError::usage(format!("there is no store at {place}"))
-            .hint("`stagger db upgrade` makes one, and so does the first run"));
+        return Err(no_store(place));
     }
     place.look().await.map_err(|error| failed(&error))
+}
+
+fn no_store(place: &Place) -> CliError {
+    CliError::usage(format!("there is no store at {place}"))
+        .hint("`stagger db upgrade` makes one, and so does the first run")
 }
 
 fn show(cli: &Cli, seen: &StoreSeen) {
@@ -142,6 +148,23 @@ async fn check(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
     } else {
         Exit::No
     })
+}
+
+fn copy(place: &Place, to: &Path) -> Result<Exit, CliError> {
+    if !place.exists() {
+        return Err(no_store(place));
+    }
+    if let Place::Server(_) = place {
+        return Err(CliError::usage(format!("{place} is a database on a server"))
+            .hint("`pg_dump` copies it while others work"));
+    }
+    if to.exists() {
+        return Err(CliError::usage(format!("{} is there already", to.display()))
+            .hint("name a file that is not there, or remove it"));
+    }
+    place.copy(to)?;
+    print::out(&format!("{place}: copied to {}", to.display()));
+    Ok(Exit::Done)
 }
 
 async fn migrate(cli: &Cli, place: &Place, wish: &OnlineDataMigrations) -> Result<Exit, CliError> {

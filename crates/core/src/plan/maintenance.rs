@@ -143,7 +143,11 @@ fn large(
     };
     let mut found: Vec<Placed> = Vec::new();
     let mut todo: Vec<u32> = (0..units.len() as u32).collect();
-    let mut before = before;
+    let narrower = match before {
+        Some(_) => None,
+        None => standbys_apart(partition, &posed.problem),
+    };
+    let mut before = before.or(narrower.as_deref());
     while !todo.is_empty() {
         let part = posed.problem.only(&todo);
         let solution = waves::solve_with(&part, search, waves::Tenure::Long, before.take());
@@ -175,6 +179,21 @@ fn large(
         }
     }
     partition.refine(found)
+}
+
+/// The waves of hosts without a standby in common. Hosts that have one may share a wave if it has the room, so these
+/// are permitted; and where room is scarce it is easier to begin from them than to find them.
+fn standbys_apart(partition: &Partition<'_>, problem: &waves::Problem) -> Option<Vec<Vec<u32>>> {
+    let apart = partition.world.standbys_apart(partition.hosts);
+    if apart.is_empty() {
+        return None;
+    }
+    let mut narrower = problem.clone();
+    for limit in &apart {
+        narrower.budgets.push_with_costs(&limit.members, limit.most);
+    }
+    let built = waves::Search { seed: 0, steps: 0 };
+    Some(waves::solve(&narrower, built, None).waves)
 }
 
 fn within_growth(partition: &Partition<'_>, posed: &Posed<'_>, found: Vec<Placed>) -> Vec<Placed> {

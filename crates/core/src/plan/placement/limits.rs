@@ -36,32 +36,52 @@ struct From {
 /// All budgets for these hosts.
 pub(super) fn limits(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
     let rooms = world.rooms;
-    let mut local = vec![None; rooms.hosts().len()];
-    for (at, host) in (0_u32..).zip(hosts) {
-        local[*host as usize] = Some(at);
-    }
+    let local = places(rooms, hosts);
     let mut found = Vec::new();
     for standby in (0..rooms.hosts().len() as u32).filter(|host| !world.down[*host as usize]) {
         let from = comes_to(world, &local, standby);
         if from.is_empty() {
             continue;
         }
-        if world.moving.standbys == Standbys::Exclude && from.len() > 1 {
-            found.push(Limit {
-                members: from.iter().map(|(at, _)| (*at, 1)).collect(),
-                most: 1,
-                loose: None,
-                why: Reason::new(
-                    "standby-shared",
-                    format!("what runs on both would be moved to {}", rooms.host(standby).unit),
-                ),
-            });
+        if world.moving.standbys == Standbys::Exclude {
+            found.extend(shared(rooms, standby, &from));
         }
         found.extend(memory(world, hosts, standby, &from));
         found.extend(speed(rooms, standby, &from));
     }
     found.extend(pools(world, hosts));
     found
+}
+
+/// That no two of these hosts have a standby in common, which is narrower than what standbys have room for.
+pub(super) fn standbys_apart(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
+    let local = places(world.rooms, hosts);
+    (0..world.rooms.hosts().len() as u32)
+        .filter(|host| !world.down[*host as usize])
+        .filter_map(|standby| shared(world.rooms, standby, &comes_to(world, &local, standby)))
+        .collect()
+}
+
+/// One at a time of those that would send what they carry to the same standby.
+fn shared(rooms: &Rooms, standby: u32, from: &[(u32, From)]) -> Option<Limit> {
+    (from.len() > 1).then(|| Limit {
+        members: from.iter().map(|(at, _)| (*at, 1)).collect(),
+        most: 1,
+        loose: None,
+        why: Reason::new(
+            "standby-shared",
+            format!("what runs on both would be moved to {}", rooms.host(standby).unit),
+        ),
+    })
+}
+
+/// For each host its place among those to be visited.
+fn places(rooms: &Rooms, hosts: &[u32]) -> Vec<Option<u32>> {
+    let mut local = vec![None; rooms.hosts().len()];
+    for (at, host) in (0_u32..).zip(hosts) {
+        local[*host as usize] = Some(at);
+    }
+    local
 }
 
 /// What the hosts to be visited would send to a standby.

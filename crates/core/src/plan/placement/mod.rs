@@ -13,7 +13,7 @@ mod wave;
 pub(super) use limits::Limit;
 pub(super) use partition::{Partition, Placed};
 
-use crate::model::{Ix, Moving, Nouns, Rooms, Shift, Snapshot, Turn, UnitState};
+use crate::model::{Ix, Moving, Nouns, Rooms, Shift, Snapshot, Standbys, Turn, UnitState};
 
 /// What placing looks at again and again.
 #[derive(Debug)]
@@ -67,6 +67,14 @@ impl<'a> World<'a> {
     /// The budgets for these hosts.
     pub(super) fn limits(&self, hosts: &[u32]) -> Vec<Limit> {
         limits::limits(self, hosts)
+    }
+
+    /// Budgets that keep apart hosts with a standby in common, where its room is all that would bind them.
+    pub(super) fn standbys_apart(&self, hosts: &[u32]) -> Vec<Limit> {
+        match self.moving.standbys {
+            Standbys::Capacity => limits::standbys_apart(self, hosts),
+            Standbys::Exclude => Vec::new(),
+        }
     }
 
     /// Whether a guest of these hosts has a choice of where to go.
