@@ -1,8 +1,5 @@
 //! Two people at once.
 
-use std::thread;
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use stagger_e2e::command::say;
 use stagger_e2e::ironic::Release;
@@ -25,7 +22,6 @@ fn the_second_of_two_runs_is_refused_and_a_stopped_one_goes_no_further() -> Resu
 
         // Stopped for longer than its lock lasts, before anything is changed: whoever comes then may begin.
         anna.stop_when(&first, "the check", LIMIT, |journal| Ok(journal.in_step("check")))?;
-        thread::sleep(Duration::from_secs(11));
         run(&bert, Release::Epoxy, 0)?;
         phases.lap("another has done all of it, while the first is stopped");
         first.signal("CONT")?;
