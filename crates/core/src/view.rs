@@ -1,7 +1,7 @@
 //! The documents shown by `--json`, by HTTP and in the status of custom resources alike: what a run has
 //! come to, folded small. No list has one entry for each unit of a large cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -278,8 +278,12 @@ fn left_alone(run: &Run) -> Vec<Group> {
 /// What has the same reason, together.
 pub fn group<'a>(units: impl Iterator<Item = (String, &'a Reason)>) -> Vec<Group> {
     let mut groups: BTreeMap<&Reason, Vec<String>> = BTreeMap::new();
+    let mut told = BTreeSet::new();
     for (unit, reason) in units {
-        groups.entry(reason).or_default().push(unit);
+        // One may stand in several stages, and is one unit even so.
+        if told.insert((reason, unit.clone())) {
+            groups.entry(reason).or_default().push(unit);
+        }
     }
     groups
         .into_iter()
@@ -293,4 +297,22 @@ pub fn group<'a>(units: impl Iterator<Item = (String, &'a Reason)>) -> Vec<Group
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_of_two_stages_is_left_once() {
+        let down = Reason::new("unit-down", "it was down before its turn");
+        let left = ["api.a1", "api.a2", "api.a1"].map(|unit| (unit.to_owned(), &down));
+        let [group] = &group(left.into_iter())[..] else {
+            panic!("one reason")
+        };
+        assert_eq!(
+            (group.count, group.units.join(" ")),
+            (2, "api.a1 api.a2".to_owned())
+        );
+    }
 }

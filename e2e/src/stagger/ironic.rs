@@ -215,10 +215,9 @@ gate_timeout = {gate_timeout}
 on_failure = "{on_failure}"
 
 [hosts]
-folder = "{own}/hosts"
+folder = "{dir}/hosts"
 timeout = 300
 "#,
-            own = own.display(),
         )?;
         Ok(text)
     }

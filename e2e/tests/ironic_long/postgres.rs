@@ -8,17 +8,20 @@ use super::{loaded_on, run};
 
 #[test]
 #[ignore = "long; needs root and Ironic; cargo xtask test --long runs it"]
-fn from_29_to_32_on_postgresql() -> Result<()> {
+fn from_26_to_29_and_on_to_32_on_postgresql() -> Result<()> {
+    let name = "from_26_to_29_and_on_to_32_on_postgresql";
     let spec = IronicSpec {
-        release: Release::Epoxy,
+        release: Release::Dalmatian,
         database: Database::Postgres,
         ..IronicSpec::default()
     };
-    loaded_on("from_29_to_32_on_postgresql", spec, &["D1"], |cluster, phases| {
+    loaded_on(name, spec, &["D1"], |cluster, phases| {
         let machine = Machine::new(cluster, "anna", &IronicSetup::default())?;
-        run(&machine, Release::Flamingo, 0)?;
-        phases.lap("from 29.0.6 to 32.0.1");
-        machine.journal()?.both_judges_agreed()?;
+        for to in [Release::Epoxy, Release::Flamingo] {
+            run(&machine, to, 0)?;
+            machine.journal()?.both_judges_agreed()?;
+            phases.lap(format!("to {to}"));
+        }
         cluster.ensure_upgraded(Release::Flamingo)
     })
 }

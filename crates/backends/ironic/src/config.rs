@@ -74,7 +74,8 @@ pub struct IronicConfig {
     /// How long a service may take to have nothing to do any more, once it is drained, in seconds.
     #[serde(default = "drain_timeout")]
     pub drain_timeout: u64,
-    /// Seconds that one visit to a service of a kind usually takes, for the forecast.
+    /// Seconds that one visit to a service of a kind usually takes, for the forecast; 30 for a conductor and 10 for an API,
+    /// if not given.
     #[serde(default)]
     pub durations: BTreeMap<Kind, u32>,
 }

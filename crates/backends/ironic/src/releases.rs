@@ -20,7 +20,12 @@ const HEADS: [(&str, &str); 3] = [
 
 /// Pairs on which `ironic-status upgrade check` of the newer one ends with 255 before the schema was upgraded, and
 /// the words by which that is known: it selects all columns of the new model, also those that are not there yet.
-const CHECK_CRASHES: [(&str, &str, &str); 1] = [("26.1", "29.0", "Unknown column")];
+const CHECK_CRASHES: [(&str, &str, &[&str]); 1] = [(
+    "26.1",
+    "29.0",
+    // As MariaDB says it, and as PostgreSQL does.
+    &["Unknown column", "UndefinedColumn"],
+)];
 
 /// Pairs between which requests fail while both releases run, whatever is done, and what is seen of it.
 const FAILS: [(&str, &str, &str); 1] = [(
@@ -158,13 +163,13 @@ impl Releases {
             .map(|(_, head)| *head)
     }
 
-    /// The words of the crash that `ironic-status upgrade check` of `to` is known for on data of `from`.
-    pub fn check_crashes(&self, from: Place, to: Place) -> Option<&'static str> {
+    /// The words, any of them, of the crash that `ironic-status upgrade check` of `to` is known for on data of `from`.
+    pub fn check_crashes(&self, from: Place, to: Place) -> &'static [&'static str] {
         let (from, to) = (self.number(from), self.number(to));
         CHECK_CRASHES
             .iter()
             .find(|(older, newer, _)| *older == from && *newer == to)
-            .map(|(.., words)| *words)
+            .map_or(&[], |(.., words)| words)
     }
 
     /// What is known to fail between them, though all is done as it should be.

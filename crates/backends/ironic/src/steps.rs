@@ -30,16 +30,18 @@ pub enum Checked {
     Unclear(String),
 }
 
-/// What a check came to. `crashes`: the words of the crash that it is known for on this pair of releases.
-pub fn judge_check(ran: &Ran, crashes: Option<&str>) -> Checked {
+/// What a check came to. `crashes`: the words, any of them, of the crash that it is known for on this pair of releases.
+pub fn judge_check(ran: &Ran, crashes: &[&str]) -> Checked {
     let said = || last_words(&ran.output).to_owned();
     match ran.code {
         0 => Checked::Fine,
         1 => Checked::Warned(ran.output.clone()),
         2 => Checked::Failed(ran.output.clone()),
         // What follows is a long question in SQL, and where to read about it.
-        255 if let Some(line) =
-            crashes.and_then(|words| ran.output.lines().find(|line| line.contains(words))) =>
+        255 if let Some(line) = ran
+            .output
+            .lines()
+            .find(|line| crashes.iter().any(|words| line.contains(words))) =>
         {
             Checked::KnownDefect(line.trim().to_owned())
         }
@@ -322,7 +324,7 @@ mod tests {
             output: output.to_owned(),
         };
         let crash = "(1054, \"Unknown column 'nodes.disable_power_off' in 'field list'\")";
-        let known = Some("Unknown column");
+        let known = &["Unknown column", "UndefinedColumn"][..];
         assert_eq!(
             judge_check(&ran(255, crash), known),
             Checked::KnownDefect(crash.to_owned())
@@ -337,7 +339,12 @@ mod tests {
             judge_check(&ran(255, &whole), known),
             Checked::KnownDefect(format!("pymysql.err.OperationalError: {crash}"))
         );
-        assert!(matches!(judge_check(&ran(255, crash), None), Checked::Unclear(_)));
+        let postgres = "psycopg2.errors.UndefinedColumn: column nodes.disable_power_off does not exist";
+        assert_eq!(
+            judge_check(&ran(255, postgres), known),
+            Checked::KnownDefect(postgres.to_owned())
+        );
+        assert!(matches!(judge_check(&ran(255, crash), &[]), Checked::Unclear(_)));
         assert!(matches!(
             judge_check(&ran(255, "no such host"), known),
             Checked::Unclear(_)

@@ -151,3 +151,24 @@ async fn versions_say_release_pin_cap_and_objects_of_each_service() {
     assert_eq!(runs.objects["Node"].to_string(), "1.40");
     assert_eq!(versions[2].why.as_deref(), Some("connection refused"));
 }
+
+#[tokio::test]
+async fn the_forecast_is_that_of_services_of_ironic_or_of_the_configuration() {
+    let mut setup = setup("26.1.6");
+    let seconds = |snapshot: &Snapshot, kind: &str| {
+        let took = snapshot.duration(&kind.parse().unwrap()).unwrap();
+        took.as_secs()
+    };
+    let (snapshot, ..) = planned(&setup, "29.0.6").await;
+    assert_eq!(
+        (seconds(&snapshot, "conductor"), seconds(&snapshot, "api")),
+        (30, 10)
+    );
+    let durations = &mut setup.settings.cluster.durations;
+    durations.insert("conductor".parse().unwrap(), 300);
+    let (snapshot, ..) = planned(&setup, "29.0.6").await;
+    assert_eq!(
+        (seconds(&snapshot, "conductor"), seconds(&snapshot, "api")),
+        (300, 10)
+    );
+}
