@@ -15,7 +15,7 @@ use crate::{ganeti, ironic};
 
 /// The watcher of a run sees at its next look that its cluster was taken away, and its last question may wait for a
 /// machine that is gone.
-const LAST_LOOK: Duration = Duration::from_secs(60);
+const LAST_LOOK: Duration = Duration::from_mins(1);
 
 /// Runs a case and prints `case NAME ok|FAILED SECONDS`, on stderr, as the last line of it.
 pub fn case(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {

@@ -36,7 +36,7 @@ struct Costs {
 
 /// Seconds of so many rows in one database.
 #[derive(Debug, Deserialize)]
-struct Rows {
+struct Migrated {
     database: String,
     version: String,
     rows: u64,
@@ -47,7 +47,7 @@ struct Rows {
     each: f64,
 }
 
-impl Rows {
+impl Migrated {
     fn speed(&self) -> f64 {
         self.rows as f64 / self.batches
     }
@@ -87,7 +87,7 @@ pub(crate) fn bench(rows: u64) -> Result<()> {
     let mut command = benched("rows");
     command.args(["--", &rows.to_string(), BATCH]);
     postgres::told(&mut command)?;
-    let ours: Vec<Rows> = measured(&mut command)?;
+    let ours: Vec<Migrated> = measured(&mut command)?;
     say(&format!("{rows} rows of a real Ironic in MariaDB"));
     let tool: Tool = measured(built("ironic-rows").args(["--rows", &rows.to_string()]))?;
     let page = page(&costs, &ours, &tool);
@@ -120,7 +120,14 @@ fn measured<T: serde::de::DeserializeOwned>(command: &mut Command) -> Result<T> 
     serde_json::from_slice(&ran.stdout).with_context(|| format!("read what {command:?} measured"))
 }
 
-fn page(costs: &Costs, ours: &[Rows], tool: &Tool) -> String {
+fn page(costs: &Costs, ours: &[Migrated], tool: &Tool) -> String {
+    [sent(costs), brought_up(ours), beside_ironic(ours, tool)].concat()
+}
+
+/// What is measured of one object, and of its plain peer, in nanoseconds.
+type Of = fn(&Cost) -> (f64, f64);
+
+fn sent(costs: &Costs) -> String {
     let Costs { node, port } = costs;
     let mut text = format!(
         "# Bench of the library\n\n\
@@ -133,7 +140,6 @@ fn page(costs: &Costs, ours: &[Rows], tool: &Tool) -> String {
          | | node | ratio | goal | reached | port | ratio |\n|---|---|---|---|---|---|---|\n",
         node.bytes, port.bytes
     );
-    type Of = fn(&Cost) -> (f64, f64);
     let all: [(&str, Of, Option<f64>); 7] = [
         ("encode, serde_json", |c| (c.encode_plain, c.encode_plain), None),
         ("encode, no pin", |c| (c.encode_free, c.encode_plain), Some(1.1)),
@@ -170,7 +176,11 @@ fn page(costs: &Costs, ours: &[Rows], tool: &Tool) -> String {
             small / small_plain
         );
     }
-    text.push_str(
+    text
+}
+
+fn brought_up(ours: &[Migrated]) -> String {
+    let mut text = String::from(
         "\n## Rows brought up\n\n\
          A field moves from one column to another, and the row gets its new version. The peer is the single `UPDATE` that does\n\
          so at once, on the same rows, while nobody can write any of them; a batch is a transaction of its own, and no row\n\
@@ -194,8 +204,11 @@ fn page(costs: &Costs, ours: &[Rows], tool: &Tool) -> String {
             one.each_rows as f64 / one.each
         );
     }
-    let _ = write!(
-        text,
+    text
+}
+
+fn beside_ironic(ours: &[Migrated], tool: &Tool) -> String {
+    let mut text = format!(
         "\n## Beside Ironic's own tool\n\n\
          `ironic-dbsync online_data_migrations` of {}, for its first {} s on {} nodes that 26.1 wrote, in MariaDB ({}) without\n\
          anybody else at work. **The engines differ**: its rows are in MariaDB, whose log is written to the disk once a second, and\n\
@@ -208,7 +221,7 @@ fn page(costs: &Costs, ours: &[Rows], tool: &Tool) -> String {
     let speed = |database: &str| {
         ours.iter()
             .find(|one| one.database == database)
-            .map_or(0.0, Rows::speed)
+            .map_or(0.0, Migrated::speed)
     };
     let (sqlite, postgres) = (speed("SQLite"), speed("PostgreSQL"));
     let mut row = |what: &str, its: f64, aim: Option<f64>| {
