@@ -77,7 +77,7 @@ impl Tool {
 pub(crate) fn bench(rows: u64) -> Result<()> {
     must_be_root()?;
     say("building");
-    let programs = ["--package", "stagger-e2e", "--bins"];
+    let programs = ["--quiet", "--bin", "ironic-root", "--bin", "ironic-rows"];
     if !workspace("build", &programs).status()?.success() {
         bail!("the programs of e2e do not build");
     }
