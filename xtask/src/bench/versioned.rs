@@ -36,7 +36,7 @@ struct Costs {
 
 /// Seconds of so many rows in one database.
 #[derive(Debug, Deserialize)]
-struct Migrated {
+struct Ours {
     database: String,
     version: String,
     rows: u64,
@@ -47,7 +47,7 @@ struct Migrated {
     each: f64,
 }
 
-impl Migrated {
+impl Ours {
     fn speed(&self) -> f64 {
         self.rows as f64 / self.batches
     }
@@ -77,7 +77,7 @@ impl Tool {
 pub(crate) fn bench(rows: u64) -> Result<()> {
     must_be_root()?;
     say("building");
-    let programs = ["--package", "stagger-e2e", "--bins"];
+    let programs = ["--quiet", "--bin", "ironic-root", "--bin", "ironic-rows"];
     if !workspace("build", &programs).status()?.success() {
         bail!("the programs of e2e do not build");
     }
@@ -87,7 +87,7 @@ pub(crate) fn bench(rows: u64) -> Result<()> {
     let mut command = benched("rows");
     command.args(["--", &rows.to_string(), BATCH]);
     postgres::told(&mut command)?;
-    let ours: Vec<Migrated> = measured(&mut command)?;
+    let ours: Vec<Ours> = measured(&mut command)?;
     say(&format!("{rows} rows of a real Ironic in MariaDB"));
     let tool: Tool = measured(built("ironic-rows").args(["--rows", &rows.to_string()]))?;
     let page = page(&costs, &ours, &tool);
@@ -120,48 +120,54 @@ fn measured<T: serde::de::DeserializeOwned>(command: &mut Command) -> Result<T> 
     serde_json::from_slice(&ran.stdout).with_context(|| format!("read what {command:?} measured"))
 }
 
-fn page(costs: &Costs, ours: &[Migrated], tool: &Tool) -> String {
-    [sent(costs), brought_up(ours), beside_ironic(ours, tool)].concat()
-}
-
-/// What is measured of one object, and of its plain peer, in nanoseconds.
+/// Of an object: how long something takes, and how long its peer.
 type Of = fn(&Cost) -> (f64, f64);
 
-fn sent(costs: &Costs) -> String {
-    let Costs { node, port } = costs;
-    let mut text = format!(
-        "# Bench of the library\n\n\
-         Written by `cargo xtask bench versioned`; not by hand. All of it in one run on one machine.\n\n\
-         ## Sending and receiving\n\n\
+/// What is measured of sending and receiving, with the goal for its ratio.
+const MEASURED: [(&str, Of, Option<f64>); 7] = [
+    ("encode, serde_json", |c| (c.encode_plain, c.encode_plain), None),
+    ("encode, no pin", |c| (c.encode_free, c.encode_plain), Some(1.1)),
+    (
+        "encode, pinned one version down",
+        |c| (c.encode_down, c.encode_plain),
+        Some(2.0),
+    ),
+    (
+        "the copy alone, made and dropped",
+        |c| (c.copy, c.encode_plain),
+        None,
+    ),
+    ("decode, serde_json", |c| (c.decode_plain, c.decode_plain), None),
+    (
+        "decode, the newest version",
+        |c| (c.decode_newest, c.decode_plain),
+        Some(1.1),
+    ),
+    ("decode, one version up", |c| (c.decode_up, c.decode_plain), None),
+];
+
+fn page(costs: &Costs, ours: &[Ours], tool: &Tool) -> String {
+    let mut text = "# Bench of the library\n\n\
+         Written by `cargo xtask bench versioned`; not by hand. All of it in one run on one machine.\n"
+        .to_owned();
+    sending(costs, &mut text);
+    rows(ours, &mut text);
+    beside(ours, tool, &mut text);
+    text
+}
+
+fn sending(Costs { node, port }: &Costs, text: &mut String) {
+    let _ = write!(
+        text,
+        "\n## Sending and receiving\n\n\
          Beside plain `serde_json` on the same type: a node with three maps and a list of {} bytes, which the goals are for, and\n\
          a port of {} bytes, of which the envelope is a good part. The shortest of 60 rounds, in turns. One version down means a\n\
-         copy in that version, its JSON, and a way back to find what would be lost; the copy is of some seventy texts, so this is\n\
-         mostly the allocator.\n\n\
+         copy in that version, its JSON, and a way back to find what would be lost. The copy is of some seventy texts: what it\n\
+         takes, here and in the time after it, is mostly the allocator's.\n\n\
          | | node | ratio | goal | reached | port | ratio |\n|---|---|---|---|---|---|---|\n",
         node.bytes, port.bytes
     );
-    let all: [(&str, Of, Option<f64>); 7] = [
-        ("encode, serde_json", |c| (c.encode_plain, c.encode_plain), None),
-        ("encode, no pin", |c| (c.encode_free, c.encode_plain), Some(1.1)),
-        (
-            "encode, pinned one version down",
-            |c| (c.encode_down, c.encode_plain),
-            Some(2.0),
-        ),
-        (
-            "the copy alone, made and dropped",
-            |c| (c.copy, c.encode_plain),
-            None,
-        ),
-        ("decode, serde_json", |c| (c.decode_plain, c.decode_plain), None),
-        (
-            "decode, the newest version",
-            |c| (c.decode_newest, c.decode_plain),
-            Some(1.1),
-        ),
-        ("decode, one version up", |c| (c.decode_up, c.decode_plain), None),
-    ];
-    for (what, of, aim) in all {
+    for (what, of, aim) in MEASURED {
         let (took, plain) = of(node);
         let ratio = took / plain;
         let (aim, reached) = aim.map_or((String::new(), ""), |aim| {
@@ -176,11 +182,10 @@ fn sent(costs: &Costs) -> String {
             small / small_plain
         );
     }
-    text
 }
 
-fn brought_up(ours: &[Migrated]) -> String {
-    let mut text = String::from(
+fn rows(ours: &[Ours], text: &mut String) {
+    text.push_str(
         "\n## Rows brought up\n\n\
          A field moves from one column to another, and the row gets its new version. The peer is the single `UPDATE` that does\n\
          so at once, on the same rows, while nobody can write any of them; a batch is a transaction of its own, and no row\n\
@@ -204,11 +209,11 @@ fn brought_up(ours: &[Migrated]) -> String {
             one.each_rows as f64 / one.each
         );
     }
-    text
 }
 
-fn beside_ironic(ours: &[Migrated], tool: &Tool) -> String {
-    let mut text = format!(
+fn beside(ours: &[Ours], tool: &Tool, text: &mut String) {
+    let _ = write!(
+        text,
         "\n## Beside Ironic's own tool\n\n\
          `ironic-dbsync online_data_migrations` of {}, for its first {} s on {} nodes that 26.1 wrote, in MariaDB ({}) without\n\
          anybody else at work. **The engines differ**: its rows are in MariaDB, whose log is written to the disk once a second, and\n\
@@ -221,7 +226,7 @@ fn beside_ironic(ours: &[Migrated], tool: &Tool) -> String {
     let speed = |database: &str| {
         ours.iter()
             .find(|one| one.database == database)
-            .map_or(0.0, Migrated::speed)
+            .map_or(0.0, Ours::speed)
     };
     let (sqlite, postgres) = (speed("SQLite"), speed("PostgreSQL"));
     let mut row = |what: &str, its: f64, aim: Option<f64>| {
@@ -250,5 +255,4 @@ fn beside_ironic(ours: &[Migrated], tool: &Tool) -> String {
         tool.single_rows as f64 / tool.single,
         None,
     );
-    text
 }

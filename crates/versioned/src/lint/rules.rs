@@ -24,6 +24,8 @@ pub(super) struct Here<'a> {
     place: Place,
     /// Tables that this file makes: nobody works on them yet.
     new: BTreeSet<String>,
+    /// Those, and such as it makes only if they are not there.
+    made: BTreeSet<String>,
 }
 
 impl<'a> Here<'a> {
@@ -32,6 +34,7 @@ impl<'a> Here<'a> {
             manifest,
             place,
             new: BTreeSet::new(),
+            made: BTreeSet::new(),
         }
     }
 
@@ -99,6 +102,7 @@ impl<'a> Here<'a> {
         if !table.if_not_exists {
             self.new.insert(name.clone());
         }
+        self.made.insert(name.clone());
         let of_columns = table.columns.iter().flat_map(|column| &column.options);
         let of_columns = of_columns.filter_map(|option| match &option.option {
             ColumnOption::ForeignKey(key) => Some(key),
@@ -112,7 +116,7 @@ impl<'a> Here<'a> {
                 _ => None,
             });
         for other in of_columns.chain(of_table).map(|key| plain(&key.foreign_table)) {
-            if !self.new.contains(&other) {
+            if !self.made.contains(&other) {
                 let what = format!("making {name} with a foreign key to it");
                 judged
                     .locks
