@@ -7,9 +7,6 @@ use anyhow::{Context, Result, ensure};
 use super::spec::{Release, Service};
 use super::{Cluster, DATABASE_OTHER};
 
-/// Nodes that the load has made.
-const NODES: u64 = 15;
-
 impl Cluster {
     /// How the balancer has each server: `rpc1/c1` is `UP`.
     ///
@@ -74,10 +71,10 @@ impl Cluster {
     pub fn ensure_upgraded(&self, to: Release) -> Result<()> {
         self.ensure_runs(to, None)?;
         let nodes = self.row_versions("nodes")?;
-        let version = to.node_version().to_owned();
-        ensure!(nodes == [(Some(version), NODES)].into(), "{nodes:?}");
+        let current = Some(to.node_version().to_owned());
+        ensure!(nodes.keys().all(|version| *version == current), "{nodes:?}");
         let ports = self.row_versions("ports")?;
-        ensure!(ports.len() == 1, "{ports:?}");
+        ensure!(ports.len() <= 1, "{ports:?}");
         let (code, said) = self.code(to, "ironic-dbsync", &["online_data_migrations"])?;
         ensure!(
             code == 0
