@@ -17,6 +17,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use stagger_versioned::{Chain, Declared, Follows, Held, Manifest, Pin, Version, Versioned};
 
+/// The one of `stagger` itself: a copy in an older version is mostly allocations.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 macro_rules! node {
     ($name:ident $minor:literal { $($field:ident: $kind:ty),* }) => {
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

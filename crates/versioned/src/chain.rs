@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Map, Value};
 
@@ -47,13 +48,17 @@ use crate::object::{Child, Follows, Versioned};
 pub struct Chain<T> {
     older: Vec<Older<T>>,
     without_version: Option<Version>,
+    /// How long the last text was: the next has room for as much from the start.
+    length: AtomicUsize,
 }
 
 type Read<T> = Arc<dyn Fn(Source<'_>) -> Result<T, serde_json::Error> + Send + Sync>;
 /// Fields of the version given, in the version that it belongs to.
 type Raise =
     Box<dyn Fn(Version, Map<String, Value>) -> Result<Map<String, Value>, serde_json::Error> + Send + Sync>;
-type Convert<T> = Box<dyn Fn(&T, Form) -> Result<(Written, T), serde_json::Error> + Send + Sync>;
+type Convert<T> = Box<dyn Fn(&T, Form) -> Result<(Written, Back<T>), serde_json::Error> + Send + Sync>;
+/// What comes of a copy that is brought back; `None` where that is the same again.
+type Back<T> = Option<T>;
 
 /// One of the older versions, seen from the newest.
 struct Older<T> {
@@ -64,7 +69,7 @@ struct Older<T> {
     read: Read<T>,
     /// Brings fields of versions before it up to it, and no further.
     raise: Raise,
-    /// Writes a copy in that version; what comes of it when it is brought back stands beside.
+    /// Writes a copy in that version; what comes of it stands beside.
     convert: Convert<T>,
 }
 
@@ -77,9 +82,10 @@ pub(crate) enum Source<'a> {
 
 #[derive(Debug, Clone, Copy)]
 enum Form {
-    Text,
-    /// In its envelope.
-    Sent,
+    /// With room for so many bytes.
+    Text(usize),
+    /// The same in its envelope.
+    Sent(usize),
     Fields,
 }
 
@@ -214,8 +220,8 @@ fn read<T: Versioned>(source: Source<'_>) -> Result<T, serde_json::Error> {
 
 fn write<T: Versioned>(value: &T, form: Form) -> Result<Written, serde_json::Error> {
     Ok(match form {
-        Form::Text => Written::Text(serde_json::to_string(value)?),
-        Form::Sent => Written::Text(envelope::of(value)?),
+        Form::Text(room) => Written::Text(envelope::text(value, room)?),
+        Form::Sent(room) => Written::Text(envelope::of(value, room)?),
         Form::Fields => Written::Fields(serde_json::to_value(value)?),
     })
 }
@@ -226,6 +232,7 @@ impl<T: Versioned> Chain<T> {
         Self {
             older: Vec::new(),
             without_version: None,
+            length: AtomicUsize::new(0),
         }
     }
 
@@ -241,6 +248,7 @@ impl<T: Versioned> Chain<T> {
         let Self {
             older,
             without_version,
+            length,
         } = self;
         let readers: Vec<(Version, Read<T>)> = older
             .iter()
@@ -263,8 +271,9 @@ impl<T: Versioned> Chain<T> {
                 read: Arc::new(move |source| read(source).map(A::up)),
                 raise,
                 convert: Box::new(move |value, form| {
-                    let (written, back) = convert(&value.down(), form)?;
-                    Ok((written, A::up(back)))
+                    let before = value.down();
+                    let (written, back) = convert(&before, form)?;
+                    Ok((written, other(A::up(back.unwrap_or(before)), value)))
                 }),
             });
         }
@@ -284,12 +293,13 @@ impl<T: Versioned> Chain<T> {
             }),
             convert: Box::new(|value, form| {
                 let before = value.down();
-                Ok((write(&before, form)?, A::up(before)))
+                Ok((write(&before, form)?, other(A::up(before), value)))
             }),
         });
         Chain {
             older: lifted,
             without_version,
+            length,
         }
     }
 
@@ -323,18 +333,21 @@ impl<T: Versioned> Chain<T> {
 
     /// A copy as JSON in that version, and what did not fit.
     pub fn text(&self, value: &T, version: Version) -> Result<Converted<String>, Unwritten> {
-        self.text_as(value, version, Form::Text)
+        self.text_as(value, version, Form::Text(self.length.load(Ordering::Relaxed)))
     }
 
     /// The same in its envelope.
     pub(crate) fn enveloped(&self, value: &T, version: Version) -> Result<Converted<String>, Unwritten> {
-        self.text_as(value, version, Form::Sent)
+        self.text_as(value, version, Form::Sent(self.length.load(Ordering::Relaxed)))
     }
 
     fn text_as(&self, value: &T, version: Version, form: Form) -> Result<Converted<String>, Unwritten> {
         let (written, lost) = self.convert(value, version, form)?;
         match written {
-            Written::Text(data) => Ok(Converted { version, data, lost }),
+            Written::Text(data) => {
+                self.length.store(data.len(), Ordering::Relaxed);
+                Ok(Converted { version, data, lost })
+            }
             Written::Fields(_) => Err(no_form::<T>(version, "it was asked for as text")),
         }
     }
@@ -355,7 +368,7 @@ impl<T: Versioned> Chain<T> {
         for older in &self.older {
             let (_, back) =
                 (older.convert)(value, Form::Fields).map_err(|error| no_form::<T>(older.version, error))?;
-            if back == *value {
+            if back.is_none() {
                 return Ok(older.version);
             }
         }
@@ -436,15 +449,18 @@ impl<T: Versioned> Chain<T> {
             });
         };
         let (written, back) = (older.convert)(value, form).map_err(failed)?;
-        let lost = if back == *value {
-            Vec::new()
-        } else {
-            let before = serde_json::to_value(value).map_err(failed)?;
-            let after = serde_json::to_value(&back).map_err(failed)?;
-            differences(&before, &after)
+        let Some(back) = back else {
+            return Ok((written, Vec::new()));
         };
-        Ok((written, lost))
+        let before = serde_json::to_value(value).map_err(failed)?;
+        let after = serde_json::to_value(&back).map_err(failed)?;
+        Ok((written, differences(&before, &after)))
     }
+}
+
+/// What came back, if it is not the same again.
+fn other<T: PartialEq>(back: T, value: &T) -> Back<T> {
+    (back != *value).then_some(back)
 }
 
 fn no_form<T: Versioned>(version: Version, why: impl fmt::Display) -> Unwritten {

@@ -413,6 +413,13 @@ fn the_order_of_an_envelope_makes_no_difference_and_more_may_stand_in_it() {
     assert_eq!(nodes().receive(&turned).unwrap(), nodes().receive(&sent).unwrap());
     let twice = sent.replace(r#""kind":"Node","#, r#""kind":"Node","kind":"Node","#);
     assert!(nodes().receive(&twice).is_err());
+    // What begins as ours do is read to its end all the same.
+    let inner = sent.strip_suffix('}').unwrap();
+    let more = nodes().receive(&format!(r#"{inner},"later":{{}}}}"#)).unwrap();
+    assert_eq!(more, nodes().receive(&sent).unwrap());
+    for tail in [r#","data":{}}"#, "}}", "} }", ""] {
+        assert!(nodes().receive(&format!("{inner}{tail}")).is_err(), "{tail}");
+    }
 }
 
 /// Who writes next in a story of mixed services.

@@ -4,30 +4,31 @@
 //! for. The token is checked under the lock of the cluster's row, which [`Store::raise`] changes: an append is before it or
 //! refused. The schema is brought up by [`upgrade`], once for all.
 
+mod address;
+mod locks;
+
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr as _;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::PgPool;
 use sqlx::{PgConnection, Row as _};
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::Versioned as _;
 use tokio::runtime::Handle;
 
-use crate::backend::{BackendError, Claim, LockError};
 use crate::rows::{self, JournalRow, Reader};
-use crate::store::{Listed, Locks, Store, StoreError};
+use crate::store::{Listed, Store, StoreError};
+
+pub use address::{Address, AddressError};
+pub use locks::PostgresLocks;
 
 /// The schema, revision by revision.
-pub(crate) const REVISIONS: [&str; 1] = [include_str!("../schema/postgres/0001-journal.sql")];
+pub(crate) const REVISIONS: [&str; 1] = [include_str!("../../schema/postgres/0001-journal.sql")];
 
 /// What keeps rows from being changed, for the newest revision.
-const GUARDS: &str = include_str!("../schema/postgres/guards");
+const GUARDS: &str = include_str!("../../schema/postgres/guards");
 
 /// The lowest revision that a program must know to work on the newest.
 const SERVES_FROM: i64 = 1;
@@ -37,111 +38,6 @@ const ANSWER: Duration = Duration::from_secs(40);
 
 /// What upgrades of the schema wait for, so that one of them works at a time. It means nothing else, and ends with them.
 const UPGRADES: i64 = 0x7374_6167_6765_7231;
-
-/// Where a database is, and how it lets us in.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Address {
-    url: String,
-    /// With the password; never shown.
-    secret: String,
-}
-
-/// An address that is none.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AddressError {
-    /// Of another kind.
-    #[error("{0:?} is no store: write postgres://USER@HOST/DATABASE")]
-    NoAddress(String),
-    /// Configurations are read by many.
-    #[error("the URL of the store has a password in it: name a file with `password_file`, or set PGPASSWORD")]
-    Password,
-    /// The driver does not understand it.
-    #[error("{url:?} is no store: {why}")]
-    Refused {
-        /// The URL.
-        url: String,
-        /// What the driver says.
-        why: String,
-    },
-}
-
-impl Address {
-    /// Of a URL without a password, and the password. With none the environment is asked (`PGPASSWORD`, `PGPASSFILE`).
-    ///
-    /// # Errors
-    /// It is no address of a PostgreSQL, or has a password in it.
-    pub fn new(url: &str, password: Option<&str>) -> Result<Self, AddressError> {
-        let Some((scheme @ ("postgres" | "postgresql"), rest)) = url.split_once("://") else {
-            return Err(AddressError::NoAddress(before_a_password(url)));
-        };
-        let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-        if user.contains(':') || tail.contains("password=") {
-            return Err(AddressError::Password);
-        }
-        let secret = match password {
-            None => url.to_owned(),
-            Some(password) => format!(
-                "{scheme}://{user}:{}@{host}{tail}",
-                utf8_percent_encode(password, NON_ALPHANUMERIC)
-            ),
-        };
-        PgConnectOptions::from_str(&secret).map_err(|error| AddressError::Refused {
-            url: url.to_owned(),
-            why: error.to_string(),
-        })?;
-        Ok(Self {
-            url: url.to_owned(),
-            secret,
-        })
-    }
-
-    /// With the password: for drivers only.
-    pub(crate) fn secret(&self) -> &str {
-        &self.secret
-    }
-
-    fn pool(&self, connections: u32) -> Result<PgPool, StoreError> {
-        let options = PgConnectOptions::from_str(&self.secret).map_err(|error| self.failed("open", error))?;
-        let options = options.application_name("stagger").options([
-            // What was told to be durable is, whatever the server's default.
-            ("synchronous_commit", "on"),
-            ("statement_timeout", "30s"),
-            ("idle_in_transaction_session_timeout", "10s"),
-        ]);
-        Ok(PgPoolOptions::new()
-            .max_connections(connections)
-            .acquire_timeout(Duration::from_secs(10))
-            .connect_lazy_with(options))
-    }
-
-    fn failed(&self, what: &str, why: impl fmt::Display) -> StoreError {
-        StoreError::Failed {
-            tried: format!("{what} the store {}", self.url),
-            why: why.to_string(),
-        }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.url)
-    }
-}
-
-impl fmt::Debug for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.url)
-    }
-}
-
-/// What is no URL may begin like one all the same.
-fn before_a_password(url: &str) -> String {
-    match url.rsplit_once('@') {
-        Some((_, host)) => format!("…@{host}"),
-        None => url.to_owned(),
-    }
-}
 
 /// An answer in time, or why there is none.
 async fn answered<T>(asked: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, String> {
@@ -570,152 +466,5 @@ impl Store for PostgresStore {
                 .await
         })
         .map(drop)
-    }
-}
-
-/// The locks of a database.
-#[derive(Debug)]
-pub struct PostgresLocks {
-    pool: PgPool,
-    address: Address,
-}
-
-impl PostgresLocks {
-    /// In the database of a store.
-    ///
-    /// # Errors
-    /// The address is refused; nothing is asked yet.
-    pub fn new(address: &Address) -> Result<Self, StoreError> {
-        Ok(Self {
-            pool: address.pool(2)?,
-            address: address.clone(),
-        })
-    }
-
-    async fn ask<T>(
-        &self,
-        what: &str,
-        asked: impl Future<Output = Result<T, sqlx::Error>>,
-    ) -> Result<T, LockError> {
-        answered(asked).await.map_err(|why| {
-            LockError::Backend(BackendError::transient(
-                format!("{what} the lock in {}", self.address),
-                why,
-            ))
-        })
-    }
-}
-
-#[async_trait]
-impl Locks for PostgresLocks {
-    async fn lock(
-        &self,
-        cluster: &ClusterName,
-        claim: &Claim,
-        at_least: u64,
-        expires: Duration,
-    ) -> Result<u64, LockError> {
-        let taken: Option<i64> = self
-            .ask(
-                "take",
-                sqlx::query_scalar(
-                    "insert into lease (cluster, fence, claim, expires)
-                     values ($1, $2 + 1, $3, clock_timestamp() + make_interval(secs => $4))
-                     on conflict (cluster) do update set
-                       fence = greatest(lease.fence, $2) + 1, claim = excluded.claim,
-                       expires = clock_timestamp() + make_interval(secs => $4)
-                       where lease.claim is null or lease.expires < clock_timestamp()
-                     returning fence",
-                )
-                .bind(cluster.as_str())
-                .bind(at_least.cast_signed())
-                .bind(claim.to_json())
-                .bind(expires.as_secs_f64())
-                .fetch_optional(&self.pool),
-            )
-            .await?;
-        if let Some(fence) = taken {
-            return Ok(fence.cast_unsigned());
-        }
-        let holder: Option<String> = self
-            .ask(
-                "read",
-                sqlx::query_scalar("select claim from lease where cluster = $1 and claim is not null")
-                    .bind(cluster.as_str())
-                    .fetch_optional(&self.pool),
-            )
-            .await?;
-        Err(LockError::of_holder(holder.as_deref()))
-    }
-
-    async fn renew(
-        &self,
-        cluster: &ClusterName,
-        claim: &Claim,
-        fence: u64,
-        expires: Duration,
-    ) -> Result<(), LockError> {
-        let renewed = self
-            .ask(
-                "renew",
-                sqlx::query(
-                    "update lease set expires = clock_timestamp() + make_interval(secs => $4)
-                     where cluster = $1 and fence = $2 and claim = $3 and expires > clock_timestamp()",
-                )
-                .bind(cluster.as_str())
-                .bind(fence.cast_signed())
-                .bind(claim.to_json())
-                .bind(expires.as_secs_f64())
-                .execute(&self.pool),
-            )
-            .await?;
-        if renewed.rows_affected() == 0 {
-            return Err(LockError::Lost(
-                "another has it, or it was renewed too late".to_owned(),
-            ));
-        }
-        Ok(())
-    }
-
-    async fn unlock(&self, cluster: &ClusterName, claim: &Claim, fence: u64) -> Result<(), LockError> {
-        self.ask(
-            "give back",
-            sqlx::query("update lease set claim = null where cluster = $1 and fence = $2 and claim = $3")
-                .bind(cluster.as_str())
-                .bind(fence.cast_signed())
-                .bind(claim.to_json())
-                .execute(&self.pool),
-        )
-        .await
-        .map(drop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_password_is_neither_taken_from_the_url_nor_shown() {
-        let address = Address::new("postgres://anna@db/stagger?sslmode=require", Some("p@ss:w/rd")).unwrap();
-        assert_eq!(format!("{address} {address:?}").matches("p@ss").count(), 0);
-        assert!(!format!("{address:?}").contains("%40"));
-        let options = PgConnectOptions::from_str(address.secret()).unwrap();
-        assert_eq!((options.get_host(), options.get_username()), ("db", "anna"));
-        for bad in [
-            "postgres://anna:secret@db/stagger",
-            "postgres://db/stagger?user=a&password=secret",
-        ] {
-            let error = Address::new(bad, None).unwrap_err();
-            assert_eq!(error, AddressError::Password);
-            assert!(!error.to_string().contains("secret"));
-        }
-        for bad in ["mysql://anna:secret@db/stagger", "journal.db", ""] {
-            let error = Address::new(bad, None).unwrap_err().to_string();
-            assert!(
-                error.contains("write postgres://") && !error.contains("secret"),
-                "{error}"
-            );
-        }
     }
 }

@@ -1,0 +1,340 @@
+//! Rows read and written, by one and by several at once.
+
+use super::*;
+
+pub(super) async fn objects_come_and_go(store: &Store) {
+    let objects = new_nodes();
+    objects.create(store, &Held::new(full()), &pin("")).await.unwrap();
+    let again = objects
+        .create(store, &Held::new(full()), &pin(""))
+        .await
+        .unwrap_err();
+    assert_eq!(again.to_string(), "nodes has uuid=\"n1\" already");
+    let mut stored = objects.get(store, &key("n1")).await.unwrap().unwrap();
+    assert_eq!(stored.held.value, full());
+    assert!(objects.save(store, &stored, &pin("")).await.unwrap().is_nothing());
+    stored.held.value.notes.description = None;
+    let write = objects.save(store, &stored, &pin("")).await.unwrap();
+    assert_eq!(write.set.keys().collect::<Vec<_>>(), ["notes"]);
+    assert_eq!(
+        objects.get(store, &key("n1")).await.unwrap().unwrap().held.value,
+        stored.held.value
+    );
+    assert!(objects.get(store, &key("n2")).await.unwrap().is_none());
+    let mut late = objects.get(store, &key("n1")).await.unwrap().unwrap();
+    assert!(objects.delete(store, &key("n1")).await.unwrap());
+    assert!(!objects.delete(store, &key("n1")).await.unwrap());
+    late.held.value.notes.description = Some("late".to_owned());
+    assert!(matches!(
+        objects.save(store, &late, &pin("")).await,
+        Err(StoreError::Gone { .. })
+    ));
+    let error = objects
+        .change(store, &key("n1"), &pin(""), |_| {})
+        .await
+        .unwrap_err();
+    assert_eq!(error.to_string(), "nodes has no uuid=\"n1\"");
+}
+
+pub(super) async fn values_of_every_kind_come_back(store: &Store) {
+    let objects = settings();
+    for (node, on) in [(1, Some(true)), (1 << 30, Some(false)), (-5, None)] {
+        let setting = Setting1_1 {
+            node,
+            name: "it's \"quoted\" ü".to_owned(),
+            on,
+            share: 0.25,
+        };
+        objects
+            .create(store, &Held::new(setting.clone()), &pin(""))
+            .await
+            .unwrap();
+        let key = [json!(node), json!(setting.name)];
+        assert_eq!(
+            objects.get(store, &key).await.unwrap().unwrap().held.value,
+            setting
+        );
+    }
+    let error = objects.get(store, &[json!(1)]).await.unwrap_err();
+    assert_eq!(error.to_string(), "the key of settings has 2 parts, not 1");
+    let error = objects.get(store, &[json!("x"), json!("y")]).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "settings.node is Integer, and cannot hold \"x\""
+    );
+    let few = Table::new(
+        "settings",
+        &[("node", Kind::Integer), ("name", Kind::Text)],
+        &[("on", Kind::Bool)],
+    )
+    .unwrap();
+    let few = Objects::new(few, Arc::new(Chain::<Setting1_0>::first().then::<Setting1_1>()));
+    let setting = Setting1_1 {
+        node: 9,
+        name: "n".to_owned(),
+        on: None,
+        share: 1.0,
+    };
+    let error = few
+        .create(store, &Held::new(setting), &pin(""))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Table(TableError::NoColumn { field, .. }) if field == "share"),
+        "{error}"
+    );
+}
+
+pub(super) async fn pages_of_a_list_leave_nothing_out(store: &Store) {
+    for node in 1..=3 {
+        for name in ["a", "b", "c"] {
+            sql(
+                store,
+                &format!("INSERT INTO settings (node, name, version) VALUES ({node}, '{name}', '1.0')"),
+            )
+            .await;
+        }
+    }
+    let mut after: Option<Vec<Value>> = None;
+    let mut seen = Vec::new();
+    loop {
+        let page = settings().list(store, after.as_deref(), 2).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some(last.key.clone());
+        seen.extend(page.into_iter().map(|row| {
+            let setting = row.object.unwrap().held.value;
+            format!("{}{}", setting.node, setting.name)
+        }));
+    }
+    assert_eq!(seen, ["1a", "1b", "1c", "2a", "2b", "2c", "3a", "3b", "3c"]);
+}
+
+/// D2 of Ironic, in a store: an old, a pinned and an unpinned service write one row in turns.
+pub(super) async fn a_pinned_writer_keeps_what_an_unpinned_one_saved(store: &Store) {
+    let (old, new) = (old_nodes(), new_nodes());
+    old_row(store, "n1", Some("1.14")).await;
+    new.change(store, &key("n1"), &pin("newton"), |node| {
+        node.labels.insert("by".to_owned(), "pinned".to_owned());
+    })
+    .await
+    .unwrap();
+    assert_eq!(version_of(store, "n1").await.as_deref(), Some("1.14"));
+    let read = old.get(store, &key("n1")).await.unwrap().unwrap().held.value;
+    assert_eq!(
+        (read.extra["rack"].as_str(), read.extra["by"].as_str()),
+        ("r7", "pinned")
+    );
+    old.change(store, &key("n1"), &pin("newton"), |node| {
+        node.description = Some("by old".to_owned());
+    })
+    .await
+    .unwrap();
+
+    new.change(store, &key("n1"), &pin(""), |node| {
+        node.traits[0].note = Some("precious".to_owned());
+    })
+    .await
+    .unwrap();
+    assert_eq!(version_of(store, "n1").await.as_deref(), Some("1.16"));
+    new.change(store, &key("n1"), &pin("newton"), |node| {
+        node.notes.description = Some("by pinned".to_owned());
+    })
+    .await
+    .unwrap();
+    let read = new.get(store, &key("n1")).await.unwrap().unwrap().held.value;
+    assert_eq!(read.traits[0].note.as_deref(), Some("precious"));
+    assert_eq!(read.notes.description.as_deref(), Some("by pinned"));
+    assert_eq!(read.labels["by"], "pinned");
+
+    // What a pinned service does not know is refused, and nothing is written.
+    old_row(store, "n2", Some("1.14")).await;
+    let (n2, newton) = (key("n2"), pin("newton"));
+    let change = new.change(store, &n2, &newton, |node| {
+        node.traits[0].note = Some("new".to_owned());
+    });
+    let error = change.await.unwrap_err();
+    assert!(matches!(error, StoreError::Unsaved(_)), "{error}");
+    assert_eq!(version_of(store, "n2").await.as_deref(), Some("1.14"));
+}
+
+/// A pinned writer read the row before an unpinned one brought it up: its write would be of the old version.
+pub(super) async fn a_row_that_changed_since_it_was_read_is_not_overwritten(store: &Store) {
+    let objects = Objects::new(table_without_revision(), Arc::new(nodes()));
+    old_row(store, "n1", Some("1.14")).await;
+    let mut pinned = objects.get(store, &key("n1")).await.unwrap().unwrap();
+    pinned.held.value.labels.clear();
+    objects
+        .change(store, &key("n1"), &pin(""), |node| {
+            node.notes.description = Some("x".to_owned());
+        })
+        .await
+        .unwrap();
+    let error = objects.save(store, &pinned, &pin("newton")).await.unwrap_err();
+    assert!(
+        matches!(error, StoreError::Conflict { .. }) && error.may_pass(),
+        "{error}"
+    );
+    assert_eq!(version_of(store, "n1").await.as_deref(), Some("1.16"));
+
+    // With a revision that holds for any two writes.
+    let objects = new_nodes();
+    let first = objects.get(store, &key("n1")).await.unwrap().unwrap();
+    let mut second = first.clone();
+    objects
+        .change(store, &key("n1"), &pin(""), |node| {
+            node.notes.description = Some("y".to_owned());
+        })
+        .await
+        .unwrap();
+    second.held.value.notes.description = Some("z".to_owned());
+    assert!(matches!(
+        objects.save(store, &second, &pin("")).await,
+        Err(StoreError::Conflict { .. })
+    ));
+}
+
+/// A conversion is made of what stood in the row. Where there is no revision, a pinned service that wrote it meanwhile has
+/// left its version as it was, and its write must not be lost all the same.
+pub(super) async fn a_conversion_overwrites_nothing_that_was_written_meanwhile(store: &Store) {
+    let objects = Objects::new(table_without_revision(), Arc::new(nodes()));
+    old_row(store, "n1", Some("1.14")).await;
+    let mut unpinned = objects.get(store, &key("n1")).await.unwrap().unwrap();
+    unpinned.held.value.notes.description = Some("x".to_owned());
+    let (n1, free, newton) = (key("n1"), pin(""), pin("newton"));
+    let by_pinned = objects.change(store, &n1, &newton, |node| {
+        node.labels.insert("by".to_owned(), "pinned".to_owned());
+    });
+    by_pinned.await.unwrap();
+    assert_eq!(version_of(store, "n1").await.as_deref(), Some("1.14"));
+    let error = objects.save(store, &unpinned, &pin("")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+    let again = objects.change(store, &n1, &free, |node| {
+        node.notes.description = Some("x".to_owned());
+    });
+    again.await.unwrap();
+    let node = objects.get(store, &key("n1")).await.unwrap().unwrap().held.value;
+    assert_eq!(version_of(store, "n1").await.as_deref(), Some("1.16"));
+    assert_eq!(
+        (node.labels["by"].as_str(), node.notes.description.as_deref()),
+        ("pinned", Some("x"))
+    );
+    let mut late = objects.get(store, &key("n1")).await.unwrap().unwrap();
+    sql(store, "UPDATE nodes SET version = '1.14' WHERE uuid = 'n1'").await;
+    late.held.value.notes.description = None;
+    assert!(matches!(
+        objects.save(store, &late, &pin("")).await,
+        Err(StoreError::Conflict { .. })
+    ));
+    old_row(store, "n2", Some("1.14")).await;
+    let gone = objects.get(store, &key("n2")).await.unwrap().unwrap();
+    assert!(objects.delete(store, &key("n2")).await.unwrap());
+    assert!(matches!(
+        objects.save(store, &gone, &pin("")).await,
+        Err(StoreError::Gone { .. })
+    ));
+}
+
+/// A service is in the middle of writing a row when its batch comes to it. The batch does the others first, then waits.
+pub(super) async fn a_batch_waits_for_who_writes_a_row(store: &Store) {
+    for way in ["read and saved", "one statement"] {
+        sql(store, "DELETE FROM nodes").await;
+        for at in 0..3 {
+            old_row(store, &format!("n{at}"), Some("1.14")).await;
+        }
+        let mut writing = store.pool().begin().await.unwrap();
+        let written = "UPDATE nodes SET extra = '{\"rack\":\"r8\"}' WHERE uuid = 'n1'";
+        sqlx::query(written).execute(&mut *writing).await.unwrap();
+        let migrating = {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let migrations = if way == "one statement" {
+                    Migrations::new().then(Update::new(
+                        "nodes",
+                        table_without_revision(),
+                        "version = '1.14'",
+                        "fake = extra, extra = NULL, version = '1.15'",
+                    ))
+                } else {
+                    let objects = Objects::new(table_without_revision(), Arc::new(nodes_1_15()));
+                    Migrations::new().then(RaiseRows::new("nodes", objects, &pin("")))
+                };
+                run(&migrations.unwrap(), &store, limits(None, 2)).await
+            })
+        };
+        if store.engine() == Engine::Postgres {
+            // Whoever waits for somebody would keep others waiting for what it has done already.
+            while version_of(store, "n2").await.as_deref() != Some("1.15") {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        } else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(!migrating.is_finished());
+        writing.commit().await.unwrap();
+        assert_eq!(migrating.await.unwrap(), (3, 0, 0), "{way}");
+        let node = new_nodes().get(store, &key("n1")).await.unwrap().unwrap();
+        assert_eq!(node.held.value.labels["rack"], "r8", "{way}");
+    }
+}
+
+/// D5 and D6 of Ironic: one row from the future, or one without a version, and the whole list failed.
+pub(super) async fn rows_that_cannot_be_read_are_named_one_by_one(store: &Store) {
+    for (uuid, version) in [
+        ("a", Some("1.14")),
+        ("b", Some("1.16")),
+        ("c", None),
+        ("d", Some("soon")),
+        ("e", Some("1.2")),
+        ("f", Some("1.15")),
+    ] {
+        old_row(store, uuid, version).await;
+    }
+    sql(store, "UPDATE nodes SET traits = '5' WHERE uuid = 'a'").await;
+    let objects = Objects::new(table(), Arc::new(nodes_1_15()));
+    let list = objects.list(store, None, 100).await.unwrap();
+    let said: Vec<String> = list
+        .iter()
+        .map(|row| match &row.object {
+            Ok(stored) => format!(
+                "{} is {:?}",
+                stored.held.value.uuid,
+                stored.row().version.map(|v| v.to_string())
+            ),
+            Err(why) => why.to_string(),
+        })
+        .collect();
+    assert!(
+        said[0].starts_with("Node 1.14 cannot be read: invalid type"),
+        "{said:#?}"
+    );
+    assert_eq!(
+        said[1..5],
+        [
+            "Node 1.16 comes from a later release: this code knows Node up to 1.15",
+            "c is None",
+            "Node has \"soon\" where its version should stand",
+            "Node 1.2 is not known here any more; known are 1.13 to 1.15: go through a release that knows it",
+        ]
+    );
+    let error = objects.get(store, &key("b")).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "nodes uuid=\"b\": Node 1.16 comes from a later release: this code knows Node up to 1.15"
+    );
+    let counts = objects.versions(store).await.unwrap();
+    let counts: Vec<(Option<&str>, u64, bool)> = counts
+        .iter()
+        .map(|count| (count.version.as_deref(), count.rows, count.readable.is_ok()))
+        .collect();
+    assert_eq!(
+        counts,
+        [
+            (None, 1, true),
+            (Some("soon"), 1, false),
+            (Some("1.2"), 1, false),
+            (Some("1.14"), 1, true),
+            (Some("1.15"), 1, true),
+            (Some("1.16"), 1, false),
+        ]
+    );
+}
