@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use stagger_ceph::api::saved::Saved;
 use stagger_core::check::Finding;
 use stagger_core::explain::Explanation;
-use stagger_core::model::{RunId, Snapshot, UnitId};
+use stagger_core::model::{RunId, Snapshot, UnitId, UnitState};
 use stagger_core::plan::Plan;
 use stagger_core::releases::{self, Own};
 use stagger_core::run::Entry;
@@ -102,6 +102,8 @@ pub(crate) struct Versions {
 pub(crate) struct ServiceRow {
     /// Its unit.
     pub(crate) unit: UnitId,
+    /// Whether it serves.
+    pub(crate) state: UnitState,
     /// The release with its patch; absent where nobody could tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) release: Option<String>,

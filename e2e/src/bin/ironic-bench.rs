@@ -22,6 +22,7 @@ struct Figures {
     requests: u64,
     ours: usize,
     of_ironic: usize,
+    applied: usize,
     longest: f64,
     wrong: u64,
 }
@@ -73,6 +74,11 @@ fn upgrade(
         requests: report.requests(),
         ours: judged.ours.len(),
         of_ironic: judged.of_ironic.len(),
+        applied: judged
+            .of_ironic
+            .iter()
+            .filter(|(failure, _)| failure.applied == Some(true))
+            .count(),
         longest: report.worst(),
         wrong: report.clients.iter().map(|client| client.wrong).sum(),
     };

@@ -252,7 +252,9 @@ fn judge<'a>(failures: &'a [Failure], signatures: &'static [Signature], log: &[S
     };
     for failure in failures {
         let found = signatures.iter().find(|signature| {
-            signature.fits(failure) && log.iter().any(|line| signature.is_told(failure, line))
+            // A write that was not done is lost, whoever says so.
+            let done = failure.applied != Some(false);
+            done && signature.fits(failure) && log.iter().any(|line| signature.is_told(failure, line))
         });
         match found {
             Some(signature) => judged.of_ironic.push((failure, signature.defect)),
@@ -324,6 +326,7 @@ mod tests {
         add("another request", |failure| {
             failure.request_id = Some("req-6dfcbc2e-f7a1-4853-9b6b-298d5f7cd3bf".to_owned());
         });
+        add("not applied", |failure| failure.applied = Some(false));
         add("no request", |failure| failure.request_id = None);
         add("accepted and not done", |failure| {
             failure.error = Some("was accepted and not done".to_owned());

@@ -7,8 +7,8 @@ use stagger_e2e::stagger::{Doors, IronicSetup, Machine};
 
 use super::{LIMIT, case, resume, run};
 
-/// Somebody unpins an API at the door of the unpin, with all conductors still pinned (D3), and later starts a conductor
-/// of the old code: nothing goes on while it is so.
+/// Somebody unpins an API at the door of the unpin, with all conductors still pinned (D3): nothing goes on while it is so.
+/// And who asks for the old release when all is done is refused.
 #[test]
 #[ignore = "long; needs root and Ironic; cargo xtask test --long runs it"]
 fn what_others_do_out_of_order_is_seen_and_nothing_goes_on() -> Result<()> {
@@ -21,7 +21,6 @@ fn what_others_do_out_of_order_is_seen_and_nothing_goes_on() -> Result<()> {
         };
         let machine = Machine::new(cluster, "anna", &setup)?;
         run(&machine, Release::Epoxy, 3)?;
-        // A door that is not the next one: said once, it is passed when all before it is done.
         machine.call(&["approve", "schema"])?.expect(0)?;
         resume(&machine, 3)?;
         cluster.ensure_runs(Release::Epoxy, Some(Release::Dalmatian))?;

@@ -19,6 +19,7 @@ struct Figures {
     requests: u64,
     ours: usize,
     of_ironic: usize,
+    applied: usize,
     longest: f64,
     wrong: u64,
 }
@@ -56,8 +57,8 @@ fn page(all: &[Figures]) -> String {
          haproxy, under the load of five kinds of clients, carried from one release to the next: by hand, as carefully as it can\n\
          be done, and by `stagger`; each on a cluster of its own, one after the other in the same run. Both drain a service\n\
          before they stop it. By hand no gate is waited for but that a service is alive, and nobody looks at rows.\n\n\
-         | upgrade | way | seconds | requests | failed, ours | failed, Ironic's own | longest request | writes lost |\n\
-         |---|---|---|---|---|---|---|---|\n"
+         | upgrade | way | seconds | requests | failed, ours | failed, Ironic's own | of these applied | longest request | writes lost |\n\
+         |---|---|---|---|---|---|---|---|---|\n"
         .to_owned();
     for figures in all {
         let Figures {
@@ -68,19 +69,20 @@ fn page(all: &[Figures]) -> String {
             requests,
             ours,
             of_ironic,
+            applied,
             longest,
             wrong,
         } = figures;
         // Writing to a text does not fail.
         let _ = writeln!(
             text,
-            "| {from} to {to} | {way} | {seconds:.0} | {requests} | {ours} | {of_ironic} | {longest:.1} s | {wrong} |"
+            "| {from} to {to} | {way} | {seconds:.0} | {requests} | {ours} | {of_ironic} | {applied} | {longest:.1} s | {wrong} |"
         );
     }
     text.push_str(
         "\nIronic's own failures are those whose answer and whose line in the log have the signature of a known defect: from 29.0\n\
          to 32.0 a `PATCH` of a node is answered with 500 while both releases run (`Version 1.2 of TraitList is not supported`).\n\
-         Their writes were applied.\n",
+         A write that was not applied is never counted as one of these.\n",
     );
     text
 }
@@ -99,11 +101,13 @@ mod tests {
             requests: 5000,
             ours: 0,
             of_ironic: 0,
+            applied: 0,
             longest: 1.23,
             wrong: 0,
         };
         assert!(
-            page(&[figures]).contains("| 26.1.6 to 29.0.6 | by hand | 103 | 5000 | 0 | 0 | 1.2 s | 0 |\n")
+            page(&[figures])
+                .contains("| 26.1.6 to 29.0.6 | by hand | 103 | 5000 | 0 | 0 | 0 | 1.2 s | 0 |\n")
         );
     }
 }

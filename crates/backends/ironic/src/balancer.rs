@@ -22,6 +22,8 @@ pub struct ServerSays {
     pub state: ServerState,
     /// Requests with it now, and those that wait for it.
     pub sessions: u64,
+    /// Requests that it has had since the balancer began.
+    pub total: u64,
     /// The balancer's own word.
     pub status: String,
 }
@@ -91,6 +93,7 @@ impl Shown {
         };
         let (backend, server, status) = (column("pxname")?, column("svname")?, column("status")?);
         let (queue, current) = (column("qcur")?, column("scur")?);
+        let total = column("stot")?;
         let mut servers = BTreeMap::new();
         for line in lines {
             let cells: Vec<&str> = line.split(',').collect();
@@ -114,6 +117,7 @@ impl Shown {
             let says = ServerSays {
                 state: ServerState::of(cell(status)),
                 sessions: number("scur", current)? + number("qcur", queue)?,
+                total: number("stot", total)?,
                 status: cell(status).to_owned(),
             };
             servers.insert(name, says);
@@ -126,6 +130,7 @@ impl Shown {
         self.servers.get(server).cloned().unwrap_or_else(|| ServerSays {
             state: ServerState::Unclear,
             sessions: 0,
+            total: 0,
             status: "not listed".to_owned(),
         })
     }
@@ -165,15 +170,19 @@ rpc2,c1,0,0,0,1,,9,9,9,,0,,0,0,0,0,no check,1,0,1,\n\n";
         let shown = Shown::read(CSV).unwrap();
         assert_eq!(shown.servers.len(), 5);
         for (name, state, sessions) in [
-            ("b/a1", ServerState::Up, 2),
-            ("b/a2", ServerState::Drained, 2),
-            ("rpc1/c1", ServerState::Up, 0),
-            ("rpc1/c2", ServerState::Down, 0),
-            ("rpc2/c1", ServerState::Unclear, 0),
-            ("rpc2/c9", ServerState::Unclear, 0),
+            ("b/a1", ServerState::Up, (2, 60)),
+            ("b/a2", ServerState::Drained, (2, 60)),
+            ("rpc1/c1", ServerState::Up, (0, 9)),
+            ("rpc1/c2", ServerState::Down, (0, 9)),
+            ("rpc2/c1", ServerState::Unclear, (0, 9)),
+            ("rpc2/c9", ServerState::Unclear, (0, 0)),
         ] {
             let says = shown.server(&server(name));
-            assert_eq!((says.state, says.sessions), (state, sessions), "{name}");
+            assert_eq!(
+                (says.state, (says.sessions, says.total)),
+                (state, sessions),
+                "{name}"
+            );
         }
         let peers: Vec<_> = shown.peers(&server("b/a2")).map(ToString::to_string).collect();
         assert_eq!(peers, ["b/a1"]);

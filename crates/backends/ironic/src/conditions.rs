@@ -1,5 +1,7 @@
 //! The health facts on which gates wait, and those that say that a step is done.
 
+use std::collections::BTreeSet;
+
 use stagger_core::model::{Condition, ConditionName, IdError, UnitState, Verdict};
 use stagger_versioned::manifest::Place;
 
@@ -237,6 +239,9 @@ pub(crate) fn not_prepared(facts: &Facts, config: &IronicConfig) -> Option<Strin
     }
 }
 
+/// So many requests through the balancer, and not one call among them, say that calls go past it.
+const ENOUGH: u64 = 1000;
+
 fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
     match config.stopping.way {
         Way::Drain => {}
@@ -265,6 +270,24 @@ fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
                     server.backend
                 ));
             }
+        }
+    }
+    let behind = config.conductors.iter().flat_map(|conductor| &conductor.servers);
+    for backend in behind.map(|server| &server.backend).collect::<BTreeSet<_>>() {
+        let requests = |here: bool| -> u64 {
+            let counted = shown
+                .servers
+                .iter()
+                .filter(|(server, _)| (server.backend == *backend) == here);
+            counted.map(|(_, says)| says.total).sum()
+        };
+        let others = requests(false);
+        if requests(true) == 0 && others >= ENOUGH {
+            return no(format!(
+                "of {others} requests through the balancer none came to {backend}: calls to its conductor go past it. The \
+                 `host` of that conductor has to be an address of the balancer; if nobody has called it yet, `openstack \
+                 baremetal node validate` with one of its nodes does"
+            ));
         }
     }
     Ok("every conductor's RPC port has a peer to be drained to".to_owned())

@@ -60,6 +60,17 @@ pub struct Facts {
     pub records: Known<Records>,
 }
 
+impl Facts {
+    /// Why nothing is known of it, if so: no API service answers, and neither does its database.
+    pub fn silent(&self) -> Option<String> {
+        let offered = self.apis.values().any(|says| matches!(says, ApiSays::Offers(_)));
+        match (&self.conductors, &self.database) {
+            (Known::No(api), Known::No(database)) if !offered => Some(format!("{api}; {database}")),
+            _ => None,
+        }
+    }
+}
+
 /// An API service, asked past the balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

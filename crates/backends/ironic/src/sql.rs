@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sqlx::any::{AnyArguments, AnyPoolOptions, AnyRow, install_default_drivers};
-use sqlx::{Any, AnyConnection, AnyPool, Arguments as _, AssertSqlSafe, Transaction};
+use sqlx::pool::PoolConnection;
+use sqlx::{Any, AnyConnection, AnyPool, Arguments as _, AssertSqlSafe, Connection as _, Transaction};
 use stagger_engine::backend::BackendError;
 
 /// Which database it is.
@@ -79,7 +80,8 @@ impl Sql {
         };
         let options = AnyPoolOptions::new()
             .max_connections(4)
-            .acquire_timeout(limit)
+            // What is left of the limit is for asking what it waited for.
+            .acquire_timeout(limit / 2)
             .after_connect(move |connection, _| {
                 Box::pin(async move {
                     match read_only {
@@ -138,7 +140,7 @@ impl Sql {
         values: Vec<Value>,
     ) -> Result<Vec<AnyRow>, BackendError> {
         let asked = async {
-            let mut connection = self.pool.acquire().await?;
+            let mut connection = self.connection().await?;
             let values = arguments(values)?;
             sqlx::query_with(AssertSqlSafe(self.words(text)), values)
                 .fetch_all(&mut *connection)
@@ -147,6 +149,18 @@ impl Sql {
         match tokio::time::timeout(self.limit, asked).await {
             Ok(found) => found.map_err(|error| self.error(tried, &error)),
             Err(_) => Err(self.silent(tried)),
+        }
+    }
+
+    /// One of the pool. It says only that it waited; one of its own says for what.
+    async fn connection(&self) -> Result<PoolConnection<Any>, sqlx::Error> {
+        match self.pool.acquire().await {
+            Err(sqlx::Error::PoolTimedOut) => {
+                let own = AnyConnection::connect_with(&self.pool.connect_options()).await?;
+                own.close().await?;
+                Err(sqlx::Error::PoolTimedOut)
+            }
+            acquired => acquired,
         }
     }
 
@@ -161,7 +175,8 @@ impl Sql {
     /// The database does not answer, or not so. Where the answer was lost it may have carried them out.
     pub(crate) async fn change(&self, tried: &str, statements: Vec<Statement>) -> Result<bool, BackendError> {
         let changed = async {
-            let mut transaction: Transaction<'static, Any> = self.pool.begin().await?;
+            let mut connection = self.connection().await?;
+            let mut transaction: Transaction<'_, Any> = connection.begin().await?;
             for Statement {
                 text,
                 values,
@@ -289,6 +304,17 @@ mod tests {
         assert_eq!(
             with_password("mysql://db/x", Some(&file)).unwrap(),
             "mysql://db/x"
+        );
+    }
+
+    #[tokio::test]
+    async fn who_does_not_answer_is_told_as_the_system_tells_it() {
+        let nobody = Sql::new("mysql://me:secret@127.0.0.1:1/x", true, Duration::from_secs(2)).unwrap();
+        let asked = nobody.fetch("read", "select 1", Vec::new()).await;
+        let error = asked.map(|rows| rows.len()).unwrap_err().to_string();
+        assert!(
+            error.contains("refused") && error.contains("me@127.0.0.1:1") && !error.contains("secret"),
+            "{error}"
         );
     }
 

@@ -162,6 +162,10 @@ fn copy(place: &Place, to: &Path) -> Result<Exit, CliError> {
         return Err(CliError::usage(format!("{} is there already", to.display()))
             .hint("name a file that is not there, or remove it"));
     }
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        return Err(CliError::usage(format!("{} is no folder", folder.display())).hint("make it first"));
+    }
     place.copy(to)?;
     print::out(&format!("{place}: copied to {}", to.display()));
     Ok(Exit::Done)

@@ -60,6 +60,12 @@ impl Live {
     pub(crate) async fn snapshot(&self) -> Result<Snapshot, CliError> {
         let backend = self.backend(None)?;
         let facts = backend.look().await;
+        if let Some(why) = facts.silent() {
+            return Err(CliError::new(
+                Exit::Unreachable,
+                format!("nothing of the Ironic answers: {why}"),
+            ));
+        }
         Ok(backend.snapshot(&facts, None)?)
     }
 
@@ -72,9 +78,13 @@ impl Live {
             .ok_or_else(|| CliError::usage("the release to go to is not given").hint("--to 29.0.6"))?;
         let backend = self.backend(None)?;
         let facts = backend.look().await;
-        let upgrade = backend
-            .upgrade(&facts, release, &policy)
-            .map_err(|refusal| CliError::refused(&format!("the upgrade to {release}"), &refusal.0))?;
+        let upgrade = backend.upgrade(&facts, release, &policy).map_err(|refusal| {
+            let mut error = CliError::refused(&format!("the upgrade to {release}"), &refusal.0);
+            if facts.silent().is_some() {
+                error.exit = Exit::Unreachable;
+            }
+            error
+        })?;
         let snapshot = backend.snapshot(&facts, Some(&upgrade.wished))?;
         let kinds = BTreeSet::from([Role::Conductor.as_str(), Role::Api.as_str()]);
         world::names_are_known(&snapshot, &policy, BTreeSet::from(["host", "group"]), &kinds)?;
@@ -126,6 +136,8 @@ impl Live {
         let backend = self.backend(None)?;
         let facts = backend.look().await;
         let services = versions(&facts, &self.settings.cluster, backend.table());
+        // What is written down is shown all the same.
+        let exit = facts.silent().map_or(Exit::Done, |_| Exit::Unreachable);
         if cli.json {
             let snapshot = backend.snapshot(&facts, None)?;
             let mut rows: BTreeMap<(String, String), Vec<_>> = BTreeMap::new();
@@ -148,7 +160,7 @@ impl Live {
                 versions: versions.collect(),
                 services,
             }));
-            return Ok(Exit::Done);
+            return Ok(exit);
         }
         print::out(&format!(
             "{:<12} {:<10} {:<10} {:<8} {:<7} {:<8} writes",
@@ -157,7 +169,7 @@ impl Live {
         for service in services {
             print::out(&line(&service, all));
         }
-        Ok(Exit::Done)
+        Ok(exit)
     }
 }
 
@@ -198,6 +210,7 @@ fn row(service: ServiceVersions) -> Result<ServiceRow, CliError> {
     let objects = runs.iter().flat_map(|runs| &runs.objects);
     Ok(ServiceRow {
         unit,
+        state: service.state,
         objects: objects
             .map(|(object, version)| (object.clone(), version.to_string()))
             .collect(),

@@ -36,11 +36,11 @@ pub(crate) fn migrations(cli: &Cli, wish: &Migrations) -> Result<Exit, CliError>
         std::fs::write(file, notes)
             .map_err(|error| CliError::usage(format!("write {}: {error}", file.display())))?;
     }
-    show(cli, wish, &report, migrations.len());
+    show(cli, wish, &report);
     Ok(if report.code() == 0 { Exit::Done } else { Exit::No })
 }
 
-fn show(cli: &Cli, wish: &Migrations, report: &Report, files: usize) {
+fn show(cli: &Cli, wish: &Migrations, report: &Report) {
     if cli.json {
         print::json(&documents::LINT.of(&document(report)));
         return;
@@ -54,7 +54,8 @@ fn show(cli: &Cli, wish: &Migrations, report: &Report, files: usize) {
         }
         print::out(&report.notes());
     }
-    let files = match files {
+    let files = match report.judged {
+        0 => "no migration to judge".to_owned(),
         1 => "1 migration".to_owned(),
         many => format!("{many} migrations"),
     };

@@ -8,6 +8,7 @@
 //! Each file begins with the release that brings it, `-- release: 7.0`, and the names of files are in the order in which
 //! they are carried out. When a field or an object was deprecated and removed stands in the [manifest](crate::manifest).
 
+mod known;
 mod locks;
 mod rules;
 
@@ -15,11 +16,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
+use sqlparser::ast::{ObjectType, Statement};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, SQLiteDialect};
+use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::{Token, Tokenizer};
 
 pub use locks::{Lock, Mode};
+
+use known::Known;
 
 use crate::deprecation::TooEarly;
 use crate::manifest::{Manifest, Place};
@@ -77,7 +82,7 @@ pub enum Rule {
         #[serde(serialize_with = "as_text")]
         why: TooEarly,
     },
-    /// A column, a table or a view gets another name.
+    /// A column, a table, a view or a constraint gets another name.
     Renamed {
         /// What.
         what: String,
@@ -101,6 +106,11 @@ pub enum Rule {
     DefaultDropped {
         /// The table and the column.
         column: String,
+    },
+    /// A constraint or an index goes that may keep duplicates out.
+    UniqueDropped {
+        /// What.
+        what: String,
     },
     /// Rows are changed.
     DataChanged {
@@ -129,6 +139,7 @@ impl Rule {
             Self::ColumnRequired { .. } => "column-required",
             Self::Tightened { .. } => "tightened",
             Self::DefaultDropped { .. } => "default-dropped",
+            Self::UniqueDropped { .. } => "unique-dropped",
             Self::DataChanged { .. } => "data-changed",
         }
     }
@@ -157,6 +168,10 @@ impl Rule {
                 "let the objects hold to it, and tighten the schema one named release later, in a new table"
             }
             Self::DefaultDropped { .. } => "leave the default until no service relies on it",
+            Self::UniqueDropped { .. } => {
+                "leave it until its table or its column may be dropped; what an earlier statement of these migrations made under \
+                 this name, and not unique, may go at once"
+            }
             Self::DataChanged { .. } => {
                 "move data by an online migration, after the services have been unpinned"
             }
@@ -192,6 +207,12 @@ impl fmt::Display for Rule {
             Self::Tightened { what } => write!(f, "{what}: older services may write what it forbids"),
             Self::DefaultDropped { column } => {
                 write!(f, "{column} loses its default, and older services may rely on it")
+            }
+            Self::UniqueDropped { what } => {
+                write!(
+                    f,
+                    "{what} may be what keeps duplicates out, and older services rely on that"
+                )
             }
             Self::DataChanged { table } => {
                 write!(f, "rows of {table} are changed while older services read them")
@@ -236,6 +257,8 @@ pub struct Taken {
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Report {
+    /// How many files were judged: those of releases after `since`, and those of which nobody knows the release.
+    pub judged: usize,
     /// Rules that are broken. Where there are none, the migrations may be carried out while older services work.
     pub findings: Vec<Finding>,
     /// Locks on tables that were there before.
@@ -282,6 +305,7 @@ impl Report {
 pub fn lint(migrations: &[Migration], manifest: &Manifest, since: Option<Place>) -> Report {
     let mut report = Report::default();
     let mut before: Option<Place> = None;
+    let mut known = Known::default();
     for migration in migrations {
         let mut find = |line: u64, rule: Rule| {
             report.findings.push(Finding {
@@ -292,11 +316,15 @@ pub fn lint(migrations: &[Migration], manifest: &Manifest, since: Option<Place>)
         };
         let Some((line, release)) = release(&migration.text) else {
             find(1, Rule::ReleaseMissing);
+            report.judged += 1;
+            known.forget();
             continue;
         };
         let Ok(named) = manifest.find(release) else {
             let release = release.to_owned();
             find(line, Rule::ReleaseUnknown { release });
+            report.judged += 1;
+            known.forget();
             continue;
         };
         let place = named.place;
@@ -311,29 +339,41 @@ pub fn lint(migrations: &[Migration], manifest: &Manifest, since: Option<Place>)
         }
         before = Some(before.map_or(place, |before| before.max(place)));
         if since.is_some_and(|since| place <= since) {
+            // What it made is known in later ones.
+            judge(migration, manifest, place, &mut known, &mut Report::default());
             continue;
         }
-        judge(migration, manifest, place, &mut report);
+        report.judged += 1;
+        judge(migration, manifest, place, &mut known, &mut report);
     }
     report
 }
 
-fn judge(migration: &Migration, manifest: &Manifest, place: Place, report: &mut Report) {
+fn judge(migration: &Migration, manifest: &Manifest, place: Place, known: &mut Known, report: &mut Report) {
     let statements = match statements(&migration.text) {
         Ok(statements) => statements,
-        Err(error) => {
+        Err((line, error)) => {
             let why = error.to_string();
+            known.forget();
             report.findings.push(Finding {
                 file: migration.file.clone(),
-                line: 1,
+                line,
                 rule: Rule::Unparsable { why },
             });
             return;
         }
     };
-    let mut here = rules::Here::new(manifest, place);
-    for (line, statement) in statements {
-        let judged = here.judge(&statement);
+    let mut here = rules::Here::new(manifest, place, known);
+    for Written {
+        line,
+        statement,
+        concurrently,
+    } in statements
+    {
+        let mut judged = here.judge(&statement);
+        if concurrently {
+            judged.locks.clear();
+        }
         report
             .findings
             .extend(judged.rules.into_iter().map(|rule| Finding {
@@ -366,13 +406,28 @@ fn release(text: &str) -> Option<(u64, &str)> {
     })
 }
 
+/// A statement.
+struct Written {
+    /// The line, from 1.
+    line: u64,
+    statement: Statement,
+    /// It drops an index CONCURRENTLY.
+    concurrently: bool,
+}
+
+/// Why there is none, and in which line.
+type Unparsed = (u64, ParserError);
+
 /// Statements with their lines. What PostgreSQL does not know may be SQLite's.
-fn statements(text: &str) -> Result<Vec<(u64, sqlparser::ast::Statement)>, ParserError> {
+fn statements(text: &str) -> Result<Vec<Written>, Unparsed> {
     parse(text, &PostgreSqlDialect {}).or_else(|error| parse(text, &SQLiteDialect {}).map_err(|_| error))
 }
 
-fn parse(text: &str, dialect: &dyn Dialect) -> Result<Vec<(u64, sqlparser::ast::Statement)>, ParserError> {
-    let mut parser = Parser::new(dialect).try_with_sql(text)?;
+fn parse(text: &str, dialect: &dyn Dialect) -> Result<Vec<Written>, Unparsed> {
+    let tokens = Tokenizer::new(dialect, text)
+        .tokenize_with_location()
+        .map_err(|error| (error.location.line, ParserError::from(error)))?;
+    let mut parser = Parser::new(dialect).with_tokens_with_locations(tokens);
     let mut found = Vec::new();
     loop {
         while parser.consume_token(&Token::SemiColon) {}
@@ -380,14 +435,42 @@ fn parse(text: &str, dialect: &dyn Dialect) -> Result<Vec<(u64, sqlparser::ast::
         if next.token == Token::EOF {
             return Ok(found);
         }
-        found.push((next.span.start.line, parser.parse_statement()?));
+        let line = next.span.start.line;
+        let concurrently = parser.parse_keywords(&[Keyword::DROP, Keyword::INDEX, Keyword::CONCURRENTLY]);
+        let statement = if concurrently {
+            drop_concurrently(&mut parser)
+        } else {
+            parser.parse_statement()
+        };
+        found.push(Written {
+            line,
+            statement: statement.map_err(|error| (line, error))?,
+            concurrently,
+        });
         // Without this, what is left of a statement would be read as the next one.
         let next = parser.peek_token();
         if next.token != Token::SemiColon && next.token != Token::EOF {
-            return Err(ParserError::ParserError(format!(
-                "expected the end of the statement, found {} in line {}",
-                next.token, next.span.start.line
-            )));
+            let at = next.span.start.line;
+            let found = next.token;
+            let why = format!("expected the end of the statement, found {found} in line {at}");
+            return Err((line, ParserError::ParserError(why)));
         }
     }
+}
+
+/// What follows DROP INDEX CONCURRENTLY, which sqlparser does not know: one name, with nothing that depends on it.
+fn drop_concurrently(parser: &mut Parser<'_>) -> Result<Statement, ParserError> {
+    let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
+    let names = vec![parser.parse_object_name(false)?];
+    let restrict = parser.parse_keyword(Keyword::RESTRICT);
+    Ok(Statement::Drop {
+        object_type: ObjectType::Index,
+        if_exists,
+        names,
+        cascade: false,
+        restrict,
+        purge: false,
+        temporary: false,
+        table: None,
+    })
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use sqlparser::ast::{
     AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption, CreateIndex, CreateTable,
-    Expr, ObjectName, ObjectType, Statement, TableConstraint, TableFactor,
+    Expr, ObjectName, ObjectType, Set, Statement, TableConstraint, TableFactor, TableObject, Value,
 };
 
+use super::known::{Known, Name, written};
 use super::{Lock, Mode, Rule};
 use crate::deprecation::{TooEarly, may_leave_schema};
 use crate::manifest::{Deprecation, Manifest, Place};
@@ -22,17 +23,21 @@ pub(super) struct Judged {
 pub(super) struct Here<'a> {
     manifest: &'a Manifest,
     place: Place,
+    /// What this file and those before it have made.
+    known: &'a mut Known,
     /// Tables that this file makes: nobody works on them yet.
-    new: BTreeSet<String>,
+    new: BTreeSet<Name>,
     /// Those, and such as it makes only if they are not there.
-    made: BTreeSet<String>,
+    made: BTreeSet<Name>,
 }
 
 impl<'a> Here<'a> {
-    pub(super) fn new(manifest: &'a Manifest, place: Place) -> Self {
+    pub(super) fn new(manifest: &'a Manifest, place: Place, known: &'a mut Known) -> Self {
+        known.begin_file();
         Self {
             manifest,
             place,
+            known,
             new: BTreeSet::new(),
             made: BTreeSet::new(),
         }
@@ -45,7 +50,7 @@ impl<'a> Here<'a> {
     pub(super) fn judge(&mut self, statement: &Statement) -> Judged {
         let mut judged = Judged::default();
         match statement {
-            Statement::CreateTable(table) => self.create(table, &mut judged),
+            Statement::CreateTable(table) if !table.or_replace => self.create(table, &mut judged),
             Statement::AlterTable(alter) => self.alter(alter, &mut judged),
             Statement::CreateIndex(index) => self.index(index, &mut judged),
             Statement::Drop {
@@ -55,27 +60,34 @@ impl<'a> Here<'a> {
                 let names = renames.iter().map(|rename| plain(&rename.old_name));
                 judged.rules.extend(names.map(|what| Rule::Renamed { what }));
             }
-            Statement::Insert(insert) => self.data(&insert.table.to_string(), &mut judged),
-            Statement::Update(update) => self.data(&factor(&update.table.relation), &mut judged),
+            Statement::Insert(insert) => match &insert.table {
+                TableObject::TableName(name) => self.data(name, &mut judged),
+                other => judged.rules.push(Rule::DataChanged {
+                    table: other.to_string(),
+                }),
+            },
+            Statement::Update(update) => self.rows(&update.table.relation, &mut judged),
             Statement::Delete(delete) => {
                 let tables = match &delete.from {
                     sqlparser::ast::FromTable::WithFromKeyword(tables)
                     | sqlparser::ast::FromTable::WithoutKeyword(tables) => tables,
                 };
-                let table = tables
-                    .first()
-                    .map(|table| factor(&table.relation))
-                    .unwrap_or_default();
-                self.data(&table, &mut judged);
+                for table in tables {
+                    self.rows(&table.relation, &mut judged);
+                }
             }
             Statement::Truncate(truncate) => {
                 for table in &truncate.table_names {
-                    self.data(&plain(&table.name), &mut judged);
+                    self.data(&table.name, &mut judged);
                 }
             }
+            Statement::Set(set) if moves(set) => self.go_elsewhere(),
+            // What was set for a transaction ends with it.
+            Statement::Commit { .. } if self.known.is_elsewhere() => self.go_elsewhere(),
+            // What replaces a view may leave out a column.
+            Statement::CreateView(view) if !view.or_replace && !view.or_alter => {}
             // These add something of which older services know nothing, or concern this connection only.
-            Statement::CreateView(_)
-            | Statement::CreateSchema { .. }
+            Statement::CreateSchema { .. }
             | Statement::CreateSequence { .. }
             | Statement::CreateType { .. }
             | Statement::CreateDomain(_)
@@ -89,7 +101,20 @@ impl<'a> Here<'a> {
                 statement: beginning(&other.to_string()),
             }),
         }
+        self.known.learn(statement);
+        let unknown = |rule: &Rule| matches!(rule, Rule::UnknownStatement { .. });
+        let of_rights = matches!(statement, Statement::Grant(_) | Statement::Revoke(_));
+        if judged.rules.iter().any(unknown) && !of_rights {
+            self.known.forget();
+        }
         judged
+    }
+
+    /// Names without a schema mean others from now on.
+    fn go_elsewhere(&mut self) {
+        self.new.clear();
+        self.made.clear();
+        self.known.go_elsewhere();
     }
 
     #[expect(
@@ -100,9 +125,9 @@ impl<'a> Here<'a> {
         let name = plain(&table.name);
         // One that is made only if it is not there may be an old one.
         if !table.if_not_exists {
-            self.new.insert(name.clone());
+            self.new.insert(written(&table.name));
         }
-        self.made.insert(name.clone());
+        self.made.insert(written(&table.name));
         let of_columns = table.columns.iter().flat_map(|column| &column.options);
         let of_columns = of_columns.filter_map(|option| match &option.option {
             ColumnOption::ForeignKey(key) => Some(key),
@@ -115,8 +140,9 @@ impl<'a> Here<'a> {
                 TableConstraint::ForeignKey(key) => Some(key),
                 _ => None,
             });
-        for other in of_columns.chain(of_table).map(|key| plain(&key.foreign_table)) {
-            if !self.made.contains(&other) {
+        for key in of_columns.chain(of_table) {
+            if !self.made.contains(&written(&key.foreign_table)) {
+                let other = plain(&key.foreign_table);
                 let what = format!("making {name} with a foreign key to it");
                 judged
                     .locks
@@ -126,22 +152,44 @@ impl<'a> Here<'a> {
     }
 
     /// Rows of a table that this file makes may be filled at once.
-    fn data(&self, table: &str, judged: &mut Judged) {
-        let table = table.trim_matches('"');
-        if !self.new.contains(table) {
-            judged.rules.push(Rule::DataChanged {
-                table: table.to_owned(),
-            });
+    fn data(&self, table: &ObjectName, judged: &mut Judged) {
+        if !self.new.contains(&written(table)) {
+            judged.rules.push(Rule::DataChanged { table: plain(table) });
         }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what is not a table by its name is not new"
+    )]
+    fn rows(&self, table: &TableFactor, judged: &mut Judged) {
+        match table {
+            TableFactor::Table { name, .. } => self.data(name, judged),
+            other => judged.rules.push(Rule::DataChanged {
+                table: other.to_string(),
+            }),
+        }
+    }
+
+    /// What is called so now is not what this file has made.
+    fn gone(&mut self, table: &ObjectName) {
+        self.new.remove(&written(table));
+        self.made.remove(&written(table));
     }
 
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "what no rule knows is said to be unknown, and sqlparser has operations of twenty databases"
     )]
-    fn alter(&self, alter: &AlterTable, judged: &mut Judged) {
+    fn alter(&mut self, alter: &AlterTable, judged: &mut Judged) {
         let table = plain(&alter.name);
-        if self.new.contains(&table) {
+        if self.new.contains(&written(&alter.name)) {
+            let renamed = |operation: &AlterTableOperation| {
+                matches!(operation, AlterTableOperation::RenameTable { .. })
+            };
+            if alter.operations.iter().any(renamed) {
+                self.gone(&alter.name);
+            }
             return;
         }
         let short = |what: String| Lock::short(&table, what, Mode::AccessExclusive);
@@ -186,11 +234,27 @@ impl<'a> Here<'a> {
                     judged
                         .locks
                         .push(short(format!("dropping the constraint {}", name.value)));
+                    if !self.known.is_loose(&alter.name, name) && !self.goes(&table, &[]) {
+                        judged.rules.push(Rule::UniqueDropped {
+                            what: format!("the constraint {} of {table}", name.value),
+                        });
+                    }
+                }
+                AlterTableOperation::DropPrimaryKey { .. } => {
+                    judged.rules.push(Rule::UniqueDropped {
+                        what: format!("the primary key of {table}"),
+                    });
                 }
                 AlterTableOperation::RenameConstraint { old_name, .. } => {
                     judged
                         .locks
                         .push(short(format!("renaming the constraint {}", old_name.value)));
+                    // ON CONFLICT ON CONSTRAINT asks for one by its name.
+                    if !self.known.is_loose(&alter.name, old_name) {
+                        judged.rules.push(Rule::Renamed {
+                            what: format!("the constraint {} of {table}", old_name.value),
+                        });
+                    }
                 }
                 other => judged.rules.push(Rule::UnknownStatement {
                     statement: beginning(&format!("ALTER TABLE {table} {other}")),
@@ -209,12 +273,21 @@ impl<'a> Here<'a> {
         let option =
             |wanted: fn(&ColumnOption) -> bool| column.options.iter().any(|option| wanted(&option.option));
         let default = column.options.iter().find_map(|option| match &option.option {
-            ColumnOption::Default(value) => Some(value),
+            ColumnOption::Default(value) => Some(value).filter(|value| !null(value)),
             _ => None,
         });
         let serial = column.data_type.to_string().to_uppercase().contains("SERIAL");
         let generated = serial
             || option(|option| matches!(option, ColumnOption::Generated { .. } | ColumnOption::Identity(_)));
+        let computed = option(|option| {
+            matches!(
+                option,
+                ColumnOption::Generated {
+                    generation_expr: Some(_),
+                    ..
+                }
+            )
+        });
         let required = option(|option| matches!(option, ColumnOption::NotNull | ColumnOption::PrimaryKey(_)));
         if required && default.is_none() && !generated {
             judged.rules.push(Rule::ColumnRequired { column: name.clone() });
@@ -237,7 +310,13 @@ impl<'a> Here<'a> {
         for option in &column.options {
             match &option.option {
                 ColumnOption::Unique(_) | ColumnOption::PrimaryKey(_) => {
-                    // A new column is empty for all older services; its index is built from all rows.
+                    // Where it is empty for all older services, that is no duplicate.
+                    if computed || default.is_some_and(|value| !distinct(value)) {
+                        judged.rules.push(Rule::Tightened {
+                            what: format!("{name} is unique, and its default may be that of another row"),
+                        });
+                    }
+                    // Its index is built from all rows.
                     judged.locks.push(Lock::long(
                         table,
                         format!("{what} as unique"),
@@ -277,7 +356,7 @@ impl<'a> Here<'a> {
 
     fn index(&self, index: &CreateIndex, judged: &mut Judged) {
         let table = plain(&index.table_name);
-        if self.new.contains(&table) {
+        if self.new.contains(&written(&index.table_name)) {
             return;
         }
         let name = index.name.as_ref().map(plain).unwrap_or_default();
@@ -300,10 +379,11 @@ impl<'a> Here<'a> {
         clippy::wildcard_enum_match_arm,
         reason = "what no rule knows is said to be unknown, and sqlparser has objects of twenty databases"
     )]
-    fn drop(&self, kind: ObjectType, names: &[ObjectName], judged: &mut Judged) {
-        for name in names.iter().map(plain) {
+    fn drop(&mut self, kind: ObjectType, names: &[ObjectName], judged: &mut Judged) {
+        for object in names {
+            let name = plain(object);
             match kind {
-                ObjectType::Table if self.new.contains(&name) => {}
+                ObjectType::Table if self.new.contains(&written(object)) => self.gone(object),
                 ObjectType::Table => {
                     judged.locks.push(Lock::short(
                         &name,
@@ -314,17 +394,42 @@ impl<'a> Here<'a> {
                         judged.rules.push(Rule::TableDroppedEarly { table: name, why });
                     }
                 }
-                // No service names an index, but its table waits.
-                ObjectType::Index => judged.locks.push(Lock::short(
-                    &name,
-                    "dropping this index, on its table,".to_owned(),
-                    Mode::AccessExclusive,
-                )),
+                ObjectType::Index => self.drop_index(object, judged),
                 other => judged.rules.push(Rule::UnknownStatement {
                     statement: format!("DROP {other} {name}"),
                 }),
             }
         }
+    }
+
+    fn drop_index(&self, index: &ObjectName, judged: &mut Judged) {
+        let name = plain(index);
+        let may = match self.known.index(index) {
+            Some(known) if self.new.contains(&known.table) => return,
+            Some(known) if known.unique => {
+                let table = known.table.last().map(String::as_str).unwrap_or_default();
+                self.goes(table, &known.columns)
+            }
+            Some(_) => true,
+            None => false,
+        };
+        if !may {
+            judged.rules.push(Rule::UniqueDropped {
+                what: format!("the index {name}"),
+            });
+        }
+        // Its table waits.
+        judged.locks.push(Lock::short(
+            &name,
+            "dropping this index, on its table,".to_owned(),
+            Mode::AccessExclusive,
+        ));
+    }
+
+    /// Whether this table, or one of these columns, may go with this release, and takes what is unique in it along.
+    fn goes(&self, table: &str, columns: &[String]) -> bool {
+        let mut columns = columns.iter();
+        self.may_drop(table, None).is_ok() || columns.any(|column| self.may_drop(table, Some(column)).is_ok())
     }
 
     /// Whether a column, or a whole table, may go with this release.
@@ -369,6 +474,9 @@ fn alter_column(table: &str, column: &str, operation: &AlterColumnOperation, jud
         AlterColumnOperation::DropNotNull => {
             let what = format!("DROP NOT NULL of {column}");
             judged.locks.push(Lock::short(table, what, Mode::AccessExclusive));
+        }
+        AlterColumnOperation::SetDefault { value } if null(value) => {
+            judged.rules.push(Rule::DefaultDropped { column: name });
         }
         AlterColumnOperation::SetDefault { .. } => {
             let what = format!("setting the default of {column}");
@@ -453,18 +561,47 @@ fn constant(value: &Expr) -> bool {
     }
 }
 
+/// Whether it leaves empty what it is the default of.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is computed is taken for a value"
+)]
+fn null(value: &Expr) -> bool {
+    match value {
+        Expr::Value(value) => value.value == Value::Null,
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => null(expr),
+        _ => false,
+    }
+}
+
+/// Whether it is another value for each row.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is not known to be another may be the same"
+)]
+fn distinct(value: &Expr) -> bool {
+    match value {
+        Expr::Function(function) => {
+            let name = plain(&function.name);
+            ["gen_random_uuid", "nextval"]
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known))
+        }
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => distinct(expr),
+        _ => false,
+    }
+}
+
+/// Whether it changes where names without a schema are looked for.
+fn moves(set: &Set) -> bool {
+    let set = set.to_string().to_lowercase();
+    set.contains("search_path") || set.contains("schema")
+}
+
 /// A name without quotes and without its schema.
 fn plain(name: &ObjectName) -> String {
     let last = name.0.last().map(ToString::to_string).unwrap_or_default();
     last.trim_matches('"').to_owned()
-}
-
-#[expect(clippy::wildcard_enum_match_arm, reason = "only for what is shown")]
-fn factor(table: &TableFactor) -> String {
-    match table {
-        TableFactor::Table { name, .. } => plain(name),
-        other => other.to_string(),
-    }
 }
 
 fn beginning(statement: &str) -> String {

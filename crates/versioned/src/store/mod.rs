@@ -13,7 +13,7 @@ use std::fmt;
 use std::time::Duration;
 
 use sqlx::any::{AnyArguments, AnyPoolOptions, AnyRow, install_default_drivers};
-use sqlx::{Any, AnyConnection, AnyPool, AssertSqlSafe, Transaction};
+use sqlx::{Any, AnyConnection, AnyPool, AssertSqlSafe, Connection as _, Transaction};
 
 pub use objects::{Count, Listed, Objects};
 pub use rewrite::{RaiseRows, Update};
@@ -158,10 +158,14 @@ impl Store {
                 })
             });
         }
-        let pool = options
-            .connect(url)
-            .await
-            .map_err(|error| failed(format!("open {}", without_password(url)), error))?;
+        let pool = match options.connect(url).await {
+            // A file does not keep anybody waiting: it is asked once more for what is wrong with it.
+            Err(sqlx::Error::PoolTimedOut) if engine == Engine::Sqlite => {
+                Err(wrong_with(url).await.unwrap_or(sqlx::Error::PoolTimedOut))
+            }
+            opened => opened,
+        };
+        let pool = pool.map_err(|error| failed(format!("open {}", without_password(url)), error))?;
         Ok(Self { pool, engine })
     }
 
@@ -196,6 +200,17 @@ impl Store {
         };
         begun.map_err(|error| failed("begin a transaction".to_owned(), error))
     }
+}
+
+/// Why a file is no database.
+async fn wrong_with(url: &str) -> Option<sqlx::Error> {
+    let asked = async {
+        let mut connection = AnyConnection::connect(url).await?;
+        sqlx::query("PRAGMA journal_mode = WAL")
+            .execute(&mut connection)
+            .await
+    };
+    asked.await.err()
 }
 
 /// A URL as it may be shown: without a password, in whichever of the two places it stands.

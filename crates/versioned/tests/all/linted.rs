@@ -34,24 +34,42 @@ fn what_only_adds_is_permitted() {
         "CREATE INDEX by_rack ON nodes (rack)",
         "ALTER TABLE nodes ADD CONSTRAINT of_chassis FOREIGN KEY (chassis) REFERENCES chassis (uuid) NOT VALID",
         "ALTER TABLE nodes VALIDATE CONSTRAINT of_chassis",
-        "ALTER TABLE nodes DROP CONSTRAINT of_chassis",
+        "ALTER TABLE nodes ADD CONSTRAINT f FOREIGN KEY (a) REFERENCES b (a) NOT VALID; ALTER TABLE nodes DROP CONSTRAINT f",
+        "CREATE INDEX i ON nodes (a); DROP INDEX i",
         "ALTER TABLE nodes ALTER COLUMN name DROP NOT NULL",
         "ALTER TABLE nodes ALTER COLUMN name SET DEFAULT 'x'",
-        "DROP INDEX by_rack",
         "COMMENT ON TABLE nodes IS 'machines'",
         "SET lock_timeout = '2s'",
         "CREATE VIEW busy AS SELECT * FROM nodes",
+        // Each row gets another value, or none.
+        "ALTER TABLE nodes ADD COLUMN u UUID DEFAULT gen_random_uuid() UNIQUE",
+        "ALTER TABLE nodes ADD COLUMN u TEXT DEFAULT NULL UNIQUE",
+        "ALTER TABLE nodes ADD COLUMN n BIGSERIAL UNIQUE",
         "BEGIN; ALTER TABLE nodes ADD COLUMN fake TEXT; COMMIT;",
         "PRAGMA foreign_keys = 1",
         "",
         "-- nothing yet\n;;",
         // Nobody works yet on a table that the same file makes.
         "CREATE TABLE t (a TEXT); INSERT INTO t VALUES ('x'); ALTER TABLE t ALTER COLUMN a SET NOT NULL; DROP TABLE t;",
-        "CREATE TABLE t (a TEXT); CREATE UNIQUE INDEX i ON t (a)",
+        "CREATE TABLE t (a TEXT); CREATE UNIQUE INDEX i ON t (a); DROP INDEX i",
+        "CREATE TABLE x.t (a TEXT); INSERT INTO x.t VALUES ('x'); DELETE FROM x.t; UPDATE x.t SET a = ''; DROP TABLE x.t",
+        "CREATE TABLE T (a TEXT); UPDATE \"t\" SET a = 'x'; TRUNCATE t",
     ] {
         assert_eq!(findings(&judged(statement)), [""; 0], "{statement}");
         assert_eq!(judged(statement).code(), 0);
     }
+}
+
+fn only_finding(statement: &str, said: &str) {
+    let report = judged(statement);
+    let found = findings(&report);
+    assert_eq!(found.len(), 1, "{statement}: {found:#?}");
+    assert!(
+        found[0].starts_with(&format!("0007.sql:2: {said}")),
+        "{}",
+        found[0]
+    );
+    assert_eq!(report.code(), 1);
 }
 
 #[test]
@@ -136,14 +154,94 @@ fn what_breaks_older_services_is_found() {
             "unknown-statement: no rule knows whether this is safe: GRANT ALL",
         ),
     ] {
-        let found = findings(&judged(statement));
-        assert_eq!(found.len(), 1, "{statement}: {found:#?}");
-        assert!(
-            found[0].starts_with(&format!("0007.sql:2: {said}")),
-            "{}",
-            found[0]
-        );
-        assert_eq!(judged(statement).code(), 1);
+        only_finding(statement, said);
+    }
+}
+
+#[test]
+fn what_only_seems_to_be_safe_is_found() {
+    for (statement, said) in [
+        (
+            "ALTER TABLE nodes ADD COLUMN c TEXT NOT NULL DEFAULT NULL",
+            "column-required: nodes.c must be filled",
+        ),
+        (
+            "ALTER TABLE nodes ADD COLUMN c TEXT NOT NULL DEFAULT (NULL::TEXT)",
+            "column-required: nodes.c must be filled",
+        ),
+        (
+            "ALTER TABLE nodes ALTER COLUMN name SET DEFAULT NULL",
+            "default-dropped: nodes.name loses its default",
+        ),
+        // The second row that an older service writes has the same value.
+        (
+            "ALTER TABLE nodes ADD COLUMN u TEXT DEFAULT 'x' UNIQUE",
+            "tightened: nodes.u is unique, and its default may be that of another row: older",
+        ),
+        (
+            "ALTER TABLE nodes ADD COLUMN u TEXT NOT NULL DEFAULT 'x' UNIQUE",
+            "tightened: nodes.u is unique, and its default may be that of another row: older",
+        ),
+        (
+            "ALTER TABLE nodes ADD COLUMN id BIGINT PRIMARY KEY DEFAULT 1",
+            "tightened: nodes.id is unique, and its default may be that of another row: older",
+        ),
+        (
+            "ALTER TABLE nodes ADD COLUMN id BIGINT DEFAULT (1 + 1) UNIQUE",
+            "tightened: nodes.id is unique, and its default may be that of another row: older",
+        ),
+        (
+            "ALTER TABLE nodes ADD COLUMN half BIGINT GENERATED ALWAYS AS (size / 2) STORED UNIQUE",
+            "tightened: nodes.half is unique, and its default may be that of another row: older",
+        ),
+        // A table of another schema is another one.
+        (
+            "CREATE TABLE x.nodes (a TEXT); DROP TABLE public.nodes",
+            "table-dropped-early: nodes may not be dropped",
+        ),
+        (
+            "CREATE TABLE x.nodes (a TEXT); UPDATE public.nodes SET a = 'x'",
+            "data-changed: rows of nodes",
+        ),
+        (
+            "CREATE TABLE x.nodes (a TEXT); INSERT INTO public.nodes VALUES ('x')",
+            "data-changed: rows of nodes",
+        ),
+        (
+            "CREATE TABLE x.nodes (a TEXT); ALTER TABLE public.nodes RENAME TO y",
+            "renamed: nodes gets another name",
+        ),
+        (
+            "CREATE TABLE x.nodes (a TEXT); DROP TABLE nodes",
+            "table-dropped-early: nodes may not be dropped",
+        ),
+        (
+            "CREATE TABLE nodes (a TEXT); SET search_path = x; DROP TABLE nodes",
+            "table-dropped-early: nodes may not be dropped",
+        ),
+        (
+            "CREATE TABLE nodes (a TEXT); DROP TABLE nodes; UPDATE nodes SET a = 'x'",
+            "data-changed: rows of nodes",
+        ),
+        (
+            "CREATE TABLE nodes (a TEXT); ALTER TABLE nodes RENAME TO y; UPDATE nodes SET a = 'x'",
+            "data-changed: rows of nodes",
+        ),
+        (
+            "CREATE OR REPLACE VIEW busy AS SELECT uuid FROM nodes",
+            "unknown-statement: no rule knows whether this is safe: CREATE OR REPLACE VIEW busy",
+        ),
+        (
+            "ALTER TABLE nodes DROP PRIMARY KEY",
+            "unique-dropped: the primary key of nodes may be what keeps duplicates out",
+        ),
+        // Whatever asks for a constraint by its name asks for the old one.
+        (
+            "ALTER TABLE nodes RENAME CONSTRAINT nodes_pkey TO p",
+            "renamed: the constraint nodes_pkey of nodes gets another name",
+        ),
+    ] {
+        only_finding(statement, said);
     }
 }
 
@@ -157,6 +255,168 @@ fn each_statement_of_a_file_is_judged_in_its_line() {
         .map(|finding| (finding.line, finding.rule.word()))
         .collect();
     assert_eq!(lines, [(5, "data-changed"), (7, "table-dropped-early")]);
+}
+
+/// `ON CONFLICT` of an older service asks for what keeps duplicates out, and so does the service.
+#[test]
+fn what_may_keep_duplicates_out_is_not_dropped() {
+    for (statement, what) in [
+        (
+            "ALTER TABLE nodes DROP CONSTRAINT nodes_pkey",
+            "the constraint nodes_pkey of nodes",
+        ),
+        (
+            "ALTER TABLE nodes DROP CONSTRAINT of_chassis",
+            "the constraint of_chassis of nodes",
+        ),
+        ("DROP INDEX nodes_name_key", "the index nodes_name_key"),
+        (
+            "DROP INDEX CONCURRENTLY IF EXISTS nodes_name_key",
+            "the index nodes_name_key",
+        ),
+        // It may have been there.
+        (
+            "CREATE INDEX IF NOT EXISTS i ON nodes (a); DROP INDEX i",
+            "the index i",
+        ),
+        // Such a one is of the schema of its table.
+        ("CREATE INDEX i ON x.nodes (a); DROP INDEX i", "the index i"),
+        ("CREATE INDEX i ON nodes (a); DROP INDEX public.i", "the index i"),
+        // Another than the one before.
+        (
+            "CREATE INDEX i ON nodes (a); DROP INDEX i; DROP INDEX i",
+            "the index i",
+        ),
+        (
+            "CREATE INDEX i ON nodes (a); SET search_path = x; DROP INDEX i",
+            "the index i",
+        ),
+        (
+            "CREATE TABLE t (a TEXT CONSTRAINT c CHECK (a > '')); ALTER TABLE nodes DROP CONSTRAINT c",
+            "the constraint c of nodes",
+        ),
+        (
+            "CREATE TABLE IF NOT EXISTS t (a TEXT, CONSTRAINT c CHECK (a > '')); ALTER TABLE t DROP CONSTRAINT c",
+            "the constraint c of t",
+        ),
+        (
+            "ALTER TABLE nodes DROP CONSTRAINT \"Of_Chassis\"",
+            "the constraint Of_Chassis of nodes",
+        ),
+    ] {
+        let report = judged(statement);
+        let found = findings(&report);
+        assert_eq!(
+            found,
+            [format!(
+                "0007.sql:2: unique-dropped: {what} may be what keeps duplicates out, and older services rely on that; leave it \
+                 until its table or its column may be dropped; what an earlier statement of these migrations made under \
+                 this name, and not unique, may go at once"
+            )],
+            "{statement}"
+        );
+        assert_eq!(report.code(), 1);
+    }
+}
+
+/// What earlier files made is known in later ones, whether or not those are judged.
+#[test]
+fn what_the_migrations_made_not_unique_may_be_dropped() {
+    let drop_after = |first: &str, then: &str| {
+        let files = [
+            migration("1.sql", &format!("-- release: newton\n{first}")),
+            migration("2.sql", &format!("-- release: ocata\n{then}")),
+        ];
+        let since = manifest().find("newton").unwrap().place;
+        let words =
+            |report: Report| -> Vec<&str> { report.findings.iter().map(|found| found.rule.word()).collect() };
+        let all = words(lint(&files, &manifest(), None));
+        let since = words(lint(&files, &manifest(), Some(since)));
+        (all, since)
+    };
+    let none = (vec![], vec![]);
+    for (first, then) in [
+        ("CREATE INDEX by_rack ON nodes (rack)", "DROP INDEX by_rack"),
+        (
+            "CREATE INDEX by_rack ON nodes (rack)",
+            "DROP INDEX CONCURRENTLY By_Rack",
+        ),
+        (
+            "CREATE INDEX by_rack ON x.nodes (rack)",
+            "DROP INDEX IF EXISTS x.by_rack",
+        ),
+        (
+            "ALTER TABLE nodes ADD CONSTRAINT f FOREIGN KEY (a) REFERENCES b (a) NOT VALID",
+            "ALTER TABLE nodes DROP CONSTRAINT f",
+        ),
+        (
+            "CREATE TABLE t (a TEXT CONSTRAINT c CHECK (a > ''), b TEXT CONSTRAINT f REFERENCES b (a))",
+            "ALTER TABLE t DROP CONSTRAINT c, DROP CONSTRAINT f",
+        ),
+        (
+            "CREATE TABLE t (a TEXT, CONSTRAINT c CHECK (a > ''))",
+            "ALTER TABLE t RENAME CONSTRAINT c TO d; ALTER TABLE t DROP CONSTRAINT d",
+        ),
+        (
+            "ALTER TABLE nodes ADD COLUMN c TEXT CONSTRAINT f REFERENCES chassis (uuid)",
+            "ALTER TABLE nodes DROP CONSTRAINT f",
+        ),
+    ] {
+        assert_eq!(drop_after(first, then), none, "{first}; {then}");
+    }
+    let found = (vec!["unique-dropped"], vec!["unique-dropped"]);
+    for (first, then) in [
+        (
+            "CREATE TABLE t (a TEXT, CONSTRAINT u UNIQUE (a))",
+            "ALTER TABLE t DROP CONSTRAINT u",
+        ),
+        (
+            "CREATE TABLE t (a TEXT CONSTRAINT p PRIMARY KEY)",
+            "ALTER TABLE t DROP CONSTRAINT p",
+        ),
+        (
+            "CREATE TABLE t (a TEXT); CREATE UNIQUE INDEX u ON t (a)",
+            "DROP INDEX u",
+        ),
+        // It is another index since.
+        (
+            "CREATE TABLE t (a TEXT); CREATE INDEX i ON t (a); DROP TABLE t; CREATE TABLE t (a TEXT); \
+             CREATE UNIQUE INDEX IF NOT EXISTS i ON t (a)",
+            "DROP INDEX i",
+        ),
+        ("SET search_path = x; CREATE INDEX i ON nodes (a)", "DROP INDEX i"),
+    ] {
+        assert_eq!(drop_after(first, then), found, "{first}; {then}");
+    }
+    // Of what nobody knows, nobody knows what it made of an index either.
+    for first in [
+        "CREATE INDEX i ON nodes (a); frobnicate",
+        "CREATE INDEX i ON nodes (a); ALTER INDEX u RENAME TO j",
+    ] {
+        assert_eq!(drop_after(first, "DROP INDEX i").1, ["unique-dropped"], "{first}");
+    }
+    assert_eq!(
+        drop_after(
+            "CREATE INDEX i ON nodes (a); GRANT ALL ON nodes TO me",
+            "DROP INDEX i"
+        )
+        .1,
+        [""; 0]
+    );
+}
+
+#[test]
+fn what_cannot_be_parsed_is_told_in_its_line() {
+    for (statement, line) in [
+        ("ALTER TABLE", 2),
+        ("SELECT 1;\n\nALTER TABLE\n  nodes;\nSELECT 2;", 4),
+        ("SELECT 1;\nSELECT 'x", 3),
+        ("SELECT 1;\nDROP INDEX CONCURRENTLY a b;", 3),
+    ] {
+        let report = judged(statement);
+        let last = report.findings.last().unwrap();
+        assert_eq!((last.line, last.rule.word()), (line, "unparsable"), "{statement}");
+    }
 }
 
 #[test]
@@ -229,6 +489,49 @@ objects = { Node = "1.16", Trait = "1.1", Port = "1.0" }
     assert_eq!(drop_in("unreleased", removed), "");
 }
 
+/// SQLite drops no column that an index still has.
+#[test]
+fn a_unique_index_goes_with_its_column_or_table() {
+    let more = r#"
+[[release]]
+number = "8.0"
+names = ["pike"]
+date = "2017-08-28"
+api = "1.33"
+rpc = "1.41"
+objects = { Node = "1.16", Trait = "1.1", Port = "1.0" }
+
+[[release]]
+number = "9.0"
+names = ["queens"]
+date = "2018-02-07"
+api = "1.34"
+rpc = "1.42"
+objects = { Node = "1.16", Trait = "1.1", Port = "1.0" }
+
+[unreleased]"#;
+    let text = MANIFEST
+        .replace("[unreleased]", more)
+        .replace("rpc = \"1.40\"", "rpc = \"1.42\"")
+        .replace("removed = \"master\"", "removed = \"pike\"");
+    let manifest = Manifest::new(toml::from_str(&text).unwrap()).unwrap();
+    let made = migration(
+        "1.sql",
+        "-- release: 6.3\nCREATE TABLE t (a TEXT);\nCREATE UNIQUE INDEX u ON nodes (uuid, extra)",
+    );
+    let drop_in = |release: &str| {
+        let text = format!("-- release: {release}\nDROP INDEX u;\nALTER TABLE nodes DROP COLUMN extra");
+        let since = manifest.find("6.3").unwrap().place;
+        findings(&lint(
+            &[made.clone(), migration("2.sql", &text)],
+            &manifest,
+            Some(since),
+        ))
+    };
+    assert_eq!(drop_in("pike").len(), 2);
+    assert_eq!(drop_in("queens"), [""; 0]);
+}
+
 #[test]
 fn each_file_says_which_release_brings_it() {
     let add = "ALTER TABLE nodes ADD COLUMN a TEXT;";
@@ -271,6 +574,13 @@ fn only_what_came_since_a_release_is_judged_where_that_is_asked() {
             .map(|finding| finding.file.clone())
             .collect::<Vec<_>>()
     };
+    let judged = |since: Option<&str>| {
+        let place = since.map(|release| manifest().find(release).unwrap().place);
+        lint(&files, &manifest(), place).judged
+    };
+    assert_eq!(judged(None), 3);
+    assert_eq!(judged(Some("newton")), 2);
+    assert_eq!(judged(Some("ocata")), 0);
     assert_eq!(lint(&files, &manifest(), None).findings.len(), 3);
     assert_eq!(since("newton"), ["2.sql", "3.sql"]);
     assert_eq!(since("6.3"), ["3.sql"]);
@@ -283,6 +593,8 @@ fn locks_are_named() {
     for (statement, locks) in [
         ("CREATE TABLE t (a TEXT)", &[][..]),
         ("CREATE INDEX CONCURRENTLY i ON nodes (a)", &[]),
+        ("DROP INDEX CONCURRENTLY by_rack", &[]),
+        ("drop index concurrently if exists x.by_rack;", &[]),
         ("ALTER TABLE nodes VALIDATE CONSTRAINT c", &[]),
         (
             "ALTER TABLE nodes ADD COLUMN a TEXT",

@@ -306,6 +306,20 @@ fn what_is_no_store_is_refused_and_what_does_not_answer_is_out_of_reach() {
         error.to_string(),
         "open sqlite:///nowhere/at/all.sqlite: the database refuses"
     );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("notes.txt");
+    std::fs::write(
+        &file,
+        "what is no database, and long enough to look like one's first page".repeat(20),
+    )
+    .unwrap();
+    let wait = Duration::from_millis(300);
+    let url = format!("sqlite://{}", file.display());
+    let opened = block_on(Store::connect(&url, Connect { connections: 1, wait }));
+    let Err(StoreError::Refused { source, .. }) = opened else {
+        panic!("{opened:?}")
+    };
+    assert!(source.to_string().contains("not a database"), "{source}");
 }
 
 #[test]

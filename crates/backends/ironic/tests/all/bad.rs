@@ -142,6 +142,12 @@ async fn conductors_that_cannot_be_drained_are_found_before() {
     setup.settings.cluster.conductors[1].servers.clear();
     let refused = setup.refused("29.0.6").await;
     assert!(refused.contains(&"not-prepared".to_owned()), "{refused:?}");
+
+    // Behind the balancer, and called by an address of its own.
+    let setup = crate::common::setup("26.1.6");
+    setup.lab.now().passed.insert("rpc2".to_owned());
+    let refused = setup.refused("29.0.6").await;
+    assert_eq!(refused, ["not-prepared"]);
 }
 
 #[tokio::test]

@@ -76,6 +76,7 @@ pub const CONFIG: &str = r#"
     before = "hook before"
     ramdisk = "hook ramdisk {release}"
     clients = "hook clients"
+    after = "hook after"
 "#;
 
 pub struct Setup {

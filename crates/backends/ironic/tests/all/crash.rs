@@ -54,6 +54,7 @@ async fn undisturbed_it_leads_from_one_release_to_the_next_and_there_is_nothing_
         "unpin a2",
         "migrate 5",
         "hook clients",
+        "hook after",
     ];
     for pair in order.windows(2) {
         assert!(

@@ -1,7 +1,7 @@
 //! An Ironic in memory: services that are installed, pinned, started and stopped by commands, a balancer, rows. It notes
 //! whatever would have failed a request or lost a row.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -54,6 +54,8 @@ pub struct Inner {
     /// By backend and server: whether it is drained.
     pub servers: BTreeMap<(String, String), bool>,
     pub sessions: BTreeMap<String, u64>,
+    /// Backends that calls go past.
+    pub passed: BTreeSet<String>,
     pub reserved: BTreeMap<String, u64>,
     pub schema: String,
     pub rows: BTreeMap<String, BTreeMap<String, u64>>,
@@ -527,18 +529,19 @@ impl World for Lab {
         let output = match question.split(' ').collect::<Vec<_>>().as_slice() {
             ["read-pin", name] => inner.services[*name].pin_file.clone().unwrap_or_default(),
             ["show"] => {
-                let mut csv = "# pxname,svname,qcur,qmax,scur,status,\n".to_owned();
+                let mut csv = "# pxname,svname,qcur,qmax,scur,stot,status,\n".to_owned();
                 for ((backend, server), drained) in &inner.servers {
                     let status = match (inner.services[server].runs.is_some(), drained) {
                         (false, _) => "DOWN",
                         (true, true) => "DRAIN",
                         (true, false) => "UP",
                     };
+                    let total = if inner.passed.contains(backend) { 0 } else { 600 };
                     let mut sessions = inner.sessions.get(server).copied().unwrap_or(0);
                     if server == "a1" {
                         sessions += inner.under_way;
                     }
-                    writeln!(csv, "{backend},{server},0,0,{sessions},{status},").unwrap();
+                    writeln!(csv, "{backend},{server},0,0,{sessions},{total},{status},").unwrap();
                 }
                 inner.under_way = inner.under_way.saturating_sub(1);
                 csv

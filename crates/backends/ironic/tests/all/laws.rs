@@ -51,6 +51,7 @@ fn shown() -> impl Strategy<Value = Shown> {
             let says = ServerSays {
                 state,
                 sessions: 0,
+                total: 60,
                 status: format!("{state:?}"),
             };
             ((*name).to_owned().try_into().unwrap(), says)

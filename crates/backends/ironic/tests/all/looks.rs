@@ -117,7 +117,7 @@ async fn real() -> Real {
     std::fs::write(format!("{path}/c1.pin"), "2024.2\n").unwrap();
     std::fs::write(format!("{path}/c2.pin"), "\n").unwrap();
     std::fs::write(format!("{path}/a1.pin"), "two words").unwrap();
-    let stat = "# pxname,svname,qcur,scur,status,\nb,a1,0,1,UP,\nb,a2,1,1,DRAIN,\n";
+    let stat = "# pxname,svname,qcur,scur,stot,status,\nb,a1,0,1,8,UP,\nb,a2,1,1,8,DRAIN,\n";
     std::fs::write(format!("{path}/stat"), stat).unwrap();
     let config: IronicConfig = toml::from_str(&text).unwrap();
     let hosts = Hosts {

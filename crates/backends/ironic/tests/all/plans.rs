@@ -71,6 +71,7 @@ async fn the_whole_way_is_in_the_plan_with_its_doors() {
             "unpin-apis to 29.0.6: api.a1, api.a2",
             "migrate",
             "clients",
+            "after",
         ]
     );
     let doors: Vec<_> = plan.doors().iter().map(|door| door.name.to_string()).collect();
@@ -100,6 +101,7 @@ async fn a_patch_needs_neither_schema_nor_pin() {
             "before",
             "conductors to 26.1.7: conductor.c1, conductor.c2",
             "apis to 26.1.7: api.a1, api.a2",
+            "after",
         ]
     );
 }
