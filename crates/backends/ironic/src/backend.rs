@@ -9,7 +9,7 @@ use stagger_core::model::{ClusterName, Policy, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
 
-use crate::config::{Role, Settings, Way};
+use crate::config::{Pace, Role, Settings, Way};
 use crate::facts::{Facts, Known};
 use crate::look::{balancer, look};
 use crate::perform::Performer;
@@ -150,7 +150,8 @@ impl Backend for IronicBackend {
     }
 
     fn rail(&self, action: &Action) -> Rail {
-        let limit = Duration::from_secs(self.settings.hosts.timeout) + self.settings.pace.ring;
+        let Pace { ring, drain, .. } = self.settings.pace;
+        let limit = Duration::from_secs(self.settings.hosts.timeout) + ring + drain;
         match action {
             Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. }
                 if self.writes_into_ironic(unit) =>

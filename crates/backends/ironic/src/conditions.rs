@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use stagger_core::model::{Condition, ConditionName, IdError, UnitState, Verdict};
 use stagger_versioned::manifest::Place;
 
-use crate::config::{IronicConfig, Role, Way};
+use crate::balancer::ServerState;
+use crate::config::{IronicConfig, Role, Server, Way};
 use crate::facts::{Facts, Known};
 use crate::records::Records;
 use crate::releases::Releases;
@@ -73,7 +74,7 @@ pub fn conditions(
     seen: &[Seen<'_>],
 ) -> Result<Vec<Condition>, IdError> {
     let mut found = vec![
-        (APIS_SERVE, apis_serve(seen)),
+        (APIS_SERVE, apis_serve(facts, config, seen)),
         (CONDUCTORS_SERVE, conductors_serve(facts, config, seen)),
         (SERVICES_KNOWN, services_known(seen)),
         (DATABASE_ANSWERS, database_answers(facts)),
@@ -141,27 +142,56 @@ fn all_serve(seen: &[Seen<'_>], role: Role) -> Found {
     Ok(format!("{} serve", of_it().count()))
 }
 
-fn apis_serve(seen: &[Seen<'_>]) -> Found {
-    all_serve(seen, Role::Api)
+fn apis_serve(facts: &Facts, config: &IronicConfig, seen: &[Seen<'_>]) -> Found {
+    if let Known::No(why) = &facts.balancer {
+        return unknown(why);
+    }
+    match strange_apis(facts, config) {
+        Some(why) => no(why),
+        None => all_serve(seen, Role::Api),
+    }
 }
 
 fn conductors_serve(facts: &Facts, config: &IronicConfig, seen: &[Seen<'_>]) -> Found {
-    let listed = match &facts.conductors {
-        Known::No(why) => return unknown(why),
-        Known::Yes(listed) => listed,
-    };
+    if let Known::No(why) = &facts.conductors {
+        return unknown(why);
+    }
+    match strange_conductors(facts, config) {
+        Some(why) => no(why),
+        None => all_serve(seen, Role::Conductor),
+    }
+}
+
+/// Conductors that are alive and not in the configuration; `None`: nobody sees any.
+pub(crate) fn strange_conductors(facts: &Facts, config: &IronicConfig) -> Option<String> {
+    let listed = facts.conductors.yes()?.iter();
     let strangers: Vec<&str> = listed
-        .iter()
         .filter(|(name, says)| says.alive && config.conductor_registered(name).is_none())
         .map(|(name, _)| name.as_str())
         .collect();
-    if !strangers.is_empty() {
-        return no(format!(
-            "alive, and not in the configuration: {}",
+    (!strangers.is_empty()).then(|| format!("alive, and not in the configuration: {}", strangers.join(", ")))
+}
+
+/// Servers that stand beside the API services at the balancer and are none of the configuration; `None`: nobody sees any.
+/// One that is down or in maintenance is left out: it is what a place looks like where nobody is.
+pub(crate) fn strange_apis(facts: &Facts, config: &IronicConfig) -> Option<String> {
+    let ours: Vec<&Server> = config.apis.iter().flat_map(|api| &api.servers).collect();
+    let listed = facts.balancer.yes()?.servers.iter();
+    let strangers: Vec<String> = listed
+        .filter(|(server, says)| {
+            says.state != ServerState::Down
+                && !says.status.starts_with("MAINT")
+                && ours.iter().any(|own| own.backend == server.backend)
+                && !ours.contains(server)
+        })
+        .map(|(server, says)| format!("{server} ({})", says.status))
+        .collect();
+    (!strangers.is_empty()).then(|| {
+        format!(
+            "behind the balancer with the API services, and not in the configuration: {}",
             strangers.join(", ")
-        ));
-    }
-    all_serve(seen, Role::Conductor)
+        )
+    })
 }
 
 fn services_known(seen: &[Seen<'_>]) -> Found {

@@ -139,8 +139,9 @@ impl Http {
         }
     }
 
-    /// What a service of the API says of itself.
-    pub(crate) async fn api(&self, url: &str) -> ApiSays {
+    /// What a service of the API says of itself, once it has shown that it reaches its database: the page that tells its
+    /// version needs none.
+    pub(crate) async fn api(&self, url: &str, token: Option<&str>) -> ApiSays {
         let answer = match self.ask("GET", &join(url, "/"), None, None).await {
             Ok(answer) => answer,
             Err(NoAnswer::Away(why)) => return ApiSays::Away(why),
@@ -149,12 +150,20 @@ impl Http {
         let Answer { code, maximum, body } = answer;
         // The header is not there on every page; the page itself says the same.
         let said = maximum.or_else(|| body["default_version"]["version"].as_str().map(str::to_owned));
-        match said.as_deref().map(str::parse::<Version>) {
-            Some(Ok(version)) if code == 200 => ApiSays::Offers(version),
+        let offers = match said.as_deref().map(str::parse::<Version>) {
+            Some(Ok(version)) if code == 200 => version,
             Some(Ok(_)) | None => {
-                ApiSays::Unclear(format!("{url} answers {code}, without its highest version"))
+                return ApiSays::Unclear(format!("{url} answers {code}, without its highest version"));
             }
-            Some(Err(error)) => ApiSays::Unclear(format!("{url}: {error}")),
+            Some(Err(error)) => return ApiSays::Unclear(format!("{url}: {error}")),
+        };
+        let asked = join(url, "/v1/conductors?limit=1");
+        match self.ask("GET", &asked, token, None).await {
+            Ok(Answer { code: 200, .. }) => ApiSays::Offers(offers),
+            Ok(Answer { code, body, .. }) => {
+                ApiSays::Unclear(format!("{asked} answers {code}: {}", words_of(&body)))
+            }
+            Err(NoAnswer::Away(why) | NoAnswer::Unclear(why)) => ApiSays::Unclear(why),
         }
     }
 

@@ -1,24 +1,19 @@
 //! Carries visits out: drained, changed, given back, each part as an ensure.
 
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use stagger_core::model::{Phase, Revision, UnitId, UnitState};
 use stagger_engine::backend::{BackendError, Call};
 
-use crate::balancer::ServerState;
-use crate::commands::{self, filled, with};
-use crate::config::{Conductor, Role, Server, Service, Settings, Way};
+use crate::commands::{self, filled};
+use crate::config::{Role, Service, Settings};
 use crate::facts::{ApiSays, Facts, Known};
-use crate::look::{balancer, look, pin};
+use crate::look::{look, pin};
 use crate::records::{Book, Record, RecordState};
 use crate::releases::Releases;
 use crate::runs::{registered, release_of, runs, serves};
 use crate::translate::{Wished, seen};
 use crate::world::World;
-
-/// So often the balancer is told a state before it counts as refused.
-const TELLS: u32 = 3;
 
 /// What is written down when pins begin to be taken away.
 pub(crate) const UNPIN: &str = "unpin";
@@ -88,138 +83,6 @@ impl<'a> Performer<'a> {
         }
     }
 
-    /// Whether the balancer keeps requests from it while it is away.
-    fn is_drained(&self, service: &Service<'_>) -> bool {
-        match service.role {
-            Role::Api => true,
-            Role::Conductor => self.settings.cluster.stopping.way == Way::Drain,
-        }
-    }
-
-    /// Takes a service out of service: no request comes to it any more, and it has none.
-    async fn enter(&self, service: &Service<'_>) -> Result<String, BackendError> {
-        let tried = format!("drain {}", service.name);
-        if !self.is_drained(service) {
-            return Ok(self.settings.cluster.stopping.way.cost().to_owned());
-        }
-        let shown = self.balancer(&tried).await?;
-        if service.servers.is_empty() {
-            return Err(BackendError::permanent(
-                tried,
-                "it does not stand behind the balancer",
-            ));
-        }
-        // Never both: with nobody left a request fails at once.
-        for server in service.servers {
-            if shown.peers(server).next().is_none() {
-                let why = format!("nobody else in {} gets requests", server.backend);
-                return Err(BackendError::transient(tried, why));
-            }
-        }
-        for server in service.servers {
-            self.set(server, "drain").await?;
-        }
-        let begun = Instant::now();
-        loop {
-            let busy = self.busy(service, &tried).await?;
-            let Some(busy) = busy else {
-                return Ok(format!("drained after {} s", begun.elapsed().as_secs()));
-            };
-            if begun.elapsed() > self.settings.pace.drain {
-                let why = format!("after {} s {busy}", begun.elapsed().as_secs());
-                return Err(BackendError::transient(tried, why));
-            }
-            tokio::time::sleep(self.settings.pace.poll).await;
-        }
-    }
-
-    /// What a drained service still has to do; `None`: nothing.
-    async fn busy(&self, service: &Service<'_>, tried: &str) -> Result<Option<String>, BackendError> {
-        let shown = self.balancer(tried).await?;
-        for server in service.servers {
-            let says = shown.server(server);
-            if says.sessions > 0 {
-                return Ok(Some(format!("{server} has {} requests", says.sessions)));
-            }
-        }
-        let Some(conductor) = self.conductor(service) else {
-            return Ok(None);
-        };
-        let database = self.world.database().await;
-        let database = database.known().map_err(|why| {
-            BackendError::transient(tried, format!("whether it has tasks is not known: {why}"))
-        })?;
-        let reserved: u64 = self
-            .reserves_as(conductor)
-            .iter()
-            .filter_map(|name| database.reserved.get(*name))
-            .sum();
-        Ok((reserved > 0).then(|| format!("it has reserved {reserved} nodes: tasks are under way")))
-    }
-
-    /// Under which names a conductor reserves nodes: as it is registered, or by its host alone where no other
-    /// conductor has that.
-    fn reserves_as(&self, conductor: &'a Conductor) -> BTreeSet<&'a str> {
-        let names = [Some(&conductor.registered), conductor.also_registered.as_ref()];
-        let names: BTreeSet<&str> = names.into_iter().flatten().map(String::as_str).collect();
-        let host = |conductor: &'a Conductor| {
-            let registered = conductor.registered.as_str();
-            registered.rsplit_once(':').map_or(registered, |(host, _)| host)
-        };
-        let own = host(conductor);
-        let mut others = self
-            .settings
-            .cluster
-            .conductors
-            .iter()
-            .filter(|other| other.name != conductor.name);
-        let shared = others.any(|other| host(other) == own);
-        names.into_iter().chain((!shared).then_some(own)).collect()
-    }
-
-    fn conductor(&self, service: &Service<'_>) -> Option<&'a Conductor> {
-        let conductors = &self.settings.cluster.conductors;
-        conductors.iter().find(|conductor| conductor.name == service.name)
-    }
-
-    async fn balancer(&self, tried: &str) -> Result<crate::balancer::Shown, BackendError> {
-        match balancer(self.world, &self.settings.cluster).await {
-            Known::Yes(shown) => Ok(shown),
-            Known::No(why) => Err(BackendError::transient(tried, why)),
-        }
-    }
-
-    /// Brings a server of the balancer into a state, and looks whether it is there.
-    async fn set(&self, server: &Server, state: &str) -> Result<(), BackendError> {
-        let tried = format!("set {server} to {state}");
-        let config = &self.settings.cluster.balancer;
-        let words = [
-            ("backend", server.backend.as_str()),
-            ("server", server.server.as_str()),
-            ("state", state),
-        ];
-        let command = with(&config.set, &words);
-        let mut status = String::new();
-        for tell in 1..=TELLS {
-            let which = format!("{state}-{}-{}-{tell}", server.backend, server.server);
-            commands::run(self.world, self.call, &which, &config.host, &command).await?;
-            let says = self.balancer(&tried).await?.server(server);
-            // One that is down is shown as down, drained or not.
-            let is_so = match says.state {
-                ServerState::Drained => state == "drain",
-                ServerState::Up => state == "ready",
-                ServerState::Down => true,
-                ServerState::Unclear => false,
-            };
-            if is_so {
-                return Ok(());
-            }
-            status = says.status;
-        }
-        let why = format!("the balancer was told {TELLS} times, and has it as {status}");
-        Err(BackendError::permanent(tried, why))
-    }
-
     /// The service runs that release, held to that older one or to none. It does not get requests meanwhile.
     async fn change(&self, service: &Service<'_>, revision: &Revision) -> Result<String, BackendError> {
         let (release, held_to) = release_of(revision);
@@ -233,25 +96,48 @@ impl<'a> Performer<'a> {
             .records
             .yes()
             .and_then(|records| records.services.get(service.name));
-        let has_it = before.is_some_and(|record| record.release == release);
-        let mut record = Record {
+        let has_it =
+            before.is_some_and(|record| record.release == release && record.state == RecordState::Runs);
+        let pin = if held_to.is_some() {
+            Some(wished.pin.clone())
+        } else if release == wished.to {
+            None
+        } else {
+            before.and_then(|record| record.pin.clone())
+        };
+        let meant = Record {
             release: release.to_owned(),
-            pin: before.and_then(|record| record.pin.clone()),
+            pin,
             state: RecordState::Changing,
             run: self.call.run.to_string(),
         };
+        self.make(service, &facts, meant, !(has_it && is_unpin)).await?;
+        Ok(format!("it runs {revision}"))
+    }
+
+    /// Makes a service what is meant, by a start. It is written down before, and after it serves.
+    async fn make(
+        &self,
+        service: &Service<'_>,
+        facts: &Facts,
+        meant: Record,
+        installs: bool,
+    ) -> Result<(), BackendError> {
+        let mut record = Record {
+            state: RecordState::Changing,
+            ..meant
+        };
         self.book.note(self.call, service.name, &record).await?;
-        if !has_it || !is_unpin {
+        if installs {
             let command = service.commands.install.as_ref();
-            self.command(service, "install", command, &[("release", release)])
+            self.command(service, "install", command, &[("release", &record.release)])
                 .await?;
         }
-        record.pin = self.pinned(service, release, held_to, wished).await?;
-        self.restart(service, &facts).await?;
+        record.pin = self.pinned(service, &record).await?;
+        self.restart(service, facts).await?;
         record.state = RecordState::Runs;
         self.serves_alone(service, &record).await?;
-        self.book.note(self.call, service.name, &record).await?;
-        Ok(format!("it runs {revision}"))
+        self.book.note(self.call, service.name, &record).await
     }
 
     fn is_patch(&self, wished: &Wished) -> bool {
@@ -293,34 +179,26 @@ impl<'a> Performer<'a> {
         Ok(())
     }
 
-    /// What the next start reads as its pin, once it is as it should be.
-    async fn pinned(
-        &self,
-        service: &Service<'_>,
-        release: &str,
-        held_to: Option<&str>,
-        wished: &Wished,
-    ) -> Result<Option<String>, BackendError> {
-        if held_to.is_some() {
-            self.write_pin(service, "write_pin", &wished.pin).await?;
-        } else if release == wished.to {
-            let command = service.commands.remove_pin.as_ref();
-            self.command(service, "remove_pin", command, &[]).await?;
+    /// What the next start reads as its pin, once it is as it should be. An old release keeps what is written: to be held
+    /// to itself changes nothing.
+    async fn pinned(&self, service: &Service<'_>, meant: &Record) -> Result<Option<String>, BackendError> {
+        let is_new = meant.release == self.wished()?.to;
+        match &meant.pin {
+            Some(pin) if is_new => self.write_pin(service, "write_pin", pin).await?,
+            None if is_new => {
+                let command = service.commands.remove_pin.as_ref();
+                self.command(service, "remove_pin", command, &[]).await?;
+            }
+            Some(_) | None => {}
         }
-        // An old release keeps what is written: to be held to itself changes nothing.
         let now = self.read_pin(service).await?;
-        let wanted = match held_to {
-            Some(_) => Some(&wished.pin),
-            None if release == wished.to => None,
-            None => now.as_ref(),
-        };
-        if now.as_ref() == wanted {
+        if !is_new || now == meant.pin {
             return Ok(now);
         }
         let why = format!(
             "it would start with the pin {:?}, and not with {:?}",
             now.as_deref().unwrap_or("none"),
-            wanted.map_or("none", String::as_str)
+            meant.pin.as_deref().unwrap_or("none")
         );
         Err(BackendError::permanent(format!("pin {}", service.name), why))
     }
@@ -345,120 +223,6 @@ impl<'a> Performer<'a> {
         match pin(self.world, service.host, &filled(command, service, &[])).await {
             Known::Yes(pin) => Ok(pin),
             Known::No(why) => Err(BackendError::transient(tried, why)),
-        }
-    }
-
-    /// Stops it in the way that is set, and starts it.
-    async fn restart(&self, service: &Service<'_>, facts: &Facts) -> Result<(), BackendError> {
-        let stopping = &self.settings.cluster.stopping;
-        match (service.role, stopping.way) {
-            (Role::Api, _) | (Role::Conductor, Way::Drain) => {
-                self.stop(service).await?;
-                self.start(service).await
-            }
-            (Role::Conductor, Way::Mute) => {
-                self.stop_muted(service, facts).await?;
-                self.start(service).await
-            }
-            (Role::Conductor, Way::Hold) => {
-                let lb = &self.settings.cluster.balancer.host;
-                let held = |command: &Option<String>, which: &'static str| {
-                    let command = command.clone().map(|command| filled(&command, service, &[]));
-                    async move {
-                        let command = command.unwrap_or_else(|| "false".to_owned());
-                        commands::run(self.world, self.call, which, lb, &command).await
-                    }
-                };
-                held(&stopping.hold, "hold").await?;
-                let restarted = async {
-                    self.nothing_under_way().await?;
-                    self.stop(service).await?;
-                    self.start(service).await
-                };
-                let restarted = restarted.await;
-                // Whatever came of it: nothing is held for longer than that.
-                let let_go = held(&stopping.let_go, "let_go").await;
-                restarted.and(let_go.map(drop))
-            }
-        }
-    }
-
-    /// Waits until what had passed the door before it was shut is answered. The door opens again by itself, so this waits
-    /// no longer than one question may take.
-    async fn nothing_under_way(&self) -> Result<(), BackendError> {
-        const TRIED: &str = "wait for the requests that had passed the door";
-        let begun = Instant::now();
-        loop {
-            let shown = self.balancer(TRIED).await?;
-            let services = self.settings.cluster.services();
-            let apis = services.filter(|service| service.role == Role::Api);
-            let servers = apis.flat_map(|api| api.servers);
-            let sessions: u64 = servers.map(|server| shown.server(server).sessions).sum();
-            if sessions == 0 {
-                return Ok(());
-            }
-            if begun.elapsed() > self.settings.pace.call {
-                let why = format!(
-                    "after {} s the API services have {sessions}",
-                    begun.elapsed().as_secs()
-                );
-                return Err(BackendError::transient(TRIED, why));
-            }
-            tokio::time::sleep(self.settings.pace.poll.min(Duration::from_millis(200))).await;
-        }
-    }
-
-    async fn stop(&self, service: &Service<'_>) -> Result<(), BackendError> {
-        let command = service.commands.stop.as_ref();
-        self.command(service, "stop", command, &[]).await.map(drop)
-    }
-
-    async fn start(&self, service: &Service<'_>) -> Result<(), BackendError> {
-        let command = service.commands.start.as_ref();
-        self.command(service, "start", command, &[]).await?;
-        match &service.commands.ready {
-            None => Ok(()),
-            ready => self
-                .command(service, "ready", ready.as_ref(), &[])
-                .await
-                .map(drop),
-        }
-    }
-
-    /// Its peers stop asking it before it stops: no heartbeat, and away in the table until it is gone.
-    async fn stop_muted(&self, service: &Service<'_>, facts: &Facts) -> Result<(), BackendError> {
-        let tried = format!("mute {}", service.name);
-        let conductor = self.conductor(service);
-        let named = conductor.and_then(|conductor| {
-            let (name, alive) = registered(conductor, facts)?;
-            Some((conductor.rpc.as_deref()?, name.to_owned(), alive))
-        });
-        let Some((rpc, name, alive)) = named else {
-            return Err(BackendError::permanent(
-                tried,
-                "nobody could tell under which name it is registered",
-            ));
-        };
-        if alive {
-            self.world.halt_keepalive(rpc).await?;
-        }
-        let quiet = Instant::now();
-        while alive && quiet.elapsed() < self.settings.pace.ring {
-            self.world.write_offline(&name).await?;
-            tokio::time::sleep(self.settings.pace.poll.min(Duration::from_secs(1))).await;
-        }
-        let stop = self.stop(service);
-        tokio::pin!(stop);
-        loop {
-            tokio::select! {
-                stopped = &mut stop => return stopped,
-                () = tokio::time::sleep(self.settings.pace.poll.min(Duration::from_secs(1))) => {
-                    // It may be gone by now; then this is what Ironic writes too.
-                    if let Err(error) = self.world.write_offline(&name).await {
-                        tracing::warn!(%error, "a conductor that stops");
-                    }
-                }
-            }
         }
     }
 
@@ -492,42 +256,21 @@ impl<'a> Performer<'a> {
         }
     }
 
-    /// Gives a service back: requests come to it again.
-    async fn leave(&self, service: &Service<'_>) -> Result<String, BackendError> {
-        let tried = format!("give {} back", service.name);
-        if self.is_drained(service) {
-            for server in service.servers {
-                self.set(server, "ready").await?;
-            }
-        }
-        let begun = Instant::now();
-        loop {
-            let facts = self.look().await;
-            let (state, why) = serves(service, &facts, &self.settings.cluster);
-            if state == UnitState::Serving {
-                return Ok("it serves".to_owned());
-            }
-            if begun.elapsed() > self.settings.pace.ready {
-                let why = format!("after {} s it does not serve: {why}", begun.elapsed().as_secs());
-                return Err(BackendError::permanent(tried, why));
-            }
-            tokio::time::sleep(self.settings.pace.poll).await;
-        }
-    }
-
-    /// Starts a service once more as it was meant to be.
+    /// Starts a service once more as it was meant to be: what was begun and is not known to be done is done once more, the
+    /// installation and the pin too.
     ///
     /// # Errors
     /// What could not be done.
     pub(crate) async fn start_again(&self, unit: &UnitId) -> Result<String, BackendError> {
         let service = self.service(unit)?;
         let tried = format!("start {} once more", service.name);
+        let wished = self.wished()?;
         let facts = self.look().await;
         let records = facts
             .records
             .known()
             .map_err(|why| BackendError::transient(&tried, why.to_owned()))?;
-        let mut record = if let Some(record) = records.services.get(service.name) {
+        let meant = if let Some(record) = records.services.get(service.name) {
             record.clone()
         } else {
             let runs = runs(&service, &facts, &self.settings.cluster, self.table)
@@ -539,17 +282,14 @@ impl<'a> Performer<'a> {
                 run: self.call.run.to_string(),
             }
         };
-        let serves_now = serves(&service, &facts, &self.settings.cluster).0 == UnitState::Serving;
-        if serves_now {
+        let was_begun = meant.state == RecordState::Changing;
+        if was_begun && meant.release == wished.to && meant.pin.is_none() && !self.is_patch(wished) {
+            self.may_be_unpinned(&service, &facts)?;
+        }
+        if serves(&service, &facts, &self.settings.cluster).0 == UnitState::Serving {
             self.enter(&service).await?;
         }
-        record.pin = self.read_pin(&service).await?;
-        record.state = RecordState::Changing;
-        self.book.note(self.call, service.name, &record).await?;
-        self.restart(&service, &facts).await?;
-        record.state = RecordState::Runs;
-        self.serves_alone(&service, &record).await?;
-        self.book.note(self.call, service.name, &record).await?;
+        self.make(&service, &facts, meant, was_begun).await?;
         self.leave(&service).await
     }
 

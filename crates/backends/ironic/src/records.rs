@@ -33,7 +33,7 @@ pub struct Records {
 pub struct Record {
     /// The release, with its patch: `29.0.6`.
     pub release: String,
-    /// The pin that it has read at its start.
+    /// The pin that it has read at its start, or is to read.
     pub pin: Option<String>,
     /// How far that has come.
     pub state: RecordState,

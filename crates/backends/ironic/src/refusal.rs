@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stagger_core::model::{Policy, Reason, UnitState};
 use stagger_versioned::manifest::{Named, Place};
 
+use crate::conditions::{strange_apis, strange_conductors};
 use crate::config::{IronicConfig, Role, Way};
 use crate::facts::{Facts, Known};
 use crate::releases::Releases;
@@ -111,9 +112,7 @@ fn running(
             }
             Ok(runs) if runs.release == release => held.extend(runs.held_to()),
             Ok(runs) => {
-                if let Some(pin) = runs.held_to()
-                    && to.is_some_and(|to| to.place != runs.place)
-                {
+                if let Some(pin) = runs.held_to() {
                     let why = format!(
                         "{} on {} is still pinned to {}: finish that upgrade first",
                         seen.name,
@@ -198,22 +197,14 @@ fn too_few(facts: &Facts, config: &IronicConfig, services: &[Seen<'_>]) -> Vec<R
         let why = format!("{} {words}: {}", seen.name, seen.state.1);
         reasons.push(Reason::new(slug, why));
     }
-    match &facts.conductors {
-        Known::No(why) => reasons.push(Reason::new("conductors-unknown", why.clone())),
-        Known::Yes(listed) => {
-            let strangers: Vec<&str> = listed
-                .iter()
-                .filter(|(name, says)| says.alive && config.conductor_registered(name).is_none())
-                .map(|(name, _)| name.as_str())
-                .collect();
-            if !strangers.is_empty() {
-                let why = format!(
-                    "alive, and not in the configuration: {}; nobody would upgrade them",
-                    strangers.join(", ")
-                );
-                reasons.push(Reason::new("unknown-conductor", why));
-            }
-        }
+    if let Known::No(why) = &facts.conductors {
+        reasons.push(Reason::new("conductors-unknown", why.clone()));
+    }
+    for (slug, strangers) in [
+        ("unknown-conductor", strange_conductors(facts, config)),
+        ("unknown-api", strange_apis(facts, config)),
+    ] {
+        reasons.extend(strangers.map(|why| Reason::new(slug, format!("{why}; nobody would upgrade them"))));
     }
     reasons
 }

@@ -274,17 +274,22 @@ fn is_passing(error: &dyn sqlx::error::DatabaseError) -> bool {
     })
 }
 
-/// A URL as it may be shown.
+/// A URL as it may be shown: the user, the host and the database. Drivers take passwords as options too.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
     };
-    match rest.rsplit_once('@') {
-        Some((user, rest)) => {
-            let user = user.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}@{rest}")
-        }
-        None => url.to_owned(),
+    let (user, rest) = match rest.rsplit_once('@') {
+        Some((user, rest)) => (
+            user.split(':').next().filter(|user| !user.contains(['/', '?'])),
+            rest,
+        ),
+        None => (None, rest),
+    };
+    let rest = rest.split('?').next().unwrap_or_default();
+    match user {
+        Some(user) => format!("{scheme}://{user}@{rest}"),
+        None => format!("{scheme}://{rest}"),
     }
 }
 
@@ -301,6 +306,15 @@ mod tests {
         assert_eq!(url, "mysql://me:p%40ss%20word@db/ironic");
         assert_eq!(without_password(&url), "mysql://me@db/ironic");
         assert_eq!(without_password("mysql://me:a@b@db/x"), "mysql://me@db/x");
+        for (url, shown) in [
+            ("postgres://db/x?user=me&password=secret", "postgres://db/x"),
+            ("postgres://me:a?b@db/x?password=secret", "postgres://me@db/x"),
+            ("postgres://db/x?password=a@b", "postgres://b"),
+        ] {
+            let told = without_password(url);
+            assert!(!told.contains("secret") && !told.contains("a@"), "{told}");
+            assert_eq!(told, shown);
+        }
         assert_eq!(
             with_password("mysql://db/x", Some(&file)).unwrap(),
             "mysql://db/x"

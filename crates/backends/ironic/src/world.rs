@@ -157,8 +157,12 @@ impl Reached {
 #[async_trait]
 impl World for Reached {
     async fn apis(&self) -> BTreeMap<String, ApiSays> {
+        let token = self.token().await;
         let asked = self.settings.cluster.apis.iter().map(|api| async {
-            let says = self.http.api(&api.url).await;
+            let says = match &token {
+                Ok(token) => self.http.api(&api.url, token.as_deref()).await,
+                Err(why) => ApiSays::Unclear(why.clone()),
+            };
             (api.name.clone(), says)
         });
         futures::future::join_all(asked).await.into_iter().collect()

@@ -109,6 +109,23 @@ async fn what_cannot_be_seen_is_no_reason_to_begin() {
             .contains(&"unknown-conductor".to_owned())
     );
     setup.lab.now().strangers.clear();
+    let place = ("b".to_owned(), "a3".to_owned());
+    {
+        let mut inner = setup.lab.now();
+        let third = inner.services["a1"].clone();
+        inner.services.insert("a3".to_owned(), third);
+        inner.servers.insert(place.clone(), false);
+    }
+    assert_eq!(setup.refused("29.0.6").await, ["unknown-api"]);
+    let backend = setup.backend(Some(wished()));
+    let snapshot = backend.snapshot(&backend.look().await, None).unwrap();
+    let serve = snapshot.condition(&conditions::APIS_SERVE.parse().unwrap());
+    assert!(serve.why.contains("b/a3 (UP)"), "{serve:?}");
+    {
+        let mut inner = setup.lab.now();
+        inner.services.remove("a3");
+        inner.servers.remove(&place);
+    }
     setup.lab.now().services.get_mut("a1").unwrap().runs = None;
     assert!(setup.refused("29.0.6").await.contains(&"service-down".to_owned()));
     for api in ["a1", "a2"] {
@@ -134,6 +151,8 @@ async fn an_upgrade_that_was_not_finished_and_a_mixture_of_releases() {
     let refused = setup.refused("29.0.6").await;
     assert!(refused.iter().all(|slug| slug == "still-pinned"), "{refused:?}");
     assert_eq!(refused.len(), 4);
+    // A patch would take all pins away, without the door and in the wrong order.
+    assert_eq!(setup.refused("26.1.7").await, ["still-pinned"; 4]);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ fn upgraded(inner: &Inner) {
 }
 
 /// How many points to leave out between two; the environment may ask for all (`EVERY=1`).
-fn stride(usual: usize) -> usize {
+pub fn stride(usual: usize) -> usize {
     std::env::var("EVERY")
         .ok()
         .and_then(|every| every.parse().ok())

@@ -82,11 +82,35 @@ pub struct Inner {
     pub held: bool,
     /// Requests that had passed the door when it was shut; each look at the balancer finds one less.
     pub under_way: u64,
+    /// Services whose pin somebody's tool takes away when they are installed, once each.
+    pub emptied: Vec<String>,
+    /// Commands that begin so are carried out, and the answer is lost; once each.
+    pub lost: Vec<String>,
+    /// Each conductor gets one more task when it is muted, or the door is shut; it ends after two looks.
+    pub one_more_task: bool,
+    ending: BTreeMap<String, u64>,
     /// What would have failed a request, or lost a row.
     pub violations: Vec<String>,
     pub log: Vec<String>,
     /// Conductors are stopped otherwise than by draining them.
     pub other_way: bool,
+}
+
+impl Inner {
+    fn begin_one_more(&mut self, conductor: &str) {
+        if self.one_more_task {
+            self.ending.insert(conductor.to_owned(), 2);
+        }
+    }
+
+    /// Nodes that each conductor has reserved.
+    fn tasks(&self) -> BTreeMap<String, u64> {
+        let mut tasks = self.reserved.clone();
+        for conductor in self.ending.keys() {
+            *tasks.entry(conductor.clone()).or_default() += 1;
+        }
+        tasks
+    }
 }
 
 #[derive(Debug)]
@@ -204,8 +228,18 @@ impl Lab {
         };
         match words.as_slice() {
             ["install", name, release] => {
+                let emptied = inner.emptied.iter().position(|emptied| emptied == name);
                 let service = inner.services.get_mut(*name).unwrap();
                 (*release).clone_into(&mut service.installed);
+                if let Some(at) = emptied {
+                    inner.emptied.remove(at);
+                    service.pin_file = None;
+                    let nothing = Ran {
+                        code: 0,
+                        output: String::new(),
+                    };
+                    inner.faults.push((format!("pin {name}"), nothing));
+                }
                 ok("")
             }
             ["pin", name, pin] => {
@@ -260,6 +294,9 @@ impl Lab {
             ["hold"] => {
                 inner.held = true;
                 inner.under_way = 3;
+                for name in ["c1", "c2"] {
+                    inner.begin_one_more(&registered(name));
+                }
                 ok("")
             }
             ["let-go"] => {
@@ -275,6 +312,9 @@ impl Lab {
     fn stop(inner: &mut Inner, name: &str) {
         let is_api = inner.services[name].is_api;
         if inner.services[name].runs.is_some() {
+            if inner.tasks().contains_key(&registered(name)) {
+                inner.violations.push(format!("{name} was stopped in a task"));
+            }
             let drained = inner
                 .servers
                 .iter()
@@ -520,7 +560,14 @@ impl World for Lab {
             revision: inner.schema.clone(),
             rows: rows.collect(),
             conductors: conductors.collect(),
-            reserved: inner.reserved.clone(),
+            reserved: {
+                let tasks = inner.tasks();
+                inner.ending.retain(|_, looks| {
+                    *looks -= 1;
+                    *looks > 0
+                });
+                tasks
+            },
         })
     }
 
@@ -576,6 +623,13 @@ impl World for Lab {
             };
             if dies.is_some() {
                 inner.kill = None;
+                // Until the next process comes the door has opened by itself.
+                inner.held = false;
+            }
+            let lost = inner.lost.iter().position(|begins| command.starts_with(begins));
+            if let Some(at) = lost {
+                inner.lost.remove(at);
+                return Err(BackendError::transient(command, "the connection was lost").may_land());
             }
             (ran, dies)
         };
@@ -610,6 +664,9 @@ impl World for Lab {
 
     async fn write_offline(&self, registered: &str) -> Result<(), BackendError> {
         let mut inner = self.now();
+        if !inner.muted.iter().any(|muted| muted == registered) {
+            inner.begin_one_more(registered);
+        }
         inner.muted.push(registered.to_owned());
         if let Some(row) = inner.conductor_rows.get_mut(registered) {
             row.1 = false;

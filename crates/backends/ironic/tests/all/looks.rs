@@ -237,3 +237,20 @@ async fn a_token_is_asked_for_and_a_failing_command_is_shown() {
     let world = Reached::new(real.settings.clone()).unwrap();
     assert!(world.conductors().await.yes().is_some());
 }
+
+/// The root page of an API needs no database: clients would be answered with 500 all the same.
+#[tokio::test]
+async fn an_api_that_does_not_reach_its_database_does_not_count_as_serving() {
+    let mut real = real().await;
+    let root = get(|| async { json!({ "default_version": { "version": "1.96" } }).to_string() });
+    let broken = get(|| async { (StatusCode::INTERNAL_SERVER_ERROR, "Access denied for user") });
+    let url = serve(Router::new().route("/", root).route("/v1/conductors", broken)).await;
+    real.settings.cluster.apis[0].url = url;
+    let world = Reached::new(real.settings.clone()).unwrap();
+    let apis = world.apis().await;
+    let ApiSays::Unclear(why) = &apis["a1"] else {
+        panic!("{apis:?}")
+    };
+    assert!(why.contains("/v1/conductors?limit=1 answers 500"), "{why}");
+    assert!(matches!(apis["a2"], ApiSays::Offers(_)), "{apis:?}");
+}

@@ -2,7 +2,9 @@
 
 use stagger_ironic::config::Way;
 
-use crate::common::setup;
+use crate::common::{Setup, setup};
+use crate::crash::stride;
+use crate::double::Dies;
 use crate::lives::{Lives, all_is_well};
 
 #[tokio::test]
@@ -43,23 +45,81 @@ async fn requests_are_held_only_while_a_conductor_is_away() {
     assert!(!setup.lab.now().held);
 }
 
+/// Settings in which conductors are stopped in that way.
+fn stopped_by(way: Way) -> Setup {
+    let mut setup = setup("26.1.6");
+    let stopping = &mut setup.settings.cluster.stopping;
+    stopping.way = way;
+    stopping.writes_into_ironic = true;
+    stopping.database = Some("sqlite:///nowhere".to_owned());
+    stopping.hold = Some("hold".to_owned());
+    stopping.let_go = Some("let-go".to_owned());
+    setup.lab.now().other_way = way != Way::Drain;
+    setup
+}
+
 #[tokio::test]
 async fn a_conductor_with_tasks_is_not_stopped_and_the_rest_goes_on() {
-    let setup = setup("26.1.6");
-    setup.lab.now().reserved.insert("c1:8089".to_owned(), 2);
-    let mut lives = Lives::new(&setup);
-    lives.policy.retry = toml::from_str("first = 1\nlongest = 1\ntries = 2").unwrap();
-    let end = lives.live().await;
-    let text = format!("{end:?}");
-    assert!(text.contains("it has reserved 2 nodes"), "{text}");
-    let inner = setup.lab.now();
-    assert_eq!(inner.violations, [""; 0]);
-    assert_eq!(inner.services["c1"].runs.clone().unwrap().0, "26.1.6");
-    assert_eq!(inner.services["c2"].runs.clone().unwrap().0, "29.0.6");
-    assert!(
-        inner.servers.values().all(|drained| !drained),
-        "it was given back"
-    );
+    for way in [Way::Drain, Way::Mute, Way::Hold] {
+        let setup = stopped_by(way);
+        setup.lab.now().reserved.insert("c1:8089".to_owned(), 2);
+        let mut lives = Lives::new(&setup);
+        lives.policy.retry = toml::from_str("first = 1\nlongest = 1\ntries = 2").unwrap();
+        let end = lives.live().await;
+        let text = format!("{end:?}");
+        assert!(text.contains("it has reserved 2 nodes"), "{way:?}: {text}");
+        let inner = setup.lab.now();
+        assert_eq!(inner.violations, [""; 0], "{way:?}");
+        assert_eq!(inner.services["c1"].runs.clone().unwrap().0, "26.1.6");
+        assert_eq!(inner.services["c2"].runs.clone().unwrap().0, "29.0.6");
+        assert!(
+            inner.servers.values().all(|drained| !drained),
+            "it was given back"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_came_last_is_waited_for() {
+    for way in [Way::Mute, Way::Hold] {
+        let setup = stopped_by(way);
+        setup.lab.now().one_more_task = true;
+        Lives::new(&setup).until_done("one more task").await;
+        all_is_well(&setup.lab.now(), "29.0.6", 2);
+    }
+}
+
+/// The door opens by itself after a while, and a command whose answer was lost may be at work behind it.
+#[tokio::test]
+async fn the_door_is_shut_for_each_try() {
+    for lost in ["stop c1", "start c2"] {
+        let setup = stopped_by(Way::Hold);
+        setup.lab.now().lost.push(lost.to_owned());
+        Lives::new(&setup).until_done(lost).await;
+        all_is_well(&setup.lab.now(), "29.0.6", 2);
+        let log = setup.lab.log();
+        let at = |wanted: &str| log.iter().position(|command| command == wanted).unwrap();
+        assert_eq!(log[at(lost) + 1], "hold", "{log:#?}");
+        assert!(!setup.lab.now().held);
+    }
+}
+
+#[tokio::test]
+async fn killed_at_any_command_no_conductor_is_stopped_while_it_is_asked() {
+    for way in [Way::Mute, Way::Hold] {
+        let undisturbed = stopped_by(way);
+        Lives::new(&undisturbed).until_done("undisturbed").await;
+        let points = undisturbed.lab.now().commands;
+        for point in (1..=points).step_by(stride(3)) {
+            for dies in [Dies::Before, Dies::After] {
+                let setup = stopped_by(way);
+                setup.lab.now().kill = Some((point, dies));
+                let what = format!("{way:?}, killed at command {point}, {dies:?}");
+                Lives::new(&setup).until_done(&what).await;
+                all_is_well(&setup.lab.now(), "29.0.6", 2);
+            }
+        }
+    }
 }
 
 #[tokio::test]
@@ -69,13 +129,7 @@ async fn the_plan_says_how_conductors_stop_and_what_that_costs() {
         (Way::Mute, "writes into Ironic's table"),
         (Way::Hold, "all requests wait at the API door"),
     ] {
-        let mut setup = setup("26.1.6");
-        let stopping = &mut setup.settings.cluster.stopping;
-        stopping.way = way;
-        stopping.writes_into_ironic = true;
-        stopping.database = Some("sqlite:///nowhere".to_owned());
-        stopping.hold = Some("hold".to_owned());
-        stopping.let_go = Some("let-go".to_owned());
+        let setup = stopped_by(way);
         let backend = setup.backend(None);
         let facts = backend.look().await;
         let upgrade = backend
