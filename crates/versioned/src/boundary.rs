@@ -3,8 +3,8 @@
 //! | boundary | version |
 //! |---|---|
 //! | from the store ([`Chain::load`]) | up to the newest, whatever the pin; what the conversion changed is written by the next save |
-//! | to the store ([`Chain::save`], [`Chain::create`]) | the pin's, or the row's own if that is newer |
-//! | sent ([`Chain::send`]) | what the other side said that it reads, else the pin's, or the object's own if that is newer |
+//! | to the store ([`Chain::save`], [`Chain::create`]) | the pin's, or the row's own if that is newer; a new row has none of its own |
+//! | sent ([`Chain::send`]) | the pin's, or the object's own if that is newer, but none that the other side says it does not read |
 //! | received ([`Chain::receive`]) | up to the newest; a newer one is asked for again ([`Chain::backport`]) |
 //!
 //! A row never goes back to an older version: a pinned process that changes what an unpinned one wrote writes it in the
@@ -89,7 +89,7 @@ impl Write {
     }
 }
 
-/// An object that is not written.
+/// An object that is neither written nor sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unsaved {
     /// It has what the pin does not know.
@@ -179,25 +179,26 @@ impl<T: Versioned> Chain<T> {
     }
 
     /// What has to be written so that the row holds the object: in the pin's version, or in the row's own if that is newer.
+    /// One that was received newer than both keeps its version.
     pub fn save(&self, stored: &Stored<T>, pin: &Pin) -> Result<Write, Unsaved> {
-        let Converted {
-            version, mut data, ..
-        } = self.whole(&stored.held, pin)?;
-        data.retain(|column, value| stored.row.fields.get(column).unwrap_or(&Value::Null) != value);
+        let Stored { held, row } = stored;
+        let version = Self::target(held.came.max(row.version), pin)?;
+        let mut set = self.whole(held, version, pin)?;
+        set.retain(|column, value| row.fields.get(column).unwrap_or(&Value::Null) != value);
         Ok(Write {
-            was: Some(stored.row.version),
+            was: Some(row.version),
             version,
-            set: data,
+            set,
         })
     }
 
-    /// What has to be written for an object that the store does not have yet.
+    /// What has to be written for an object that the store does not have yet: in the pin's version, in whichever it came.
     pub fn create(&self, held: &Held<T>, pin: &Pin) -> Result<Write, Unsaved> {
-        let Converted { version, data, .. } = self.whole(held, pin)?;
+        let version = Self::target(None, pin)?;
         Ok(Write {
             was: None,
             version,
-            set: data,
+            set: self.whole(held, version, pin)?,
         })
     }
 
@@ -223,46 +224,49 @@ impl<T: Versioned> Chain<T> {
 
     /// That text: in the pin's version, or in the object's own if that is newer. All of it, or a refusal.
     pub fn save_text(&self, held: &Held<T>, pin: &Pin) -> Result<Converted<String>, Unsaved> {
-        let version = Self::target(held, pin)?;
+        let version = Self::target(held.came, pin)?;
         let converted = self.in_text(held, version)?;
         if converted.lost.is_empty() {
             return Ok(converted);
         }
-        let needs = self.needs(&held.value)?;
-        Err(pin.refusal(T::NAME, needs, converted.lost).into())
+        Err(self.refused(held, pin, converted.lost))
     }
 
     /// All of it, or a refusal.
-    fn whole(&self, held: &Held<T>, pin: &Pin) -> Result<Converted<Map<String, Value>>, Unsaved> {
-        let version = Self::target(held, pin)?;
+    fn whole(&self, held: &Held<T>, version: Version, pin: &Pin) -> Result<Map<String, Value>, Unsaved> {
         let mut converted = self.fields(&held.value, version)?;
         self.give_back(held, version, &mut converted.data)?;
         if converted.lost.is_empty() {
-            return Ok(converted);
+            return Ok(converted.data);
         }
-        let needs = self.needs(&held.value)?;
-        Err(pin.refusal(T::NAME, needs, converted.lost).into())
+        Err(self.refused(held, pin, converted.lost))
     }
 
-    /// The version in which it leaves this process where nobody asks for another.
-    fn target(held: &Held<T>, pin: &Pin) -> Result<Version, NotWhilePinned> {
-        match (pin.target(T::NAME), held.came) {
+    /// The version in which it leaves this process where nobody asks for another. `own` is the one that it has out there.
+    fn target(own: Option<Version>, pin: &Pin) -> Result<Version, NotWhilePinned> {
+        match (pin.target(T::NAME), own) {
             (Ok(None), _) => Ok(T::VERSION),
-            (Ok(Some(pinned)), came) => Ok(came.map_or(pinned, |came| came.max(pinned))),
+            (Ok(Some(pinned)), own) => Ok(own.map_or(pinned, |own| own.max(pinned))),
             // The pin does not know the object, but somebody without that pin wrote it.
-            (Err(_), Some(came)) => Ok(came),
+            (Err(_), Some(own)) => Ok(own),
             (Err(refused), None) => Err(refused),
         }
     }
 
-    /// Makes it ready for another process. `reads` is the highest version that the other side says it reads; where it says
-    /// nothing, the pin counts. See what is [`lost`](Sent::lost) if it is a wish of yours and not only an answer:
-    /// [`Chain::send_whole`] refuses then.
+    /// Why it cannot go out.
+    fn refused(&self, held: &Held<T>, pin: &Pin, lost: Vec<Loss>) -> Unsaved {
+        match self.needs(&held.value) {
+            Ok(needs) => pin.refusal(T::NAME, needs, lost).into(),
+            Err(why) => why.into(),
+        }
+    }
+
+    /// Makes it ready for another process, in the version of the pin, or in its own if that is newer. `reads` is the highest
+    /// version that the other side says it reads; it gets no newer one. See what is [`lost`](Sent::lost): [`Chain::answer`]
+    /// and [`Chain::send_whole`] do, and refuse.
     pub fn send(&self, held: &Held<T>, pin: &Pin, reads: Option<Version>) -> Result<Sent, Unsaved> {
-        let version = match reads {
-            Some(reads) => reads.min(T::VERSION),
-            None => Self::target(held, pin)?,
-        };
+        let version = Self::target(held.came, pin)?;
+        let version = reads.map_or(version, |reads| reads.min(version));
         Ok(self.sent(held, version)?)
     }
 
@@ -272,8 +276,17 @@ impl<T: Versioned> Chain<T> {
         if sent.lost.is_empty() {
             return Ok(sent);
         }
-        let needs = self.needs(&held.value)?;
-        Err(pin.refusal(T::NAME, needs, sent.lost).into())
+        Err(self.refused(held, pin, sent.lost))
+    }
+
+    /// The same for one who asked for it: what it does not read is left out. What it would read, and only the pin does not
+    /// know, is a refusal.
+    pub fn answer(&self, held: &Held<T>, pin: &Pin, reads: Option<Version>) -> Result<Sent, Unsaved> {
+        let sent = self.send(held, pin, reads)?;
+        if sent.lost.is_empty() || reads == Some(sent.version) {
+            return Ok(sent);
+        }
+        Err(self.refused(held, pin, sent.lost))
     }
 
     fn sent(&self, held: &Held<T>, version: Version) -> Result<Sent, Unwritten> {

@@ -168,9 +168,10 @@ impl Request {
         )?)
     }
 
-    /// An object as an answer: in the version that the caller reads, else in that of the pin.
+    /// An object as an answer: in the version of the pin, or in its own if that is newer, but in none that the caller says
+    /// it does not read ([`Chain::answer`]).
     pub fn answer<T: Versioned>(&self, held: &Held<T>, chain: &Chain<T>) -> Result<Value, Refusal> {
-        let sent = chain.send(held, &self.pin, self.reads.get(T::NAME).copied())?;
+        let sent = chain.answer(held, &self.pin, self.reads.get(T::NAME).copied())?;
         serde_json::from_str(&sent.text).map_err(Refusal::failed)
     }
 }
