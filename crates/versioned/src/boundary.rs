@@ -13,9 +13,10 @@
 use serde_json::{Map, Value};
 
 use crate::Version;
-use crate::chain::{Chain, Converted, Source, Unreadable, Unwritten};
+use crate::chain::{Chain, Converted, Source, Unreadable, Unwritten, no_form};
 use crate::envelope;
-use crate::loss::Loss;
+use crate::kept::put_back;
+use crate::loss::{Loss, differences, named};
 use crate::object::Versioned;
 use crate::pin::{NotWhilePinned, Pin};
 
@@ -95,6 +96,20 @@ pub enum Unsaved {
     /// It has what the pin does not know.
     #[error(transparent)]
     NotWhilePinned(#[from] NotWhilePinned),
+    /// It came with what this code has no place for, and that cannot go back to where it was.
+    #[error(
+        "{object} came with what this code has no place for and services of an older release may still use, and as it was \
+         changed it would lose that in version {version} ({}); nothing was stored or sent: try again when the upgrade is done",
+        named(lost)
+    )]
+    Unkept {
+        /// The object.
+        object: String,
+        /// The version that it was to be written in.
+        version: Version,
+        /// What would be lost.
+        lost: Vec<Loss>,
+    },
     /// It cannot be written in the version that it has to have.
     #[error(transparent)]
     Unwritten(#[from] Unwritten),
@@ -166,7 +181,7 @@ impl<T: Versioned> Chain<T> {
         if !self.knows(version) {
             return Err(self.unknown(version));
         }
-        let value = self.read(version, Source::Fields(row.fields.clone()))?;
+        let value = self.read(version, Source::Fields(&row.fields))?;
         let origin = self.removed(version).then(|| row.fields.clone());
         Ok(Stored {
             held: Held {
@@ -184,7 +199,9 @@ impl<T: Versioned> Chain<T> {
         let Stored { held, row } = stored;
         let version = Self::target(held.came.max(row.version), pin)?;
         let mut set = self.whole(held, version, pin)?;
+        let emptied = self.emptied(version, &row.fields, &set)?;
         set.retain(|column, value| row.fields.get(column).unwrap_or(&Value::Null) != value);
+        set.extend(emptied.into_iter().map(|column| (column, Value::Null)));
         Ok(Write {
             was: Some(row.version),
             version,
@@ -200,6 +217,32 @@ impl<T: Versioned> Chain<T> {
             version,
             set: self.whole(held, version, pin)?,
         })
+    }
+
+    /// Columns that the version reads, and of which the object has nothing to write: a field may be left out where it is
+    /// empty. Columns of other versions are none of them.
+    fn emptied(
+        &self,
+        version: Version,
+        row: &Map<String, Value>,
+        data: &Map<String, Value>,
+    ) -> Result<Vec<String>, Unwritten> {
+        let left = row
+            .iter()
+            .filter(|(column, value)| !value.is_null() && !data.contains_key(*column));
+        let mut left: Vec<(String, Value)> = left
+            .map(|(column, value)| (column.clone(), value.clone()))
+            .collect();
+        if left.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut row = data.clone();
+        row.extend(left.iter().cloned());
+        let read = self.raise(&row, version, version).map_err(|error| {
+            no_form::<T>(version, format!("in its row it would not be read again: {error}"))
+        })?;
+        left.retain(|(column, _)| read.contains_key(column));
+        Ok(left.into_iter().map(|(column, _)| column).collect())
     }
 
     /// Reads an object that a store keeps as one text of JSON, with its version beside it.
@@ -229,17 +272,16 @@ impl<T: Versioned> Chain<T> {
         if converted.lost.is_empty() {
             return Ok(converted);
         }
-        Err(self.refused(held, pin, converted.lost))
+        Err(self.refused(held, version, pin, converted.lost))
     }
 
     /// All of it, or a refusal.
     fn whole(&self, held: &Held<T>, version: Version, pin: &Pin) -> Result<Map<String, Value>, Unsaved> {
-        let mut converted = self.fields(&held.value, version)?;
-        self.give_back(held, version, &mut converted.data)?;
-        if converted.lost.is_empty() {
-            return Ok(converted.data);
+        let Converted { data, lost, .. } = self.in_fields(held, version)?;
+        if lost.is_empty() {
+            return Ok(data);
         }
-        Err(self.refused(held, pin, converted.lost))
+        Err(self.refused(held, version, pin, lost))
     }
 
     /// The version in which it leaves this process where nobody asks for another. `own` is the one that it has out there.
@@ -253,9 +295,14 @@ impl<T: Versioned> Chain<T> {
         }
     }
 
-    /// Why it cannot go out.
-    fn refused(&self, held: &Held<T>, pin: &Pin, lost: Vec<Loss>) -> Unsaved {
+    /// Why it cannot go out in that version.
+    fn refused(&self, held: &Held<T>, version: Version, pin: &Pin, lost: Vec<Loss>) -> Unsaved {
         match self.needs(&held.value) {
+            Ok(needs) if needs <= version => Unsaved::Unkept {
+                object: T::NAME.to_owned(),
+                version,
+                lost,
+            },
             Ok(needs) => pin.refusal(T::NAME, needs, lost).into(),
             Err(why) => why.into(),
         }
@@ -276,7 +323,7 @@ impl<T: Versioned> Chain<T> {
         if sent.lost.is_empty() {
             return Ok(sent);
         }
-        Err(self.refused(held, pin, sent.lost))
+        Err(self.refused(held, sent.version, pin, sent.lost))
     }
 
     /// The same for one who asked for it: what it does not read is left out. What it would read, and only the pin does not
@@ -286,7 +333,7 @@ impl<T: Versioned> Chain<T> {
         if sent.lost.is_empty() || reads == Some(sent.version) {
             return Ok(sent);
         }
-        Err(self.refused(held, pin, sent.lost))
+        Err(self.refused(held, sent.version, pin, sent.lost))
     }
 
     fn sent(&self, held: &Held<T>, version: Version) -> Result<Sent, Unwritten> {
@@ -311,13 +358,24 @@ impl<T: Versioned> Chain<T> {
         if held.origin.is_none() {
             return self.text(&held.value, version);
         }
-        let mut converted = self.fields(&held.value, version)?;
-        self.give_back(held, version, &mut converted.data)?;
+        let Converted { version, data, lost } = self.in_fields(held, version)?;
         Ok(Converted {
             version,
-            data: Value::Object(converted.data).to_string(),
-            lost: converted.lost,
+            data: Value::Object(data).to_string(),
+            lost,
         })
+    }
+
+    /// The same as fields.
+    fn in_fields(
+        &self,
+        held: &Held<T>,
+        version: Version,
+    ) -> Result<Converted<Map<String, Value>>, Unwritten> {
+        let mut converted = self.fields(&held.value, version)?;
+        let lost = self.give_back(held, version, &mut converted.data)?;
+        converted.lost.extend(lost);
+        Ok(converted)
     }
 
     /// Reads what another process sent.
@@ -381,34 +439,31 @@ impl<T: Versioned> Chain<T> {
     }
 
     /// Puts back what came with it and was not changed here, as that version has it: the newest has no place for all of it.
+    /// What cannot be put back is lost.
     fn give_back(
         &self,
         held: &Held<T>,
         version: Version,
         data: &mut Map<String, Value>,
-    ) -> Result<(), Unwritten> {
+    ) -> Result<Vec<Loss>, Unwritten> {
         let (Some(origin), Some(came)) = (&held.origin, held.came) else {
-            return Ok(());
+            return Ok(Vec::new());
         };
-        let failed = |why: String| Unwritten::NoForm {
-            object: T::NAME.to_owned(),
-            version,
-            why,
-        };
-        let raised = self
-            .raise(origin.clone(), came, version)
-            .map_err(|error| failed(error.to_string()))?;
-        let Some(raised) = raised else { return Ok(()) };
-        let unchanged = self
-            .read(came, Source::Fields(origin.clone()))
-            .map_err(|error| failed(error.to_string()))?;
-        let unchanged = self.fields(&unchanged, version)?.data;
-        for (field, value) in raised {
-            if data.get(&field) == unchanged.get(&field) {
-                data.insert(field, value);
-            }
+        // The newest never has it, and that is what its release says.
+        if version == T::VERSION {
+            return Ok(Vec::new());
         }
-        Ok(())
+        let failed = |error: Unreadable| no_form::<T>(version, error);
+        let at = version.max(came);
+        let whole = self.raise(origin, came, at).map_err(failed)?;
+        let unchanged = self.read(came, Source::Fields(origin)).map_err(failed)?;
+        let seen = self.fields(&unchanged, at)?.data;
+        Ok(if at == version {
+            put_back(data, &seen, &whole)
+        } else {
+            // Nobody can bring it down to a version before the one in which it came.
+            differences(&Value::Object(whole), &Value::Object(seen))
+        })
     }
 }
 

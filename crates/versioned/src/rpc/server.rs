@@ -115,6 +115,7 @@ impl From<Unsaved> for Refusal {
     fn from(why: Unsaved) -> Self {
         match why {
             Unsaved::NotWhilePinned(why) => why.into(),
+            why @ Unsaved::Unkept { .. } => Self::with(code::NOT_WHILE_PINNED, why),
             Unsaved::Unwritten(why) => Self::with(code::UNREADABLE, why),
         }
     }
