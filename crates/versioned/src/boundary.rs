@@ -209,6 +209,16 @@ impl<T: Versioned> Chain<T> {
         })
     }
 
+    /// The same object once that is written: the row is then as it is read again.
+    pub fn written(&self, stored: &mut Stored<T>, write: Write) {
+        let Stored { held, row } = stored;
+        let Write { version, set, .. } = write;
+        row.version = Some(version);
+        row.fields.extend(set);
+        held.came = Some(version);
+        held.origin = self.removed(version).then(|| row.fields.clone());
+    }
+
     /// What has to be written for an object that the store does not have yet: in the pin's version, in whichever it came.
     pub fn create(&self, held: &Held<T>, pin: &Pin) -> Result<Write, Unsaved> {
         let version = Self::target(None, pin)?;
