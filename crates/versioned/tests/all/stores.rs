@@ -220,6 +220,7 @@ on_each! {
         a_run_that_was_ended_goes_on_where_it_was
         migrated_beside_live_traffic
         an_update_brings_up_what_reading_would
+        rows_that_the_database_refuses_are_named_and_keep_nothing_back
     }
 }
 
