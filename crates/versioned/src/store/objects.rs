@@ -94,7 +94,8 @@ impl<T: Versioned> Objects<T> {
         &self.chain
     }
 
-    /// Stores an object that is not there yet, in the version of the pin.
+    /// Stores an object that is not there yet, in the version of the pin. It is [`StoreError::Taken`] only if there is a row
+    /// of its key.
     pub async fn create(&self, store: &Store, held: &Held<T>, pin: &Pin) -> Result<(), StoreError> {
         let write = self.chain.create(held, pin)?;
         let mut sql = Sql::new(format!("INSERT INTO \"{}\" (", self.table.name()));
@@ -113,10 +114,16 @@ impl<T: Versioned> Objects<T> {
         let mut connection = store.connection().await?;
         match sql.execute(&mut connection).await {
             Ok(_) => Ok(()),
-            Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Err(StoreError::Taken {
-                table: self.table.name().to_owned(),
-                key: self.table.shown(&key),
-            }),
+            Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
+                let there = self.there(store, &mut connection, &key).await?;
+                let (table, key) = (self.table.name().to_owned(), self.table.shown(&key));
+                let why = error.message().to_owned();
+                Err(if there {
+                    StoreError::Taken { table, key }
+                } else {
+                    StoreError::Duplicate { table, key, why }
+                })
+            }
             Err(error) => Err(failed(format!("insert into {}", self.table.name()), error)),
         }
     }
@@ -273,24 +280,33 @@ impl<T: Versioned> Objects<T> {
         if self.update(store, connection, &key, fields, write).await? == 1 {
             return Ok(());
         }
+        Err(if self.there(store, connection, &key).await? {
+            self.conflict(fields)
+        } else {
+            StoreError::Gone {
+                table: self.table.name().to_owned(),
+                key: self.table.shown(&key),
+            }
+        })
+    }
+
+    /// Whether there is a row of that key.
+    async fn there(
+        &self,
+        store: &Store,
+        connection: &mut AnyConnection,
+        key: &[Value],
+    ) -> Result<bool, StoreError> {
         let table = self.table.name();
         let mut sql = Sql::new(format!(
             "SELECT {} FROM \"{table}\"",
             self.table.selected_key(store.engine)
         ));
-        self.table.where_key(store.engine, &mut sql, &key)?;
-        let there = sql
-            .fetch(connection)
-            .await
-            .map_err(|error| failed(format!("read {table}"), error))?;
-        Err(if there.is_empty() {
-            StoreError::Gone {
-                table: table.to_owned(),
-                key: self.table.shown(&key),
-            }
-        } else {
-            self.conflict(fields)
-        })
+        self.table.where_key(store.engine, &mut sql, key)?;
+        let rows = sql.fetch(connection).await;
+        Ok(!rows
+            .map_err(|error| failed(format!("read {table}"), error))?
+            .is_empty())
     }
 
     async fn update(

@@ -209,6 +209,7 @@ on_each! {
         rows_that_cannot_be_read_are_named_one_by_one
         what_was_saved_is_saved_again
         a_field_that_is_left_out_where_it_is_empty_can_be_emptied
+        a_key_is_taken_only_if_there_is_a_row_of_it
     }
     migrations {
         migrated_beside_live_traffic_without_a_revision

@@ -428,3 +428,33 @@ pub(super) async fn a_field_that_is_left_out_where_it_is_empty_can_be_emptied(st
         assert_eq!((&read.held.value, &read), (&now, &stored));
     }
 }
+
+/// Who takes "already there" for "already made" must not lose an object of another key.
+pub(super) async fn a_key_is_taken_only_if_there_is_a_row_of_it(store: &Store) {
+    sql(
+        store,
+        "CREATE UNIQUE INDEX one_description ON nodes (description)",
+    )
+    .await;
+    let objects = new_nodes();
+    objects
+        .create(store, &Held::new(full()), &pin("newton"))
+        .await
+        .unwrap();
+    let again = objects.create(store, &Held::new(full()), &pin("newton")).await;
+    assert!(matches!(again, Err(StoreError::Taken { .. })), "{again:?}");
+    let other = Node1_16 {
+        uuid: "n2".to_owned(),
+        ..full()
+    };
+    let other = objects.create(store, &Held::new(other), &pin("newton")).await;
+    let error = other.unwrap_err();
+    assert!(matches!(error, StoreError::Duplicate { .. }), "{error:?}");
+    let said = error.to_string();
+    assert!(
+        said.starts_with("nodes has no uuid=\"n2\", and another row has"),
+        "{said}"
+    );
+    assert!(said.contains("description"), "{said}");
+    assert!(objects.get(store, &key("n2")).await.unwrap().is_none());
+}
