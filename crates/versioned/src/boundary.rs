@@ -3,8 +3,8 @@
 //! | boundary | version |
 //! |---|---|
 //! | from the store ([`Chain::load`]) | up to the newest, whatever the pin; what the conversion changed is written by the next save |
-//! | to the store ([`Chain::save`], [`Chain::create`]) | the pin's, or the row's own if that is newer |
-//! | sent ([`Chain::send`]) | what the other side said that it reads, else the pin's, or the object's own if that is newer |
+//! | to the store ([`Chain::save`], [`Chain::create`]) | the pin's, or the row's own if that is newer; a new row has none of its own |
+//! | sent ([`Chain::send`]) | the pin's, or the object's own if that is newer, but none that the other side says it does not read |
 //! | received ([`Chain::receive`]) | up to the newest; a newer one is asked for again ([`Chain::backport`]) |
 //!
 //! A row never goes back to an older version: a pinned process that changes what an unpinned one wrote writes it in the
@@ -13,9 +13,10 @@
 use serde_json::{Map, Value};
 
 use crate::Version;
-use crate::chain::{Chain, Converted, Source, Unreadable, Unwritten};
+use crate::chain::{Chain, Converted, Source, Unreadable, Unwritten, no_form};
 use crate::envelope;
-use crate::loss::Loss;
+use crate::kept::put_back;
+use crate::loss::{Loss, differences, named};
 use crate::object::Versioned;
 use crate::pin::{NotWhilePinned, Pin};
 
@@ -89,12 +90,26 @@ impl Write {
     }
 }
 
-/// An object that is not written.
+/// An object that is neither written nor sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unsaved {
     /// It has what the pin does not know.
     #[error(transparent)]
     NotWhilePinned(#[from] NotWhilePinned),
+    /// It came with what this code has no place for, and that cannot go back to where it was.
+    #[error(
+        "{object} came with what this code has no place for and services of an older release may still use, and as it was \
+         changed it would lose that in version {version} ({}); nothing was stored or sent: try again when the upgrade is done",
+        named(lost)
+    )]
+    Unkept {
+        /// The object.
+        object: String,
+        /// The version that it was to be written in.
+        version: Version,
+        /// What would be lost.
+        lost: Vec<Loss>,
+    },
     /// It cannot be written in the version that it has to have.
     #[error(transparent)]
     Unwritten(#[from] Unwritten),
@@ -166,7 +181,7 @@ impl<T: Versioned> Chain<T> {
         if !self.knows(version) {
             return Err(self.unknown(version));
         }
-        let value = self.read(version, Source::Fields(row.fields.clone()))?;
+        let value = self.read(version, Source::Fields(&row.fields))?;
         let origin = self.removed(version).then(|| row.fields.clone());
         Ok(Stored {
             held: Held {
@@ -179,26 +194,65 @@ impl<T: Versioned> Chain<T> {
     }
 
     /// What has to be written so that the row holds the object: in the pin's version, or in the row's own if that is newer.
+    /// One that was received newer than both keeps its version.
     pub fn save(&self, stored: &Stored<T>, pin: &Pin) -> Result<Write, Unsaved> {
-        let Converted {
-            version, mut data, ..
-        } = self.whole(&stored.held, pin)?;
-        data.retain(|column, value| stored.row.fields.get(column).unwrap_or(&Value::Null) != value);
+        let Stored { held, row } = stored;
+        let version = Self::target(held.came.max(row.version), pin)?;
+        let mut set = self.whole(held, version, pin)?;
+        let emptied = self.emptied(version, &row.fields, &set)?;
+        set.retain(|column, value| row.fields.get(column).unwrap_or(&Value::Null) != value);
+        set.extend(emptied.into_iter().map(|column| (column, Value::Null)));
         Ok(Write {
-            was: Some(stored.row.version),
+            was: Some(row.version),
             version,
-            set: data,
+            set,
         })
     }
 
-    /// What has to be written for an object that the store does not have yet.
+    /// The same object once that is written: the row is then as it is read again.
+    pub fn written(&self, stored: &mut Stored<T>, write: Write) {
+        let Stored { held, row } = stored;
+        let Write { version, set, .. } = write;
+        row.version = Some(version);
+        row.fields.extend(set);
+        held.came = Some(version);
+        held.origin = self.removed(version).then(|| row.fields.clone());
+    }
+
+    /// What has to be written for an object that the store does not have yet: in the pin's version, in whichever it came.
     pub fn create(&self, held: &Held<T>, pin: &Pin) -> Result<Write, Unsaved> {
-        let Converted { version, data, .. } = self.whole(held, pin)?;
+        let version = Self::target(None, pin)?;
         Ok(Write {
             was: None,
             version,
-            set: data,
+            set: self.whole(held, version, pin)?,
         })
+    }
+
+    /// Columns that the version reads, and of which the object has nothing to write: a field may be left out where it is
+    /// empty. Columns of other versions are none of them.
+    fn emptied(
+        &self,
+        version: Version,
+        row: &Map<String, Value>,
+        data: &Map<String, Value>,
+    ) -> Result<Vec<String>, Unwritten> {
+        let left = row
+            .iter()
+            .filter(|(column, value)| !value.is_null() && !data.contains_key(*column));
+        let mut left: Vec<(String, Value)> = left
+            .map(|(column, value)| (column.clone(), value.clone()))
+            .collect();
+        if left.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut row = data.clone();
+        row.extend(left.iter().cloned());
+        let read = self.raise(&row, version, version).map_err(|error| {
+            no_form::<T>(version, format!("in its row it would not be read again: {error}"))
+        })?;
+        left.retain(|(column, _)| read.contains_key(column));
+        Ok(left.into_iter().map(|(column, _)| column).collect())
     }
 
     /// Reads an object that a store keeps as one text of JSON, with its version beside it.
@@ -223,46 +277,53 @@ impl<T: Versioned> Chain<T> {
 
     /// That text: in the pin's version, or in the object's own if that is newer. All of it, or a refusal.
     pub fn save_text(&self, held: &Held<T>, pin: &Pin) -> Result<Converted<String>, Unsaved> {
-        let version = Self::target(held, pin)?;
+        let version = Self::target(held.came, pin)?;
         let converted = self.in_text(held, version)?;
         if converted.lost.is_empty() {
             return Ok(converted);
         }
-        let needs = self.needs(&held.value)?;
-        Err(pin.refusal(T::NAME, needs, converted.lost).into())
+        Err(self.refused(held, version, pin, converted.lost))
     }
 
     /// All of it, or a refusal.
-    fn whole(&self, held: &Held<T>, pin: &Pin) -> Result<Converted<Map<String, Value>>, Unsaved> {
-        let version = Self::target(held, pin)?;
-        let mut converted = self.fields(&held.value, version)?;
-        self.give_back(held, version, &mut converted.data)?;
-        if converted.lost.is_empty() {
-            return Ok(converted);
+    fn whole(&self, held: &Held<T>, version: Version, pin: &Pin) -> Result<Map<String, Value>, Unsaved> {
+        let Converted { data, lost, .. } = self.in_fields(held, version)?;
+        if lost.is_empty() {
+            return Ok(data);
         }
-        let needs = self.needs(&held.value)?;
-        Err(pin.refusal(T::NAME, needs, converted.lost).into())
+        Err(self.refused(held, version, pin, lost))
     }
 
-    /// The version in which it leaves this process where nobody asks for another.
-    fn target(held: &Held<T>, pin: &Pin) -> Result<Version, NotWhilePinned> {
-        match (pin.target(T::NAME), held.came) {
+    /// The version in which it leaves this process where nobody asks for another. `own` is the one that it has out there.
+    fn target(own: Option<Version>, pin: &Pin) -> Result<Version, NotWhilePinned> {
+        match (pin.target(T::NAME), own) {
             (Ok(None), _) => Ok(T::VERSION),
-            (Ok(Some(pinned)), came) => Ok(came.map_or(pinned, |came| came.max(pinned))),
+            (Ok(Some(pinned)), own) => Ok(own.map_or(pinned, |own| own.max(pinned))),
             // The pin does not know the object, but somebody without that pin wrote it.
-            (Err(_), Some(came)) => Ok(came),
+            (Err(_), Some(own)) => Ok(own),
             (Err(refused), None) => Err(refused),
         }
     }
 
-    /// Makes it ready for another process. `reads` is the highest version that the other side says it reads; where it says
-    /// nothing, the pin counts. See what is [`lost`](Sent::lost) if it is a wish of yours and not only an answer:
-    /// [`Chain::send_whole`] refuses then.
+    /// Why it cannot go out in that version.
+    fn refused(&self, held: &Held<T>, version: Version, pin: &Pin, lost: Vec<Loss>) -> Unsaved {
+        match self.needs(&held.value) {
+            Ok(needs) if needs <= version => Unsaved::Unkept {
+                object: T::NAME.to_owned(),
+                version,
+                lost,
+            },
+            Ok(needs) => pin.refusal(T::NAME, needs, lost).into(),
+            Err(why) => why.into(),
+        }
+    }
+
+    /// Makes it ready for another process, in the version of the pin, or in its own if that is newer. `reads` is the highest
+    /// version that the other side says it reads; it gets no newer one. See what is [`lost`](Sent::lost): [`Chain::answer`]
+    /// and [`Chain::send_whole`] do, and refuse.
     pub fn send(&self, held: &Held<T>, pin: &Pin, reads: Option<Version>) -> Result<Sent, Unsaved> {
-        let version = match reads {
-            Some(reads) => reads.min(T::VERSION),
-            None => Self::target(held, pin)?,
-        };
+        let version = Self::target(held.came, pin)?;
+        let version = reads.map_or(version, |reads| reads.min(version));
         Ok(self.sent(held, version)?)
     }
 
@@ -272,8 +333,17 @@ impl<T: Versioned> Chain<T> {
         if sent.lost.is_empty() {
             return Ok(sent);
         }
-        let needs = self.needs(&held.value)?;
-        Err(pin.refusal(T::NAME, needs, sent.lost).into())
+        Err(self.refused(held, sent.version, pin, sent.lost))
+    }
+
+    /// The same for one who asked for it: what it does not read is left out. What it would read, and only the pin does not
+    /// know, is a refusal.
+    pub fn answer(&self, held: &Held<T>, pin: &Pin, reads: Option<Version>) -> Result<Sent, Unsaved> {
+        let sent = self.send(held, pin, reads)?;
+        if sent.lost.is_empty() || reads == Some(sent.version) {
+            return Ok(sent);
+        }
+        Err(self.refused(held, sent.version, pin, sent.lost))
     }
 
     fn sent(&self, held: &Held<T>, version: Version) -> Result<Sent, Unwritten> {
@@ -298,13 +368,24 @@ impl<T: Versioned> Chain<T> {
         if held.origin.is_none() {
             return self.text(&held.value, version);
         }
-        let mut converted = self.fields(&held.value, version)?;
-        self.give_back(held, version, &mut converted.data)?;
+        let Converted { version, data, lost } = self.in_fields(held, version)?;
         Ok(Converted {
             version,
-            data: Value::Object(converted.data).to_string(),
-            lost: converted.lost,
+            data: Value::Object(data).to_string(),
+            lost,
         })
+    }
+
+    /// The same as fields.
+    fn in_fields(
+        &self,
+        held: &Held<T>,
+        version: Version,
+    ) -> Result<Converted<Map<String, Value>>, Unwritten> {
+        let mut converted = self.fields(&held.value, version)?;
+        let lost = self.give_back(held, version, &mut converted.data)?;
+        converted.lost.extend(lost);
+        Ok(converted)
     }
 
     /// Reads what another process sent.
@@ -368,34 +449,31 @@ impl<T: Versioned> Chain<T> {
     }
 
     /// Puts back what came with it and was not changed here, as that version has it: the newest has no place for all of it.
+    /// What cannot be put back is lost.
     fn give_back(
         &self,
         held: &Held<T>,
         version: Version,
         data: &mut Map<String, Value>,
-    ) -> Result<(), Unwritten> {
+    ) -> Result<Vec<Loss>, Unwritten> {
         let (Some(origin), Some(came)) = (&held.origin, held.came) else {
-            return Ok(());
+            return Ok(Vec::new());
         };
-        let failed = |why: String| Unwritten::NoForm {
-            object: T::NAME.to_owned(),
-            version,
-            why,
-        };
-        let raised = self
-            .raise(origin.clone(), came, version)
-            .map_err(|error| failed(error.to_string()))?;
-        let Some(raised) = raised else { return Ok(()) };
-        let unchanged = self
-            .read(came, Source::Fields(origin.clone()))
-            .map_err(|error| failed(error.to_string()))?;
-        let unchanged = self.fields(&unchanged, version)?.data;
-        for (field, value) in raised {
-            if data.get(&field) == unchanged.get(&field) {
-                data.insert(field, value);
-            }
+        // The newest never has it, and that is what its release says.
+        if version == T::VERSION {
+            return Ok(Vec::new());
         }
-        Ok(())
+        let failed = |error: Unreadable| no_form::<T>(version, error);
+        let at = version.max(came);
+        let whole = self.raise(origin, came, at).map_err(failed)?;
+        let unchanged = self.read(came, Source::Fields(origin)).map_err(failed)?;
+        let seen = self.fields(&unchanged, at)?.data;
+        Ok(if at == version {
+            put_back(data, &seen, &whole)
+        } else {
+            // Nobody can bring it down to a version before the one in which it came.
+            differences(&Value::Object(whole), &Value::Object(seen))
+        })
     }
 }
 

@@ -55,7 +55,7 @@ pub struct Chain<T> {
 type Read<T> = Arc<dyn Fn(Source<'_>) -> Result<T, serde_json::Error> + Send + Sync>;
 /// Fields of the version given, in the version that it belongs to.
 type Raise =
-    Box<dyn Fn(Version, Map<String, Value>) -> Result<Map<String, Value>, serde_json::Error> + Send + Sync>;
+    Box<dyn Fn(Version, &Map<String, Value>) -> Result<Map<String, Value>, serde_json::Error> + Send + Sync>;
 type Convert<T> = Box<dyn Fn(&T, Form) -> Result<(Written, Back<T>), serde_json::Error> + Send + Sync>;
 /// What comes of a copy that is brought back; `None` where that is the same again.
 type Back<T> = Option<T>;
@@ -74,10 +74,10 @@ struct Older<T> {
 }
 
 /// What an object is read from.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Source<'a> {
     Text(&'a str),
-    Fields(Map<String, Value>),
+    Fields(&'a Map<String, Value>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -214,7 +214,14 @@ const fn same(a: &str, b: &str) -> bool {
 fn read<T: Versioned>(source: Source<'_>) -> Result<T, serde_json::Error> {
     match source {
         Source::Text(text) => serde_json::from_str(text),
-        Source::Fields(fields) => serde_json::from_value(Value::Object(fields)),
+        Source::Fields(fields) => T::deserialize(fields).or_else(|error| {
+            // What is left out where it is empty has an empty column, and may not be read from that.
+            let filled = fields.iter().filter(|(_, value)| !value.is_null());
+            let filled: Map<_, _> = filled
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
+            T::deserialize(&filled).map_err(|_| error)
+        }),
     }
 }
 
@@ -394,17 +401,25 @@ impl<T: Versioned> Chain<T> {
         self.older(version).is_some_and(|older| older.removed)
     }
 
-    /// Fields in a version between theirs and the newest: what only the newest has no place for is still there.
+    /// Fields in their version or a later one, and no further: what only versions after that have no place for is still
+    /// there.
     pub(crate) fn raise(
         &self,
-        fields: Map<String, Value>,
+        fields: &Map<String, Value>,
         from: Version,
         to: Version,
-    ) -> Result<Option<Map<String, Value>>, serde_json::Error> {
-        match self.older(to) {
-            Some(older) if from <= to => (older.raise)(from, fields).map(Some),
-            Some(_) | None => Ok(None),
+    ) -> Result<Map<String, Value>, Unreadable> {
+        let malformed = |why: String| Unreadable::Malformed {
+            object: T::NAME.to_owned(),
+            version: from,
+            why,
+        };
+        if let Some(older) = self.older(to) {
+            return (older.raise)(from, fields).map_err(|error| malformed(error.to_string()));
         }
+        let value = self.read(from, Source::Fields(fields))?;
+        let raised = self.fields(&value, to);
+        Ok(raised.map_err(|error| malformed(error.to_string()))?.data)
     }
 
     /// Why that version is not known.
@@ -463,7 +478,7 @@ fn other<T: PartialEq>(back: T, value: &T) -> Back<T> {
     (back != *value).then_some(back)
 }
 
-fn no_form<T: Versioned>(version: Version, why: impl fmt::Display) -> Unwritten {
+pub(crate) fn no_form<T: Versioned>(version: Version, why: impl fmt::Display) -> Unwritten {
     Unwritten::NoForm {
         object: T::NAME.to_owned(),
         version,

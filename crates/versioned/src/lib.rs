@@ -17,6 +17,7 @@ pub mod boundary;
 pub mod chain;
 pub mod deprecation;
 pub mod envelope;
+mod kept;
 pub mod laws;
 #[cfg(feature = "lint")]
 pub mod lint;

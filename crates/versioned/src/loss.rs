@@ -34,11 +34,22 @@ pub(crate) fn differences(before: &Value, after: &Value) -> Vec<Loss> {
     found
 }
 
+/// A place in what stands at another.
+pub(crate) fn below(at: &str, key: &str) -> String {
+    format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+/// All of them in one line.
+pub(crate) fn named(lost: &[Loss]) -> String {
+    let lost: Vec<String> = lost.iter().map(ToString::to_string).collect();
+    lost.join(", ")
+}
+
 fn compare(at: String, before: &Value, after: &Value, found: &mut Vec<Loss>) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
             for (key, value) in before {
-                let at = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
+                let at = below(&at, key);
                 match after.get(key) {
                     Some(other) => compare(at, value, other, found),
                     None => found.push(Loss {
@@ -50,7 +61,7 @@ fn compare(at: String, before: &Value, after: &Value, found: &mut Vec<Loss>) {
             }
             for (key, value) in after.iter().filter(|(key, _)| !before.contains_key(*key)) {
                 found.push(Loss {
-                    at: format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")),
+                    at: below(&at, key),
                     value: Value::Null,
                     becomes: Some(value.clone()),
                 });

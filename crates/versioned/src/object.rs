@@ -25,7 +25,8 @@ pub trait Versioned: Clone + PartialEq + Serialize + DeserializeOwned + Send + S
 pub trait Follows: Versioned {
     /// The version before.
     type Before: Versioned;
-    /// Fields that this version has no more. All others have to survive going up and down again.
+    /// Fields that this version has no more, or that hold objects which have lost some. All others have to survive going up
+    /// and down again.
     const REMOVED: &'static [&'static str] = &[];
     /// The same in this version.
     fn up(before: Self::Before) -> Self;

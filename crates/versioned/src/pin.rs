@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::Version;
-use crate::loss::Loss;
+use crate::loss::{Loss, named};
 use crate::manifest::{Manifest, Place, UnknownRelease};
 
 /// The release that this process is held to, or none.
@@ -55,11 +55,10 @@ impl fmt::Display for NotWhilePinned {
                 "{object} is not known to {pin}, to which this service is pinned"
             )?;
         } else {
-            let lost: Vec<String> = lost.iter().map(ToString::to_string).collect();
             write!(
                 f,
                 "{object} has what {pin} does not know, to which this service is pinned ({})",
-                lost.join(", ")
+                named(lost)
             )?;
         }
         if let Some(since) = since {

@@ -1,8 +1,8 @@
 //! Calls between services of several releases: JSON-RPC 2.0 over HTTP.
 //!
 //! An [`Interface`] says with which version each method and each argument came. A [`Client`] asks for no more than its pin
-//! permits and says in which version it asks; a [`Server`] checks that. Objects travel in envelopes; the caller says which
-//! versions it reads, and asks for an older one where it gets a newer all the same.
+//! permits and says in which version it asks; a [`Server`] checks that. Objects travel in envelopes, in the versions of the
+//! sender's pin; the caller says which it reads, gets none that is newer, and asks again where it gets one all the same.
 //!
 //! ```json
 //! {"jsonrpc": "2.0", "id": 1, "method": "update_node", "params": {

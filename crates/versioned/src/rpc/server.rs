@@ -115,6 +115,7 @@ impl From<Unsaved> for Refusal {
     fn from(why: Unsaved) -> Self {
         match why {
             Unsaved::NotWhilePinned(why) => why.into(),
+            why @ Unsaved::Unkept { .. } => Self::with(code::NOT_WHILE_PINNED, why),
             Unsaved::Unwritten(why) => Self::with(code::UNREADABLE, why),
         }
     }
@@ -168,9 +169,10 @@ impl Request {
         )?)
     }
 
-    /// An object as an answer: in the version that the caller reads, else in that of the pin.
+    /// An object as an answer: in the version of the pin, or in its own if that is newer, but in none that the caller says
+    /// it does not read ([`Chain::answer`]).
     pub fn answer<T: Versioned>(&self, held: &Held<T>, chain: &Chain<T>) -> Result<Value, Refusal> {
-        let sent = chain.send(held, &self.pin, self.reads.get(T::NAME).copied())?;
+        let sent = chain.answer(held, &self.pin, self.reads.get(T::NAME).copied())?;
         serde_json::from_str(&sent.text).map_err(Refusal::failed)
     }
 }

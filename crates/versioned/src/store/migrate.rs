@@ -2,7 +2,8 @@
 //!
 //! What is left to do stands in the rows themselves, so a run that was ended in any way goes on where it was. A batch never
 //! does more than it was asked for. Migrations come in order: the next one begins when nothing is left for the one before.
-//! A row that cannot be migrated is named and set aside; it keeps no other row of its migration back.
+//! A row that cannot be migrated is counted and set aside; it keeps no other row of its migration back. The first [`SHOWN`]
+//! are named, each with why.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -183,7 +184,8 @@ pub enum Failed {
 }
 
 impl Failed {
-    /// The exit code of a command that fails so: 1 for a refusal, 4 where the database is out of reach, 5 for a bug.
+    /// The exit code of a command that fails so: 1 for a refusal, 4 where the database is out of reach, 5 for a bug and for a statement that it
+    /// refuses.
     pub fn code(&self) -> u8 {
         match self {
             Self::Pinned { .. } => 1,

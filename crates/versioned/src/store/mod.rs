@@ -89,6 +89,18 @@ pub enum StoreError {
         /// The key.
         key: String,
     },
+    /// The key is free, and the database refuses the row all the same: something else of it is there already.
+    #[error(
+        "{table} has no {key}, and another row has what only one may have: {why}; nothing was stored: change it, or look at that row"
+    )]
+    Duplicate {
+        /// The table.
+        table: String,
+        /// The key.
+        key: String,
+        /// What the database says.
+        why: String,
+    },
     /// There is no row with that key any more.
     #[error("{table} has no {key}")]
     Gone {

@@ -94,7 +94,8 @@ impl<T: Versioned> Objects<T> {
         &self.chain
     }
 
-    /// Stores an object that is not there yet, in the version of the pin.
+    /// Stores an object that is not there yet, in the version of the pin. It is [`StoreError::Taken`] only if there is a row
+    /// of its key.
     pub async fn create(&self, store: &Store, held: &Held<T>, pin: &Pin) -> Result<(), StoreError> {
         let write = self.chain.create(held, pin)?;
         let mut sql = Sql::new(format!("INSERT INTO \"{}\" (", self.table.name()));
@@ -113,10 +114,16 @@ impl<T: Versioned> Objects<T> {
         let mut connection = store.connection().await?;
         match sql.execute(&mut connection).await {
             Ok(_) => Ok(()),
-            Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Err(StoreError::Taken {
-                table: self.table.name().to_owned(),
-                key: self.table.shown(&key),
-            }),
+            Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
+                let there = self.there(store, &mut connection, &key).await?;
+                let (table, key) = (self.table.name().to_owned(), self.table.shown(&key));
+                let why = error.message().to_owned();
+                Err(if there {
+                    StoreError::Taken { table, key }
+                } else {
+                    StoreError::Duplicate { table, key, why }
+                })
+            }
             Err(error) => Err(failed(format!("insert into {}", self.table.name()), error)),
         }
     }
@@ -176,8 +183,9 @@ impl<T: Versioned> Objects<T> {
 
     /// Saves what was read and changed: in the version of the pin, or in that of the row if it is newer, and only what
     /// changed. It is a [`StoreError::Conflict`] if the row got another version, or another revision, since it was read;
-    /// and where the row gets a newer version, if anything of it was written since.
-    pub async fn save(&self, store: &Store, stored: &Stored<T>, pin: &Pin) -> Result<Write, StoreError> {
+    /// and where the row gets a newer version, if anything of it was written since. Once it is written, `stored` has the row
+    /// as it is then, and may be changed and saved again.
+    pub async fn save(&self, store: &Store, stored: &mut Stored<T>, pin: &Pin) -> Result<Write, StoreError> {
         let write = self.chain.save(stored, pin)?;
         if write.is_nothing() {
             return Ok(write);
@@ -186,6 +194,7 @@ impl<T: Versioned> Objects<T> {
         if !raises || self.table.revision().is_some() {
             let mut connection = store.connection().await?;
             self.write(store, &mut connection, stored, &write).await?;
+            self.written(stored, &write);
             return Ok(write);
         }
         // What is written is made of the whole row, also of columns that stay as they are. Who wrote one of them meanwhile,
@@ -204,7 +213,19 @@ impl<T: Versioned> Objects<T> {
             .commit()
             .await
             .map_err(|error| failed(what(), error))?;
+        self.written(stored, &write);
         Ok(write)
+    }
+
+    /// The row in hand becomes what it is in the store now.
+    fn written(&self, stored: &mut Stored<T>, write: &Write) {
+        let mut now = write.clone();
+        if let Some(revision) = self.table.revision() {
+            let read = stored.row().fields.get(revision).and_then(Value::as_i64);
+            now.set
+                .insert(revision.to_owned(), read.map(|read| read + 1).into());
+        }
+        self.chain.written(stored, now);
     }
 
     /// A row, which nobody else writes until the transaction ends.
@@ -259,24 +280,33 @@ impl<T: Versioned> Objects<T> {
         if self.update(store, connection, &key, fields, write).await? == 1 {
             return Ok(());
         }
+        Err(if self.there(store, connection, &key).await? {
+            self.conflict(fields)
+        } else {
+            StoreError::Gone {
+                table: self.table.name().to_owned(),
+                key: self.table.shown(&key),
+            }
+        })
+    }
+
+    /// Whether there is a row of that key.
+    async fn there(
+        &self,
+        store: &Store,
+        connection: &mut AnyConnection,
+        key: &[Value],
+    ) -> Result<bool, StoreError> {
         let table = self.table.name();
         let mut sql = Sql::new(format!(
             "SELECT {} FROM \"{table}\"",
             self.table.selected_key(store.engine)
         ));
-        self.table.where_key(store.engine, &mut sql, &key)?;
-        let there = sql
-            .fetch(connection)
-            .await
-            .map_err(|error| failed(format!("read {table}"), error))?;
-        Err(if there.is_empty() {
-            StoreError::Gone {
-                table: table.to_owned(),
-                key: self.table.shown(&key),
-            }
-        } else {
-            self.conflict(fields)
-        })
+        self.table.where_key(store.engine, &mut sql, key)?;
+        let rows = sql.fetch(connection).await;
+        Ok(!rows
+            .map_err(|error| failed(format!("read {table}"), error))?
+            .is_empty())
     }
 
     async fn update(
@@ -318,7 +348,7 @@ impl<T: Versioned> Objects<T> {
     }
 
     /// Reads, changes and saves, and does so again while others write the same row. `change` may be called several times,
-    /// with what the row holds then.
+    /// with what the row holds then. What comes back has the row as it was written.
     pub async fn change(
         &self,
         store: &Store,
@@ -334,7 +364,7 @@ impl<T: Versioned> Objects<T> {
         loop {
             let mut stored = self.get(store, key).await?.ok_or_else(gone)?;
             change(&mut stored.held.value);
-            match self.save(store, &stored, pin).await {
+            match self.save(store, &mut stored, pin).await {
                 Ok(_) => return Ok(stored),
                 Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error),

@@ -4,16 +4,17 @@ use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use sqlx::{Any, AnyConnection, Row as _, Transaction};
+use sqlx::{Any, AnyConnection, Connection as _, Row as _, Transaction};
 
 use super::migrate::{Batch, Migration, Stuck};
 use super::objects::Wait;
 use super::{Engine, Objects, Sql, Store, StoreError, Table, failed};
+use crate::boundary::Stored;
 use crate::object::Versioned;
 use crate::pin::Pin;
 
 /// Reads every row that is not of the newest version, converts it, and saves it. A row without a version gets one, if the
-/// chain says what it was before.
+/// chain says what it was before. One that the database refuses is stuck, and keeps no other back.
 #[derive(Debug)]
 pub struct RaiseRows<T: Versioned> {
     name: String,
@@ -57,19 +58,75 @@ impl<T: Versioned> Migration for RaiseRows<T> {
         after: Option<&[Value]>,
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
+        match self.attempt(store, after, max, Rows::Together).await {
+            // Which one it was the others do not tell, and nothing of the batch is done.
+            Err(StoreError::Refused { source, .. }) if refused_row(store.engine, &source).is_some() => {
+                self.attempt(store, after, max, Rows::Apart).await
+            }
+            batch => batch,
+        }
+    }
+}
+
+/// How the rows of a batch are saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    /// All or none.
+    Together,
+    /// Each so that one that the database refuses takes no other with it. It takes longer.
+    Apart,
+}
+
+impl<T: Versioned> RaiseRows<T> {
+    /// A transaction.
+    async fn attempt(
+        &self,
+        store: &Store,
+        after: Option<&[Value]>,
+        max: NonZeroU64,
+        how: Rows,
+    ) -> Result<Batch, StoreError> {
         let mut transaction = store.begin().await?;
-        by_the_index(store, &mut transaction).await?;
+        match self.bring_up(store, &mut transaction, after, max, how).await {
+            Ok(batch) => {
+                let commit = |error| failed(format!("commit a batch of {}", self.name), error);
+                transaction.commit().await.map_err(commit)?;
+                Ok(batch)
+            }
+            Err(error) => {
+                // At once, or the next attempt would find its own rows locked. What comes of it tells nothing more.
+                drop(transaction.rollback().await);
+                Err(error)
+            }
+        }
+    }
+
+    async fn bring_up(
+        &self,
+        store: &Store,
+        transaction: &mut AnyConnection,
+        after: Option<&[Value]>,
+        max: NonZeroU64,
+        how: Rows,
+    ) -> Result<Batch, StoreError> {
+        by_the_index(store, transaction).await?;
+        if how == Rows::Apart && store.engine == Engine::Postgres {
+            // Or what is looked at when the batch is committed would be told of none of its rows.
+            let set = Sql::new("SET CONSTRAINTS ALL IMMEDIATE").execute(transaction);
+            set.await
+                .map_err(|error| failed(format!("set up a batch of {}", self.name), error))?;
+        }
         // Who writes a row has the batch wait for nothing but that row: with others in hand, each could wait for the other.
         let mut limit = max.get();
         let behind = self
             .objects
-            .behind(store, &mut transaction, after, limit, Wait::ForNone);
+            .behind(store, transaction, after, limit, Wait::ForNone);
         let mut rows = behind.await?;
         if rows.is_empty() && store.engine == Engine::Postgres {
             limit = 1;
             let behind = self
                 .objects
-                .behind(store, &mut transaction, after, limit, Wait::ForAll);
+                .behind(store, transaction, after, limit, Wait::ForAll);
             rows = behind.await?;
         }
         let full = rows.len() as u64 == limit;
@@ -80,11 +137,7 @@ impl<T: Versioned> Migration for RaiseRows<T> {
         for row in rows {
             let why = match row.object {
                 Err(why) => why.to_string(),
-                Ok(stored) => match self
-                    .objects
-                    .save_locked(store, &mut transaction, &stored, &self.pin)
-                    .await
-                {
+                Ok(stored) => match self.save(store, transaction, &stored, how).await {
                     Ok(()) => {
                         batch.done += 1;
                         continue;
@@ -92,6 +145,12 @@ impl<T: Versioned> Migration for RaiseRows<T> {
                     // Somebody was faster. The next pass sees what is left of it.
                     Err(StoreError::Conflict { .. } | StoreError::Gone { .. }) => continue,
                     Err(why @ (StoreError::Unsaved(_) | StoreError::Table(_))) => why.to_string(),
+                    Err(StoreError::Refused { what, source }) if how == Rows::Apart => {
+                        match refused_row(store.engine, &source) {
+                            Some(why) => format!("the database refuses it: {why}"),
+                            None => return Err(StoreError::Refused { what, source }),
+                        }
+                    }
                     Err(other) => return Err(other),
                 },
             };
@@ -104,9 +163,33 @@ impl<T: Versioned> Migration for RaiseRows<T> {
                 why,
             });
         }
-        let commit = |error| failed(format!("commit a batch of {}", self.name), error);
-        transaction.commit().await.map_err(commit)?;
         Ok(batch)
+    }
+
+    /// Saves a row, in a savepoint of its own if it is set apart.
+    async fn save(
+        &self,
+        store: &Store,
+        transaction: &mut AnyConnection,
+        stored: &Stored<T>,
+        how: Rows,
+    ) -> Result<(), StoreError> {
+        if how == Rows::Together {
+            return self
+                .objects
+                .save_locked(store, transaction, stored, &self.pin)
+                .await;
+        }
+        let apart = |error| failed(format!("set a row of {} apart", self.name), error);
+        let mut one = transaction.begin().await.map_err(apart)?;
+        let saved = self.objects.save_locked(store, &mut one, stored, &self.pin).await;
+        let ended = if saved.is_ok() {
+            one.commit().await
+        } else {
+            one.rollback().await
+        };
+        ended.map_err(apart)?;
+        saved
     }
 }
 
@@ -337,6 +420,25 @@ impl Update {
             next: Some(table.key_from(store.engine, row)?),
         })
     }
+}
+
+/// What the database says of one row that it does not take: too long, there twice, against a check.
+fn refused_row(engine: Engine, error: &sqlx::Error) -> Option<&str> {
+    let sqlx::Error::Database(error) = error else {
+        return None;
+    };
+    let code = error.code()?;
+    let of_a_row = match engine {
+        // Data, constraints, limits, views, and what a trigger raises.
+        Engine::Postgres => ["22", "23", "54", "44", "P0001"]
+            .iter()
+            .any(|class| code.starts_with(class)),
+        // Too big, constraints, the wrong type; what is above the lowest byte only says more of it.
+        Engine::Sqlite => code
+            .parse::<u32>()
+            .is_ok_and(|code| matches!(code & 0xff, 18..=20)),
+    };
+    of_a_row.then(|| error.message())
 }
 
 fn is_code(error: &sqlx::Error, code: &str) -> bool {

@@ -288,7 +288,7 @@ fn an_object_is_sent_at_the_pin_or_at_what_the_other_side_reads() {
     assert_eq!(at("", None), version("1.16"));
     assert_eq!(at("newton", None), version("1.14"));
     assert_eq!(at("", Some("1.15")), version("1.15"));
-    assert_eq!(at("newton", Some("1.15")), version("1.15"));
+    assert_eq!(at("newton", Some("1.15")), version("1.14"));
     assert_eq!(at("newton", Some("1.13")), version("1.13"));
     assert_eq!(at("", Some("1.99")), version("1.16"));
     assert!(nodes().send(&made, &pin(""), Some(version("1.12"))).is_err());
@@ -324,10 +324,48 @@ fn an_object_that_was_received_newer_than_the_pin_keeps_its_version() {
         nodes().send(&received, &pin("newton"), None).unwrap().version,
         version("1.16")
     );
-    assert_eq!(
-        nodes().create(&received, &pin("newton")).unwrap().version,
-        version("1.16")
-    );
+    let mut stored = load(row_1_14());
+    stored.held = received.clone();
+    let write = nodes().save(&stored, &pin("newton")).unwrap();
+    assert_eq!(write.version, version("1.16"));
+    // A new row is of the pin, or is refused.
+    assert!(matches!(
+        nodes().create(&received, &pin("newton")),
+        Err(Unsaved::NotWhilePinned(_))
+    ));
+    let mut fits = received;
+    fits.value.traits[0].note = None;
+    let write = nodes().create(&fits, &pin("newton")).unwrap();
+    assert_eq!(write.version, version("1.14"));
+    let port = r#"{"kind":"Port","version":"1.0","data":{"address":"a"}}"#;
+    let port = Chain::<Port1_0>::first().receive(port).unwrap();
+    let made = Chain::<Port1_0>::first().create(&port, &pin("newton"));
+    assert!(matches!(made, Err(Unsaved::NotWhilePinned(_))));
+}
+
+/// What came in an older version is put into a row of a newer one.
+#[test]
+fn a_row_never_goes_back() {
+    let mut stored = load(row("1.16", serde_json::to_value(full()).unwrap()));
+    let older =
+        r#"{"kind":"Node","version":"1.14","data":{"uuid":"n1","extra":{},"description":null,"traits":[]}}"#;
+    stored.held = nodes().receive(older).unwrap();
+    let write = nodes().save(&stored, &pin("newton")).unwrap();
+    assert_eq!(write.version, version("1.16"));
+}
+
+/// What the caller does not read is left out of its answer. What only the pin does not know is no answer.
+#[test]
+fn an_answer_drops_only_what_the_caller_does_not_read() {
+    let mut new = full();
+    new.traits[0].note = Some("new".to_owned());
+    let new = Held::new(new);
+    let answer = |pinned: &str, reads: Option<&str>| nodes().answer(&new, &pin(pinned), reads.map(version));
+    assert_eq!(answer("", Some("1.14")).unwrap().lost[0].at, "/traits/0/note");
+    assert_eq!(answer("newton", Some("1.13")).unwrap().version, version("1.13"));
+    for reads in [Some("1.16"), Some("1.15"), None] {
+        assert!(matches!(answer("newton", reads), Err(Unsaved::NotWhilePinned(_))));
+    }
 }
 
 #[test]

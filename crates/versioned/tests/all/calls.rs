@@ -384,6 +384,60 @@ fn an_older_server_is_called_under_a_pin_and_understands() {
     });
 }
 
+/// While services of the old release still work, what two pinned ones tell each other does not leave the pin.
+#[test]
+fn pinned_services_speak_the_version_of_their_pin() {
+    block_on(async {
+        let running = serve(&Conductor::default(), "newton").await;
+        let (client, newton) = (client(&running), pin("newton"));
+        let sent = nodes().send_whole(&Held::new(full()), &newton, None).unwrap();
+        let mut held = client
+            .call_for(&newton, "update_node", &node(&sent.text), &nodes())
+            .await
+            .unwrap();
+        assert_eq!(held.came(), Some(v("1.14")));
+        assert_eq!(nodes().create(&held, &newton).unwrap().version, v("1.14"));
+        let sent = nodes().send(&held, &newton, None).unwrap();
+        let read = nodes_1_14().receive(&sent.text).unwrap();
+        assert_eq!(read.value.extra["seen"], "yes");
+        held.value.traits[0].note = Some("new".to_owned());
+        assert!(nodes().create(&held, &newton).is_err());
+        assert!(nodes().send_whole(&held, &newton, None).is_err());
+        // Nor does it by way of one that is not pinned.
+        let sent = nodes().send_whole(&Held::new(full()), &pin(""), None).unwrap();
+        let args = node(&sent.text);
+        let held = client.call_for(&pin(""), "update_node", &args, &nodes()).await;
+        assert_eq!(
+            nodes().create(&held.unwrap(), &newton).unwrap().version,
+            v("1.14")
+        );
+        running.stop().await;
+    });
+}
+
+/// The worker is unpinned first. What it answers a pinned service has all that it has, and goes back to it as whole.
+#[test]
+fn a_pinned_service_keeps_what_an_unpinned_one_answers() {
+    block_on(async {
+        let running = serve(&Conductor::default(), "").await;
+        let (client, newton) = (client(&running), pin("newton"));
+        let mut new = full();
+        new.traits[0].note = Some("precious".to_owned());
+        let sent = nodes().send_whole(&Held::new(new), &pin(""), None).unwrap();
+        let mut args = node(&sent.text);
+        for _ in 0..2 {
+            let held = client
+                .call_for(&newton, "update_node", &args, &nodes())
+                .await
+                .unwrap();
+            assert_eq!(held.came(), Some(v("1.16")));
+            assert_eq!(held.value.traits[0].note.as_deref(), Some("precious"));
+            args = node(&nodes().send_whole(&held, &newton, None).unwrap().text);
+        }
+        running.stop().await;
+    });
+}
+
 pub(crate) async fn update_by_old(client: &Client) -> Held<Node1_14> {
     let chain = nodes_1_14();
     let sent = chain.receive(

@@ -102,7 +102,7 @@ impl Handler for Writer {
         let stored = objects.get(&self.0, &key).await.map_err(Refusal::failed)?;
         let mut stored = stored.ok_or_else(|| Refusal::new("there is no such node"))?;
         stored.held.value = sent.value;
-        match objects.save(&self.0, &stored, &request.pin).await {
+        match objects.save(&self.0, &mut stored, &request.pin).await {
             Ok(_) => request.answer(&stored.held, &nodes()),
             Err(StoreError::Unsaved(why)) => Err(why.into()),
             Err(other) => Err(Refusal::failed(other)),

@@ -7,6 +7,7 @@ mod calls;
 #[cfg(all(feature = "rpc", feature = "store"))]
 mod defects;
 mod ironic;
+mod kept;
 #[cfg(feature = "lint")]
 mod linted;
 mod manifests;

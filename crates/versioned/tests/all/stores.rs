@@ -20,6 +20,7 @@ use stagger_versioned::store::{
 use stagger_versioned::{Chain, Child, Follows, Held, Pin, Version, Versioned};
 
 use crate::ironic::{Node1_14, Node1_15, Node1_16, full, manifest, nodes, nodes_1_14, nodes_1_15};
+use crate::kept;
 use crate::server::Server;
 
 /// A setting of a node, whose key has two parts, as those of a BIOS have.
@@ -206,6 +207,9 @@ on_each! {
         a_conversion_overwrites_nothing_that_was_written_meanwhile
         a_batch_waits_for_who_writes_a_row
         rows_that_cannot_be_read_are_named_one_by_one
+        what_was_saved_is_saved_again
+        a_field_that_is_left_out_where_it_is_empty_can_be_emptied
+        a_key_is_taken_only_if_there_is_a_row_of_it
     }
     migrations {
         migrated_beside_live_traffic_without_a_revision
@@ -217,6 +221,7 @@ on_each! {
         a_run_that_was_ended_goes_on_where_it_was
         migrated_beside_live_traffic
         an_update_brings_up_what_reading_would
+        rows_that_the_database_refuses_are_named_and_keep_nothing_back
     }
 }
 

@@ -102,6 +102,66 @@ pub(super) async fn rows_that_cannot_be_migrated_are_named_and_keep_nothing_back
     assert_eq!(run(&migrations, store, limits(None, 2)).await, (0, 0, 0));
 }
 
+/// Rows that the database does not take as they would be. One of them is the first of a batch, one the last; those beside
+/// them are brought up, and who comes again is told the same.
+pub(super) async fn rows_that_the_database_refuses_are_named_and_keep_nothing_back(store: &Store) {
+    let (text, json) = match store.engine() {
+        Engine::Sqlite => ("TEXT CHECK (length(description) < 9)", "TEXT"),
+        Engine::Postgres => ("VARCHAR(8)", "JSONB"),
+    };
+    let columns = format!(
+        "uuid TEXT PRIMARY KEY, extra {json}, fake {json}, old TEXT, description {text}, traits {json}, version TEXT"
+    );
+    sql(
+        store,
+        &format!("CREATE TABLE short ({columns}, CHECK (fake IS NULL OR uuid <> 'n2'))"),
+    )
+    .await;
+    for at in 0..12 {
+        let insert = format!(
+            "INSERT INTO short (uuid, extra, description, traits, version) VALUES ('n{at:x}', '{{}}', 'd', '[]', '1.14')"
+        );
+        sql(store, &insert).await;
+    }
+    let once = match store.engine() {
+        Engine::Sqlite => "CREATE UNIQUE INDEX once ON short (uuid) WHERE fake IS NULL",
+        // Looked at when a batch is committed, and not before.
+        Engine::Postgres => {
+            "ALTER TABLE short ADD CONSTRAINT once EXCLUDE (description WITH =) WHERE (uuid IN ('n5', 'n6') AND fake IS NOT NULL) \
+             DEFERRABLE INITIALLY DEFERRED"
+        }
+    };
+    sql(store, once).await;
+    let columns = [
+        ("extra", Kind::Json),
+        ("fake", Kind::Json),
+        ("description", Kind::Text),
+        ("traits", Kind::Json),
+    ];
+    let table = Table::new("short", &[("uuid", Kind::Text)], &columns).unwrap();
+    let objects: Objects<Node1_15> = Objects::new(table, Arc::new(nodes_1_15()));
+    let migrations = Migrations::new()
+        .then(RaiseRows::new("short", objects.clone(), &pin("")))
+        .unwrap();
+    let stuck = match store.engine() {
+        Engine::Sqlite => vec!["n2"],
+        Engine::Postgres => vec!["n2", "n6"],
+    };
+    for done in [12 - stuck.len() as u64, 0] {
+        let report = migrations
+            .run(store, &pin(""), limits(None, 3), |_| {})
+            .await
+            .unwrap();
+        assert_eq!((report.end, report.end.code()), (End::Stuck, 3));
+        let each = &report.each[0];
+        assert_eq!((each.done, each.left), (done, stuck.len() as u64));
+        for (one, uuid) in each.stuck.iter().zip(&stuck) {
+            assert_eq!(one.row, format!("short uuid=\"{uuid}\""));
+            assert!(one.why.starts_with("the database refuses it: "), "{}", one.why);
+        }
+    }
+}
+
 /// A migration that finds work and never does it, or does more than it was asked for.
 struct Odd {
     done: u64,

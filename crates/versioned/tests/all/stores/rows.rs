@@ -12,9 +12,15 @@ pub(super) async fn objects_come_and_go(store: &Store) {
     assert_eq!(again.to_string(), "nodes has uuid=\"n1\" already");
     let mut stored = objects.get(store, &key("n1")).await.unwrap().unwrap();
     assert_eq!(stored.held.value, full());
-    assert!(objects.save(store, &stored, &pin("")).await.unwrap().is_nothing());
+    assert!(
+        objects
+            .save(store, &mut stored, &pin(""))
+            .await
+            .unwrap()
+            .is_nothing()
+    );
     stored.held.value.notes.description = None;
-    let write = objects.save(store, &stored, &pin("")).await.unwrap();
+    let write = objects.save(store, &mut stored, &pin("")).await.unwrap();
     assert_eq!(write.set.keys().collect::<Vec<_>>(), ["notes"]);
     assert_eq!(
         objects.get(store, &key("n1")).await.unwrap().unwrap().held.value,
@@ -26,7 +32,7 @@ pub(super) async fn objects_come_and_go(store: &Store) {
     assert!(!objects.delete(store, &key("n1")).await.unwrap());
     late.held.value.notes.description = Some("late".to_owned());
     assert!(matches!(
-        objects.save(store, &late, &pin("")).await,
+        objects.save(store, &mut late, &pin("")).await,
         Err(StoreError::Gone { .. })
     ));
     let error = objects
@@ -169,7 +175,10 @@ pub(super) async fn a_row_that_changed_since_it_was_read_is_not_overwritten(stor
         })
         .await
         .unwrap();
-    let error = objects.save(store, &pinned, &pin("newton")).await.unwrap_err();
+    let error = objects
+        .save(store, &mut pinned, &pin("newton"))
+        .await
+        .unwrap_err();
     assert!(
         matches!(error, StoreError::Conflict { .. }) && error.may_pass(),
         "{error}"
@@ -188,7 +197,7 @@ pub(super) async fn a_row_that_changed_since_it_was_read_is_not_overwritten(stor
         .unwrap();
     second.held.value.notes.description = Some("z".to_owned());
     assert!(matches!(
-        objects.save(store, &second, &pin("")).await,
+        objects.save(store, &mut second, &pin("")).await,
         Err(StoreError::Conflict { .. })
     ));
 }
@@ -206,7 +215,7 @@ pub(super) async fn a_conversion_overwrites_nothing_that_was_written_meanwhile(s
     });
     by_pinned.await.unwrap();
     assert_eq!(version_of(store, "n1").await.as_deref(), Some("1.14"));
-    let error = objects.save(store, &unpinned, &pin("")).await.unwrap_err();
+    let error = objects.save(store, &mut unpinned, &pin("")).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
     let again = objects.change(store, &n1, &free, |node| {
         node.notes.description = Some("x".to_owned());
@@ -222,14 +231,14 @@ pub(super) async fn a_conversion_overwrites_nothing_that_was_written_meanwhile(s
     sql(store, "UPDATE nodes SET version = '1.14' WHERE uuid = 'n1'").await;
     late.held.value.notes.description = None;
     assert!(matches!(
-        objects.save(store, &late, &pin("")).await,
+        objects.save(store, &mut late, &pin("")).await,
         Err(StoreError::Conflict { .. })
     ));
     old_row(store, "n2", Some("1.14")).await;
-    let gone = objects.get(store, &key("n2")).await.unwrap().unwrap();
+    let mut gone = objects.get(store, &key("n2")).await.unwrap().unwrap();
     assert!(objects.delete(store, &key("n2")).await.unwrap());
     assert!(matches!(
-        objects.save(store, &gone, &pin("")).await,
+        objects.save(store, &mut gone, &pin("")).await,
         Err(StoreError::Gone { .. })
     ));
 }
@@ -337,4 +346,115 @@ pub(super) async fn rows_that_cannot_be_read_are_named_one_by_one(store: &Store)
             (Some("1.16"), 1, false),
         ]
     );
+}
+
+/// The row in hand is the one that was written: the next save is measured by it, and is not taken for somebody else's.
+pub(super) async fn what_was_saved_is_saved_again(store: &Store) {
+    for objects in [
+        new_nodes(),
+        Objects::new(table_without_revision(), Arc::new(nodes())),
+    ] {
+        sql(store, "DELETE FROM nodes").await;
+        old_row(store, "n1", Some("1.14")).await;
+        let mut stored = objects.get(store, &key("n1")).await.unwrap().unwrap();
+        let first = stored.held.value.clone();
+        for release in ["newton", "newton", "", ""] {
+            for state in [Some("deploying"), None] {
+                stored.held.value.notes.description = state.map(str::to_owned);
+                let write = objects.save(store, &mut stored, &pin(release)).await.unwrap();
+                assert!(!write.is_nothing());
+                let read = objects.get(store, &key("n1")).await.unwrap().unwrap();
+                assert_eq!(read, stored);
+            }
+            assert_eq!(stored.held.value, first);
+            let nothing = objects.save(store, &mut stored, &pin(release)).await.unwrap();
+            assert!(nothing.is_nothing());
+        }
+        let (n1, free) = (key("n1"), pin(""));
+        let change = objects.change(store, &n1, &free, |node| node.facts.clear());
+        let changed = change.await.unwrap();
+        assert_eq!(objects.get(store, &n1).await.unwrap().unwrap(), changed);
+        // What was not written leaves it as it was.
+        sql(store, "UPDATE nodes SET version = '1.15' WHERE uuid = 'n1'").await;
+        let before = stored.clone();
+        stored.held.value.notes.description = Some("late".to_owned());
+        assert!(objects.save(store, &mut stored, &free).await.is_err());
+        assert_eq!(
+            (stored.row(), stored.held.came()),
+            (before.row(), before.held.came())
+        );
+    }
+}
+
+pub(super) async fn a_field_that_is_left_out_where_it_is_empty_can_be_emptied(store: &Store) {
+    let json = match store.engine() {
+        Engine::Sqlite => "TEXT",
+        Engine::Postgres => "JSONB",
+    };
+    let columns =
+        format!("id TEXT PRIMARY KEY, owner TEXT, tags {json}, label TEXT, parts {json}, version TEXT");
+    sql(store, &format!("CREATE TABLE racks ({columns})")).await;
+    let columns = [
+        ("owner", Kind::Text),
+        ("tags", Kind::Json),
+        ("label", Kind::Text),
+        ("parts", Kind::Json),
+    ];
+    let table = Table::new("racks", &[("id", Kind::Text)], &columns).unwrap();
+    let objects = Objects::new(table, Arc::new(kept::racks()));
+    let rack = |owner: Option<&str>, tags: &[&str], label: Option<&str>| kept::Rack1_1 {
+        id: "r".to_owned(),
+        owner: owner.map(str::to_owned),
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        label: label.map(str::to_owned),
+        parts: Vec::new(),
+    };
+    let free = kept::pin("");
+    let full = rack(Some("me"), &["t"], Some("l"));
+    objects
+        .create(store, &Held::new(full.clone()), &free)
+        .await
+        .unwrap();
+    for now in [
+        rack(None, &["t"], Some("l")),
+        rack(None, &[], None),
+        full,
+        rack(None, &[], None),
+    ] {
+        let mut stored = objects.get(store, &key("r")).await.unwrap().unwrap();
+        stored.held.value = now.clone();
+        objects.save(store, &mut stored, &free).await.unwrap();
+        let read = objects.get(store, &key("r")).await.unwrap().unwrap();
+        assert_eq!((&read.held.value, &read), (&now, &stored));
+    }
+}
+
+/// Who takes "already there" for "already made" must not lose an object of another key.
+pub(super) async fn a_key_is_taken_only_if_there_is_a_row_of_it(store: &Store) {
+    sql(
+        store,
+        "CREATE UNIQUE INDEX one_description ON nodes (description)",
+    )
+    .await;
+    let objects = new_nodes();
+    objects
+        .create(store, &Held::new(full()), &pin("newton"))
+        .await
+        .unwrap();
+    let again = objects.create(store, &Held::new(full()), &pin("newton")).await;
+    assert!(matches!(again, Err(StoreError::Taken { .. })), "{again:?}");
+    let other = Node1_16 {
+        uuid: "n2".to_owned(),
+        ..full()
+    };
+    let other = objects.create(store, &Held::new(other), &pin("newton")).await;
+    let error = other.unwrap_err();
+    assert!(matches!(error, StoreError::Duplicate { .. }), "{error:?}");
+    let said = error.to_string();
+    assert!(
+        said.starts_with("nodes has no uuid=\"n2\", and another row has"),
+        "{said}"
+    );
+    assert!(said.contains("description"), "{said}");
+    assert!(objects.get(store, &key("n2")).await.unwrap().is_none());
 }

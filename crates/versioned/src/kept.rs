@@ -1,0 +1,167 @@
+//! What the newest version has no place for is put back, where nobody changed what it belongs to.
+
+use serde_json::{Map, Value};
+
+use crate::loss::{Loss, below};
+
+/// Puts what only `came` has into `now`. `came` is the object as it came, `seen` is as much of it as the newest version
+/// sees, `now` what that has become. What is no more where it was, and was not taken away on purpose, is lost.
+pub(crate) fn put_back(
+    now: &mut Map<String, Value>,
+    seen: &Map<String, Value>,
+    came: &Map<String, Value>,
+) -> Vec<Loss> {
+    let mut lost = Vec::new();
+    in_map("", now, seen, came, &mut lost);
+    lost
+}
+
+fn in_map(
+    at: &str,
+    now: &mut Map<String, Value>,
+    seen: &Map<String, Value>,
+    came: &Map<String, Value>,
+    lost: &mut Vec<Loss>,
+) {
+    for (key, came) in came {
+        match (now.get_mut(key), seen.get(key)) {
+            (None, None) => {
+                now.insert(key.clone(), came.clone());
+            }
+            // It was taken away, with all that was in it.
+            (None, Some(_)) => {}
+            (Some(now), seen) => in_value(below(at, key), now, seen.unwrap_or(&Value::Null), came, lost),
+        }
+    }
+}
+
+fn in_value(at: String, now: &mut Value, seen: &Value, came: &Value, lost: &mut Vec<Loss>) {
+    if seen == came {
+        return;
+    }
+    if now == seen {
+        now.clone_from(came);
+        return;
+    }
+    match (now, seen, came) {
+        (Value::Null, _, _) => {}
+        (Value::Object(now), Value::Object(seen), Value::Object(came)) => in_map(&at, now, seen, came, lost),
+        (Value::Array(now), Value::Array(seen), Value::Array(came)) if seen.len() == came.len() => {
+            in_list(&at, now, seen, came, lost);
+        }
+        (now, _, came) => lost.push(Loss {
+            at,
+            value: came.clone(),
+            becomes: Some(now.clone()),
+        }),
+    }
+}
+
+/// An element is the one that looks as it did, at its place or else at another. One that looks like none may be new, or
+/// another one changed: nobody knows which, so what was hidden in those that are not found is lost.
+fn in_list(at: &str, now: &mut [Value], seen: &[Value], came: &[Value], lost: &mut Vec<Loss>) {
+    let mut missing = vec![true; seen.len()];
+    let mut strangers = Vec::new();
+    for (place, one) in now.iter_mut().enumerate() {
+        if seen.get(place) == Some(&*one) {
+            one.clone_from(&came[place]);
+            missing[place] = false;
+        } else {
+            strangers.push(one);
+        }
+    }
+    strangers.retain_mut(|one| {
+        let found = (0..seen.len()).find(|place| missing[*place] && seen[*place] == **one);
+        if let Some(place) = found {
+            one.clone_from(&came[place]);
+            missing[place] = false;
+        }
+        found.is_none()
+    });
+    if strangers.is_empty() {
+        return;
+    }
+    for (place, came) in came.iter().enumerate() {
+        if missing[place] && seen[place] != *came {
+            lost.push(Loss {
+                at: below(at, &place.to_string()),
+                value: came.clone(),
+                becomes: None,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// What becomes of `now`, and what is lost.
+    fn after(seen: Value, came: Value, now: Value) -> (Value, Vec<String>) {
+        let [Value::Object(seen), Value::Object(came), Value::Object(mut now)] = [seen, came, now] else {
+            panic!("maps")
+        };
+        let lost = put_back(&mut now, &seen, &came);
+        (Value::Object(now), lost.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn what_was_not_changed_gets_back_what_is_hidden_in_it() {
+        let seen = json!({"a": null, "m": {"x": 1, "y": {"z": 1}}, "l": [{"n": 1}, {"n": 2}, {"n": 3}]});
+        let came = json!({
+            "a": "old", "m": {"x": 1, "y": {"z": 1, "h": 0}, "h": 1}, "l": [{"n": 1, "h": 1}, {"n": 2}, {"n": 3, "h": 3}],
+        });
+        let whole = after(seen.clone(), came.clone(), seen.clone());
+        assert_eq!(whole, (came.clone(), Vec::new()));
+        for (now, then) in [
+            // One more, in the midst.
+            (
+                json!({"l": [{"n": 1}, {"n": 9}, {"n": 2}, {"n": 3}]}),
+                json!({"l": [{"n": 1, "h": 1}, {"n": 9}, {"n": 2}, {"n": 3, "h": 3}]}),
+            ),
+            // In another order, one less, and one twice.
+            (
+                json!({"l": [{"n": 3}, {"n": 1}]}),
+                json!({"l": [{"n": 3, "h": 3}, {"n": 1, "h": 1}]}),
+            ),
+            // One that hid nothing was changed.
+            (
+                json!({"l": [{"n": 1}, {"n": 7}, {"n": 3}]}),
+                json!({"l": [{"n": 1, "h": 1}, {"n": 7}, {"n": 3, "h": 3}]}),
+            ),
+            // Beside it in a map.
+            (
+                json!({"m": {"x": 2, "y": {"z": 1}, "w": 1}}),
+                json!({"m": {"x": 2, "y": {"z": 1, "h": 0}, "h": 1, "w": 1}}),
+            ),
+            // Taken away with what was in it.
+            (json!({"m": {"x": 1}}), json!({"m": {"x": 1, "h": 1}})),
+            (json!({"m": null}), json!({"m": null})),
+        ] {
+            let (got, lost) = after(seen.clone(), came.clone(), now);
+            assert_eq!((got, lost), (then, Vec::new()));
+        }
+    }
+
+    #[test]
+    fn what_has_lost_its_place_is_named() {
+        let seen = json!({"a": null, "l": [{"n": 1}, {"n": 2}]});
+        let came = json!({"a": "old", "l": [{"n": 1, "h": 1}, {"n": 2, "h": 2}]});
+        let (now, lost) = after(seen, came, json!({"a": "new", "l": [{"n": 1}, {"n": 7}]}));
+        assert_eq!(now, json!({"a": "new", "l": [{"n": 1, "h": 1}, {"n": 7}]}));
+        assert_eq!(
+            lost,
+            ["/a: \"old\" would become \"new\"", "/l/1: {\"h\":2,\"n\":2}"]
+        );
+    }
+
+    /// A copy of an element is new: what is hidden in the first is there once.
+    #[test]
+    fn nothing_is_put_back_twice() {
+        let seen = json!({"l": [{"n": 1}]});
+        let came = json!({"l": [{"n": 1, "h": 1}]});
+        let (now, lost) = after(seen, came, json!({"l": [{"n": 1}, {"n": 1}]}));
+        assert_eq!((now, lost.len()), (json!({"l": [{"n": 1, "h": 1}, {"n": 1}]}), 0));
+    }
+}
