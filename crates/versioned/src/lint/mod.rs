@@ -5,6 +5,9 @@
 //! by online migrations, not here. What locks a table on PostgreSQL is no fault, but has to be announced: [`Report::notes`]
 //! writes it down for the release notes.
 //!
+//! What breaks a rule and is harmless all the same is accepted for a reason that stands before the statement:
+//! `-- stagger: allow RULE: REASON`.
+//!
 //! Each file begins with the release that brings it, `-- release: 7.0`, and the names of files are in the order in which
 //! they are carried out. When a field or an object was deprecated and removed stands in the [manifest](crate::manifest).
 

@@ -77,7 +77,10 @@ impl Here<'_> {
             let foreign = |constraint: &TableConstraint| matches!(constraint, TableConstraint::ForeignKey(_));
             if of_columns || !table.constraints.iter().all(foreign) {
                 judged.rules.push(Rule::Tightened {
-                    what: format!("a constraint of {name}, a partition of {},", plain(parent)),
+                    what: format!(
+                        "a constraint of {name}, which is a partition of {}",
+                        plain(parent)
+                    ),
                 });
             }
         }

@@ -43,6 +43,8 @@ fn what_cannot_be_parsed_hides_nothing_where_its_end_is_certain() {
     ] {
         assert_eq!(words(&judged(text)), found, "{text}");
     }
+    let body = "CREATE FUNCTION f() RETURNS INT BEGIN ATOMIC; SELECT CASE WHEN a THEN 1 END; SELECT 2; END;\nDROP VIEW b;";
+    assert_eq!(words(&judged(body)).last(), Some(&(3, "unknown-statement")));
     for text in [
         "frobnicate BEGIN; END;\nDROP VIEW b;",
         "frobnicate (a;\nDROP VIEW b;",
