@@ -25,7 +25,7 @@ pub(super) enum Outcome {
 pub(super) struct Row {
     /// What they leave in columns that they do not know.
     columns: BTreeMap<String, Outcome>,
-    /// The columns that were asked for.
+    /// Those of them that were asked for.
     pub(super) asked: BTreeSet<String>,
 }
 
@@ -53,9 +53,11 @@ impl Row {
         match expr {
             Expr::Identifier(column) => {
                 let column = folded(column);
-                let outcome = self.columns.get(&column).cloned();
+                let Some(outcome) = self.columns.get(&column) else {
+                    return Some(Outcome::Any);
+                };
                 self.asked.insert(column);
-                Some(outcome.unwrap_or(Outcome::Any))
+                Some(outcome.clone())
             }
             Expr::Nested(expr) => self.outcome(expr),
             Expr::Value(value) => literal(&value.value),

@@ -69,6 +69,7 @@ fn what_older_services_leave_empty_may_be_unique_and_checked() {
         "ADD COLUMN u INT NULL DEFAULT NULL, ADD CONSTRAINT c CHECK (u BETWEEN 1 AND size) NOT VALID",
         "ADD COLUMN u TEXT, ADD CONSTRAINT c CHECK (u IS NULL OR name IS NOT NULL) NOT VALID",
         "ADD COLUMN u TEXT, ADD CONSTRAINT c CHECK (NOT u LIKE '%x') NOT VALID",
+        "ADD COLUMN u INT CHECK (u < size); ALTER TABLE nodes ALTER COLUMN size SET DEFAULT 1",
         "ADD COLUMN u TEXT CHECK (u <> '')",
         "ADD COLUMN n INT DEFAULT 0 CHECK (n >= 0)",
         "ADD COLUMN n INT NOT NULL DEFAULT -1 CHECK (n BETWEEN -1 AND 7)",
