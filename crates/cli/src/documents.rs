@@ -28,7 +28,9 @@ use stagger_versioned::chain::Unreadable;
 use crate::error::CliError;
 
 pub(crate) use rehearsal::{Case, EndedSo, Exposed, Rehearsal, Risk, Time};
-pub(crate) use stores::{BrokenRule, Judged, LockTaken, Migrated, MigratedRows, RowsSeen, StoreSeen};
+pub(crate) use stores::{
+    BrokenRule, Judged, LockTaken, Migrated, MigratedRows, RowsSeen, StoreSeen, WaivedRule,
+};
 
 /// What one document is called, and which version of it is printed.
 #[derive(Debug, Clone, Copy)]

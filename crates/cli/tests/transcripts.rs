@@ -87,6 +87,7 @@ fn furnish(folder: &Path) {
     for (from, to) in [
         (migrations.join("good"), "good-migrations"),
         (migrations.join("bad"), "bad-migrations"),
+        (migrations.join("waived"), "waived-migrations"),
         (schema.join("sqlite"), "own-sqlite"),
         (schema.join("postgres"), "own-postgres"),
     ] {

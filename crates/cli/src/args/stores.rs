@@ -11,8 +11,9 @@ pub(crate) enum Lint {
     /// Whether services of the release before still work after each migration of a schema. Exit 0 they do, 1 a
     /// rule is broken.
     ///
-    /// Judged are the files of DIR that end in `.sql`, in the order of their names. Each begins with the release that
-    /// brings it, as `-- release: 7.0`. Releases, and what was deprecated in which of them, stand in a manifest in TOML,
+    /// Judged are the files of DIR that end in `.sql`, and not in `.down.sql`, in the order of their names. Each begins with
+    /// the release that brings it, as `-- release: 7.0`. A line `-- stagger: allow RULE: REASON` before a statement has what it
+    /// breaks of RULE accepted. Releases, and what was deprecated in which of them, stand in a manifest in TOML,
     /// written by hand: a column may be dropped three months and a named release after it was deprecated, and one more
     /// named release after it has left the objects. docs/guides/versioned.md shows a manifest, and says more of the rules.
     Migrations(Migrations),
@@ -30,7 +31,7 @@ pub(crate) struct Migrations {
     /// Only judge what came after this release of the manifest, by number or name.
     #[arg(long, value_name = "RELEASE")]
     pub(crate) since: Option<String>,
-    /// Write what locks tables on PostgreSQL to this file, in Markdown, instead of after the findings.
+    /// Write what locks tables on PostgreSQL, and what is accepted, to this file, in Markdown, instead of after the findings.
     #[arg(long, value_name = "FILE")]
     pub(crate) release_notes: Option<PathBuf>,
 }

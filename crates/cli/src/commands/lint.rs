@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use stagger_versioned::lint::{Migration, Report, lint};
+use stagger_versioned::lint::{Finding, Migration, Report, lint};
 use stagger_versioned::{Declared, Manifest};
 
 use crate::args::{Cli, Migrations};
-use crate::documents::{self, BrokenRule, Judged, LockTaken};
+use crate::documents::{self, BrokenRule, Judged, LockTaken, WaivedRule};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -48,31 +48,51 @@ fn show(cli: &Cli, wish: &Migrations, report: &Report) {
     for finding in &report.findings {
         print::out(&finding.to_string());
     }
-    if wish.release_notes.is_none() && !report.locks.is_empty() {
+    let notes = report.notes();
+    if wish.release_notes.is_none() && !notes.is_empty() {
         if !report.findings.is_empty() {
             print::out("");
         }
-        print::out(&report.notes());
+        print::out(&notes);
     }
     let files = match report.judged {
         0 => "no migration to judge".to_owned(),
         1 => "1 migration".to_owned(),
         many => format!("{many} migrations"),
     };
-    print::talk(&match report.findings.len() {
-        0 => format!("{files}: services of the release before work on"),
-        1 => format!("{files}: a rule is broken"),
-        many => format!("{files}: rules are broken {many} times"),
-    });
+    let down = match report.down {
+        0 => String::new(),
+        1 => ", 1 down file left out".to_owned(),
+        many => format!(", {many} down files left out"),
+    };
+    let waived = match report.waived.len() {
+        0 => String::new(),
+        1 => "; 1 waiver".to_owned(),
+        many => format!("; {many} waivers"),
+    };
+    let found = match report.findings.len() {
+        0 => "services of the release before work on".to_owned(),
+        1 => "a rule is broken".to_owned(),
+        many => format!("rules are broken {many} times"),
+    };
+    print::talk(&format!("{files}{down}: {found}{waived}"));
 }
 
 fn document(report: &Report) -> Judged {
-    let findings = report.findings.iter().map(|finding| BrokenRule {
+    let broken = |finding: &Finding| BrokenRule {
         file: finding.file.clone(),
         line: finding.line,
         rule: finding.rule.word().to_owned(),
         why: finding.rule.to_string(),
         instead: finding.rule.instead().to_owned(),
+    };
+    let waived = report.waived.iter().map(|waived| WaivedRule {
+        release: waived.release.clone(),
+        file: waived.finding.file.clone(),
+        line: waived.finding.line,
+        rule: waived.finding.rule.word().to_owned(),
+        why: waived.finding.rule.to_string(),
+        reason: waived.reason.clone(),
     });
     let locks = report.locks.iter().map(|taken| LockTaken {
         release: taken.release.clone(),
@@ -85,8 +105,10 @@ fn document(report: &Report) -> Judged {
         instead: taken.lock.instead.map(str::to_owned),
     });
     Judged {
-        findings: findings.collect(),
+        findings: report.findings.iter().map(broken).collect(),
+        waived: waived.collect(),
         locks: locks.collect(),
+        down: report.down,
     }
 }
 

@@ -9,8 +9,12 @@ use serde::Serialize;
 pub(crate) struct Judged {
     /// Rules that are broken; none: services of the release before work on.
     pub(crate) findings: Vec<BrokenRule>,
+    /// Rules that are broken, and accepted for a reason that the migration gives.
+    pub(crate) waived: Vec<WaivedRule>,
     /// What locks tables on PostgreSQL that were there before.
     pub(crate) locks: Vec<LockTaken>,
+    /// How many files were left out since they lead back: those that end in `.down.sql`.
+    pub(crate) down: usize,
 }
 
 /// A rule broken in a place.
@@ -27,6 +31,24 @@ pub(crate) struct BrokenRule {
     pub(crate) why: String,
     /// What to do instead.
     pub(crate) instead: String,
+}
+
+/// A rule broken in a place, and accepted.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WaivedRule {
+    /// The release that brings it.
+    pub(crate) release: String,
+    /// The file.
+    pub(crate) file: String,
+    /// The line of the statement, from 1.
+    pub(crate) line: u64,
+    /// The stable word of the rule.
+    pub(crate) rule: String,
+    /// What is done there, and what it breaks.
+    pub(crate) why: String,
+    /// Why that is accepted.
+    pub(crate) reason: String,
 }
 
 /// A lock that a statement takes.

@@ -4,9 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sqlparser::ast::{
-    AlterTable, AlterTableOperation, ColumnDef, ColumnOption, CreateIndex, CreateTable, Expr, Ident,
-    ObjectName, ObjectType, Statement, TableConstraint,
+    AlterColumnOperation, AlterTableOperation, ColumnDef, ColumnOption, CreateIndex, CreateTable, Expr,
+    Ident, IndexColumn, ObjectName, ObjectType, Statement, TableConstraint,
 };
+
+use super::expressions::{Outcome, left_in, null};
+use crate::manifest::Place;
 
 /// A name as it is written, with its schema if that is written too: one without is only the same as another without, since
 /// where it is looked for depends on the connection.
@@ -20,8 +23,25 @@ pub(super) fn written(name: &ObjectName) -> Name {
     parts.collect()
 }
 
+/// A name without quotes and without its schema.
+pub(super) fn plain(name: &ObjectName) -> String {
+    let last = name.0.last().map(ToString::to_string).unwrap_or_default();
+    last.trim_matches('"').to_owned()
+}
+
+/// The columns of an index or a constraint that are not computed for it.
+pub(super) fn indexed(columns: &[IndexColumn]) -> Vec<String> {
+    let columns = columns.iter().filter_map(|column| {
+        let Expr::Identifier(ident) = &column.column.expr else {
+            return None;
+        };
+        Some(folded(ident))
+    });
+    columns.collect()
+}
+
 /// As PostgreSQL does it: what is not quoted is in small letters.
-fn folded(ident: &Ident) -> String {
+pub(super) fn folded(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
         None => ident.value.to_lowercase(),
@@ -34,6 +54,8 @@ pub(super) struct Index {
     pub(super) table: Name,
     pub(super) columns: Vec<String>,
     pub(super) unique: bool,
+    /// It takes NULL for a duplicate of NULL.
+    pub(super) nulls_are_equal: bool,
 }
 
 /// What is there after the statements so far.
@@ -42,6 +64,10 @@ pub(super) struct Known {
     indexes: BTreeMap<Name, Index>,
     /// Checks and foreign keys, by their table.
     loose: BTreeSet<(Name, String)>,
+    /// Columns that services of before this release do not know, and leave empty.
+    empty: BTreeMap<(Name, String), Place>,
+    /// Columns with a rule that older services keep by what they leave in them.
+    held: BTreeSet<(Name, String)>,
     /// Names without a schema mean others than at the beginning of a file.
     elsewhere: bool,
 }
@@ -56,6 +82,29 @@ impl Known {
         self.loose.contains(&(written(table), folded(constraint)))
     }
 
+    /// The index of a table, by its name without the schema.
+    pub(super) fn index_of(&self, table: &Name, index: &Ident) -> Option<&Index> {
+        let name = beside(table, folded(index));
+        self.indexes.get(&name).filter(|known| known.table == *table)
+    }
+
+    /// The columns of a table that services of before this release leave empty.
+    pub(super) fn left_empty(&self, table: &Name, before: Place) -> BTreeSet<String> {
+        let columns = self.empty.iter().filter(|(_, since)| **since == before);
+        let columns = columns.filter(|((of, _), _)| of == table);
+        columns.map(|((_, column), _)| column.clone()).collect()
+    }
+
+    /// What older services leave in these columns has to stay as it is.
+    pub(super) fn hold(&mut self, table: &Name, columns: impl IntoIterator<Item = String>) {
+        let columns = columns.into_iter().map(|column| (table.clone(), column));
+        self.held.extend(columns);
+    }
+
+    pub(super) fn is_held(&self, table: &Name, column: &Ident) -> bool {
+        self.held.contains(&(table.clone(), folded(column)))
+    }
+
     pub(super) fn is_elsewhere(&self) -> bool {
         self.elsewhere
     }
@@ -63,13 +112,16 @@ impl Known {
     /// Another file, and another connection.
     pub(super) fn begin_file(&mut self) {
         if self.elsewhere {
-            self.forget();
+            *self = Self::default();
         }
     }
 
     /// Nobody knows what has been done.
     pub(super) fn forget(&mut self) {
-        *self = Self::default();
+        *self = Self {
+            elsewhere: self.elsewhere,
+            ..Self::default()
+        };
     }
 
     /// From now on names without a schema mean others.
@@ -83,11 +135,11 @@ impl Known {
         reason = "what else no rule knows is forgotten by who judges it"
     )]
     pub(super) fn learn(&mut self, statement: &Statement) {
+        // Those of ALTER TABLE are learned one by one.
         match statement {
             // What is made only if it is not there may be an old one.
             Statement::CreateTable(table) if !table.if_not_exists => self.create(table),
             Statement::CreateIndex(index) => self.create_index(index),
-            Statement::AlterTable(alter) => self.alter(alter),
             Statement::Drop {
                 object_type, names, ..
             } => {
@@ -119,8 +171,8 @@ impl Known {
         let table = written(&index.table_name);
         // It is made where its table is.
         let mut name = written(name);
-        if let ([_], [schema @ .., _]) = (name.as_slice(), table.as_slice()) {
-            name.splice(0..0, schema.iter().cloned());
+        if name.len() == 1 {
+            name = beside(&table, name.remove(0));
         }
         if index.if_not_exists {
             // It may be this one, or the one of before.
@@ -129,15 +181,10 @@ impl Known {
             }
             return;
         }
-        let columns = index.columns.iter().filter_map(|column| {
-            let Expr::Identifier(ident) = &column.column.expr else {
-                return None;
-            };
-            Some(folded(ident))
-        });
         let made = Index {
-            columns: columns.collect(),
+            columns: indexed(&index.columns),
             unique: index.unique,
+            nulls_are_equal: index.nulls_distinct == Some(false),
             table,
         };
         self.indexes.insert(name, made);
@@ -147,26 +194,51 @@ impl Known {
         clippy::wildcard_enum_match_arm,
         reason = "what else no rule knows is forgotten by who judges it"
     )]
-    fn alter(&mut self, alter: &AlterTable) {
-        let table = written(&alter.name);
-        for operation in &alter.operations {
-            match operation {
-                AlterTableOperation::AddColumn {
-                    column_def,
-                    if_not_exists: false,
-                    ..
-                } => self.column(&table, column_def),
-                AlterTableOperation::AddConstraint { constraint, .. } => self.constraint(&table, constraint),
-                AlterTableOperation::DropConstraint { name, .. } => {
-                    self.loose.remove(&(table.clone(), folded(name)));
+    pub(super) fn alter(&mut self, table: &Name, operation: &AlterTableOperation, release: Place) {
+        match operation {
+            AlterTableOperation::AddColumn {
+                column_def,
+                if_not_exists,
+                ..
+            } => {
+                let name = (table.clone(), folded(&column_def.name));
+                self.empty.remove(&name);
+                if *if_not_exists {
+                    return;
                 }
-                AlterTableOperation::RenameConstraint { old_name, new_name } => {
-                    let loose = self.loose.remove(&(table.clone(), folded(old_name)));
-                    self.name(&table, Some(new_name), loose);
+                self.column(table, column_def);
+                if left_in(column_def) == Some(Outcome::Null) {
+                    self.empty.insert(name, release);
                 }
-                AlterTableOperation::RenameTable { .. } => self.forget_table(&table),
-                _ => {}
             }
+            AlterTableOperation::DropColumn { column_names, .. } => {
+                for column in column_names {
+                    self.forget_column(table, column);
+                }
+            }
+            AlterTableOperation::RenameColumn {
+                old_column_name,
+                new_column_name,
+            } => {
+                self.forget_column(table, old_column_name);
+                self.forget_column(table, new_column_name);
+            }
+            AlterTableOperation::AlterColumn {
+                column_name,
+                op: AlterColumnOperation::SetDefault { value },
+            } if !null(value) => {
+                self.empty.remove(&(table.clone(), folded(column_name)));
+            }
+            AlterTableOperation::AddConstraint { constraint, .. } => self.constraint(table, constraint),
+            AlterTableOperation::DropConstraint { name, .. } => {
+                self.loose.remove(&(table.clone(), folded(name)));
+            }
+            AlterTableOperation::RenameConstraint { old_name, new_name } => {
+                let loose = self.loose.remove(&(table.clone(), folded(old_name)));
+                self.name(table, Some(new_name), loose);
+            }
+            AlterTableOperation::RenameTable { .. } => self.forget_table(table),
+            _ => {}
         }
     }
 
@@ -217,5 +289,19 @@ impl Known {
     fn forget_table(&mut self, name: &Name) {
         self.indexes.retain(|_, index| index.table != *name);
         self.loose.retain(|(table, _)| table != name);
+        self.empty.retain(|(table, _), _| table != name);
+        self.held.retain(|(table, _)| table != name);
     }
+
+    fn forget_column(&mut self, table: &Name, column: &Ident) {
+        let name = (table.clone(), folded(column));
+        self.empty.remove(&name);
+        self.held.remove(&name);
+    }
+}
+
+/// What is called so in the schema of a table.
+fn beside(table: &Name, name: String) -> Name {
+    let schema = table.iter().take(table.len().saturating_sub(1));
+    schema.cloned().chain([name]).collect()
 }

@@ -1,0 +1,2 @@
+DROP INDEX one_owner;
+ALTER TABLE nodes DROP COLUMN owner;

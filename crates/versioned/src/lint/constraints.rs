@@ -1,0 +1,149 @@
+//! Indexes and constraints that are added.
+
+use sqlparser::ast::{ColumnDef, CreateIndex, Expr, NullsDistinctOption, ObjectName, TableConstraint};
+
+use super::expressions::{Row, left_in};
+use super::known::{folded, indexed, plain, written};
+use super::rules::{Here, Judged, beginning};
+use super::{Lock, Mode, Rule};
+
+impl Here<'_> {
+    pub(super) fn index(&mut self, index: &CreateIndex, judged: &mut Judged) {
+        let table = plain(&index.table_name);
+        if self.new.contains(&written(&index.table_name)) {
+            return;
+        }
+        let name = index.name.as_ref().map(plain).unwrap_or_default();
+        let nulls_are_equal = index.nulls_distinct == Some(false);
+        if index.unique && !self.no_duplicates(&index.table_name, &indexed(&index.columns), nulls_are_equal) {
+            judged.rules.push(Rule::Tightened {
+                what: format!("a unique index on {table}"),
+            });
+        }
+        if !index.concurrently {
+            judged.locks.push(Lock::long(
+                &table,
+                format!("creating the index {name}"),
+                Mode::Share,
+                Some("CREATE INDEX CONCURRENTLY, outside of a transaction"),
+            ));
+        }
+    }
+
+    pub(super) fn constrain(
+        &mut self,
+        of: &ObjectName,
+        constraint: &TableConstraint,
+        not_valid: bool,
+        judged: &mut Judged,
+    ) {
+        let table = &plain(of);
+        let permitted = self.permits(of, constraint);
+        let validate = Some("add it NOT VALID, and validate it in a migration of its own");
+        let mut tightened = |what: String| {
+            if !permitted {
+                judged.rules.push(Rule::Tightened { what });
+            }
+        };
+        match constraint {
+            TableConstraint::ForeignKey(key) => {
+                // A foreign key is added where it cannot be avoided, and announced.
+                let what = "adding a foreign key".to_owned();
+                let other = plain(&key.foreign_table);
+                if not_valid {
+                    judged
+                        .locks
+                        .push(Lock::short(table, what.clone(), Mode::ShareRowExclusive));
+                    judged.locks.push(Lock::short(
+                        &other,
+                        format!("{what} of {table}"),
+                        Mode::ShareRowExclusive,
+                    ));
+                } else {
+                    judged
+                        .locks
+                        .push(Lock::long(table, what.clone(), Mode::ShareRowExclusive, validate));
+                    judged.locks.push(Lock::long(
+                        &other,
+                        format!("{what} of {table}"),
+                        Mode::ShareRowExclusive,
+                        validate,
+                    ));
+                }
+            }
+            TableConstraint::Check(_) => {
+                tightened(format!("a check on {table}"));
+                let what = "adding a check".to_owned();
+                judged.locks.push(if not_valid {
+                    Lock::short(table, what, Mode::AccessExclusive)
+                } else {
+                    Lock::long(table, what, Mode::AccessExclusive, validate)
+                });
+            }
+            TableConstraint::Unique(_) | TableConstraint::PrimaryKey(_) | TableConstraint::Exclude(_) => {
+                tightened(format!("a unique constraint on {table}"));
+                let instead = "create its index CONCURRENTLY first, and add the constraint USING INDEX";
+                let what = "adding a unique constraint".to_owned();
+                judged
+                    .locks
+                    .push(Lock::long(table, what, Mode::AccessExclusive, Some(instead)));
+            }
+            TableConstraint::PrimaryKeyUsingIndex(_) | TableConstraint::UniqueUsingIndex(_) => {
+                tightened(format!("a unique constraint on {table}"));
+                let what = "adding a constraint USING INDEX".to_owned();
+                judged.locks.push(Lock::short(table, what, Mode::AccessExclusive));
+            }
+            TableConstraint::Index(_) | TableConstraint::FulltextOrSpatial(_) => {
+                judged.rules.push(Rule::UnknownStatement {
+                    statement: beginning(&format!("ALTER TABLE {table} ADD {constraint}")),
+                });
+            }
+        }
+    }
+
+    /// Whether older services keep to a constraint by what they leave empty.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what is not known may be broken")]
+    fn permits(&mut self, table: &ObjectName, constraint: &TableConstraint) -> bool {
+        match constraint {
+            TableConstraint::Check(check) => self.passes(table, &check.expr, None),
+            TableConstraint::Unique(unique) => {
+                let nulls_are_equal = matches!(unique.nulls_distinct, NullsDistinctOption::NotDistinct);
+                self.no_duplicates(table, &indexed(&unique.columns), nulls_are_equal)
+            }
+            TableConstraint::UniqueUsingIndex(using) => {
+                let Some(index) = self.known.index_of(&written(table), &using.index_name) else {
+                    return false;
+                };
+                let (columns, nulls_are_equal) = (index.columns.clone(), index.nulls_are_equal);
+                self.no_duplicates(table, &columns, nulls_are_equal)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether rows of older services have no duplicates in these columns: NULL is none of NULL.
+    fn no_duplicates(&mut self, table: &ObjectName, columns: &[String], nulls_are_equal: bool) -> bool {
+        let table = written(table);
+        let empty = self.known.left_empty(&table, self.place);
+        let empty: Vec<String> = columns
+            .iter()
+            .filter(|column| empty.contains(*column))
+            .cloned()
+            .collect();
+        let none = !nulls_are_equal && !empty.is_empty();
+        self.known.hold(&table, empty);
+        none
+    }
+
+    /// Whether rows of older services pass a check, of a table or of a column that is being added.
+    pub(super) fn passes(&mut self, table: &ObjectName, check: &Expr, added: Option<&ColumnDef>) -> bool {
+        let table = written(table);
+        let mut row = Row::without(self.known.left_empty(&table, self.place));
+        if let Some((column, left)) = added.and_then(|column| Some((column, left_in(column)?))) {
+            row.set(folded(&column.name), left);
+        }
+        let passes = row.passes(check);
+        self.known.hold(&table, row.asked);
+        passes
+    }
+}

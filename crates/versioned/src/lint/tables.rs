@@ -1,0 +1,306 @@
+//! Tables that are made, altered or dropped, and indexes that are dropped.
+
+use sqlparser::ast::{
+    AlterTable, AlterTableOperation, ColumnOption, CreateTable, DropBehavior, ObjectName, ObjectType,
+    TableConstraint,
+};
+
+use super::known::{Name, plain, written};
+use super::rules::{Here, Judged, beginning};
+use super::{Lock, Mode, Rule};
+use crate::deprecation::{TooEarly, may_leave_schema};
+use crate::manifest::Deprecation;
+
+impl Here<'_> {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "only foreign keys touch other tables"
+    )]
+    pub(super) fn create(&mut self, table: &CreateTable, judged: &mut Judged) {
+        let name = plain(&table.name);
+        if let Some(query) = &table.query {
+            self.query(query, judged);
+        }
+        if self.is_part(table, judged) {
+            self.gone(&table.name);
+        } else {
+            // One that is made only if it is not there may be an old one.
+            if !table.if_not_exists {
+                self.new.insert(written(&table.name));
+            }
+            self.made.insert(written(&table.name));
+        }
+        let of_columns = table.columns.iter().flat_map(|column| &column.options);
+        let of_columns = of_columns.filter_map(|option| match &option.option {
+            ColumnOption::ForeignKey(key) => Some(key),
+            _ => None,
+        });
+        let of_table = table
+            .constraints
+            .iter()
+            .filter_map(|constraint| match constraint {
+                TableConstraint::ForeignKey(key) => Some(key),
+                _ => None,
+            });
+        for key in of_columns.chain(of_table) {
+            if !self.made.contains(&written(&key.foreign_table)) {
+                let other = plain(&key.foreign_table);
+                let what = format!("making {name} with a foreign key to it");
+                judged
+                    .locks
+                    .push(Lock::short(&other, what, Mode::ShareRowExclusive));
+            }
+        }
+    }
+
+    /// Whether it is a part of a table on which others work: then it is none that nobody works on.
+    fn is_part(&self, table: &CreateTable, judged: &mut Judged) -> bool {
+        let name = plain(&table.name);
+        let is_old = |parent: &&ObjectName| !self.new.contains(&written(parent));
+        if let Some(parent) = table.partition_of.as_ref().filter(is_old) {
+            judged.locks.push(Lock::short(
+                &plain(parent),
+                format!("making its partition {name}"),
+                Mode::AccessExclusive,
+            ));
+            // Rows of older services come into it.
+            let of_columns = table.columns.iter().flat_map(|column| &column.options);
+            let of_columns = of_columns.map(|option| &option.option).any(|option| {
+                matches!(
+                    option,
+                    ColumnOption::NotNull
+                        | ColumnOption::Check(_)
+                        | ColumnOption::Unique(_)
+                        | ColumnOption::PrimaryKey(_)
+                )
+            });
+            let foreign = |constraint: &TableConstraint| matches!(constraint, TableConstraint::ForeignKey(_));
+            if of_columns || !table.constraints.iter().all(foreign) {
+                judged.rules.push(Rule::Tightened {
+                    what: format!(
+                        "a constraint of {name}, which is a partition of {}",
+                        plain(parent)
+                    ),
+                });
+            }
+        }
+        // A lock on what it inherits keeps nobody from reading or writing.
+        let mut parents = table.partition_of.iter().chain(table.inherits.iter().flatten());
+        parents.any(|parent| is_old(&parent))
+    }
+
+    /// What is called so now is not what this file has made.
+    fn gone(&mut self, table: &ObjectName) {
+        self.new.remove(&written(table));
+        self.made.remove(&written(table));
+    }
+
+    pub(super) fn alter(&mut self, alter: &AlterTable, judged: &mut Judged) {
+        if self.new.contains(&written(&alter.name)) {
+            let renamed = |operation: &AlterTableOperation| {
+                matches!(operation, AlterTableOperation::RenameTable { .. })
+            };
+            for operation in &alter.operations {
+                self.known.alter(&written(&alter.name), operation, self.place);
+            }
+            if alter.operations.iter().any(renamed) {
+                self.gone(&alter.name);
+            }
+            return;
+        }
+        for operation in &alter.operations {
+            self.operation(&alter.name, operation, judged);
+            self.known.alter(&written(&alter.name), operation, self.place);
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what no rule knows is said to be unknown, and sqlparser has operations of twenty databases"
+    )]
+    fn operation(&mut self, of: &ObjectName, operation: &AlterTableOperation, judged: &mut Judged) {
+        let table = plain(of);
+        let short = |what: String| Lock::short(&table, what, Mode::AccessExclusive);
+        let cascade = |judged: &mut Judged, behavior: &Option<DropBehavior>, what: String| {
+            if matches!(behavior, Some(DropBehavior::Cascade)) {
+                judged.rules.push(Rule::Cascade { what });
+            }
+        };
+        match operation {
+            AlterTableOperation::AddColumn { column_def, .. } => {
+                self.add_column(of, column_def, judged);
+            }
+            AlterTableOperation::DropColumn {
+                column_names,
+                drop_behavior,
+                ..
+            } => {
+                for column in column_names {
+                    cascade(
+                        judged,
+                        drop_behavior,
+                        format!("DROP COLUMN {table}.{} CASCADE", column.value),
+                    );
+                    judged
+                        .locks
+                        .push(short(format!("dropping the column {}", column.value)));
+                    if let Err(why) = self.may_drop(&written(of), Some(&column.value)) {
+                        judged.rules.push(Rule::ColumnDroppedEarly {
+                            column: format!("{table}.{}", column.value),
+                            why,
+                        });
+                    }
+                }
+            }
+            AlterTableOperation::RenameColumn { old_column_name, .. } => {
+                judged.rules.push(Rule::Renamed {
+                    what: format!("{table}.{}", old_column_name.value),
+                });
+            }
+            AlterTableOperation::RenameTable { .. } => {
+                judged.rules.push(Rule::Renamed { what: table.clone() });
+            }
+            AlterTableOperation::AlterColumn { column_name, op } => {
+                self.alter_column(of, column_name, op, judged);
+            }
+            AlterTableOperation::AddConstraint {
+                constraint,
+                not_valid,
+            } => {
+                self.constrain(of, constraint, *not_valid, judged);
+            }
+            // It reads all rows, and keeps nobody from writing.
+            AlterTableOperation::ValidateConstraint { .. } => {}
+            AlterTableOperation::DropConstraint {
+                name, drop_behavior, ..
+            } => {
+                cascade(
+                    judged,
+                    drop_behavior,
+                    format!("DROP CONSTRAINT {} CASCADE", name.value),
+                );
+                judged
+                    .locks
+                    .push(short(format!("dropping the constraint {}", name.value)));
+                if !self.known.is_loose(of, name) && !self.goes(&written(of), &[]) {
+                    judged.rules.push(Rule::UniqueDropped {
+                        what: format!("the constraint {} of {table}", name.value),
+                    });
+                }
+            }
+            AlterTableOperation::DropPrimaryKey { .. } => {
+                judged.rules.push(Rule::UniqueDropped {
+                    what: format!("the primary key of {table}"),
+                });
+            }
+            AlterTableOperation::RenameConstraint { old_name, .. } => {
+                judged
+                    .locks
+                    .push(short(format!("renaming the constraint {}", old_name.value)));
+                // ON CONFLICT ON CONSTRAINT asks for one by its name.
+                if !self.known.is_loose(of, old_name) {
+                    judged.rules.push(Rule::Renamed {
+                        what: format!("the constraint {} of {table}", old_name.value),
+                    });
+                }
+            }
+            other => judged.rules.push(Rule::UnknownStatement {
+                statement: beginning(&format!("ALTER TABLE {table} {other}")),
+            }),
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what no rule knows is said to be unknown, and sqlparser has objects of twenty databases"
+    )]
+    pub(super) fn drop(
+        &mut self,
+        kind: ObjectType,
+        names: &[ObjectName],
+        cascade: bool,
+        judged: &mut Judged,
+    ) {
+        for object in names {
+            let name = plain(object);
+            if cascade && !self.new.contains(&written(object)) {
+                judged.rules.push(Rule::Cascade {
+                    what: format!("DROP {kind} {name} CASCADE"),
+                });
+            }
+            match kind {
+                ObjectType::Table if self.new.contains(&written(object)) => self.gone(object),
+                ObjectType::Table => {
+                    judged.locks.push(Lock::short(
+                        &name,
+                        "dropping it".to_owned(),
+                        Mode::AccessExclusive,
+                    ));
+                    if let Err(why) = self.may_drop(&written(object), None) {
+                        let table = object.to_string();
+                        judged.rules.push(Rule::TableDroppedEarly { table, why });
+                    }
+                }
+                ObjectType::Index => self.drop_index(object, judged),
+                other => judged.rules.push(Rule::UnknownStatement {
+                    statement: format!("DROP {other} {name}"),
+                }),
+            }
+        }
+    }
+
+    fn drop_index(&self, index: &ObjectName, judged: &mut Judged) {
+        let name = plain(index);
+        let may = match self.known.index(index) {
+            Some(known) if self.new.contains(&known.table) => return,
+            Some(known) if known.unique => self.goes(&known.table, &known.columns),
+            Some(_) => true,
+            None => false,
+        };
+        if !may {
+            judged.rules.push(Rule::UniqueDropped {
+                what: format!("the index {name}"),
+            });
+        }
+        // Its table waits.
+        judged.locks.push(Lock::short(
+            &name,
+            "dropping this index, on its table,".to_owned(),
+            Mode::AccessExclusive,
+        ));
+    }
+
+    /// Whether this table, or one of these columns, may go with this release, and takes what is unique in it along.
+    fn goes(&self, table: &Name, columns: &[String]) -> bool {
+        let mut columns = columns.iter();
+        self.may_drop(table, None).is_ok() || columns.any(|column| self.may_drop(table, Some(column)).is_ok())
+    }
+
+    /// Whether a column, or a whole table, may go with this release. One of another schema is another one.
+    fn may_drop(&self, table: &Name, column: Option<&str>) -> Result<(), TooEarly> {
+        if self.known.is_elsewhere() && table.len() == 1 {
+            return Err(TooEarly::NotDeprecated);
+        }
+        let table = table.join(".");
+        let is = |written: Option<&String>, otherwise: Option<&String>, wanted: &str| {
+            let name = written.or(otherwise);
+            name.is_some_and(|name| name.eq_ignore_ascii_case(wanted))
+        };
+        let same = |deprecation: &&Deprecation| {
+            let column_is = match (column, &deprecation.field) {
+                (None, None) => true,
+                (Some(column), Some(field)) => is(deprecation.column.as_ref(), Some(field), column),
+                (None, Some(_)) | (Some(_), None) => false,
+            };
+            column_is && is(deprecation.table.as_ref(), Some(&deprecation.object), &table)
+        };
+        let Some(deprecation) = self.manifest.deprecations().iter().find(same) else {
+            return Err(TooEarly::NotDeprecated);
+        };
+        let removed = deprecation
+            .removed
+            .as_deref()
+            .and_then(|release| self.manifest.find(release).ok());
+        may_leave_schema(self.manifest, removed.map(|named| named.place), self.place)
+    }
+}
