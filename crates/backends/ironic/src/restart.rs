@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use stagger_engine::backend::BackendError;
 
 use crate::commands::{self, filled};
-use crate::config::{Role, Service, Way};
+use crate::config::{Pace, Role, Service, Way};
 use crate::facts::Facts;
 use crate::perform::Performer;
 use crate::runs::registered;
@@ -105,6 +105,33 @@ impl Performer<'_> {
         }
     }
 
+    /// Keeps a conductor written down as away until nobody asks it any more, and it has no task: whoever had not heard of it
+    /// yet may have given it one more.
+    async fn until_forgotten(
+        &self,
+        service: &Service<'_>,
+        name: &str,
+        tried: &str,
+    ) -> Result<(), BackendError> {
+        let Pace {
+            ring, drain, poll, ..
+        } = self.settings.pace;
+        let muted = Instant::now();
+        loop {
+            self.world.write_offline(name).await?;
+            if muted.elapsed() >= ring {
+                let Some(left) = self.tasks(service, tried).await? else {
+                    return Ok(());
+                };
+                if muted.elapsed() > ring + drain {
+                    let why = format!("after {} s {left}", muted.elapsed().as_secs());
+                    return Err(BackendError::transient(tried, why));
+                }
+            }
+            tokio::time::sleep(poll.min(Duration::from_secs(1))).await;
+        }
+    }
+
     /// Its peers stop asking it before it stops: no heartbeat, and away in the table until it is gone.
     async fn stop_muted(&self, service: &Service<'_>, facts: &Facts) -> Result<(), BackendError> {
         let tried = format!("mute {}", service.name);
@@ -121,21 +148,7 @@ impl Performer<'_> {
         };
         if alive {
             self.world.halt_keepalive(rpc).await?;
-        }
-        let muted = Instant::now();
-        while alive {
-            self.world.write_offline(&name).await?;
-            // Whoever had not heard of it yet may have given it one more task.
-            if muted.elapsed() >= self.settings.pace.ring {
-                let Some(left) = self.tasks(service, &tried).await? else {
-                    break;
-                };
-                if muted.elapsed() > self.settings.pace.ring + self.settings.pace.drain {
-                    let why = format!("after {} s {left}", muted.elapsed().as_secs());
-                    return Err(BackendError::transient(tried, why));
-                }
-            }
-            tokio::time::sleep(self.settings.pace.poll.min(Duration::from_secs(1))).await;
+            self.until_forgotten(service, &name, &tried).await?;
         }
         let stop = self.stop(service);
         tokio::pin!(stop);

@@ -86,8 +86,8 @@ pub struct Inner {
     pub emptied: Vec<String>,
     /// Commands that begin so are carried out, and the answer is lost; once each.
     pub lost: Vec<String>,
-    /// Each conductor gets one more task when it is muted, or the door is shut; it ends after two looks.
-    pub one_more_task: bool,
+    /// Each conductor gets one more task when it is muted, or the door is shut, which ends after so many looks.
+    pub one_more_task: u64,
     ending: BTreeMap<String, u64>,
     /// What would have failed a request, or lost a row.
     pub violations: Vec<String>,
@@ -98,8 +98,8 @@ pub struct Inner {
 
 impl Inner {
     fn begin_one_more(&mut self, conductor: &str) {
-        if self.one_more_task {
-            self.ending.insert(conductor.to_owned(), 2);
+        if self.one_more_task > 0 {
+            self.ending.insert(conductor.to_owned(), self.one_more_task);
         }
     }
 

@@ -83,7 +83,7 @@ async fn a_conductor_with_tasks_is_not_stopped_and_the_rest_goes_on() {
 async fn a_task_that_came_last_is_waited_for() {
     for way in [Way::Mute, Way::Hold] {
         let setup = stopped_by(way);
-        setup.lab.now().one_more_task = true;
+        setup.lab.now().one_more_task = 2;
         Lives::new(&setup).until_done("one more task").await;
         all_is_well(&setup.lab.now(), "29.0.6", 2);
     }
