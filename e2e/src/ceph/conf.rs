@@ -92,9 +92,10 @@ debug_none = 0/0
 ms_async_op_threads = 1
 # Clients prove who they are by the newer protocol; the older one only earns a warning.
 auth_allow_insecure_global_id_reclaim = false
-# The machine's disk may be nearly full, which is no news about this cluster.
-mon_data_avail_crit = 1
-mon_data_avail_warn = 2
+# The machine's disk may be nearly full, which is no news about this cluster. What it needs was asked for
+# in bytes before it was made.
+mon_data_avail_crit = 0
+mon_data_avail_warn = 0
 mon_allow_pool_delete = true
 mon_pg_warn_min_per_osd = 0
 mon_max_pg_per_osd = 2000
