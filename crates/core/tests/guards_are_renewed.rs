@@ -86,6 +86,8 @@ struct Slow {
     under_way: BTreeMap<u64, i64>,
     /// Until when the guard holds, in the world.
     until: Option<i64>,
+    /// Renewals that fail from now on.
+    fails: u32,
 }
 
 impl Slow {
@@ -138,7 +140,14 @@ impl Slow {
                             _ => None,
                         };
                         let intent = self.write(second, Event::Intent { action });
+                        let fails = until.flatten().is_some() && self.until.is_some() && self.fails > 0;
                         match until {
+                            Some(_) if fails => {
+                                self.fails -= 1;
+                                let why = "nobody answered".to_owned();
+                                let outcome = Outcome::Failed { why };
+                                self.write(second, Event::Settled { intent, outcome });
+                            }
                             Some(until) => {
                                 self.until = until;
                                 let outcome = Outcome::Done { note: String::new() };
@@ -155,32 +164,54 @@ impl Slow {
     }
 }
 
-#[test]
-fn while_effects_are_under_way_that_take_longer_than_a_guard_lasts() {
-    for scope in [GuardScope::Stage, GuardScope::Wave] {
+impl Slow {
+    fn new(scope: GuardScope, fails: u32) -> Self {
         let first = Entry {
             seq: 1,
             at: Timestamp::UNIX_EPOCH,
             event: Event::Started(Box::new(start(scope))),
         };
-        let mut slow = Slow {
+        Self {
             run: Run::begin(first).unwrap(),
             under_way: BTreeMap::new(),
             until: None,
-        };
+            fails,
+        }
+    }
+
+    /// Carries it out, and looks every three seconds whether the guard is there while anything is under way.
+    fn guarded_throughout(&mut self, words: &str) {
         let mut busy = 0;
         for second in (0..1000).step_by(3) {
-            slow.step(second);
-            if slow.under_way.is_empty() {
+            self.step(second);
+            if self.under_way.is_empty() {
                 continue;
             }
             busy += 1;
-            let until = slow.until.unwrap();
+            let until = self.until.unwrap();
             assert!(
                 second < until,
-                "at {second} s the guard was gone since {until} s ({scope:?})"
+                "at {second} s the guard was gone since {until} s ({words})"
             );
         }
         assert!(busy > 100, "{busy}");
+    }
+}
+
+#[test]
+fn while_effects_are_under_way_that_take_longer_than_a_guard_lasts() {
+    for scope in [GuardScope::Stage, GuardScope::Wave] {
+        Slow::new(scope, 0).guarded_throughout(&format!("{scope:?}"));
+    }
+}
+
+/// A renewal that fails leaves the guard as it was: it is tried again before it goes by itself.
+#[test]
+fn while_renewals_fail_for_a_while() {
+    for scope in [GuardScope::Stage, GuardScope::Wave] {
+        let mut slow = Slow::new(scope, 4);
+        slow.guarded_throughout(&format!("{scope:?}, the first renewals fail"));
+        assert_eq!(slow.fails, 0, "no renewal has failed");
+        assert!(slow.run.held().is_none(), "{:?}", slow.run.held());
     }
 }

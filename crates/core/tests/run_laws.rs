@@ -13,6 +13,21 @@ use stagger_core::run::{
     Action, Answer, Command, Decision, Ending, Entry, Event, Outcome, Run, Seen, Seq, Start, VERSION,
 };
 
+/// The unit that is entered by it, if one is.
+fn enters(event: &Event) -> Option<&UnitId> {
+    match event {
+        Event::Intent {
+            action:
+                Action::Visit {
+                    unit,
+                    phase: Phase::Enter,
+                    ..
+                },
+        } => Some(unit),
+        _ => None,
+    }
+}
+
 /// A world in which everything goes at once, with whatever goes wrong.
 struct Walk {
     rng: Rng,
@@ -139,6 +154,29 @@ impl Walk {
         None
     }
 
+    /// What happened in the open wave.
+    fn of_the_wave(&self) -> impl Iterator<Item = &Event> {
+        let opened = |entry: &&Entry| !matches!(entry.event, Event::WaveOpened { .. });
+        let entries = self.journal.iter().rev().take_while(opened);
+        entries.map(|entry| &entry.event)
+    }
+
+    /// Whether a person wants no wave to begin that has not begun.
+    fn is_asked_to_stop(&self) -> bool {
+        let (mut aborted, mut paused) = (false, false);
+        for entry in &self.journal {
+            if let Event::Asked { command, .. } = &entry.event {
+                match command {
+                    Command::Abort => (aborted, paused) = (true, false),
+                    Command::Pause => paused = true,
+                    Command::Resume | Command::Rollback => paused = false,
+                    Command::Approve { .. } => {}
+                }
+            }
+        }
+        aborted || paused
+    }
+
     fn judge_record(&mut self, event: &Event) {
         let Event::WaveOpened { stage, units, .. } = event else {
             return;
@@ -191,6 +229,12 @@ impl Walk {
                 _ => None,
             })
             .collect();
+        if !entering.is_empty() && self.of_the_wave().all(|event| enters(event).is_none()) {
+            assert!(
+                !self.is_asked_to_stop(),
+                "a wave began that nobody wants any more"
+            );
+        }
         if !entering.is_empty() && again.is_empty() {
             let (snapshot, _) = self.seen.as_ref().unwrap();
             may_stop(snapshot, &Self::places(snapshot, &entering)).unwrap();
@@ -201,6 +245,11 @@ impl Walk {
                 let (snapshot, _) = self.seen.as_ref().unwrap();
                 let at = snapshot.find(unit).unwrap();
                 let serves = snapshot.unit(at).state == UnitState::Serving;
+                let done = self.run.wave().unwrap().units[unit].done;
+                let is_restart = matches!(action, Action::Restart { .. });
+                if is_restart && self.of_the_wave().any(|event| enters(event) == Some(unit)) {
+                    assert!(done.is_some(), "{unit} is restarted, and was never entered");
+                }
                 if serves {
                     may_stop(snapshot, &[at]).unwrap();
                 }

@@ -75,7 +75,9 @@ impl Run {
             return Decision::Observe;
         }
         match &state.wave {
-            Some(wave) => state.in_wave(now, snapshot, wave),
+            Some(wave) => state
+                .stops_before(wave, self.closing)
+                .unwrap_or_else(|| state.in_wave(now, snapshot, wave)),
             None => state.between_waves(now, snapshot),
         }
     }

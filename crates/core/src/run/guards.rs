@@ -10,6 +10,9 @@ use crate::model::{GuardName, GuardScope, GuardSpec, Part, PartName, UnitId};
 /// How often giving a guard back is tried before it is left to its expiry.
 const DROPS: u32 = 3;
 
+/// After this part of a guard's time a renewal that failed is tried again.
+const AGAIN: i32 = 20;
+
 impl State {
     /// Whether guards of a wave that is over are still to be given back.
     pub(super) fn owes_guards(&self) -> bool {
@@ -71,7 +74,13 @@ impl State {
                 let fine = self
                     .guards
                     .get(&(spec.name.clone(), units.clone()))
-                    .is_some_and(|taken| now.saturating_add(half).unwrap_or(Timestamp::MAX) < taken.until);
+                    .is_some_and(|taken| {
+                        let in_time =
+                            |from: Timestamp, more| from.saturating_add(more).unwrap_or(Timestamp::MAX);
+                        let again = taken.tried.map(|tried| in_time(tried, spec.expiry / AGAIN));
+                        in_time(now, half) < taken.until
+                            || now < taken.until && again.is_some_and(|again| now < again)
+                    });
                 let expires = u32::try_from(spec.expiry.as_secs()).unwrap_or(u32::MAX);
                 (!fine).then(|| Action::TakeGuard {
                     guard: spec.name.clone(),

@@ -78,7 +78,8 @@ impl Run {
         self.state.apply(entry)
     }
 
-    /// Whoever carries it out is about to stop: from here on no unit joins the open wave. The journal does not know of it.
+    /// Whoever carries it out is about to stop: from here on no unit joins the open wave, and one of which
+    /// nothing was begun is dropped. The journal does not know of it.
     pub fn close(&mut self) {
         self.closing = true;
     }

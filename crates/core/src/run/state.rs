@@ -95,7 +95,9 @@ pub struct Visit {
     pub done: Option<Phase>,
     /// Why the phase after it failed, if it did.
     pub failed: Option<String>,
-    /// Whether the corrective restart was tried.
+    /// Whether it could be neither entered nor left: nothing of it was changed.
+    pub stuck: bool,
+    /// Whether the corrective restart was tried, or of one that is stuck to leave it once more.
     pub restarted: bool,
     /// Whether it was brought back; `Err`: why it could not be.
     pub went_back: Option<Result<(), String>>,
@@ -110,8 +112,10 @@ pub struct Visit {
 pub(super) struct TakenGuard {
     /// When it goes by itself.
     pub(super) until: Timestamp,
-    /// Why taking it failed, if it did.
+    /// Why taking it failed, if it did and it was not held before.
     pub(super) failed: Option<String>,
+    /// When taking or renewing it failed the last time, if it has not been done since.
+    pub(super) tried: Option<Timestamp>,
     /// How often giving it back was tried in vain.
     pub(super) drops: u32,
 }
@@ -461,18 +465,23 @@ impl State {
                 units,
                 expires,
             } => {
-                // A guard that could not be taken may have been taken all the same: it is given back.
-                let until = at
-                    .checked_add(jiff::SignedDuration::from_secs(i64::from(expires)))
-                    .unwrap_or(at);
-                self.guards.insert(
-                    (guard, units),
-                    TakenGuard {
-                        until,
-                        failed,
-                        drops: 0,
-                    },
-                );
+                let taken = self.guards.entry((guard, units)).or_insert(TakenGuard {
+                    until: at,
+                    failed: None,
+                    tried: None,
+                    drops: 0,
+                });
+                taken.drops = 0;
+                taken.tried = failed.is_some().then_some(at);
+                // A renewal that failed leaves it as it was. One that could not be taken may have been taken all the
+                // same: it is given back.
+                let is_held = taken.failed.is_none() && at < taken.until;
+                if failed.is_none() || !is_held {
+                    taken.until = at
+                        .checked_add(jiff::SignedDuration::from_secs(i64::from(expires)))
+                        .unwrap_or(at);
+                    taken.failed = failed;
+                }
             }
             Action::DropGuard { guard, units } => {
                 let key = (guard, units);
@@ -485,12 +494,16 @@ impl State {
             Action::Visit { unit, phase, .. } => {
                 if let Some(visit) = self.visit(&unit) {
                     match failed {
-                        None => visit.done = Some(phase),
+                        None => {
+                            visit.done = Some(phase);
+                            visit.stuck = false;
+                        }
                         Some(why) => {
-                            // What could be neither entered nor left is not tried without an end:
-                            // from here on it is a visit that failed.
+                            // It was never entered, so nothing may be restarted: it is left once more, and then a
+                            // person looks at it.
                             if visit.failed.is_some() && phase == Phase::Leave {
-                                visit.done = Some(Phase::Change);
+                                visit.restarted = visit.stuck;
+                                visit.stuck = true;
                             }
                             visit.failed = Some(why);
                         }
@@ -543,6 +556,7 @@ impl State {
                 self.plan_is_fresh = false;
                 for taken in self.guards.values_mut().filter(|taken| taken.failed.is_some()) {
                     taken.failed = None;
+                    taken.tried = None;
                     taken.until = Timestamp::MIN;
                 }
                 if let Some(wave) = &mut self.wave {
@@ -584,6 +598,7 @@ impl Visit {
             before,
             done: None,
             failed: None,
+            stuck: false,
             restarted: false,
             went_back: None,
             rebuilt: false,

@@ -20,6 +20,28 @@ const NOT_SAFE: &str = "not-safe-to-stop-again";
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
 
 impl State {
+    /// Why a wave of which nothing was begun should not begin.
+    pub(super) fn stops_before(&self, wave: &OpenWave, closing: bool) -> Option<Decision> {
+        let why = if wave.agreed {
+            return None;
+        } else if self.aborting {
+            "the run is aborted"
+        } else if self.paused {
+            "the run is paused"
+        } else if self.going_back.is_some() && !wave.back {
+            "the run goes back"
+        } else if closing {
+            "the process that carries it out stops"
+        } else {
+            return None;
+        };
+        let reason = Reason::new(
+            "asked-to-stop",
+            format!("{why}, and nothing of the wave was begun"),
+        );
+        Some(Decision::Record(vec![Event::WaveDropped { reason }]))
+    }
+
     /// What comes next in the open wave.
     pub(super) fn in_wave(&self, now: Timestamp, snapshot: &Snapshot, wave: &OpenWave) -> Decision {
         let Some(stage) = self.stage(&wave.stage) else {
@@ -242,12 +264,8 @@ impl State {
                         moves,
                     }),
                     // What could not be entered is left again.
-                    (Some(Phase::Enter), Some(_)) => Some(Action::Visit {
-                        unit,
-                        phase: Phase::Leave,
-                        revision: visit.before.clone(),
-                        moves,
-                    }),
+                    (Some(Phase::Enter), Some(_)) if !visit.stuck => Some(leave(wave, &unit, visit)),
+                    (Some(Phase::Enter), Some(_)) => None,
                     (Some(Phase::Change | Phase::Leave) | None, _) => None,
                 }
             })
@@ -273,15 +291,22 @@ impl State {
             .filter(|(_, visit)| !visit.not_entered())
             .filter_map(|(unit, visit)| visit.failed.as_ref().map(|why| (unit, visit, why)))
             .collect();
-        let again: Vec<_> = broken
+        let (stuck, again): (Vec<_>, Vec<_>) = broken
             .iter()
             .filter(|(_, visit, _)| !visit.restarted)
-            .map(|(unit, ..)| Action::Restart {
-                unit: (*unit).clone(),
-            })
-            .collect();
+            .partition(|(_, visit, _)| visit.stuck);
+        if !stuck.is_empty() {
+            let fresh = stuck.into_iter().map(|(unit, visit, _)| leave(wave, unit, visit));
+            return Decision::Act {
+                fresh: fresh.collect(),
+                again: Vec::new(),
+            };
+        }
         if !again.is_empty() {
-            return self.stop_again(now, snapshot, again);
+            let restarts = again.into_iter().map(|(unit, ..)| Action::Restart {
+                unit: (*unit).clone(),
+            });
+            return self.stop_again(now, snapshot, restarts.collect());
         }
         if !broken.is_empty() {
             let text: Vec<_> = broken
@@ -498,6 +523,16 @@ pub(super) enum Waited {
 fn moves_of(wave: &OpenWave, unit: &UnitId) -> Vec<Move> {
     let of_it = wave.moves.iter().filter(|a_move| a_move.from == *unit);
     of_it.cloned().collect()
+}
+
+/// A unit that could not be entered is left, as what it was.
+fn leave(wave: &OpenWave, unit: &UnitId, visit: &Visit) -> Action {
+    Action::Visit {
+        unit: unit.clone(),
+        phase: Phase::Leave,
+        revision: visit.before.clone(),
+        moves: moves_of(wave, unit),
+    }
 }
 
 /// The phase after `done` among those that the stage's visits have.
