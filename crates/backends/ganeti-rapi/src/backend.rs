@@ -16,8 +16,9 @@ use crate::config::{RapiConfig, Settings};
 use crate::facts::Facts;
 use crate::fence;
 use crate::guards::{self, Held};
+use crate::limits::Limits;
 use crate::lock::Lock;
-use crate::perform::{Limits, Visitor};
+use crate::perform::Visitor;
 use crate::translate::{Memory, Wished, translate};
 use crate::visit::Planned;
 
@@ -232,10 +233,7 @@ impl Backend for GanetiBackend {
                 Phase::Leave => visitor.leave(unit.as_str()).await,
             },
             // A node that was not rebooted is, one that is on its way is waited for, and then it is given back.
-            Action::Restart { unit } => {
-                visitor.change(unit.as_str(), self.boot_before(unit)?).await?;
-                visitor.leave(unit.as_str()).await
-            }
+            Action::Restart { unit } => visitor.restart(unit.as_str(), self.boot_before(unit)?).await,
             Action::GoBack { unit, .. } => Err(BackendError::permanent(
                 format!("bring {unit} back"),
                 "a reboot cannot be undone",

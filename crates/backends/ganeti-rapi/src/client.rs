@@ -7,6 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::Value;
 use stagger_engine::backend::BackendError;
+use tokio::sync::Semaphore;
 
 use crate::config::{Pace, RapiConfig, Settings};
 use crate::tls;
@@ -70,8 +71,9 @@ impl ApiError {
                 .hint("see `user` and `password_file`, and /var/lib/ganeti/rapi/users on the master"),
             Self::Refused { code: 403, .. } => BackendError::permanent(tried, why)
                 .hint("the user needs `write` in /var/lib/ganeti/rapi/users on the master; `read` is enough to look"),
-            // 502, 503: the queue is full or drained, or the master's daemon is away, and nothing was submitted.
-            Self::Refused { code, .. } if code >= 500 && writes && ![502, 503].contains(&code) => {
+            // 503: the queue is full or drained, and nothing was submitted. 502: the master's daemon went away, maybe after
+            // it had the job.
+            Self::Refused { code, .. } if code >= 500 && writes && code != 503 => {
                 BackendError::transient(tried, why).may_land()
             }
             Self::Refused { code, .. } if code >= 500 => BackendError::transient(tried, why),
@@ -105,7 +107,12 @@ pub struct Rapi {
     wire: Wire,
     /// Where the master answered last.
     master: Mutex<Option<Address>>,
+    /// Questions that RAPI answers only when something has changed.
+    waits: Semaphore,
 }
+
+/// So many of those at once.
+const WAITS: usize = 8;
 
 impl Rapi {
     /// Reaches a cluster as the configuration says.
@@ -141,12 +148,17 @@ impl Rapi {
             addresses,
             wire: Wire::new(tls, login, *pace),
             master: Mutex::new(None),
+            waits: Semaphore::new(WAITS),
         })
     }
 
     /// Its times.
     pub fn pace(&self) -> &Pace {
         &self.wire.pace
+    }
+
+    pub(crate) fn waits(&self) -> &Semaphore {
+        &self.waits
     }
 
     /// The master may have changed: it is looked for anew.

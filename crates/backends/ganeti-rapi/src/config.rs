@@ -147,6 +147,9 @@ impl Default for Visits {
     }
 }
 
+/// A guard lasts at least so many seconds: it is renewed in time, and jobs of others take a moment to be seen.
+const LEAST_GUARD: u32 = 30;
+
 /// The times of a client and of what waits for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
@@ -252,6 +255,12 @@ impl Settings {
                 "the lock would be lost while the master changes: `lock_expires` is {lock_expires}, and has to be \
                  more than twice `failover_timeout`, {}",
                 visits.failover_timeout
+            ));
+        }
+        if visits.guards_expire < LEAST_GUARD {
+            return Err(format!(
+                "`guards_expire` is {}, and has to be at least {LEAST_GUARD}: a guard is renewed when half of that is over",
+                visits.guards_expire
             ));
         }
         let names_its_target = [

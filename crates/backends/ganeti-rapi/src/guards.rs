@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::GuardName;
-use stagger_engine::backend::{BackendError, Call};
+use stagger_engine::backend::{BackendError, Call, Persistence};
 use stagger_engine::hosts::last_words;
 
 use crate::client::{ApiError, Rapi};
@@ -57,6 +57,9 @@ pub fn held(filters: &[Listed]) -> Vec<Held> {
 fn all(filters: &[Listed]) -> impl Iterator<Item = Found<Held>> {
     filters.iter().filter_map(Listed::record_of::<Held>)
 }
+
+/// After so many tries of a question a job that was started says that it is at work: 0.7 to 2.5 s were seen.
+const STARTS: u32 = 6;
 
 /// The filters of the drain, in the order in which they are written: ours must never wait behind the rest.
 fn drain(record: &Held) -> [Filter<Held>; 2] {
@@ -109,27 +112,7 @@ pub async fn take(
         by_others: false,
     };
     match guard.as_str() {
-        DRAIN => {
-            // What was at work before ends first, so that what is observed then stays so. It may take longer than the
-            // guard lasts.
-            let renew = Duration::from_secs(u64::from(expires)) / 2;
-            let first = Instant::now();
-            loop {
-                record.until = Timestamp::now().as_second() + i64::from(expires);
-                let begun = Instant::now();
-                let filters = drain(&record);
-                for filter in &filters {
-                    rapi.put_filter(filter).await.map_err(failed)?;
-                }
-                fence::seen(rapi, &filters[1].id).await?;
-                match tokio::time::timeout(renew, rapi.wait_for_others()).await {
-                    Ok(Ok(())) if begun.elapsed() < renew / 2 => return Ok("jobs of others wait".to_owned()),
-                    Ok(Err(error)) if first.elapsed() > rapi.pace().job => return Err(error),
-                    // Nobody could be asked, or it took so long that the guard is renewed first.
-                    Ok(Ok(()) | Err(_)) | Err(_) => tokio::time::sleep(rapi.pace().again).await,
-                }
-            }
-        }
+        DRAIN => take_drain(rapi, call, record, expires).await,
         WATCHER => {
             let before = rapi.filters().await.map_err(failed)?;
             let ours = held(&before)
@@ -150,6 +133,77 @@ pub async fn take(
             Ok(format!("paused for {expires} s"))
         }
         _ => Err(BackendError::permanent(tried, "this backend has no such guard")),
+    }
+}
+
+/// Jobs of others wait, and those that were at work before end first, so that what is observed then stays so. That may take
+/// longer than the guard lasts, and no longer than a job may.
+async fn take_drain(
+    rapi: &Rapi,
+    call: &Call,
+    mut record: Held,
+    expires: u32,
+) -> Result<String, BackendError> {
+    let tried = format!("take the guard {DRAIN}");
+    let failed = |error: ApiError| error.of(&tried, true);
+    let renew = Duration::from_secs(u64::from(expires)) / 2;
+    let first = Instant::now();
+    let mut held_before = None;
+    loop {
+        let begun = Instant::now();
+        record.until = Timestamp::now().as_second() + i64::from(expires);
+        let waited = async {
+            let filters = rapi.filters().await.map_err(failed)?;
+            if fence::newest(&filters) > call.fence {
+                let why = "another process carries the run on by now";
+                return Err(BackendError::permanent(&tried, why));
+            }
+            let is_held = || {
+                held(&filters)
+                    .iter()
+                    .any(|held| held.guard == DRAIN && held.run == record.run)
+            };
+            held_before.get_or_insert_with(is_held);
+            let written = drain(&record);
+            for filter in &written {
+                rapi.put_filter(filter).await.map_err(failed)?;
+            }
+            fence::seen(rapi, &written[1].id).await?;
+            rapi.wait_for_others().await?;
+            // A job that was just started says only a moment later that it is.
+            tokio::time::sleep(rapi.pace().again * STARTS).await;
+            rapi.wait_for_others().await
+        };
+        let waited = tokio::time::timeout(renew, waited).await;
+        let mut error = match waited {
+            Ok(Ok(())) if begun.elapsed() < renew / 2 => return Ok("jobs of others wait".to_owned()),
+            Ok(Err(error)) if error.persistence == Persistence::Permanent => return Err(error),
+            // Nobody could be asked, or it took so long that the guard is renewed first.
+            Ok(Err(error)) => error,
+            Ok(Ok(())) | Err(_) => BackendError::transient(&tried, "jobs of others are still at work"),
+        };
+        if first.elapsed() > rapi.pace().job {
+            let at_work = rapi.at_work_of_others().await.map_err(failed)?;
+            let at_work: Vec<String> = at_work
+                .iter()
+                .map(|job| format!("{} {}", job.id, job.summary))
+                .collect();
+            if !at_work.is_empty() {
+                error.why = format!(
+                    "after {} s at work: {}",
+                    first.elapsed().as_secs(),
+                    at_work.join(", ")
+                );
+            }
+            // Nobody should wait for nothing.
+            if held_before == Some(false) {
+                forget(rapi, DRAIN).await.map_err(failed)?;
+            }
+            return Err(error.hint(
+                "see `gnt-job info`, and end what is stuck by `gnt-job cancel`; or `job_timeout` is too short for it",
+            ));
+        }
+        tokio::time::sleep(rapi.pace().again).await;
     }
 }
 

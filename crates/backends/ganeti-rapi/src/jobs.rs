@@ -14,6 +14,9 @@ use crate::reason::JobReason;
 /// So often a job is submitted whose answers were lost.
 const SUBMISSIONS: u32 = 3;
 
+/// A job for which nobody waits at RAPI is looked at after so many polls.
+const LOOKED_AT: u32 = 5;
+
 /// How far a job has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -235,10 +238,15 @@ impl Rapi {
                 .jobs()
                 .await
                 .map_err(|error| error.of(&work.what, true).may_land())?;
-            if let Some(job) = jobs.iter().find(|job| job.reason.as_ref() == Some(&reason))
-                && job.status != Status::Canceled
-            {
-                return Ok(job.id);
+            if let Some(job) = jobs.iter().find(|job| job.reason.as_ref() == Some(&reason)) {
+                // One that was still queued may be cancelled by that very filter: then it never was.
+                let status = match job.status {
+                    Status::Queued => self.wait(job.id, &work.what).await?.status,
+                    known => known,
+                };
+                if status != Status::Canceled {
+                    return Ok(job.id);
+                }
             }
             if submissions >= SUBMISSIONS {
                 return Err(error);
@@ -253,18 +261,21 @@ impl Rapi {
     pub async fn wait(&self, id: u64, what: &str) -> Result<Ended, BackendError> {
         let begun = Instant::now();
         let mut before = Value::Null;
-        let path = format!("/2/jobs/{id}/wait");
+        let mut serial = Value::Null;
         loop {
-            let body = json!({
-                "fields": ["status"],
-                "previous_job_info": before,
-                "previous_log_serial": null,
-            });
-            match self.read(Method::Get, &path, Some(&body)).await {
+            match self.change_of(id, &before, &serial).await {
                 // Nothing has changed for a while.
                 Ok(Value::Null) => {}
                 Ok(changed) => {
                     before = changed["job_info"].clone();
+                    // Without the newest serial all that the job has logged would count as news, at once.
+                    if let Some([newest, ..]) = changed["log_entries"]
+                        .as_array()
+                        .and_then(|entries| entries.last()?.as_array())
+                        .map(Vec::as_slice)
+                    {
+                        serial = newest.clone();
+                    }
                     let status: Result<Status, _> = serde_json::from_value(before[0].clone());
                     if status.is_ok_and(Status::is_final) {
                         return self.ended(id, what).await;
@@ -283,6 +294,27 @@ impl Rapi {
                     .hint(format!("see `gnt-job info {id}`")));
             }
         }
+    }
+
+    /// What has changed in a job, as soon as something has. RAPI keeps a child for each question of that kind, and has no more
+    /// than twenty for everybody: jobs beyond a few are looked at from time to time.
+    async fn change_of(&self, id: u64, before: &Value, serial: &Value) -> Result<Value, ApiError> {
+        if let Ok(_permit) = self.waits().try_acquire() {
+            let body = json!({
+                "fields": ["status"],
+                "previous_job_info": before,
+                "previous_log_serial": serial,
+            });
+            return self
+                .read(Method::Get, &format!("/2/jobs/{id}/wait"), Some(&body))
+                .await;
+        }
+        let job = self.get(&format!("/2/jobs/{id}")).await?;
+        let status = json!([job["status"]]);
+        if status == *before {
+            tokio::time::sleep(self.pace().poll * LOOKED_AT).await;
+        }
+        Ok(json!({ "job_info": status, "log_entries": [] }))
     }
 
     async fn ended(&self, id: u64, what: &str) -> Result<Ended, BackendError> {
@@ -305,18 +337,23 @@ impl Rapi {
     /// # Errors
     /// No answer, or one takes too long: nothing of ours may land by it.
     pub async fn wait_for_others(&self) -> Result<(), BackendError> {
-        let jobs = self
-            .jobs()
-            .await
-            .map_err(|error| error.of("look for jobs of others", false))?;
-        for job in jobs {
-            if job.status.is_at_work() && job.reason.is_none() {
-                self.wait(job.id, &job.summary).await.map_err(|error| {
-                    BackendError::transient(format!("wait for a job of others, {}", job.summary), error.why)
-                })?;
-            }
+        let at_work = self.at_work_of_others().await;
+        for job in at_work.map_err(|error| error.of("look for jobs of others", false))? {
+            self.wait(job.id, &job.summary).await.map_err(|error| {
+                BackendError::transient(format!("wait for a job of others, {}", job.summary), error.why)
+            })?;
         }
         Ok(())
+    }
+
+    /// The jobs of others that are at work.
+    ///
+    /// # Errors
+    /// As [`Rapi::jobs`].
+    pub async fn at_work_of_others(&self) -> Result<Vec<Job>, ApiError> {
+        let mut jobs = self.jobs().await?;
+        jobs.retain(|job| job.status.is_at_work() && job.reason.is_none());
+        Ok(jobs)
     }
 
     /// Waits for all jobs that a process before submitted for this effect.

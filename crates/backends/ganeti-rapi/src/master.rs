@@ -9,8 +9,11 @@ use std::time::Instant;
 
 use stagger_engine::backend::BackendError;
 
-use crate::perform::Visitor;
+use crate::perform::{SSH_LOST, Visitor};
 use crate::{commands, lock};
+
+/// What a command ends with that was cut off at its limit.
+const CUT_OFF: i32 = 124;
 
 /// Makes `to` the master instead of `from`.
 ///
@@ -44,7 +47,7 @@ pub async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<()
     // RAPI is silent while it runs: the command is bounded as the waiting is, lest the lock is lost meanwhile.
     let mut settings = visitor.settings.clone();
     settings.hosts.timeout = settings.hosts.timeout.min(visits.failover_timeout);
-    commands::run(
+    let ran = commands::ran(
         visitor.rapi,
         &settings,
         visitor.call,
@@ -53,7 +56,18 @@ pub async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<()
         &names,
     )
     .await?;
-    wait_for(visitor, to, begun, &tried).await?;
+    // Cut off, or its connection lost: it may go on over there.
+    let is_cut = [CUT_OFF, SSH_LOST].contains(&ran.code);
+    let said = ran.said();
+    if !is_cut {
+        ran.whole()?;
+    }
+    let waited = wait_for(visitor, to, begun, &tried).await;
+    if is_cut && let Err(mut error) = waited {
+        error.why = format!("{said}; {}", error.why);
+        return Err(error);
+    }
+    waited?;
     if here {
         let run = &visitor.call.run;
         let why = format!("the run goes on on {to}: this node is about to be rebooted");
@@ -68,15 +82,21 @@ pub async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<()
 async fn wait_for(visitor: &Visitor<'_>, to: &str, begun: Instant, tried: &str) -> Result<(), BackendError> {
     loop {
         visitor.rapi.forget_master();
-        let said = match visitor.rapi.get("/2/info").await {
+        let (said, is_silent) = match visitor.rapi.get("/2/info").await {
             Ok(info) if info["master"] == to => return Ok(()),
-            Ok(info) => format!("the master is {}", info["master"]),
-            Err(error) => error.to_string(),
+            Ok(info) => (format!("the master is {}", info["master"]), false),
+            Err(error) => (error.to_string(), true),
         };
         if begun.elapsed() > visitor.rapi.pace().failover {
             let why = format!("{said}, after {} s", begun.elapsed().as_secs());
-            return Err(BackendError::permanent(tried, why)
-                .hint("see `gnt-cluster getmaster` on both nodes; RAPI's `addresses` must name both"));
+            let error = match is_silent {
+                // Whoever becomes master answers: it is not known yet who does.
+                true => BackendError::transient(tried, why).may_land(),
+                false => BackendError::permanent(tried, why),
+            };
+            return Err(
+                error.hint("see `gnt-cluster getmaster` on both nodes; RAPI's `addresses` must name both")
+            );
         }
         tokio::time::sleep(visitor.rapi.pace().poll).await;
     }

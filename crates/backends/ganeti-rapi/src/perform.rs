@@ -3,72 +3,28 @@
 //! Every batch is decided on fresh facts, and no batch is carried out twice by one call: where the same comes
 //! again, the cluster has not yet told of what was done, and it is looked again.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use futures::future::join_all;
 use serde_json::json;
 use stagger_engine::backend::{BackendError, Call, Persistence};
-use tokio::sync::{OwnedSemaphorePermit, RwLock, Semaphore};
 
 use crate::client::{Method, Rapi, encoded};
 use crate::commands;
 use crate::config::Settings;
-use crate::facts::{Doing, Facts, Storage, in_sync};
+use crate::facts::{Doing, Facts, Instance, Role, Storage, in_sync};
 use crate::jobs::{Job, Status, Work};
+use crate::limits::Limits;
+use crate::lock::same_host;
+use crate::pacer::Pacer;
 use crate::reason::JobReason;
 use crate::visit::{self, Batch, Copy, Leaving, Move, Planned, Refusal, Way};
 
-/// More batches than a visit can need.
-const MOST_BATCHES: u32 = 40;
-
 /// So often the cluster is looked at for what was just done.
-const LOOKS: u32 = 20;
+pub(crate) const LOOKS: u32 = 20;
 
 /// So many tags fit into one request: RAPI takes 8,192 characters in its first line.
 const TAGS_AT_ONCE: usize = 60;
-
-/// How many migrations each node may take part in at once, and who must not disturb whom, over all visits of this
-/// process.
-#[derive(Debug)]
-pub struct Limits {
-    each: usize,
-    nodes: Mutex<BTreeMap<String, Arc<Semaphore>>>,
-    /// Held by whoever does something, and alone by who changes the master: RAPI does not answer meanwhile, and
-    /// Ganeti breaks off the jobs that run.
-    master: RwLock<()>,
-}
-
-impl Limits {
-    /// So many each.
-    pub fn new(each: usize) -> Self {
-        Self {
-            each: each.max(1),
-            nodes: Mutex::new(BTreeMap::new()),
-            master: RwLock::new(()),
-        }
-    }
-
-    async fn take(&self, one: &str, other: &str) -> Vec<OwnedSemaphorePermit> {
-        // In one order, so that no two wait for each other.
-        let mut names = [one, other];
-        names.sort_unstable();
-        let mut permits = Vec::with_capacity(2);
-        for name in names {
-            let semaphore = {
-                let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-                let known = nodes
-                    .entry(name.to_owned())
-                    .or_insert_with(|| Arc::new(Semaphore::new(self.each)));
-                Arc::clone(known)
-            };
-            // It is never closed.
-            permits.extend(semaphore.acquire_owned().await.ok());
-        }
-        permits
-    }
-}
 
 /// One call, carried out.
 pub struct Visitor<'a> {
@@ -95,13 +51,59 @@ enum Sent {
 }
 
 /// ssh's own exit code.
-const SSH_LOST: i32 = 255;
+pub(crate) const SSH_LOST: i32 = 255;
 
 fn refused(tried: &str, refusal: Refusal) -> BackendError {
     BackendError::permanent(tried, refusal.0)
 }
 
 impl Visitor<'_> {
+    /// Asks again what may pass, for as long as a change of the master may take: RAPI is away then, and so it is while it is
+    /// restarted. Nothing is changed by what is asked.
+    async fn patient<T, F>(&self, ask: impl Fn() -> F) -> Result<T, BackendError>
+    where
+        F: Future<Output = Result<T, BackendError>>,
+    {
+        let begun = Instant::now();
+        loop {
+            match ask().await {
+                Err(error)
+                    if error.persistence == Persistence::Transient
+                        && begun.elapsed() < self.rapi.pace().failover =>
+                {
+                    tracing::debug!(%error, "asked again");
+                    tokio::time::sleep(self.rapi.pace().poll).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn facts(&self) -> Result<Facts, BackendError> {
+        self.patient(|| self.rapi.facts()).await
+    }
+
+    async fn predecessors(&self) -> Result<Vec<Job>, BackendError> {
+        self.patient(|| self.rapi.wait_for_predecessors(self.call)).await
+    }
+
+    async fn instance(&self, name: &str) -> Result<Option<Instance>, BackendError> {
+        self.patient(|| self.rapi.instance(name)).await
+    }
+
+    /// Nobody would go on if the node went away on which this process is. A master is no such node: it hands over.
+    fn goes_on_without(&self, node: &str) -> Result<(), BackendError> {
+        if self.host.is_none_or(|host| !same_host(host, node)) {
+            return Ok(());
+        }
+        let tried = format!("take {node} out of service");
+        Err(
+            BackendError::permanent(tried, "stagger itself runs on it, and would go away with it").hint(format!(
+                "leave it out with -O {node}, or run stagger elsewhere; on the master it goes on on the successor"
+            )),
+        )
+    }
+
     /// Takes a node out of service.
     ///
     /// # Errors
@@ -111,9 +113,9 @@ impl Visitor<'_> {
         let master = &self.limits.master;
         let before = {
             let _stays = master.read().await;
-            let before = self.rapi.wait_for_predecessors(self.call).await?;
+            let before = self.predecessors().await?;
             if self.settings.cluster.visits.drain {
-                self.rapi.wait_for_others().await?;
+                self.patient(|| self.rapi.wait_for_others()).await?;
             }
             before
         };
@@ -126,8 +128,15 @@ impl Visitor<'_> {
                 Some(_) => None,
                 None => Some(master.read().await),
             };
-            let facts = self.rapi.facts().await?;
+            let facts = self.facts().await?;
             let visits = &self.settings.cluster.visits;
+            if facts
+                .nodes
+                .get(node)
+                .is_some_and(|node| node.role != Role::Master)
+            {
+                self.goes_on_without(node)?;
+            }
             let next =
                 visit::enter(&facts, node, visits, self.planned).map_err(|error| refused(&tried, error))?;
             let Some(batch) = next else {
@@ -171,7 +180,7 @@ impl Visitor<'_> {
         let tried = format!("reboot {node}");
         let predecessors = {
             let _stays = self.limits.master.read().await;
-            self.rapi.wait_for_predecessors(self.call).await?
+            self.predecessors().await?
         };
         let mut begun = Instant::now();
         let mut sent = None;
@@ -197,11 +206,14 @@ impl Visitor<'_> {
                     sent = Some(Sent::Whole);
                 }
                 Some(_) if sent.is_none() => {
-                    let facts = self.rapi.facts().await?;
+                    let facts = self.facts().await?;
                     // It may have gone away since.
                     if facts.nodes.get(node).is_some_and(|node| node.boot.is_some()) {
+                        self.goes_on_without(node)?;
                         visit::may_reboot(&facts, node, &self.settings.cluster.visits, self.planned)
                             .map_err(|error| refused(&tried, error))?;
+                        // They were when it was entered; all that it carried was moved since.
+                        self.disks_are_in_sync(&facts, node).await?;
                         sent = Some(self.send_reboot(node).await?);
                         begun = Instant::now();
                     }
@@ -242,6 +254,31 @@ impl Visitor<'_> {
         self.rapi.carry_out(self.call, &work).await.map(|_| Sent::Whole)
     }
 
+    /// Reboots a node once more, or waits for it if it is on its way, and gives it back. One that has not been rebooted and may
+    /// not be is given back as it is.
+    ///
+    /// # Errors
+    /// What could not be done, and why it may not be rebooted.
+    pub async fn restart(&self, node: &str, before: &str) -> Result<String, BackendError> {
+        let predecessors = self.predecessors().await?;
+        let facts = self.facts().await?;
+        let is_as_before = facts
+            .nodes
+            .get(node)
+            .is_some_and(|node| node.boot.as_deref() == Some(before));
+        if is_as_before && !done_before(&predecessors, &powercycle(node)) {
+            let visits = &self.settings.cluster.visits;
+            if let Err(refusal) = visit::may_reboot(&facts, node, visits, self.planned) {
+                self.leave(node).await?;
+                return Err(refused(&format!("reboot {node}"), refusal).hint(format!(
+                    "{node} was given back and not rebooted; `stagger abort` ends the run, and a new one has its turn again"
+                )));
+            }
+        }
+        self.change(node, before).await?;
+        self.leave(node).await
+    }
+
     /// Gives a node back.
     ///
     /// # Errors
@@ -249,17 +286,17 @@ impl Visitor<'_> {
     pub async fn leave(&self, node: &str) -> Result<String, BackendError> {
         let tried = format!("give {node} back");
         let stays = self.limits.master.read().await;
-        let before = self.rapi.wait_for_predecessors(self.call).await?;
+        let before = self.predecessors().await?;
         let mut leaving = Leaving::default();
         let mut back = 0;
         let mut pacer = Pacer::new(&tried);
-        if self.rapi.boot(node).await?.is_some() {
+        if self.patient(|| self.rapi.boot(node)).await?.is_some() {
             self.hook("leave", node).await?;
         }
         drop(stays);
         loop {
             let _stays = self.limits.master.read().await;
-            let facts = self.rapi.facts().await?;
+            let facts = self.facts().await?;
             let next = visit::leave(&facts, node, &leaving).map_err(|error| refused(&tried, error))?;
             let Some(batch) = next else {
                 return Ok(match back {
@@ -277,7 +314,8 @@ impl Visitor<'_> {
                 | Batch::Stop(_)
                 | Batch::Return(_)
                 | Batch::Start(_)
-                | Batch::Forget(_) => {}
+                | Batch::Forget(_)
+                | Batch::Look(_) => {}
             }
             if pacer.is_new(&batch)? {
                 self.carry_out(node, batch, &before).await?;
@@ -292,6 +330,11 @@ impl Visitor<'_> {
         match batch {
             Batch::Failover { to } => crate::master::fail_over(self, node, &to).await,
             Batch::Note(notes) => self.tags(Method::Put, node, &notes.tags()).await,
+            // Nothing is done: it is looked again.
+            Batch::Look(_) => {
+                tokio::time::sleep(self.rapi.pace().poll).await;
+                Ok(())
+            }
             Batch::Forget(tags) => self.tags(Method::Delete, node, &tags).await,
             Batch::Drain { promotes } => {
                 let mut work = Work::new(format!("drain-{node}"), Method::Put, format!("{at}/role"))
@@ -370,7 +413,7 @@ impl Visitor<'_> {
         if done_before(before, &what) && self.runs_on(instance, to).await? {
             return Ok(());
         }
-        let Some(now) = self.rapi.instance(instance).await? else {
+        let Some(now) = self.instance(instance).await? else {
             return Ok(());
         };
         if now.primary == *to || now.doing != Doing::Up {
@@ -445,7 +488,7 @@ impl Visitor<'_> {
         let Copy { instance, from, to } = each;
         let what = format!("copy-{instance}-to-{to}");
         let _permits = self.limits.take(from, to).await;
-        let Some(now) = self.rapi.instance(instance).await? else {
+        let Some(now) = self.instance(instance).await? else {
             return Ok(());
         };
         if now.secondary.as_deref() == Some(to) {
@@ -463,7 +506,7 @@ impl Visitor<'_> {
     /// Looks for a while whether an instance runs there; one that is gone runs nowhere, and that is fine.
     async fn runs_on(&self, instance: &str, node: &str) -> Result<bool, BackendError> {
         for _ in 0..LOOKS {
-            match self.rapi.instance(instance).await? {
+            match self.instance(instance).await? {
                 Some(now) if now.primary != node => tokio::time::sleep(self.rapi.pace().again).await,
                 Some(_) | None => return Ok(true),
             }
@@ -473,6 +516,7 @@ impl Visitor<'_> {
 
     /// What Ganeti knows of an instance's disks, by a job.
     async fn disks(&self, name: &str) -> Result<Result<(), String>, BackendError> {
+        let _permit = self.limits.look().await;
         let path = format!("/2/instances/{}/info", encoded(name));
         let work = Work::new(format!("look-at-{name}"), Method::Get, path);
         let ended = self.rapi.carry_out(self.call, &work).await?;
@@ -571,59 +615,9 @@ fn all_of(tried: &str, results: Vec<Result<(), BackendError>>) -> Result<(), Bac
     }
 }
 
-/// Lets no batch be carried out twice, and no visit go on for ever.
-struct Pacer<'a> {
-    tried: &'a str,
-    done: Vec<Batch>,
-    looks: u32,
-}
-
-impl<'a> Pacer<'a> {
-    fn new(tried: &'a str) -> Self {
-        Self {
-            tried,
-            done: Vec::new(),
-            looks: 0,
-        }
-    }
-
-    /// Whether a batch is to be carried out; if not, the cluster is looked at again.
-    fn is_new(&mut self, batch: &Batch) -> Result<bool, BackendError> {
-        if !self.done.contains(batch) {
-            self.done.push(batch.clone());
-            self.looks = 0;
-            if self.done.len() > MOST_BATCHES as usize {
-                let why = "each time something is done, something else is to be done".to_owned();
-                return Err(BackendError::permanent(self.tried, why));
-            }
-            return Ok(true);
-        }
-        self.looks += 1;
-        if self.looks > LOOKS {
-            let why = format!("it was done, and the cluster does not show it: {batch:?}");
-            return Err(BackendError::permanent(self.tried, why));
-        }
-        Ok(false)
-    }
-}
-
-/// Shown nowhere but in tests: the two sides of a pacer.
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_batch_is_carried_out_twice() {
-        let mut pacer = Pacer::new("try");
-        let drain = Batch::Drain { promotes: false };
-        assert!(pacer.is_new(&drain).unwrap());
-        assert!(!pacer.is_new(&drain).unwrap());
-        assert!(pacer.is_new(&Batch::Start(vec!["a".to_owned()])).unwrap());
-        for _ in 0..LOOKS {
-            assert!(!pacer.is_new(&drain).unwrap());
-        }
-        assert!(pacer.is_new(&drain).is_err());
-    }
 
     #[test]
     fn one_that_may_land_stands_for_all() {

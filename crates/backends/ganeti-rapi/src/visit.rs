@@ -111,6 +111,8 @@ pub enum Batch {
     Start(Vec<String>),
     /// The notes are not needed any more.
     Forget(Vec<String>),
+    /// Nothing is done; the cluster is looked at again, for nobody can tell now. Why.
+    Look(String),
 }
 
 /// Why a visit cannot go on.
@@ -364,6 +366,7 @@ fn in_words(batch: &Batch) -> String {
         Batch::Note(_) | Batch::Return(_) | Batch::Sync(_) | Batch::Start(_) | Batch::Forget(_) => {
             "it is not drained".to_owned()
         }
+        Batch::Look(why) => why.clone(),
     }
 }
 
@@ -450,12 +453,25 @@ pub fn leave(facts: &Facts, name: &str, leaving: &Leaving) -> Result<Option<Batc
         .values()
         .filter(|instance| {
             let stopped = this.notes.stopped.contains(&instance.uuid);
-            (stopped && instance.doing != Doing::Up) || fell(instance)
+            (stopped && matches!(instance.doing, Doing::Down | Doing::Failed)) || fell(instance)
         })
         .map(|instance| instance.name.clone())
         .collect();
     if !start.is_empty() {
         return Ok(Some(Batch::Start(start)));
+    }
+    // One question that a hypervisor did not answer is enough for that: what was noted is not forgotten for it.
+    let notes = &this.notes;
+    let is_noted = |uuid: &String| {
+        notes.away.contains(uuid) || notes.copies.contains(uuid) || notes.stopped.contains(uuid)
+    };
+    let unclear = facts
+        .instances
+        .values()
+        .find(|instance| instance.doing == Doing::Unclear && is_noted(&instance.uuid));
+    if let Some(Instance { name, status, .. }) = unclear {
+        let why = format!("nobody can tell where {name} runs: it is {status}");
+        return Ok(Some(Batch::Look(why)));
     }
     Ok(forget(this))
 }

@@ -1,5 +1,7 @@
 //! Filters as guards.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::GuardName;
 use stagger_core::run::Action;
@@ -90,6 +92,43 @@ async fn what_is_past_its_expiry_is_taken_away_by_anybody() {
     assert_eq!(gone.len(), 1);
     assert_eq!((gone[0].guard.as_str(), gone[0].run.as_str()), ("drain", "run-1"));
     assert_eq!(setup.world().left_behind(), [""; 0]);
+}
+
+/// A job of others that never ends: the queue is not paused for it for ever.
+#[tokio::test]
+async fn a_job_of_others_that_never_ends_is_named_and_the_queue_goes_on() {
+    let mut setup = setup(World::with_nodes(2)).await;
+    setup.settings.pace.job = Duration::from_millis(300);
+    let stuck = setup.world().submit(Op::Other { ticks: u32::MAX }, None);
+    for _ in 0..5 {
+        setup.world().tick();
+    }
+    let backend = setup.backend(None);
+    let error = backend.perform(&call(5), &take("drain")).await.unwrap_err();
+    assert!(error.why.contains(&format!("at work: {stuck} ")), "{error}");
+    assert!(error.hint.unwrap().contains("gnt-job cancel"));
+    assert_eq!(setup.world().left_behind(), [""; 0]);
+    // A renewal that meets it leaves the guard as it is.
+    setup.world().jobs[stuck as usize - 1].status = "success";
+    backend.perform(&call(5), &take("drain")).await.unwrap();
+    setup.world().submit(Op::Other { ticks: u32::MAX }, Some("x"));
+    setup.world().jobs.last_mut().unwrap().status = "running";
+    backend.perform(&call(5), &take("drain")).await.unwrap_err();
+    assert_eq!(setup.world().left_behind().len(), 2, "it is still held");
+}
+
+/// A holder that was stopped for a while must not write its guard over that of its successor.
+#[tokio::test]
+async fn who_was_overtaken_takes_no_guard() {
+    let setup = setup(World::with_nodes(2)).await;
+    let backend = setup.backend(None);
+    backend.perform(&call(5), &take("drain")).await.unwrap();
+    stagger_ganeti_rapi::fence::raise(&setup.rapi(), 6).await.unwrap();
+    backend.perform(&call(6), &take("drain")).await.unwrap();
+    let error = backend.perform(&call(5), &take("drain")).await.unwrap_err();
+    assert!(error.why.contains("another process"), "{error}");
+    let held = backend.guards().await.unwrap();
+    assert_eq!(held.len(), 1, "{held:?}");
 }
 
 /// A watcher that is a file: paused where it is there.

@@ -6,6 +6,7 @@ use stagger_ganeti_rapi::fence;
 use stagger_ganeti_rapi::jobs::{Status, Work};
 
 use crate::common::{Setup, call, setup};
+use crate::double::queue::Op;
 use crate::double::{Fault, World};
 
 async fn world() -> Setup {
@@ -116,5 +117,67 @@ async fn a_predecessors_jobs_are_waited_for() {
         .unwrap();
     let found = rapi.wait_for_predecessors(&call(5)).await.unwrap();
     assert_eq!(found.len(), 1);
+    assert_eq!(where_is_web(&setup), "n2");
+}
+
+/// A job that says something when it begins is waited for with a question now and then, not with one after another.
+#[tokio::test]
+async fn a_job_that_logs_is_waited_for_in_peace() {
+    let setup = world().await;
+    let id = setup.world().submit(Op::Other { ticks: 400 }, None);
+    let before = setup.world().requests;
+    let ended = setup.rapi().wait(id, "somebody's").await.unwrap();
+    assert_eq!(ended.status, Status::Success);
+    let asked = setup.world().asked("/wait");
+    assert!(
+        asked < 20,
+        "{asked} questions in {} ticks",
+        setup.world().requests - before
+    );
+}
+
+/// More jobs than RAPI has children to answer with: all are waited for, and most of them without keeping one.
+#[tokio::test]
+async fn many_jobs_are_waited_for_at_once() {
+    let setup = world().await;
+    let rapi = setup.rapi();
+    let jobs: Vec<u64> = (0..60)
+        .map(|_| setup.world().submit(Op::Other { ticks: 200 }, None))
+        .collect();
+    let waits = jobs.iter().map(|id| rapi.wait(*id, "somebody's"));
+    for ended in futures::future::join_all(waits).await {
+        assert_eq!(ended.unwrap().status, Status::Success);
+    }
+    let most = setup.world().most_waits;
+    assert!((2..=8).contains(&most), "{most} at once");
+}
+
+/// Our own filter, written because an answer was lost, cancels the job that it finds still queued.
+#[tokio::test]
+async fn a_job_that_our_own_filter_cancels_is_submitted_once_more() {
+    let setup = world().await;
+    let all = fence::raise(&setup.rapi(), 1).await;
+    all.unwrap();
+    setup.world().holds_queued = 30;
+    setup
+        .world()
+        .fault("PUT /2/instances/web/migrate", Fault::LoseAnswer);
+    setup.rapi().carry_out(&call(5), &migrate()).await.unwrap();
+    let world = setup.world();
+    let count = |status: &str| world.jobs.iter().filter(|job| job.status == status).count();
+    assert_eq!((count("canceled"), count("success")), (1, 1), "{:?}", world.jobs);
+    drop(world);
+    assert_eq!(where_is_web(&setup), "n2");
+}
+
+/// The master's daemon went away in mid-request, and had the job already.
+#[tokio::test]
+async fn a_submission_that_ends_with_502_is_looked_for() {
+    let setup = world().await;
+    setup
+        .world()
+        .fault("PUT /2/instances/web/migrate", Fault::DoneAndStatus(502));
+    setup.rapi().carry_out(&call(5), &migrate()).await.unwrap();
+    assert_eq!(setup.world().jobs.len(), 1, "{:?}", setup.world().jobs);
     assert_eq!(where_is_web(&setup), "n2");
 }

@@ -264,6 +264,16 @@ fn apply(facts: &mut Facts, node: &str, batch: &Batch, only: usize) {
             }
         }
         Batch::Sync(_) => {}
+        // The next look tells.
+        Batch::Look(_) => {
+            for of in facts
+                .instances
+                .values_mut()
+                .filter(|of| of.doing == Doing::Unclear)
+            {
+                of.doing = Doing::Up;
+            }
+        }
         Batch::Forget(_) => this.notes = Notes::default(),
     }
 }

@@ -229,6 +229,55 @@ async fn what_failed_on_its_way_is_started_and_then_comes_home() {
     assert!(matches!(next, Ok(Some(Batch::Move(_)))), "{next:?}");
 }
 
+/// One question that a hypervisor did not answer makes an instance unclear: its note stays until somebody can tell.
+#[tokio::test]
+async fn what_is_unclear_is_not_forgotten() {
+    let mut facts = facts(|world| {
+        world.add("web", "drbd", "n3", Some("n2"));
+        world.add_down("log", "plain", "n2", None);
+    })
+    .await;
+    let id = |name: &str| facts.instances[name].uuid.clone();
+    let (web, log) = (id("web"), id("log"));
+    let noted: [(&str, Notes); 3] = [
+        (
+            "web",
+            Notes {
+                away: [web.clone()].into(),
+                ..Notes::default()
+            },
+        ),
+        (
+            "web",
+            Notes {
+                copies: [web].into(),
+                ..Notes::default()
+            },
+        ),
+        (
+            "log",
+            Notes {
+                stopped: [log].into(),
+                ..Notes::default()
+            },
+        ),
+    ];
+    let leaving = Leaving {
+        synced: ["web".to_owned(), "log".to_owned()].into(),
+    };
+    for (name, notes) in noted {
+        let was = facts.instances[name].doing;
+        facts.instances.get_mut(name).unwrap().doing = Doing::Unclear;
+        facts.nodes.get_mut("n2").unwrap().notes = notes.clone();
+        let next = leave(&facts, "n2", &leaving);
+        let Ok(Some(Batch::Look(why))) = &next else {
+            panic!("{notes:?}: {next:?}")
+        };
+        assert!(why.contains(name), "{why}");
+        facts.instances.get_mut(name).unwrap().doing = was;
+    }
+}
+
 #[tokio::test]
 async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() {
     let mut facts = facts(|world| {

@@ -16,6 +16,7 @@ mod common;
 mod crash;
 mod double;
 mod filters;
+mod held_back;
 mod jobs;
 mod laws;
 mod lives;

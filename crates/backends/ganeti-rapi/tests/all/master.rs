@@ -17,21 +17,32 @@ fn make() -> World {
 }
 
 async fn enter_n1(backend: &GanetiBackend, fence: u64) -> Result<String, BackendError> {
+    let web = Move {
+        guest: "web".to_owned(),
+        how: How::Migrate,
+        from: UnitId::new("n1").unwrap(),
+        to: UnitId::new("n2").unwrap(),
+    };
+    visit(backend, fence, "n1", Phase::Enter, vec![web]).await
+}
+
+async fn visit(
+    backend: &GanetiBackend,
+    fence: u64,
+    node: &str,
+    phase: Phase,
+    moves: Vec<Move>,
+) -> Result<String, BackendError> {
     let call = Call {
         run: RunId::new("run-1").unwrap(),
         seq: 9,
         fence,
     };
     let action = Action::Visit {
-        unit: UnitId::new("n1").unwrap(),
-        phase: Phase::Enter,
+        unit: UnitId::new(node).unwrap(),
+        phase,
         revision: rebooted(),
-        moves: vec![Move {
-            guest: "web".to_owned(),
-            how: How::Migrate,
-            from: UnitId::new("n1").unwrap(),
-            to: UnitId::new("n2").unwrap(),
-        }],
+        moves,
     };
     backend.perform(&call, &action).await
 }
@@ -81,7 +92,8 @@ async fn on_the_master_itself_the_run_goes_on_on_the_successor_only() {
 
     // This process is not the writer any more: neither its lock nor its jobs count.
     assert!(here.renew(&me, token).await.is_err());
-    let error = enter_n1(&here, token).await.unwrap_err();
+    let error = visit(&here, token, "n3", Phase::Enter, Vec::new()).await;
+    let error = error.unwrap_err();
     assert!(error.why.contains("cancelled"), "{error}");
     here.unlock(&me, token).await.unwrap();
     let again = setup.backend(Some(memory.clone()));
@@ -137,4 +149,39 @@ async fn a_successor_that_never_answers_is_named() {
         "{error}"
     );
     assert!(error.hint.unwrap().contains("getmaster"));
+}
+
+/// The command is cut off, or loses its connection, while the failover goes on over there.
+#[tokio::test]
+async fn a_failover_that_outlives_its_command_is_waited_for() {
+    let (later, file) = ("(sleep 1; echo {successor} > FILE.new; mv FILE.new FILE)", "FILE");
+    for command in [
+        format!("{later} >/dev/null 2>&1 & exit 255"),
+        format!("{later} >/dev/null 2>&1 & exit 124"),
+    ] {
+        let mut setup = setup(make()).await;
+        let new_master = with_failover(&mut setup);
+        let shown = new_master.display().to_string();
+        setup.settings.cluster.visits.failover = Some(command.replace(file, &shown));
+        let backend = setup.backend(Some(setup.memory().await));
+        let token = backend.lock(&claim("aaaa", "ops1"), 0).await.unwrap();
+        enter_n1(&backend, token).await.unwrap();
+        let world = setup.world();
+        assert_eq!(world.now.master, "n2");
+        assert_eq!(world.now.instances["web"].pnode, "n2");
+    }
+}
+
+/// Nobody would go on if stagger rebooted its own node, unless that is the master, which hands over.
+#[tokio::test]
+async fn a_node_on_which_stagger_runs_is_neither_entered_nor_rebooted() {
+    let setup = setup(make()).await;
+    let backend = setup.backend(Some(setup.memory().await));
+    let token = backend.lock(&claim("aaaa", "n3.example.org"), 0).await.unwrap();
+    for phase in [Phase::Enter, Phase::Change] {
+        let error = visit(&backend, token, "n3", phase, Vec::new()).await.unwrap_err();
+        assert!(error.why.contains("stagger itself runs on it"), "{error}");
+        assert!(error.hint.unwrap().contains("-O n3"));
+    }
+    assert!(setup.world().jobs.is_empty(), "{:?}", setup.world().jobs);
 }

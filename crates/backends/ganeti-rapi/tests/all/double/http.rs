@@ -44,6 +44,9 @@ async fn handle(State(world): State<Shared>, request: axum::extract::Request) ->
     };
     let (fault, dies) = {
         let mut world = world.lock().unwrap();
+        world
+            .questions
+            .push(format!("{} {}", request.method, request.path));
         world.tick();
         let dies = world.kill.filter(|(at, _)| *at <= world.requests);
         if dies.is_some() {
@@ -75,6 +78,10 @@ async fn handle(State(world): State<Shared>, request: axum::extract::Request) ->
             broken()
         }
         Some(Fault::Status(code)) => reply(no(code, "the test said so")),
+        Some(Fault::DoneAndStatus(code)) => {
+            answer(&world, &request).await;
+            reply(no(code, "the test said so"))
+        }
         Some(Fault::Garbage) => Response::new(Body::from("<html>")),
         Some(Fault::FailJob) => {
             let said = answer(&world, &request).await;
@@ -110,7 +117,14 @@ fn broken() -> Response<Body> {
 
 async fn answer(world: &Shared, request: &Request) -> Reply {
     if let Some(id) = request.path.strip_suffix("/wait") {
-        return wait(world, request, id).await;
+        {
+            let mut world = world.lock().unwrap();
+            world.waits += 1;
+            world.most_waits = world.most_waits.max(world.waits);
+        }
+        let said = wait(world, request, id).await;
+        world.lock().unwrap().waits -= 1;
+        return said;
     }
     world.lock().unwrap().answer(request)
 }
@@ -125,8 +139,12 @@ async fn wait(world: &Shared, request: &Request, id: &str) -> Reply {
                 return no(404, "no such job");
             };
             let status = json!([job.status]);
-            if request.body["previous_job_info"] != status {
-                return (200, json!({ "job_info": status, "log_entries": [] }));
+            // One line, when it begins. Without the serial that is known all lines are news.
+            let logged = job.has_begun() && request.body["previous_log_serial"].is_null();
+            if request.body["previous_job_info"] != status || logged {
+                let line = json!([1, [1_795_219_724, 1], "message", "begun"]);
+                let lines = if logged { vec![line] } else { Vec::new() };
+                return (200, json!({ "job_info": status, "log_entries": lines }));
             }
             world.tick();
         }

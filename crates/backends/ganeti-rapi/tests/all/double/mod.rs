@@ -67,6 +67,8 @@ pub enum Fault {
     Late(u32),
     /// It is not carried out.
     Status(u16),
+    /// It is, and answered so.
+    DoneAndStatus(u16),
     /// Its answer is no JSON.
     Garbage,
     /// The job that it submits fails.
@@ -94,8 +96,19 @@ pub struct World {
     /// Migrations at work on each node at once, at most.
     pub most_migrations: BTreeMap<String, usize>,
     pub requests: u64,
+    /// What was asked, by method and path.
+    pub questions: Vec<String>,
+    /// Questions that wait for a change, now and at most.
+    pub waits: usize,
+    pub most_waits: usize,
+    /// So many ticks no job is begun.
+    pub holds_queued: u32,
     /// The command that makes another node the master writes that node's name there.
     pub new_master: Option<std::path::PathBuf>,
+    /// Others take the node back into service whose name is written there.
+    pub undrained: Option<std::path::PathBuf>,
+    /// A disk of that instance fails when it has been migrated, once.
+    pub fails_when_moved: Option<&'static str>,
     /// At this request its client dies.
     pub kill: Option<(u64, Dies)>,
     pub killed: std::sync::Arc<tokio::sync::Notify>,
@@ -119,6 +132,8 @@ pub enum Dies {
 pub enum Then {
     /// They make an instance: its name, template, primary and secondary node.
     Create(&'static str, &'static str, &'static str, Option<&'static str>),
+    /// They restart the daemon that RAPI asks: so many questions get no answer.
+    Restart(usize),
 }
 
 /// A request as it came.
@@ -198,6 +213,14 @@ impl World {
         self.faults.push((path.to_owned(), fault));
     }
 
+    /// How many questions had that text.
+    pub fn asked(&self, text: &str) -> usize {
+        self.questions
+            .iter()
+            .filter(|question| question.contains(text))
+            .count()
+    }
+
     fn take_fault(&mut self, request: &Request) -> Option<Fault> {
         let whole = format!("{} {}", request.method, request.path);
         let at = self
@@ -241,10 +264,22 @@ impl World {
             std::fs::remove_file(file).unwrap();
             self.fail_over(name.trim());
         }
+        if let Some(file) = &self.undrained
+            && let Ok(name) = std::fs::read_to_string(file)
+            && name.ends_with('\n')
+        {
+            std::fs::remove_file(file).unwrap();
+            self.now.nodes.get_mut(name.trim()).unwrap().role = "C";
+            self.shown = self.now.clone();
+        }
         let now = self.requests;
         while let Some(at) = self.then.iter().position(|(when, _)| *when <= now) {
             match self.then.remove(at).1 {
                 Then::Create(name, template, pnode, snode) => self.add(name, template, pnode, snode),
+                Then::Restart(questions) => {
+                    let away = ("GET /2/".to_owned(), Fault::Status(502));
+                    self.faults.extend(std::iter::repeat_n(away, questions));
+                }
             }
         }
     }

@@ -65,6 +65,10 @@ impl Job {
         ["success", "error", "canceled"].contains(&self.status)
     }
 
+    pub fn has_begun(&self) -> bool {
+        !["queued", "waiting", "canceled"].contains(&self.status)
+    }
+
     pub fn document(&self) -> Value {
         let trail: Vec<Value> = self
             .reasons
@@ -106,6 +110,7 @@ impl World {
 
     /// Each job goes one step on.
     pub fn run_jobs(&mut self) {
+        self.holds_queued = self.holds_queued.saturating_sub(1);
         for at in 0..self.jobs.len() {
             let job = &self.jobs[at];
             match job.status {
@@ -113,6 +118,7 @@ impl World {
                 "queued" => match rules::action(&self.shown, job.id, &job.reasons).as_str() {
                     "PAUSE" => {}
                     "REJECT" => self.jobs[at].status = "canceled",
+                    _ if self.holds_queued > 0 => {}
                     _ => self.jobs[at].status = "waiting",
                 },
                 "waiting" => {
@@ -310,7 +316,9 @@ impl World {
             return Err(format!("disk of {name} is degraded"));
         }
         let from = of.pnode;
+        let fails = self.fails_when_moved.take_if(|fails| *fails == name).is_some();
         let of = self.now.instances.get_mut(name).unwrap();
+        of.degraded |= fails;
         of.pnode = to;
         if of.template == "drbd" {
             of.snode = Some(from);
