@@ -89,10 +89,11 @@ async fn wait_for(visitor: &Visitor<'_>, to: &str, begun: Instant, tried: &str) 
         };
         if begun.elapsed() > visitor.rapi.pace().failover {
             let why = format!("{said}, after {} s", begun.elapsed().as_secs());
-            let error = match is_silent {
-                // Whoever becomes master answers: it is not known yet who does.
-                true => BackendError::transient(tried, why).may_land(),
-                false => BackendError::permanent(tried, why),
+            // Whoever becomes master answers: while nobody does, it is not known who will.
+            let error = if is_silent {
+                BackendError::transient(tried, why).may_land()
+            } else {
+                BackendError::permanent(tried, why)
             };
             return Err(
                 error.hint("see `gnt-cluster getmaster` on both nodes; RAPI's `addresses` must name both")

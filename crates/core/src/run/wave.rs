@@ -265,8 +265,7 @@ impl State {
                     }),
                     // What could not be entered is left again.
                     (Some(Phase::Enter), Some(_)) if !visit.stuck => Some(leave(wave, &unit, visit)),
-                    (Some(Phase::Enter), Some(_)) => None,
-                    (Some(Phase::Change | Phase::Leave) | None, _) => None,
+                    (Some(Phase::Enter | Phase::Change | Phase::Leave) | None, _) => None,
                 }
             })
             .collect()
