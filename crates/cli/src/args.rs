@@ -72,6 +72,9 @@ pub(crate) enum Command {
     /// What runs hold in a Ganeti.
     #[command(subcommand)]
     Ganeti(Ganeti),
+    /// What stagger has written down of an Ironic.
+    #[command(subcommand)]
+    Ironic(Ironic),
     /// The store of journals: its schema, and the versions of what is in it.
     #[command(subcommand)]
     Db(Db),
@@ -101,6 +104,22 @@ pub(crate) enum Command {
     Man {
         /// The folder.
         folder: PathBuf,
+    },
+}
+
+/// `ironic`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Ironic {
+    /// Write down what a service runs, where a run that is over has left that open. What contradicts it is refused.
+    Record {
+        /// The service, as the configuration calls it.
+        service: String,
+        /// The release that it runs, with its patch: 29.0.6.
+        #[arg(long)]
+        release: String,
+        /// The release that it is held to [default: none].
+        #[arg(long)]
+        pin: Option<String>,
     },
 }
 

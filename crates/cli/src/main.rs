@@ -19,7 +19,7 @@ use std::time::Duration;
 use clap::{CommandFactory as _, Parser as _};
 use stagger_core::run::Command as Asked;
 
-use args::{Ceph, Cli, Command, Ganeti, Lint, Osd};
+use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
     agent, ceph, control, db, guards, hroller, kube, lint, look, operator, osd, rehearse, run, simulate,
 };
@@ -94,6 +94,11 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             guards::guards(cli, wish).await
         }
         Command::Hroller(wish) => Ok(hroller::hroller(cli, wish).await),
+        Command::Ironic(Ironic::Record {
+            service,
+            release,
+            pin,
+        }) => ironic::record(cli, service, release, pin.as_deref()).await,
         Command::Db(wish) => db::db(cli, wish).await,
         Command::Lint(Lint::Migrations(wish)) => lint::migrations(cli, wish),
         Command::Schema { document } => schema(document.as_deref()),

@@ -62,7 +62,8 @@ impl Identity {
         }
     }
 
-    fn claim(&self, run: &RunId, since: Timestamp) -> Claim {
+    /// What a lock says of this process, for that run.
+    pub fn claim(&self, run: &RunId, since: Timestamp) -> Claim {
         let Self {
             incarnation,
             host,

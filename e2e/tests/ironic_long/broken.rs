@@ -107,3 +107,64 @@ fn a_conductor_that_does_not_start_without_its_pin_is_held() -> Result<()> {
         cluster.ensure_upgraded(Release::Epoxy)
     })
 }
+
+/// A run is aborted while it waits for a conductor that does not start. Nobody knows then what that one runs, so nothing is
+/// begun until a person has brought it back and says so; what cannot be is refused.
+#[test]
+#[ignore = "long; needs root and Ironic; cargo xtask test --long runs it"]
+fn what_an_aborted_run_has_left_is_written_down_by_hand() -> Result<()> {
+    let name = "what_an_aborted_run_has_left_is_written_down_by_hand";
+    loaded(name, Release::Dalmatian, &[], |cluster, phases| {
+        let setup = IronicSetup {
+            doors: Doors::Ask,
+            ..impatient()
+        };
+        let machine = Machine::new(cluster, "anna", &setup)?;
+        run(&machine, Release::Epoxy, 3)?;
+        machine.call(&["approve", "schema"])?.expect(0)?;
+        resume(&machine, 3)?;
+        let broken = Service::Conductor2;
+        breaks(cluster, broken, Release::Epoxy)?;
+        machine.call(&["approve", "unpin"])?.expect(0)?;
+        resume(&machine, 3)?;
+        machine.call(&["abort"])?.expect(0)?;
+        resume(&machine, 1)?;
+        phases.lap("aborted with c2 away");
+        let refused = machine.call(&["plan", "--to", "29.0.6"])?;
+        ensure!(refused.code != Some(0), "{refused:?}");
+        refused.expect_said(&["change-under-way", "c2"])?;
+        let said = &["ironic", "record", "c2", "--release", "29.0.6"];
+        machine
+            .call(said)?
+            .expect(2)?
+            .expect_said(&["it does not serve"])?;
+        mend(cluster, broken)?;
+        cluster.service(broken, "start", &[])?;
+        for server in cluster.servers()?.keys().filter(|server| server.ends_with("/c2")) {
+            cluster.balancer(&["set", "server", server, "state", "ready"])?;
+        }
+        let others = cluster.runs(Service::Conductor1)?;
+        ensure!(others == ("29.0.6".to_owned(), None), "c1 runs {others:?}");
+        cluster.wait_for("c2 to serve", LIMIT, |cluster| {
+            let all_up = cluster.servers()?.values().all(|status| status == "UP");
+            let alive = cluster.conductors()?.values().all(|alive| *alive);
+            Ok(all_up && alive)
+        })?;
+        phases.lap("started by hand");
+        let pinned = [said.as_slice(), &["--pin", "26.1"]].concat();
+        machine
+            .call(&pinned)?
+            .expect(2)?
+            .expect_said(&["its next start reads the pin none"])?;
+        let versions = machine.call(said)?.expect(0)?.out;
+        let told = versions.lines().find(|line| line.starts_with("c2"));
+        let told = told.unwrap_or_default();
+        ensure!(told.contains("29.0.6") && told.contains("serving"), "{versions}");
+        phases.lap("written down");
+        run(&machine, Release::Epoxy, 3)?;
+        machine.call(&["approve", "unpin"])?.expect(0)?;
+        resume(&machine, 0)?;
+        phases.lap("a second run, to the end");
+        cluster.ensure_upgraded(Release::Epoxy)
+    })
+}

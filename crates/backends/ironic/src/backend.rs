@@ -93,6 +93,14 @@ impl IronicBackend {
         upgrade(facts, &self.settings.cluster, &self.table, release, policy)
     }
 
+    pub(crate) fn book(&self) -> &Book {
+        &self.book
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     fn performer<'a>(&'a self, call: &'a Call) -> Performer<'a> {
         Performer {
             world: &*self.world,

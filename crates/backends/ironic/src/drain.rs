@@ -29,8 +29,13 @@ impl<'a> Performer<'a> {
     /// Takes a service out of service: no request comes to it any more, and it has none. A conductor that is stopped in
     /// another way goes on until then; here it is only waited for until it has no tasks.
     pub(crate) async fn enter(&self, service: &Service<'_>) -> Result<String, BackendError> {
-        let tried = format!("drain {}", service.name);
         let is_drained = self.is_drained(service);
+        let name = service.name;
+        let tried = if is_drained {
+            format!("drain {name}")
+        } else {
+            format!("wait until {name} has no tasks")
+        };
         if is_drained {
             self.drain(service, &tried).await?;
         }

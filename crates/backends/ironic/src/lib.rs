@@ -12,6 +12,7 @@
 
 pub mod backend;
 pub mod balancer;
+mod by_hand;
 pub mod commands;
 pub mod conditions;
 pub mod config;

@@ -88,7 +88,7 @@ impl<'a> Performer<'a> {
         let (release, held_to) = release_of(revision);
         let wished = self.wished()?;
         let facts = self.look().await;
-        let is_unpin = held_to.is_none() && release == wished.to && !self.is_patch(wished);
+        let is_unpin = self.is_unpin(wished, release, held_to);
         if is_unpin {
             self.may_be_unpinned(service, &facts)?;
         }
@@ -140,9 +140,10 @@ impl<'a> Performer<'a> {
         self.book.note(self.call, service.name, &record).await
     }
 
-    fn is_patch(&self, wished: &Wished) -> bool {
+    /// Whether a service that is to run that release loses its pin by it. Between patches of one release there is none.
+    fn is_unpin(&self, wished: &Wished, release: &str, pin: Option<&str>) -> bool {
         let place = |text: &str| self.table.find(text).map(|found| found.place).ok();
-        place(&wished.from) == place(&wished.to)
+        release == wished.to && pin.is_none() && place(&wished.from) != place(&wished.to)
     }
 
     /// No pin goes while an old service lives, and that of an API only after those of all conductors: before that an
@@ -283,7 +284,7 @@ impl<'a> Performer<'a> {
             }
         };
         let was_begun = meant.state == RecordState::Changing;
-        if was_begun && meant.release == wished.to && meant.pin.is_none() && !self.is_patch(wished) {
+        if was_begun && self.is_unpin(wished, &meant.release, meant.pin.as_deref()) {
             self.may_be_unpinned(&service, &facts)?;
         }
         if serves(&service, &facts, &self.settings.cluster).0 == UnitState::Serving {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use stagger_core::model::{Policy, Snapshot};
 use stagger_engine::backend::Backend;
+use stagger_engine::supervisor::{Identity, SuperviseError};
 use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::config::{Role, Settings};
 use stagger_ironic::translate::{Wished, unit_id};
@@ -171,6 +172,22 @@ impl Live {
         }
         Ok(exit)
     }
+}
+
+/// `ironic record`
+pub(crate) async fn record(
+    cli: &Cli,
+    service: &str,
+    release: &str,
+    pin: Option<&str>,
+) -> Result<Exit, CliError> {
+    let live = Live::of_config(cli)?.ok_or_else(|| {
+        CliError::usage("the configuration is not for an Ironic").hint("--config names the one that is")
+    })?;
+    let by = Identity::of_this_process();
+    let written = live.backend(None)?.write_down(&by, service, release, pin);
+    written.await.map_err(SuperviseError::Lock)?;
+    live.versions(cli, false).await
 }
 
 fn state(service: &ServiceVersions) -> String {

@@ -120,6 +120,13 @@ impl Setup {
         IronicBackend::of(lab, self.settings.clone(), wished).unwrap()
     }
 
+    /// Whether an upgrade may begin.
+    pub async fn may_begin(&self, release: &str) -> bool {
+        let backend = self.backend(None);
+        let facts = backend.look().await;
+        backend.upgrade(&facts, release, &policy()).is_ok()
+    }
+
     /// The slugs of all reasons against an upgrade.
     pub async fn refused(&self, release: &str) -> Vec<String> {
         let backend = self.backend(None);

@@ -13,6 +13,7 @@
 
 mod back;
 mod bad;
+mod by_hand;
 mod common;
 mod crash;
 mod double;

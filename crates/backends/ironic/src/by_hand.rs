@@ -1,0 +1,94 @@
+//! What an operator says that a service runs, where a run has left that open.
+
+use jiff::Timestamp;
+use stagger_core::model::UnitState;
+use stagger_engine::backend::{BackendError, Call, LockError};
+use stagger_engine::supervisor::{Identity, new_run_id};
+
+use crate::backend::IronicBackend;
+use crate::facts::{Facts, Known};
+use crate::records::{Record, RecordState};
+use crate::runs::{runs, serves};
+
+impl IronicBackend {
+    /// Writes down that a service runs that release, and what it is held to, as long as nothing contradicts that: it has to
+    /// serve, and neither it nor what its next start reads may say otherwise. A pinned service cannot be told from an old
+    /// one: of those two the operator's word is taken.
+    ///
+    /// # Errors
+    /// A run is at work, what was said cannot be, or the database of ours does not answer. Nothing is written then.
+    pub async fn write_down(
+        &self,
+        by: &Identity,
+        service: &str,
+        release: &str,
+        pin: Option<&str>,
+    ) -> Result<(), LockError> {
+        let now = Timestamp::now();
+        let run = new_run_id(now);
+        let record = Record {
+            release: release.to_owned(),
+            pin: pin.map(str::to_owned),
+            state: RecordState::Runs,
+            run: run.to_string(),
+        };
+        let fence = self.book().take(&by.claim(&run, now), 0).await?;
+        let call = Call { run, seq: 0, fence };
+        let written = async {
+            self.may_be(service, &record, self.look().await)?;
+            self.book().note(&call, service, &record).await
+        };
+        let written = written.await;
+        let back = self.book().give_back(fence).await;
+        written.map_err(LockError::Backend).and(back)
+    }
+
+    /// Whether a service may run that, by all that can be seen.
+    fn may_be(&self, name: &str, record: &Record, mut facts: Facts) -> Result<(), BackendError> {
+        let tried = format!("write down what {name} runs");
+        let config = &self.settings().cluster;
+        let service = config.service(name).ok_or_else(|| {
+            let known: Vec<&str> = config.services().map(|service| service.name).collect();
+            BackendError::permanent(&tried, "the configuration has no such service")
+                .hint(format!("it has {}", known.join(", ")))
+        })?;
+        let named = self.table().find(&record.release);
+        if named.is_ok_and(|named| named.patch.is_none()) {
+            let why = format!("{} is a release without its patch", record.release);
+            return Err(BackendError::permanent(tried, why).hint("as 29.0.6"));
+        }
+        match &mut facts.records {
+            Known::Yes(records) => records.services.insert(name.to_owned(), record.clone()),
+            Known::No(why) => return Err(BackendError::transient(tried, why.clone())),
+        };
+        runs(&service, &facts, config, self.table())
+            .map_err(|reason| BackendError::permanent(&tried, reason.detail))?;
+        let (state, why) = serves(&service, &facts, config);
+        if state != UnitState::Serving {
+            return Err(
+                BackendError::permanent(tried, format!("it does not serve: {why}"))
+                    .hint("start it, and give it back at the balancer"),
+            );
+        }
+        match facts.pins.get(name) {
+            Some(Known::Yes(pin)) if *pin == record.pin => Ok(()),
+            Some(Known::Yes(pin)) => {
+                let told = |pin: &Option<String>| pin.clone().unwrap_or_else(|| "none".to_owned());
+                let why = format!(
+                    "its next start reads the pin {}, and what was said is {}",
+                    told(pin),
+                    told(&record.pin)
+                );
+                Err(BackendError::permanent(tried, why))
+            }
+            Some(Known::No(why)) => Err(BackendError::transient(
+                tried,
+                format!("the pin that its next start reads is not known: {why}"),
+            )),
+            None => Err(BackendError::transient(
+                tried,
+                "nobody asked for the pin that its next start reads",
+            )),
+        }
+    }
+}
