@@ -21,7 +21,8 @@ use stagger_core::run::Command as Asked;
 
 use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
-    agent, ceph, control, db, guards, hroller, kube, lint, look, operator, osd, rehearse, run, simulate,
+    agent, ceph, control, db, guards, hroller, ironic, kube, lint, look, operator, osd, rehearse, run,
+    simulate,
 };
 use error::CliError;
 use exit::Exit;

@@ -24,12 +24,11 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 macro_rules! node {
     ($name:ident $minor:literal { $($field:ident: $kind:ty),* }) => {
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-        struct $name {
+        pub(crate) struct $name {
             uuid: String, name: Option<String>, driver: String, chassis: Option<String>, owner: Option<String>,
             power: Option<String>, provision: String, fault: Option<String>, maintenance: bool, protected: bool,
             created: String, updated: Option<String>, class: Option<String>, group: String, reservation: Option<String>,
-            properties: BTreeMap<String, String>, driver_info: BTreeMap<String, String>, traits: Vec<String>,
-            $($field: $kind),*
+            properties: Texts, driver_info: Texts, traits: List, $($field: $kind),*
         }
         impl Versioned for $name {
             const NAME: &'static str = "Node";
@@ -38,107 +37,94 @@ macro_rules! node {
     };
 }
 
-node!(Node1_0 0 { extra: BTreeMap<String, String> });
-node!(Node1_1 1 { fake: BTreeMap<String, String>, description: Option<String> });
+macro_rules! taken {
+    ($value:expr) => {
+        $value
+    };
+}
 
+macro_rules! copied {
+    ($value:expr) => {
+        $value.clone()
+    };
+}
+
+/// The fields that both versions have, each by way of `$each`.
 macro_rules! moved {
-    ($from:expr, $to:ident, $each:expr, { $($field:ident: $value:expr),* }) => {
+    ($from:expr, $to:ident, $each:ident, { $($field:ident: $value:expr),* }) => {
         $to {
-            uuid: $each(&$from.uuid), name: $each(&$from.name), driver: $each(&$from.driver), chassis: $each(&$from.chassis),
-            owner: $each(&$from.owner), power: $each(&$from.power), provision: $each(&$from.provision),
-            fault: $each(&$from.fault), maintenance: $from.maintenance, protected: $from.protected,
-            created: $each(&$from.created), updated: $each(&$from.updated), class: $each(&$from.class),
-            group: $each(&$from.group), reservation: $each(&$from.reservation), properties: $each(&$from.properties),
-            driver_info: $each(&$from.driver_info), traits: $each(&$from.traits), $($field: $value),*
+            uuid: $each!($from.uuid), name: $each!($from.name), driver: $each!($from.driver),
+            chassis: $each!($from.chassis), owner: $each!($from.owner), power: $each!($from.power),
+            provision: $each!($from.provision), fault: $each!($from.fault), maintenance: $from.maintenance,
+            protected: $from.protected, created: $each!($from.created), updated: $each!($from.updated),
+            class: $each!($from.class), group: $each!($from.group), reservation: $each!($from.reservation),
+            properties: $each!($from.properties), driver_info: $each!($from.driver_info),
+            traits: $each!($from.traits), $($field: $value),*
         }
     };
 }
 
-fn cloned<T: Clone>(value: &T) -> T {
-    value.clone()
-}
+/// A node in two versions, with maps and a list of these types.
+macro_rules! nodes {
+    ($texts:ty, $list:ty) => {
+        use super::*;
+        type Texts = $texts;
+        type List = $list;
+        node!(Node1_0 0 { extra: Texts });
+        node!(Node1_1 1 { fake: Texts, description: Option<String> });
 
-impl Follows for Node1_1 {
-    type Before = Node1_0;
-    fn up(before: Node1_0) -> Self {
-        let Node1_0 {
-            uuid,
-            name,
-            driver,
-            chassis,
-            owner,
-            power,
-            provision,
-            fault,
-            maintenance,
-            protected,
-            created,
-            updated,
-            class,
-            group,
-            reservation,
-            properties,
-            driver_info,
-            traits,
-            extra,
-        } = before;
-        Self {
-            uuid,
-            name,
-            driver,
-            chassis,
-            owner,
-            power,
-            provision,
-            fault,
-            maintenance,
-            protected,
-            created,
-            updated,
-            class,
-            group,
-            reservation,
-            properties,
-            driver_info,
-            traits,
-            fake: extra,
-            description: None,
+        impl Follows for Node1_1 {
+            type Before = Node1_0;
+            fn up(before: Node1_0) -> Self {
+                moved!(before, Self, taken, { fake: before.extra, description: None })
+            }
+            fn down(&self) -> Node1_0 {
+                moved!(self, Node1_0, copied, { extra: self.fake.clone() })
+            }
         }
-    }
-    fn down(&self) -> Node1_0 {
-        moved!(self, Node1_0, cloned, { extra: self.fake.clone() })
-    }
+
+        pub(crate) fn node() -> Node1_1 {
+            let text = |word: &str| Some(format!("{word}-0123456789"));
+            let map = |word: &str| -> BTreeMap<String, String> {
+                (0..8)
+                    .map(|at| (format!("{word}_{at}"), format!("value of {word} {at}")))
+                    .collect()
+            };
+            let traits: Vec<String> = (0..5).map(|at| format!("CUSTOM_TRAIT_{at}")).collect();
+            Node1_1 {
+                uuid: "1be26c0b-03f2-4d2e-ae87-c02d7f33c123".to_owned(),
+                name: text("name"),
+                driver: "fake-hardware".to_owned(),
+                chassis: None,
+                owner: text("owner"),
+                power: text("power on"),
+                provision: "active".to_owned(),
+                fault: None,
+                maintenance: false,
+                protected: true,
+                created: "2026-11-21T10:00:00Z".to_owned(),
+                updated: text("2026"),
+                class: text("baremetal"),
+                group: String::new(),
+                reservation: None,
+                properties: map("properties").into(),
+                driver_info: map("driver").into(),
+                traits: traits.into(),
+                fake: map("fake").into(),
+                description: None,
+            }
+        }
+    };
 }
 
-fn node() -> Node1_1 {
-    let text = |word: &str| Some(format!("{word}-0123456789"));
-    let map = |word: &str| {
-        (0..8)
-            .map(|at| (format!("{word}_{at}"), format!("value of {word} {at}")))
-            .collect()
-    };
-    Node1_1 {
-        uuid: "1be26c0b-03f2-4d2e-ae87-c02d7f33c123".to_owned(),
-        name: text("name"),
-        driver: "fake-hardware".to_owned(),
-        chassis: None,
-        owner: text("owner"),
-        power: text("power on"),
-        provision: "active".to_owned(),
-        fault: None,
-        maintenance: false,
-        protected: true,
-        created: "2026-11-21T10:00:00Z".to_owned(),
-        updated: text("2026"),
-        class: text("baremetal"),
-        group: String::new(),
-        reservation: None,
-        properties: map("properties"),
-        driver_info: map("driver"),
-        traits: (0..5).map(|at| format!("CUSTOM_TRAIT_{at}")).collect(),
-        fake: map("fake"),
-        description: None,
-    }
+/// Each version has maps and a list of its own: a copy copies every text.
+mod owned {
+    nodes!(BTreeMap<String, String>, Vec<String>);
+}
+
+/// What both versions have alike is shared by them.
+mod shared {
+    nodes!(Arc<BTreeMap<String, String>>, Arc<Vec<String>>);
 }
 
 /// A small object: what surrounds it weighs most.
@@ -297,10 +283,12 @@ fn main() {
     }))
     .unwrap();
     let manifest = Arc::new(Manifest::new(declared).unwrap());
-    let nodes: Chain<Node1_1> = Chain::<Node1_0>::first().then();
+    let nodes: Chain<owned::Node1_1> = Chain::<owned::Node1_0>::first().then();
+    let shared: Chain<shared::Node1_1> = Chain::<shared::Node1_0>::first().then();
     let ports: Chain<Port1_1> = Chain::<Port1_0>::first().then();
     let told = json!({
-        "node": measured(node(), &nodes, &manifest),
+        "node": measured(owned::node(), &nodes, &manifest),
+        "shared": measured(shared::node(), &shared, &manifest),
         "port": measured(port(), &ports, &manifest),
     });
     println!("{told}");

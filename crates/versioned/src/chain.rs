@@ -57,8 +57,8 @@ type Read<T> = Arc<dyn Fn(Source<'_>) -> Result<T, serde_json::Error> + Send + S
 type Raise =
     Box<dyn Fn(Version, &Map<String, Value>) -> Result<Map<String, Value>, serde_json::Error> + Send + Sync>;
 type Convert<T> = Box<dyn Fn(&T, Form) -> Result<(Written, Back<T>), serde_json::Error> + Send + Sync>;
-/// What comes of a copy that is brought back; `None` where that is the same again.
-type Back<T> = Option<T>;
+/// What comes of a copy that is brought back; `None` where that is the same again, as it nearly always is.
+type Back<T> = Option<Box<T>>;
 
 /// One of the older versions, seen from the newest.
 struct Older<T> {
@@ -280,7 +280,7 @@ impl<T: Versioned> Chain<T> {
                 convert: Box::new(move |value, form| {
                     let before = value.down();
                     let (written, back) = convert(&before, form)?;
-                    Ok((written, other(A::up(back.unwrap_or(before)), value)))
+                    Ok((written, other(A::up(back.map_or(before, |back| *back)), value)))
                 }),
             });
         }
@@ -468,14 +468,14 @@ impl<T: Versioned> Chain<T> {
             return Ok((written, Vec::new()));
         };
         let before = serde_json::to_value(value).map_err(failed)?;
-        let after = serde_json::to_value(&back).map_err(failed)?;
+        let after = serde_json::to_value(&*back).map_err(failed)?;
         Ok((written, differences(&before, &after)))
     }
 }
 
 /// What came back, if it is not the same again.
 fn other<T: PartialEq>(back: T, value: &T) -> Back<T> {
-    (back != *value).then_some(back)
+    (back != *value).then(|| Box::new(back))
 }
 
 pub(crate) fn no_form<T: Versioned>(version: Version, why: impl fmt::Display) -> Unwritten {

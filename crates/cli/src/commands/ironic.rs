@@ -185,8 +185,9 @@ pub(crate) async fn record(
         CliError::usage("the configuration is not for an Ironic").hint("--config names the one that is")
     })?;
     let by = Identity::of_this_process();
-    let written = live.backend(None)?.write_down(&by, service, release, pin);
-    written.await.map_err(SuperviseError::Lock)?;
+    let backend = live.backend(None)?;
+    let written = backend.write_down(&by, service, release, pin).await;
+    written.map_err(SuperviseError::Lock)?;
     live.versions(cli, false).await
 }
 
