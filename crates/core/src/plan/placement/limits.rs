@@ -220,18 +220,19 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
             });
         }
         for (resource, what) in [(0, "MiB of memory"), (1, "virtual processors")] {
-            let usable = |host: u32| {
+            // Room on other hosts is not in the sum, so that what goes there, to a standby, takes nothing of it.
+            let counts = |host: u32| {
                 let of = rooms.host(host);
-                if of.takes && !world.down[host as usize] {
-                    of.free[resource].max(0)
+                of.pool == pool && of.takes && !world.down[host as usize]
+            };
+            let usable = |host: u32| {
+                if counts(host) {
+                    rooms.host(host).free[resource].max(0)
                 } else {
                     0
                 }
             };
-            let all: i64 = (0..rooms.hosts().len() as u32)
-                .filter(|host| rooms.host(*host).pool == pool)
-                .map(usable)
-                .sum();
+            let all: i64 = (0..rooms.hosts().len() as u32).map(usable).sum();
             let costs: Vec<(u32, i64)> = members
                 .iter()
                 .map(|(at, host)| {
@@ -244,11 +245,7 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                             .iter()
                             .filter(|guest| world.turn(**guest) == Turn::ToStandby)
                             .map(|guest| rooms.guest(*guest))
-                            .filter(|guest| {
-                                guest
-                                    .standby
-                                    .is_some_and(|standby| rooms.host(standby).pool == pool)
-                            })
+                            .filter(|guest| guest.standby.is_some_and(counts))
                             .map(|guest| guest.takes[0])
                             .sum()
                     } else {
