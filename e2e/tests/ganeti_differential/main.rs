@@ -121,10 +121,8 @@ fn cases(first: u64, count: u64) -> Result<Option<Tally>> {
                     .map_err(|_| anyhow::anyhow!("another case panicked"))?;
                 tally.add(&outcome);
                 tally.programs += u32::from(programs);
-                for (sum, found) in [(&mut tally.kept, kept), (&mut tally.spent, spent)] {
-                    sum.0 += found.waves;
-                    sum.1 += found.failures.len();
-                }
+                kept.add_to(&mut tally.kept);
+                spent.add_to(&mut tally.spent);
             }
             Err(error) => {
                 let mut failed = failed

@@ -27,6 +27,13 @@ pub(crate) struct Found {
     pub(crate) failures: Vec<String>,
 }
 
+impl Found {
+    pub(crate) fn add_to(&self, (waves, failures): &mut (usize, usize)) {
+        *waves += self.waves;
+        *failures += self.failures.len();
+    }
+}
+
 /// Plans for the cluster of a case, and asks about each wave of it.
 pub(crate) fn found(case: &Case, spare: Spare, real: &Htools) -> Result<Found> {
     let mut found = Found::default();
