@@ -11,7 +11,7 @@ use stagger_core::model::{
 };
 use stagger_core::plan::{Ask, Plan, plan};
 use stagger_ganeti::cluster::{Cluster, Template};
-use stagger_ganeti::generated::{Rng, Shape, cluster};
+use stagger_ganeti::generated::{Layout, MIRRORED, MOVABLE, Rng, Shape, cluster};
 use stagger_ganeti::select::Selection;
 use stagger_ganeti::target::{Wish, reboot};
 use stagger_ganeti::text::read;
@@ -304,6 +304,30 @@ fn full_evacuation_gives_second_copies_a_new_place() {
         told(&two, &everything),
         " | node1:no-room-for-copies node2:no-room-for-copies"
     );
+}
+
+/// Clusters of more nodes than all splits are tried for, in which the greedy cut of the solver's waves has one wave more.
+#[test]
+fn refining_the_sets_saves_waves() {
+    for (seed, nodes, waves) in [(1, 12, 4), (3, 16, 4), (16, 18, 3), (36, 14, 3)] {
+        let mut rng = Rng(seed);
+        let shape = Shape {
+            nodes: 11 + rng.below(8),
+            instances_a_node: 2 + rng.below(3),
+            layout: rng.pick(&[Layout::Random, Layout::Ring]),
+            templates: rng.pick(&[MIRRORED, MOVABLE]),
+            roomy: rng.pick(&[140, 200, 300]),
+            ..Shape::PLAIN
+        };
+        let cluster = cluster(&mut rng, &shape);
+        let everything = with(Moving {
+            evacuate: Evacuate::Everything,
+            spare: rng.pick(&[Spare::Keep, Spare::Spend]),
+            ..Moving::default()
+        });
+        let (_, _, made) = planned(&cluster, &everything);
+        assert_eq!((shape.nodes, made.waves()), (nodes, waves), "seed {seed}");
+    }
 }
 
 #[test]
