@@ -260,7 +260,9 @@ impl Judge<'_> {
             if self.stage.width == Width::Single && set.len() > 1 {
                 findings.push(self.found(Fault::TwoAtOnce, format!("{name}: {} units", set.len())));
             }
-            self.against_policy(policy, &name, &set, earned, findings);
+            for (fault, detail) in self.against_policy(policy, &set, earned) {
+                findings.push(self.found(fault, format!("{name}: {detail}")));
+            }
             let precedence = set.iter().map(|ix| snapshot.unit(*ix).precedence);
             let (low, high) = (
                 precedence.clone().min().unwrap_or(0),
@@ -273,14 +275,9 @@ impl Judge<'_> {
         }
     }
 
-    fn against_policy(
-        &self,
-        policy: &Policy,
-        name: &str,
-        set: &[Ix],
-        earned: u32,
-        findings: &mut Vec<Finding>,
-    ) {
+    /// What a policy has against units that are down together after so many waves.
+    fn against_policy(&self, policy: &Policy, set: &[Ix], earned: u32) -> Vec<(Fault, String)> {
+        let mut said = Vec::new();
         let snapshot = self.ask.snapshot;
         let of_kind: Vec<_> = snapshot.of_kind(&self.stage.kind).map(|(_, unit)| unit).collect();
         let down = of_kind
@@ -289,19 +286,16 @@ impl Judge<'_> {
             .count();
         let parallel = policy.parallel(&self.stage.kind, of_kind.len() as u32);
         if down + set.len() > parallel as usize {
-            let detail = format!(
-                "{name}: {} units and {down} down already, at most {parallel}",
-                set.len()
-            );
-            findings.push(self.found(Fault::OverParallel, detail));
+            let detail = format!("{} units and {down} down already, at most {parallel}", set.len());
+            said.push((Fault::OverParallel, detail));
         }
         let cap = match policy.growth {
             Growth::None => u32::MAX,
             Growth::Double => 2_u32.saturating_pow(earned),
         };
         if set.len() > cap as usize {
-            let detail = format!("{name}: {} units where {cap} are earned", set.len());
-            findings.push(self.found(Fault::GrowthSkipped, detail));
+            let detail = format!("{} units where {cap} are earned", set.len());
+            said.push((Fault::GrowthSkipped, detail));
         }
         for (level, limit) in &policy.max_domains {
             let domain = |ix: Ix| {
@@ -319,10 +313,10 @@ impl Judge<'_> {
                 .collect();
             if !fresh.is_empty() && already.len() + fresh.len() > *limit as usize {
                 let detail = format!(
-                    "{name}: {} of level {level}, at most {limit}",
+                    "{} of level {level}, at most {limit}",
                     already.len() + fresh.len()
                 );
-                findings.push(self.found(Fault::OverDomains, detail));
+                said.push((Fault::OverDomains, detail));
             }
         }
         if let Some(percent) = policy.max_degraded
@@ -336,9 +330,10 @@ impl Judge<'_> {
                 .sum();
             let share = budgets.shares() * u64::from(percent) / 100;
             if count > share && count > self.largest_share() {
-                findings.push(self.found(Fault::OverDegraded, format!("{name}: {count} of at most {share}")));
+                said.push((Fault::OverDegraded, format!("{count} of at most {share}")));
             }
         }
+        said
     }
 
     /// The most placement groups that one unit of the stage touches: so many are always let through.

@@ -4,9 +4,9 @@ mod hosts;
 use std::collections::BTreeSet;
 
 use hosts::{Case, Mix, Rng, case, mix};
-use stagger_core::check::{Fault, check};
+use stagger_core::check::{Fault, check, may_empty};
 use stagger_core::model::{
-    Evacuate, Growth, How, Limit, LocalGuests, SharedGuests, Spare, Standbys, UnitId, UnitState,
+    Evacuate, Growth, How, Limit, LocalGuests, Maintenance, SharedGuests, Spare, Standbys, UnitId, UnitState,
 };
 use stagger_core::plan::{Plan, PlannedPart, PlannedStage, plan};
 
@@ -56,6 +56,93 @@ fn the_same_with_many_hosts() {
             assert_eq!(made, plan(ask), "same input, same plan");
         });
     }
+}
+
+/// The parts of a wave fit as the whole does, with their own moves: while it goes on, some are down and others not yet,
+/// or again.
+#[test]
+fn each_part_of_a_wave_is_permitted_with_its_own_moves() {
+    let (mut parts, mut moved) = (0, 0);
+    for (seed, mut case) in cases(5_000, 9) {
+        case.policy.growth = Growth::None;
+        case.policy.max_in_parallel = Limit::Percent(100);
+        // Room that is just enough.
+        if seed % 2 == 0 {
+            for host in &mut case.hosts {
+                host.free[0] -= host.free[0] % 10;
+            }
+        }
+        case.ask(None, |ask| {
+            let made = plan(ask);
+            for wave in made.stages().flat_map(|stage| &stage.waves) {
+                let count = wave.units.len().min(6);
+                for mask in 1..1_usize << count {
+                    let units: Vec<UnitId> = (0..count)
+                        .filter(|at| mask & (1 << at) != 0)
+                        .map(|at| wave.units[at].clone())
+                        .collect();
+                    let theirs = wave.moves.iter().filter(|a_move| units.contains(&a_move.from));
+                    let moves: Vec<_> = theirs.cloned().collect();
+                    parts += usize::from(units.len() < wave.units.len());
+                    moved += moves.len();
+                    let found = may_empty(ask.snapshot, &case.maintenance, &units, moves);
+                    assert_eq!(found, Ok(()), "seed {seed}: {units:?} of {wave:#?}");
+                }
+            }
+        });
+    }
+    assert!(parts > 10_000 && moved > 10_000, "{parts} parts, {moved} moves");
+}
+
+/// What a schedule has down together is bound as a wave is, also where nothing else binds it.
+#[test]
+fn a_schedule_keeps_to_the_policy() {
+    let mut rng = Rng(1);
+    let mix = Mix {
+        hosts: 8,
+        guests_a_host: 0,
+        copied: 0,
+        shared: 0,
+        trouble: 0,
+    };
+    let mut case = case(&mut rng, mix);
+    case.maintenance = Maintenance::default();
+    case.policy.growth = Growth::None;
+    case.policy.max_in_parallel = Limit::Count(8);
+    let found = |case: &Case, made: &Plan| -> Vec<String> {
+        let found = case.ask(None, |ask| check(ask, made));
+        let broken = found.iter().filter(|one| one.fault == Fault::ScheduleBroken);
+        broken.map(|finding| finding.detail.clone()).collect()
+    };
+    let at_once = |case: &Case| {
+        let mut made = case.plan();
+        assert_eq!(found(case, &made), [""; 0]);
+        let turns = &mut stage(&mut made).unwrap().schedule.as_mut().unwrap().turns;
+        for turn in turns {
+            turn.start = 0;
+        }
+        found(case, &made)
+    };
+    assert_eq!(at_once(&case), [""; 0], "all eight may be down");
+    let said = |case: &Case, fault: Fault| {
+        let said = at_once(case);
+        assert!(
+            said.len() == 1 && said[0].contains(&fault.to_string()),
+            "{fault} is not in {said:?}"
+        );
+    };
+    let free = case.clone();
+    case.policy.max_in_parallel = Limit::Count(2);
+    said(&case, Fault::OverParallel);
+    case.policy.max_in_parallel = Limit::Count(8);
+    case.policy.growth = Growth::Double;
+    said(&case, Fault::GrowthSkipped);
+    case.policy = free.policy;
+    for (at, unit) in case.units.iter_mut().enumerate() {
+        unit.domains = [("rack".to_owned(), (at / 2).to_string())].into();
+    }
+    case.policy.max_domains = [("rack".to_owned(), 2)].into();
+    said(&case, Fault::OverDomains);
 }
 
 /// Each fault is planted in plans in which there is a place for it, and found by its name.
@@ -297,6 +384,7 @@ fn without_a_choice_the_answer_is_exact() {
         case.maintenance.moving.local = LocalGuests::Accept;
         for guest in &mut case.guests {
             guest.stuck = None;
+            guest.elsewhere = false;
             if guest.standby.is_none() {
                 guest.runs = false;
             }

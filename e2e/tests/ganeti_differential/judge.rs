@@ -71,7 +71,15 @@ impl<'a> Plain<'a> {
         Ok(match slug {
             "non-redundant-running" => on.any(|i| self.runs(i) && is_local(i)),
             "guest-stuck" => {
-                on.any(|i| self.runs(i) && matches!(i.status, Status::ErrorWrongNode | Status::ErrorNodeDown))
+                let lost = |i: &Instance| {
+                    self.runs(i) && matches!(i.status, Status::ErrorWrongNode | Status::ErrorNodeDown)
+                };
+                // Of two nodes with its disks it may be on either; what is not where it should be, on any.
+                let may_be_here = |i: &Instance| match i.template {
+                    Template::Drbd => i.secondary.is_some_and(|node| node.0 == at),
+                    _ => i.status == Status::ErrorWrongNode,
+                };
+                on.any(lost) || self.instances().any(|i| lost(i) && may_be_here(i))
             }
             "never-ok-to-stop" => self
                 .pairs()

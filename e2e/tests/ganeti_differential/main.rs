@@ -9,6 +9,7 @@
 mod case;
 mod compare;
 mod judge;
+mod n_plus_one;
 mod program;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, Result, bail, ensure};
 use case::Case;
 use compare::{Difference, Outcome, compare};
+use n_plus_one::Found;
+use stagger_core::model::Spare;
 use stagger_e2e::command::say;
 use stagger_e2e::ganeti::Htools;
 use stagger_ganeti::generated::{Layout, Rng, Shape, cluster};
@@ -38,6 +41,10 @@ struct Tally {
     /// Where hroller's groups are sound by our rules.
     sound: u32,
     programs: u32,
+    /// Waves that the real `hcheck` was asked about, and those in which it found N+1 failures that were not there before:
+    /// with memory kept, and with it spent.
+    kept: (usize, usize),
+    spent: (usize, usize),
 }
 
 impl Tally {
@@ -71,6 +78,10 @@ fn number(name: &str) -> Result<Option<u64>> {
 
 /// Every so many cases the programs themselves are run and compared too.
 const PROGRAMS: u64 = 10;
+/// Every so many cases our own plans are judged by the real `hcheck`, with memory kept.
+const N_PLUS_ONE: u64 = 3;
+/// The same with memory spent, where it should find something.
+const SPENT: u64 = 30;
 
 fn cases(first: u64, count: u64) -> Result<Option<Tally>> {
     let (first, count) = (
@@ -89,16 +100,29 @@ fn cases(first: u64, count: u64) -> Result<Option<Tally>> {
                 if programs {
                     program::compare(&case, &real)?;
                 }
-                Ok((outcome, programs))
+                let kept = if seed.is_multiple_of(N_PLUS_ONE) {
+                    n_plus_one::found(&case, Spare::Keep, &real)?
+                } else {
+                    Found::default()
+                };
+                ensure!(kept.failures.is_empty(), "new N+1 failures: {:#?}", kept.failures);
+                let spent = if seed.is_multiple_of(SPENT) {
+                    n_plus_one::found(&case, Spare::Spend, &real)?
+                } else {
+                    Found::default()
+                };
+                Ok((outcome, programs, kept, spent))
             })
             .with_context(|| format!("seed {seed}, {}\n  again: {}", case.flags.join(" "), case.again()));
         match seen {
-            Ok((outcome, programs)) => {
+            Ok((outcome, programs, kept, spent)) => {
                 let mut tally = tally
                     .lock()
                     .map_err(|_| anyhow::anyhow!("another case panicked"))?;
                 tally.add(&outcome);
                 tally.programs += u32::from(programs);
+                kept.add_to(&mut tally.kept);
+                spent.add_to(&mut tally.spent);
             }
             Err(error) => {
                 let mut failed = failed
@@ -151,6 +175,7 @@ fn says_something(tally: &Tally) -> Result<()> {
     );
     ensure!(tally.fewer > tally.more && tally.ours < tally.theirs, "{tally:?}");
     ensure!(tally.programs >= 30, "{tally:?}");
+    ensure!(tally.kept.0 >= 100 && tally.spent.1 > 0, "{tally:?}");
     Ok(())
 }
 

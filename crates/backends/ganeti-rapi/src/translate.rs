@@ -135,8 +135,10 @@ fn unit(
 ) -> Result<Unit, IdError> {
     let state = match (node.role, &node.boot) {
         (Role::Drained | Role::Offline, _) => UnitState::Down,
-        (_, None) => UnitState::Unknown,
         (Role::Master | Role::Candidate | Role::Regular, Some(_)) => UnitState::Serving,
+        // Of a node without instances Ganeti says nothing that it would have to ask it for.
+        (Role::Master | Role::Candidate | Role::Regular, None) if !node.vm_capable => UnitState::Serving,
+        (Role::Master | Role::Candidate | Role::Regular, None) => UnitState::Unknown,
     };
     let group = facts.groups.get(&node.group).unwrap_or(&node.group);
     Ok(Unit {
@@ -177,6 +179,9 @@ fn untouchable(node: &Node, memory: Option<&Memory>, visits: &Visits) -> Option<
             "node-out-of-service",
             format!("{name} is {word}, and was set so by others"),
         ));
+    }
+    if !node.vm_capable {
+        return Some(planning::not_vm_capable());
     }
     if memory.is_some_and(|memory| !memory.boots.contains_key(name)) {
         return Some(Reason::new(
@@ -255,6 +260,7 @@ fn nodes_answer(facts: &Facts, memory: Option<&Memory>) -> Result<Condition, IdE
         .values()
         // Whom a visit has drained is on its way, and its own gate waits for it.
         .filter(|node| node.boot.is_none() && node.role != Role::Offline && node.notes.is_empty())
+        .filter(|node| node.vm_capable)
         .filter(|node| memory.is_none_or(|memory| memory.boots.contains_key(&node.name)))
         .map(|node| format!("{} does not answer", node.name))
         .collect();

@@ -13,6 +13,9 @@ pub struct NodeIx(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupIx(pub u32);
 
+/// So much in MiB no node has of anything: more is refused, so that sums can be made of what is left.
+pub const MOST: u64 = 1_000_000_000_000;
+
 /// All that is known of a cluster.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Cluster {
@@ -64,13 +67,62 @@ impl Cluster {
             let has = node.resources.as_ref()?;
             Some(Missing {
                 node: node.name.clone(),
-                memory: signed(has.memory) - signed(has.memory_own) - has.memory_free - memory,
+                memory: signed(has.memory).saturating_sub(signed(has.memory_own)) - has.memory_free - memory,
                 disk: signed(has.disk) - has.disk_free - disk,
             })
         });
         missing
             .filter(|missing| missing.memory > 512 || missing.disk > 1024)
             .collect()
+    }
+
+    /// The first node or instance with more of something than [`MOST`]: what it is, its name, and why not.
+    pub fn beyond(&self) -> Option<(&'static str, &str, String)> {
+        let why = |what: &str, amount: &dyn fmt::Display| {
+            format!("its {what} of {amount} is more than any node has, which is at most {MOST}")
+        };
+        let of_node = |node: &Node| {
+            let has = node.resources.as_ref()?;
+            let amounts = [
+                ("memory", has.memory),
+                ("own memory", has.memory_own),
+                ("disk", has.disk),
+                ("number of processors", has.cpus),
+                ("number of own processors", has.cpus_own),
+                ("number of spindles", has.spindles),
+            ];
+            let free = [
+                ("free memory", has.memory_free),
+                ("free disk", has.disk_free),
+                ("number of free spindles", has.spindles_free),
+            ];
+            let large = amounts.iter().find(|(_, amount)| *amount > MOST);
+            let large = large.map(|(what, amount)| why(what, amount));
+            large.or_else(|| {
+                let large = free.iter().find(|(_, amount)| amount.unsigned_abs() > MOST);
+                large.map(|(what, amount)| why(what, amount))
+            })
+        };
+        let of_instance = |instance: &Instance| {
+            let amounts = [
+                ("memory", instance.memory),
+                ("most memory", instance.maxmem),
+                ("disk", instance.disk),
+                ("number of virtual processors", instance.vcpus),
+                ("number of spindles", instance.spindle_use),
+            ];
+            let large = amounts.iter().find(|(_, amount)| *amount > MOST);
+            large.map(|(what, amount)| why(what, amount))
+        };
+        let node = self
+            .nodes
+            .iter()
+            .find_map(|node| Some(("node", node.name.as_str(), of_node(node)?)));
+        node.or_else(|| {
+            self.instances
+                .iter()
+                .find_map(|instance| Some(("instance", instance.name.as_str(), of_instance(instance)?)))
+        })
     }
 
     /// So much memory in MiB is for each node itself, whatever it reports; 0: what it reports.
@@ -198,6 +250,9 @@ pub struct Instance {
     pub name: String,
     /// Memory: what it uses while it runs, else what it would get.
     pub memory: u64,
+    /// The most memory that it may have, which is what policies bound. The text format does not have it: there it
+    /// is what the instance uses.
+    pub maxmem: u64,
     /// Disk that it takes on each node that has its data.
     pub disk: u64,
     /// Virtual processors.

@@ -322,9 +322,11 @@ fn instance(rng: &mut Rng, shape: &Shape, peers: Peers, number: usize) -> Option
         Template::Drbd => Some(NodeIx(peers.pick(rng, shape.layout)? as u32)),
         _ => None,
     };
+    let memory = rng.pick(&[512, 1024, 2048, 4096]);
     Some(Instance {
         name: format!("inst-{number}"),
-        memory: rng.pick(&[512, 1024, 2048, 4096]),
+        memory,
+        maxmem: memory,
         disk: rng.pick(&[1024, 10240, 51200]),
         vcpus: 1 + rng.below(3),
         // Most were stopped by somebody: what is in trouble keeps its whole node from being visited.

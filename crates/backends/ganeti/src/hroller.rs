@@ -19,7 +19,7 @@ use stagger_core::plan::{Ask, LeftAlone, Plan, Wave, plan_waves};
 use crate::cluster::{Cluster, Instance, Template};
 use crate::select::{SelectError, Selection};
 use crate::target::{TargetError, Wish, stage};
-use crate::translate::{TranslateError, View, snapshot};
+use crate::translate::{TranslateError, View, named, snapshot};
 
 /// How many steps are searched for fewer groups where nobody says. A thousand nodes with ten DRBD instances each took
 /// 42,000 to 310,000 for 27 groups, in 12 of 18 searches less than this.
@@ -368,10 +368,11 @@ fn selection(cluster: &Cluster, options: &Options) -> Result<BTreeSet<u32>, Hrol
     Ok(nodes)
 }
 
-/// What `-O` names takes no instances; where it is a secondary, it is one all the same.
+/// What `-O` names takes no instances; where it is a secondary, it is one all the same. One that says nothing of itself
+/// takes none anyway.
 fn left_out_take_nothing(cluster: &mut Cluster, options: &Options) {
     for node in &mut cluster.nodes {
-        if options.selection.leave_out.contains(&node.name) {
+        if node.resources.is_some() && options.selection.leave_out.contains(&node.name) {
             node.vm_capable = false;
         }
     }
@@ -384,6 +385,8 @@ fn groups(cluster: &Cluster, made: &Plan, master: Option<&str>) -> Vec<RebootGro
         .enumerate()
         .map(|(at, node)| (node.name.as_str(), at))
         .collect();
+    // By the names of guests: of two instances of one name the second has another there.
+    let instances: BTreeMap<String, &Instance> = named(cluster).collect();
     let mut groups: Vec<RebootGroup> = made
         .stages()
         .flat_map(|stage| &stage.waves)
@@ -392,7 +395,7 @@ fn groups(cluster: &Cluster, made: &Plan, master: Option<&str>) -> Vec<RebootGro
             nodes.sort_by_key(|name| (Some(*name) == master, place.get(name).copied()));
             RebootGroup {
                 nodes: nodes.into_iter().map(str::to_owned).collect(),
-                moves: moves(cluster, wave),
+                moves: moves(cluster, &instances, wave),
             }
         })
         .collect();
@@ -405,14 +408,8 @@ fn groups(cluster: &Cluster, made: &Plan, master: Option<&str>) -> Vec<RebootGro
 
 /// As hroller prints them: an instance that changes its primary node only, and is no DRBD, with that; a DRBD
 /// instance with both nodes, where more than their roles changes.
-fn moves(cluster: &Cluster, wave: &Wave) -> Vec<String> {
+fn moves(cluster: &Cluster, instances: &BTreeMap<String, &Instance>, wave: &Wave) -> Vec<String> {
     let mut lines = Vec::new();
-    let drbd: BTreeMap<&str, &Instance> = cluster
-        .instances
-        .iter()
-        .filter(|instance| instance.template == Template::Drbd)
-        .map(|instance| (instance.name.as_str(), instance))
-        .collect();
     let runs_on: BTreeMap<&str, &UnitId> = wave
         .moves
         .iter()
@@ -421,19 +418,18 @@ fn moves(cluster: &Cluster, wave: &Wave) -> Vec<String> {
         .collect();
     for a_move in &wave.moves {
         let guest = a_move.guest.as_str();
+        let Some(instance) = instances.get(guest) else {
+            continue;
+        };
+        let (name, to) = (&instance.name, &a_move.to);
         match a_move.how {
             How::ReplaceStandby => {
-                let stays = drbd
-                    .get(guest)
-                    .map(|instance| cluster.node(instance.primary).name.as_str());
-                let primary = runs_on.get(guest).map(|unit| unit.as_str()).or(stays);
-                let line = format!("{guest} {} {}", primary.unwrap_or_default(), a_move.to);
-                lines.push(line);
+                let stays = cluster.node(instance.primary).name.as_str();
+                let primary = runs_on.get(guest).map_or(stays, |unit| unit.as_str());
+                lines.push(format!("{name} {primary} {to}"));
             }
-            How::Relocate => lines.push(format!("{guest} {}", a_move.to)),
-            How::Migrate if !drbd.contains_key(guest) => {
-                lines.push(format!("{guest} {}", a_move.to));
-            }
+            How::Relocate => lines.push(format!("{name} {to}")),
+            How::Migrate if instance.template != Template::Drbd => lines.push(format!("{name} {to}")),
             How::Migrate => {}
         }
     }

@@ -14,7 +14,7 @@ use stagger_core::model::UnitId;
 use crate::cluster::{
     AllocPolicy, Cluster, Group, GroupIx, Instance, Node, NodeIx, Resources, Status, Template,
 };
-use crate::rapi::{IpolicyBody, KVM, Ndparams, RapiError, wrong};
+use crate::rapi::{IpolicyBody, KVM, Ndparams, RapiError, within_reason, wrong};
 
 /// A request that makes no cluster.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +63,7 @@ pub fn read(request: &str, kvm_node_memory: u64) -> Result<Cluster, RequestError
     {
         cluster.keep_for_nodes(kvm_node_memory);
     }
-    Ok(cluster)
+    Ok(within_reason(cluster)?)
 }
 
 /// An object in the order in which it is written: hroller lists nodes in that order.
@@ -242,6 +242,7 @@ impl InstancePart {
         let spindles = self.disks.iter().map(|disk| disk.spindles);
         Ok(Instance {
             memory: self.memory,
+            maxmem: self.memory,
             disk: self.disk_space_total,
             vcpus: self.vcpus,
             status,

@@ -138,7 +138,7 @@ impl Bodies {
         if info.default_hypervisor == KVM {
             cluster.keep_for_nodes(kvm_node_memory);
         }
-        Ok(cluster)
+        within_reason(cluster)
     }
 }
 
@@ -152,6 +152,14 @@ pub(crate) fn wrong(what: &'static str, name: &str, why: impl Into<String>) -> R
         name: name.to_owned(),
         why: why.into(),
     }
+}
+
+/// A cluster whose numbers can be added up.
+pub(crate) fn within_reason(cluster: Cluster) -> Result<Cluster, RapiError> {
+    if let Some((what, name, why)) = cluster.beyond() {
+        return Err(wrong(what, name, why));
+    }
+    Ok(cluster)
 }
 
 #[derive(Deserialize)]
@@ -385,6 +393,7 @@ impl InstanceBody {
             .ok_or_else(|| wrong("nothing says how much memory it has".to_owned()))?;
         Ok(Instance {
             memory,
+            maxmem: self.beparams.maxmem.or(self.beparams.memory).unwrap_or(memory),
             disk: self.disk_usage,
             vcpus: self.beparams.vcpus,
             status,

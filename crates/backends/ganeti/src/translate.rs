@@ -21,7 +21,7 @@ pub const REBOOTED: &str = "rebooted";
 const VCPU_RATIO: f64 = 4.0;
 /// Spindles of instances for each spindle of a node where no policy says it (`ipolicyDefaultsSpindleRatio`).
 const SPINDLE_RATIO: f64 = 32.0;
-/// Tags of the cluster that name a prefix: instances that share a tag of that prefix are kept apart.
+/// Tags of the cluster that name a prefix: instances that share a tag that begins so are kept apart.
 const EXCLUSION: &str = "htools:iextags:";
 
 /// How a cluster is looked at.
@@ -33,7 +33,8 @@ pub struct View {
     pub at: Timestamp,
     /// How long a visit and moves take, by their names: `node`, `migrate`, `relocate`, `replace-standby`.
     pub durations: BTreeMap<Kind, SignedDuration>,
-    /// Instances outside of their policy may be moved all the same, as with `--ignore-ipolicy` of Ganeti.
+    /// Instances may be moved to a node of another group whose policy they are outside of, as with `--ignore-ipolicy`
+    /// of Ganeti.
     pub ignore_ipolicy: bool,
 }
 
@@ -72,14 +73,35 @@ pub fn snapshot(cluster: &Cluster, view: &View) -> Result<Snapshot, TranslateErr
     Ok(snapshot.with_rooms(rooms(cluster, view.ignore_ipolicy)?)?)
 }
 
+/// Why a node that carries no instances is left alone.
+pub fn not_vm_capable() -> Reason {
+    Reason::new(
+        "node-not-vm-capable",
+        "it carries no instances, and Ganeti says nothing of the boots of such a node: nobody could tell when it has had its reboot",
+    )
+}
+
+/// As seen live: who has drained a node may be at work on it, so that it is not counted on.
 fn unit(cluster: &Cluster, node: &Node) -> Result<Unit, TranslateError> {
     let group = &cluster.group(node.group).name;
+    let untouchable = if node.offline {
+        None
+    } else if node.drained {
+        Some(Reason::new(
+            "node-drained",
+            "somebody has drained it, and may be at work on it",
+        ))
+    } else if node.vm_capable {
+        None
+    } else {
+        Some(not_vm_capable())
+    };
     Ok(Unit {
         id: UnitId::new(node.name.as_str())?,
         kind: Kind::new(KIND)?,
-        state: if node.offline {
+        state: if node.offline || node.drained {
             UnitState::Down
-        } else if node.resources.is_none() {
+        } else if node.resources.is_none() && node.vm_capable {
             UnitState::Unknown
         } else {
             UnitState::Serving
@@ -87,12 +109,7 @@ fn unit(cluster: &Cluster, node: &Node) -> Result<Unit, TranslateError> {
         revision: Some(BEFORE.parse()?),
         domains: BTreeMap::from([("group".to_owned(), group.clone())]),
         precedence: 0,
-        untouchable: (node.drained && !node.offline).then(|| {
-            Reason::new(
-                "node-drained",
-                "somebody has drained it, and may be at work on it",
-            )
-        }),
+        untouchable,
     })
 }
 
@@ -147,9 +164,8 @@ pub fn rooms(cluster: &Cluster, ignore_ipolicy: bool) -> Result<Rooms, Translate
 
     let (prefixes, mut tags) = (prefixes(cluster), Vec::new());
     let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
-    let mut names: BTreeMap<&str, u32> = BTreeMap::new();
     let mut guests = Vec::with_capacity(cluster.instances.len());
-    for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {
+    for (name, instance) in named(cluster) {
         let mut apart: Vec<u32> = instance
             .tags
             .iter()
@@ -163,13 +179,6 @@ pub fn rooms(cluster: &Cluster, ignore_ipolicy: bool) -> Result<Rooms, Translate
             .collect();
         apart.sort_unstable();
         apart.dedup();
-        // Files made by hand may have two instances of one name.
-        let count = names.entry(instance.name.as_str()).or_default();
-        *count += 1;
-        let name = match *count {
-            1 => instance.name.clone(),
-            more => format!("{}#{more}", instance.name),
-        };
         let storage = storage(instance);
         guests.push(Guest {
             name,
@@ -180,14 +189,41 @@ pub fn rooms(cluster: &Cluster, ignore_ipolicy: bool) -> Result<Rooms, Translate
                 .map(|secondary| place[secondary.0 as usize]),
             storage,
             runs: instance.status.may_run(),
-            reserved: instance.auto_balance,
+            // As Ganeti and htools have it: what is down may be started, but for what is taken out of service.
+            reserved: instance.auto_balance && instance.status != Status::AdminOffline,
             takes: takes(instance),
             apart,
             stuck: stuck(cluster, instance, ignore_ipolicy),
+            elsewhere: match instance.status {
+                Status::ErrorWrongNode => true,
+                Status::ErrorNodeDown => storage == Storage::Copied,
+                Status::Running
+                | Status::ErrorUp
+                | Status::AdminDown
+                | Status::ErrorDown
+                | Status::ErrorNodeOffline
+                | Status::AdminOffline
+                | Status::UserDown => false,
+            },
         });
     }
     let pools = cluster.groups.iter().map(|group| group.name.clone()).collect();
     Ok(Rooms::new(hosts, guests, pools, tags)?)
+}
+
+/// Instances by the names of the guests that they are. Files made by hand may have two instances of one name.
+pub(crate) fn named(cluster: &Cluster) -> impl Iterator<Item = (String, &Instance)> {
+    let mut names: BTreeMap<&str, u32> = BTreeMap::new();
+    let instances = cluster.instances.iter().filter(|instance| !instance.forthcoming);
+    instances.map(move |instance| {
+        let count = names.entry(instance.name.as_str()).or_default();
+        *count += 1;
+        let name = match *count {
+            1 => instance.name.clone(),
+            more => format!("{}#{more}", instance.name),
+        };
+        (name, instance)
+    })
 }
 
 fn running(cluster: &Cluster) -> impl Iterator<Item = &Instance> {
@@ -211,7 +247,7 @@ fn host(cluster: &Cluster, unit: UnitId, ix: NodeIx, used: Amounts) -> Host {
                 has.spindles,
             );
             // What is said to be free and what is left by our own sum: the smaller counts.
-            let left = signed(has.memory) - signed(has.memory_own) - used[0];
+            let left = signed(has.memory).saturating_sub(signed(has.memory_own)) - used[0];
             (
                 [signed(has.memory), vcpus, spindles, signed(has.disk)],
                 [
@@ -262,12 +298,12 @@ pub fn storage_of(template: Template, has_secondary: bool) -> Storage {
     }
 }
 
-fn prefixes(cluster: &Cluster) -> Vec<String> {
+/// As htools have them: any text, with which a tag begins or which it is. An empty one is that of all tags.
+fn prefixes(cluster: &Cluster) -> Vec<&str> {
     cluster
         .tags
         .iter()
         .filter_map(|tag| tag.strip_prefix(EXCLUSION))
-        .map(|prefix| format!("{prefix}:"))
         .collect()
 }
 
@@ -288,34 +324,35 @@ fn stuck(cluster: &Cluster, instance: &Instance, ignore_ipolicy: bool) -> Option
         | Status::AdminOffline
         | Status::UserDown => {}
     }
-    if let Some(secondary) = instance
+    let secondary = instance
         .secondary
         .filter(|_| storage(instance) == Storage::Copied)
-    {
-        let secondary = cluster.node(secondary);
-        if secondary.is_up() && secondary.drained {
-            return Some(format!(
-                "its secondary node {} is drained, and takes none",
-                secondary.name
-            ));
-        }
+        .map(|secondary| cluster.node(secondary))?;
+    if secondary.is_up() && secondary.drained {
+        return Some(format!(
+            "its secondary node {} is drained, and takes none",
+            secondary.name
+        ));
     }
-    if ignore_ipolicy || !instance.status.may_run() {
+    let home = cluster.node(instance.primary).group;
+    if ignore_ipolicy || !instance.status.may_run() || secondary.group == home {
         return None;
     }
-    let group = cluster.node(instance.primary).group;
-    let policy = cluster.ipolicy_of(group)?;
-    outside(policy, instance).map(|why| format!("the policy of group {} {why}", cluster.group(group).name))
+    // There, and home again.
+    [secondary.group, home].into_iter().find_map(|group| {
+        let why = outside(cluster.ipolicy_of(group)?, instance)?;
+        Some(format!("the policy of group {} {why}", cluster.group(group).name))
+    })
 }
 
-/// What a policy says against an instance: Ganeti refuses to migrate such a one. Sizes of single disks and
-/// networks are not in the text format, and are not looked at.
+/// What a policy says against an instance: Ganeti refuses to migrate such a one to a node of another group; within
+/// a group it does not ask. Sizes of single disks and networks are not in the text format, and are not looked at.
 fn outside(policy: &Ipolicy, instance: &Instance) -> Option<String> {
     if !policy.templates.contains(&instance.template) {
         return Some(format!("has no disk template {}", instance.template));
     }
     let sizes = [
-        (SpecKey::Memory, instance.memory),
+        (SpecKey::Memory, instance.maxmem),
         (SpecKey::Cpus, instance.vcpus),
         (SpecKey::Spindles, instance.spindle_use),
     ];

@@ -52,7 +52,7 @@ pub(crate) struct Reboot {
     /// The storage of this template is on the nodes' own disks, as a Ceph that runs on them: they go one at a time.
     #[arg(long, value_name = "TEMPLATE", requires = "reboot")]
     pub(crate) local_storage: Vec<String>,
-    /// Move instances too that are outside of their group's policy.
+    /// Move instances too that go to a node of another group and are outside of its policy.
     #[arg(long, requires = "reboot")]
     pub(crate) ignore_ipolicy: bool,
     /// How many seconds things take: node=300,migrate=20,relocate=600,replace-standby=900.

@@ -10,7 +10,7 @@ use crate::model::{
     Evacuate, How, Ix, Maintenance, Rooms, SharedGuests, Shift, Snapshot, Standbys, Storage, Turn, UnitId,
     UnitState,
 };
-use crate::plan::{Move, Schedule, Wave};
+use crate::plan::{Ask, Move, Schedule, Wave};
 
 /// Overlapping visits of a schedule are judged up to so many units; a schedule forecasts, and each wave of a
 /// larger plan is judged all the same.
@@ -76,7 +76,19 @@ impl Judge<'_> {
         findings: &mut Vec<Finding>,
     ) {
         let Some(planned) = self.planned else { return };
-        let snapshot = self.ask.snapshot;
+        let Ask { snapshot, policy, .. } = *self.ask;
+        let before = self.ask.earned.get(&self.stage.name).copied().unwrap_or(0);
+        let ends: BTreeMap<&UnitId, u32> = schedule
+            .turns
+            .iter()
+            .map(|turn| (&turn.unit, turn.end()))
+            .collect();
+        // When the last of each wave is done.
+        let done = |wave: &Wave| {
+            let ends = wave.units.iter().map(|unit| ends.get(unit).copied());
+            ends.map(|end| end.unwrap_or(u32::MAX)).max().unwrap_or(0)
+        };
+        let waves: Vec<u32> = planned.waves.iter().map(done).collect();
         let mut moves: BTreeMap<&UnitId, Vec<&Move>> = BTreeMap::new();
         for a_move in planned.waves.iter().flat_map(|wave| &wave.moves) {
             moves.entry(&a_move.from).or_default().push(a_move);
@@ -96,6 +108,9 @@ impl Judge<'_> {
             if let Err(violation) = snapshot.budgets().permit(&snapshot.down(), &set) {
                 said.push((Fault::OverBudget, crate::explain::violation(snapshot, &violation)));
             }
+            let passed = waves.iter().filter(|end| **end <= at).count();
+            let earned = before.saturating_add(passed as u32);
+            said.extend(self.against_policy(policy, &set, earned));
             if let Some(rooms) = snapshot.rooms() {
                 let moves = down
                     .iter()

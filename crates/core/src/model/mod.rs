@@ -24,7 +24,8 @@ pub use moving::{
 pub use nouns::Nouns;
 pub use policy::{Doors, Growth, Limit, LimitError, OnFailure, Order, Policy, Retry, Search};
 pub use reason::Reason;
-pub use rooms::{Amounts, Cramped, Guest, Host, How, Resource, Rooms, RoomsError, Shift, Storage};
+pub(crate) use rooms::kept;
+pub use rooms::{Amounts, Cramped, Demand, Guest, Host, How, Resource, Rooms, RoomsError, Shift, Storage};
 pub(crate) use snapshot::hex;
 pub use snapshot::{Snapshot, SnapshotError};
 pub use target::{Door, GoingBack, Part, Phase, StageSpec, StepSpec, Target, Width};

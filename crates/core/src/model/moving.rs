@@ -157,26 +157,43 @@ impl Moving {
 
     /// Why that host must be left alone because of a guest, if it must.
     pub fn forbids(&self, rooms: &Rooms, host: u32) -> Option<Reason> {
-        rooms.on(host).iter().find_map(|guest| {
+        let because_of = |guest: &u32| {
             let guest = rooms.guest(*guest);
             let name = &guest.name;
             let runs = guest.runs && !self.as_if_down;
             match (guest.storage, self.local) {
                 (Storage::Local, LocalGuests::Skip) => Some(Reason::new(
                     "non-redundant",
-                    format!("{name} has its disks there only; it may be accepted while it is down, or moved off with downtime"),
+                    format!(
+                        "{name} has its disks there only; it may be accepted while it is down, or moved off with downtime"
+                    ),
                 )),
                 (Storage::Local, LocalGuests::Accept) if runs => Some(Reason::new(
                     "non-redundant-running",
-                    format!("{name} runs, and has its disks there only; stop it, or have it moved off with downtime"),
+                    format!(
+                        "{name} runs, and has its disks there only; stop it, or have it moved off with downtime"
+                    ),
                 )),
                 _ if !runs => None,
                 _ if guest.stuck.is_some() => Some(Reason::new(
                     "guest-stuck",
-                    format!("{name} cannot be moved: {}", guest.stuck.as_deref().unwrap_or_default()),
+                    format!(
+                        "{name} cannot be moved: {}",
+                        guest.stuck.as_deref().unwrap_or_default()
+                    ),
                 )),
                 _ => None,
             }
-        })
+        };
+        let of_others = || {
+            let guest = rooms.that_may_run_on(host).find(|at| {
+                let guest = rooms.guest(*at);
+                guest.runs && !self.as_if_down
+            })?;
+            let Guest { name, stuck, .. } = rooms.guest(guest);
+            let why = stuck.as_deref().unwrap_or("nobody knows where it runs");
+            Some(Reason::new("guest-stuck", format!("{name} may run there: {why}")))
+        };
+        rooms.on(host).iter().find_map(because_of).or_else(of_others)
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! [`Rooms::permit`] is the constraint predicate: whether all that is moved because of what is down together
 //! fits where it goes, without an N+1 failure that was not there before. *N+1* holds on a host for one of
-//! those whose standby it is, if it has memory for all guests that would fail over from there.
+//! those whose standby it is, if it has memory for all guests that would fail over from there: also for those
+//! that do not run now, since somebody may start them.
 
 mod columns;
 mod permit;
@@ -108,6 +109,9 @@ pub struct Guest {
     /// Why it cannot be moved, if that is so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
+    /// Whether it may run elsewhere than on its host: on its standby, if it has one, else on any host.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
 }
 
 /// All hosts and their guests.
@@ -123,6 +127,8 @@ pub struct Rooms {
     on: Lists,
     /// The guests whose standby each host is.
     behind: Lists,
+    /// The guests that may run elsewhere than on their host.
+    elsewhere: Vec<u32>,
 }
 
 /// One list a host, in two flat arrays.
@@ -196,6 +202,11 @@ impl Rooms {
         columns::fit(&hosts, &guests, &pools, &tags)?;
         let on = Lists::new(hosts.len(), guests.iter().map(|guest| Some(guest.host)));
         let behind = Lists::new(hosts.len(), guests.iter().map(|guest| guest.standby));
+        let elsewhere = (0_u32..)
+            .zip(&guests)
+            .filter(|(_, guest)| guest.elsewhere)
+            .map(|(at, _)| at)
+            .collect();
         Ok(Self {
             hosts,
             guests,
@@ -203,6 +214,7 @@ impl Rooms {
             tags,
             on,
             behind,
+            elsewhere,
         })
     }
 
@@ -251,6 +263,14 @@ impl Rooms {
         self.behind.of(host)
     }
 
+    /// The guests that may run on a host that is not theirs.
+    pub fn that_may_run_on(&self, host: u32) -> impl Iterator<Item = u32> {
+        self.elsewhere.iter().copied().filter(move |at| {
+            let guest = self.guest(*at);
+            guest.host != host && guest.standby.is_none_or(|standby| standby == host)
+        })
+    }
+
     /// The place of the host that this unit is.
     pub fn find(&self, unit: &UnitId) -> Option<u32> {
         self.hosts
@@ -259,31 +279,76 @@ impl Rooms {
             .map(|at| at as u32)
     }
 
-    /// How much memory would be wanted on `standby` if `host` failed: pairs of host and memory, the largest
-    /// first, hosts ascending among equals.
-    pub fn demands(&self, moving: &Moving, standby: u32) -> Vec<(u32, i64)> {
-        let mut by_host: Vec<(u32, i64)> = Vec::new();
-        let mut from: Vec<(u32, i64)> = self
+    /// What `standby` would have to take over, from each host whose failure would bring it anything: the largest
+    /// first, hosts ascending among equals. What does not run counts too: it may be started.
+    pub fn demands(&self, moving: &Moving, standby: u32) -> Vec<Demand> {
+        let mut demands: Vec<Demand> = Vec::new();
+        let mut from: Vec<&Guest> = self
             .behind(standby)
             .iter()
             .map(|guest| self.guest(*guest))
-            .filter(|guest| guest.reserved && moving.turn(guest) == Turn::ToStandby)
-            .map(|guest| (guest.host, guest.takes[0]))
+            .filter(|guest| guest.reserved && !moving.as_if_down)
             .collect();
-        from.sort_unstable();
-        for (host, memory) in from {
-            match by_host.last_mut() {
-                Some((last, sum)) if *last == host => *sum += memory,
-                Some(_) | None => by_host.push((host, memory)),
+        from.sort_unstable_by_key(|guest| guest.host);
+        for guest in from {
+            let memory = guest.takes[0];
+            let stays = if moving.turn(guest) == Turn::Stays {
+                memory
+            } else {
+                0
+            };
+            match demands.last_mut() {
+                Some(last) if last.of == guest.host => {
+                    last.memory += memory;
+                    last.stays += stays;
+                }
+                Some(_) | None => demands.push(Demand {
+                    of: guest.host,
+                    memory,
+                    stays,
+                }),
             }
         }
-        by_host.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
-        by_host
+        demands.sort_unstable_by(|a, b| b.memory.cmp(&a.memory).then(a.of.cmp(&b.of)));
+        demands
     }
 
-    /// Whether a host without so much free memory has an N+1 failure for this demand. As htools have it, the
-    /// last MiB is not given away.
+    /// Whether a host without so much free memory has an N+1 failure for this demand.
     pub fn fails(demand: i64, free: i64) -> bool {
-        demand > 0 && demand >= free
+        demand > 0 && demand > free
     }
+}
+
+/// The memory that a host would want on another if it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Demand {
+    /// Whose failure it would be.
+    pub of: u32,
+    /// For all its guests that have their second copy there.
+    pub memory: i64,
+    /// For those of them that stay when that host is emptied: so much is wanted while it is.
+    pub stays: i64,
+}
+
+/// The largest of these demands that could be met with so much free memory, beside hosts that were `emptied`: what
+/// could not be met before does not count.
+pub(crate) fn kept(demands: &[Demand], free: i64, emptied: impl Fn(u32) -> bool) -> Option<(u32, i64)> {
+    let mut most: Option<(u32, i64)> = None;
+    for demand in demands {
+        if most.is_some_and(|(_, most)| demand.memory <= most) {
+            break;
+        }
+        if Rooms::fails(demand.memory, free) {
+            continue;
+        }
+        let wanted = if emptied(demand.of) {
+            demand.stays
+        } else {
+            demand.memory
+        };
+        if most.is_none_or(|(_, most)| wanted > most) {
+            most = Some((demand.of, wanted));
+        }
+    }
+    most
 }

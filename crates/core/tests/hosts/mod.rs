@@ -102,8 +102,16 @@ pub fn case(rng: &mut Rng, mix: Mix) -> Case {
                     Vec::new()
                 },
                 stuck: rng.percent(2).then(|| "its policy forbids it".to_owned()),
+                elsewhere: false,
             });
         }
+    }
+    // Its own numbers, so that the others stay as they are.
+    let mut lost = Rng(rng.0 ^ 0x5eed);
+    if lost.percent(4) && !guests.is_empty() {
+        let at = lost.below(guests.len() as u64) as usize;
+        guests[at].stuck = Some("it runs elsewhere".to_owned());
+        guests[at].elsewhere = true;
     }
     let hosts: Vec<Host> = (0..mix.hosts)
         .map(|host| {

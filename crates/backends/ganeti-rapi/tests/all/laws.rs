@@ -170,6 +170,7 @@ fn described(facts: &Facts) -> Cluster {
     let instances = facts.instances.values().map(|of| cluster::Instance {
         name: of.name.clone(),
         memory: 1_000,
+        maxmem: 1_000,
         disk: 1_000,
         vcpus: 1,
         status: match of.doing {

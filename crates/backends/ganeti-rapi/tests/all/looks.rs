@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use stagger_core::model::{ClusterName, How, UnitId};
+use stagger_core::model::{ClusterName, How, UnitId, UnitState, Verdict};
 use stagger_core::plan::Move;
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti_rapi::config::Visits;
 use stagger_ganeti_rapi::facts::{Doing, Facts, Role, in_sync};
 use stagger_ganeti_rapi::notes::{Notes, Was};
-use stagger_ganeti_rapi::translate::{Memory, Wished, translate};
+use stagger_ganeti_rapi::translate::{Memory, NODES_ANSWER, Wished, translate};
 use stagger_ganeti_rapi::visit::{Batch, Leaving, Planned, Way, enter, leave, may_reboot, successor};
 
 use crate::common::{rebooted, setup};
@@ -374,6 +374,32 @@ async fn a_node_is_rebooted_when_its_boot_id_is_another() {
     assert_eq!(of("n2"), Some(rebooted()));
     assert_ne!(of("n4"), Some(rebooted()));
     assert_eq!(of("n3"), None, "nobody knows");
+}
+
+/// Ganeti gives nothing of a node without instances that it would have to ask it for, its boot id neither.
+#[tokio::test]
+async fn a_node_without_instances_serves_and_is_left_alone() {
+    let (mut facts, mut cluster) = observed(|_| {}).await;
+    let node = facts.nodes.get_mut("n1").unwrap();
+    (node.vm_capable, node.boot) = (false, None);
+    let node = cluster.nodes.iter_mut().find(|node| node.name == "n1").unwrap();
+    (node.vm_capable, node.resources) = (false, None);
+    let (name, wished, visits) = (
+        ClusterName::new("lab").unwrap(),
+        Wished::default(),
+        with_failover(),
+    );
+    let memory = Memory::of(&facts, rebooted(), wished.clone());
+    for memory in [None, Some(&memory)] {
+        let snapshot = translate(&name, &facts, &cluster, memory, &wished, &visits).unwrap();
+        let unit = snapshot.unit(snapshot.find(&UnitId::new("n1").unwrap()).unwrap());
+        assert_eq!(unit.state, UnitState::Serving);
+        assert_eq!(unit.untouchable.as_ref().unwrap().slug, "node-not-vm-capable");
+        let answer = snapshot
+            .conditions()
+            .find(|one| one.name.as_str() == NODES_ANSWER);
+        assert_eq!(answer.unwrap().verdict, Verdict::Yes);
+    }
 }
 
 #[test]

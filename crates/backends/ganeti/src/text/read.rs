@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use stagger_core::model::UnitId;
 
 use crate::cluster::{
-    AllocPolicy, Cluster, Group, GroupIx, Instance, Ipolicy, Node, NodeIx, Resources, Spec, Status, Template,
+    AllocPolicy, Cluster, Group, GroupIx, Instance, Ipolicy, MOST, Node, NodeIx, Resources, Spec, Status,
+    Template,
 };
 
 /// What is wrong in a file, and where.
@@ -158,7 +159,14 @@ impl<'a> Line<'a> {
     }
 
     fn signed(&self, field: &'static str, text: &str) -> Result<i64, TextError> {
-        whole(text).ok_or_else(|| self.wrong(field, format!("{text:?} is not a number")))
+        let number = whole(text).ok_or_else(|| self.wrong(field, format!("{text:?} is not a number")))?;
+        if number.unsigned_abs() > MOST {
+            return Err(self.wrong(
+                field,
+                format!("{text} is more than any node has, which is at most {MOST}"),
+            ));
+        }
+        Ok(number)
     }
 
     fn number(&self, field: &'static str, text: &str) -> Result<u64, TextError> {
@@ -188,8 +196,8 @@ fn whole(text: &str) -> Option<i64> {
         return Some(number);
     }
     let number: f64 = text.parse().ok()?;
-    // Beyond this a fraction is no longer exact, and no node has as much of anything.
-    (number.abs() < 9e15).then_some(number.floor() as i64)
+    // What is larger than any is refused as such.
+    number.is_finite().then_some(number.floor() as i64)
 }
 
 /// Names that may stand once each.
@@ -319,9 +327,11 @@ fn instance(line: &Line<'_>, nodes: &Names) -> Result<Instance, TextError> {
         "-" => None,
         text => Some(line.number("spindles of disks", text)?),
     };
+    let memory = line.number("memory", line.field(1))?;
     Ok(Instance {
         name: line.name(0, "name")?,
-        memory: line.number("memory", line.field(1))?,
+        memory,
+        maxmem: memory,
         disk: line.number("disk", line.field(2))?,
         vcpus: line.number("virtual processors", line.field(3))?,
         status,
@@ -379,7 +389,11 @@ fn ipolicy<'a>(line: &Line<'a>) -> Result<(&'a str, Ipolicy), TextError> {
 fn spec(line: &Line<'_>, field: &'static str, text: &str) -> Result<Spec, TextError> {
     let sizes = text
         .split(',')
-        .map(|size| line.number(field, size))
+        // A bound may be as large as one likes: it is compared, and never added up.
+        .map(|size| match size.parse() {
+            Ok(size) => Ok(size),
+            Err(_) => line.number(field, size),
+        })
         .collect::<Result<Vec<_>, _>>()?;
     sizes.try_into().map_err(|sizes: Vec<u64>| {
         line.wrong(

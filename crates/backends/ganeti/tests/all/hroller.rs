@@ -475,3 +475,64 @@ fn options_mean_together_what_they_mean_in_hroller() {
     });
     assert_eq!(nodes(&wrong), "wrong node name(s) set as offline: node9,node8");
 }
+
+/// n3 is left out, and the secondary of db1 all the same: what goes there takes no room where web may go.
+#[test]
+fn room_on_a_secondary_that_is_left_out_is_not_asked_of_the_others() {
+    let cluster = read(
+        "\
+default|u|preferred||
+
+n1|32768|1024|14336|1000000|900000|16|N|u|1||N|0|1|1.0
+n2|9216|1024|8192|1000000|1000000|16|M|u|1||N|0|1|1.0
+n3|32768|1024|31744|1000000|900000|16|N|u|1||N|0|1|1.0
+
+db1|16384|100000|1|running|Y|n1|n3|drbd||1|-|N
+web|1024|0|1|running|Y|n1||rbd||1|-|N
+
+
+",
+    )
+    .unwrap();
+    let options = Options {
+        selection: Selection {
+            leave_out: vec!["n3".to_owned()],
+            ..Selection::default()
+        },
+        ..asks()
+    };
+    assert_eq!(
+        lines(&cluster, &options, ALL),
+        "'Node Reboot Groups'\nn1\n  web n2\nn2"
+    );
+}
+
+/// As hroller has them: no line for a migration of DRBD, and each with its own nodes where copies are made anew.
+#[test]
+fn two_instances_of_one_name_are_printed_as_hroller_prints_them() {
+    let row = "i0|4096|10000|1|running|Y|n1|n2|drbd||1|-|N\n";
+    let nodes = "\
+default|u|preferred||
+
+n1|32768|1024|23552|1000000|900000|16|M|u|1||N|0|1|1.0
+n2|32768|1024|31744|1000000|900000|16|N|u|1||N|0|1|1.0
+n3|32768|1024|31744|1000000|900000|16|N|u|1||N|0|1|1.0
+";
+    let cluster = read(&format!("{nodes}\n{row}{row}\n\n")).unwrap();
+    let moves = |full_evacuation: bool| -> Vec<String> {
+        let options = Options {
+            full_evacuation,
+            ..asks()
+        };
+        let groups = answer(&cluster, &options).unwrap().groups;
+        let of = |node: &str| {
+            let group = groups
+                .iter()
+                .find(|group| group.nodes.iter().any(|name| name == node));
+            group.unwrap().moves.clone()
+        };
+        [of("n1"), of("n2")].concat()
+    };
+    assert_eq!(moves(false), [""; 0]);
+    assert_eq!(moves(true), ["i0 n2 n3", "i0 n2 n3", "i0 n1 n3", "i0 n1 n3"]);
+}

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+use jiff::Timestamp;
+use stagger_core::model::UnitState;
 use stagger_ganeti::cluster::{Status, Template};
 use stagger_ganeti::rapi::{Bodies, RapiError};
 use stagger_ganeti::text;
+use stagger_ganeti::translate::{View, snapshot};
 
 fn recorded() -> Bodies {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/rapi");
@@ -103,6 +106,51 @@ fn what_contradicts_itself_is_refused_by_name() {
         bodies.instances = bodies.instances.replacen(from, to, 1);
         assert_eq!(bodies.cluster().unwrap_err().to_string(), said);
     }
+}
+
+#[test]
+fn numbers_that_cannot_be_are_refused_by_name() {
+    let mut bodies = recorded();
+    bodies.instances = bodies
+        .instances
+        .replacen("\"maxmem\": 1024", "\"maxmem\": 9223372036854775807", 1);
+    let said = bodies.cluster().unwrap_err().to_string();
+    assert_eq!(
+        said,
+        "instance instance1: its most memory of 9223372036854775807 is more than any node has, which is at most 1000000000000"
+    );
+    let mut bodies = recorded();
+    bodies.nodes = bodies
+        .nodes
+        .replacen("\"mfree\": 14848", "\"mfree\": -9223372036854775807", 1);
+    let said = bodies.cluster().unwrap_err().to_string();
+    assert!(
+        said.starts_with("node node1: its free memory of -9223372036854775807 is more"),
+        "{said}"
+    );
+}
+
+/// Ganeti gives no live number of such a node.
+#[test]
+fn a_node_that_carries_no_instances_has_no_numbers_and_serves() {
+    let mut bodies = recorded();
+    let mut nodes: serde_json::Value = serde_json::from_str(&bodies.nodes).unwrap();
+    for of in ["mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos"] {
+        nodes[0][of] = serde_json::Value::Null;
+    }
+    nodes[0]["vm_capable"] = false.into();
+    bodies.nodes = nodes.to_string();
+    let cluster = bodies.cluster().unwrap();
+    let view = View {
+        name: "lab".parse().unwrap(),
+        at: Timestamp::UNIX_EPOCH,
+        durations: std::collections::BTreeMap::new(),
+        ignore_ipolicy: false,
+    };
+    let snapshot = snapshot(&cluster, &view).unwrap();
+    let unit = snapshot.unit(snapshot.find(&"node1".parse().unwrap()).unwrap());
+    assert_eq!(unit.state, UnitState::Serving);
+    assert_eq!(unit.untouchable.as_ref().unwrap().slug, "node-not-vm-capable");
 }
 
 #[test]

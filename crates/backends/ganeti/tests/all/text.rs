@@ -77,6 +77,38 @@ fn fields_that_may_be_missing_have_their_defaults() {
     );
 }
 
+/// Sums of what is left stay whole.
+#[test]
+fn numbers_that_no_node_has_are_refused() {
+    for (from, to, said) in [
+        (
+            "web1|1024",
+            "web1|9223372036854775807",
+            "line 7, memory: 9223372036854775807 is more than any node has, which is at most 1000000000000",
+        ),
+        (
+            "512|14336",
+            "512|-1000000000001.5",
+            "line 3, free memory: -1000000000001.5 is more than any node has, which is at most 1000000000000",
+        ),
+        (
+            "512|14336",
+            "512|inf",
+            "line 3, free memory: \"inf\" is not a number",
+        ),
+    ] {
+        let text = GOOD.replacen(from, to, 1);
+        assert_eq!(read(&text).unwrap_err().to_string(), said);
+    }
+}
+
+/// A bound of a policy is only compared.
+#[test]
+fn a_policy_may_allow_anything() {
+    let text = GOOD.replacen("9,9,9,9,9,9", "18446744073709551615,9,9,9,9,9", 1);
+    assert_eq!(read(&text).unwrap().ipolicy.unwrap().ranges[0].1[0], u64::MAX);
+}
+
 #[test]
 fn policies_may_be_missing() {
     let text = GOOD.split("\n|128").next().unwrap();

@@ -63,6 +63,7 @@ impl From<Rooms> for RoomsDocument {
             tags,
             on: _,
             behind: _,
+            elsewhere: _,
         } = rooms;
         Self {
             hosts,

@@ -58,6 +58,8 @@ struct Coming {
     guests: Vec<u32>,
     /// Memory newly wanted for the failure of another host.
     demands: BTreeMap<u32, i64>,
+    /// Memory that is not kept any more for the failure of another host, since its guests have come.
+    arrived: BTreeMap<u32, i64>,
 }
 
 impl Coming {
@@ -74,7 +76,8 @@ impl Rooms {
     /// Memory and disk bind always. Processors, spindles and what keeps guests apart bind too, but for guests
     /// of one host alone that go to their standby: they would go there if that host failed. No host may lose
     /// N+1 for another that it had before, unless [`Spare::Spend`] lets the guests of one host use it up on
-    /// their standby.
+    /// their standby. Hosts that are down count there with the guests that are still theirs, so that each part of
+    /// what is permitted is permitted too.
     ///
     /// The moves themselves are not judged: that is for [`check`](crate::check).
     ///
@@ -96,7 +99,7 @@ impl Rooms {
         }
         for (host, coming) in self.coming(shifts) {
             self.fits(host, &coming)?;
-            self.keeps_n_plus_one(*moving, &out, host, &coming)?;
+            self.keeps_n_plus_one(*moving, host, &coming)?;
             self.stay_apart(host, &coming)?;
         }
         Ok(())
@@ -125,6 +128,9 @@ impl Rooms {
             to.guests.push(shift.guest);
             if guest.storage == Storage::Copied && guest.standby == Some(shift.to) {
                 to.to_standby.insert(guest.host);
+                if guest.reserved {
+                    *to.arrived.entry(guest.host).or_default() += memory;
+                }
             } else {
                 to.else_too = true;
             }
@@ -162,23 +168,19 @@ impl Rooms {
         Ok(())
     }
 
-    fn keeps_n_plus_one(
-        &self,
-        moving: Moving,
-        out: &BTreeSet<u32>,
-        host: u32,
-        coming: &Coming,
-    ) -> Result<(), Cramped> {
+    fn keeps_n_plus_one(&self, moving: Moving, host: u32, coming: &Coming) -> Result<(), Cramped> {
         if moving.spare == Spare::Spend && coming.is_one_hosts() {
             return Ok(());
         }
         let was = self.host(host).free[0];
         let free = was - coming.amounts[0];
-        let before: BTreeMap<u32, i64> = self.demands(&moving, host).into_iter().collect();
+        let before = self.demands(&moving, host);
+        let before: BTreeMap<u32, i64> = before.iter().map(|demand| (demand.of, demand.memory)).collect();
         let of: BTreeSet<u32> = before.keys().chain(coming.demands.keys()).copied().collect();
-        for of in of.into_iter().filter(|of| !out.contains(of)) {
-            let old = before.get(&of).copied().unwrap_or(0);
-            let demand = old + coming.demands.get(&of).copied().unwrap_or(0);
+        let sum = |sums: &BTreeMap<u32, i64>, of: u32| sums.get(&of).copied().unwrap_or(0);
+        for of in of {
+            let old = sum(&before, of);
+            let demand = old - sum(&coming.arrived, of) + sum(&coming.demands, of);
             let failed = Self::fails(old, was);
             if Self::fails(demand, free) && !(failed && demand <= old) {
                 return Err(Cramped::NPlusOne {
@@ -287,6 +289,7 @@ mod tests {
             takes,
             apart: vec![0],
             stuck: None,
+            elsewhere: false,
         }
     }
 
@@ -345,11 +348,51 @@ mod tests {
             free: 100,
         };
         assert_eq!(both, Err(full));
-        // What failed before may fail.
-        let mut cramped = hosts(&[ROOMY, ROOMY, [61, 9, 9, 9]]);
-        cramped[2].free[0] = 60;
-        let rooms = Rooms::new(cramped, vec![copied(0), copied(1)], vec![String::new()], vec![]).unwrap();
-        assert_eq!(rooms.permit(&keep, &[], &[0], &[migrate(0, 2)]), Ok(()));
+        // What failed before may fail; what had just room did not.
+        let with = |memory: i64| {
+            let other = Guest {
+                takes: [memory, 1, 1, 1],
+                ..copied(1)
+            };
+            let hosts = hosts(&[ROOMY, ROOMY, [70, 9, 9, 9]]);
+            let rooms = Rooms::new(hosts, vec![copied(0), other], vec![String::new()], vec![]).unwrap();
+            rooms.permit(&keep, &[], &[0], &[migrate(0, 2)])
+        };
+        assert_eq!(with(71), Ok(()));
+        assert!(matches!(with(70), Err(Cramped::NPlusOne { of: 1, .. })));
+        assert_eq!(with(10), Ok(()), "to the last MiB, as Ganeti has it");
+        assert!(with(11).is_err());
+    }
+
+    /// As `gnt-cluster verify` and `hcheck` count: somebody may start what is down, also while its host is away.
+    #[test]
+    fn memory_is_kept_for_what_does_not_run_and_for_what_stays_on_a_host_that_is_down() {
+        let guest = |host, memory, runs| Guest {
+            runs,
+            apart: Vec::new(),
+            ..guest(host, Some(2), [memory, 1, 1, 1])
+        };
+        let all = |other: Guest| rooms(&[ROOMY, ROOMY, ROOMY], vec![guest(0, 60, true), other]);
+        let keep = Moving::default();
+        let permit = |other: Guest, down: &[u32], set: &[u32]| {
+            let found = all(other).permit(&keep, down, set, &[migrate(0, 2)]);
+            found.map_err(|cramped| matches!(cramped, Cramped::NPlusOne { of: 1, .. }))
+        };
+        let idle = || guest(1, 60, false);
+        for (down, set) in [(&[][..], &[0][..]), (&[], &[0, 1]), (&[1], &[0])] {
+            assert_eq!(permit(idle(), down, set), Err(true), "{down:?} {set:?}");
+        }
+        let mut unreserved = idle();
+        unreserved.reserved = false;
+        assert_eq!(permit(unreserved, &[], &[0]), Ok(()));
+        let as_if_down = Moving {
+            as_if_down: true,
+            ..keep
+        };
+        assert!(all(idle()).demands(&as_if_down, 2).is_empty());
+        let said: Vec<_> = all(idle()).demands(&keep, 2);
+        let said: Vec<_> = said.iter().map(|d| (d.of, d.memory, d.stays)).collect();
+        assert_eq!(said, [(0, 60, 0), (1, 60, 60)]);
     }
 
     #[test]

@@ -27,8 +27,6 @@ pub(in crate::plan) struct Limit {
 #[derive(Debug, Clone, Copy, Default)]
 struct From {
     memory: i64,
-    /// The part of it for which memory is kept.
-    kept: i64,
     cpus: i64,
     spindles: i64,
 }
@@ -98,9 +96,6 @@ fn comes_to(world: &World<'_>, local: &[Option<u32>], standby: u32) -> Vec<(u32,
         sum.memory += memory;
         sum.cpus += cpus;
         sum.spindles += spindles;
-        if guest.reserved {
-            sum.kept += memory;
-        }
     }
     from.into_iter().collect()
 }
@@ -112,23 +107,23 @@ fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) 
     // The two largest demands that can be met now: they must be met while the others are down.
     let mut met = world.demands[standby as usize]
         .iter()
-        .filter(|(host, demand)| !world.down[*host as usize] && !Rooms::fails(*demand, free));
-    let (first, second) = (met.next().copied(), met.next().map_or(0, |(_, demand)| *demand));
-    let (largest, most) = first.map_or((None, 0), |(host, demand)| (Some(host), demand));
-    let room = if most > 0 { free - 1 - most } else { free }.max(0);
-    // With the most demanding host down, it is the next one that might fail beside.
-    let cost = |at: u32, from: &From| {
-        let is_largest = largest == Some(hosts[at as usize]);
-        from.memory - if is_largest { most - second } else { 0 }
+        .filter(|demand| !Rooms::fails(demand.memory, free));
+    let (first, second) = (met.next().copied(), met.next().map_or(0, |demand| demand.memory));
+    let most = first.map_or(0, |first| first.memory);
+    let room = (free - most).max(0);
+    // With the most demanding host emptied, it is the next one that might fail, or what stays there.
+    let cost = |at: u32, from: &From| match first {
+        Some(first) if first.of == hosts[at as usize] => from.memory - (most - second.max(first.stays)),
+        Some(_) | None => from.memory,
     };
     let whole: i64 = from.iter().map(|(at, from)| cost(*at, from)).sum();
-    if whole <= room && from.iter().all(|(_, from)| from.memory <= free) {
+    if whole <= room && from.iter().all(|(_, from)| from.memory <= free.max(0)) {
         return None;
     }
     let limit = if spends { room.max(1) } else { room };
     let members = from.iter().map(|(at, from)| {
         let cost = match cost(*at, from) {
-            _ if from.memory > free => limit + 1,
+            _ if from.memory > free.max(0) => limit + 1,
             // Alone it may use up what is kept.
             cost if spends => cost.clamp(1, limit),
             cost => cost,
@@ -140,9 +135,9 @@ fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) 
         .map(|(at, from)| (*at, as_cost(from.memory.min(free.max(0) + 1))));
     let name = &world.rooms.host(standby).unit;
     let kept = match first {
-        Some((host, demand)) => format!(
-            " and must keep {demand} for what runs on {} should it fail",
-            world.rooms.host(host).unit
+        Some(first) => format!(
+            " and must keep {most} for what is on {} should it fail",
+            world.rooms.host(first.of).unit
         ),
         None => String::new(),
     };
@@ -220,18 +215,19 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
             });
         }
         for (resource, what) in [(0, "MiB of memory"), (1, "virtual processors")] {
-            let usable = |host: u32| {
+            // Room on other hosts is not in the sum, so that what goes there, to a standby, takes nothing of it.
+            let counts = |host: u32| {
                 let of = rooms.host(host);
-                if of.takes && !world.down[host as usize] {
-                    of.free[resource].max(0)
+                of.pool == pool && of.takes && !world.down[host as usize]
+            };
+            let usable = |host: u32| {
+                if counts(host) {
+                    rooms.host(host).free[resource].max(0)
                 } else {
                     0
                 }
             };
-            let all: i64 = (0..rooms.hosts().len() as u32)
-                .filter(|host| rooms.host(*host).pool == pool)
-                .map(usable)
-                .sum();
+            let all: i64 = (0..rooms.hosts().len() as u32).map(usable).sum();
             let costs: Vec<(u32, i64)> = members
                 .iter()
                 .map(|(at, host)| {
@@ -244,11 +240,7 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                             .iter()
                             .filter(|guest| world.turn(**guest) == Turn::ToStandby)
                             .map(|guest| rooms.guest(*guest))
-                            .filter(|guest| {
-                                guest
-                                    .standby
-                                    .is_some_and(|standby| rooms.host(standby).pool == pool)
-                            })
+                            .filter(|guest| guest.standby.is_some_and(counts))
                             .map(|guest| guest.takes[0])
                             .sum()
                     } else {

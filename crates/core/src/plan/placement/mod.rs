@@ -13,7 +13,7 @@ mod wave;
 pub(super) use limits::Limit;
 pub(super) use partition::{Partition, Placed};
 
-use crate::model::{Ix, Moving, Nouns, Rooms, Shift, Snapshot, Standbys, Turn, UnitState};
+use crate::model::{Demand, Ix, Moving, Nouns, Rooms, Shift, Snapshot, Standbys, Turn, UnitState};
 
 /// What placing looks at again and again.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct World<'a> {
     /// Hosts that do not serve.
     down: Vec<bool>,
     /// What each host would have to take over, from whom.
-    demands: Vec<Vec<(u32, i64)>>,
+    demands: Vec<Vec<Demand>>,
     pool_hosts: Vec<Vec<u32>>,
     any_tag: bool,
     nouns: Nouns,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Amounts, Cramped, Evacuate, How, Reason, Resource, Rooms, Shift, Spare, Turn};
+use crate::model::{Amounts, Cramped, Evacuate, How, Reason, Resource, Rooms, Shift, Spare, Turn, kept};
 
 use super::World;
 
@@ -197,16 +197,12 @@ impl<'w> Attempt<'w> {
         Ok(())
     }
 
-    /// What a host keeps for the failure of another that is up. What could not be kept before does not count.
+    /// What a host keeps for the failure of another. What could not be kept before does not count.
     fn keeps(&mut self, host: u32) -> (u32, i64) {
         let free = self.world.rooms.host(host).free[0];
-        let demands = &self.world.demands[host as usize];
-        let out = &self.out;
-        let (of, old) = demands
-            .iter()
-            .copied()
-            .find(|(of, demand)| !out[*of as usize] && !Rooms::fails(*demand, free))
-            .unwrap_or((host, 0));
+        // Of hosts that are down already nothing is moved.
+        let emptied = |of: u32| self.out[of as usize] && !self.world.down[of as usize];
+        let (of, old) = kept(&self.world.demands[host as usize], free, emptied).unwrap_or((host, 0));
         let new = match self.kept[host as usize] {
             Some(_) => self
                 .wanted
@@ -361,8 +357,8 @@ impl<'w> Attempt<'w> {
         if memory > 0 {
             let old = self.world.demands[host as usize]
                 .iter()
-                .find(|(of, _)| *of == runs_on)
-                .map_or(0, |(_, demand)| *demand);
+                .find(|demand| demand.of == runs_on)
+                .map_or(0, |demand| demand.memory);
             self.wanted.insert(key, before.unwrap_or(old) + memory);
             self.kept[host as usize] = Some(0);
         }

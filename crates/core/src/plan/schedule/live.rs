@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    Amounts, Down, How, Ix, Moving, Resource, Rooms, SharedGuests, Spare, StageSpec, Standbys, Storage,
-    UnitState,
+    Amounts, Demand, Down, How, Ix, Moving, Resource, Rooms, SharedGuests, Spare, StageSpec, Standbys,
+    Storage, UnitState, kept,
 };
 
 use super::super::Ask;
@@ -42,12 +42,15 @@ struct Guests<'a> {
     rooms: &'a Rooms,
     moving: &'a Moving,
     brings: BTreeMap<u32, Brings>,
+    /// Hosts that did not serve before.
+    down: Vec<bool>,
+    /// These, and those whose turn it is.
     out: Vec<bool>,
     comes: Vec<Amounts>,
     /// How many units send guests to their standby there, and how many anything else.
     senders: Vec<(u32, u32)>,
     wanted: BTreeMap<(u32, u32), i64>,
-    demands: Vec<Vec<(u32, i64)>>,
+    demands: Vec<Vec<Demand>>,
     tags: BTreeMap<(u32, u32), u32>,
     /// How many of those that are down have a guest whose standby this is.
     shared: Vec<u32>,
@@ -185,17 +188,19 @@ impl<'a> Guests<'a> {
                     .add(rooms, a_move, *guest, to, now_on.get(guest).copied());
             }
         }
+        let down: Vec<bool> = rooms
+            .hosts()
+            .iter()
+            .map(|host| {
+                let unit = snapshot.find(&host.unit);
+                unit.is_none_or(|unit| snapshot.unit(unit).state != UnitState::Serving)
+            })
+            .collect();
         Self {
             moving,
             brings,
-            out: rooms
-                .hosts()
-                .iter()
-                .map(|host| {
-                    let unit = snapshot.find(&host.unit);
-                    unit.is_none_or(|unit| snapshot.unit(unit).state != UnitState::Serving)
-                })
-                .collect(),
+            out: down.clone(),
+            down,
             comes: vec![[0; 4]; hosts],
             senders: vec![(0, 0); hosts],
             wanted: BTreeMap::new(),
@@ -296,17 +301,15 @@ impl<'a> Guests<'a> {
         let free = has[0] - comes[0];
         let kept = alone && self.moving.spare == Spare::Spend || {
             let demands = &self.demands[host as usize];
-            let old = demands
-                .iter()
-                .find(|(of, demand)| !self.out[*of as usize] && !Rooms::fails(*demand, has[0]))
-                .map_or(0, |(_, demand)| *demand);
+            let emptied = |of: u32| self.out[of as usize] && !self.down[of as usize];
+            let old = kept(demands, has[0], emptied).map_or(0, |(_, demand)| demand);
             let new = self
                 .wanted
                 .range((host, 0)..=(host, u32::MAX))
                 .filter(|(_, memory)| **memory > 0)
                 .map(|((_, of), memory)| {
-                    let old = demands.iter().find(|(other, _)| other == of);
-                    memory + old.map_or(0, |(_, demand)| *demand)
+                    let old = demands.iter().find(|demand| demand.of == *of);
+                    memory + old.map_or(0, |demand| demand.memory)
                 })
                 .max()
                 .unwrap_or(0);
