@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use stagger_core::model::{
-    Evacuate, Growth, How, Limit, LocalGuests, Moving, Policy, SharedGuests, Spare, Standbys,
+    Evacuate, Growth, How, Limit, LocalGuests, Moving, Policy, SharedGuests, Spare, Standbys, UnitId,
 };
 use stagger_core::plan::{Ask, Move, Wave, plan_waves};
 use stagger_e2e::ganeti::Htools;
@@ -51,7 +51,7 @@ pub(crate) fn found(case: &Case, spare: Spare, real: &Htools) -> Result<Found> {
             .cloned()
             .collect();
         if !newly.is_empty() {
-            let units: Vec<_> = wave.units.iter().map(|unit| unit.as_str()).collect();
+            let units: Vec<_> = wave.units.iter().map(UnitId::as_str).collect();
             found
                 .failures
                 .push(format!("{} while {} are down", newly.join(" "), units.join(" ")));
