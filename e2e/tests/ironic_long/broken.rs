@@ -161,9 +161,8 @@ fn what_an_aborted_run_has_left_is_written_down_by_hand() -> Result<()> {
         let told = told.unwrap_or_default();
         ensure!(told.contains("29.0.6") && told.contains("serving"), "{versions}");
         phases.lap("written down");
-        run(&machine, Release::Epoxy, 3)?;
-        machine.call(&["approve", "unpin"])?.expect(0)?;
-        resume(&machine, 0)?;
+        // The door of the unpin was passed before.
+        run(&machine, Release::Epoxy, 0)?;
         phases.lap("a second run, to the end");
         cluster.ensure_upgraded(Release::Epoxy)
     })
