@@ -15,7 +15,7 @@ use crate::reason::JobReason;
 const SUBMISSIONS: u32 = 3;
 
 /// A job for which nobody waits at RAPI is looked at after so many polls.
-const LOOKED_AT: u32 = 5;
+const LOOKED_AT: u32 = 2;
 
 /// How far a job has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
