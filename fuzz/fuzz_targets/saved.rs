@@ -11,7 +11,7 @@ use stagger_ceph::api::saved::{FromSaved, Saved};
 use stagger_ceph::facts::{CollectOptions, Known, collect};
 use stagger_ceph::oktostop::Maps;
 use stagger_ceph::target::{TargetPolicy, target};
-use stagger_ceph::translate::{HealthPolicy, translate};
+use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::check::check;
 use stagger_core::model::{Growth, Limit, Policy};
 use stagger_core::plan::{Ask, plan};
@@ -37,7 +37,14 @@ fuzz_target!(|bytes: &[u8]| {
     let Some(Ok(facts)) = now(collect(&api, &options, taken)) else {
         return;
     };
-    let Ok(snapshot) = translate(&cluster, &facts, &HealthPolicy::default(), None, BTreeMap::new()) else {
+    let Ok(snapshot) = translate(
+        &cluster,
+        &facts,
+        &HealthPolicy::default(),
+        None,
+        BTreeMap::new(),
+        &Permitted::default(),
+    ) else {
         return;
     };
     if let Known::Yes(pgs) = &facts.pgs {

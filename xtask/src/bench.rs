@@ -24,7 +24,8 @@ use serde_json::Value;
 
 use crate::report::{cargo, root, say, target_folder};
 use crate::test::must_be_root;
-use maps::Map;
+use maps::{Map, Shape};
+use peers::Rounds;
 
 /// How a program ran.
 #[derive(Debug)]
@@ -38,16 +39,12 @@ struct Measured {
 /// What came of one map.
 #[derive(Debug)]
 struct Row {
-    osds: u32,
+    shape: Shape,
     groups: u32,
     mapping: f64,
-    first: Measured,
-    first_waves: u64,
-    improved: Measured,
-    improved_waves: u64,
-    bound: u64,
-    rook: u32,
-    first_fit: u32,
+    first: Planned,
+    improved: Planned,
+    rounds: Rounds,
     oracle: Measured,
     dump_mb: u64,
     loaded: Loaded,
@@ -62,6 +59,28 @@ struct Loaded {
     first_plan: f64,
     #[serde(rename = "plan_again_ms")]
     plan_again: f64,
+}
+
+/// Maps whose copies are in distinct racks: OSDs, OSDs on a host, hosts in a rack. Few large racks, and many small ones.
+const RACKS: [(u32, u32, u32); 3] = [(720, 12, 2), (1_000, 20, 5), (4_000, 20, 10)];
+
+/// What came of a map of racks.
+#[derive(Debug)]
+struct RackRow {
+    shape: Shape,
+    groups: u32,
+    first: u64,
+    improved: Planned,
+    rounds: Rounds,
+}
+
+/// A plan as `stagger plan` printed it.
+#[derive(Debug)]
+struct Planned {
+    ran: Measured,
+    /// Of the OSDs.
+    waves: u64,
+    at_least: u64,
 }
 
 /// Whether a goal is reached.
@@ -80,51 +99,80 @@ pub(crate) fn bench(sizes: &[u32]) -> Result<()> {
         bail!("stagger does not build");
     }
     let ceph = maps::root_of_ceph()?;
-    let mut rows = Vec::new();
-    for osds in sizes {
-        say(&format!("{osds} OSDs: making the map"));
-        let map = Map::make(&ceph, *osds)?;
+    let made = |shape: Shape| {
+        say(&format!(
+            "{} OSDs in {} domains: making the map",
+            shape.osds,
+            shape.domains()
+        ));
+        let map = Map::make(&ceph, shape)?;
         let folder = tempfile::tempdir().context("make a folder for the answers")?;
         answers::write(&map, folder.path())?;
+        anyhow::Ok((map, folder))
+    };
+    let mut rows = Vec::new();
+    for osds in sizes {
+        let (map, folder) = made(Shape::of_hosts(*osds))?;
         rows.push(one(&map, folder.path())?);
     }
-    let page = page(&rows);
+    let mut racks = Vec::new();
+    for (osds, host, rack) in RACKS {
+        let (map, folder) = made(Shape::of_racks(osds, host, rack))?;
+        racks.push(of_racks(&map, folder.path())?);
+    }
+    let page = format!("{}{}", page(&rows), page_of_racks(&racks));
     std::fs::create_dir_all(root().join("docs")).context("make docs/")?;
     std::fs::write(root().join("docs/bench.md"), &page).context("write docs/bench.md")?;
     say(&page);
     Ok(())
 }
 
+/// Plans the upgrade of a map without limits on the size of a wave.
+fn planned(folder: &Path, improve: &str) -> Result<Planned> {
+    let from = folder.to_string_lossy();
+    let words = [
+        "plan",
+        "--to",
+        "20.2.4",
+        "--from",
+        &from,
+        "--max-in-parallel",
+        "100%",
+        "--no-growth",
+    ];
+    let ran = measured(&words, &["--improve", improve, "--json"])?;
+    let plan: Value = serde_json::from_str(&ran.out).context("read the plan")?;
+    let parts = plan["parts"].as_array().context("a plan has parts")?;
+    let osd = parts
+        .iter()
+        .filter_map(|part| part.get("stage"))
+        .find(|stage| stage["name"] == "osd")
+        .context("the plan has no OSDs")?;
+    Ok(Planned {
+        waves: osd["waves"].as_array().map_or(0, Vec::len) as u64,
+        at_least: osd["at_least"].as_u64().unwrap_or(0),
+        ran,
+    })
+}
+
+fn of_racks(map: &Map, folder: &Path) -> Result<RackRow> {
+    Ok(RackRow {
+        shape: map.shape,
+        groups: map.groups.len() as u32,
+        first: planned(folder, "0s")?.waves,
+        improved: planned(folder, "10s")?,
+        rounds: peers::rounds(map),
+    })
+}
+
 fn one(map: &Map, folder: &Path) -> Result<Row> {
     let from = folder.to_string_lossy();
-    let plan = |improve: &str| -> Result<(Measured, u64, u64)> {
-        let words = [
-            "plan",
-            "--to",
-            "20.2.4",
-            "--from",
-            &from,
-            "--max-in-parallel",
-            "100%",
-            "--no-growth",
-        ];
-        let ran = measured(&words, &["--improve", improve, "--json"])?;
-        let plan: Value = serde_json::from_str(&ran.out).context("read the plan")?;
-        let parts = plan["parts"].as_array().context("a plan has parts")?;
-        let osd = parts
-            .iter()
-            .filter_map(|part| part.get("stage"))
-            .find(|stage| stage["name"] == "osd")
-            .context("the plan has no OSDs")?;
-        let waves = osd["waves"].as_array().map_or(0, Vec::len) as u64;
-        Ok((ran, waves, osd["at_least"].as_u64().unwrap_or(0)))
-    };
     say("   planning, first plan");
-    let (first, first_waves, bound) = plan("0s")?;
+    let first = planned(folder, "0s")?;
     say("   planning, 10 s of search");
-    let (improved, improved_waves, _) = plan("10s")?;
+    let improved = planned(folder, "10s")?;
     say("   Rook's walk and first fit");
-    let (rook, first_fit) = peers::rounds(map);
+    let rounds = peers::rounds(map);
     say("   once loaded");
     let loaded = cargo(&["bench", "--quiet", "--package", "stagger-ceph", "--bench"])
         .args(["once_loaded", "--", from.as_ref()])
@@ -138,16 +186,12 @@ fn one(map: &Map, folder: &Path) -> Result<Row> {
     let dump = answers::full_dump(map, folder)?;
     let oracle = measured(&["ceph", "ok-to-stop", "0", "--from", &from], &["--json"])?;
     Ok(Row {
-        osds: map.osds,
+        shape: map.shape,
         groups: map.groups.len() as u32,
         mapping: map.mapping.as_secs_f64(),
         first,
-        first_waves,
         improved,
-        improved_waves,
-        bound,
-        rook,
-        first_fit,
+        rounds,
         oracle,
         dump_mb: dump >> 20,
         loaded,
@@ -208,22 +252,28 @@ fn page(rows: &[Row]) -> String {
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} |",
-            row.osds, row.groups, row.improved_waves, row.first_waves, row.bound, row.rook, row.first_fit
+            row.shape.osds,
+            row.groups,
+            row.improved.waves,
+            row.first.waves,
+            row.improved.at_least,
+            row.rounds.rook,
+            row.rounds.first_fit
         );
     }
     text.push_str(
         "\n| OSDs | osdmaptool maps | first plan | ratio | peak MB | peak MB, 10 s of search | full dump, MB | one ok-to-stop from it |\n|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
-        let first = row.first.took.as_secs_f64();
+        let first = row.first.ran.took.as_secs_f64();
         let _ = writeln!(
             text,
             "| {} | {:.2} s | {first:.2} s | {:.2} | {} | {} | {} | {:.2} s, {} MB |",
-            row.osds,
+            row.shape.osds,
             row.mapping,
             first / row.mapping,
-            row.first.memory,
-            row.improved.memory,
+            row.first.ran.memory,
+            row.improved.ran.memory,
             row.dump_mb,
             row.oracle.took.as_secs_f64(),
             row.oracle.memory
@@ -244,8 +294,33 @@ fn page(rows: &[Row]) -> String {
         let _ = writeln!(
             text,
             "| {} | {first_plan:.0} ms | {:.3} | {plan_again:.0} ms | {ok_to_stop:.3} ms |",
-            row.osds,
+            row.shape.osds,
             first_plan / 1000.0 / row.mapping
+        );
+    }
+    text
+}
+
+fn page_of_racks(rows: &[RackRow]) -> String {
+    let mut text = String::from(
+        "\n## Racks as failure domain\n\nMaps made in the same way with `chooseleaf firstn 0 type rack`. Rack after rack takes as many waves \
+         as there\nare racks. The time is that of the whole process with `--improve 10s`.\n\n\
+         | OSDs | racks | groups | waves, 10 s of search | time | first plan | at least | Rook's walk | first fit |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {:.1} s | {} | {} | {} | {} |",
+            row.shape.osds,
+            row.shape.domains(),
+            row.groups,
+            row.improved.waves,
+            row.improved.ran.took.as_secs_f64(),
+            row.first,
+            row.improved.at_least,
+            row.rounds.rook,
+            row.rounds.first_fit
         );
     }
     text

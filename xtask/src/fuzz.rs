@@ -224,7 +224,7 @@ fn policies() -> Vec<(String, Vec<u8>)> {
         r#"{"windows":[{"days":["sat","sun"],"from":"22:00","until":"05:00","zone":"Europe/Berlin"}]}"#,
         r#"{"windows":[{"from":"02:30","until":"02:30","zone":"America/New_York"}],"doors":{"auto-after":5}}"#,
         r#"{"max_in_parallel":"15%","max_in_parallel_of":{"osd":3},"order":{"by-domain":"rack"},"growth":"none"}"#,
-        r#"{"order":{"list":["osd.3"]},"max_domains":{"rack":1},"max_degraded":20,"retry":{"first":4000000000,"longest":1,"tries":30}}"#,
+        r#"{"order":{"list":["osd.3"]},"max_domains":{"rack":1},"max_reduced_redundancy":20,"retry":{"first":4000000000,"longest":1,"tries":30}}"#,
     ];
     let numbered = |text: &&str| {
         let numbers = [

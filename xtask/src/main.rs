@@ -1,4 +1,4 @@
-//! The one menu: `cargo xtask {test, bench, fuzz, generate, layers, licences}`. No tool to install first.
+//! The one menu: `cargo xtask {test, bench, simulate, fuzz, generate, layers, licences}`. No tool to install first.
 
 mod bench;
 mod chart;
@@ -9,6 +9,7 @@ mod licences;
 mod long;
 mod postgres;
 mod report;
+mod simulate;
 mod test;
 
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ cargo xtask bench kubernetes [--osds N]       the operator on 1,000 OSDs; writes
 cargo xtask bench ganeti [--patience SECONDS] reboot groups of large clusters beside hroller; writes docs/bench-ganeti.md
 cargo xtask bench ironic                      a real upgrade beside the same by hand; writes docs/bench-ironic.md
 cargo xtask bench versioned [--rows N]        what versions and migrations cost; writes docs/bench-versioned.md
+cargo xtask simulate --worlds N [--seed S]    random worlds against the real driver, judged by the truth
 cargo xtask layers                            who may depend on whom, and that the core is pure
 cargo xtask licences                          that every dependency's licence is one that deny.toml allows
 cargo xtask fuzz [--seconds N] [TARGET]       what comes from outside, against the parsers; 20 s each
@@ -42,6 +44,10 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["test"] => test::test(test::Extent::Usual),
         ["test", "--quick"] => test::test(test::Extent::Quick),
         ["test", "--long", cases @ ..] => long::long(cases),
+        ["simulate", "--worlds", worlds] => simulate::simulate(worlds.parse()?, None),
+        ["simulate", "--worlds", worlds, "--seed", seed] => {
+            simulate::simulate(worlds.parse()?, Some(seed.parse()?))
+        }
         ["layers"] => layers::layers(),
         ["licences"] => licences::licences(),
         ["fuzz"] => fuzz::fuzz(20, None),

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::report::{Report, built, cargo, root, say, workspace};
-use crate::{fuzz, generate, layers, licences, postgres};
+use crate::{fuzz, generate, layers, licences, postgres, simulate};
 
 /// How much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +103,7 @@ fn quick(report: &mut Report) -> Result<()> {
         "quick tests",
         &mut workspace("test", &["--quiet", "--no-fail-fast"]),
     )?;
+    report.done("new worlds in the simulator", simulate::new_worlds);
     // Long enough to run every seed and some thousand inputs more; `cargo xtask fuzz` goes on from there.
     report.done("fuzzing, 3 s a target", || fuzz::fuzz(3, None));
     Ok(())

@@ -1,11 +1,13 @@
 //! What can be said on the command line.
 
+mod by_word;
 mod ganeti;
 mod stores;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+pub(crate) use by_word::{Confirm, Ended, HostIs, Settle};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ganeti::{Ganeti, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary};
 use stagger_core::model::{Limit, PartName, RunId, UnitId};
@@ -62,6 +64,10 @@ pub(crate) enum Command {
     Abort(Asked),
     /// Bring what was changed back to the release before, as far as that is possible.
     Rollback(Asked),
+    /// Say that a host is off and that nothing goes on there: what is open on it counts as failed.
+    Confirm(Confirm),
+    /// Say how an effect ended of which nobody can tell.
+    Settle(Settle),
     /// Show or pack what was gathered when something went wrong.
     Artifacts(Artifacts),
     /// Ceph's own questions.
@@ -335,9 +341,25 @@ pub(crate) struct Wish {
     /// Begin with full waves instead of 1, 2, 4 …
     #[arg(long)]
     pub(crate) no_growth: bool,
+    /// Permit an interruption that the plan names, or each of a sort: mds.a, pool.rbd, mgr.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interrupt: Vec<String>,
+    /// Do what can be done where the target cannot be reached. Otherwise nothing is begun.
+    #[arg(long)]
+    pub(crate) partial: bool,
     /// Search for fewer waves for about so long: 10s.
     #[arg(long, value_name = "TIME")]
     pub(crate) improve: Option<String>,
+}
+
+impl Wish {
+    /// The release, with the words that a run needs too.
+    pub(crate) fn again(&self) -> String {
+        let mut words: Vec<&str> = self.to.as_deref().into_iter().collect();
+        words.extend(self.interrupt.iter().flat_map(|name| ["--interrupt", name]));
+        words.extend(self.partial.then_some("--partial"));
+        words.join(" ")
+    }
 }
 
 /// `plan`

@@ -9,6 +9,7 @@ use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::{ClusterName, Growth, Policy};
 use stagger_engine::hosts::Hosts;
 use stagger_engine::postgres::Address;
+use stagger_engine::secrets;
 use stagger_ganeti_rapi::config::{RapiConfig, Settings as GanetiSettings};
 use stagger_ironic::config::{IronicConfig, Settings as IronicSettings};
 
@@ -45,7 +46,7 @@ struct StoreSection {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum ClusterSection {
-    Ceph(CephConfig),
+    Ceph(Box<CephConfig>),
     Ganeti(Box<RapiConfig>),
     Ironic(Box<IronicConfig>),
 }
@@ -78,7 +79,7 @@ impl Config {
             )));
         };
         Ok(CephSettings {
-            cluster: cluster.clone(),
+            cluster: CephConfig::clone(cluster),
             hosts: self.hosts_of(&cluster.name),
             software: self.software.clone().unwrap_or_default(),
             health: self.health.clone().unwrap_or_default(),
@@ -156,12 +157,10 @@ pub(crate) fn over(mut policy: Policy, wish: &Wish) -> Result<Policy, CliError> 
     if wish.no_growth {
         policy.growth = Growth::None;
     }
-    if let Some(time) = &wish.improve {
-        let time: jiff::SignedDuration = time.parse().map_err(|_| {
-            CliError::usage(format!("--improve {time:?} is not a time")).hint("write 10s or 2m")
-        })?;
-        policy.search.steps = crate::improve::steps(time);
-    }
+    policy.interruptions.extend(wish.interrupt.iter().cloned());
+    policy.partial |= wish.partial;
+    // How many steps fit into the time is known once there is something to plan for.
+    crate::improve::time(wish.improve.as_deref())?;
     Ok(policy)
 }
 
@@ -213,17 +212,12 @@ pub(crate) fn store(cli: &Cli) -> Result<Option<Address>, CliError> {
     };
     let password = match &password_file {
         None => None,
-        Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
-            CliError::usage(format!(
-                "read the password of the store from {}: {error}",
-                file.display()
-            ))
-        })?),
+        Some(file) => Some(
+            secrets::read(file)
+                .map_err(|why| CliError::usage(format!("read the password of the store: {why}")))?,
+        ),
     };
-    let password = password
-        .as_deref()
-        .map(|text| text.trim_end_matches(['\r', '\n']));
-    match Address::new(&url, password) {
+    match Address::new(&url, password.as_deref()) {
         Ok(address) => Ok(Some(address)),
         Err(error) => {
             let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
@@ -337,14 +331,14 @@ mod tests {
             "{text}"
         );
         let text = read("[store]\nurl = \"postgres://db/s\"\npassword_file = \"/no/such\"\n").unwrap_err();
-        assert!(text.text().contains("from /no/such"), "{}", text.text());
+        assert!(text.text().contains("/no/such"), "{}", text.text());
         assert!(refused("[store]\nurll = \"x\"\n").contains("did you mean `url`?"));
         parse(&format!("{GOOD}[store]\nurl = \"postgres://db/s\"\n"), &file).unwrap();
     }
 
     #[test]
     fn a_share_is_of_a_hundred() {
-        let text = refused("[policy]\nmax_degraded = 200\n");
+        let text = refused("[policy]\nmax_reduced_redundancy = 200\n");
         assert!(text.contains("200 is not a percentage"), "{text}");
         let text = refused("[policy]\nsoak = -3\n");
         assert!(text.contains("expected a whole number from 0 up"), "{text}");

@@ -161,6 +161,9 @@ pub(crate) struct Simulation {
     pub(crate) stops: u32,
     /// Stops that were unsafe by the truth, in words.
     pub(crate) unsafe_stops: Vec<String>,
+    /// All that the truth found against the run, each with its class.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) findings: Vec<String>,
     /// Lies that no honest tool could have known.
     pub(crate) undetectable_lies: u32,
     /// Guards that were left behind.

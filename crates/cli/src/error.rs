@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use stagger_core::model::Reason;
 use stagger_engine::backend::{BackendError, LockError, Persistence};
 use stagger_engine::driver::DriveError;
+use stagger_engine::redact::redact;
 use stagger_engine::store::StoreError;
 use stagger_engine::supervisor::SuperviseError;
 use stagger_rook::client::ClientError;
@@ -85,7 +86,8 @@ impl CliError {
         for hint in &self.hints {
             let _ = writeln!(text, "\nhint: {hint}");
         }
-        text
+        // It may quote a line of a configuration, or what a program printed.
+        redact(&text)
     }
 }
 
@@ -98,7 +100,7 @@ impl From<std::io::Error> for CliError {
 impl From<BackendError> for CliError {
     fn from(error: BackendError) -> Self {
         let exit = match error.persistence {
-            Persistence::Transient => Exit::Unreachable,
+            Persistence::Transient | Persistence::Expired => Exit::Unreachable,
             Persistence::Permanent => Exit::Usage,
         };
         let mut made = Self::caused(exit, &error);
@@ -138,13 +140,20 @@ impl From<SuperviseError> for CliError {
                 Self::new(Exit::No, format!("the cluster is locked by {claim}"))
                     .hint("one run at a time: wait for it, or `stagger status` there")
             }
-            SuperviseError::Lock(LockError::Backend(error)) => error.into(),
             SuperviseError::Store(error) => error.into(),
             SuperviseError::Drive(error) => error.into(),
             SuperviseError::Unfinished(run) => {
                 Self::new(Exit::No, format!("run {run} of this cluster is not over")).hint(format!(
                     "`stagger resume {run}` carries it on, `stagger abort {run}` ends it"
                 ))
+            }
+            SuperviseError::Lock(LockError::Backend(error)) | SuperviseError::Unidentified(error) => error.into(),
+            other @ SuperviseError::NameOfAnother { .. } => Self::caused(Exit::Usage, &other).hint(
+                "a name stays with its cluster: call this one otherwise in the configuration, or keep its journals \
+                 elsewhere (--state)",
+            ),
+            other @ SuperviseError::OfAnotherCluster { .. } => {
+                Self::caused(Exit::Usage, &other).hint("--config names the configuration of its cluster")
             }
             other @ (SuperviseError::Lock(LockError::Lost(_))
             | SuperviseError::Empty(_)
@@ -173,10 +182,13 @@ impl From<DriveError> for CliError {
             DriveError::Store(error) => error.into(),
             DriveError::Backend(error) => error.into(),
             other @ DriveError::Illegal(_) => Self::caused(Exit::Internal, &other),
-            other @ (DriveError::LeaseLost(_) | DriveError::StrayCall { .. }) => {
-                Self::caused(Exit::NeedsYou, &other)
-                    .hint("nothing more was begun; `stagger resume` goes on where its journal is")
-            }
+            other @ DriveError::LeaseLost(_) => Self::caused(Exit::NeedsYou, &other)
+                .hint("nothing more was begun; `stagger resume` goes on where its journal is"),
+            other @ DriveError::StrayCall { .. } => Self::caused(Exit::NeedsYou, &other)
+                .hint("nothing more was begun; `stagger resume` goes on once they can be reached")
+                .hint(
+                    "for one that is off for certain: `stagger confirm HOST is-off`, then `stagger resume`",
+                ),
         }
     }
 }

@@ -17,6 +17,8 @@ pub(crate) enum Exit {
     Internal,
     /// As much was done as was to be done at once, and more is left.
     More,
+    /// The run is not over, and nobody carries it out.
+    Abandoned,
     /// Interrupted.
     Interrupted,
 }
@@ -32,6 +34,7 @@ impl Exit {
             Self::Unreachable => 4,
             Self::Internal => 5,
             Self::More => 6,
+            Self::Abandoned => 7,
             Self::Interrupted => 130,
         }
     }
@@ -57,6 +60,7 @@ mod tests {
             (Exit::Unreachable, 4),
             (Exit::Internal, 5),
             (Exit::More, 6),
+            (Exit::Abandoned, 7),
             (Exit::Interrupted, 130),
         ];
         for (exit, code) in all {

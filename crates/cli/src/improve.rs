@@ -1,57 +1,76 @@
-//! `--improve 10s`: a time turned into steps of the search, by measuring this machine once. The steps
-//! stand in the plan, so that it can be made again anywhere.
+//! `--improve 10s`: a search that takes so long, turned into steps: these stand in the plan, so that it can be
+//! made again anywhere.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use jiff::SignedDuration;
-use stagger_core::plan::waves::{Budgets, Problem, Search, solve};
+use stagger_core::plan::{Ask, Plan, plan, plan_until};
 
-/// Steps that are tried out.
-const TRIED: u64 = 20_000;
+use crate::error::CliError;
 
-/// About how many steps fit into that time.
-pub(crate) fn steps(time: SignedDuration) -> u64 {
-    if time <= SignedDuration::ZERO {
-        // There is nothing to measure for.
-        return 0;
+/// The time that was given.
+pub(crate) fn time(given: Option<&str>) -> Result<Option<Duration>, CliError> {
+    let Some(text) = given else { return Ok(None) };
+    let time: Option<jiff::SignedDuration> = text.parse().ok();
+    let time = time.and_then(|time| Duration::try_from(time).ok());
+    time.map(Some)
+        .ok_or_else(|| CliError::usage(format!("--improve {text:?} is not a time")).hint("write 10s or 2m"))
+}
+
+/// The plan that is found in that time, everything counted. Its steps are those that were made.
+pub(crate) fn plan_within(ask: &Ask<'_>, time: Duration) -> Plan {
+    let begun = Instant::now();
+    if time.is_zero() {
+        return with_steps(ask, 0);
     }
-    // A thousand units in three copies, spread by a plain sequence: the shape of a Ceph map.
-    let mut budgets = Budgets::default();
-    let mut next = 1_u64;
-    for _ in 0..32_000 {
-        let mut members = [0_u32; 3];
-        for member in &mut members {
-            next = next
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            *member = (next >> 33) as u32 % 1_000;
-        }
-        members.sort_unstable();
-        if members[0] != members[1] && members[1] != members[2] {
-            budgets.push(&members, 1);
-        }
-    }
-    let problem = Problem {
-        units: 1_000,
-        budgets,
-        ..Problem::default()
+    let Some(first) = plan_until(ask, &mut || true) else {
+        return within(begun, time, |steps| with_steps(ask, steps));
     };
-    let begun = Instant::now();
-    let without = solve(&problem, Search { seed: 1, steps: 0 }, None);
-    let construction = begun.elapsed();
-    let begun = Instant::now();
-    let with = solve(
-        &problem,
-        Search {
-            seed: 1,
-            steps: TRIED,
-        },
-        None,
-    );
-    debug_assert!(
-        with.waves.len() <= without.waves.len(),
-        "a search never makes it worse"
-    );
-    let each = begun.elapsed().saturating_sub(construction).as_secs_f64() / with.steps_used.max(1) as f64;
-    ((time.as_secs_f64() / each.max(1e-9)).min(1e15).floor() as i64).cast_unsigned()
+    if first.waves() <= first.at_least() as usize {
+        // There is nothing to search for.
+        return first;
+    }
+    plan_until(ask, &mut || begun.elapsed() >= time).unwrap_or(first)
+}
+
+fn with_steps(ask: &Ask<'_>, steps: u64) -> Plan {
+    let mut policy = ask.policy.clone();
+    policy.search.steps = steps;
+    plan(&Ask {
+        policy: &policy,
+        ..*ask
+    })
+}
+
+/// Steps that are tried first.
+const TRIED: u64 = 500;
+/// More than any search makes.
+const ENDLESS: u64 = 1 << 40;
+
+/// What is found in that time where only a number of steps can be given: searches of more and more steps, until one
+/// has taken long enough to tell how many fit into the time that is left.
+pub(crate) fn within<T>(begun: Instant, time: Duration, mut search: impl FnMut(u64) -> T) -> T {
+    let from = Instant::now();
+    let mut found = search(0);
+    let construction = from.elapsed();
+    let mut steps = TRIED;
+    while begun.elapsed() + construction < time && steps < ENDLESS {
+        let from = Instant::now();
+        found = search(steps);
+        let searched = from
+            .elapsed()
+            .saturating_sub(construction)
+            .max(Duration::from_nanos(1));
+        let left = time.saturating_sub(begun.elapsed() + construction);
+        let fit = left.as_nanos() * u128::from(steps) / searched.as_nanos();
+        let fit = u64::try_from(fit).unwrap_or(ENDLESS);
+        if fit <= steps {
+            break;
+        }
+        if searched > time / 8 || fit <= steps * 6 {
+            found = search(fit);
+            break;
+        }
+        steps *= 6;
+    }
+    found
 }

@@ -89,6 +89,8 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             kube::ask(cli, &wish.heard, &Asked::Approve { door }).await
         }
         Command::Approve(wish) => control::approve(cli, wish.run.as_ref(), &wish.door),
+        Command::Confirm(wish) => control::confirm(cli, wish),
+        Command::Settle(wish) => control::settle(cli, wish),
         Command::Artifacts(wish) => look::show_artifacts(cli, wish),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
         Command::Ceph(Ceph::Guards(wish)) | Command::Ganeti(Ganeti::Guards(wish)) => {
@@ -127,7 +129,10 @@ async fn asked(cli: &Cli, wish: &args::Asked, command: &Asked) -> Result<Exit, C
     if wish.heard.kube.is_meant() {
         return kube::ask(cli, &wish.heard, command).await;
     }
-    control::ask(cli, wish.run.as_ref(), command)
+    match command {
+        Asked::Abort | Asked::Rollback => control::bring_to_its_end(cli, wish.run.as_ref(), command).await,
+        _ => control::ask(cli, wish.run.as_ref(), command),
+    }
 }
 
 /// The definitions of the Kubernetes resources, as `kubectl apply -f -` takes them.

@@ -11,7 +11,7 @@ use stagger_ceph::config::CephSettings;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, units};
-use stagger_core::model::{Order, Policy, Snapshot, Target};
+use stagger_core::model::{ClusterId, Order, Policy, Snapshot, Target};
 use stagger_sim::ClusterCopy;
 
 use crate::args::{Cli, From, Wish};
@@ -26,6 +26,8 @@ pub(crate) struct World {
     api: Arc<dyn CephApi>,
     settings: CephSettings,
     config: Option<Config>,
+    /// The interruptions that a person permits.
+    permitted: BTreeSet<String>,
     /// All facts.
     pub(crate) facts: Facts,
     /// What they make.
@@ -59,9 +61,21 @@ impl World {
             api,
             settings,
             config,
+            permitted: BTreeSet::new(),
             facts,
             snapshot,
         })
+    }
+
+    /// The same where these interruptions are permitted.
+    pub(crate) fn permitting(mut self, policy: &Policy) -> Result<Self, CliError> {
+        if !policy.interruptions.is_empty() {
+            self.permitted.clone_from(&policy.interruptions);
+            self.snapshot = CephBackend::new(Arc::clone(&self.api), self.settings.clone(), None)
+                .permitting(policy.interruptions.iter().cloned())
+                .snapshot(&self.facts)?;
+        }
+        Ok(self)
     }
 
     /// The policy: the configuration's with the flags over it.
@@ -89,6 +103,7 @@ impl World {
             hold: policy.gate_hold,
             timeout: policy.gate_timeout,
             noout: self.settings.cluster.noout_expires,
+            pause: self.settings.cluster.pause.clone(),
             before_rollback: self.settings.software.of("osd").before_rollback.is_some(),
             health: self.settings.health.clone(),
         };
@@ -103,6 +118,7 @@ impl World {
         Ok(Memory {
             baseline: Baseline::of(&self.facts, &units),
             hosts: hosts_of(&self.facts),
+            interruptions: self.permitted.clone(),
         })
     }
 
@@ -116,8 +132,12 @@ impl World {
 
     /// A backend for a run that began with that memory.
     pub(crate) fn for_run(&self, memory: Memory) -> CephBackend {
-        CephBackend::new(Arc::clone(&self.api), self.settings.clone(), Some(memory))
-            .lock_over(session(&self.settings))
+        let mut settings = self.settings.clone();
+        // What is no name is no fsid either: then the run is refused when it asks for the identity.
+        if let Ok(identity) = ClusterId::new(self.facts.fsid.as_str()) {
+            settings.hosts = settings.hosts.of_identity(&identity);
+        }
+        CephBackend::new(Arc::clone(&self.api), settings, Some(memory)).lock_over(session(&self.settings))
     }
 }
 
@@ -196,8 +216,15 @@ fn known(what: &str, name: &str, known: &BTreeSet<&str>) -> Result<(), CliError>
 }
 
 /// A backend for a run that is in the journal, without observing first.
-pub(crate) fn resumed(cli: &Cli, memory: &serde_json::Value) -> Result<CephBackend, CliError> {
-    let settings = config::read(cli)?.ceph()?;
+pub(crate) fn resumed(
+    cli: &Cli,
+    memory: &serde_json::Value,
+    identity: Option<&ClusterId>,
+) -> Result<CephBackend, CliError> {
+    let mut settings = config::read(cli)?.ceph()?;
+    if let Some(identity) = identity {
+        settings.hosts = settings.hosts.of_identity(identity);
+    }
     let memory = serde_json::from_value(memory.clone()).map_err(|error| {
         CliError::usage(format!("the run keeps no memory of a Ceph cluster: {error}"))
             .hint("a run of `stagger simulate` ended with its simulation, and cannot be carried on")

@@ -362,6 +362,8 @@ fn planned_with(configuration: &str, file: &Path) -> Result<(), String> {
         "18.2.7",
         "--from",
         "crates/backends/ceph/tests/fixtures/16.2.15",
+        "--interrupt",
+        "mgr",
     ]);
     let output = command.output().unwrap();
     if output.status.success() {

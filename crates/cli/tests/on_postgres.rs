@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -31,6 +32,8 @@ fn a_store_in_postgres_is_made_checked_and_missed() {
     let config = folder.path().join("stagger.toml");
     let secret = folder.path().join("password");
     std::fs::write(&secret, "hidden/and@odd\n").unwrap();
+    // One that others may read is refused.
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
     let cluster = "[cluster]\nkind = \"ceph\"\nname = \"lab\"\n";
     let store = format!(
         "[store]\nurl = \"{}\"\npassword_file = \"{}\"\n",
@@ -60,7 +63,7 @@ fn a_store_in_postgres_is_made_checked_and_missed() {
 
     let (code, text) = stagger(&["db", "upgrade"]);
     assert!(
-        code == 0 && text.contains("made, with the schema of revision 1"),
+        code == 0 && text.contains("made, with the schema of revision 2"),
         "{text}"
     );
     let (code, text) = stagger(&["db", "upgrade"]);

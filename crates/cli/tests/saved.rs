@@ -54,7 +54,7 @@ fn what_is_saved_is_planned_as_the_cluster_is() {
         save(&folder, &file);
         let (folder, file_name) = (folder.to_str().unwrap(), file.to_str().unwrap());
         for words in [
-            &["plan", "--to", to, "--json"][..],
+            &["plan", "--to", to, "--interrupt", "mgr", "--json"][..],
             &["explain", "osd.1", "--to", to],
             &["versions", "--json"],
             &["ceph", "ok-to-stop", "0", "--max", "4", "--json"],
@@ -68,8 +68,27 @@ fn what_is_saved_is_planned_as_the_cluster_is() {
         }
         let plan = scratch.path().join("plan.json");
         let plan = plan.to_str().unwrap();
-        said(&["plan", "--to", to, "--from", folder, "--out", plan]);
-        said(&["check", plan, "--to", to, "--from", file_name]);
+        said(&[
+            "plan",
+            "--to",
+            to,
+            "--interrupt",
+            "mgr",
+            "--from",
+            folder,
+            "--out",
+            plan,
+        ]);
+        said(&[
+            "check",
+            plan,
+            "--to",
+            to,
+            "--interrupt",
+            "mgr",
+            "--from",
+            file_name,
+        ]);
         // Facts are judged as of the time at which they were taken, however often they are passed on.
         save(&file, &again);
         assert_eq!(fs::read(&file).unwrap(), fs::read(&again).unwrap());

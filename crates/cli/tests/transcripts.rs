@@ -41,6 +41,44 @@ fn copied(from: &Path, to: &Path) {
     }
 }
 
+fn edited(file: &Path, change: impl Fn(&mut Value)) {
+    let mut content: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    change(&mut content);
+    fs::write(file, content.to_string()).unwrap();
+}
+
+/// osd.5 has died, and its neighbours hold what it held.
+fn osd_5_is_dead(folder: &Path, inside: u64) {
+    edited(&folder.join("osd_dump.json"), |dump| {
+        let osd = dump["osds"]
+            .as_array_mut()
+            .unwrap()
+            .iter_mut()
+            .find(|osd| osd["osd"] == 5)
+            .unwrap();
+        osd["up"] = 0.into();
+        osd["in"] = inside.into();
+        osd["state"] = serde_json::json!(["exists"]);
+    });
+    edited(&folder.join("osd_tree.json"), |tree| {
+        let nodes = tree["nodes"].as_array_mut().unwrap();
+        nodes.iter_mut().find(|node| node["id"] == 5).unwrap()["status"] = "down".into();
+    });
+    edited(&folder.join("pg_dump.json"), |dump| {
+        for pg in dump["pg_map"]["pg_stats"].as_array_mut().unwrap() {
+            let acting = pg["acting"].as_array_mut().unwrap();
+            let spare = [4, 6, 7]
+                .into_iter()
+                .find(|spare| !acting.contains(&Value::from(*spare)))
+                .unwrap();
+            acting
+                .iter_mut()
+                .filter(|osd| **osd == 5)
+                .for_each(|osd| *osd = spare.into());
+        }
+    });
+}
+
 /// What the transcripts find in their folder: recorded clusters, some of them spoilt, and journals.
 fn furnish(folder: &Path) {
     for version in ["16.2.15", "18.2.7", "20.2.4"] {
@@ -68,6 +106,15 @@ fn furnish(folder: &Path) {
     fs::remove_file(folder.join("without-tree/osd_tree.json")).unwrap();
     let saved = fs::read(folder.join("saved.json")).unwrap();
     fs::write(folder.join("half.json"), &saved[..saved.len() / 2]).unwrap();
+
+    for (name, inside) in [("dead-and-out", 0), ("dead-and-in", 1)] {
+        copied(&good, &folder.join(name));
+        osd_5_is_dead(&folder.join(name), inside);
+    }
+    copied(&good, &folder.join("over-two-sites"));
+    edited(&folder.join("over-two-sites/osd_dump.json"), |dump| {
+        dump["pools"][1]["peering_crush_bucket_count"] = 2.into();
+    });
 
     // CRUSH takes any name, and so do files that somebody edits.
     copied(&good, &folder.join("odd-names"));

@@ -44,8 +44,8 @@ pub enum Fault {
     OverParallel,
     /// A wave touches more failure domains than it may.
     OverDomains,
-    /// A wave has more placement groups degraded at once than may be.
-    OverDegraded,
+    /// A wave leaves more of the data without one of its copies than may be.
+    OverReducedRedundancy,
     /// Stages or steps are not in the target's order, or one that is needed is missing.
     StageOrder,
     /// Two units of a stage whose units go one at a time.
@@ -250,10 +250,14 @@ impl Judge<'_> {
         let Some(planned) = self.planned else { return };
         let before = self.ask.earned.get(&self.stage.name).copied().unwrap_or(0);
         let mut highest = 0;
-        for (at, (earned, wave)) in (before..).zip(&planned.waves).enumerate() {
-            let set: Vec<Ix> = wave.units.iter().filter_map(|id| snapshot.find(id)).collect();
+        let waves = planned.waves.iter();
+        let sets: Vec<Vec<Ix>> = waves
+            .map(|wave| wave.units.iter().filter_map(|id| snapshot.find(id)).collect())
+            .collect();
+        let permitted = snapshot.budgets().permit_each(&snapshot.down(), &sets);
+        for (at, ((earned, set), permitted)) in (before..).zip(sets).zip(permitted).enumerate() {
             let name = format!("wave {}", at + 1);
-            if let Err(violation) = snapshot.budgets().permit(&snapshot.down(), &set) {
+            if let Err(violation) = permitted {
                 let text = crate::explain::violation(snapshot, &violation);
                 findings.push(self.found(Fault::OverBudget, format!("{name}: {text}")));
             }
@@ -319,7 +323,7 @@ impl Judge<'_> {
                 said.push((Fault::OverDomains, detail));
             }
         }
-        if let Some(percent) = policy.max_degraded
+        if let Some(percent) = policy.max_reduced_redundancy
             && set.len() > 1
         {
             let budgets = snapshot.budgets();
@@ -330,7 +334,10 @@ impl Judge<'_> {
                 .sum();
             let share = budgets.shares() * u64::from(percent) / 100;
             if count > share && count > self.largest_share() {
-                said.push((Fault::OverDegraded, format!("{count} of at most {share}")));
+                said.push((
+                    Fault::OverReducedRedundancy,
+                    format!("{count} of at most {share}"),
+                ));
             }
         }
         said

@@ -66,6 +66,14 @@ pub struct Explanation {
 
 /// Why a unit is where it is. `None`: there is no such unit in the snapshot.
 pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId) -> Option<Explanation> {
+    if let Some(absent) = snapshot.absent().iter().find(|absent| absent.unit == *unit) {
+        return Some(Explanation {
+            unit: unit.clone(),
+            place: format!("{unit} is absent ({})", absent.reason.slug),
+            held_by: vec![absent.reason.detail.clone()],
+            freed_by: vec!["its coming back: then it is planned for".to_owned()],
+        });
+    }
     let ix = snapshot.find(unit)?;
     if let Some(left) = plan.left_alone.iter().find(|left| left.unit == *unit) {
         return Some(Explanation {
@@ -276,7 +284,7 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
     Some(rooms.words(&cramped))
 }
 
-fn freed_by_reason(slug: &str, nouns: Nouns) -> String {
+pub(crate) fn freed_by_reason(slug: &str, nouns: Nouns) -> String {
     let Nouns {
         host, guest, standby, ..
     } = nouns;
@@ -284,7 +292,9 @@ fn freed_by_reason(slug: &str, nouns: Nouns) -> String {
         "never-ok-to-stop" => {
             "more members of that budget serving, or a lower min_size where that is safe for your data"
         }
-        "unit-down" => "starting it, or removing it from the cluster",
+        "unit-down" => {
+            "starting it, or removing it from the cluster; an OSD that is marked out is not waited for"
+        }
         "unit-unknown" | "revision-unknown" => {
             "an observation that tells: see the conditions in `stagger observe`"
         }
@@ -301,6 +311,7 @@ fn freed_by_reason(slug: &str, nouns: Nouns) -> String {
         }
         "no-room-anywhere" | "no-room-for-copies" => return format!("room on other {host}s of the group"),
         "guest-stuck" => return format!("what keeps the {guest} there: see its reason"),
+        "interruption-not-permitted" => "a person's word: --interrupt, or interruptions in [policy]",
         "one-at-a-time" => "the other one serving again",
         "max-in-parallel-used-up" => "what is down coming back, or a larger max_in_parallel",
         _ => "what its reason names; see docs/reference/reasons.md",

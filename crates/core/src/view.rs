@@ -19,6 +19,8 @@ pub enum Verdict {
     Running,
     /// It waits, and goes on by itself when what it waits for is there.
     Held,
+    /// It would go on by itself, and nobody carries it out.
+    Interrupted,
     /// It goes on only when a person acts.
     NeedsYou,
     /// Every unit serves on the target.
@@ -32,6 +34,7 @@ impl std::fmt::Display for Verdict {
         f.write_str(match self {
             Self::Running => "RUNNING",
             Self::Held => "HELD",
+            Self::Interrupted => "INTERRUPTED",
             Self::NeedsYou => "NEEDS YOU",
             Self::Done => "DONE",
             Self::Ended => "ENDED",
@@ -61,6 +64,9 @@ pub struct RunView {
     pub until: Option<Timestamp>,
     /// When it began.
     pub started: Timestamp,
+    /// When it ended, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
     /// The place of its last event.
     pub seq: u64,
     /// Fencing token and incarnation of who carries it out.
@@ -86,6 +92,21 @@ pub struct RunView {
 impl RunView {
     /// The newest version of the document.
     pub const VERSION: u32 = 1;
+
+    /// The same of a run that nobody carries out: what would go on by itself does not. What is over or needs a person
+    /// anyway stays as it is.
+    #[must_use]
+    pub fn without_a_holder(mut self, why: impl Into<String>) -> Self {
+        match self.verdict {
+            Verdict::Running | Verdict::Held | Verdict::Interrupted => {
+                self.verdict = Verdict::Interrupted;
+                self.why = why.into();
+                self.until = None;
+            }
+            Verdict::NeedsYou | Verdict::Done | Verdict::Ended => {}
+        }
+        self
+    }
 }
 
 /// Name and version of a document.
@@ -174,6 +195,7 @@ pub fn run(run: &Run, waiting: Option<Waiting<'_>>) -> RunView {
         why,
         until: waiting.filter(|_| waits).and_then(|waiting| waiting.until),
         started: run.started_at(),
+        ended_at: run.ended_at(),
         seq: run.seq(),
         holder: format!("token {fence}, {holder}"),
         changed: run.changed(),
@@ -234,6 +256,7 @@ fn current(run: &Run) -> Option<Current> {
     for (unit, visit) in &wave.units {
         let doing = run.open().find_map(|(_, action)| match action {
             Action::Visit { unit: at, phase, .. } if at == unit => Some(match phase {
+                Phase::Prepare => "preparing",
                 Phase::Enter => "entering",
                 Phase::Change => "changing",
                 Phase::Leave => "leaving",

@@ -94,10 +94,10 @@ const PLANTS: [(Fault, Plant); 13] = [
         let already: BTreeSet<_> = down.map(|unit| unit.domains["host"].clone()).collect();
         (!hosts.is_subset(&already) && hosts.union(&already).count() > 1).then_some(())
     }),
-    (Fault::OverDegraded, |facts, plan| {
+    (Fault::OverReducedRedundancy, |facts, plan| {
         let stage = stage(plan, "osd")?;
         in_one(stage);
-        facts.policy.max_degraded = Some(1);
+        facts.policy.max_reduced_redundancy = Some(1);
         let wave = &stage.waves[0].units;
         let touches = |units: &[UnitId]| {
             let has = |(unit, _): &(stagger_core::model::Ix, u32)| units.contains(&facts.units[unit.at()].id);
@@ -187,6 +187,7 @@ fn a_unit_both_in_a_wave_and_left_alone_is_found() {
     };
     let reason = stagger_core::model::Reason::new("being-replaced", "by hand");
     plan.left_alone.push(LeftAlone {
+        needed_by: None,
         unit,
         stage: name,
         reason,

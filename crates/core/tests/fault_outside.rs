@@ -10,7 +10,7 @@ use stagger_core::model::{
     Budgets, ClusterName, Condition, ConditionName, Gate, GoingBack, Kind, Part, PartName, Phase, Policy,
     Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict, Width,
 };
-use stagger_core::run::{Action, Answer, Command, Decision, Entry, Event, Outcome, Run, Seen, Start};
+use stagger_core::run::{Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, Seen, Start};
 use stagger_core::view;
 
 const OLD: &str = "18.2.7";
@@ -40,6 +40,7 @@ fn start() -> Start {
             timeout: SignedDuration::from_secs(TIMEOUT),
         }],
         door_before_last: None,
+        may_be_left: false,
         going_back: GoingBack::Restart,
         maintenance: None,
     };
@@ -53,6 +54,7 @@ fn start() -> Start {
         },
         policy: Policy::default(),
         baseline: serde_json::Value::Null,
+        identity: None,
     }
 }
 
@@ -120,8 +122,9 @@ impl Waiting {
                 units: vec![osd(0)],
                 ours: Answer::Yes,
                 theirs: Answer::Yes,
+                facts: None,
             },
-            Event::Intent { action: visit },
+            Effect::from(visit).into(),
             Event::Settled { intent: 4, outcome },
         ] {
             waiting.write(0, event);
@@ -237,9 +240,16 @@ fn a_hold_is_released_by_open_gates_though_the_unit_stays_away() {
 }
 
 #[test]
-fn what_did_not_serve_before_excuses_nothing() {
+fn a_gate_that_stays_shut_while_the_wave_serves_holds_it_until_it_opens_and_takes_nothing_back() {
+    // What shuts it was down before, and is no news of the wave either.
     let mut run = Waiting::new(vec![osd(1)]);
-    assert_eq!(slugs(&run.time_is_over()), ["failed: gates-shut"]);
+    assert_eq!(slugs(&run.time_is_over()), ["gates-shut"]);
+    let waits = run.next(100 * TIMEOUT, UnitState::Down, Verdict::No);
+    assert!(matches!(waits, Decision::Wait { until: None, .. }), "{waits:?}");
+    assert_eq!(view::run(&run.0, None).verdict, view::Verdict::Held);
+    let opens = |run: &mut Waiting| slugs(&run.next(101 * TIMEOUT, UnitState::Down, Verdict::Yes));
+    assert_eq!(opens(&mut run), ["turned"]);
+    assert_eq!(opens(&mut run), ["released", "passed"]);
 }
 
 #[test]
@@ -295,7 +305,7 @@ fn what_must_be_left_alone_in_mid_wave_is_waited_for_and_then_restarted() {
     let Decision::Act { fresh, .. } = &restarts else {
         panic!("{restarts:?}");
     };
-    assert_eq!(fresh[..], [Action::Restart { unit: osd(0) }]);
+    assert_eq!(fresh[..], [Action::Restart { unit: osd(0) }.into()]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use stagger_core::model::{
     Budgets, ClusterName, Condition, ConditionName, Gate, GoingBack, Kind, Part, PartName, Phase, Policy,
     Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict, Width,
 };
-use stagger_core::run::{Action, Answer, Decision, Entry, Event, Outcome, Run, Seen, Start};
+use stagger_core::run::{Action, Answer, Decision, Effect, Entry, Event, Outcome, Run, Seen, Start};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -68,6 +68,7 @@ fn an_answer_that_took_long_does_not_show_that_a_gate_has_held() {
             timeout: SignedDuration::from_secs(60),
         }],
         door_before_last: None,
+        may_be_left: false,
         going_back: GoingBack::Restart,
         maintenance: None,
     };
@@ -81,6 +82,7 @@ fn an_answer_that_took_long_does_not_show_that_a_gate_has_held() {
         },
         policy: Policy::default(),
         baseline: serde_json::Value::Null,
+        identity: None,
     };
     let before = Revision::new("16.2.15").unwrap();
     let visit = Action::Visit {
@@ -100,8 +102,9 @@ fn an_answer_that_took_long_does_not_show_that_a_gate_has_held() {
             units: vec![mon()],
             ours: Answer::Yes,
             theirs: Answer::Yes,
+            facts: None,
         },
-        Event::Intent { action: visit },
+        Effect::from(visit).into(),
         Event::Settled {
             intent: 4,
             outcome: Outcome::Done { note: String::new() },

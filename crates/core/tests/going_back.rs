@@ -9,7 +9,9 @@ use stagger_core::model::{
     Budgets, ClusterName, Condition, ConditionName, Gate, GoingBack, Kind, OnFailure, Part, PartName, Phase,
     Policy, Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict, Width,
 };
-use stagger_core::run::{Action, Answer, Command, Decision, Ending, Entry, Event, Outcome, Run, Seen, Start};
+use stagger_core::run::{
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start,
+};
 
 const OLD: &str = "16.2.15";
 const NEW: &str = "18.2.7";
@@ -72,6 +74,7 @@ impl Failed {
                 timeout: SignedDuration::from_secs(60),
             }],
             door_before_last: None,
+            may_be_left: false,
             going_back: GoingBack::Rebuild {
                 cost: "filling it anew".to_owned(),
             },
@@ -91,6 +94,7 @@ impl Failed {
                 ..Policy::default()
             },
             baseline: serde_json::Value::Null,
+            identity: None,
         };
         let first = Entry {
             seq: 1,
@@ -112,6 +116,7 @@ impl Failed {
             units,
             ours: Answer::Yes,
             theirs: Answer::Yes,
+            facts: None,
         });
         for (id, outcome) in [(0, "it does not start"), (1, "")] {
             failed.done(
@@ -128,6 +133,7 @@ impl Failed {
         failed.write(Event::WaveFailed {
             units: vec![osd(0)],
             reason: Reason::new("visit-failed", "osd.0"),
+            alone: false,
         });
         failed.done(
             Action::Collect {
@@ -147,7 +153,7 @@ impl Failed {
 
     /// Announces and settles an effect; it failed if there is a why.
     fn done(&mut self, action: Action, why: &str) {
-        let intent = self.write(Event::Intent { action });
+        let intent = self.write(Effect::from(action).into());
         let outcome = if why.is_empty() {
             Outcome::Done { note: String::new() }
         } else {
@@ -173,7 +179,7 @@ impl Failed {
         };
         fresh
             .into_iter()
-            .map(|action| match action {
+            .map(|effect| match effect.action {
                 Action::GoBack { unit, rebuild, .. } => (unit, rebuild),
                 other => panic!("{other:?}"),
             })
@@ -234,6 +240,7 @@ fn a_wave_goes_back_whole_where_rebuilding_is_permitted() {
         units: vec![osd(1)],
         ours: Answer::Yes,
         theirs: Answer::Yes,
+        facts: None,
     });
     assert_eq!(failed.goes_back(), [(osd(1), true)]);
 }

@@ -9,7 +9,7 @@ use stagger_core::model::{
     Budgets, ClusterName, GoingBack, GuardName, GuardScope, GuardSpec, Kind, Part, PartName, Phase, Policy,
     Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Width,
 };
-use stagger_core::run::{Action, Answer, Decision, Entry, Event, Outcome, Run, Seen, Start};
+use stagger_core::run::{Action, Answer, Decision, Effect, Entry, Event, Outcome, Run, Seen, Start};
 
 /// How long a guard lasts, in seconds.
 const EXPIRY: i64 = 60;
@@ -37,6 +37,7 @@ fn start(scope: GuardScope) -> Start {
         }],
         gates: Vec::new(),
         door_before_last: None,
+        may_be_left: false,
         going_back: GoingBack::Restart,
         maintenance: None,
     };
@@ -54,6 +55,7 @@ fn start(scope: GuardScope) -> Start {
             ..Policy::default()
         },
         baseline: serde_json::Value::Null,
+        identity: None,
     }
 }
 
@@ -128,18 +130,27 @@ impl Slow {
                 Decision::Judge(sets) => {
                     for units in sets {
                         let (ours, theirs) = (Answer::Yes, Answer::NoOracle);
-                        self.write(second, Event::Judged { units, ours, theirs });
+                        let facts = None;
+                        self.write(
+                            second,
+                            Event::Judged {
+                                units,
+                                ours,
+                                theirs,
+                                facts,
+                            },
+                        );
                     }
                 }
                 Decision::Act { fresh, .. } if fresh.is_empty() => return,
                 Decision::Act { fresh, .. } => {
-                    for action in fresh {
+                    for Effect { action, before } in fresh {
                         let until = match action {
                             Action::TakeGuard { .. } => Some(Some(second + EXPIRY)),
                             Action::DropGuard { .. } => Some(None),
                             _ => None,
                         };
-                        let intent = self.write(second, Event::Intent { action });
+                        let intent = self.write(second, Event::Intent { action, before });
                         let fails = until.flatten().is_some() && self.until.is_some() && self.fails > 0;
                         match until {
                             Some(_) if fails => {

@@ -8,7 +8,7 @@ use hosts::{Case, Mix, Rng, case, mix};
 use jiff::Timestamp;
 use stagger_core::model::{Evacuate, LocalGuests, Phase, RunId, UnitId, UnitState};
 use stagger_core::plan::Move;
-use stagger_core::run::{Action, Answer, Decision, Entry, Event, Outcome, Run, Seen, Start};
+use stagger_core::run::{Action, Answer, Decision, Effect, Entry, Event, Outcome, Run, Seen, Start};
 
 /// A run on a world in which everything works.
 struct World {
@@ -33,6 +33,7 @@ impl World {
             target: case.target(),
             policy: case.policy.clone(),
             baseline: serde_json::Value::Null,
+            identity: None,
         };
         let first = Entry {
             seq: 1,
@@ -86,13 +87,15 @@ impl World {
                         units,
                         ours,
                         theirs: Answer::NoOracle,
+                        facts: None,
                     });
                 }
             }
             Decision::Act { fresh, .. } => {
-                for action in fresh {
+                for Effect { action, before } in fresh {
                     let intent = self.write(Event::Intent {
                         action: action.clone(),
+                        before,
                     });
                     if let Action::Visit {
                         unit,
@@ -230,6 +233,7 @@ impl Slow {
             case.hosts[host].takes = state == UnitState::Serving;
         };
         match phase {
+            Phase::Prepare => {}
             Phase::Enter => {
                 set(&mut self.world.case, UnitState::Down);
                 for a_move in &moves {
@@ -293,14 +297,14 @@ impl Slow {
         match self.world.run.next(self.world.now, Some(seen)) {
             Decision::Act { fresh, .. } => {
                 let nothing_new = fresh.is_empty();
-                for action in fresh {
+                for Effect { action, before } in fresh {
                     let Action::Visit {
                         unit, phase, moves, ..
                     } = action.clone()
                     else {
                         panic!("{action:?}")
                     };
-                    let intent = self.world.write(Event::Intent { action });
+                    let intent = self.world.write(Event::Intent { action, before });
                     self.open.push((intent, unit, phase, moves));
                 }
                 if nothing_new || self.rng.percent(50) {

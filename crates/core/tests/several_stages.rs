@@ -10,7 +10,9 @@ use stagger_core::model::{
     Budgets, GoingBack, Part, Phase, Policy, Snapshot, StageSpec, Target, Unit, UnitState, Width,
 };
 use stagger_core::plan::{Ask, Plan, plan};
-use stagger_core::run::{Action, Answer, Command, Decision, Ending, Entry, Event, Outcome, Run, Seen, Start};
+use stagger_core::run::{
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start,
+};
 
 const STAGES: [(&str, &str); 2] = [("code", "new-pinned"), ("settings", "new")];
 
@@ -25,6 +27,7 @@ fn target() -> Target {
             guards: Vec::new(),
             gates: Vec::new(),
             door_before_last: None,
+            may_be_left: false,
             going_back: match name {
                 "code" => GoingBack::Restart,
                 _ => GoingBack::Impossible {
@@ -149,6 +152,7 @@ impl World {
             target: target(),
             policy: policy(),
             baseline: serde_json::Value::Null,
+            identity: None,
         };
         let first = Entry {
             seq: 1,
@@ -190,18 +194,19 @@ impl World {
                             units,
                             ours: Answer::Yes,
                             theirs: Answer::Yes,
+                            facts: None,
                         });
                     }
                 }
                 Decision::Act { fresh, .. } => {
-                    for action in fresh {
+                    for Effect { action, before } in fresh {
                         if let Action::Visit { unit, revision, .. } | Action::GoBack { unit, revision, .. } =
                             &action
                         {
                             let at = usize::from(unit.as_str() == "s1");
                             self.runs[at] = revision.to_string();
                         }
-                        self.append(Event::Intent { action });
+                        self.append(Event::Intent { action, before });
                         let intent = self.run.seq();
                         self.append(Event::Settled {
                             intent,

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use stagger_core::plan::waves::{
-    Budgets, DomainRule, Impossible, Method, Problem, Rule, Search, Solution, Wide, solve,
+    Budgets, DomainRule, Impossible, Method, Problem, Rule, Search, Solution, Tenure, Wide, solve,
+    solve_until,
 };
 
 prop_compose! {
@@ -40,13 +41,15 @@ fn any_problem() -> impl Strategy<Value = Problem> {
             any_budgets(units),
             prop::collection::vec(wide, 0..3),
             prop::collection::vec(domains, 0..2),
+            prop::collection::vec(prop::collection::vec(0_u32..8, each), 0..4),
             prop::collection::vec(0_u32..20, 0..5),
         )
-            .prop_map(move |(budgets, wide, domains, caps)| Problem {
+            .prop_map(move |(budgets, wide, domains, levels, caps)| Problem {
                 units,
                 budgets,
                 wide,
                 domains,
+                levels,
                 caps,
             })
     })
@@ -110,7 +113,21 @@ proptest! {
         let short = solve(&problem, Search { seed: 1, steps: 0 }, None);
         let long = solve(&problem, Search { seed: 1, steps: 300 }, None);
         prop_assert!(long.waves.len() <= short.waves.len());
-        prop_assert_eq!(long.bound.waves, short.bound.waves);
+        prop_assert!(long.bound.waves >= short.bound.waves);
+    }
+
+    /// Law 11: a search that a clock has ended is found again by its steps.
+    #[test]
+    fn a_search_that_was_stopped_is_found_again(problem in any_problem(), questions in 1_u32..9) {
+        let mut left = questions;
+        let mut stop = || {
+            left = left.saturating_sub(1);
+            left == 0
+        };
+        let endless = Search { seed: 5, steps: u64::MAX };
+        let stopped = solve_until(&problem, endless, Tenure::Published, None, &mut stop);
+        let steps = stopped.steps_used.max(1);
+        prop_assert_eq!(&stopped, &solve(&problem, Search { seed: 5, steps }, None));
     }
 
     #[test]
@@ -184,6 +201,10 @@ fn without_done(problem: &Problem, left: &[Vec<u32>], done: usize) -> (Problem, 
             costs: units.iter().map(|&unit| wide.costs[unit as usize]).collect(),
             limit: wide.limit,
         });
+    }
+    for level in &problem.levels {
+        let of = units.iter().map(|&unit| level[unit as usize]);
+        rest.levels.push(of.collect());
     }
     for rule in &problem.domains {
         rest.domains.push(DomainRule {

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use stagger_core::model::RunId;
 use stagger_core::run::Seq;
 
+use crate::redact::redact;
+use crate::secrets;
+
 /// Where artifacts go: one folder a run, in it one folder for each time that they were gathered.
 #[derive(Debug, Clone)]
 pub struct Artifacts {
@@ -40,11 +43,11 @@ impl Artifacts {
             path: folder.clone(),
             source,
         };
-        std::fs::create_dir_all(&folder).map_err(failed)?;
+        secrets::make_folder(&folder).map_err(failed)?;
         let count = files.len();
         for (name, content) in files {
             let text = redact(&String::from_utf8_lossy(&content));
-            std::fs::write(folder.join(safe(&name)), text).map_err(failed)?;
+            secrets::write(&folder.join(safe(&name)), text.as_bytes()).map_err(failed)?;
         }
         Ok(format!("{count} files in {}", folder.display()))
     }
@@ -63,7 +66,7 @@ impl Artifacts {
             path: file.to_owned(),
             source,
         };
-        let out = std::fs::File::create(file).map_err(failed)?;
+        let out = secrets::create(file).map_err(failed)?;
         let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(out, flate2::Compression::default()));
         let folder = self.of(run);
         if folder.is_dir() {
@@ -73,7 +76,7 @@ impl Artifacts {
             let text = redact(&String::from_utf8_lossy(content));
             let mut header = tar::Header::new_gnu();
             header.set_size(text.len() as u64);
-            header.set_mode(0o644);
+            header.set_mode(0o600);
             header.set_cksum();
             let path = Path::new(&safe(run.as_str())).join(safe(name));
             tar.append_data(&mut header, path, text.as_bytes())
@@ -110,85 +113,38 @@ fn safe(name: &str) -> String {
     clean.trim_start_matches('.').to_owned()
 }
 
-/// Words after which a value is a secret.
-const SECRET_WORDS: [&str; 7] = [
-    "key",
-    "secret",
-    "secret_key",
-    "access_key",
-    "password",
-    "passwd",
-    "token",
-];
-
-/// The text with what looks like a secret replaced: values of `key = …` and its like, and Ceph's
-/// base64 keys wherever they stand.
-pub fn redact(text: &str) -> String {
-    text.lines().map(redact_line).collect::<Vec<_>>().join("\n")
-}
-
-fn redact_line(line: &str) -> String {
-    let mut out = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(at) = rest.find(['=', ':']) {
-        let (head, tail) = rest.split_at(at + 1);
-        out.push_str(head);
-        let word = head[..at]
-            .trim_end()
-            .trim_end_matches('"')
-            .rsplit(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-            .next()
-            .unwrap_or("");
-        let secret = SECRET_WORDS.contains(&word.to_ascii_lowercase().as_str());
-        let value_at = tail.len() - tail.trim_start_matches([' ', '\t', '"']).len();
-        let (lead, value) = tail.split_at(value_at);
-        let end = value.find([' ', '\t', '"', ',', '}', ']']).unwrap_or(value.len());
-        if secret && end > 0 {
-            out.push_str(lead);
-            out.push_str("(removed)");
-            rest = &value[end..];
-        } else {
-            rest = tail;
-        }
-    }
-    out.push_str(rest);
-    out.split(' ')
-        .map(|word| if ceph_key(word) { "(removed)" } else { word })
-        .collect::<Vec<_>>()
-        .join(" ")
-}
-
-/// A Ceph key: base64, 40 characters, its header says type 1 or 2.
-fn ceph_key(word: &str) -> bool {
-    let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric() && c != '=' && c != '+' && c != '/');
-    word.len() >= 40
-        && (word.starts_with("AQ") || word.starts_with("Ag"))
-        && word.ends_with("==")
-        && word
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'='))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn secrets_do_not_get_through() {
-        let key = "AQBnkkBnAAAAABAAcVkvqkpTiEkfYCoBW5Lc1Q==";
-        for line in [
-            format!("[client.admin]\n\tkey = {key}"),
-            format!("{{\"entity\":\"osd.0\",\"key\":\"{key}\",\"caps\":{{}}}}"),
-            format!("mon got {key} from peer"),
-            "rgw secret_key=hunter2hunter2 rest".to_owned(),
-            "password: hunter2hunter2".to_owned(),
+    fn what_is_kept_is_redacted_and_nobody_else_s() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let artifacts = Artifacts::in_folder(folder.path().join("artifacts"));
+        let run = RunId::new("r1").unwrap();
+        let log = b"db_password=hunter2hunter2\nosd.3 is down".to_vec();
+        artifacts
+            .keep(&run, 7, vec![("osd.3.log".to_owned(), log.clone())])
+            .unwrap();
+        let kept = artifacts.of(&run).join("7/osd.3.log");
+        assert_eq!(
+            std::fs::read_to_string(&kept).unwrap(),
+            "db_password=(removed)\nosd.3 is down"
+        );
+        let bundle = folder.path().join("bundle.tar.gz");
+        artifacts
+            .bundle(&run, &[("extra".to_owned(), log)], &bundle)
+            .unwrap();
+        for (path, wanted) in [
+            (kept.as_path(), 0o600),
+            (kept.parent().unwrap(), 0o700),
+            (&artifacts.of(&run), 0o700),
+            (&bundle, 0o600),
         ] {
-            let clean = redact(&line);
-            assert!(!clean.contains(key) && !clean.contains("hunter2"), "{clean}");
-            assert!(clean.contains("(removed)"), "{clean}");
+            let mode = std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, wanted, "{}", path.display());
         }
-        let plain = "osd.3 down at 03:12:04, key: none of this = fine";
-        assert!(redact(plain).contains("osd.3 down at 03:12:04"));
     }
 
     #[test]

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use stagger_core::model::{ClusterName, RunId, Snapshot, UnitId};
+use stagger_core::model::{ClusterId, ClusterName, RunId, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer, Seq};
+
+use crate::deadline::Deadline;
+use crate::life::Life;
+use crate::redact::redact;
 
 /// Whether trying again may help; decided where the call is made, and obeyed by the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,9 +17,12 @@ pub enum Persistence {
     Transient,
     /// It will be the same next time.
     Permanent,
+    /// Nothing was begun, since what the judges had said of it was too old: they have to be asked again.
+    Expired,
 }
 
-/// A call to the world that went wrong.
+/// A call to the world that went wrong. Its words go into journals and onto screens: what is a secret in them is
+/// redacted when it is made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{tried}: {why}")]
 pub struct BackendError {
@@ -37,8 +44,8 @@ impl BackendError {
     pub fn transient(tried: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
             persistence: Persistence::Transient,
-            tried: tried.into(),
-            why: why.into(),
+            tried: redact(&tried.into()),
+            why: redact(&why.into()),
             hint: None,
             may_land: false,
         }
@@ -48,8 +55,19 @@ impl BackendError {
     pub fn permanent(tried: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
             persistence: Persistence::Permanent,
-            tried: tried.into(),
-            why: why.into(),
+            tried: redact(&tried.into()),
+            why: redact(&why.into()),
+            hint: None,
+            may_land: false,
+        }
+    }
+
+    /// One of which nothing was begun, since it has to be judged again.
+    pub fn expired(tried: impl Into<String>, why: impl Into<String>) -> Self {
+        Self {
+            persistence: Persistence::Expired,
+            tried: redact(&tried.into()),
+            why: redact(&why.into()),
             hint: None,
             may_land: false,
         }
@@ -65,7 +83,7 @@ impl BackendError {
     /// The same with what to do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(redact(&hint.into()));
         self
     }
 }
@@ -102,9 +120,27 @@ pub struct Call {
     pub seq: Seq,
     /// The fencing token of its sender.
     pub fence: u64,
+    /// Until when it may begin; `None`: whenever.
+    pub deadline: Option<Deadline>,
 }
 
 impl Call {
+    /// Looked at right before the first thing that takes something out of service, after all that may take time.
+    ///
+    /// # Errors
+    /// What the judges had said is too old: nothing was begun.
+    pub fn may_begin(&self, tried: &str) -> Result<(), BackendError> {
+        self.holds().map_err(|why| BackendError::expired(tried, why))
+    }
+
+    /// The same for a host that is ready to begin.
+    ///
+    /// # Errors
+    /// Why it is too late.
+    pub fn holds(&self) -> Result<(), String> {
+        self.deadline.as_ref().map_or(Ok(()), Deadline::holds)
+    }
+
     /// The run's key for this effect, for lock files, reason trails and annotations.
     pub fn key(&self) -> String {
         format!("{}-{}", self.run, self.seq)
@@ -125,6 +161,31 @@ pub struct Claim {
     pub process: u32,
     /// Since when.
     pub since: jiff::Timestamp,
+    /// By what that process is known on its host; `None`: nobody could tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<Life>,
+}
+
+/// Who has the lock, and how long it may be theirs without another renewal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Who.
+    pub claim: Claim,
+    /// How long a renewal lasts.
+    pub expires: Duration,
+}
+
+/// What the journal of a run had come to, as the cluster itself was told beside the lock. A journal that does not hold it is
+/// older than the world: it was restored, or its database lost its last writes.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Anchor {
+    /// Of which run.
+    pub run: RunId,
+    /// The place of its last event then.
+    pub seq: Seq,
+    /// The checksum over all up to there.
+    pub sum: String,
 }
 
 impl Claim {
@@ -136,9 +197,10 @@ impl Claim {
             host,
             process,
             since,
+            life,
         } = self;
         serde_json::json!({
-            "incarnation": incarnation, "run": run, "host": host, "process": process, "since": since,
+            "incarnation": incarnation, "run": run, "host": host, "process": process, "since": since, "life": life,
         })
         .to_string()
     }
@@ -152,6 +214,7 @@ impl std::fmt::Display for Claim {
             host,
             process,
             since,
+            life: _,
         } = self;
         write!(f, "run {run} on host {host}, process {process}, since {since:.0}")
     }
@@ -162,7 +225,7 @@ impl std::fmt::Display for Claim {
 pub enum LockError {
     /// Another holds it.
     #[error("the cluster is locked by {0}")]
-    Held(Claim),
+    Held(Box<Claim>),
     /// It was ours, and is no more.
     #[error("the lock in the cluster is not ours any more: {0}")]
     Lost(String),
@@ -175,7 +238,7 @@ impl LockError {
     /// Of the claim that stands in the lock, if it can be read.
     pub(crate) fn of_holder(claim: Option<&str>) -> Self {
         match claim.map(serde_json::from_str) {
-            Some(Ok(claim)) => Self::Held(claim),
+            Some(Ok(claim)) => Self::Held(Box::new(claim)),
             // It was given back between two questions, or is of a release with other words.
             Some(Err(_)) | None => Self::Lost("another had it a moment ago: try again".to_owned()),
         }
@@ -185,14 +248,27 @@ impl LockError {
 /// A world: one cluster of one kind.
 #[async_trait]
 pub trait Backend: Send + Sync {
-    /// Which cluster.
+    /// Which cluster, as the configuration calls it.
     fn cluster(&self) -> &ClusterName;
+
+    /// Which cluster, as it knows itself: the same under whatever name it is reached. A world that has nothing of the
+    /// kind is known by its name.
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        let name = self.cluster();
+        ClusterId::new(name.as_str())
+            .map_err(|error| BackendError::permanent(format!("identify {name}"), error.to_string()))
+    }
 
     /// Observes afresh. What it returns began to be observed after this call began.
     async fn observe(&self) -> Result<Snapshot, BackendError>;
 
     /// Asks the system's own oracle whether a set may go down now.
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError>;
+
+    /// On which host the effects of a unit run, as far as that is known; by default the unit is the host.
+    fn host_of(&self, unit: &UnitId) -> Option<String> {
+        Some(unit.to_string())
+    }
 
     /// Which rail an action runs on.
     fn rail(&self, action: &Action) -> Rail;
@@ -215,6 +291,23 @@ pub trait Backend: Send + Sync {
 
     /// Says that the holder lives. Called every third of [`Backend::lock_expires`].
     async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError>;
+
+    /// Who has the lock now, if somebody has and that can be read. [`Backend::lock`] may take its time to find out whether
+    /// they live; this answers at once.
+    async fn holder(&self) -> Result<Option<Holder>, LockError> {
+        Ok(None)
+    }
+
+    /// Keeps in the cluster what the holder's journal has come to. It stays there when the lock is given back. A world
+    /// without a place for it keeps nothing.
+    async fn anchor(&self, _anchor: &Anchor) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    /// What was last kept by [`Backend::anchor`].
+    async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
+        Ok(None)
+    }
 
     /// Gives the lock back.
     async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError>;

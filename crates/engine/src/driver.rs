@@ -8,19 +8,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{Reason, Snapshot, UnitId};
+use stagger_core::model::{Reason, Snapshot, UnitId, UnitState};
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Ending, Entry, Event, IllegalEvent, Run, Seen, Seq,
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, IllegalEvent, Run, Seen, Seq,
 };
 use stagger_core::view::Waiting;
 use tokio::task::JoinSet;
 
 use crate::artifacts::Artifacts;
-use crate::backend::{Backend, BackendError, Call, Persistence, Rail};
-use crate::clock::Clock;
+use crate::backend::{Anchor, Backend, BackendError, Call, Claim, Persistence, Rail};
+use crate::clock::{Clock, within};
+use crate::deadline::Deadline;
 use crate::lease::Watch;
-use crate::protocol;
 pub use crate::protocol::units_of;
+use crate::protocol::{self, Earlier};
+use crate::raising;
 use crate::store::{Store, StoreError};
 use crate::strays::{Strays, pause_after};
 
@@ -40,8 +42,10 @@ pub enum DriveError {
     #[error("the cluster cannot be observed")]
     Backend(#[from] BackendError),
     /// A predecessor's call may still land, and nothing can be done against it.
-    #[error("a call of a process before may still be under way on {units}: {why}")]
+    #[error("a call of a process before may still be under way on {hosts} ({units}): {why}")]
     StrayCall {
+        /// On which hosts; on all others the fence is raised.
+        hosts: String,
         /// On which units.
         units: String,
         /// Why the fence could not be raised.
@@ -67,8 +71,24 @@ pub enum Step {
     Over(Ending),
 }
 
+/// What is worth telling before a run's first event of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// Another has the lock, and is watched.
+    Locked {
+        /// Who.
+        holder: Claim,
+        /// If they do not renew it, it is ours then.
+        until: Timestamp,
+    },
+    /// The journal is older than what the cluster was told of it: what was done since is unknown.
+    Behind(Anchor),
+}
+
 /// Is told of every event as it is written.
 pub trait Listener: Send {
+    /// Something to know before the first of them.
+    fn notice(&mut self, _notice: &Notice) {}
     /// One more event, and what the run has come to with it.
     fn event(&mut self, entry: &Entry, run: &Run);
     /// The run waits, and looks again at that time; called at each step that waits.
@@ -84,10 +104,12 @@ pub struct Driver {
     listener: Box<dyn Listener>,
     run: Run,
     fence: u64,
-    seen: Option<(Snapshot, Seq)>,
+    seen: Option<Sight>,
     /// Effects under way in this process, by the place of their intents.
     under_way: JoinSet<(Seq, Answered)>,
     started: BTreeSet<Seq>,
+    /// Intents that this process has announced: no other can have begun them.
+    announced: BTreeSet<Seq>,
     /// Intents with a call that may still land.
     strays: Strays,
     lease: Option<Watch>,
@@ -96,6 +118,15 @@ pub struct Driver {
     stranger: bool,
     /// The lock is ours since then at the latest: what a holder before began, it began before.
     held_since: Timestamp,
+}
+
+/// An observation.
+struct Sight {
+    snapshot: Snapshot,
+    /// The place of the journal's last event when it began.
+    as_of: Seq,
+    /// When it had come in.
+    at: Timestamp,
 }
 
 /// What came of a call.
@@ -164,6 +195,8 @@ impl Driver {
                 fence,
                 holder: holder.to_owned(),
             }])?;
+            // A person may have said meanwhile which host is off.
+            driver.take_commands()?;
             driver.rule_out_stray_calls().await?;
         }
         Ok(driver)
@@ -189,6 +222,7 @@ impl Driver {
             seen: None,
             under_way: JoinSet::new(),
             started: BTreeSet::new(),
+            announced: BTreeSet::new(),
             strays: Strays::default(),
             lease: None,
             failures: 0,
@@ -221,7 +255,7 @@ impl Driver {
 
     /// What was last observed.
     pub fn snapshot(&self) -> Option<&Snapshot> {
-        self.seen.as_ref().map(|(snapshot, _)| snapshot)
+        self.seen.as_ref().map(|seen| &seen.snapshot)
     }
 
     async fn rule_out_stray_calls(&mut self) -> Result<(), DriveError> {
@@ -243,15 +277,12 @@ impl Driver {
     }
 
     async fn keep_out(&mut self, fenced: &[UnitId], bound: Duration) -> Result<(), DriveError> {
-        if !fenced.is_empty() {
-            self.backend
-                .raise_fence(self.fence, fenced)
-                .await
-                .map_err(|error| DriveError::StrayCall {
-                    units: fenced.iter().map(UnitId::as_str).collect::<Vec<_>>().join(" "),
-                    why: error.to_string(),
-                })?;
-        }
+        let is_off = |unit: &&UnitId| {
+            let host = self.backend.host_of(unit);
+            host.is_some_and(|host| self.run.is_off(&host))
+        };
+        let fenced: Vec<UnitId> = fenced.iter().filter(|unit| !is_off(unit)).cloned().collect();
+        raising::raise(&self.backend, self.fence, &fenced).await?;
         if !bound.is_zero() {
             let bound = SignedDuration::try_from(bound).unwrap_or(SignedDuration::MAX);
             // Whoever had the lock before began nothing after that.
@@ -303,12 +334,32 @@ impl Driver {
         let last = *last;
         let events = asked
             .into_iter()
-            .map(|(_, command, by)| Event::Asked { command, by })
+            .map(|(_, command, by)| Event::Asked {
+                command: self.found(command),
+                by,
+            })
             .collect();
         // Appended first: a command taken twice is the same command, one lost is not.
         self.append(events)?;
         self.store.taken(&run, last)?;
+        let open = &self.run;
+        self.strays.retain(|seq| open.intent(seq).is_some());
         Ok(())
+    }
+
+    /// A word about a host, with what is open there.
+    fn found(&self, command: Command) -> Command {
+        let Command::Confirm { host, .. } = command else {
+            return command;
+        };
+        let on_it = |unit: &UnitId| self.backend.host_of(unit).as_deref() == Some(host.as_str());
+        let of_it = |action: &Action| {
+            let units = units_of(action);
+            !units.is_empty() && units.iter().all(on_it)
+        };
+        let open = self.run.open().filter(|(_, action)| of_it(action));
+        let ended = open.map(|(seq, _)| seq).collect();
+        Command::Confirm { host, ended }
     }
 
     /// A command of this process's own user, as Ctrl-C.
@@ -316,6 +367,7 @@ impl Driver {
     /// # Errors
     /// The journal cannot be written.
     pub fn ask(&mut self, command: Command, by: &str) -> Result<(), DriveError> {
+        let command = self.found(command);
         self.append(vec![Event::Asked {
             command,
             by: by.to_owned(),
@@ -333,17 +385,18 @@ impl Driver {
         }
         self.take_commands()?;
         let now = self.clock.now();
+        self.forget_what_is_old(now);
         if self.stranger {
-            let Some((snapshot, _)) = self.seen.take() else {
+            let Some(Sight { snapshot, .. }) = self.seen.take() else {
                 return self.observe(now).await;
             };
             self.rule_out_a_strangers_calls(&snapshot).await?;
             self.stranger = false;
             return Ok(Step::Again);
         }
-        let seen = self.seen.as_ref().map(|(snapshot, as_of)| Seen {
-            snapshot,
-            as_of: *as_of,
+        let seen = self.seen.as_ref().map(|seen| Seen {
+            snapshot: &seen.snapshot,
+            as_of: seen.as_of,
         });
         match self.run.next(now, seen) {
             Decision::Observe => self.observe(now).await,
@@ -369,12 +422,20 @@ impl Driver {
         }
     }
 
+    /// What was seen counts as long as an approval: while effects are under way nobody looks of himself.
+    fn forget_what_is_old(&mut self, now: Timestamp) {
+        let age = SignedDuration::from_secs(i64::from(self.run.start().policy.approval_age));
+        let is_old = |seen: &Sight| seen.at.saturating_add(age).is_ok_and(|until| until < now);
+        self.seen = self.seen.take().filter(|seen| !is_old(seen));
+    }
+
     async fn observe(&mut self, now: Timestamp) -> Result<Step, DriveError> {
         let as_of = self.run.seq();
         match self.backend.observe().await {
             Ok(snapshot) => {
                 self.failures = 0;
-                self.seen = Some((snapshot, as_of));
+                let at = self.clock.now();
+                self.seen = Some(Sight { snapshot, as_of, at });
                 Ok(Step::Again)
             }
             Err(error) if error.persistence == Persistence::Permanent => Err(error.into()),
@@ -401,7 +462,7 @@ impl Driver {
                 None => Answer::Unknown {
                     why: "nothing was observed".to_owned(),
                 },
-                Some((snapshot, _)) => match self.run.may_stop(snapshot, &units) {
+                Some(seen) => match self.run.may_stop(&seen.snapshot, &units) {
                     Ok(()) => Answer::Yes,
                     Err(why) => Answer::No { why },
                 },
@@ -413,26 +474,72 @@ impl Driver {
                 .unwrap_or_else(|error| Answer::Unknown {
                     why: error.to_string(),
                 });
-            events.push(Event::Judged { units, ours, theirs });
+            let facts = self.seen.as_ref().map(|seen| seen.snapshot.observed_at());
+            events.push(Event::Judged {
+                units,
+                ours,
+                theirs,
+                facts,
+            });
         }
         self.append(events).map(|_| Step::Again)
     }
 
-    async fn act(&mut self, fresh: Vec<Action>, again: Vec<Seq>) -> Result<Step, DriveError> {
-        let events = fresh
+    /// Calls of which nobody knows whether they began, and that would begin on an approval that is too old: both
+    /// judges are asked about their units once more. Those of which they say no wait.
+    async fn judge_again(&mut self, late: Vec<Seq>, now: Timestamp) -> Result<Step, DriveError> {
+        if let Step::Wait { until, why } = self.observe(now).await? {
+            return Ok(Step::Wait { until, why });
+        }
+        let of = |seq: &Seq| self.run.intent(*seq).and_then(Action::unit).cloned();
+        let is_down = |unit: &UnitId| {
+            let seen = self.seen.as_ref().map(|seen| &seen.snapshot);
+            let found = seen.and_then(|snapshot| Some(snapshot.unit(snapshot.find(unit)?)));
+            found.is_some_and(|unit| unit.state == UnitState::Down)
+        };
+        // What is down already loses nothing by what was announced, and may need it to come up.
+        let (down, late): (Vec<Seq>, Vec<Seq>) = late
             .into_iter()
-            .map(|action| Event::Intent { action })
-            .collect::<Vec<_>>();
+            .partition(|seq| of(seq).is_none_or(|unit| is_down(&unit)));
+        let units: BTreeSet<UnitId> = late.iter().filter_map(of).collect();
+        for seq in down {
+            self.start(seq, false);
+        }
+        if units.is_empty() {
+            return Ok(Step::Again);
+        }
+        self.judge(vec![units.into_iter().collect()]).await?;
+        let now = self.clock.now();
+        for seq in late {
+            if self.run.begins_before(seq).is_some_and(|before| before <= now) {
+                let why = "it may not be stopped now, and nobody knows whether it was";
+                let error = BackendError::transient(format!("carry out effect {seq}"), why);
+                self.try_later(seq, &error.may_land());
+            }
+        }
+        Ok(Step::Again)
+    }
+
+    async fn act(&mut self, fresh: Vec<Effect>, again: Vec<Seq>) -> Result<Step, DriveError> {
+        let events: Vec<Event> = fresh.into_iter().map(Event::from).collect();
         let announced = if events.is_empty() {
             Vec::new()
         } else {
             self.append(events)?
         };
+        self.announced.extend(&announced);
         let now = self.clock.now();
-        for seq in protocol::to_start(again, announced, &self.started) {
-            if self.strays.is_due(seq, now) {
-                self.start(seq);
-            }
+        let due = protocol::to_start(again, announced, &self.started);
+        let due = due.into_iter().filter(|seq| self.strays.is_due(*seq, now));
+        let (late, due): (Vec<Seq>, Vec<Seq>) = due.partition(|seq| {
+            let is_late = self.run.begins_before(*seq).is_some_and(|before| before <= now);
+            is_late && self.earlier(*seq) != Earlier::None
+        });
+        for seq in due {
+            self.start(seq, true);
+        }
+        if !late.is_empty() {
+            return self.judge_again(late, now).await;
         }
         if self.under_way.is_empty()
             && let Some(until) = self.strays.next()
@@ -456,8 +563,11 @@ impl Driver {
             return Ok(Step::Wait { until, why });
         }
         // Commands are looked for while long effects are under way.
-        let first = tokio::time::timeout(Duration::from_secs(1), self.under_way.join_next()).await;
-        let Ok(first) = first else { return Ok(Step::Again) };
+        let clock = Arc::clone(&self.clock);
+        let first = within(&*clock, Duration::from_secs(1), self.under_way.join_next()).await;
+        let Some(first) = first else {
+            return Ok(Step::Again);
+        };
         let mut settled = Vec::new();
         let mut next = first;
         while let Some(ended) = next {
@@ -465,8 +575,14 @@ impl Driver {
                 Ok((seq, answered)) => {
                     self.started.remove(&seq);
                     let answer = answered.map_err(|NotSent(why)| DriveError::LeaseLost(why))?;
-                    match protocol::settles(answer, self.strays.has(seq)) {
+                    if self.run.intent(seq).is_none() {
+                        // A person has settled it meanwhile.
+                        next = self.under_way.try_join_next();
+                        continue;
+                    }
+                    match protocol::settles(answer, self.earlier(seq)) {
                         Ok(outcome) => {
+                            self.announced.remove(&seq);
                             self.strays.remove(seq);
                             settled.push(Event::Settled { intent: seq, outcome });
                         }
@@ -485,7 +601,8 @@ impl Driver {
         self.append(settled).map(|_| Step::Again)
     }
 
-    fn start(&mut self, seq: Seq) {
+    /// Makes the call for an intent; `in_time`: only while what the judges have said of it is fresh.
+    fn start(&mut self, seq: Seq, in_time: bool) {
         let Some(action) = self.run.intent(seq).cloned() else {
             return;
         };
@@ -493,6 +610,11 @@ impl Driver {
             run: self.run.start().run.clone(),
             seq,
             fence: self.fence,
+            deadline: self
+                .run
+                .begins_before(seq)
+                .filter(|_| in_time)
+                .map(|until| Deadline::new(until, Arc::clone(&self.clock))),
         };
         self.started.insert(seq);
         let backend = Arc::clone(&self.backend);
@@ -503,8 +625,22 @@ impl Driver {
             if let Some(why) = lease.and_then(|lease| lease.lost()) {
                 return (seq, Err(NotSent(why)));
             }
+            if let Err(error) = call.may_begin(&format!("send call {}", call.key())) {
+                return (seq, Ok(Err(error)));
+            }
             (seq, Ok(perform(&*backend, &artifacts, &call, &action).await))
         });
+    }
+
+    /// What is known of earlier calls for that intent.
+    fn earlier(&self, seq: Seq) -> Earlier {
+        if self.strays.has(seq) {
+            Earlier::Stray
+        } else if self.announced.contains(&seq) {
+            Earlier::None
+        } else {
+            Earlier::Adopted
+        }
     }
 
     fn try_later(&mut self, seq: Seq, error: &BackendError) {

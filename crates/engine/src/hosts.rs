@@ -1,20 +1,29 @@
-//! Commands on hosts: run once, even if whoever asked for them dies; refused to whoever lost the lease.
+//! Commands on hosts: run once, even if whoever asked for them dies; refused to whoever lost the lease; begun only
+//! on a word that is still fresh.
 //!
 //! Each command runs under two locks on its host. The *effect's* lock (law 3): a restarted driver that
 //! asks for the same effect waits for the command that is under way, or reads its result, and never
 //! starts it beside itself. The *fence* (law 9): a command holds it shared while it runs; raising it
 //! takes it alone, so it waits until every command of an older holder has ended, and refuses those that
-//! come later. The host's part is one POSIX shell script with `flock` and `timeout`, both of which come
-//! with util-linux and coreutils.
+//! come later. Once it holds both, the host says that it is ready and waits for the word to begin (law 4): how
+//! long the locks took, what was judged before is looked at once more by the sender, who says `go` or hangs up.
+//! The host's part is in [`script`].
+
+mod script;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt as _;
+use stagger_core::model::{ClusterId, HostName, plain};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
+use self::script::{Mark, Of, PATIENCE, PIECE, Word};
 use crate::backend::BackendError;
+use crate::template;
 
 /// How hosts are reached, and where they keep locks and results.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -27,6 +36,9 @@ pub struct Hosts {
     pub folder: PathBuf,
     /// How long a command may take, in seconds, before it is ended.
     pub timeout: u64,
+    /// The folder of before clusters were known by their identity. Where a host has it, its fence is raised as well.
+    #[serde(skip)]
+    pub before: Option<PathBuf>,
 }
 
 impl Default for Hosts {
@@ -35,25 +47,20 @@ impl Default for Hosts {
             shell: Vec::new(),
             folder: PathBuf::from("/var/lib/stagger"),
             timeout: 900,
+            before: None,
         }
     }
 }
 
 impl Hosts {
-    /// By ssh, never asking for a password.
-    pub fn ssh() -> Vec<String> {
-        [
-            "ssh",
-            "-o",
-            "BatchMode=yes",
-            "-o",
-            "ConnectTimeout=10",
-            "{host}",
-            "sh",
-            "-s",
-        ]
-        .map(str::to_owned)
-        .to_vec()
+    /// The same with the folder of a cluster as it knows itself, in the place of that of its name: so it has one fence and
+    /// one lock for each effect, under whatever names it is reached.
+    #[must_use]
+    pub fn of_identity(mut self, identity: &ClusterId) -> Self {
+        let named = self.folder.with_file_name(identity.as_str().replace('/', "_"));
+        let before = std::mem::replace(&mut self.folder, named);
+        self.before = (before != self.folder).then_some(before);
+        self
     }
 }
 
@@ -66,10 +73,8 @@ pub struct Ran {
     pub output: String,
 }
 
-/// Lines by which the script tells its own words from the command's.
-const RESULT: &str = "stagger-result:";
-const FENCED: &str = "stagger-fenced:";
-const BROKEN: &str = "stagger-broken:";
+/// Asked at the last moment before a command begins: `Err` says why what was judged before does not hold any more.
+pub type MayBegin<'a> = &'a (dyn Fn() -> Result<(), String> + Send + Sync);
 
 /// The script's words when the command that an earlier call started has not ended.
 const UNDER_WAY: &str = "the same effect is still under way";
@@ -77,70 +82,59 @@ const UNDER_WAY: &str = "the same effect is still under way";
 /// The words of ssh when it did not even connect: then nothing was started.
 const NEVER_REACHED: &str = "ssh: connect to host";
 
-/// Keeps the fence shared, at our token or refused. Converting a lock may let another in between, so
-/// it is read again after each change.
-const FENCE: &str = r#"
-umask 077
-broken() { printf '%s %s\n' "stagger-broken:" "$1"; exit 96; }
-mkdir -p "$dir/effects" || broken "the folder $dir cannot be made"
-exec 8>>"$dir/fence.lock" || broken "$dir/fence.lock cannot be opened"
-while :; do
-  flock -s 8 || broken "the fence cannot be locked"
-  seen=$(cat "$dir/fence" 2>/dev/null); seen=${seen:-0}
-  if [ "$seen" -gt "$fence" ]; then printf '%s %s\n' "stagger-fenced:" "$seen"; exit 97; fi
-  if [ "$seen" -eq "$fence" ]; then break; fi
-  flock -u 8
-  flock -x -w "$wait" 8 || broken "commands of an older holder are still under way after $wait s"
-  seen=$(cat "$dir/fence" 2>/dev/null); seen=${seen:-0}
-  if [ "$seen" -lt "$fence" ]; then
-    printf '%s\n' "$fence" > "$dir/fence.new" && sync "$dir/fence.new" && mv "$dir/fence.new" "$dir/fence" \
-      || broken "the fence cannot be written"
-  fi
-  flock -u 8
-done
-"#;
+/// The longest silence beside the command's own time, in seconds: a script that waits says so far more often.
+const SILENCE: u64 = 90;
 
-/// Runs the command once. It is detached, and holds both locks itself: it goes on if we are killed.
-/// What it starts does not inherit the locks.
-const RUN: &str = r#"
-exec 9>>"$dir/effects/$key.lock" || broken "$dir/effects/$key.lock cannot be opened"
-flock -x -w "$wait" 9 || broken "the same effect is still under way after $wait s"
-if [ ! -f "$dir/effects/$key.rc" ]; then
-  setsid sh -c '
-    timeout -k 10 "$4" sh -c "$3" >"$1/effects/$2.out" 2>&1 </dev/null 8>&- 9>&-
-    printf "%s\n" "$?" >"$1/effects/$2.rc.new"
-    sync "$1/effects/$2.rc.new"
-    mv "$1/effects/$2.rc.new" "$1/effects/$2.rc"
-  ' stagger "$dir" "$key" "$command" "$limit" </dev/null >/dev/null 2>&1 &
-  wait $!
-fi
-tail -c 65536 "$dir/effects/$key.out" 2>/dev/null
-printf '\n%s %s\n' "stagger-result:" "$(cat "$dir/effects/$key.rc")"
-find "$dir/effects" -type f -mtime +30 -delete 2>/dev/null
-exit 0
-"#;
+/// How long the complaints of a shell that has ended are waited for.
+const WORDS: Duration = Duration::from_secs(5);
+
+/// What was heard of a script.
+#[derive(Debug, Default)]
+struct Heard {
+    output: String,
+    result: Option<i32>,
+    fenced: Option<String>,
+    broken: Option<String>,
+    /// The host was ready to begin.
+    ready: bool,
+    /// It was told to.
+    told: bool,
+    /// It was not told to, and why; or it was told too late.
+    withheld: Option<String>,
+}
 
 impl Hosts {
-    /// Runs a command on a host, once for this key; the same key again returns the same result.
+    /// Runs a command on a host, once for this key; the same key again returns the same result. `may_begin` is asked
+    /// right before the command starts; not of one that is under way or has its result.
     ///
     /// # Errors
-    /// The host cannot be reached, refuses the fencing token, or cannot keep locks. A command that ran
+    /// The host cannot be reached, refuses the fencing token, or cannot keep locks; or nothing was begun, as
+    /// `may_begin` said no ([`Persistence::Expired`](crate::backend::Persistence::Expired)). A command that ran
     /// and failed is no error: see [`Ran::code`].
-    pub async fn run(&self, host: &str, key: &str, fence: u64, command: &str) -> Result<Ran, BackendError> {
+    pub async fn run(
+        &self,
+        host: &str,
+        key: &str,
+        fence: u64,
+        command: &str,
+        may_begin: MayBegin<'_>,
+    ) -> Result<Ran, BackendError> {
         let tried = format!("run `{command}` on {host}");
-        let script = format!("{}{FENCE}{RUN}", self.variables(key, fence, command));
-        let output = self.shell(host, &script, &tried).await?;
-        let Some((before, result)) = output.rsplit_once(RESULT) else {
-            let why = format!("the shell said: {}", last_words(&output));
+        // It names files on the host.
+        plain(key)
+            .map_err(|why| BackendError::permanent(&tried, format!("the effect's key {key:?}: {why}")))?;
+        let mark = Mark::draw();
+        let script = self.of(&mark).run(key, fence, command);
+        let heard = self
+            .converse(host, &script, &mark, &tried, Some(may_begin))
+            .await?;
+        let Some(code) = heard.result else {
+            let why = format!("the shell said: {}", last_words(&heard.output));
             return Err(BackendError::transient(tried, why).may_land());
         };
-        let code = result.trim().parse().map_err(|_| {
-            let why = format!("its result {:?} is not a number", result.trim());
-            BackendError::transient(&tried, why).may_land()
-        })?;
         Ok(Ran {
             code,
-            output: before.trim_end().to_owned(),
+            output: heard.output.trim_end().to_owned(),
         })
     }
 
@@ -150,24 +144,22 @@ impl Hosts {
     /// The host cannot be reached. A question that was answered by another code than 0 is no error.
     pub async fn ask(&self, host: &str, question: &str) -> Result<Ran, BackendError> {
         let tried = format!("ask {host} `{question}`");
-        let script = format!(
-            "timeout -k 10 {} sh -c {} 2>&1 </dev/null\nprintf '\\n%s %s\\n' '{RESULT}' \"$?\"\n",
-            self.timeout,
-            quoted(question)
-        );
+        let mark = Mark::draw();
+        let script = self.of(&mark).ask(question);
         let unread = |mut error: BackendError| {
             error.may_land = false;
             error
         };
-        let output = self.shell(host, &script, &tried).await.map_err(unread)?;
-        let answer = output.rsplit_once(RESULT);
-        let code = answer.and_then(|(said, code)| Some((said, code.trim().parse().ok()?)));
-        let (said, code) = code.ok_or_else(|| {
-            BackendError::transient(&tried, format!("the shell said: {}", last_words(&output)))
+        let heard = self
+            .converse(host, &script, &mark, &tried, None)
+            .await
+            .map_err(unread)?;
+        let code = heard.result.ok_or_else(|| {
+            BackendError::transient(&tried, format!("the shell said: {}", last_words(&heard.output)))
         })?;
         Ok(Ran {
             code,
-            output: said.trim_end().to_owned(),
+            output: heard.output.trim_end().to_owned(),
         })
     }
 
@@ -177,92 +169,200 @@ impl Hosts {
     /// # Errors
     /// As [`Hosts::run`].
     pub async fn raise_fence(&self, host: &str, fence: u64) -> Result<(), BackendError> {
+        if let Some(folder) = &self.before {
+            let before = Self {
+                folder: folder.clone(),
+                before: None,
+                ..self.clone()
+            };
+            before.raise(host, fence, true).await?;
+        }
+        self.raise(host, fence, false).await
+    }
+
+    /// `only_where_it_is`: a folder that no run has used is not made now.
+    async fn raise(&self, host: &str, fence: u64, only_where_it_is: bool) -> Result<(), BackendError> {
         let tried = format!("raise the fence to {fence} on {host}");
-        let script = format!(
-            "{}{FENCE}\nprintf '%s 0\\n' '{RESULT}'\n",
-            self.variables("fence", fence, "")
-        );
-        let output = self.shell(host, &script, &tried).await?;
-        if output.contains(RESULT) {
+        let mark = Mark::draw();
+        let script = self.of(&mark).raise(fence, only_where_it_is);
+        let heard = self.converse(host, &script, &mark, &tried, None).await?;
+        if heard.result.is_some() {
             Ok(())
         } else {
             Err(BackendError::transient(
                 tried,
-                format!("the shell said: {}", last_words(&output)),
+                format!("the shell said: {}", last_words(&heard.output)),
             ))
         }
     }
 
-    fn variables(&self, key: &str, fence: u64, command: &str) -> String {
-        let (dir, limit) = (quoted(&self.folder.display().to_string()), self.timeout);
-        let (key, command) = (quoted(key), quoted(command));
-        // A successor waits as long as a command may take, and a little.
-        let wait = limit + 30;
-        format!("dir={dir}\nkey={key}\nfence={fence}\nlimit={limit}\nwait={wait}\ncommand={command}\n")
+    fn of<'a>(&'a self, mark: &'a Mark) -> Of<'a> {
+        Of {
+            folder: &self.folder,
+            timeout: self.timeout,
+            mark,
+            patience: PATIENCE,
+            piece: PIECE,
+        }
     }
 
-    async fn shell(&self, host: &str, script: &str, tried: &str) -> Result<String, BackendError> {
-        let words: Vec<String> = self
-            .shell
+    /// The words that reach a host, each filled once.
+    fn words(&self, host: &str, tried: &str) -> Result<Vec<String>, BackendError> {
+        if self.shell.is_empty() {
+            return Ok(vec!["sh".to_owned(), "-s".to_owned()]);
+        }
+        // Before it is a word of any program: one that begins with a dash would be an option.
+        let host = HostName::new(host).map_err(|error| {
+            BackendError::permanent(tried, error.to_string())
+                .hint("nothing was sent; it is the name that the daemon or the configuration gives its host")
+        })?;
+        self.shell
             .iter()
-            .map(|word| word.replace("{host}", host))
-            .collect();
-        let (program, arguments) = match words.split_first() {
-            Some((program, arguments)) => (program.as_str(), arguments),
-            None => ("sh", &["-s".to_owned()][..]),
-        };
+            .map(|word| template::filled(word, &[("host", host.as_str())]))
+            .collect()
+    }
+
+    async fn converse(
+        &self,
+        host: &str,
+        script: &str,
+        mark: &Mark,
+        tried: &str,
+        may_begin: Option<MayBegin<'_>>,
+    ) -> Result<Heard, BackendError> {
+        let words = self.words(host, tried)?;
         let failed = |why: String| {
-            BackendError::transient(tried, why)
-                .hint(format!("try it by hand: {program} {}", arguments.join(" ")))
+            BackendError::transient(tried, why).hint(format!("try it by hand: {}", words.join(" ")))
         };
-        // The command is detached: what became of it is unknown when its shell does not answer.
-        let unknown = |why: String| failed(why).may_land();
-        let mut child = Command::new(program)
-            .args(arguments)
+        let mut child = Command::new(&words[0])
+            .args(&words[1..])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // A script that was not told to begin ends where nobody listens; a command is detached.
+            .kill_on_drop(true)
             .spawn()
-            .map_err(|error| failed(format!("{program} cannot be started: {error}")))?;
-        if let Some(mut stdin) = child.stdin.take() {
+            .map_err(|error| failed(format!("{} cannot be started: {error}", words[0])))?;
+        let (Some(mut stdin), Some(stdout), Some(mut stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(failed(format!("{} has no pipes", words[0])));
+        };
+        let complaints = tokio::spawn(async move {
+            let mut text = Vec::new();
+            stderr.read_to_end(&mut text).await.map(|_| text)
+        });
+        let longest = Duration::from_secs(self.timeout + SILENCE);
+        let mut heard = Heard::default();
+        let talk = async {
             // A shell that has ended does not read: its own words say why.
             stdin.write_all(script.as_bytes()).await.ok();
-        }
-        let longest = Duration::from_secs(self.timeout * 2 + 90);
-        let ended = tokio::time::timeout(longest, child.wait_with_output())
-            .await
-            .map_err(|_| unknown(format!("no answer for {} s", longest.as_secs())))?
-            .map_err(|error| unknown(error.to_string()))?;
-        let text = String::from_utf8_lossy(&ended.stdout).into_owned();
-        if let Some((_, newest)) = text.rsplit_once(FENCED) {
-            return Err(BackendError::permanent(
-                tried,
-                format!(
-                    "{host} has seen the fencing token {} of another holder",
-                    newest.trim()
-                ),
-            ));
-        }
-        if let Some((_, why)) = text.rsplit_once(BROKEN) {
-            let error = BackendError::transient(tried, why.trim().to_owned());
-            // The script gave up before it ran the command, but an earlier call's command may be at work.
-            return Err(if why.contains(UNDER_WAY) {
-                error.may_land()
-            } else {
-                error
-            });
-        }
-        if !ended.status.success() {
-            let said = String::from_utf8_lossy(&ended.stderr);
-            let why = format!("the shell ended with {}: {}", ended.status, last_words(&said));
-            return Err(if said.contains(NEVER_REACHED) {
-                failed(why)
-            } else {
-                unknown(why)
-            });
-        }
-        Ok(text)
+            // What asks for no word is sent none: its end is seen.
+            let mut answer = may_begin.map(|may_begin| (may_begin, stdin));
+            let mut stdout = BufReader::new(stdout);
+            let mut line = Vec::new();
+            loop {
+                line.clear();
+                match tokio::time::timeout(longest, stdout.read_until(b'\n', &mut line)).await {
+                    Err(_) => return Err(None),
+                    Ok(Err(error)) => return Err(Some(error.to_string())),
+                    Ok(Ok(0)) => return Ok(()),
+                    Ok(Ok(_)) => {}
+                }
+                let text = String::from_utf8_lossy(&line);
+                match mark.word(&text) {
+                    None => heard.output.push_str(&text),
+                    Some(Word::Waiting) => {}
+                    Some(Word::Ready) => {
+                        heard.ready = true;
+                        // Asked once: a second `ready` is none of the script's.
+                        let Some((may_begin, mut stdin)) = answer.take() else {
+                            continue;
+                        };
+                        match may_begin() {
+                            Ok(()) => {
+                                heard.told = true;
+                                stdin.write_all(b"go\n").await.ok();
+                            }
+                            Err(why) => heard.withheld = Some(why),
+                        }
+                    }
+                    Some(Word::Late) => {
+                        let late = || "its sender did not say in time that it may begin".to_owned();
+                        heard.withheld.get_or_insert_with(late);
+                    }
+                    Some(Word::Fenced(newest)) => heard.fenced = Some(newest.to_owned()),
+                    Some(Word::Broken(why)) => heard.broken = Some(why.to_owned()),
+                    Some(Word::Result(code)) => {
+                        let code = code.trim();
+                        let read = code
+                            .parse()
+                            .map_err(|_| Some(format!("its result {code:?} is not a number")))?;
+                        heard.result = Some(read);
+                    }
+                }
+            }
+        };
+        let silent = || format!("no answer for {} s", longest.as_secs());
+        let status = match talk.await {
+            Ok(()) => match tokio::time::timeout(longest, child.wait()).await {
+                Ok(ended) => ended.map_err(|error| error.to_string()),
+                Err(_) => Err(silent()),
+            },
+            Err(why) => Err(why.unwrap_or_else(silent)),
+        };
+        child.start_kill().ok();
+        // A master of ssh that stays behind holds its end open: what it has said until now is enough.
+        let complaints = tokio::time::timeout(WORDS, complaints).await;
+        let complaints = complaints.ok().and_then(Result::ok).and_then(Result::ok);
+        let complaints = complaints.unwrap_or_default();
+        judge(
+            heard,
+            status,
+            &String::from_utf8_lossy(&complaints),
+            host,
+            tried,
+            &failed,
+        )
     }
+}
+
+/// What came of a conversation.
+fn judge(
+    heard: Heard,
+    status: Result<std::process::ExitStatus, String>,
+    complaints: &str,
+    host: &str,
+    tried: &str,
+    failed: &dyn Fn(String) -> BackendError,
+) -> Result<Heard, BackendError> {
+    if let Some(why) = &heard.withheld {
+        let why = format!("nothing was begun: {why}; it has to be judged again");
+        return Err(BackendError::expired(tried, why));
+    }
+    if let Some(newest) = &heard.fenced {
+        let why = format!("{host} has seen the fencing token {newest} of another holder");
+        return Err(BackendError::permanent(tried, why));
+    }
+    if let Some(why) = &heard.broken {
+        let error = BackendError::transient(tried, why.clone());
+        // The script gave up before it ran the command, but an earlier call's command may be at work.
+        return Err(if why.contains(UNDER_WAY) {
+            error.may_land()
+        } else {
+            error
+        });
+    }
+    let why = match status {
+        Ok(status) if status.success() => return Ok(heard),
+        Ok(status) => format!("the shell ended with {status}: {}", last_words(complaints)),
+        Err(why) => why,
+    };
+    // The command is detached: what became of it is unknown when its shell does not answer. One that was ready
+    // and was not told to has begun nothing, and nothing of an earlier call is under way.
+    let is_known = complaints.contains(NEVER_REACHED) || (heard.ready && !heard.told);
+    let error = failed(why);
+    Err(if is_known { error } else { error.may_land() })
 }
 
 /// The last line that is not empty.
@@ -277,158 +377,4 @@ pub fn last_words(text: &str) -> &str {
 /// A word that the shell takes as it is.
 pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn here() -> (tempfile::TempDir, Hosts) {
-        let folder = tempfile::tempdir().unwrap();
-        let hosts = Hosts {
-            folder: folder.path().join("stagger"),
-            timeout: 20,
-            ..Hosts::default()
-        };
-        (folder, hosts)
-    }
-
-    #[tokio::test]
-    async fn a_command_runs_once_for_its_key_and_its_result_is_kept() {
-        let (folder, hosts) = here();
-        let count = folder.path().join("count");
-        let command = format!(
-            "echo once >> {}; echo it\\'s said; exit 3",
-            quoted(&count.display().to_string())
-        );
-        for _ in 0..2 {
-            let ran = hosts.run("h1", "r1-1", 1, &command).await.unwrap();
-            assert_eq!(
-                ran,
-                Ran {
-                    code: 3,
-                    output: "it's said".to_owned()
-                }
-            );
-        }
-        assert_eq!(std::fs::read_to_string(&count).unwrap(), "once\n");
-        hosts.run("h1", "r1-2", 1, &command).await.unwrap();
-        assert_eq!(
-            std::fs::read_to_string(&count).unwrap(),
-            "once\nonce\n",
-            "another key runs it again"
-        );
-    }
-
-    #[tokio::test]
-    async fn an_older_token_is_refused_and_the_newer_waits_for_what_is_under_way() {
-        let (folder, hosts) = here();
-        let done = folder.path().join("done");
-        let slow = format!("sleep 0.5; touch {}", quoted(&done.display().to_string()));
-        let first = {
-            let hosts = hosts.clone();
-            tokio::spawn(async move { hosts.run("h1", "r1-1", 5, &slow).await })
-        };
-        while !hosts.folder.join("effects/r1-1.out").exists() {
-            tokio::task::yield_now().await;
-        }
-        hosts.raise_fence("h1", 6).await.unwrap();
-        assert!(
-            done.exists(),
-            "the fence was raised before the older command had ended"
-        );
-        assert_eq!(first.await.unwrap().unwrap().code, 0);
-        let late = hosts.run("h1", "r1-2", 5, "echo too late").await.unwrap_err();
-        assert!(late.why.contains("token 6"), "{late}");
-    }
-
-    #[tokio::test]
-    async fn commands_of_one_holder_run_side_by_side() {
-        let (folder, hosts) = here();
-        // Each waits for the other's file: only side by side can they end well.
-        let wait = |mine: &str, other: &str| {
-            let path = |name: &str| quoted(&folder.path().join(name).display().to_string());
-            format!(
-                "touch {}; for i in $(seq 100); do [ -e {} ] && exit 0; sleep 0.05; done; exit 9",
-                path(mine),
-                path(other)
-            )
-        };
-        let (one, other) = (wait("a", "b"), wait("b", "a"));
-        let (a, b) = tokio::join!(
-            hosts.run("h1", "r1-1", 1, &one),
-            hosts.run("h1", "r1-2", 1, &other)
-        );
-        assert_eq!((a.unwrap().code, b.unwrap().code), (0, 0));
-    }
-
-    #[tokio::test]
-    async fn a_command_goes_on_when_its_caller_is_killed_and_the_next_one_reads_its_result() {
-        let (folder, hosts) = here();
-        let count = folder.path().join("count");
-        let command = format!("sleep 0.4; echo once >> {}", quoted(&count.display().to_string()));
-        let script = format!("{}{FENCE}{RUN}", hosts.variables("r1-1", 1, &command));
-        let mut child = Command::new("sh")
-            .arg("-s")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(script.as_bytes())
-            .await
-            .unwrap();
-        while !hosts.folder.join("effects/r1-1.out").exists() {
-            tokio::task::yield_now().await;
-        }
-        child.kill().await.unwrap();
-        let ran = hosts.run("h1", "r1-1", 1, &command).await.unwrap();
-        assert_eq!(ran.code, 0);
-        assert_eq!(std::fs::read_to_string(&count).unwrap(), "once\n");
-    }
-
-    #[tokio::test]
-    async fn a_question_is_asked_each_time_anew() {
-        let (folder, hosts) = here();
-        let count = quoted(&folder.path().join("count").display().to_string());
-        let question = format!("echo once >> {count}; cat {count}; exit 3");
-        for output in ["once", "once\nonce"] {
-            let ran = hosts.ask("h1", &question).await.unwrap();
-            assert_eq!((ran.code, ran.output.as_str()), (3, output));
-        }
-        assert!(!hosts.folder.exists(), "it leaves nothing behind");
-    }
-
-    #[tokio::test]
-    async fn a_command_that_takes_too_long_is_ended() {
-        let (_folder, mut hosts) = here();
-        hosts.timeout = 1;
-        assert_eq!(hosts.run("h1", "r1-1", 1, "sleep 30").await.unwrap().code, 124);
-    }
-
-    #[tokio::test]
-    async fn a_host_that_cannot_be_reached_is_named() {
-        let (_folder, mut hosts) = here();
-        hosts.shell = vec![
-            "sh".to_owned(),
-            "-c".to_owned(),
-            "echo {host} is away >&2; exit 255".to_owned(),
-        ];
-        let error = hosts.run("h9", "r1-1", 1, "true").await.unwrap_err();
-        assert!(error.why.contains("h9 is away"), "{error}");
-        assert!(
-            error.may_land,
-            "the connection may have been lost after the command had begun"
-        );
-        hosts.shell = vec![
-            "sh".to_owned(),
-            "-c".to_owned(),
-            "echo ssh: connect to host {host} port 22: No route to host >&2; exit 255".to_owned(),
-        ];
-        let error = hosts.run("h9", "r1-1", 1, "true").await.unwrap_err();
-        assert!(!error.may_land, "nothing was started there: {error}");
-    }
 }

@@ -1,28 +1,87 @@
 //! Keeps the lock in the cluster alive while a run is carried out, and says when it is lost.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::backend::{Backend, Claim, LockError};
+use crate::backend::{Anchor, Backend, Claim, LockError};
+use crate::clock::{Clock, Moment, within};
+use crate::store::{Mark, Store};
 
 /// The lock held, renewed in the background until this is dropped or given back.
-#[derive(Debug)]
 pub struct Lease {
     claim: Claim,
     fence: u64,
     watch: Watch,
     renewer: JoinHandle<()>,
+    beside: Beside,
+}
+
+/// The store beside the driver's: there each renewal says who is at work, and from there comes what the cluster is told of
+/// the journal.
+#[derive(Clone, Default)]
+struct Beside {
+    store: Arc<Mutex<Option<Box<dyn Store>>>>,
+    /// What the cluster was last told.
+    told: Arc<Mutex<Option<Mark>>>,
+}
+
+impl std::fmt::Debug for Beside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Beside")
+    }
+}
+
+impl Beside {
+    fn with<T>(&self, ask: impl FnOnce(&mut dyn Store) -> T) -> Option<T> {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        store.as_mut().map(|store| ask(&mut **store))
+    }
+
+    /// A store that cannot be written is no reason to let go of the lock: who is at work is shown, not obeyed.
+    fn beat(&self, claim: &Claim, fence: u64, expires: Duration) {
+        let said = self.with(|store| store.beat(&claim.run, fence, claim, expires));
+        if let Some(Err(error)) = said {
+            tracing::warn!(%error, "who is at work could not be written down");
+        }
+    }
+
+    fn left(&self, claim: &Claim, fence: u64) {
+        let said = self.with(|store| store.left(&claim.run, fence));
+        if let Some(Err(error)) = said {
+            tracing::warn!(%error, "that nobody is at work could not be written down");
+        }
+    }
+
+    /// Where the journal stands; `None`: nobody can tell now, or it has not begun.
+    fn mark(&self, claim: &Claim) -> Option<Mark> {
+        self.with(|store| store.mark(&claim.run, None).ok().flatten())
+            .flatten()
+    }
+
+    /// Tells the cluster where the journal stands. An older place that lands late says less, and nothing wrong.
+    async fn anchor(&self, backend: &dyn Backend, claim: &Claim) -> Result<(), LockError> {
+        let told = || self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mark) = self.mark(claim).filter(|mark| told().as_ref() != Some(mark)) else {
+            return Ok(());
+        };
+        let Mark { seq, sum } = mark.clone();
+        let run = claim.run.clone();
+        backend.anchor(&Anchor { run, seq, sum }).await?;
+        *told() = Some(mark);
+        Ok(())
+    }
 }
 
 /// Tells whether the lock is certainly ours, also to whoever wakes up before the renewer does.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Watch {
     lost: watch::Receiver<Option<String>>,
     alive: watch::Receiver<Moment>,
     expires: Duration,
+    clock: Arc<dyn Clock>,
 }
 
 impl Watch {
@@ -31,31 +90,9 @@ impl Watch {
         if let Some(why) = self.lost.borrow().clone() {
             return Some(why);
         }
-        let since = self.alive.borrow().elapsed();
+        let since = self.alive.borrow().until(self.clock.moment());
         (since + margin(self.expires) >= self.expires)
             .then(|| format!("it was not renewed for {} s", since.as_secs()))
-    }
-}
-
-/// A moment on two clocks: the monotonic one stands still while the machine sleeps, the other can be
-/// set back. The longer of both counts.
-#[derive(Debug, Clone, Copy)]
-struct Moment {
-    monotonic: Instant,
-    wall: SystemTime,
-}
-
-impl Moment {
-    fn now() -> Self {
-        Self {
-            monotonic: Instant::now(),
-            wall: SystemTime::now(),
-        }
-    }
-
-    fn elapsed(&self) -> Duration {
-        let wall = self.wall.elapsed().unwrap_or_default();
-        self.monotonic.elapsed().max(wall)
     }
 }
 
@@ -69,25 +106,61 @@ impl Lease {
     ///
     /// # Errors
     /// Another holds it, or the cluster cannot be asked.
-    pub async fn take(backend: &Arc<dyn Backend>, claim: Claim, at_least: u64) -> Result<Self, LockError> {
+    pub async fn take(
+        backend: &Arc<dyn Backend>,
+        clock: &Arc<dyn Clock>,
+        claim: Claim,
+        at_least: u64,
+    ) -> Result<Self, LockError> {
         let fence = backend.lock(&claim, at_least).await?;
         // To take it may have meant to watch another's claim for longer than ours lasts: what counts is
         // the first renewal.
-        let (renewed, alive) = watch::channel(Moment::now());
+        let (renewed, alive) = watch::channel(clock.moment());
         backend.renew(&claim, fence).await?;
         let (tell, lost) = watch::channel(None);
         let watch = Watch {
             lost,
             alive,
             expires: backend.lock_expires(),
+            clock: Arc::clone(clock),
         };
-        let renewer = tokio::spawn(keep(Arc::clone(backend), claim.clone(), fence, renewed, tell));
+        let beside = Beside::default();
+        let keeper = keep(
+            Arc::clone(backend),
+            Arc::clone(clock),
+            claim.clone(),
+            fence,
+            renewed,
+            tell,
+            beside.clone(),
+        );
         Ok(Self {
             claim,
             fence,
             watch,
-            renewer,
+            renewer: tokio::spawn(keeper),
+            beside,
         })
+    }
+
+    /// From now on each renewal is told to this store too, so that others see who is at work.
+    pub fn tell(&self, store: Box<dyn Store>) {
+        *self.beside.store.lock().unwrap_or_else(PoisonError::into_inner) = Some(store);
+        self.beside.beat(&self.claim, self.fence, self.watch.expires);
+    }
+
+    /// Tells the cluster what the journal has come to, as each renewal does.
+    ///
+    /// # Errors
+    /// The cluster cannot be asked.
+    pub async fn anchor(&self, backend: &Arc<dyn Backend>) -> Result<(), LockError> {
+        self.beside.anchor(&**backend, &self.claim).await
+    }
+
+    /// This process does nothing more, and says so; the lock goes by itself, as something of it may still be under way.
+    pub fn leave(self) {
+        self.renewer.abort();
+        self.beside.left(&self.claim, self.fence);
     }
 
     /// The fencing token.
@@ -116,7 +189,9 @@ impl Lease {
     /// The cluster cannot be asked; the lock then goes at its expiry.
     pub async fn give_back(self, backend: &Arc<dyn Backend>) -> Result<(), LockError> {
         self.renewer.abort();
-        backend.unlock(&self.claim, self.fence).await
+        self.beside.left(&self.claim, self.fence);
+        let anchored = self.anchor(backend).await;
+        backend.unlock(&self.claim, self.fence).await.and(anchored)
     }
 }
 
@@ -131,31 +206,40 @@ impl Drop for Lease {
 /// successful call was *sent*, less a margin.
 async fn keep(
     backend: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
     claim: Claim,
     fence: u64,
     renewed: watch::Sender<Moment>,
     tell: watch::Sender<Option<String>>,
+    beside: Beside,
 ) {
     let expires = backend.lock_expires();
     let margin = margin(expires);
     let mut pause = expires / 3;
     loop {
-        tokio::time::sleep(pause).await;
-        let sent = Moment::now();
-        let before = renewed.borrow().elapsed();
-        let why = match tokio::time::timeout(expires / 6, backend.renew(&claim, fence)).await {
-            Ok(Ok(())) => {
+        clock.pause(pause).await;
+        let sent = clock.moment();
+        let before = renewed.borrow().until(sent);
+        let why = match within(&*clock, expires / 6, backend.renew(&claim, fence)).await {
+            Some(Ok(())) => {
                 // A renewal after too long a pause proves nothing: somebody may have been in between.
                 if before + margin < expires {
                     renewed.send_replace(sent);
                     pause = expires / 3;
+                    beside.beat(&claim, fence, expires);
+                    let anchored = beside.anchor(&*backend, &claim);
+                    match within(&*clock, expires / 6, anchored).await {
+                        Some(Ok(())) => {}
+                        Some(Err(error)) => tracing::warn!(%error, "the journal could not be anchored"),
+                        None => tracing::warn!("the journal could not be anchored in time"),
+                    }
                     continue;
                 }
                 "this process was paused for longer than the lock lasts".to_owned()
             }
-            Ok(Err(error @ (LockError::Held(_) | LockError::Lost(_)))) => error.to_string(),
-            Ok(Err(LockError::Backend(_))) | Err(_) => {
-                let since = renewed.borrow().elapsed();
+            Some(Err(error @ (LockError::Held(_) | LockError::Lost(_)))) => error.to_string(),
+            Some(Err(LockError::Backend(_))) | None => {
+                let since = renewed.borrow().until(clock.moment());
                 if since + margin < expires {
                     pause = (expires / 30).min(Duration::from_millis(500));
                     continue;
@@ -172,6 +256,7 @@ async fn keep(
 mod tests {
     use std::ops::Range;
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Instant;
 
     use async_trait::async_trait;
     use stagger_core::model::{ClusterName, RunId, Snapshot, UnitId};
@@ -179,6 +264,7 @@ mod tests {
 
     use super::*;
     use crate::backend::{BackendError, Call, Rail};
+    use crate::clock::SystemClock;
 
     const EXPIRES: Duration = Duration::from_secs(2);
 
@@ -204,8 +290,10 @@ mod tests {
             host: "h".to_owned(),
             process: 1,
             since: jiff::Timestamp::UNIX_EPOCH,
+            life: None,
         };
-        Lease::take(&backend, claim, 0).await.unwrap()
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        Lease::take(&backend, &clock, claim, 0).await.unwrap()
     }
 
     #[async_trait]
@@ -289,18 +377,27 @@ mod tests {
         let (tell, lost) = watch::channel(None);
         let (_, alive) = watch::channel(renewed);
         let expires = Duration::from_secs(30);
-        (Watch { lost, alive, expires }, tell)
+        let clock = Arc::new(SystemClock);
+        (
+            Watch {
+                lost,
+                alive,
+                expires,
+                clock,
+            },
+            tell,
+        )
     }
 
     #[test]
     fn who_wakes_up_late_knows_it_before_the_renewer_says_so() {
-        let (fresh, tell) = watch(Moment::now());
+        let (fresh, tell) = watch(SystemClock.moment());
         assert_eq!(fresh.lost(), None);
         // The monotonic clock stood still while the machine slept.
-        let wall = SystemTime::now() - Duration::from_secs(26);
+        let now = SystemClock.moment();
         let (slept, _tell) = watch(Moment {
-            wall,
-            ..Moment::now()
+            wall: now.wall.checked_sub(Duration::from_secs(26)).unwrap(),
+            ..now
         });
         assert!(slept.lost().is_some());
         tell.send_replace(Some("another has it".to_owned()));

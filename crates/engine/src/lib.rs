@@ -9,15 +9,22 @@
 
 pub mod artifacts;
 pub mod backend;
+pub mod beats;
 pub mod clock;
 pub mod database;
+pub mod deadline;
 pub mod driver;
 pub mod hosts;
 pub mod lease;
+pub mod life;
 pub mod postgres;
 pub mod protocol;
+mod raising;
+pub mod redact;
 mod rows;
+pub mod secrets;
 pub mod sqlite;
 pub mod store;
 mod strays;
 pub mod supervisor;
+pub mod template;

@@ -8,6 +8,7 @@ use stagger_core::model::{Part, Target, UnitId};
 use stagger_core::run::{Action, Outcome, Seq};
 
 use crate::backend::{BackendError, Persistence, Rail};
+use crate::redact::redact;
 
 /// What a new holder does before its first effect, so that no call of a holder before does harm.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,22 +100,46 @@ pub fn to_start(again: Vec<Seq>, announced: Vec<Seq>, under_way: &BTreeSet<Seq>)
         .collect()
 }
 
+/// What is known of earlier calls for the same intent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Earlier {
+    /// There was none.
+    None,
+    /// A process before may have made one. It cannot land any more, and may have had its effect.
+    Adopted,
+    /// One of ours may still land.
+    Stray,
+}
+
 /// What an answer is worth to the journal.
 ///
 /// A call that may still land is no failure: settled as one, the run would go on, and the call would
-/// land behind its back. `stray`: an earlier call for the same intent may still land; then only what
-/// would be the same next time settles it.
+/// land behind its back. While an earlier one may land, only what would be the same next time settles it. One that was
+/// not begun, since its approval was too old, is settled as that where no earlier one can have had its effect.
 ///
 /// # Errors
 /// The intent stays open, and the call is made again.
-pub fn settles(answer: Result<String, BackendError>, stray: bool) -> Result<Outcome, BackendError> {
-    match answer {
-        Ok(note) => Ok(Outcome::Done { note }),
-        Err(error) if error.may_land || (stray && error.persistence == Persistence::Transient) => Err(error),
-        Err(error) => Ok(Outcome::Failed {
-            why: error.to_string(),
-        }),
+pub fn settles(answer: Result<String, BackendError>, earlier: Earlier) -> Result<Outcome, BackendError> {
+    let error = match answer {
+        // It may hold what a command printed.
+        Ok(note) => return Ok(Outcome::Done { note: redact(&note) }),
+        Err(error) => error,
+    };
+    let settles = !error.may_land
+        && match error.persistence {
+            Persistence::Permanent => true,
+            Persistence::Transient => earlier != Earlier::Stray,
+            Persistence::Expired => earlier == Earlier::None,
+        };
+    if !settles {
+        return Err(error);
     }
+    Ok(if error.persistence == Persistence::Expired {
+        Outcome::NotBegun { why: error.why }
+    } else {
+        let why = error.to_string();
+        Outcome::Failed { why }
+    })
 }
 
 /// The units that an action touches.
@@ -164,6 +189,7 @@ mod tests {
             guards: Vec::new(),
             gates: Vec::new(),
             door_before_last: None,
+            may_be_left: false,
             going_back: GoingBack::Restart,
             maintenance: None,
         };
@@ -182,19 +208,50 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_down_holds_no_secret() {
+        let told = settles(
+            Ok("moved with --password hunter2hunter2".to_owned()),
+            Earlier::None,
+        )
+        .unwrap();
+        let failed = BackendError::permanent(
+            "run `tool --secret-key=hunter2hunter2` on h1",
+            "it ended with 1: mysql://me:hunter2hunter2@db/x is away",
+        );
+        let failed = settles(Err(failed.hint("try db_password=hunter2hunter2")), Earlier::None).unwrap();
+        for outcome in [told, failed] {
+            assert!(!format!("{outcome:?}").contains("hunter2"), "{outcome:?}");
+        }
+    }
+
+    #[test]
     fn a_call_that_may_still_land_is_no_failure() {
         let lost = || BackendError::transient("stop osd.3", "no answer").may_land();
         let no = || BackendError::permanent("stop osd.3", "it ended with 1");
         let not_now = || BackendError::transient("stop osd.3", "the host is away");
-        assert!(settles(Err(lost()), false).is_err());
-        assert!(settles(Err(not_now()), false).is_ok(), "nothing was sent");
+        assert!(settles(Err(lost()), Earlier::None).is_err());
+        assert!(settles(Err(not_now()), Earlier::None).is_ok(), "nothing was sent");
         assert!(
-            settles(Err(not_now()), true).is_err(),
+            settles(Err(not_now()), Earlier::Adopted).is_ok(),
+            "that of the process before was waited out"
+        );
+        assert!(
+            settles(Err(not_now()), Earlier::Stray).is_err(),
             "the call before may still land"
         );
         assert!(
-            settles(Err(no()), true).is_ok(),
+            settles(Err(no()), Earlier::Stray).is_ok(),
             "it will be the same however often it comes"
         );
+    }
+
+    #[test]
+    fn what_was_not_begun_is_settled_as_that_only_where_nothing_can_have_begun_before() {
+        let late = || BackendError::expired("stop osd.3", "it was agreed to 21 s ago");
+        let outcome = settles(Err(late()), Earlier::None);
+        assert!(matches!(outcome, Ok(Outcome::NotBegun { .. })), "{outcome:?}");
+        for earlier in [Earlier::Adopted, Earlier::Stray] {
+            assert!(settles(Err(late()), earlier).is_err(), "{earlier:?}");
+        }
     }
 }

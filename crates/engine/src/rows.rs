@@ -4,6 +4,8 @@
 //! found; the count of each journal is kept beside it, so that a cut tail is found too. Times are information; order is
 //! `seq`. The version of an event stands outside the checksum, because what was stored without one gets it later.
 
+use std::time::Duration;
+
 use sha2::{Digest as _, Sha256};
 use stagger_core::model::RunId;
 use stagger_core::releases::{Own as _, unpinned};
@@ -12,7 +14,7 @@ use stagger_versioned::boundary::Unsaved;
 use stagger_versioned::chain::Unreadable;
 use stagger_versioned::{Held, Version};
 
-use crate::store::StoreError;
+use crate::store::{Mark, Presence, StoreError};
 
 /// A row as it stands in the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +45,27 @@ impl JournalRow {
         };
         let event = held.value;
         Ok((row, Entry { seq, at, event }))
+    }
+}
+
+/// A place in a journal, with its checksum as text.
+pub(crate) fn mark(seq: Seq, sum: &[u8]) -> Mark {
+    use std::fmt::Write as _;
+    let sum = sum.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    Mark { seq, sum }
+}
+
+/// Who carries a run out, from the columns: token, claim, seconds since, and for how many it counts.
+pub(crate) fn presence((fence, claim, ago, expires): (i64, Option<String>, f64, f64)) -> Presence {
+    let seconds = |number: f64| Duration::try_from_secs_f64(number.max(0.0)).unwrap_or_default();
+    Presence {
+        fence: fence.cast_unsigned(),
+        claim: claim.and_then(|text| serde_json::from_str(&text).ok()),
+        ago: seconds(ago),
+        expires: seconds(expires),
     }
 }
 

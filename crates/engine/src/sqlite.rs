@@ -3,25 +3,28 @@
 //! One file has one schema for all who open it, and to bring it up takes no time: whoever opens a store that is behind
 //! does it. Programs that know only a revision before work on.
 
+mod locks;
+
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior, params};
-use stagger_core::model::{ClusterName, RunId};
+use stagger_core::model::{ClusterId, ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::Versioned as _;
 
-use crate::backend::{BackendError, Claim, LockError};
+use crate::backend::Claim;
 use crate::rows::{self, JournalRow, Reader};
-use crate::store::{Listed, Locks, Store, StoreError};
+use crate::store::{Listed, ListedRow, Mark, Presence, Store, StoreError};
+
+pub use locks::SqliteLocks;
 
 /// The schema, revision by revision.
-pub(crate) const REVISIONS: [&str; 2] = [
+pub(crate) const REVISIONS: [&str; 3] = [
     include_str!("../schema/sqlite/0001-journal.sql"),
     include_str!("../schema/sqlite/0002-versions.sql"),
+    include_str!("../schema/sqlite/0003-presence.sql"),
 ];
 
 /// How long to wait for who is writing.
@@ -39,6 +42,8 @@ const SERVES_FROM: i64 = 1;
 pub struct SqliteStore {
     connection: Connection,
     path: String,
+    /// Where it can be opened once more.
+    file: Option<PathBuf>,
     /// At which revision the schema was when it was opened.
     found: usize,
 }
@@ -55,14 +60,17 @@ impl SqliteStore {
             why,
         };
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| {
+            crate::secrets::make_folder(folder).map_err(|error| {
                 failed(format!("the folder {} cannot be made: {error}", folder.display()))
             })?;
         }
+        // Made here, so that nobody else may read it, nor what SQLite puts beside it.
+        crate::secrets::make_own(path).map_err(|error| failed(error.to_string()))?;
         let connection = Connection::open(path).map_err(|e| failed(e.to_string()))?;
         let mut store = Self {
             connection,
             path: shown,
+            file: Some(path.to_owned()),
             found: 0,
         };
         store.prepare().map_err(|e| store.failed("open", &e))?;
@@ -96,6 +104,7 @@ impl SqliteStore {
         let mut store = Self {
             connection: Connection::open_in_memory().map_err(failed)?,
             path: "in memory".to_owned(),
+            file: None,
             found: 0,
         };
         store.prepare().map_err(failed)?;
@@ -220,6 +229,7 @@ fn insert(on: &Transaction<'_>, run: &RunId, fence: u64, entry: Entry) -> Result
         })
         .optional()?
         .unwrap_or_default();
+    let ended_by = matches!(entry.event, Event::Ended { .. }).then_some(fence.cast_signed());
     let (row, entry) = JournalRow::of(run, fence, &before, entry)
         .map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?;
     on.prepare_cached(
@@ -234,8 +244,8 @@ fn insert(on: &Transaction<'_>, run: &RunId, fence: u64, entry: Entry) -> Result
         row.body,
         row.hash
     ])?;
-    on.prepare_cached("update run set events = ?2 where id = ?1")?
-        .execute(params![run.as_str(), row.seq.cast_signed()])?;
+    on.prepare_cached("update run set events = ?2, ended_by = coalesce(?3, ended_by) where id = ?1")?
+        .execute(params![run.as_str(), row.seq.cast_signed(), ended_by])?;
     Ok(entry)
 }
 
@@ -285,7 +295,7 @@ impl Store for SqliteStore {
                 why: "its first event is not a start".to_owned(),
             });
         };
-        let run = begun.run.clone();
+        let (run, identity) = (begun.run.clone(), begun.identity.clone());
         let begin = |store: &mut Self| -> Result<Result<Entry, u64>, rusqlite::Error> {
             let on = store.transaction()?;
             let newest: Option<i64> = on
@@ -299,12 +309,13 @@ impl Store for SqliteStore {
                 return Ok(Err(newest.map_or(0, i64::cast_unsigned)));
             }
             on.execute(
-                "insert into run (id, cluster, started, events, version) values (?1, ?2, ?3, 0, ?4)",
+                "insert into run (id, cluster, started, events, version, identity) values (?1, ?2, ?3, 0, ?4, ?5)",
                 params![
                     run.as_str(),
                     cluster.as_str(),
                     at.to_string(),
-                    Listed::VERSION.to_string()
+                    Listed::VERSION.to_string(),
+                    identity.as_ref().map(ClusterId::as_str)
                 ],
             )?;
             let first = Entry {
@@ -424,23 +435,32 @@ impl Store for SqliteStore {
     }
 
     fn runs(&self) -> Result<Vec<Listed>, StoreError> {
-        type Columns = (Option<String>, String, String, String);
-        let read = || -> Result<Vec<Columns>, rusqlite::Error> {
-            let mut statement = self
-                .connection
-                .prepare("select version, id, cluster, started from run order by started desc, id desc")?;
-            let rows =
-                statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+        let read = || -> Result<Vec<ListedRow>, rusqlite::Error> {
+            // Whoever ended a run before that had a column of its own, wrote its last row.
+            let mut statement = self.connection.prepare(
+                "select r.version, r.id, r.cluster, r.started, r.identity, coalesce(r.ended_by,
+                   (select j.fence from journal j where j.run = r.id and j.seq = r.events
+                    and j.body like '{\"event\":\"ended\"%'))
+                 from run r order by r.started desc, r.id desc",
+            )?;
+            let rows = statement.query_map([], |row| {
+                Ok(ListedRow {
+                    version: row.get(0)?,
+                    id: row.get(1)?,
+                    cluster: row.get(2)?,
+                    started: row.get(3)?,
+                    identity: row.get(4)?,
+                    ended_by: row.get(5)?,
+                })
+            })?;
             rows.collect()
         };
         let rows = read().map_err(|e| self.failed("list the runs of", &e))?;
-        rows.into_iter()
-            .map(|(version, id, cluster, started)| {
-                Listed::of_row(version.as_deref(), &id, &cluster, &started).map_err(|why| {
-                    StoreError::Failed {
-                        tried: format!("list the runs of the journal {}", self.path),
-                        why,
-                    }
+        rows.iter()
+            .map(|row| {
+                Listed::of_row(row).map_err(|why| StoreError::Failed {
+                    tried: format!("list the runs of the journal {}", self.path),
+                    why,
                 })
             })
             .collect()
@@ -484,114 +504,74 @@ impl Store for SqliteStore {
             .map(|_| ())
             .map_err(|e| self.failed("take a command from", &e))
     }
-}
 
-/// The locks of a file, for processes of one machine.
-#[derive(Debug)]
-pub struct SqliteLocks {
-    store: Mutex<SqliteStore>,
-    path: PathBuf,
-}
-
-impl SqliteLocks {
-    /// In the file of a store.
-    ///
-    /// # Errors
-    /// As [`SqliteStore::open`].
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self {
-            store: Mutex::new(SqliteStore::open(path)?),
-            path: path.to_owned(),
-        })
-    }
-
-    fn on<T>(
-        &self,
-        what: &str,
-        ask: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
-    ) -> Result<T, LockError> {
-        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        ask(&store.connection).map_err(|error| {
-            let tried = format!("{what} the lock in {}", self.path.display());
-            LockError::Backend(BackendError::transient(tried, error.to_string()))
-        })
-    }
-}
-
-#[async_trait]
-impl Locks for SqliteLocks {
-    async fn lock(
-        &self,
-        cluster: &ClusterName,
-        claim: &Claim,
-        at_least: u64,
-        expires: Duration,
-    ) -> Result<u64, LockError> {
-        let taken = self.on("take", |on| {
-            on.query_row(
-                "insert into lease (cluster, fence, claim, expires)
-                 values (?1, ?2 + 1, ?3, unixepoch('now', 'subsec') + ?4)
-                 on conflict (cluster) do update set
-                   fence = max(lease.fence, ?2) + 1, claim = ?3, expires = unixepoch('now', 'subsec') + ?4
-                   where lease.claim is null or lease.expires < unixepoch('now', 'subsec')
-                 returning fence",
-                params![
-                    cluster.as_str(),
-                    at_least.cast_signed(),
-                    claim.to_json(),
-                    expires.as_secs_f64()
-                ],
-                |row| row.get::<_, i64>(0),
-            )
+    fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
+        let events: Option<i64> = self
+            .connection
+            .query_row("select events from run where id = ?1", [run.as_str()], |row| {
+                row.get(0)
+            })
             .optional()
-        })?;
-        if let Some(fence) = taken {
-            return Ok(fence.cast_unsigned());
-        }
-        let holder: Option<String> = self.on("read", |on| {
-            on.query_row(
-                "select claim from lease where cluster = ?1",
-                [cluster.as_str()],
+            .map_err(|e| self.failed("read", &e))?;
+        let newest = events.ok_or_else(|| StoreError::NoRun(run.clone()))?;
+        let seq = at.unwrap_or(newest.cast_unsigned());
+        let sum: Option<Vec<u8>> = self
+            .connection
+            .query_row(
+                "select hash from journal where run = ?1 and seq = ?2",
+                params![run.as_str(), seq.cast_signed()],
                 |row| row.get(0),
             )
-        })?;
-        Err(LockError::of_holder(holder.as_deref()))
+            .optional()
+            .map_err(|e| self.failed("read", &e))?;
+        Ok(sum.map(|sum| rows::mark(seq, &sum)))
     }
 
-    async fn renew(
-        &self,
-        cluster: &ClusterName,
-        claim: &Claim,
-        fence: u64,
-        expires: Duration,
-    ) -> Result<(), LockError> {
-        let renewed = self.on("renew", |on| {
-            on.execute(
-                "update lease set expires = unixepoch('now', 'subsec') + ?4
-                 where cluster = ?1 and fence = ?2 and claim = ?3 and expires > unixepoch('now', 'subsec')",
+    fn beside(&self) -> Result<Option<Box<dyn Store>>, StoreError> {
+        Ok(match &self.file {
+            Some(file) => Some(Box::new(Self::open(file)?)),
+            None => None,
+        })
+    }
+
+    fn beat(&mut self, run: &RunId, fence: u64, claim: &Claim, expires: Duration) -> Result<(), StoreError> {
+        self.connection
+            .execute(
+                "insert into presence (run, fence, claim, renewed, expires)
+                 values (?1, ?2, ?3, unixepoch('now', 'subsec'), ?4)
+                 on conflict (run) do update set fence = ?2, claim = ?3, renewed = unixepoch('now', 'subsec'), expires = ?4
+                   where presence.fence <= ?2",
                 params![
-                    cluster.as_str(),
+                    run.as_str(),
                     fence.cast_signed(),
                     claim.to_json(),
                     expires.as_secs_f64()
                 ],
             )
-        })?;
-        if renewed == 0 {
-            return Err(LockError::Lost(
-                "another has it, or it was renewed too late".to_owned(),
-            ));
-        }
-        Ok(())
+            .map(|_| ())
+            .map_err(|e| self.failed("say who is at work in", &e))
     }
 
-    async fn unlock(&self, cluster: &ClusterName, claim: &Claim, fence: u64) -> Result<(), LockError> {
-        self.on("give back", |on| {
-            on.execute(
-                "update lease set claim = null where cluster = ?1 and fence = ?2 and claim = ?3",
-                params![cluster.as_str(), fence.cast_signed(), claim.to_json()],
+    fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
+        self.connection
+            .execute(
+                "update presence set claim = null, renewed = unixepoch('now', 'subsec') where run = ?1 and fence <= ?2",
+                params![run.as_str(), fence.cast_signed()],
             )
-        })
-        .map(|_| ())
+            .map(|_| ())
+            .map_err(|e| self.failed("say who is at work in", &e))
+    }
+
+    fn presence(&self, run: &RunId) -> Result<Option<Presence>, StoreError> {
+        let found = self
+            .connection
+            .query_row(
+                "select fence, claim, unixepoch('now', 'subsec') - renewed, expires from presence where run = ?1",
+                [run.as_str()],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+            )
+            .optional()
+            .map_err(|e| self.failed("read who is at work in", &e))?;
+        Ok(found.map(rows::presence))
     }
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use stagger_core::model::{ClusterName, RunId};
+use stagger_core::model::{ClusterId, ClusterName, RunId};
 use stagger_core::releases::{Own, numbered};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::{Chain, Row, Version, Versioned};
 
 use crate::backend::{Claim, LockError};
+use crate::life::{Pulse, pulse};
 
 /// A store that could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +87,60 @@ pub struct Listed {
     pub cluster: ClusterName,
     /// When it was started.
     pub started: Timestamp,
+    /// Its cluster as that knows itself; `None`: it was not asked for when the run began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<ClusterId>,
+    /// The fencing token of who ended it; `None`: it is not over, or its journal has to be read to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<u64>,
+}
+
+/// What the store knows of whoever carries a run out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Presence {
+    /// The fencing token.
+    pub fence: u64,
+    /// Who; `None`: they have said that they stopped.
+    pub claim: Option<Claim>,
+    /// How long ago that was last said, by the store's own clock.
+    pub ago: Duration,
+    /// How long it counts.
+    pub expires: Duration,
+}
+
+impl Presence {
+    /// Why nobody is at work, if that is so.
+    pub fn nobody(&self) -> Option<String> {
+        let Self {
+            fence: _,
+            claim,
+            ago,
+            expires,
+        } = self;
+        let Some(claim) = claim else {
+            return Some(format!("it was stopped {} s ago", ago.as_secs()));
+        };
+        let Claim { host, process, .. } = claim;
+        if pulse(claim) == Pulse::Gone {
+            return Some(format!("process {process} on {host} is gone"));
+        }
+        (ago >= expires).then(|| {
+            format!(
+                "process {process} on {host} has not renewed its lock for {} s, and it lasts {} s",
+                ago.as_secs(),
+                expires.as_secs()
+            )
+        })
+    }
+}
+
+/// The newest event of a journal, or one before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// Its place.
+    pub seq: Seq,
+    /// The checksum over all up to there.
+    pub sum: String,
 }
 
 impl Versioned for Listed {
@@ -104,14 +159,27 @@ impl Own for Listed {
 impl Listed {
     /// From the columns of a row. A row of another release is listed too, by what stands in its key: what is in its journal
     /// is said by whoever reads that.
-    pub(crate) fn of_row(
-        version: Option<&str>,
-        id: &str,
-        cluster: &str,
-        started: &str,
-    ) -> Result<Self, String> {
+    pub(crate) fn of_row(row: &ListedRow) -> Result<Self, String> {
+        let ListedRow {
+            version,
+            id,
+            cluster,
+            started,
+            identity,
+            ended_by,
+        } = row;
+        let version = version.as_deref();
         let columns = [("id", id), ("cluster", cluster), ("started", started)];
-        let fields = columns.map(|(name, value)| (name.to_owned(), value.into()));
+        let mut fields: Vec<(String, serde_json::Value)> = columns
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.as_str().into()))
+            .collect();
+        if let Some(identity) = identity {
+            fields.push(("identity".to_owned(), identity.as_str().into()));
+        }
+        if let Some(ended_by) = ended_by {
+            fields.push(("ended_by".to_owned(), ended_by.cast_unsigned().into()));
+        }
         let chain = Self::chain();
         let known = version
             .and_then(|text| text.parse().ok())
@@ -123,6 +191,17 @@ impl Listed {
         let stored = chain.load(row).map_err(|error| error.to_string())?;
         Ok(stored.held.value)
     }
+}
+
+/// The columns of a listed run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListedRow {
+    pub(crate) version: Option<String>,
+    pub(crate) id: String,
+    pub(crate) cluster: String,
+    pub(crate) started: String,
+    pub(crate) identity: Option<String>,
+    pub(crate) ended_by: Option<i64>,
 }
 
 /// The lock of a cluster, kept beside the journals, one row a cluster: for a world that has no place for one.
@@ -198,4 +277,36 @@ pub trait Store: Send {
 
     /// Says that commands up to that id are in the journal.
     fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError>;
+
+    /// Where a journal stands: at that event, or at its newest. `Ok(None)`: it has no such event. The rows before are not
+    /// verified. A store that keeps no checksums answers as if it did not have the run.
+    fn mark(&self, run: &RunId, _at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
+        Err(StoreError::NoRun(run.clone()))
+    }
+
+    /// The same store once more, for whoever keeps the lock while the driver writes; `None`: it can be had only once.
+    fn beside(&self) -> Result<Option<Box<dyn Store>>, StoreError> {
+        Ok(None)
+    }
+
+    /// Says that this process carries a run out, as of now. A store of which nobody asks who is at work keeps nothing.
+    fn beat(
+        &mut self,
+        _run: &RunId,
+        _fence: u64,
+        _claim: &Claim,
+        _expires: Duration,
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Says that it does so no more, unless another does by now.
+    fn left(&mut self, _run: &RunId, _fence: u64) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Who carries a run out; `None`: nobody ever said so.
+    fn presence(&self, _run: &RunId) -> Result<Option<Presence>, StoreError> {
+        Ok(None)
+    }
 }

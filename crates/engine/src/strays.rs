@@ -79,10 +79,16 @@ impl Strays {
         Some(Reason::new(
             "outcome-unknown",
             format!(
-                "whether effect {seq} was carried out is unknown after {} tries: {}{others}",
+                "whether effect {seq} was carried out is unknown after {} tries: {}{others}; if its host is off for \
+                 certain, `stagger confirm HOST is-off`, and if you know how it ended, `stagger settle {seq} done` or `failed`",
                 stray.times, stray.last
             ),
         ))
+    }
+
+    /// Only those stay that are open: a person may have settled the others.
+    pub(crate) fn retain(&mut self, is_open: impl Fn(Seq) -> bool) {
+        self.0.retain(|seq, _| is_open(*seq));
     }
 
     /// Whoever resumes has looked: the count begins anew, at once. What may land may land all the same.

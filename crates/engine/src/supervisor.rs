@@ -1,14 +1,16 @@
 //! Starts, resumes and commands runs: the lock in the cluster first, then the journal.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use stagger_core::model::{ClusterName, Policy, RunId, Target};
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{ClusterId, ClusterName, Policy, RunId, Target};
 use stagger_core::run::{Command, Event, Run, Start};
 
-use crate::backend::{Backend, Claim, LockError};
-use crate::driver::{DriveError, Driver, Parts};
+use crate::backend::{Anchor, Backend, BackendError, Claim, Holder, LockError};
+use crate::driver::{DriveError, Driver, Notice, Parts};
 use crate::lease::Lease;
+use crate::life::{Life, Pulse, hostname, pulse};
 use crate::protocol;
 use crate::store::{Store, StoreError};
 
@@ -33,6 +35,31 @@ pub enum SuperviseError {
     /// Another run of the same cluster is not over.
     #[error("run {0} of this cluster is not over")]
     Unfinished(RunId),
+    /// The cluster does not say which it is.
+    #[error("which cluster this is could not be found out")]
+    Unidentified(#[source] BackendError),
+    /// The configuration calls it as another cluster was called.
+    #[error("the name {name} is that of the cluster {was} (run {run}), and this is {is}")]
+    NameOfAnother {
+        /// What the configuration calls it.
+        name: ClusterName,
+        /// Whose name that was in this store.
+        was: ClusterId,
+        /// What it is.
+        is: ClusterId,
+        /// In which run.
+        run: RunId,
+    },
+    /// The run is not of the cluster of the configuration.
+    #[error("run {run} is of {of}, and the configuration is for {is}")]
+    OfAnotherCluster {
+        /// Which run.
+        run: RunId,
+        /// Of which cluster it is.
+        of: String,
+        /// Which one the configuration names.
+        is: String,
+    },
 }
 
 /// Who and where this process is.
@@ -49,15 +76,9 @@ pub struct Identity {
 impl Identity {
     /// Of this process.
     pub fn of_this_process() -> Self {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let host = host.trim();
         Self {
             incarnation: random_hex(8),
-            host: if host.is_empty() {
-                "unknown".to_owned()
-            } else {
-                host.to_owned()
-            },
+            host: hostname(),
             process: std::process::id(),
         }
     }
@@ -75,6 +96,10 @@ impl Identity {
             host,
             process,
             since,
+            // Only of ourselves: the number of another, as tests give, may be somebody's.
+            life: (process == std::process::id())
+                .then(|| Life::of(process))
+                .flatten(),
         }
     }
 }
@@ -105,8 +130,8 @@ pub fn new_run_id(now: Timestamp) -> RunId {
 /// Starts a run.
 ///
 /// # Errors
-/// The cluster is locked by another, or has a run in this store that is not over, or the journal
-/// cannot be written.
+/// The cluster is locked by another, or has a run in this store that is not over, under whatever name; its name was another
+/// cluster's; or the journal cannot be written.
 pub async fn start(
     parts: Parts,
     who: &Identity,
@@ -117,35 +142,36 @@ pub async fn start(
 ) -> Result<(Driver, Lease), SuperviseError> {
     let mut parts = parts;
     let cluster = parts.backend.cluster().clone();
-    let ruled_out = ruled_out(&*parts.store, &cluster)?;
-    if let Some(other) = unfinished(&*parts.store, &parts.backend)? {
+    let identity = identity(&parts.backend).await?;
+    let before = Before::of(&*parts.store, &cluster, &identity)?;
+    if let Some(other) = before.unfinished {
         return Err(SuperviseError::Unfinished(other));
     }
-    let claim = who.claim(&run, parts.clock.now());
-    let holder = format!("{}@{} process {}", who.incarnation, who.host, who.process);
-    let known = parts.store.fence(&cluster)?;
-    let lease = Lease::take(&parts.backend, claim, known).await?;
-    parts.store.raise(&cluster, lease.fence(), &holder)?;
+    let backend = Arc::clone(&parts.backend);
+    let (lease, holder) = taken(&mut parts, who, &run, &before).await?;
+    let stranger = had_a_stranger(&mut parts, before.ruled_out, lease.fence()).await?;
     let start = Start {
         version: stagger_core::run::VERSION,
         run,
         cluster,
+        identity: Some(identity),
         target,
         policy,
         baseline,
     };
     let mut driver = Driver::begin(parts, lease.fence(), &holder, Event::Started(Box::new(start)))?;
     driver.heed(lease.watch());
-    if protocol::had_a_stranger(ruled_out, lease.fence()) {
+    if stranger {
         driver.beware_of_a_stranger();
     }
+    anchored(&lease, &backend).await;
     Ok((driver, lease))
 }
 
 /// Carries on a run that is in the journal.
 ///
 /// # Errors
-/// As [`start`]; and the run is over, or a stray call cannot be ruled out.
+/// As [`start`]; and the run is over, of another cluster, or a stray call cannot be ruled out.
 pub async fn resume(parts: Parts, who: &Identity, run: &RunId) -> Result<(Driver, Lease), SuperviseError> {
     let mut parts = parts;
     let replayed = replay(&*parts.store, run)?;
@@ -153,21 +179,106 @@ pub async fn resume(parts: Parts, who: &Identity, run: &RunId) -> Result<(Driver
         return Err(SuperviseError::Over(run.clone()));
     }
     let cluster = parts.backend.cluster().clone();
-    let claim = who.claim(run, parts.clock.now());
-    let holder = format!("{}@{} process {}", who.incarnation, who.host, who.process);
-    let known = parts.store.fence(&cluster)?;
-    let lease = Lease::take(&parts.backend, claim, known).await?;
-    parts.store.raise(&cluster, lease.fence(), &holder)?;
+    let identity = identity(&parts.backend).await?;
+    let of = replayed.start();
+    let same = match &of.identity {
+        Some(known) => *known == identity,
+        // It began before anybody asked.
+        None => of.cluster == cluster,
+    };
+    if !same {
+        return Err(SuperviseError::OfAnotherCluster {
+            run: run.clone(),
+            of: named(&of.cluster, of.identity.as_ref()),
+            is: named(&cluster, Some(&identity)),
+        });
+    }
+    let mut before = Before::of(&*parts.store, &cluster, &identity)?;
+    before.names.insert(of.cluster.clone());
+    let backend = Arc::clone(&parts.backend);
+    let (lease, holder) = taken(&mut parts, who, run, &before).await?;
     // The holder before may have written until now.
     let replayed = replay(&*parts.store, run)?;
-    let ruled_out = ruled_out(&*parts.store, &cluster)?;
-    let fence = lease.fence();
-    let mut driver = Driver::resume(parts, replayed, fence, &holder).await?;
+    let before = Before::of(&*parts.store, &cluster, &identity)?;
+    let stranger = had_a_stranger(&mut parts, before.ruled_out, lease.fence()).await?;
+    let mut driver = Driver::resume(parts, replayed, lease.fence(), &holder).await?;
     driver.heed(lease.watch());
-    if protocol::had_a_stranger(ruled_out, fence) {
+    if stranger {
         driver.beware_of_a_stranger();
     }
+    anchored(&lease, &backend).await;
     Ok((driver, lease))
+}
+
+/// Which cluster that is, whatever its name.
+async fn identity(backend: &Arc<dyn Backend>) -> Result<ClusterId, SuperviseError> {
+    backend.identity().await.map_err(SuperviseError::Unidentified)
+}
+
+fn named(cluster: &ClusterName, identity: Option<&ClusterId>) -> String {
+    match identity {
+        Some(identity) if identity.as_str() != cluster.as_str() => format!("{cluster} ({identity})"),
+        Some(_) | None => cluster.to_string(),
+    }
+}
+
+/// Takes the lock, and raises the token of the journals: those of all names of the cluster.
+async fn taken(
+    parts: &mut Parts,
+    who: &Identity,
+    run: &RunId,
+    before: &Before,
+) -> Result<(Lease, String), SuperviseError> {
+    let now = parts.clock.now();
+    // Whether somebody lives who seems to hold it may take a while to see. What cannot be read now is told by what follows.
+    if let Ok(Some(Holder { claim, expires })) = parts.backend.holder().await
+        && pulse(&claim) != Pulse::Gone
+    {
+        let expires = SignedDuration::try_from(expires).unwrap_or(SignedDuration::MAX);
+        parts.listener.notice(&Notice::Locked {
+            holder: claim,
+            until: now.saturating_add(expires).unwrap_or(Timestamp::MAX),
+        });
+    }
+    let claim = who.claim(run, now);
+    let holder = format!("{}@{} process {}", who.incarnation, who.host, who.process);
+    let lease = Lease::take(&parts.backend, &parts.clock, claim, before.fence).await?;
+    for name in &before.names {
+        parts.store.raise(name, lease.fence(), &holder)?;
+    }
+    if let Some(beside) = parts.store.beside()? {
+        lease.tell(beside);
+    }
+    Ok((lease, holder))
+}
+
+/// Whether a holder before us announced something of which this store knows nothing: in a journal elsewhere, or in a part
+/// that this one has lost.
+async fn had_a_stranger(parts: &mut Parts, ruled_out: u64, given: u64) -> Result<bool, SuperviseError> {
+    let behind = match parts.backend.anchored().await? {
+        Some(anchor) if is_behind(&*parts.store, &anchor)? => {
+            parts.listener.notice(&Notice::Behind(anchor));
+            true
+        }
+        Some(_) | None => false,
+    };
+    Ok(behind || protocol::had_a_stranger(ruled_out, given))
+}
+
+/// Whether a journal here does not hold what the cluster was told of it. Of one that is elsewhere the tokens tell.
+fn is_behind(store: &dyn Store, anchor: &Anchor) -> Result<bool, SuperviseError> {
+    match store.mark(&anchor.run, Some(anchor.seq)) {
+        Ok(mark) => Ok(mark.is_none_or(|mark| mark.sum != anchor.sum)),
+        Err(StoreError::NoRun(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The next renewal tries it again.
+async fn anchored(lease: &Lease, backend: &Arc<dyn Backend>) {
+    if let Err(error) = lease.anchor(backend).await {
+        tracing::warn!(%error, "the journal could not be anchored");
+    }
 }
 
 /// A run as its journal has it.
@@ -178,6 +289,20 @@ pub fn replay(store: &dyn Store, run: &RunId) -> Result<Run, SuperviseError> {
     let entries = store.journal(run)?;
     let run_state = Run::replay(entries).map_err(DriveError::from)?;
     run_state.ok_or_else(|| SuperviseError::Empty(run.clone()))
+}
+
+/// Why nobody carries a run out, if that is so. One that is over needs nobody.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn nobody(store: &dyn Store, run: &Run) -> Result<Option<String>, SuperviseError> {
+    if run.ended().is_some() {
+        return Ok(None);
+    }
+    Ok(match store.presence(&run.start().run)? {
+        Some(presence) => presence.nobody(),
+        None => Some("nobody has said that they carry it out".to_owned()),
+    })
 }
 
 /// Leaves a command for whoever carries the run out.
@@ -197,23 +322,54 @@ pub fn ask(
     Ok(store.ask(run, at, command, by)?)
 }
 
-/// The newest token whose holder went on after it took over, in any run of that cluster in this store.
-fn ruled_out(store: &dyn Store, cluster: &ClusterName) -> Result<u64, SuperviseError> {
-    let mut newest = 0;
-    for listed in store.runs()? {
-        if listed.cluster == *cluster {
-            newest = newest.max(replay(store, &listed.run)?.ruled_out());
-        }
-    }
-    Ok(newest)
+/// What this store knows of a cluster, under all names that it had here.
+#[derive(Debug)]
+struct Before {
+    names: BTreeSet<ClusterName>,
+    /// The newest token that any of its journals has seen.
+    fence: u64,
+    /// The newest token whose holder went on after it took over.
+    ruled_out: u64,
+    /// A run that is not over.
+    unfinished: Option<RunId>,
 }
 
-/// A run of that cluster in this store that is not over.
-fn unfinished(store: &dyn Store, backend: &Arc<dyn Backend>) -> Result<Option<RunId>, SuperviseError> {
-    for listed in store.runs()? {
-        if listed.cluster == *backend.cluster() && replay(store, &listed.run)?.ended().is_none() {
-            return Ok(Some(listed.run));
+impl Before {
+    /// A run that is over is not read: whatever has become of its journal stops nothing.
+    fn of(store: &dyn Store, cluster: &ClusterName, identity: &ClusterId) -> Result<Self, SuperviseError> {
+        let mut before = Self {
+            names: BTreeSet::from([cluster.clone()]),
+            fence: 0,
+            ruled_out: 0,
+            unfinished: None,
+        };
+        for listed in store.runs()? {
+            match &listed.identity {
+                Some(of) if of == identity => drop(before.names.insert(listed.cluster.clone())),
+                Some(of) if listed.cluster == *cluster => {
+                    return Err(SuperviseError::NameOfAnother {
+                        name: cluster.clone(),
+                        was: of.clone(),
+                        is: identity.clone(),
+                        run: listed.run,
+                    });
+                }
+                None if listed.cluster == *cluster => {}
+                Some(_) | None => continue,
+            }
+            if let Some(ended_by) = listed.ended_by {
+                before.ruled_out = before.ruled_out.max(ended_by);
+                continue;
+            }
+            let run = replay(store, &listed.run)?;
+            before.ruled_out = before.ruled_out.max(run.ruled_out());
+            if run.ended().is_none() && before.unfinished.is_none() {
+                before.unfinished = Some(listed.run);
+            }
         }
+        for name in &before.names {
+            before.fence = before.fence.max(store.fence(name)?);
+        }
+        Ok(before)
     }
-    Ok(None)
 }

@@ -159,6 +159,7 @@ impl Backend for Folder {
                 return Err(BackendError::permanent(format!("{phase:?} {unit}"), "fenced out"));
             }
             match phase {
+                Phase::Prepare => {}
                 Phase::Enter => *up = false,
                 Phase::Change => "2".clone_into(runs),
                 Phase::Leave => *up = true,
@@ -225,6 +226,7 @@ fn target() -> Target {
             guards: Vec::new(),
             gates: Vec::new(),
             door_before_last: None,
+            may_be_left: false,
             going_back: GoingBack::Restart,
             maintenance: None,
         })],

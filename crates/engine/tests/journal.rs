@@ -26,6 +26,7 @@ fn written(path: &Path, events: u64) -> (SqliteStore, Vec<Entry>) {
         version: VERSION,
         run: run(),
         cluster: cluster.clone(),
+        identity: None,
         target: Target {
             title: "nothing".to_owned(),
             parts: Vec::new(),
@@ -246,4 +247,18 @@ fn a_copy_is_what_there_was_at_one_moment() {
     }
     let refused = Place::File(path).copy(&copies[0]).unwrap_err();
     assert!(refused.to_string().contains("is there already"), "{refused}");
+}
+
+#[test]
+fn a_journal_is_its_owner_s_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stagger/journal.db");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    drop(SqliteStore::open(&file).unwrap());
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    // One of an earlier build.
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    drop(SqliteStore::open(&file).unwrap());
+    assert_eq!(mode(&file), 0o600);
 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    BudgetsBuilder, ClusterName, GoingBack, Kind, Part, PartName, Phase, Policy, Revision, RunId, Snapshot,
-    StageSpec, Target, Unit, UnitId, UnitState, Width,
+    BudgetsBuilder, ClusterName, GoingBack, HostName, Kind, Part, PartName, Phase, Policy, Revision, RunId,
+    Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Width,
 };
-use stagger_core::run::{Action, Answer, Command, Ending, Event};
+use stagger_core::run::{Action, Answer, Command, Ending, Event, Seq};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
 use stagger_engine::clock::Clock;
@@ -31,6 +31,8 @@ struct OneUnit {
     lost: usize,
     /// How many tokens the cluster has given to others.
     others: u64,
+    /// There is another unit, and the first takes no fence.
+    deaf: bool,
     /// Up, what it runs, and the calls made to it.
     unit: Mutex<(bool, &'static str, Vec<String>)>,
 }
@@ -72,13 +74,20 @@ impl Backend for OneUnit {
             precedence: 0,
             untouchable: None,
         };
+        let mut units = vec![unit];
+        if self.deaf {
+            let mut other = units[0].clone();
+            other.id = UnitId::new("v.1").unwrap();
+            other.kind = Kind::new("v").unwrap();
+            units.push(other);
+        }
         let (cluster, none) = (self.cluster.clone(), BudgetsBuilder::default().build());
         let at = self.clock.now();
         let snapshot = Snapshot::new(
             cluster,
             at,
             String::new(),
-            vec![unit],
+            units,
             none,
             Vec::new(),
             BTreeMap::new(),
@@ -104,6 +113,7 @@ impl Backend for OneUnit {
         let mut unit = self.unit.lock().unwrap();
         unit.2.push(format!("{phase:?} {}", call.seq));
         match phase {
+            Phase::Prepare => {}
             Phase::Enter if unit.2.len() <= self.lost => {
                 return Err(BackendError::transient("enter", "no answer").may_land());
             }
@@ -116,6 +126,9 @@ impl Backend for OneUnit {
 
     async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
         let names: Vec<_> = units.iter().map(UnitId::as_str).collect();
+        if self.deaf && names.contains(&"u.1") {
+            return Err(BackendError::transient("raise the fence", "u.1 is away"));
+        }
         let raised = format!("fence {fence} on {}", names.join(" "));
         self.unit.lock().unwrap().2.push(raised);
         Ok(())
@@ -158,6 +171,7 @@ fn target() -> Target {
             guards: Vec::new(),
             gates: Vec::new(),
             door_before_last: None,
+            may_be_left: false,
             going_back: GoingBack::Restart,
             maintenance: None,
         })],
@@ -174,6 +188,10 @@ struct Begun {
 
 impl Begun {
     async fn with(lost: usize, others: u64) -> Self {
+        Self::new(lost, others, false).await
+    }
+
+    async fn new(lost: usize, others: u64, deaf: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(Waiting(Mutex::new(Timestamp::UNIX_EPOCH)));
         let world = Arc::new(OneUnit {
@@ -181,6 +199,7 @@ impl Begun {
             cluster: ClusterName::new("c").unwrap(),
             lost,
             others,
+            deaf,
             unit: Mutex::new((true, "1", Vec::new())),
         });
         let parts = Parts {
@@ -275,4 +294,89 @@ async fn where_a_holder_before_kept_its_journal_elsewhere_the_fence_is_raised_on
         "{:?}",
         alone.calls()
     );
+}
+
+impl Begun {
+    /// The one intent that is open.
+    fn open(&self) -> Seq {
+        let open: Vec<_> = self.driver.run().open().map(|(seq, _)| seq).collect();
+        assert_eq!(open.len(), 1, "{open:?}");
+        open[0]
+    }
+
+    fn journal(&self) -> Vec<Event> {
+        let journal = SqliteStore::open(&self.folder.path().join("journal.db")).unwrap();
+        let journal =
+            stagger_engine::store::Store::journal(&journal, &self.driver.run().start().run).unwrap();
+        journal.into_iter().map(|entry| entry.event).collect()
+    }
+}
+
+fn off() -> Command {
+    Command::Confirm {
+        host: HostName::new("u.1").unwrap(),
+        ended: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn what_is_open_on_a_host_that_is_off_by_a_person_s_word_has_failed() {
+    let mut begun = Begun::with(8, 0).await;
+    let Step::Held(reason) = begun.driver.drive(|| None).await.unwrap() else {
+        panic!("it is not held")
+    };
+    assert!(reason.detail.contains("stagger confirm HOST is-off"), "{reason}");
+    let intent = begun.open();
+    assert!(
+        reason.detail.contains(&format!("stagger settle {intent} done")),
+        "{reason}"
+    );
+    let elsewhere = Command::Confirm {
+        host: HostName::new("u.2").unwrap(),
+        ended: vec![],
+    };
+    begun.driver.ask(elsewhere, "anna@ops1").unwrap();
+    assert_eq!(begun.open(), intent, "another host is another matter");
+    begun.driver.ask(off(), "anna@ops1").unwrap();
+    assert_eq!(begun.driver.run().open().count(), 0);
+    assert!(begun.driver.run().held().is_none());
+    let end = begun.driver.drive(|| None).await.unwrap();
+    assert!(matches!(end, Step::Over(_)), "{end:?}");
+    let journal = begun.journal();
+    let told = journal.iter().any(|event| {
+        matches!(event, Event::Asked { command: Command::Confirm { host, ended }, by }
+            if host.as_str() == "u.1" && *ended == [intent] && by == "anna@ops1")
+    });
+    assert!(told, "who said it and what it settled stands in the journal");
+    let settled = |event: &Event| matches!(event, Event::Settled { intent: of, .. } if *of == intent);
+    assert!(!journal.iter().any(settled), "it is settled once");
+}
+
+#[tokio::test]
+async fn one_effect_is_settled_by_a_person_s_word() {
+    let mut begun = Begun::with(8, 0).await;
+    begun.driver.drive(|| None).await.unwrap();
+    let intent = begun.open();
+    for of in [intent + 1000, intent] {
+        let command = Command::Settle {
+            intent: of,
+            done: true,
+        };
+        begun.driver.ask(command, "anna@ops1").unwrap();
+    }
+    let end = begun.driver.drive(|| None).await.unwrap();
+    assert_eq!(end, Step::Over(Ending::Done));
+    let calls = begun.calls();
+    assert_eq!(calls.len(), 10, "nobody enters it again: {calls:?}");
+}
+
+#[tokio::test]
+async fn a_host_that_takes_no_fence_is_named_and_keeps_no_other_unguarded() {
+    let mut begun = Begun::new(0, 3, true).await;
+    let error = begun.driver.drive(|| None).await.unwrap_err().to_string();
+    assert!(error.contains("under way on u.1 (u.1)"), "{error}");
+    assert_eq!(begun.calls(), ["fence 4 on v.1"], "and nothing else is begun");
+    begun.driver.ask(off(), "anna@ops1").unwrap();
+    let end = begun.driver.drive(|| None).await.unwrap();
+    assert_eq!(end, Step::Over(Ending::Done));
 }

@@ -48,6 +48,7 @@ fn start(cluster: &str, run: &str) -> Result<Event> {
             parts: Vec::new(),
         },
         policy: Policy::default(),
+        identity: None,
         baseline: json!(null),
     })))
 }

@@ -98,7 +98,8 @@ impl Cluster {
         Ok(said.lines().filter_map(complaint).collect())
     }
 
-    /// Job filters that `stagger` left behind, but for the one that remembers the newest token.
+    /// Job filters that `stagger` left behind, but for the two that stay: one remembers the newest token, and one how far
+    /// the last journal had come. Neither lets a job wait.
     ///
     /// # Errors
     /// The remote API does not answer.
@@ -107,7 +108,8 @@ impl Cluster {
         filters.retain(|filter| {
             let reasons = filter["reason_trail"].as_array().into_iter().flatten();
             let mut ours = reasons.filter(|reason| reason[0] == "stagger");
-            ours.any(|reason| !text(&reason[1]).contains("\"fence\""))
+            let stays = |said: &str| said.contains("\"fence\"") || said.contains("\"anchored\"");
+            ours.any(|reason| !stays(&text(&reason[1])))
         });
         Ok(filters)
     }

@@ -41,6 +41,9 @@ pub(super) struct Ceph {
     said: Vec<(u32, bool)>,
     /// Who has `noout`.
     noout: BTreeSet<String>,
+    /// Flags of the whole cluster that were set since.
+    flags: BTreeSet<String>,
+    balances: bool,
     keys: BTreeMap<String, String>,
     /// The most OSDs that were down at once, and the most groups that could not serve.
     worst: (usize, usize),
@@ -96,6 +99,8 @@ impl Ceph {
             up_from: BTreeMap::new(),
             said: Vec::new(),
             noout: BTreeSet::new(),
+            flags: BTreeSet::new(),
+            balances: true,
             keys: BTreeMap::new(),
             worst: (0, 0),
         })
@@ -221,6 +226,21 @@ impl Ceph {
                 self.epoch += 1;
                 yes(&json!({}))
             }
+            "balancer status" => yes(&json!({ "active": self.balances, "mode": "upmap" })),
+            "balancer off" | "balancer on" => {
+                self.balances = prefix == "balancer on";
+                yes(&json!({}))
+            }
+            "osd set" | "osd unset" => {
+                let flag = text("key");
+                if prefix == "osd set" {
+                    self.flags.insert(flag);
+                } else {
+                    self.flags.remove(&flag);
+                }
+                self.epoch += 1;
+                yes(&json!({}))
+            }
             "config-key dump" => {
                 let start = text("key");
                 let found = self.keys.iter().filter(|(key, _)| key.starts_with(&start));
@@ -252,6 +272,11 @@ impl Ceph {
     fn osd_dump(&self) -> Value {
         let mut dump = self.osd_dump.clone();
         dump["epoch"] = json!(self.epoch);
+        if !self.flags.is_empty() {
+            let own: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+            let recorded = dump["flags"].as_str().unwrap_or_default();
+            dump["flags"] = json!(format!("{recorded},{}", own.join(",")));
+        }
         let osds = dump["osds"].as_array_mut().into_iter().flatten();
         for osd in osds {
             let id = osd["osd"].as_u64().unwrap_or_default() as u32;

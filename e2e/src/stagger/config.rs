@@ -139,6 +139,7 @@ gate_timeout = {gate_timeout}
 doors = {doors}
 on_failure = "{on_failure}"
 rebuild_to_go_back = {rebuild_to_go_back}
+interruptions = ["mgr", "mds", "rgw"]
 
 [health]
 accept = {unavoidable:?}

@@ -98,7 +98,10 @@ impl Journal {
         let Some(at) = self.events.iter().rposition(opened) else {
             return false;
         };
-        let visits = |event: &&Value| event["event"] == "intent" && event["action"]["action"] == "visit";
+        let visits = |event: &&Value| {
+            let action = &event["action"];
+            event["event"] == "intent" && action["action"] == "visit" && action["phase"] != "prepare"
+        };
         let visited = self.events[at..].iter().filter(visits).count();
         self.waves()
             .last()

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::maps::{HOST, Map, RACK};
+use super::maps::{Map, Shape};
 use crate::report::root;
 
 /// Answers that do not depend on the map, of a real cluster.
@@ -47,7 +47,7 @@ pub(crate) fn write(map: &Map, folder: &Path) -> Result<()> {
     let all = each(map, |id| {
         let mut metadata = metadata.clone();
         metadata["id"] = json!(id);
-        metadata["hostname"] = json!(format!("host{}", id / HOST));
+        metadata["hostname"] = json!(format!("host{}", id / map.shape.host));
         metadata
     });
     save(folder, "osd_metadata.json", &all)?;
@@ -59,7 +59,7 @@ pub(crate) fn write(map: &Map, folder: &Path) -> Result<()> {
     let mut versions = read(&recorded.join("versions.json"))?;
     if let Some(osds) = versions["osd"].as_object_mut() {
         for count in osds.values_mut() {
-            *count = json!(map.osds);
+            *count = json!(map.shape.osds);
         }
     }
     save(folder, "versions.json", &versions)?;
@@ -105,8 +105,9 @@ pub(crate) fn full_dump(map: &Map, folder: &Path) -> Result<u64> {
 }
 
 fn tree(map: &Map) -> Value {
-    let hosts = map.osds.div_ceil(HOST);
-    let racks = hosts.div_ceil(RACK);
+    let Shape { osds, host, rack, .. } = map.shape;
+    let hosts = osds.div_ceil(host);
+    let racks = hosts.div_ceil(rack);
     let bucket = |id: i64, name: String, kind: &str, type_id: u32, children: Vec<i64>| json!({ "id": id, "name": name, "type": kind, "type_id": type_id, "pool_weights": {}, "children": children });
     let span = |from: u32, each: u32, all: u32| from * each..((from + 1) * each).min(all);
     let rack_id = |rack: u32| -2 - i64::from(rack);
@@ -118,22 +119,22 @@ fn tree(map: &Map) -> Value {
         11,
         (0..racks).map(rack_id).collect(),
     )];
-    for rack in 0..racks {
-        let children = span(rack, RACK, hosts).map(host_id).collect();
-        nodes.push(bucket(rack_id(rack), format!("rack{rack}"), "rack", 3, children));
+    for at in 0..racks {
+        let children = span(at, rack, hosts).map(host_id).collect();
+        nodes.push(bucket(rack_id(at), format!("rack{at}"), "rack", 3, children));
     }
-    for host in 0..hosts {
-        let children = span(host, HOST, map.osds).map(i64::from).collect();
-        nodes.push(bucket(host_id(host), format!("host{host}"), "host", 1, children));
+    for at in 0..hosts {
+        let children = span(at, host, osds).map(i64::from).collect();
+        nodes.push(bucket(host_id(at), format!("host{at}"), "host", 1, children));
     }
-    for id in 0..map.osds {
+    for id in 0..osds {
         nodes.push(json!({ "id": id, "device_class": "hdd", "name": format!("osd.{id}"), "type": "osd", "type_id": 0, "crush_weight": 1, "depth": 3, "pool_weights": {}, "exists": 1, "status": "up", "reweight": 1, "primary_affinity": 1 }));
     }
     json!({ "nodes": nodes, "stray": [] })
 }
 
 fn each(map: &Map, one: impl Fn(u32) -> Value) -> Value {
-    (0..map.osds).map(one).collect()
+    (0..map.shape.osds).map(one).collect()
 }
 
 fn read(path: &Path) -> Result<Value> {

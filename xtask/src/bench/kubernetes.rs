@@ -51,10 +51,10 @@ pub(crate) fn bench(osds: u32) -> Result<()> {
         bail!("stagger does not build");
     }
     say(&format!("{osds} OSDs: making the map"));
-    let map = Map::make(&maps::root_of_ceph()?, osds)?;
+    let map = Map::make(&maps::root_of_ceph()?, maps::Shape::of_hosts(osds))?;
     let folder = tempfile::tempdir().context("make a folder for the answers")?;
     answers::write(&map, folder.path())?;
-    let (walk, _) = peers::rounds(&map);
+    let walk = peers::rounds(&map).rook;
     let built = target_folder().join("release");
     let ran = Command::new(built.join("rook-bench"))
         .arg("measure")

@@ -6,15 +6,59 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// OSDs on a host, and hosts in a rack.
-pub(crate) const HOST: u32 = 20;
-/// Hosts in a rack.
-pub(crate) const RACK: u32 = 20;
+/// How a cluster is laid out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) osds: u32,
+    /// OSDs on a host.
+    pub(crate) host: u32,
+    /// Hosts in a rack.
+    pub(crate) rack: u32,
+    /// The level on which copies are kept apart.
+    pub(crate) domain: Domain,
+}
+
+/// A failure domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Domain {
+    Host,
+    Rack,
+}
+
+impl Shape {
+    /// Large hosts in large racks, copies on distinct hosts.
+    pub(crate) fn of_hosts(osds: u32) -> Self {
+        Self {
+            osds,
+            host: 20,
+            rack: 20,
+            domain: Domain::Host,
+        }
+    }
+
+    /// Copies in distinct racks.
+    pub(crate) fn of_racks(osds: u32, host: u32, rack: u32) -> Self {
+        Self {
+            osds,
+            host,
+            rack,
+            domain: Domain::Rack,
+        }
+    }
+
+    /// How many failure domains it has.
+    pub(crate) fn domains(self) -> u32 {
+        match self.domain {
+            Domain::Host => self.osds.div_ceil(self.host),
+            Domain::Rack => self.osds.div_ceil(self.host * self.rack),
+        }
+    }
+}
 
 /// A map: which OSDs serve each placement group.
 #[derive(Debug)]
 pub(crate) struct Map {
-    pub(crate) osds: u32,
+    pub(crate) shape: Shape,
     pub(crate) groups: Vec<[u32; 3]>,
     /// How long `osdmaptool` took to map it once.
     pub(crate) mapping: Duration,
@@ -54,8 +98,8 @@ pub(crate) fn root_of_ceph() -> Result<PathBuf> {
 }
 
 impl Map {
-    /// Makes a map of so many OSDs with 32 placement groups for each.
-    pub(crate) fn make(ceph: &Path, osds: u32) -> Result<Self> {
+    /// Makes a map of that shape with about 32 placement groups for each OSD.
+    pub(crate) fn make(ceph: &Path, shape: Shape) -> Result<Self> {
         let work = tempfile::Builder::new()
             .prefix("stagger-bench-")
             .tempdir_in(ceph.join("tmp"))
@@ -74,7 +118,11 @@ impl Map {
             }
             Ok(output.stdout)
         };
-        let (count, host, rack) = (osds.to_string(), HOST.to_string(), RACK.to_string());
+        let (count, host, rack) = (
+            shape.osds.to_string(),
+            shape.host.to_string(),
+            shape.rack.to_string(),
+        );
         run(&[
             "crushtool",
             "-o",
@@ -92,6 +140,18 @@ impl Map {
             "straw2",
             "0",
         ])?;
+        if shape.domain == Domain::Rack {
+            // The rule that comes with the map keeps copies on distinct hosts.
+            let (text, outside) = (file("crush.txt"), work.path().join("crush.txt"));
+            run(&["crushtool", "-d", &crush, "-o", &text])?;
+            let rules = std::fs::read_to_string(&outside).context("read the rules of the map")?;
+            let (of_hosts, of_racks) = ("chooseleaf firstn 0 type host", "chooseleaf firstn 0 type rack");
+            if !rules.contains(of_hosts) {
+                bail!("crushtool wrote another rule than expected");
+            }
+            std::fs::write(&outside, rules.replace(of_hosts, of_racks)).context("write the rules")?;
+            run(&["crushtool", "-c", &text, "-o", &crush])?;
+        }
         run(&[
             "osdmaptool",
             "--createsimple",
@@ -121,7 +181,7 @@ impl Map {
             bail!("osdmaptool printed no placement groups");
         }
         Ok(Self {
-            osds,
+            shape,
             groups,
             mapping,
         })

@@ -1,17 +1,27 @@
 //! The peers: Rook's loop over Ceph's own walk, and first fit.
 
-use super::maps::{HOST, Map, RACK};
+use super::maps::{Map, Shape};
 
 /// Of three copies, one may be down.
 const MAY: u8 = 1;
 
-/// Rounds of Rook's loop with no limit on a set, and waves of first fit in the order of the OSDs.
+/// Waves of those who do not colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rounds {
+    /// Rounds of Rook's loop with no limit on a set.
+    pub(crate) rook: u32,
+    /// First fit in the order of the OSDs.
+    pub(crate) first_fit: u32,
+}
+
+/// Counts them.
 ///
 /// Rook takes the first OSD of its queue, asks `ok-to-stop <id> --max N`, and updates what comes back.
 /// Ceph grows the set along the CRUSH tree from that OSD: its host, then its rack, then everything, and
 /// stops after a level on which something did not fit.
-pub(crate) fn rounds(map: &Map) -> (u32, u32) {
-    let mut of = vec![Vec::new(); map.osds as usize];
+pub(crate) fn rounds(map: &Map) -> Rounds {
+    let osds = map.shape.osds;
+    let mut of = vec![Vec::new(); osds as usize];
     for (group, members) in map.groups.iter().enumerate() {
         for osd in members {
             of[*osd as usize].push(group as u32);
@@ -23,29 +33,30 @@ pub(crate) fn rounds(map: &Map) -> (u32, u32) {
         members: Vec::new(),
     };
 
-    let mut todo = vec![true; map.osds as usize];
+    let mut todo = vec![true; osds as usize];
     let mut rook = 0;
     while let Some(seed) = todo.iter().position(|waits| *waits) {
-        walk(&mut set, seed as u32, map.osds);
+        walk(&mut set, seed as u32, map.shape);
         for osd in set.clear() {
             todo[osd as usize] = false;
         }
         rook += 1;
     }
 
-    let mut todo: Vec<u32> = (0..map.osds).collect();
+    let mut todo: Vec<u32> = (0..osds).collect();
     let mut first_fit = 0;
     while !todo.is_empty() {
         todo.retain(|osd| !set.add(*osd));
         set.clear();
         first_fit += 1;
     }
-    (rook, first_fit)
+    Rounds { rook, first_fit }
 }
 
-fn walk(set: &mut Set<'_>, seed: u32, osds: u32) {
+fn walk(set: &mut Set<'_>, seed: u32, shape: Shape) {
+    let Shape { osds, host, rack, .. } = shape;
     set.add(seed);
-    for width in [HOST, HOST * RACK, osds] {
+    for width in [host, host * rack, osds] {
         let from = seed / width * width;
         let mut failed = false;
         for osd in from..(from + width).min(osds) {
@@ -96,12 +107,17 @@ mod tests {
     #[test]
     fn a_host_is_one_round_where_nothing_else_fits() {
         // Every group has one OSD in each of three hosts: hosts exclude each other.
-        let groups = (0..HOST).flat_map(|a| (0..HOST).map(move |b| [a, HOST + b, 2 * HOST + (a + b) % HOST]));
+        let host = 20;
+        let groups = (0..host).flat_map(|a| (0..host).map(move |b| [a, host + b, 2 * host + (a + b) % host]));
         let map = Map {
-            osds: 3 * HOST,
+            shape: Shape::of_hosts(3 * host),
             groups: groups.collect(),
             mapping: Duration::ZERO,
         };
-        assert_eq!(rounds(&map), (3, 3));
+        let three = Rounds {
+            rook: 3,
+            first_fit: 3,
+        };
+        assert_eq!(rounds(&map), three);
     }
 }

@@ -17,7 +17,7 @@ use stagger_ceph::api::recorded::Recorded;
 use stagger_ceph::facts::{CollectOptions, Facts, Known, collect};
 use stagger_ceph::oktostop::Oracle;
 use stagger_ceph::target::{TargetPolicy, target};
-use stagger_ceph::translate::{HealthPolicy, translate};
+use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::model::{ClusterName, Growth, Policy, Search, Snapshot, Target};
 use stagger_core::plan::{Ask, Plan, PlannedPart, plan};
 
@@ -105,7 +105,15 @@ fn planning_again(mut facts: Facts) -> f64 {
 fn planned(facts: &Facts, target: &Target, parent: Option<&Plan>) -> Plan {
     let name = ClusterName::new("bench").unwrap();
     let health = HealthPolicy::default();
-    let snapshot: Snapshot = translate(&name, facts, &health, None, BTreeMap::new()).unwrap();
+    let snapshot: Snapshot = translate(
+        &name,
+        facts,
+        &health,
+        None,
+        BTreeMap::new(),
+        &Permitted::default(),
+    )
+    .unwrap();
     let policy = Policy {
         max_in_parallel: "100%".parse().unwrap(),
         growth: Growth::None,

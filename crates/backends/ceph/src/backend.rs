@@ -1,15 +1,16 @@
 //! The backend: facts in, effects out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use stagger_core::model::{ClusterName, Kind, Snapshot, UnitId};
+use stagger_core::model::{ClusterId, ClusterName, Kind, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
+use stagger_engine::beats::Beats;
 use tokio::task::JoinSet;
 
 use crate::api::{CephApi, Whom};
@@ -17,9 +18,10 @@ use crate::config::CephSettings;
 use crate::converted;
 use crate::effects::{self, OnHosts, api_error};
 use crate::facts::{CollectError, CollectOptions, Facts, collect};
-use crate::guards::{self, HeldGuard};
-use crate::lock::Lock;
-use crate::translate::{Baseline, translate};
+use crate::guards::{self, HeldGuard, Looked};
+use crate::lock::{self, Lock};
+use crate::overridden;
+use crate::translate::{Baseline, Permitted, translate};
 
 /// What a run keeps of how things were before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +31,9 @@ pub struct Memory {
     pub baseline: Baseline,
     /// On which host each daemon ran.
     pub hosts: BTreeMap<UnitId, String>,
+    /// The interruptions that a person has permitted, by their names or their sorts.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub interruptions: BTreeSet<String>,
 }
 
 /// How many hosts are talked to at once to raise the fence.
@@ -78,6 +83,7 @@ pub struct CephBackend {
     lock_api: Arc<dyn CephApi>,
     settings: CephSettings,
     memory: Option<Memory>,
+    permitted: Permitted,
     lock: Lock,
     /// On which host each daemon was last seen; a daemon that is down is in no list of Ceph's.
     places: Mutex<BTreeMap<UnitId, String>>,
@@ -97,6 +103,10 @@ impl CephBackend {
             lock_api: Arc::clone(&api),
             api,
             settings,
+            permitted: memory
+                .iter()
+                .flat_map(|memory| memory.interruptions.iter().cloned())
+                .collect(),
             memory,
             lock,
             places,
@@ -108,6 +118,13 @@ impl CephBackend {
     #[must_use]
     pub fn lock_over(mut self, api: Arc<dyn CephApi>) -> Self {
         self.lock_api = api;
+        self
+    }
+
+    /// Where a person permits these interruptions, before there is a run that would remember them.
+    #[must_use]
+    pub fn permitting(mut self, interruptions: impl IntoIterator<Item = String>) -> Self {
+        self.permitted = interruptions.into_iter().collect();
         self
     }
 
@@ -151,6 +168,7 @@ impl CephBackend {
             health,
             self.memory.as_ref().map(|memory| &memory.baseline),
             durations,
+            &self.permitted,
         )
         .map_err(|error| BackendError::transient("make sense of the cluster's facts", in_full(&error)))
     }
@@ -167,12 +185,13 @@ impl CephBackend {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Gives back guards past their expiry, of whatever run, and returns them.
+    /// Gives back guards that nobody has renewed for as long as they last, of whatever run. That is what `beats` has watched
+    /// by `now`, of this process's own clock.
     ///
     /// # Errors
     /// The cluster cannot be asked.
-    pub async fn drop_expired_guards(&self) -> Result<Vec<HeldGuard>, BackendError> {
-        guards::drop_expired(&*self.api, Timestamp::now()).await
+    pub async fn drop_expired_guards(&self, beats: &mut Beats, now: Instant) -> Result<Looked, BackendError> {
+        guards::drop_expired(&*self.api, beats, now).await
     }
 
     /// The guards that are held in the cluster, of whatever run.
@@ -204,6 +223,10 @@ impl Backend for CephBackend {
         &self.settings.cluster.name
     }
 
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        lock::identity(&*self.api).await
+    }
+
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         let facts = self.facts().await?;
         self.places
@@ -214,7 +237,26 @@ impl Backend for CephBackend {
     }
 
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
-        effects::ok_to_stop(&*self.api, units).await
+        let answer = effects::ok_to_stop(&*self.api, units).await?;
+        let Answer::No { why } = answer else {
+            return Ok(answer);
+        };
+        if self.permitted.is_empty() {
+            return Ok(Answer::No { why });
+        }
+        let facts = self.facts().await?;
+        let found = overridden::by_word(&*self.api, &facts, &self.permitted, units).await?;
+        Ok(match found {
+            Some(word) => Answer::Overridden {
+                why: format!("{why}; {word}"),
+            },
+            None => Answer::No { why },
+        })
+    }
+
+    fn host_of(&self, unit: &UnitId) -> Option<String> {
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.get(unit).cloned()
     }
 
     fn rail(&self, action: &Action) -> Rail {
@@ -238,10 +280,7 @@ impl Backend for CephBackend {
                 guard,
                 units,
                 expires,
-            } => {
-                let until = Timestamp::now().as_second() + i64::from(*expires);
-                guards::take(&*self.api, guard, units, call.run.as_str(), until).await
-            }
+            } => guards::take(&*self.api, guard, units, call, *expires).await,
             Action::DropGuard { guard, units } => guards::drop(&*self.api, guard, units).await,
             Action::Visit {
                 unit,
@@ -344,6 +383,18 @@ impl Backend for CephBackend {
 
     async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
         self.lock.renew(&*self.lock_api, claim, fence).await
+    }
+
+    async fn holder(&self) -> Result<Option<Holder>, LockError> {
+        Lock::holder(&*self.lock_api).await
+    }
+
+    async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
+        lock::anchor(&*self.lock_api, anchor).await
+    }
+
+    async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
+        lock::anchored(&*self.lock_api).await
     }
 
     async fn unlock(&self, claim: &Claim, _fence: u64) -> Result<(), LockError> {

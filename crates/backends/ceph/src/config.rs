@@ -1,6 +1,6 @@
 //! The `[cluster]`, `[hosts]` and `[software]` sections of the configuration, for Ceph on plain hosts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use stagger_core::model::{ClusterName, Kind};
 use stagger_engine::hosts::Hosts;
 
 use crate::api::Access;
+use crate::target::Disturbance;
 
 /// How to reach a cluster and how software is changed on its hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,10 @@ pub struct CephConfig {
     /// `noout` stays on a wave's OSDs at most for so many seconds, if nobody renews it or gives it back.
     #[serde(default = "noout_expires")]
     pub noout_expires: u32,
+    /// What is paused while OSDs have their turn, and goes on afterwards if it did before: `balancer`, `autoscaler`,
+    /// `scrubs`.
+    #[serde(default = "pause")]
+    pub pause: BTreeSet<Disturbance>,
     /// Seconds between two observations while something is waited for.
     #[serde(default = "poll")]
     pub poll: u64,
@@ -63,6 +68,9 @@ fn lock_expires() -> u64 {
 }
 fn noout_expires() -> u32 {
     1200
+}
+fn pause() -> BTreeSet<Disturbance> {
+    Disturbance::usual()
 }
 fn poll() -> u64 {
     2

@@ -8,7 +8,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use stagger_core::model::{GuardName, Revision, UnitId};
 use stagger_engine::backend::{BackendError, Call};
@@ -25,7 +24,7 @@ const STARTS: u32 = 3;
 const FETCHES: Duration = Duration::from_secs(8);
 
 /// When `noup` goes though this process was killed, in seconds: a start, and the time for the maps.
-const NOUP_EXPIRES: i64 = 180;
+const NOUP_EXPIRES: u32 = 180;
 
 /// How long an OSD that is not active may show the same newest map.
 const STANDS_STILL: Duration = Duration::from_secs(10);
@@ -65,8 +64,7 @@ pub(crate) async fn go_back(
         hosts.convert(call, unit, to).await?;
     }
     for nth in 1..=STARTS {
-        let until = Timestamp::now().as_second() + NOUP_EXPIRES;
-        guards::take(api, &noup, units, call.run.as_str(), until).await?;
+        guards::take(api, &noup, units, call, NOUP_EXPIRES).await?;
         let started = hosts.start_unseen(call, unit, nth).await;
         if started.is_ok() {
             sleep(FETCHES).await;
@@ -224,6 +222,7 @@ mod tests {
             run: RunId::new("r").unwrap(),
             seq: 1,
             fence: 1,
+            deadline: None,
         };
         let said = go_back(&Silent, &hosts, &call, &unit, &to, true).await.unwrap();
         assert!(said.contains("tells nothing"), "{said}");

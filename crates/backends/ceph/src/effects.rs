@@ -3,15 +3,19 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use stagger_core::model::{Phase, Revision, UnitId};
+use stagger_core::model::{Phase, Revision, UnitId, plain};
 use stagger_core::run::Answer;
 use stagger_engine::backend::{BackendError, Call};
-use stagger_engine::hosts::{Hosts, last_words, quoted};
+use stagger_engine::hosts::{Hosts, MayBegin, last_words};
+use stagger_engine::template::filled;
 
 use crate::api::{ApiError, CephApi, Whom};
 use crate::config::SoftwareByKind;
 use crate::facts::release;
 use crate::going_back;
+
+/// The commands that take a daemon down which serves.
+const STOPS: [&str; 3] = ["restart", "before_rollback", "rebuild"];
 
 /// How often a start that met the pidfile of its dying predecessor is tried again.
 const STARTS: u32 = 4;
@@ -74,12 +78,10 @@ impl OnHosts<'_> {
         to: &Revision,
     ) -> Result<String, BackendError> {
         match phase {
+            Phase::Prepare => self.run(call, unit, "upgrade", Some(to)).await,
             // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
             Phase::Enter | Phase::Leave => Ok(String::new()),
-            Phase::Change => {
-                self.run(call, unit, "upgrade", Some(to)).await?;
-                self.restart(call, unit, Some(to)).await
-            }
+            Phase::Change => self.restart(call, unit, Some(to)).await,
         }
     }
 
@@ -187,15 +189,21 @@ impl OnHosts<'_> {
             ));
         };
         let release = to.map_or("", Revision::as_str);
-        let command = template
-            .replace("{kind}", &quoted_if_needed(kind))
-            .replace("{id}", &quoted_if_needed(id))
-            .replace("{host}", &quoted_if_needed(host))
-            .replace("{release}", &quoted_if_needed(release));
+        let words = [("kind", kind), ("id", id), ("host", host), ("release", release)];
+        let command = filled(&template, &words)?;
+        // A daemon is only taken down on a fresh word. What comes after that in the same effect is never withheld.
+        let (fresh, whenever) = (|| call.holds(), || Ok(()));
+        let may_begin: MayBegin<'_> = if STOPS.contains(&which) { &fresh } else { &whenever };
         // Each command of an effect has a lock and a result of its own.
         let ran = self
             .hosts
-            .run(host, &format!("{}-{which}", call.key()), call.fence, &command)
+            .run(
+                host,
+                &format!("{}-{which}", call.key()),
+                call.fence,
+                &command,
+                may_begin,
+            )
             .await?;
         if ran.code == 0 {
             return Ok(if verb == "logs" {
@@ -225,20 +233,17 @@ impl OnHosts<'_> {
     }
 }
 
-/// Plain words stay readable in commands; anything else is quoted for the shell.
-fn quoted_if_needed(word: &str) -> String {
-    let plain = word
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '~' | ':'));
-    if plain { word.to_owned() } else { quoted(word) }
-}
-
 /// Ceph's own oracle for a set of one kind.
 pub(crate) async fn ok_to_stop(api: &dyn CephApi, units: &[UnitId]) -> Result<Answer, BackendError> {
     let Some((kind, _)) = units.first().map(kind_and_id) else {
         return Ok(Answer::Yes);
     };
     let ids: Vec<&str> = units.iter().map(|unit| kind_and_id(unit).1).collect();
+    // They become words of a program.
+    if let Some((id, why)) = ids.iter().find_map(|id| Some((id, plain(id).err()?))) {
+        let why = format!("{kind}.{id} cannot be asked about: {why}");
+        return Ok(Answer::Unknown { why });
+    }
     let (whom, prefix) = match kind {
         "osd" => (Whom::Mgr, "osd ok-to-stop"),
         "mon" => (Whom::Mon, "mon ok-to-stop"),

@@ -55,6 +55,8 @@ pub struct Facts {
     pub mds_metadata: Vec<DaemonMetadata>,
     /// The object gateways.
     pub gateways: Vec<rgw::Gateway>,
+    /// Daemons of which only the map of services tells.
+    pub others: Vec<rgw::OtherDaemon>,
     /// What Ceph complains of.
     pub health: health::Health,
     /// How many daemons run which version.

@@ -10,11 +10,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_core::model::{GuardName, UnitId};
-use stagger_engine::backend::BackendError;
+use stagger_engine::backend::{BackendError, Call};
+use stagger_engine::beats::Beats;
 
 use crate::api::{CephApi, Whom};
 use crate::effects::api_error;
 use crate::facts::mds::FsMap;
+use crate::facts::mon::Quorum;
 use crate::facts::osd::OsdMap;
 
 /// `noout` on the OSDs of a wave.
@@ -26,6 +28,19 @@ pub(crate) const NO_STANDBY_REPLAY: &str = "no-standby-replay";
 /// One rank a file system while its servers are changed.
 pub(crate) const ONE_RANK: &str = "one-rank";
 
+/// The balancer rests.
+pub(crate) const NO_BALANCER: &str = "no-balancer";
+/// The autoscaler rests, for all pools and whatever their own modes are.
+pub(crate) const NO_AUTOSCALE: &str = "no-autoscale";
+/// No scrub begins.
+pub(crate) const NO_SCRUBS: &str = "no-scrubs";
+
+/// The first release that knows the flag `noautoscale`. It is set by itself and not by `osd pool set`, which also writes
+/// the default mode of new pools, and writes `on` when it gives back.
+const FIRST_NOAUTOSCALE: u32 = 17;
+/// How long a guard lasts whose note does not say so.
+const LASTS: u32 = 20 * 60;
+
 /// How long surplus ranks may take to stop.
 const RANKS_STOP: Duration = Duration::from_mins(5);
 
@@ -34,7 +49,16 @@ const RANKS_STOP: Duration = Duration::from_mins(5);
 struct Record {
     /// Which run holds it.
     run: String,
-    /// When it goes by itself, in seconds since 1970.
+    /// The fencing token of who took or renewed it last.
+    #[serde(default)]
+    token: u64,
+    /// Grows with each renewal: by this others see that its holder lives.
+    #[serde(default)]
+    beat: u64,
+    /// So many seconds after a renewal it may be given back by others; not there in those of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires: Option<u32>,
+    /// When that is by the clock of who wrote it, in seconds since 1970: to be shown, not to be compared.
     until: i64,
     /// OSDs that did not have the flag before.
     #[serde(default)]
@@ -54,21 +78,23 @@ pub(crate) async fn take(
     api: &dyn CephApi,
     guard: &GuardName,
     units: &[UnitId],
-    run: &str,
-    until: i64,
+    call: &Call,
+    expires: u32,
 ) -> Result<String, BackendError> {
     let key = key(guard, units);
     let held = read(api, &key).await?;
     let mut record = match held {
         // A renewal, or the same call once more: how it was before is known already.
         Some(record) => Record {
-            run: run.to_owned(),
-            until,
+            beat: record.beat + 1,
             ..record
         },
-        None => before(api, guard, units, run, until).await?,
+        None => before(api, guard, units).await?,
     };
-    record.until = until;
+    record.run = call.run.to_string();
+    record.token = call.fence;
+    record.expires = Some(expires);
+    record.until = Timestamp::now().as_second() + i64::from(expires);
     let text = serde_json::to_string(&record)
         .map_err(|e| BackendError::permanent("write a guard", e.to_string()))?;
     ask(
@@ -98,6 +124,18 @@ pub(crate) async fn take(
             }
             one_rank_is_left(api).await?;
             Ok(changed(&record))
+        }
+        NO_BALANCER => {
+            if !record.before.is_empty() {
+                ask_of(api, Whom::Mgr, json!({ "prefix": "balancer off" })).await?;
+            }
+            Ok(paused(&record))
+        }
+        NO_AUTOSCALE | NO_SCRUBS => {
+            for flag in record.before.keys() {
+                ask(api, json!({ "prefix": "osd set", "key": flag })).await?;
+            }
+            Ok(paused(&record))
         }
         other => Err(BackendError::permanent(
             format!("take the guard {other}"),
@@ -132,6 +170,31 @@ async fn one_rank_is_left(api: &dyn CephApi) -> Result<(), BackendError> {
     }
 }
 
+fn paused(record: &Record) -> String {
+    if record.before.is_empty() {
+        "already so".to_owned()
+    } else {
+        record
+            .before
+            .keys()
+            .map(|what| format!("{what} set"))
+            .collect::<Vec<_>>()
+            .join(", ")
+            .replace("balancer set", "balancer off")
+    }
+}
+
+/// Which of these flags of the whole cluster nobody has set.
+async fn unset(api: &dyn CephApi, flags: &[&str]) -> Result<BTreeMap<String, String>, BackendError> {
+    let map = OsdMap::read(&ask(api, json!({ "prefix": "osd dump" })).await?, "osd dump")
+        .map_err(|e| BackendError::transient("read the OSD map", e.to_string()))?;
+    Ok(flags
+        .iter()
+        .filter(|flag| !map.flags.iter().any(|set| set == **flag))
+        .map(|flag| ((*flag).to_owned(), "unset".to_owned()))
+        .collect())
+}
+
 fn changed(record: &Record) -> String {
     if record.before.is_empty() {
         "already so".to_owned()
@@ -144,18 +207,8 @@ fn changed(record: &Record) -> String {
 }
 
 /// What the guard is about to change.
-async fn before(
-    api: &dyn CephApi,
-    guard: &GuardName,
-    units: &[UnitId],
-    run: &str,
-    until: i64,
-) -> Result<Record, BackendError> {
-    let mut record = Record {
-        run: run.to_owned(),
-        until,
-        ..Record::default()
-    };
+async fn before(api: &dyn CephApi, guard: &GuardName, units: &[UnitId]) -> Result<Record, BackendError> {
+    let mut record = Record::default();
     match guard.as_str() {
         flag @ (NOOUT | NOUP) => {
             let map = OsdMap::read(&ask(api, json!({ "prefix": "osd dump" })).await?, "osd dump")
@@ -188,6 +241,32 @@ async fn before(
                 }
             }
         }
+        NO_BALANCER => {
+            let status = ask_of(api, Whom::Mgr, json!({ "prefix": "balancer status" })).await?;
+            let status: Value = serde_json::from_slice(&status)
+                .map_err(|e| BackendError::transient("read what the balancer does", e.to_string()))?;
+            match &status["active"] {
+                Value::Bool(true) => {
+                    record.before.insert("balancer".to_owned(), "on".to_owned());
+                }
+                Value::Bool(false) => {}
+                _ => {
+                    return Err(BackendError::transient(
+                        "read what the balancer does",
+                        "its status does not say whether it is active",
+                    ));
+                }
+            }
+        }
+        NO_AUTOSCALE => {
+            let quorum = ask(api, json!({ "prefix": "quorum_status" })).await?;
+            let quorum = Quorum::read(&quorum, "quorum_status")
+                .map_err(|e| BackendError::transient("read the monitors", e.to_string()))?;
+            if quorum.min_mon_release >= FIRST_NOAUTOSCALE {
+                record.before = unset(api, &["noautoscale"]).await?;
+            }
+        }
+        NO_SCRUBS => record.before = unset(api, &["noscrub", "nodeep-scrub"]).await?,
         _ => {}
     }
     Ok(record)
@@ -227,6 +306,14 @@ async fn give_back(api: &dyn CephApi, guard: &str, record: &Record) -> Result<()
                 fs_set(api, fs, "max_mds", value).await?;
             }
         }
+        NO_BALANCER if !record.before.is_empty() => {
+            ask_of(api, Whom::Mgr, json!({ "prefix": "balancer on" })).await?;
+        }
+        NO_AUTOSCALE | NO_SCRUBS => {
+            for flag in record.before.keys() {
+                ask(api, json!({ "prefix": "osd unset", "key": flag })).await?;
+            }
+        }
         _ => {}
     }
     Ok(())
@@ -256,17 +343,45 @@ pub(crate) async fn held(api: &dyn CephApi) -> Result<Vec<HeldGuard>, BackendErr
         .collect())
 }
 
-/// Gives back every guard that is past its expiry, whoever took it, and returns them.
-pub(crate) async fn drop_expired(api: &dyn CephApi, now: Timestamp) -> Result<Vec<HeldGuard>, BackendError> {
-    let mut gone = Vec::new();
-    for (key, guard, record) in all(api).await? {
-        if record.until < now.as_second() {
-            give_back(api, &guard, &record).await?;
-            ask(api, json!({ "prefix": "config-key rm", "key": key })).await?;
-            gone.push(shown(guard, &record));
+/// What came of a look at all guards.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Looked {
+    /// Nobody has renewed these for as long as they last: they were given back.
+    pub gone: Vec<HeldGuard>,
+    /// These are held.
+    pub held: Vec<HeldGuard>,
+    /// The first of these goes then, if nobody renews it.
+    pub next: Option<Duration>,
+    /// The longest of these lasts so long.
+    pub longest: Option<Duration>,
+}
+
+/// Looks at all guards, and gives back those that `beats` has seen unchanged for longer than they last, whoever took them.
+pub(crate) async fn drop_expired(
+    api: &dyn CephApi,
+    beats: &mut Beats,
+    now: Instant,
+) -> Result<Looked, BackendError> {
+    let all = all(api).await?;
+    let notes = all
+        .iter()
+        .map(|(key, _, record)| (key.clone(), format!("{record:?}")));
+    let stood = beats.look(now, notes);
+    let mut looked = Looked::default();
+    for (key, guard, record) in all {
+        let lasts = Duration::from_secs(u64::from(record.expires.unwrap_or(LASTS)));
+        let stood = stood.get(&key).copied().unwrap_or_default();
+        if let Some(left) = lasts.checked_sub(stood) {
+            looked.next = Some(looked.next.map_or(left, |next| next.min(left)));
+            looked.longest = looked.longest.max(Some(lasts));
+            looked.held.push(shown(guard, &record));
+            continue;
         }
+        give_back(api, &guard, &record).await?;
+        ask(api, json!({ "prefix": "config-key rm", "key": key })).await?;
+        looked.gone.push(shown(guard, &record));
     }
-    Ok(gone)
+    Ok(looked)
 }
 
 /// Keys, names and records.
@@ -317,8 +432,10 @@ async fn dump(api: &dyn CephApi, prefix: &str) -> Result<BTreeMap<String, String
 }
 
 async fn ask(api: &dyn CephApi, command: Value) -> Result<Vec<u8>, BackendError> {
+    ask_of(api, Whom::Mon, command).await
+}
+
+async fn ask_of(api: &dyn CephApi, whom: Whom, command: Value) -> Result<Vec<u8>, BackendError> {
     let tried = command["prefix"].as_str().unwrap_or("ask").to_owned();
-    api.ask(Whom::Mon, command)
-        .await
-        .map_err(|e| api_error(&tried, &e))
+    api.ask(whom, command).await.map_err(|e| api_error(&tried, &e))
 }

@@ -20,5 +20,6 @@ pub mod going_back;
 pub mod guards;
 mod lock;
 pub mod oktostop;
+mod overridden;
 pub mod target;
 pub mod translate;

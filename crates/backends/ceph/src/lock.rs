@@ -15,13 +15,16 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use stagger_engine::backend::{BackendError, Claim, LockError};
+use stagger_core::model::ClusterId;
+use stagger_engine::backend::{Anchor, BackendError, Claim, Holder, LockError};
+use stagger_engine::life::{Pulse, pulse};
 
 use crate::api::{CephApi, Whom};
 use crate::effects::api_error;
 
 const PREFIX: &str = "stagger/lock/";
 const FENCE: &str = "stagger/fence";
+const ANCHOR: &str = "stagger/anchor";
 
 /// A claim as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,13 +77,18 @@ impl Lock {
                 let Some(current) = now.get(key) else { continue };
                 fence = fence.max(current.fence);
                 if current != seen {
-                    return Err(LockError::Held(current.claim.clone()));
+                    return Err(LockError::Held(Box::new(current.claim.clone())));
                 }
-                if since.elapsed() > Duration::from_secs(current.expires) {
+                // What has provably ended renews nothing any more: there is nothing to watch.
+                let gone = pulse(&current.claim) == Pulse::Gone;
+                if gone || since.elapsed() > Duration::from_secs(current.expires) {
                     remove(api, key).await?;
                 }
             }
-            if !watched.is_empty() {
+            let waits = watched
+                .values()
+                .any(|(seen, _)| pulse(&seen.claim) != Pulse::Gone);
+            if waits {
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
         }
@@ -93,7 +101,7 @@ impl Lock {
             .collect();
         if let Some(other) = others.into_iter().next() {
             remove(api, &key_of(claim)).await?;
-            return Err(LockError::Held(other.claim));
+            return Err(LockError::Held(Box::new(other.claim)));
         }
         // Another may have taken and given back the lock between our reading of the token and our claim.
         let seen = stored_fence(api).await?;
@@ -114,7 +122,7 @@ impl Lock {
             .find(|other| other.claim.incarnation != claim.incarnation && other.fence > fence);
         if let Some(other) = other {
             remove(api, &key_of(claim)).await?;
-            return Err(LockError::Held(other.claim.clone()));
+            return Err(LockError::Held(Box::new(other.claim.clone())));
         }
         if newest > fence {
             return Err(LockError::Lost(format!(
@@ -133,6 +141,18 @@ impl Lock {
         remove(api, &key_of(claim)).await
     }
 
+    /// Whose claim stands there now: that with the newest token.
+    pub(crate) async fn holder(api: &dyn CephApi) -> Result<Option<Holder>, LockError> {
+        let newest = claims(api)
+            .await?
+            .into_values()
+            .max_by_key(|written| written.fence);
+        Ok(newest.map(|Written { claim, expires, .. }| Holder {
+            claim,
+            expires: Duration::from_secs(expires),
+        }))
+    }
+
     async fn write(&self, api: &dyn CephApi, claim: &Claim, fence: u64) -> Result<(), LockError> {
         let beat = self.beat.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let written = Written {
@@ -146,6 +166,49 @@ impl Lock {
         })?;
         set(api, &key_of(claim), &text).await
     }
+}
+
+/// Keeps where a journal stands. The key outlives the lock.
+pub(crate) async fn anchor(api: &dyn CephApi, anchor: &Anchor) -> Result<(), LockError> {
+    let text = serde_json::to_string(anchor).map_err(|error| {
+        LockError::Backend(BackendError::permanent("anchor the journal", error.to_string()))
+    })?;
+    set(api, ANCHOR, &text).await
+}
+
+/// Where the journal of the last holder stood.
+pub(crate) async fn anchored(api: &dyn CephApi) -> Result<Option<Anchor>, LockError> {
+    let keys = dump(api, ANCHOR).await?;
+    let Some(text) = keys.get(ANCHOR) else {
+        return Ok(None);
+    };
+    serde_json::from_str(text).map(Some).map_err(|error| {
+        LockError::Backend(
+            BackendError::permanent(format!("read {ANCHOR}"), error.to_string()).hint(format!(
+                "if no journal was restored, `ceph config-key rm {ANCHOR}` takes it away"
+            )),
+        )
+    })
+}
+
+/// The cluster's own identity, which is in its map of monitors.
+pub(crate) async fn identity(api: &dyn CephApi) -> Result<ClusterId, BackendError> {
+    const TRIED: &str = "ask the cluster which it is";
+    #[derive(Deserialize)]
+    struct Quorum {
+        monmap: Map,
+    }
+    #[derive(Deserialize)]
+    struct Map {
+        fsid: String,
+    }
+    let out = api
+        .ask(Whom::Mon, json!({ "prefix": "quorum_status" }))
+        .await
+        .map_err(|error| api_error(TRIED, &error))?;
+    let unread = |why: String| BackendError::transient(TRIED, why);
+    let quorum: Quorum = serde_json::from_slice(&out).map_err(|error| unread(error.to_string()))?;
+    ClusterId::new(quorum.monmap.fsid).map_err(|error| unread(error.to_string()))
 }
 
 fn key_of(claim: &Claim) -> String {

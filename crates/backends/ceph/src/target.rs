@@ -5,7 +5,7 @@
 
 mod refusal;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,25 @@ pub enum PgGate {
     NotDegraded,
 }
 
+/// What moves data or loads disks beside a run, and can be paused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Disturbance {
+    /// The manager's balancer, which moves placement groups.
+    Balancer,
+    /// The manager's autoscaler, which splits and merges them.
+    Autoscaler,
+    /// Scrubs and deep scrubs.
+    Scrubs,
+}
+
+impl Disturbance {
+    /// What is paused where nobody says otherwise. Scrubs that are not done are complained of after a while.
+    pub fn usual() -> BTreeSet<Self> {
+        BTreeSet::from([Self::Balancer, Self::Autoscaler])
+    }
+}
+
 /// What the gates ask for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -43,6 +62,8 @@ pub struct TargetPolicy {
     /// How long `noout` stays on a wave's OSDs at most, in seconds. After that Ceph marks them out as it
     /// always would.
     pub noout: u32,
+    /// What is paused while OSDs have their turn.
+    pub pause: BTreeSet<Disturbance>,
     /// Whether the configuration says how an OSD's data is made readable for an older release.
     pub before_rollback: bool,
     /// What is thought of Ceph's complaints before the run.
@@ -56,6 +77,7 @@ impl Default for TargetPolicy {
             hold: 5,
             timeout: 600,
             noout: 1200,
+            pause: Disturbance::usual(),
             before_rollback: false,
             health: HealthPolicy::default(),
         }
@@ -66,6 +88,9 @@ impl Default for TargetPolicy {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("refused: {}", .0.iter().map(|reason| reason.slug.as_str()).collect::<Vec<_>>().join(", "))]
 pub struct Refusal(pub Vec<Reason>);
+
+/// How long what disturbs stays paused at most; renewed as long as the stage goes on.
+const PAUSED: SignedDuration = SignedDuration::from_hours(2);
 
 /// How long file systems stay on one rank without standby-replay at most.
 const ONE_RANK: SignedDuration = SignedDuration::from_hours(2);
@@ -161,10 +186,15 @@ fn stage(
     wanted: &Version,
     policy: &TargetPolicy,
 ) -> Result<StageSpec, IdError> {
+    // Monitors of a release that the map does not demand yet would let an older one join again, and OSDs of a later
+    // release are not begun beside those.
+    let min_mon = format!("min-mon-release-{}", wanted.major);
+    let of_osds = ["osds-up-in", min_mon.as_str()];
     let (width, own): (_, &[&str]) = match kind {
         "mon" => (Width::Single, &[]),
         "mgr" => (Width::Policy, &["mgr-active"]),
-        "osd" => (Width::Policy, &["osds-up-in"]),
+        "osd" if wanted.major >= crate::translate::OLDEST => (Width::Policy, &of_osds),
+        "osd" => (Width::Policy, &of_osds[..1]),
         "mds" => (Width::Policy, &["mds-active"]),
         _ => (Width::Policy, &["rgw-serving"]),
     };
@@ -174,7 +204,7 @@ fn stage(
         revision: Revision::new(wanted.to_string())?,
         width,
         // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
-        phases: vec![Phase::Change],
+        phases: vec![Phase::Prepare, Phase::Change],
         guards: guards(kind, policy)?,
         gates: gates(own, policy)?,
         door_before_last: if kind == "mon" {
@@ -182,6 +212,8 @@ fn stage(
         } else {
             None
         },
+        // No OSD runs a release that monitors and managers do not: nobody may begin them before those are done.
+        may_be_left: !matches!(kind, "mon" | "mgr"),
         going_back: back(units, kind, wanted, policy),
         maintenance: None,
     })
@@ -197,12 +229,23 @@ fn guards(kind: &str, policy: &TargetPolicy) -> Result<Vec<GuardSpec>, IdError> 
         })
     };
     match kind {
-        "osd" => Ok(vec![guard(
-            "noout",
-            GuardScope::Wave,
-            SignedDuration::from_secs(i64::from(policy.noout)),
-            "no data is moved away from OSDs that are only restarted",
-        )?]),
+        "osd" => {
+            let mut guards = vec![guard(
+                "noout",
+                GuardScope::Wave,
+                SignedDuration::from_secs(i64::from(policy.noout)),
+                "no data is moved away from OSDs that are only restarted",
+            )?];
+            for disturbance in &policy.pause {
+                let (name, why) = match disturbance {
+                    Disturbance::Balancer => ("no-balancer", "no placement group is moved to balance"),
+                    Disturbance::Autoscaler => ("no-autoscale", "no placement group is split or merged"),
+                    Disturbance::Scrubs => ("no-scrubs", "scrubs leave disks to recovery"),
+                };
+                guards.push(guard(name, GuardScope::Stage, PAUSED, why)?);
+            }
+            Ok(guards)
+        }
         "mds" => Ok(vec![
             guard(
                 "no-standby-replay",

@@ -2,11 +2,15 @@
 //!
 //! Pure: the same facts give the same snapshot. Its parts are [`units`], [`budgets`] and [`conditions`].
 
+mod absent;
 pub mod baseline;
 mod budgets;
 mod codes;
 mod conditions;
+mod interruptions;
+mod others;
 mod pg_conditions;
+mod sites;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,10 +19,16 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{ClusterName, IdError, Kind, Snapshot, SnapshotError};
 
+pub use absent::absent;
+pub(crate) use absent::is_absent;
 pub use baseline::{Baseline, BaselineError};
 pub use budgets::budgets;
 pub use codes::{CAUSED, Cause};
+pub(crate) use conditions::OLDEST;
 pub use conditions::{conditions, unaccepted};
+pub(crate) use interruptions::pool_name;
+pub use interruptions::{Permitted, interruptions};
+pub use others::bystanders;
 pub use units::units;
 
 use crate::facts::Facts;
@@ -46,7 +56,7 @@ pub enum TranslateError {
 
 /// The snapshot that these facts make. `baseline` is what was before the run; without it everything that
 /// is known should be up, and every complaint counts. `durations` is how long a visit to a daemon of each
-/// kind usually takes.
+/// kind usually takes. `permitted`: the interruptions that a person has permitted.
 ///
 /// # Errors
 /// Names that cannot be used; none that the parsers let through are known.
@@ -56,6 +66,7 @@ pub fn translate(
     policy: &HealthPolicy,
     baseline: Option<&Baseline>,
     durations: BTreeMap<Kind, SignedDuration>,
+    permitted: &Permitted,
 ) -> Result<Snapshot, TranslateError> {
     let units = units(facts, baseline)?;
     let places: BTreeMap<&str, u32> = units
@@ -63,7 +74,8 @@ pub fn translate(
         .enumerate()
         .map(|(at, unit)| (unit.id.as_str(), at as u32))
         .collect();
-    let budgets = budgets(facts, &places);
+    let budgets = budgets(facts, &places, permitted);
+    let interruptions = interruptions(facts, &places, permitted)?;
     let conditions = conditions(facts, &units, policy, baseline)?;
     Ok(Snapshot::new(
         cluster.clone(),
@@ -73,5 +85,8 @@ pub fn translate(
         budgets,
         conditions,
         durations,
-    )?)
+    )?
+    .with_absent(absent(facts, baseline)?)
+    .with_interruptions(interruptions)
+    .with_bystanders(bystanders(facts)?))
 }

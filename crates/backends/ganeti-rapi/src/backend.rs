@@ -1,13 +1,13 @@
 //! The backend: a Ganeti cluster as plans and runs see it.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use jiff::Timestamp;
-use stagger_core::model::{ClusterName, Phase, Snapshot, UnitId};
+use stagger_core::model::{ClusterId, ClusterName, Phase, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
+use stagger_engine::beats::Beats;
 use stagger_ganeti::cluster::Cluster;
 
 use crate::client::Rapi;
@@ -15,9 +15,9 @@ use crate::commands;
 use crate::config::{RapiConfig, Settings};
 use crate::facts::Facts;
 use crate::fence;
-use crate::guards::{self, Held};
+use crate::guards::{self, Held, Looked};
 use crate::limits::Limits;
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
 use crate::perform::Visitor;
 use crate::translate::{Memory, Wished, translate};
 use crate::visit::Planned;
@@ -102,12 +102,13 @@ impl GanetiBackend {
             .map_err(|error| error.of("look for guards", false))
     }
 
-    /// Gives back guards past their expiry, of whatever run, and returns them.
+    /// Gives back guards that nobody has renewed for as long as they last, of whatever run. That is what `beats` has watched
+    /// by `now`, of this process's own clock.
     ///
     /// # Errors
     /// The cluster cannot be asked.
-    pub async fn drop_expired_guards(&self) -> Result<Vec<Held>, BackendError> {
-        guards::drop_expired(&self.rapi, Timestamp::now()).await
+    pub async fn drop_expired_guards(&self, beats: &mut Beats, now: Instant) -> Result<Looked, BackendError> {
+        guards::drop_expired(&self.rapi, beats, now).await
     }
 
     fn see(&self) -> std::sync::MutexGuard<'_, Seen> {
@@ -118,6 +119,7 @@ impl GanetiBackend {
     fn is_command(&self, unit: &UnitId, phase: Phase) -> bool {
         let visits = &self.settings.cluster.visits;
         match phase {
+            Phase::Prepare => false,
             Phase::Enter => {
                 let is_it = |master: &String| master == unit.as_str();
                 // After a change that was under way when a process ended, another is the master by now.
@@ -150,6 +152,15 @@ impl GanetiBackend {
 impl Backend for GanetiBackend {
     fn cluster(&self) -> &ClusterName {
         &self.settings.cluster.name
+    }
+
+    /// Its UUID, made when it was.
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        const TRIED: &str = "ask the cluster which it is";
+        let info = self.rapi.get("/2/info").await;
+        let info = info.map_err(|error| error.of(TRIED, false))?;
+        let uuid = info["uuid"].as_str().unwrap_or_default();
+        ClusterId::new(uuid).map_err(|error| BackendError::transient(TRIED, error.to_string()))
     }
 
     async fn observe(&self) -> Result<Snapshot, BackendError> {
@@ -221,6 +232,7 @@ impl Backend for GanetiBackend {
             planned: &planned,
             limits: &self.limits,
             host: host.as_deref(),
+            may_begin: &|| Ok(()),
         };
         match action {
             Action::TakeGuard { guard, expires, .. } => {
@@ -228,6 +240,8 @@ impl Backend for GanetiBackend {
             }
             Action::DropGuard { guard, .. } => guards::drop(&self.rapi, &self.settings, call, guard).await,
             Action::Visit { unit, phase, .. } => match phase {
+                // The node serves on with what it has: nothing is laid out for a reboot.
+                Phase::Prepare => Ok(String::new()),
                 Phase::Enter => visitor.enter(unit.as_str()).await,
                 Phase::Change => visitor.change(unit.as_str(), self.boot_before(unit)?).await,
                 Phase::Leave => visitor.leave(unit.as_str()).await,
@@ -298,6 +312,18 @@ impl Backend for GanetiBackend {
 
     async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
         self.lock.renew(&self.rapi, claim, fence).await
+    }
+
+    async fn holder(&self) -> Result<Option<Holder>, LockError> {
+        lock::holder(&self.rapi).await
+    }
+
+    async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
+        lock::anchor(&self.rapi, anchor).await
+    }
+
+    async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
+        lock::anchored(&self.rapi).await
     }
 
     async fn unlock(&self, claim: &Claim, _fence: u64) -> Result<(), LockError> {

@@ -1,13 +1,14 @@
 //! Commands that the configuration gives, run on this machine: for what RAPI has no word.
 //!
-//! Names in braces are filled in, quoted for the shell. `{master}` is the master of that moment.
+//! Names in braces are filled in; one that is no plain word is refused. `{master}` is the master of that moment.
 
 use std::process::Stdio;
 use std::time::Duration;
 
 use stagger_core::run::Answer;
 use stagger_engine::backend::{BackendError, Call};
-use stagger_engine::hosts::{last_words, quoted};
+use stagger_engine::hosts::{MayBegin, last_words};
+use stagger_engine::template;
 
 use crate::client::Rapi;
 use crate::config::Settings;
@@ -64,8 +65,11 @@ pub async fn run(
     which: &str,
     command: &str,
     names: &[(&str, &str)],
+    may_begin: MayBegin<'_>,
 ) -> Result<String, BackendError> {
-    ran(rapi, settings, call, which, command, names).await?.whole()
+    ran(rapi, settings, call, which, command, names, may_begin)
+        .await?
+        .whole()
 }
 
 /// The same, however it ends.
@@ -79,12 +83,13 @@ pub async fn ran(
     which: &str,
     command: &str,
     names: &[(&str, &str)],
+    may_begin: MayBegin<'_>,
 ) -> Result<Ran, BackendError> {
     let command = filled(rapi, command, names).await?;
     let key = format!("{}-{which}", call.key());
     let ran = settings
         .hosts
-        .run("this machine", &key, call.fence, &command)
+        .run("this machine", &key, call.fence, &command, may_begin)
         .await?;
     Ok(Ran {
         command,
@@ -134,15 +139,12 @@ pub async fn ask(
 
 async fn filled(rapi: &Rapi, command: &str, names: &[(&str, &str)]) -> Result<String, BackendError> {
     const MASTER: &str = "{master}";
-    let mut command = command.to_owned();
-    for (name, value) in names {
-        command = command.replace(&format!("{{{name}}}"), &quoted(value));
+    if !command.contains(MASTER) || names.iter().any(|(name, _)| *name == "master") {
+        return template::filled(command, names);
     }
-    if command.contains(MASTER) {
-        let info = rapi.get("/2/info").await;
-        let info = info.map_err(|error| error.of(format!("find the master for `{command}`"), false))?;
-        let master = info["master"].as_str().unwrap_or_default();
-        command = command.replace(MASTER, &quoted(master));
-    }
-    Ok(command)
+    let info = rapi.get("/2/info").await;
+    let info = info.map_err(|error| error.of(format!("find the master for `{command}`"), false))?;
+    let master = info["master"].as_str().unwrap_or_default();
+    let names = [names, &[("master", master)]].concat();
+    template::filled(command, &names)
 }

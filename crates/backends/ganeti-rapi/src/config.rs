@@ -245,6 +245,12 @@ impl Settings {
         if addresses.is_empty() {
             return Err("`addresses` is empty".to_owned());
         }
+        if let Some(address) = addresses.iter().find(|address| address.contains('@')) {
+            return Err(format!(
+                "the address …@{} names a user: name him with `user`, and the file of his password with `password_file`",
+                address.rsplit('@').next().unwrap_or_default()
+            ));
+        }
         if user.is_some() != password_file.is_some() {
             return Err("`user` and `password_file` go together".to_owned());
         }
@@ -279,5 +285,25 @@ impl Settings {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_with_a_password_is_refused() {
+        let refused = |address: &str| {
+            let settings = Settings::to_look_at(address).unwrap();
+            settings.verify().unwrap_err()
+        };
+        let why = refused("https://stagger:hunter2hunter2@cluster.example.org:5080");
+        assert!(why.contains("password_file") && !why.contains("hunter2"), "{why}");
+        assert!(!refused("stagger:hunter2hunter2@cluster").contains("hunter2"));
+        Settings::to_look_at("https://cluster.example.org:5080")
+            .unwrap()
+            .verify()
+            .unwrap();
     }
 }

@@ -14,9 +14,9 @@ use crate::client::Rapi;
 use crate::filters::{Effect, Filter, Found, Listed, Which, id_of, priority};
 use crate::reason::{JobReason, Range};
 
-/// How long a request may be on its way before nobody need look out for it any more, in seconds: far more
+/// How long a request may be on its way before nobody need look out for it any more: far more
 /// than RAPI keeps one.
-const REFUSED_FOR: i64 = 3600;
+pub const REFUSED_FOR: Duration = Duration::from_hours(1);
 
 /// What a filter of the fence keeps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub enum Fence {
     One {
         /// Its reason.
         reason: String,
-        /// When the filter is not needed any more, in seconds since 1970.
+        /// When the filter is not needed any more by the clock of who wrote it, in seconds since 1970.
         until: i64,
     },
 }
@@ -106,7 +106,7 @@ pub async fn refuse_one(rapi: &Rapi, call: &Call, reason: &JobReason) -> Result<
         effect: Effect::Reject,
         record: Fence::One {
             reason: text,
-            until: Timestamp::now().as_second() + REFUSED_FOR,
+            until: Timestamp::now().as_second() + REFUSED_FOR.as_secs().cast_signed(),
         },
     };
     let tried = format!("refuse a request of {} whose answer was lost", call.key());
@@ -137,10 +137,9 @@ pub async fn seen(rapi: &Rapi, id: &str) -> Result<Vec<Listed>, BackendError> {
     ))
 }
 
-/// Filters that nothing needs any more, of those that are found.
-pub fn expired(filters: &[Listed], now: Timestamp) -> Vec<String> {
+/// The filters that refuse one submission each. One that was watched for [`REFUSED_FOR`] is not needed any more.
+pub fn refused(filters: &[Listed]) -> Vec<Found<Fence>> {
     all(filters)
-        .filter(|found| matches!(found.record, Fence::One { until, .. } if until < now.as_second()))
-        .map(|found| found.id)
+        .filter(|found| matches!(found.record, Fence::One { .. }))
         .collect()
 }

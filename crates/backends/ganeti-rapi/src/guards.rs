@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::GuardName;
 use stagger_engine::backend::{BackendError, Call, Persistence};
+use stagger_engine::beats::Beats;
 use stagger_engine::hosts::last_words;
 
 use crate::client::{ApiError, Rapi};
@@ -34,19 +35,36 @@ pub struct Held {
     pub run: String,
     /// With which fencing token.
     pub token: u64,
-    /// When it is to be taken away, in seconds since 1970.
+    /// Grows with each renewal: by this others see that its holder lives.
+    #[serde(default)]
+    pub beat: u64,
+    /// So many seconds after a renewal others may take it away; not there in those of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u32>,
+    /// When that is by the clock of who wrote it, in seconds since 1970: to be shown, not to be compared.
     pub until: i64,
     /// The watcher was paused by others already, and is left so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_others: bool,
 }
 
+impl Held {
+    /// How long it lasts.
+    pub fn lasts(&self) -> Duration {
+        Duration::from_secs(u64::from(self.expires.unwrap_or(LASTS)))
+    }
+}
+
+/// How long a guard lasts whose note does not say so.
+const LASTS: u32 = 20 * 60;
+
 /// The guards among these filters, each once.
 pub fn held(filters: &[Listed]) -> Vec<Held> {
     let mut found: Vec<Held> = Vec::new();
     for Found { record, .. } in all(filters) {
         match found.iter_mut().find(|held| held.guard == record.guard) {
-            Some(known) if known.until < record.until => *known = record,
+            // Its filters are written one after the other.
+            Some(known) if (known.token, known.beat) < (record.token, record.beat) => *known = record,
             Some(_) => {}
             None => found.push(record),
         }
@@ -108,6 +126,8 @@ pub async fn take(
         guard: guard.to_string(),
         run: call.run.to_string(),
         token: call.fence,
+        beat: 0,
+        expires: Some(expires),
         until: Timestamp::now().as_second() + i64::from(expires),
         by_others: false,
     };
@@ -118,6 +138,7 @@ pub async fn take(
             let ours = held(&before)
                 .into_iter()
                 .any(|held| held.guard == WATCHER && !held.by_others);
+            record.beat = next_beat(&before, WATCHER);
             record.by_others = !ours && is_paused(rapi, settings, call).await?;
             // Written down before anything is changed.
             rapi.put_filter(&watcher(&record)).await.map_err(failed)?;
@@ -129,11 +150,26 @@ pub async fn take(
             };
             let seconds = expires.to_string();
             let names = [("seconds", seconds.as_str())];
-            commands::run(rapi, settings, call, "watcher-pause", &given.pause, &names).await?;
+            commands::run(
+                rapi,
+                settings,
+                call,
+                "watcher-pause",
+                &given.pause,
+                &names,
+                &|| Ok(()),
+            )
+            .await?;
             Ok(format!("paused for {expires} s"))
         }
         _ => Err(BackendError::permanent(tried, "this backend has no such guard")),
     }
+}
+
+/// The beat of a renewal, or of a guard that nobody has held.
+fn next_beat(filters: &[Listed], guard: &str) -> u64 {
+    let before = held(filters).into_iter().find(|held| held.guard == guard);
+    before.map_or(0, |held| held.beat + 1)
 }
 
 /// Jobs of others wait, and those that were at work before end first, so that what is observed then stays so. That may take
@@ -164,6 +200,7 @@ async fn take_drain(
                     .any(|held| held.guard == DRAIN && held.run == record.run)
             };
             held_before.get_or_insert_with(is_held);
+            record.beat = next_beat(&filters, DRAIN);
             let written = drain(&record);
             for filter in &written {
                 rapi.put_filter(filter).await.map_err(failed)?;
@@ -232,7 +269,16 @@ pub async fn drop(
         && !held.by_others
         && let Some(given) = &settings.cluster.visits.watcher
     {
-        commands::run(rapi, settings, call, "watcher-continue", &given.resume, &[]).await?;
+        commands::run(
+            rapi,
+            settings,
+            call,
+            "watcher-continue",
+            &given.resume,
+            &[],
+            &|| Ok(()),
+        )
+        .await?;
     }
     forget(rapi, &held.guard)
         .await
@@ -252,29 +298,54 @@ async fn forget(rapi: &Rapi, guard: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Takes away what is past its expiry, of whatever run, and returns the guards. The watcher's pause ends by
-/// itself; only its record is taken away.
+/// What came of a look at all guards.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Looked {
+    /// Nobody has renewed these for as long as they last: they were taken away.
+    pub gone: Vec<Held>,
+    /// These are held.
+    pub held: Vec<Held>,
+    /// The first of these goes then, if nobody renews it.
+    pub next: Option<Duration>,
+    /// The longest of these lasts so long.
+    pub longest: Option<Duration>,
+}
+
+/// Looks at all guards, and takes away those that `beats` has seen unchanged for longer than they last, of whatever run. The
+/// watcher's pause ends by itself; only its record is taken away. So are filters that nothing needs any more.
 ///
 /// # Errors
 /// The cluster cannot be asked.
-pub async fn drop_expired(rapi: &Rapi, now: Timestamp) -> Result<Vec<Held>, BackendError> {
+pub async fn drop_expired(rapi: &Rapi, beats: &mut Beats, now: Instant) -> Result<Looked, BackendError> {
     let tried = "give back guards past their expiry";
-    let filters = rapi.filters().await.map_err(|error| error.of(tried, true))?;
-    let mut gone = Vec::new();
-    for held in held(&filters) {
-        if held.until < now.as_second() {
-            forget(rapi, &held.guard)
-                .await
-                .map_err(|error| error.of(tried, true))?;
-            gone.push(held);
+    let failed = |error: ApiError| error.of(tried, true);
+    let filters = rapi.filters().await.map_err(failed)?;
+    let (all, refused) = (held(&filters), fence::refused(&filters));
+    let guards = all.iter().map(|held| (held.guard.clone(), format!("{held:?}")));
+    let once = refused
+        .iter()
+        .map(|found| (found.id.clone(), format!("{:?}", found.record)));
+    let stood = beats.look(now, guards.chain(once));
+    let stood = |key: &str| stood.get(key).copied().unwrap_or_default();
+    let mut looked = Looked::default();
+    for held in all {
+        let (lasts, stood) = (held.lasts(), stood(&held.guard));
+        if let Some(left) = lasts.checked_sub(stood) {
+            looked.next = Some(looked.next.map_or(left, |next| next.min(left)));
+            looked.longest = looked.longest.max(Some(lasts));
+            looked.held.push(held);
+            continue;
         }
+        forget(rapi, &held.guard).await.map_err(failed)?;
+        looked.gone.push(held);
     }
-    for id in fence::expired(&filters, now) {
-        rapi.delete_filter(&id)
-            .await
-            .map_err(|error| error.of(tried, true))?;
+    for found in refused
+        .iter()
+        .filter(|found| stood(&found.id) > fence::REFUSED_FOR)
+    {
+        rapi.delete_filter(&found.id).await.map_err(failed)?;
     }
-    Ok(gone)
+    Ok(looked)
 }
 
 fn no_command(tried: &str) -> BackendError {
@@ -289,7 +360,7 @@ async fn is_paused(rapi: &Rapi, settings: &Settings, call: &Call) -> Result<bool
     let Some(given) = &settings.cluster.visits.watcher else {
         return Err(no_command("see whether Ganeti's watcher is paused"));
     };
-    let said = commands::run(rapi, settings, call, "watcher-info", &given.info, &[]).await?;
+    let said = commands::run(rapi, settings, call, "watcher-info", &given.info, &[], &|| Ok(())).await?;
     // `gnt-cluster watcher info` says "The watcher is not paused." or "… is paused until …".
     match (said.contains("not paused"), said.contains("paused")) {
         (true, _) => Ok(false),

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use stagger_core::model::RunId;
-use stagger_engine::backend::{BackendError, Claim, LockError};
+use stagger_engine::backend::{Anchor, BackendError, Claim, Holder, LockError};
+use stagger_engine::life::{Pulse, pulse};
 
 use crate::client::{ApiError, Rapi};
 use crate::fence;
@@ -42,6 +43,13 @@ struct HandedOver {
     handed_over: RunId,
     /// On which node.
     to: String,
+}
+
+/// Where the journal of a run stood. It stays when the lock is given back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Anchored {
+    anchored: Anchor,
 }
 
 /// Takes, renews and gives back the lock.
@@ -85,13 +93,15 @@ impl Lock {
                 let Some(current) = now.get(id) else { continue };
                 token = token.max(current.token);
                 if current != seen {
-                    return Err(LockError::Held(current.lock.clone()));
+                    return Err(LockError::Held(Box::new(current.lock.clone())));
                 }
-                if since.elapsed() > Duration::from_millis(current.expires) {
+                // What has provably ended renews nothing any more: there is nothing to watch.
+                let gone = pulse(&current.lock) == Pulse::Gone;
+                if gone || since.elapsed() > Duration::from_millis(current.expires) {
                     remove(rapi, id).await?;
                 }
             }
-            if !watched.is_empty() {
+            if watched.values().any(|(seen, _)| pulse(&seen.lock) != Pulse::Gone) {
                 tokio::time::sleep(rapi.pace().again).await;
             }
         }
@@ -103,7 +113,7 @@ impl Lock {
         if let Some(other) = claims(&filters).find(|other| other.record.lock.incarnation != claim.incarnation)
         {
             remove(rapi, &id_of_claim(claim)).await?;
-            return Err(LockError::Held(other.record.lock));
+            return Err(LockError::Held(Box::new(other.record.lock)));
         }
         goes_on_here(&filters, claim)?;
         // Another may have taken the lock and given it back between our reading of the token and our claim.
@@ -136,7 +146,7 @@ impl Lock {
             .find(|other| other.record.lock.incarnation != claim.incarnation && other.record.token > token);
         if let Some(other) = other {
             remove(rapi, &id_of_claim(claim)).await?;
-            return Err(LockError::Held(other.record.lock));
+            return Err(LockError::Held(Box::new(other.record.lock)));
         }
         let newest = fence::newest(&filters);
         if newest > token {
@@ -184,6 +194,48 @@ impl Lock {
             .await
             .map_err(|error| failed(error, "write the lock"))
     }
+}
+
+/// Whose claim stands there now: that with the newest token.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub async fn holder(rapi: &Rapi) -> Result<Option<Holder>, LockError> {
+    let filters = read(rapi).await?;
+    let newest = claims(&filters).max_by_key(|found| found.record.token);
+    Ok(newest.map(|found| Holder {
+        claim: found.record.lock,
+        expires: Duration::from_millis(found.record.expires),
+    }))
+}
+
+/// Keeps where a journal stands.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub async fn anchor(rapi: &Rapi, anchor: &Anchor) -> Result<(), LockError> {
+    let filter = Filter {
+        id: id_of(&["anchor"]),
+        priority: priority::RECORD,
+        which: Which::None,
+        effect: Effect::Continue,
+        record: Anchored {
+            anchored: anchor.clone(),
+        },
+    };
+    rapi.put_filter(&filter)
+        .await
+        .map_err(|error| failed(error, "anchor the journal"))
+}
+
+/// Where the journal of the last holder stood.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub async fn anchored(rapi: &Rapi) -> Result<Option<Anchor>, LockError> {
+    let filters = read(rapi).await?;
+    let found = filters.iter().find_map(Listed::record_of::<Anchored>);
+    Ok(found.map(|found| found.record.anchored))
 }
 
 /// From now on this run goes on on that node only, with a journal that was copied there before; and this

@@ -8,6 +8,7 @@ use std::time::Instant;
 use futures::future::join_all;
 use serde_json::json;
 use stagger_engine::backend::{BackendError, Call, Persistence};
+use stagger_engine::hosts::MayBegin;
 
 use crate::client::{Method, Rapi, encoded};
 use crate::commands;
@@ -40,6 +41,8 @@ pub struct Visitor<'a> {
     pub limits: &'a Limits,
     /// On which host this process is, as far as that is known.
     pub host: Option<&'a str>,
+    /// Asked right before a command begins.
+    pub may_begin: MayBegin<'a>,
 }
 
 /// How a reboot was sent.
@@ -239,7 +242,16 @@ impl Visitor<'_> {
     async fn send_reboot(&self, node: &str) -> Result<Sent, BackendError> {
         if let Some(command) = &self.settings.cluster.visits.reboot {
             let names = [("node", node)];
-            let ran = commands::ran(self.rapi, self.settings, self.call, "reboot", command, &names).await?;
+            let ran = commands::ran(
+                self.rapi,
+                self.settings,
+                self.call,
+                "reboot",
+                command,
+                &names,
+                self.may_begin,
+            )
+            .await?;
             return match ran.code {
                 // So ssh ends where the connection does, which a reboot takes away.
                 SSH_LOST => Ok(Sent::Lost(ran.said())),
@@ -566,9 +578,17 @@ impl Visitor<'_> {
         command: &str,
         names: &[(&str, &str)],
     ) -> Result<(), BackendError> {
-        commands::run(self.rapi, self.settings, self.call, which, command, names)
-            .await
-            .map(|_| ())
+        commands::run(
+            self.rapi,
+            self.settings,
+            self.call,
+            which,
+            command,
+            names,
+            self.may_begin,
+        )
+        .await
+        .map(|_| ())
     }
 
     /// What others have to do around a visit.

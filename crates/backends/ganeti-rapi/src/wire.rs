@@ -12,6 +12,7 @@ use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
+use stagger_engine::secrets;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -119,24 +120,7 @@ impl Login {
     /// # Errors
     /// What is wrong with the file.
     pub fn from_file(user: &str, file: &Path) -> Result<Self, String> {
-        let shown = file.display();
-        let text =
-            std::fs::read_to_string(file).map_err(|error| format!("{shown} cannot be read: {error}"))?;
-        let mode = std::os::unix::fs::PermissionsExt::mode(
-            &std::fs::metadata(file)
-                .map_err(|error| format!("{shown} cannot be read: {error}"))?
-                .permissions(),
-        );
-        if mode & 0o007 != 0 {
-            return Err(format!(
-                "everybody on this machine may read {shown}: `chmod o-rwx {shown}`"
-            ));
-        }
-        let password = text.lines().next().unwrap_or_default();
-        if password.is_empty() {
-            return Err(format!("{shown} has no password in its first line"));
-        }
-        Self::new(user, password)
+        Self::new(user, &secrets::read(file)?)
     }
 
     /// Of this user with this password.

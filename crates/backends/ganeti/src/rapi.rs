@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use stagger_core::model::UnitId;
+use stagger_core::model::HostName;
 
 use crate::cluster::{
     AllocPolicy, Cluster, Group, GroupIx, Instance, Ipolicy, Node, NodeIx, Resources, Spec, SpecKey, Status,
@@ -322,7 +322,7 @@ impl IpolicyBody {
 
 impl NodeBody {
     fn read(self, groups: &BTreeMap<String, GroupIx>, master: &str) -> Result<Node, RapiError> {
-        UnitId::new(self.name.as_str()).map_err(|error| wrong("node", &self.name, error.why))?;
+        HostName::new(self.name.as_str()).map_err(|error| wrong("node", &self.name, error.why))?;
         let group = *groups.get(&self.group).ok_or_else(|| {
             wrong(
                 "node",
@@ -369,7 +369,7 @@ impl NodeBody {
 impl InstanceBody {
     fn read(self, nodes: &BTreeMap<String, NodeIx>) -> Result<Instance, RapiError> {
         let wrong = |why: String| wrong("instance", &self.name, why);
-        UnitId::new(self.name.as_str()).map_err(|error| wrong(error.why.to_owned()))?;
+        HostName::new(self.name.as_str()).map_err(|error| wrong(error.why.to_owned()))?;
         let node = |name: &str| {
             nodes
                 .get(name)

@@ -86,6 +86,7 @@ pub fn stage(cluster: &Cluster, wish: &Wish, master: Option<&str>) -> Result<Sta
         guards: Vec::new(),
         gates: Vec::new(),
         door_before_last: None,
+        may_be_left: false,
         going_back: GoingBack::Impossible {
             why: "a node that has rebooted has rebooted".to_owned(),
         },

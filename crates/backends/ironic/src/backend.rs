@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use stagger_core::model::{ClusterName, Policy, Snapshot, UnitId};
+use stagger_core::model::{ClusterId, ClusterName, Policy, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
 
 use crate::config::{Pace, Role, Settings, Way};
 use crate::facts::{Facts, Known};
@@ -53,7 +53,13 @@ impl IronicBackend {
         let config = &settings.cluster;
         let url = with_password(&config.ours, config.password_file.as_deref())?;
         Ok(Self {
-            book: Book::open(&url, config.name.clone(), settings.pace.lock, settings.pace.call)?,
+            book: Book::open(
+                &url,
+                &config.database,
+                config.name.clone(),
+                settings.pace.lock,
+                settings.pace.call,
+            )?,
             world,
             settings,
             table: Releases::known(),
@@ -109,6 +115,7 @@ impl IronicBackend {
             table: &self.table,
             wished: self.wished.as_ref(),
             call,
+            may_begin: &|| Ok(()),
         }
     }
 
@@ -123,6 +130,10 @@ impl IronicBackend {
 impl Backend for IronicBackend {
     fn cluster(&self) -> &ClusterName {
         &self.settings.cluster.name
+    }
+
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        self.book.identity().await
     }
 
     async fn observe(&self) -> Result<Snapshot, BackendError> {
@@ -155,6 +166,12 @@ impl Backend for IronicBackend {
             }
         }
         Ok(Answer::Yes)
+    }
+
+    fn host_of(&self, unit: &UnitId) -> Option<String> {
+        let (_, name) = unit.as_str().split_once('.')?;
+        let service = self.settings.cluster.service(name)?;
+        Some(service.host.to_owned())
     }
 
     fn rail(&self, action: &Action) -> Rail {
@@ -235,6 +252,18 @@ impl Backend for IronicBackend {
 
     async fn renew(&self, _claim: &Claim, fence: u64) -> Result<(), LockError> {
         self.book.renew(fence).await
+    }
+
+    async fn holder(&self) -> Result<Option<Holder>, LockError> {
+        self.book.holder().await
+    }
+
+    async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
+        self.book.anchor(anchor).await
+    }
+
+    async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
+        self.book.anchored().await
     }
 
     async fn unlock(&self, _claim: &Claim, fence: u64) -> Result<(), LockError> {

@@ -33,7 +33,12 @@ impl IronicBackend {
             run: run.to_string(),
         };
         let fence = self.book().take(&by.claim(&run, now), 0).await?;
-        let call = Call { run, seq: 0, fence };
+        let call = Call {
+            run,
+            seq: 0,
+            fence,
+            deadline: None,
+        };
         let written = async {
             self.may_be(service, &record, self.look().await)?;
             self.book().note(&call, service, &record).await

@@ -1,8 +1,8 @@
 //! The `[cluster]` section of the configuration with `kind = "ironic"`: where an Ironic is seen, and by which commands
 //! its services are changed.
 //!
-//! A command is a line for the shell of its host. Names in braces are filled in, quoted where they have to be:
-//! `{service}`, `{kind}` (`conductor` or `api`), `{host}`, `{release}`, `{pin}`. It is run once for each effect, also if
+//! A command is a line for the shell of its host. Names in braces are filled in; one that is no plain word is
+//! refused: `{service}`, `{kind}` (`conductor` or `api`), `{host}`, `{release}`, `{pin}`. It is run once for each effect, also if
 //! stagger is killed meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +10,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stagger_core::model::{ClusterName, Kind};
+use stagger_core::model::{ClusterName, HostName, Kind, plain};
 use stagger_engine::hosts::Hosts;
+use stagger_engine::redact::redact;
+use stagger_engine::secrets;
 
 /// An Ironic as the configuration has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -460,6 +462,19 @@ impl IronicConfig {
         if let Some(twice) = self.services().find(|service| !names.insert(service.name)) {
             return Err(format!("two services are called {}", twice.name));
         }
+        for service in self.services() {
+            plain(service.name)
+                .map_err(|why| format!("the service {:?} cannot be called so: {why}", service.name))?;
+            for server in service.servers {
+                for word in [&server.backend, &server.server] {
+                    plain(word)
+                        .map_err(|why| format!("{server:?} cannot be a server of the balancer: {why}"))?;
+                }
+            }
+        }
+        for host in self.hosts() {
+            HostName::new(host).map_err(|error| error.to_string())?;
+        }
         let mut registered = BTreeSet::new();
         for conductor in &self.conductors {
             let both = [Some(&conductor.registered), conductor.also_registered.as_ref()];
@@ -479,6 +494,21 @@ impl IronicConfig {
         }
         if !self.tools.migrate.contains("{count}") {
             return Err("`tools.migrate` has no {count}: how many objects are migrated at once".to_owned());
+        }
+        let ways = self
+            .conductors
+            .iter()
+            .filter_map(|conductor| conductor.rpc.as_ref());
+        let doors = self.apis.iter().map(|api| &api.url).chain([&self.endpoint]);
+        let written = self.stopping.database.iter().chain([&self.database, &self.ours]);
+        for url in ways.chain(doors).chain(written) {
+            if secrets::in_url(url) {
+                return Err(format!(
+                    "{} has a password in it: a configuration is read by many; write `{{password}}` for that of a database, \
+                     and name the file with `password_file`",
+                    redact(url.rsplit('@').next().unwrap_or_default())
+                ));
+            }
         }
         for url in [&self.database, &self.ours] {
             let scheme = url.split("://").next().unwrap_or_default();
@@ -597,5 +627,24 @@ pub(crate) mod tests {
         assert!(refused(" --max-count {count}", "").contains("{count}"));
         assert!(refused("mysql://reader", "oracle://reader").contains("no database"));
         assert!(refused("installed", "instaled").contains("instaled"));
+        for host in ["-oProxyCommand=id", "h;id", "h'"] {
+            assert!(refused("host = \"h2\"", &format!("host = \"{host}\"")).contains("host"));
+        }
+        for (from, to) in [
+            ("mysql://reader@", "mysql://reader:hunter2hunter2@"),
+            (
+                "http://127.0.0.1:16385",
+                "http://admin:hunter2hunter2@127.0.0.1:16385",
+            ),
+            ("/stagger\"", "/stagger?password=hunter2hunter2\""),
+        ] {
+            let why = refused(from, to);
+            assert!(
+                why.contains("has a password in it") && !why.contains("hunter2"),
+                "{why}"
+            );
+        }
+        assert!(refused("name = \"c2\"", "name = \"c;id\"").contains("c;id"));
+        assert!(refused("\"b/a2\"", "\"b/a2;id\"").contains("cannot be a server"));
     }
 }

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use stagger_core::model::UnitState;
 use stagger_engine::backend::BackendError;
+use stagger_engine::template::filled;
 
 use crate::balancer::{ServerState, Shown};
-use crate::commands::{self, with};
+use crate::commands;
 use crate::config::{Conductor, Role, Server, Service, Way};
 use crate::facts::Known;
 use crate::look::balancer;
@@ -36,6 +37,7 @@ impl<'a> Performer<'a> {
         } else {
             format!("wait until {name} has no tasks")
         };
+        self.call.may_begin(&tried)?;
         if is_drained {
             self.drain(service, &tried).await?;
         }
@@ -138,11 +140,19 @@ impl<'a> Performer<'a> {
             ("server", server.server.as_str()),
             ("state", state),
         ];
-        let command = with(&config.set, &words);
+        let command = filled(&config.set, &words)?;
         let mut status = String::new();
         for tell in 1..=TELLS {
             let which = format!("{state}-{}-{}-{tell}", server.backend, server.server);
-            commands::run(self.world, self.call, &which, &config.host, &command).await?;
+            commands::run(
+                self.world,
+                self.call,
+                &which,
+                &config.host,
+                &command,
+                self.may_begin,
+            )
+            .await?;
             let says = self.balancer(&tried).await?.server(server);
             // One that is down is shown as down, drained or not.
             let is_so = match says.state {

@@ -17,7 +17,10 @@ pub async fn look(world: &dyn World, book: &Book, config: &IronicConfig) -> Fact
     let pins = config.services().map(|service| async move {
         let pin = match &service.commands.read_pin {
             None => Known::No("there is no command `read_pin`".to_owned()),
-            Some(command) => pin(world, service.host, &filled(command, &service, &[])).await,
+            Some(command) => match filled(command, &service, &[]) {
+                Ok(command) => pin(world, service.host, &command).await,
+                Err(error) => Known::No(error.to_string()),
+            },
         };
         (service.name.to_owned(), pin)
     });

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use stagger_engine::backend::BackendError;
 use stagger_engine::hosts::{Ran, last_words};
+use stagger_engine::template::filled;
 
-use crate::commands::with;
 use crate::facts::Known;
 use crate::perform::Performer;
 
@@ -77,7 +77,7 @@ impl Performer<'_> {
         let wished = self.wished()?;
         let count = tools.batch.to_string();
         let words = [("count", count.as_str()), ("release", wished.to.as_str())];
-        let command = with(&tools.migrate, &words);
+        let command = filled(&tools.migrate, &words)?;
         let (mut total, mut idle) = (0, 0);
         let mut number = 0_u32;
         loop {
@@ -86,7 +86,7 @@ impl Performer<'_> {
             let key = format!("{}-migrate-{number}", self.call.key());
             let ran = self
                 .world
-                .run(&tools.host, &key, self.call.fence, &command)
+                .run(&tools.host, &key, self.call.fence, &command, self.may_begin)
                 .await?;
             match judge(&ran) {
                 Batch::Done => break,

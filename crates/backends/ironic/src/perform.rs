@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use stagger_core::model::{Phase, Revision, UnitId, UnitState};
 use stagger_engine::backend::{BackendError, Call};
+use stagger_engine::hosts::MayBegin;
 
 use crate::commands::{self, filled};
 use crate::config::{Role, Service, Settings};
@@ -26,6 +27,8 @@ pub(crate) struct Performer<'a> {
     pub(crate) table: &'a Releases,
     pub(crate) wished: Option<&'a Wished>,
     pub(crate) call: &'a Call,
+    /// Asked right before a command begins on its host.
+    pub(crate) may_begin: MayBegin<'a>,
 }
 
 impl<'a> Performer<'a> {
@@ -61,8 +64,16 @@ impl<'a> Performer<'a> {
                     .hint(format!("set `{which}` in [cluster.commands]")),
             );
         };
-        let command = filled(command, service, words);
-        commands::run(self.world, self.call, which, service.host, &command).await
+        let command = filled(command, service, words)?;
+        commands::run(
+            self.world,
+            self.call,
+            which,
+            service.host,
+            &command,
+            self.may_begin,
+        )
+        .await
     }
 
     /// One phase of a service's turn.
@@ -77,6 +88,7 @@ impl<'a> Performer<'a> {
     ) -> Result<String, BackendError> {
         let service = self.service(unit)?;
         match phase {
+            Phase::Prepare => Ok(String::new()),
             Phase::Enter => self.enter(&service).await,
             Phase::Change => self.change(&service, revision).await,
             Phase::Leave => self.leave(&service).await,
@@ -221,7 +233,7 @@ impl<'a> Performer<'a> {
         let Some(command) = &service.commands.read_pin else {
             return Err(BackendError::permanent(tried, "there is no command `read_pin`"));
         };
-        match pin(self.world, service.host, &filled(command, service, &[])).await {
+        match pin(self.world, service.host, &filled(command, service, &[])?).await {
             Known::Yes(pin) => Ok(pin),
             Known::No(why) => Err(BackendError::transient(tried, why)),
         }

@@ -5,15 +5,17 @@
 //! nothing.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
-use stagger_core::model::ClusterName;
-use stagger_engine::backend::{BackendError, Call, Claim, LockError};
+use stagger_core::model::{ClusterId, ClusterName};
+use stagger_engine::backend::{Anchor, BackendError, Call, Claim, Holder, LockError};
+use stagger_engine::life::{Pulse, pulse};
+use stagger_engine::supervisor::random_hex;
 
 use crate::sql::{Sql, Statement, Value};
 
@@ -61,7 +63,10 @@ impl Records {
 }
 
 /// The tables. Their names are ours, since they may share a database with others.
-const TABLES: [&str; 3] = [
+const TABLES: [&str; 5] = [
+    "create table if not exists stagger_ironic_identity (place varchar(200) not null primary key, id varchar(64) not null, \
+     name varchar(200) not null unique)",
+    "create table if not exists stagger_anchor (cluster varchar(200) not null primary key, anchor text not null)",
     "create table if not exists stagger_lock (cluster varchar(200) not null primary key, fence bigint not null, \
      beat bigint not null, claim text)",
     "create table if not exists stagger_ironic_service (cluster varchar(200) not null, service varchar(200) not null, \
@@ -70,6 +75,19 @@ const TABLES: [&str; 3] = [
     "create table if not exists stagger_ironic_mark (cluster varchar(200) not null, rel varchar(64) not null, \
      mark varchar(64) not null, detail text not null, noted varchar(40) not null, primary key (cluster, rel, mark))",
 ];
+
+const WHICH: &str = "find out which Ironic this is";
+
+/// Where a database is, without who asks it and how: one Ironic has one, whatever it is called.
+fn place_of(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.split('?').next().unwrap_or_default();
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let mut place = format!("{}/{path}", host.to_lowercase());
+    place.truncate(place.floor_char_boundary(200));
+    place
+}
 
 /// The longest detail that is kept, in bytes.
 const LONGEST: usize = 4000;
@@ -95,31 +113,39 @@ struct Written {
 pub struct Book {
     sql: Sql,
     cluster: ClusterName,
+    /// Where Ironic's own database is.
+    place: String,
     expires: Duration,
-    made: AtomicBool,
+    known: OnceLock<Known>,
+}
+
+/// Which Ironic the rows are of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    identity: ClusterId,
+    /// What its rows are filed under: the name by which it was first called.
+    name: String,
 }
 
 impl Book {
-    pub(crate) fn new(sql: Sql, cluster: ClusterName, expires: Duration) -> Self {
-        Self {
-            sql,
-            cluster,
-            expires,
-            made: AtomicBool::new(false),
-        }
-    }
-
-    /// One at that URL, for one Ironic.
+    /// One at that URL, for the Ironic whose own database is at the other.
     ///
     /// # Errors
     /// The URL is none.
     pub fn open(
         url: &str,
+        ironic: &str,
         cluster: ClusterName,
         expires: Duration,
         limit: Duration,
     ) -> Result<Self, BackendError> {
-        Ok(Self::new(Sql::new(url, false, limit)?, cluster, expires))
+        Ok(Self {
+            sql: Sql::new(url, false, limit)?,
+            cluster,
+            place: place_of(ironic),
+            expires,
+            known: OnceLock::new(),
+        })
     }
 
     /// How long the lock lasts.
@@ -127,23 +153,124 @@ impl Book {
         self.expires
     }
 
+    /// What the rows are filed under.
     fn name(&self) -> Value {
-        self.cluster.as_str().into()
+        let known = self.known.get().map(|known| known.name.as_str());
+        known.unwrap_or(self.cluster.as_str()).into()
     }
 
-    async fn make(&self) -> Result<(), BackendError> {
-        if self.made.load(Ordering::Relaxed) {
-            return Ok(());
+    /// Which Ironic this is: a row of ours for each database of an Ironic, whatever the configuration calls it.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn identity(&self) -> Result<ClusterId, BackendError> {
+        Ok(self.make().await?.identity.clone())
+    }
+
+    async fn make(&self) -> Result<&Known, BackendError> {
+        if let Some(known) = self.known.get() {
+            return Ok(known);
         }
         let statements = TABLES.map(|text| Statement::new(text, Vec::new())).into();
         // Making them twice changes nothing.
         let made = self.sql.change("make our tables", statements).await;
-        made.map_err(|mut error| {
+        let unread = |mut error: BackendError| {
             error.may_land = false;
             error
-        })?;
-        self.made.store(true, Ordering::Relaxed);
-        Ok(())
+        };
+        made.map_err(unread)?;
+        let known = if let Some(known) = self.found().await? {
+            known
+        } else {
+            let id = random_hex(16);
+            // Rows of before have the name alone. One that another Ironic has is no name for ours.
+            let insert = |name: &str| {
+                let values = vec![self.place.as_str().into(), id.as_str().into(), name.into()];
+                let text = "insert into stagger_ironic_identity (place, id, name) values (?, ?, ?)";
+                self.sql.change(WHICH, vec![Statement::new(text, values)])
+            };
+            // Somebody may have been faster: what is found then is what there is.
+            let mut written = insert(self.cluster.as_str()).await.map(drop);
+            if written.is_err() && self.found().await?.is_none() {
+                written = insert(&id).await.map(drop);
+            }
+            match (self.found().await?, written) {
+                (Some(known), _) => known,
+                (None, Err(error)) => return Err(unread(error)),
+                (None, Ok(())) => {
+                    return Err(BackendError::transient(
+                        WHICH,
+                        "its row was written, and is not there",
+                    ));
+                }
+            }
+        };
+        Ok(self.known.get_or_init(|| known))
+    }
+
+    async fn found(&self) -> Result<Option<Known>, BackendError> {
+        let question = "select id, name from stagger_ironic_identity where place = ?";
+        let rows = self
+            .sql
+            .fetch(WHICH, question, vec![self.place.as_str().into()])
+            .await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let identity = ClusterId::new(text(WHICH, row, 0)?)
+            .map_err(|error| BackendError::permanent(WHICH, error.to_string()))?;
+        let name = text(WHICH, row, 1)?;
+        Ok(Some(Known { identity, name }))
+    }
+
+    /// Keeps where a journal stands.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
+        const TRIED: &str = "anchor the journal";
+        self.make().await.map_err(LockError::Backend)?;
+        let text = serde_json::to_string(anchor)
+            .map_err(|error| LockError::Backend(BackendError::permanent(TRIED, error.to_string())))?;
+        let statements = vec![
+            Statement::new("delete from stagger_anchor where cluster = ?", vec![self.name()]),
+            Statement::new(
+                "insert into stagger_anchor (cluster, anchor) values (?, ?)",
+                vec![self.name(), text.as_str().into()],
+            ),
+        ];
+        let written = self.sql.change(TRIED, statements).await;
+        written.map(drop).map_err(LockError::Backend)
+    }
+
+    /// Where the journal of the last holder stood.
+    ///
+    /// # Errors
+    /// The database does not answer, or what stands there is no anchor.
+    pub async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
+        const TRIED: &str = "read where the journal stood";
+        let read = async {
+            self.make().await?;
+            let question = "select anchor from stagger_anchor where cluster = ?";
+            let rows = self.sql.fetch(TRIED, question, vec![self.name()]).await?;
+            let Some(row) = rows.first() else { return Ok(None) };
+            let anchor = serde_json::from_str(&text(TRIED, row, 0)?);
+            anchor
+                .map(Some)
+                .map_err(|error| BackendError::permanent(TRIED, error.to_string()))
+        };
+        read.await.map_err(LockError::Backend)
+    }
+
+    /// Whose claim stands there now.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn holder(&self) -> Result<Option<Holder>, LockError> {
+        self.make().await.map_err(LockError::Backend)?;
+        let written = self.locked().await?.and_then(|locked| locked.claim);
+        Ok(written.map(|Written { claim, expires }| Holder {
+            claim,
+            expires: Duration::from_millis(expires),
+        }))
     }
 
     /// All that is written down.
@@ -315,8 +442,10 @@ impl Book {
                 .filter(|held| held.claim.incarnation != claim.incarnation)
             {
                 match &watched {
+                    // What has provably ended renews nothing any more: there is nothing to watch.
+                    _ if pulse(&held.claim) == Pulse::Gone => {}
                     Some((seen, _)) if (seen.fence, seen.beat) != (now.fence, now.beat) => {
-                        return Err(LockError::Held(held.claim.clone()));
+                        return Err(LockError::Held(Box::new(held.claim.clone())));
                     }
                     // Only who has watched it unchanged for longer than it lasts takes it: clocks are not compared.
                     Some((_, since)) if since.elapsed() > Duration::from_millis(held.expires) => {}
@@ -374,7 +503,7 @@ impl Book {
         match self.locked().await? {
             Some(Locked {
                 claim: Some(other), ..
-            }) => Err(LockError::Held(other.claim)),
+            }) => Err(LockError::Held(Box::new(other.claim))),
             Some(locked) => Err(LockError::Lost(format!(
                 "the newest fencing token is {}, ours is {fence}",
                 locked.fence
@@ -440,4 +569,22 @@ pub(crate) fn maybe(tried: &str, row: &AnyRow, at: usize) -> Result<Option<Strin
 
 pub(crate) fn whole(tried: &str, row: &AnyRow, at: usize) -> Result<i64, BackendError> {
     row.try_get(at).map_err(|error| unread(tried, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ironic_is_known_by_where_its_database_is() {
+        let same = [
+            "mysql://ironic:{password}@DB1:3306/ironic?ssl-mode=required",
+            "mariadb://reader@db1:3306/ironic",
+        ];
+        assert_eq!(same.map(place_of), ["db1:3306/ironic", "db1:3306/ironic"]);
+        assert_eq!(
+            place_of("sqlite:///var/lib/i@ronic.db?mode=ro"),
+            "/var/lib/i@ronic.db"
+        );
+    }
 }

@@ -37,7 +37,7 @@ impl Performer<'_> {
                 let why = format!("the configuration has no `stopping.{which}`");
                 return Err(BackendError::permanent(format!("{which} requests"), why));
             };
-            let command = filled(command, service, &[]);
+            let command = filled(command, service, &[])?;
             let host = &self.settings.cluster.balancer.host;
             commands::run(
                 self.world,
@@ -45,6 +45,7 @@ impl Performer<'_> {
                 &format!("{which}-{attempt}"),
                 host,
                 &command,
+                self.may_begin,
             )
             .await
         };

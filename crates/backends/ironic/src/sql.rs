@@ -8,6 +8,7 @@ use sqlx::any::{AnyArguments, AnyPoolOptions, AnyRow, install_default_drivers};
 use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyConnection, AnyPool, Arguments as _, AssertSqlSafe, Connection as _, Transaction};
 use stagger_engine::backend::BackendError;
+use stagger_engine::secrets;
 
 /// Which database it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,14 +50,9 @@ pub(crate) fn with_password(url: &str, file: Option<&Path>) -> Result<String, Ba
     let Some(file) = file.filter(|_| url.contains("{password}")) else {
         return Ok(url.to_owned());
     };
-    let tried = format!("read the password of {url} in {}", file.display());
-    let text =
-        std::fs::read_to_string(file).map_err(|error| BackendError::permanent(&tried, error.to_string()))?;
-    let password = text.lines().next().unwrap_or_default();
-    if password.is_empty() {
-        return Err(BackendError::permanent(tried, "its first line is empty"));
-    }
-    let password = utf8_percent_encode(password, NON_ALPHANUMERIC).to_string();
+    let password = secrets::read(file)
+        .map_err(|why| BackendError::permanent(format!("read the password of {url}"), why))?;
+    let password = utf8_percent_encode(&password, NON_ALPHANUMERIC).to_string();
     Ok(url.replace("{password}", &password))
 }
 
@@ -299,9 +295,15 @@ mod tests {
 
     #[test]
     fn passwords_come_from_a_file_and_are_never_shown() {
+        use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("password");
         std::fs::write(&file, "p@ss word\n").unwrap();
+        let may = |mode| std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&file, may(0o644)).unwrap();
+        let error = with_password("mysql://me:{password}@db/ironic", Some(&file)).unwrap_err();
+        assert!(error.why.contains("chmod o-rwx"), "{error}");
+        std::fs::set_permissions(&file, may(0o600)).unwrap();
         let url = with_password("mysql://me:{password}@db/ironic", Some(&file)).unwrap();
         assert_eq!(url, "mysql://me:p%40ss%20word@db/ironic");
         assert_eq!(without_password(&url), "mysql://me@db/ironic");

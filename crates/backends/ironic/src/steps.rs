@@ -4,8 +4,9 @@ use futures::future::join_all;
 use stagger_core::model::UnitState;
 use stagger_engine::backend::BackendError;
 use stagger_engine::hosts::{Ran, last_words};
+use stagger_engine::template;
 
-use crate::commands::{filled, with};
+use crate::commands::filled;
 use crate::config::Role;
 use crate::facts::Known;
 use crate::perform::{Performer, UNPIN};
@@ -87,9 +88,11 @@ impl Performer<'_> {
     async fn tool(&self, which: &str, command: &str) -> Result<Ran, BackendError> {
         let tools = &self.settings.cluster.tools;
         let release = self.wished()?.to.as_str();
-        let command = with(command, &[("release", release)]);
+        let command = template::filled(command, &[("release", release)])?;
         let key = format!("{}-{which}", self.call.key());
-        self.world.run(&tools.host, &key, self.call.fence, &command).await
+        self.world
+            .run(&tools.host, &key, self.call.fence, &command, self.may_begin)
+            .await
     }
 
     async fn mark(&self, mark: &str, detail: &str) -> Result<(), BackendError> {
@@ -307,7 +310,7 @@ pub(crate) async fn raise<'a>(
 impl Performer<'_> {
     /// The last log lines of a service, if there is a command for them.
     pub(crate) async fn logs(&self, service: &crate::config::Service<'_>) -> Option<String> {
-        let command = filled(service.commands.logs.as_ref()?, service, &[]);
+        let command = filled(service.commands.logs.as_ref()?, service, &[]).ok()?;
         let ran = self.world.ask(service.host, &command).await.ok()?;
         Some(ran.output)
     }

@@ -322,6 +322,7 @@ impl Compiler<'_> {
             guards: Vec::new(),
             gates: self.gates(gates)?,
             door_before_last: None,
+            may_be_left: false,
             going_back,
             maintenance: None,
         }))

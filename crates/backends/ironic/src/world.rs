@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use stagger_engine::backend::BackendError;
-use stagger_engine::hosts::{Hosts, Ran, last_words};
+use stagger_engine::hosts::{Hosts, MayBegin, Ran, last_words};
+use stagger_engine::secrets;
 
 use crate::config::Settings;
 use crate::facts::{ApiSays, ConductorRow, ConductorSays, Database, Known, Rows};
@@ -35,11 +36,19 @@ pub trait World: Send + Sync + std::fmt::Debug {
     /// It cannot be reached.
     async fn ask(&self, host: &str, question: &str) -> Result<Ran, BackendError>;
 
-    /// Runs a command on a host, once for that key, unless a newer fencing token was seen there.
+    /// Runs a command on a host, once for that key, unless a newer fencing token was seen there. `may_begin` is asked right
+    /// before it starts.
     ///
     /// # Errors
     /// As [`Hosts::run`].
-    async fn run(&self, host: &str, key: &str, fence: u64, command: &str) -> Result<Ran, BackendError>;
+    async fn run(
+        &self,
+        host: &str,
+        key: &str,
+        fence: u64,
+        command: &str,
+        may_begin: MayBegin<'_>,
+    ) -> Result<Ran, BackendError>;
 
     /// Makes a host refuse older fencing tokens.
     ///
@@ -149,6 +158,7 @@ impl Reached {
             .token
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
+        secrets::remember(&token);
         *kept = Some((token.clone(), Instant::now()));
         Ok(Some(token))
     }
@@ -205,8 +215,15 @@ impl World for Reached {
         hosts.ask(host, question).await
     }
 
-    async fn run(&self, host: &str, key: &str, fence: u64, command: &str) -> Result<Ran, BackendError> {
-        self.hosts().run(host, key, fence, command).await
+    async fn run(
+        &self,
+        host: &str,
+        key: &str,
+        fence: u64,
+        command: &str,
+        may_begin: MayBegin<'_>,
+    ) -> Result<Ran, BackendError> {
+        self.hosts().run(host, key, fence, command, may_begin).await
     }
 
     async fn raise_fence(&self, host: &str, fence: u64) -> Result<(), BackendError> {

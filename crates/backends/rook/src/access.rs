@@ -11,6 +11,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
 use stagger_ceph::api::Access;
+use stagger_engine::secrets;
 
 /// The ConfigMap with the addresses.
 pub const ENDPOINTS: &str = "rook-ceph-mon-endpoints";
@@ -187,7 +188,7 @@ fn write(path: &Path, text: &str) -> Result<(), AccessError> {
         source,
     };
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
+        secrets::make_folder(folder).map_err(failed)?;
     }
     // Whoever reads it meanwhile reads the one before, in one piece.
     let new = path.with_extension(format!("{}.new", NEXT.fetch_add(1, Ordering::Relaxed)));

@@ -12,10 +12,12 @@ use serde_json::{Value, json};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::facts::rgw::Gateway;
-use stagger_ceph::translate::{Baseline, HealthPolicy, budgets, conditions, units};
-use stagger_core::model::{ClusterName, IdError, PartName, Phase, Reason, Revision, Snapshot, Unit, UnitId};
+use stagger_ceph::translate::{Baseline, HealthPolicy, Permitted, absent, budgets, conditions, units};
+use stagger_core::model::{
+    ClusterId, ClusterName, IdError, PartName, Phase, Reason, Revision, Snapshot, Unit, UnitId,
+};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
 use tokio::time::Instant;
 
 use crate::daemons::{is_wanted, kind_of, osd_of};
@@ -249,6 +251,7 @@ impl RookBackend {
             .watched
             .daemon(unit)
             .map(|deployment| deployment.metadata.generation);
+        call.may_begin(&tried)?;
         self.write(unit, call.fence, &tried, |deployment| {
             fields(deployment, &kind, &made.image, &made.fields, Some(&made.release))
         })
@@ -272,6 +275,7 @@ impl RookBackend {
     async fn restart(&self, call: &Call, unit: &UnitId) -> Result<String, BackendError> {
         let tried = format!("restart {unit}");
         let (kind, key) = (kind_of(unit).to_owned(), call.key());
+        call.may_begin(&tried)?;
         self.write(unit, call.fence, &tried, |deployment| {
             let mut patch = as_they_are(deployment, &kind);
             patch["spec"]["template"]["metadata"]["annotations"][RESTARTED] = json!(key);
@@ -436,6 +440,10 @@ impl Backend for RookBackend {
         &self.parts.cluster
     }
 
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        self.parts.ceph.identity().await
+    }
+
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         if let Some(why) = self.parts.watched.missing_rights() {
             return Err(BackendError::transient("see the cluster", why));
@@ -477,7 +485,7 @@ impl Backend for RookBackend {
                 ..
             } => match phase {
                 // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
-                Phase::Enter | Phase::Leave => Ok(String::new()),
+                Phase::Prepare | Phase::Enter | Phase::Leave => Ok(String::new()),
                 Phase::Change => self.change(call, unit, revision).await,
             },
             Action::Restart { unit } => self.restart(call, unit).await,
@@ -533,6 +541,18 @@ impl Backend for RookBackend {
         self.parts.ceph.renew(claim, fence).await
     }
 
+    async fn holder(&self) -> Result<Option<Holder>, LockError> {
+        self.parts.ceph.holder().await
+    }
+
+    async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
+        self.parts.ceph.anchor(anchor).await
+    }
+
+    async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
+        self.parts.ceph.anchored().await
+    }
+
     async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
         self.parts.ceph.unlock(claim, fence).await
     }
@@ -582,13 +602,18 @@ pub fn snapshot(
         .map(|(at, unit)| (unit.id.as_str(), at as u32))
         .collect();
     let baseline = baseline.map(|baseline| with_wanted_standbys(baseline, watched));
+    let absent = absent(facts, baseline.as_ref())
+        .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     let mut conditions = conditions(facts, &units, &health, baseline.as_ref())
         .map_err(|error| BackendError::transient(tried, error.to_string()))?;
+    // Rook itself upgrades a manager, a metadata server or a gateway that is alone, and whoever lays a cluster out so
+    // says as much.
+    let permitted: Permitted = ["mgr", "mds", "rgw"].map(str::to_owned).into_iter().collect();
     let budgets = if memory.is_some_and(|memory| memory.wish.skip_checks) {
         unchecked::taken(&mut conditions);
-        budgets(&unchecked::without_groups(facts), &places)
+        budgets(&unchecked::without_groups(facts), &places, &permitted)
     } else {
-        budgets(facts, &places)
+        budgets(facts, &places, &permitted)
     };
     let left = migrations::conditions(&watched.deployments())
         .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
@@ -602,5 +627,6 @@ pub fn snapshot(
         conditions,
         BTreeMap::new(),
     )
+    .map(|snapshot| snapshot.with_absent(absent))
     .map_err(|error| BackendError::transient(tried, error.to_string()))
 }

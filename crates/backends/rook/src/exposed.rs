@@ -154,6 +154,7 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::json;
     use stagger_core::model::{PartName, Reason, Revision};
+    use stagger_core::run::Effect;
     use stagger_core::run::{Answer, Entry, Event, Outcome, Start};
 
     use super::*;
@@ -204,7 +205,7 @@ mod tests {
         }
 
         fn does(&mut self, action: Action) -> u64 {
-            self.hears(Event::Intent { action });
+            self.hears(Effect::from(action).into());
             self.run.seq()
         }
 
@@ -232,6 +233,7 @@ mod tests {
                 units: vec![osd(0), osd(1)],
                 ours: Answer::Yes,
                 theirs: Answer::Yes,
+                facts: None,
             });
             let (first, second) = (told.changes(0), told.changes(1));
             assert_eq!(told.wave(), Some(BTreeSet::from([0, 1])));
@@ -292,6 +294,7 @@ mod tests {
         told.hears(Event::WaveFailed {
             units: vec![osd(1)],
             reason: Reason::new("visit-failed", ""),
+            alone: false,
         });
         assert_eq!(told.wave(), Some(BTreeSet::from([0, 1])));
         let back = told.does(Action::GoBack {

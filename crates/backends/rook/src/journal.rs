@@ -23,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::releases::{Own as _, unpinned};
 use stagger_core::run::{Command, Entry, Event, Seq};
-use stagger_engine::store::{Listed, Store, StoreError};
+use stagger_engine::store::{Listed, Mark, Store, StoreError};
 use stagger_versioned::Held;
 use stagger_versioned::chain::Unreadable;
 use tokio::runtime::Handle;
@@ -202,6 +202,14 @@ impl KubeStore {
             chunks.push(chunk);
         }
         Ok(chunks)
+    }
+
+    /// Whether the last event of a run says that it is over, whatever stands before it.
+    fn is_over(&self, run: &RunId) -> Result<bool, StoreError> {
+        let chunks = self.chain(run)?;
+        let last = chunks.last().and_then(|chunk| events(chunk).last());
+        let last = last.and_then(|(_, line)| line.splitn(3, ' ').nth(2));
+        Ok(last.is_some_and(|rest| matches!(event(rest), Ok(Event::Ended { .. }))))
     }
 
     /// The events of a run, verified, and its last chunk.
@@ -474,12 +482,36 @@ impl Store for KubeStore {
             let Some(run) = key.strip_prefix(RUN).and_then(|run| RunId::new(run).ok()) else {
                 continue;
             };
-            let (entries, _) = self.read(&run)?;
-            let started = entries.first().map_or(Timestamp::UNIX_EPOCH, |first| first.at);
+            let entries = match self.read(&run) {
+                Ok((entries, _)) => entries,
+                // A run that is over stops nothing, whatever has become of its journal.
+                Err(StoreError::Damaged { .. }) if self.is_over(&run)? => {
+                    listed.push(Listed {
+                        run,
+                        cluster: self.cluster.clone(),
+                        started: Timestamp::UNIX_EPOCH,
+                        identity: None,
+                        ended_by: Some(0),
+                    });
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let identity = entries.first().and_then(|first| match &first.event {
+                Event::Started(start) => start.identity.clone(),
+                _ => None,
+            });
+            let is_over = matches!(entries.last().map(|last| &last.event), Some(Event::Ended { .. }));
+            let holder = entries.iter().rev().find_map(|entry| match entry.event {
+                Event::LeaseTaken { fence, .. } => Some(fence),
+                _ => None,
+            });
             listed.push(Listed {
                 run,
                 cluster: self.cluster.clone(),
-                started,
+                started: entries.first().map_or(Timestamp::UNIX_EPOCH, |first| first.at),
+                identity,
+                ended_by: holder.filter(|_| is_over),
             });
         }
         listed.sort_by(|a, b| b.started.cmp(&a.started).then_with(|| b.run.cmp(&a.run)));
@@ -504,6 +536,19 @@ impl Store for KubeStore {
         let mut asked = self.asked.0.lock().unwrap_or_else(PoisonError::into_inner);
         asked.retain(|(id, ..)| *id > up_to);
         Ok(())
+    }
+
+    fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
+        let chunks = self.chain(run)?;
+        let Some(seq) = at.or_else(|| chunks.iter().filter_map(last_seq).max()) else {
+            return Ok(None);
+        };
+        let key = key_of(seq);
+        let line = chunks.iter().find_map(|chunk| text(chunk, &key));
+        let sum = line
+            .and_then(|line| line.split_once(' '))
+            .map(|(sum, _)| sum.to_owned());
+        Ok(sum.map(|sum| Mark { seq, sum }))
     }
 }
 

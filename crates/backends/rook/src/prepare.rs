@@ -20,6 +20,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stagger_ceph::api::exec::Exec;
 use stagger_ceph::api::{ApiError, CephApi as _, Whom};
+use stagger_engine::secrets;
 use tokio::process::Command;
 
 use crate::access::{AccessError, Programs, files, mon_host};
@@ -263,7 +264,7 @@ impl Work<'_> {
             move |source| PrepareError::File { path, source }
         };
         let keyfile = self.folder.join(format!("osd.{id}.key"));
-        fs::write(&keyfile, key).map_err(file(&keyfile))?;
+        secrets::write(&keyfile, key.as_bytes()).map_err(file(&keyfile))?;
         let place = Path::new(FOLDERS).join(format!("ceph-{id}"));
         fs::create_dir_all(&place).map_err(file(&place))?;
         let block = place.join("block");

@@ -212,6 +212,10 @@ pub fn words(command: &Command) -> String {
         Command::Abort => "abort".to_owned(),
         Command::Rollback => "rollback".to_owned(),
         Command::Approve { door } => format!("approve {door}"),
+        Command::Confirm { host, .. } => format!("confirm {host} is-off"),
+        Command::Settle { intent, done } => {
+            format!("settle {intent} {}", if *done { "done" } else { "failed" })
+        }
     }
 }
 

@@ -35,14 +35,14 @@ pub(crate) fn policy(policy: &Policy, osds_down: u32) -> Policy {
     if let Ok(osd) = Kind::new("osd") {
         policy.max_in_parallel_of.insert(osd, Limit::Count(osds_down + 1));
     }
-    policy.max_degraded = None;
+    policy.max_reduced_redundancy = None;
     policy
 }
 
 /// What is taken for the answer about these, and what a person should know of it.
 pub(crate) fn answer(units: &[UnitId], said: Result<Answer, String>) -> (Answer, Option<String>) {
     let why = match &said {
-        Ok(Answer::Yes | Answer::NoOracle) => None,
+        Ok(Answer::Yes | Answer::NoOracle | Answer::Overridden { .. }) => None,
         Ok(Answer::No { why } | Answer::Unknown { why }) | Err(why) => Some(why.clone()),
     };
     match (units, why) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
     BudgetsBuilder, Condition, ConditionName, IdError, Ix, Kind, Snapshot, SnapshotError, Unit, UnitId,
     UnitState, Verdict,
@@ -54,8 +54,8 @@ impl World {
         }
     }
 
-    /// What an observation shows now.
-    pub(crate) fn snapshot(&mut self) -> Result<Snapshot, ObserveError> {
+    /// What an observation shows now; by the clock of whoever looks it is that time.
+    pub(crate) fn snapshot(&mut self, at: Timestamp) -> Result<Snapshot, ObserveError> {
         let unknown = self.pgs_unknown();
         if let Some(snapshot) = self.copied_snapshot(unknown)? {
             return Ok(snapshot);
@@ -136,7 +136,7 @@ impl World {
         };
         let snapshot = Snapshot::new(
             self.spec.name.clone(),
-            self.time(),
+            at,
             format!("osdmap {}", self.generation),
             units,
             budgets.build(),
@@ -238,6 +238,12 @@ impl World {
                 (mds, format!("{mds_up} for {ranks} ranks")),
             ),
         ];
+        let health = if self.is_on(|fault| matches!(fault, Fault::Warning { .. })) {
+            (Verdict::No, "PG_NOT_DEEP_SCRUBBED".to_owned())
+        } else {
+            (Verdict::Yes, "no warning that is new".to_owned())
+        };
+        list.push(("health".to_owned(), health));
         let require = self.require.as_ref().unwrap_or(&self.spec.release);
         list.push((
             require_condition(require),

@@ -4,16 +4,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use stagger_core::model::{ClusterName, IdError, Phase, Snapshot, UnitId};
+use jiff::Timestamp;
+use stagger_core::model::{ClusterId, ClusterName, IdError, Phase, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::clock::Clock as _;
 use stagger_engine::driver::units_of;
 
-use crate::clock::{Pace, VirtualClock};
+use crate::clock::{Pace, PlayError, VirtualClock, carry_out};
 use crate::copy::ClusterCopy;
 use crate::fault::Fault;
 use crate::spec::SimSpec;
-use crate::world::World;
+use crate::world::{Answered, World};
 
 /// A simulated cluster. Clones share it.
 #[derive(Debug, Clone)]
@@ -54,8 +56,44 @@ impl Sim {
     }
 
     /// Its clock.
-    pub fn clock(&self, pace: Pace) -> VirtualClock {
-        VirtualClock::new(Arc::clone(&self.world), pace)
+    pub fn clock(&self) -> VirtualClock {
+        VirtualClock::new(Arc::clone(&self.world))
+    }
+
+    /// Carries out what goes on in it, on this thread: time passes when everybody waits.
+    ///
+    /// # Errors
+    /// There is no runtime, or nothing ever happens again.
+    pub fn carry_out<T>(&self, pace: Pace, story: impl Future<Output = T>) -> Result<T, PlayError> {
+        carry_out(&self.world, pace, story)
+    }
+
+    /// A question is on its way to whoever answers it; how long the answer takes back.
+    async fn on_the_way(&self) -> Duration {
+        let (there, back) = self.world().ways();
+        self.clock().pause(there).await;
+        back
+    }
+
+    /// Observes it, by a clock that need not show what its own does.
+    pub(crate) async fn observe_at(
+        &self,
+        clock: impl Fn() -> Timestamp + Send,
+    ) -> Result<Snapshot, BackendError> {
+        let back = self.on_the_way().await;
+        let seen = self.look(clock());
+        self.clock().pause(back).await;
+        seen
+    }
+
+    fn look(&self, at: Timestamp) -> Result<Snapshot, BackendError> {
+        let tried = "observe the cluster";
+        let mut world = self.world();
+        if world.is_blind() {
+            return Err(BackendError::transient(tried, "no monitor answers"));
+        }
+        let seen = world.snapshot(at);
+        seen.map_err(|error| BackendError::permanent(tried, error.to_string()))
     }
 
     /// What is true of it.
@@ -70,21 +108,22 @@ impl Backend for Sim {
         &self.cluster
     }
 
+    /// Its name and its seed: of each, there is one.
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        let text = format!("{}-{}", self.cluster, self.world().spec.seed);
+        ClusterId::new(text).map_err(|error| BackendError::permanent("identify the world", error.to_string()))
+    }
+
     async fn observe(&self) -> Result<Snapshot, BackendError> {
-        let mut world = self.world();
-        if world.is_blind() {
-            return Err(BackendError::transient(
-                "observe the cluster",
-                "no monitor answers",
-            ));
-        }
-        world
-            .snapshot()
-            .map_err(|error| BackendError::permanent("observe the cluster", error.to_string()))
+        let clock = self.clock();
+        self.observe_at(|| clock.now()).await
     }
 
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
-        self.world().oracle(units)
+        let back = self.on_the_way().await;
+        let answer = self.world().oracle(units);
+        self.clock().pause(back).await;
+        answer
     }
 
     fn rail(&self, action: &Action) -> Rail {
@@ -96,7 +135,11 @@ impl Backend for Sim {
     }
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
-        self.world().perform(call, action)
+        let answered = self.world().send(call, action);
+        answered.await.unwrap_or_else(|_| {
+            let tried = format!("call {}", call.key());
+            Err(BackendError::transient(tried, "no answer came").may_land())
+        })
     }
 
     async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
@@ -132,7 +175,7 @@ impl Backend for Sim {
             && holder.incarnation != claim.incarnation
             && now < *until
         {
-            return Err(LockError::Held(holder.clone()));
+            return Err(LockError::Held(Box::new(holder.clone())));
         }
         world.fence = world.fence.max(at_least) + 1;
         world.lock = Some((claim.clone(), now + self.lock.as_millis() as u64));
@@ -208,14 +251,20 @@ impl World {
         Ok(())
     }
 
-    fn perform(&mut self, call: &Call, action: &Action) -> Result<String, BackendError> {
+    /// A call that has come to where it is carried out.
+    pub(crate) fn perform(&mut self, call: &Call, action: &Action) -> Answered {
         self.fenced_in(call, action)?;
-        let seconds = self.spec.seconds.call;
-        if seconds > 0 {
-            self.pass(seconds);
-        }
+        self.may_begin(call)?;
         self.obstacle(call, action)?;
         Ok(self.take_effect(call, action))
+    }
+
+    /// A host begins nothing after its deadline; of what it has done before it tells at any time.
+    pub(crate) fn may_begin(&self, call: &Call) -> Result<(), BackendError> {
+        if self.effects.contains(&call.key()) {
+            return Ok(());
+        }
+        call.may_begin(&format!("call {}", call.key()))
     }
 
     /// A fault that keeps a call from its effect, or its answer from its sender.
@@ -298,7 +347,12 @@ impl World {
                 let Some(at) = self.by_id.get(unit).copied() else {
                     return format!("{unit} is gone");
                 };
+                // A host carries out one call once, however often and however late it comes.
+                if self.copy.is_none() && !self.effects.insert(call.key()) {
+                    return "done before".to_owned();
+                }
                 match phase {
+                    Phase::Prepare => format!("{revision} laid out"),
                     Phase::Enter => {
                         if self.daemons[at].up {
                             self.judge_stop(at, "stop");
@@ -348,6 +402,9 @@ impl World {
         let there = revision.is_some_and(|r| self.daemons[at].up && self.daemons[at].runs == *r);
         if there {
             return "it is there".to_owned();
+        }
+        if what == "bring back" {
+            self.judge_going_back(at);
         }
         if self.daemons[at].up {
             self.judge_stop(at, what);

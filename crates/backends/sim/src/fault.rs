@@ -142,6 +142,12 @@ pub enum Fault {
         #[serde(default)]
         when: When,
     },
+    /// The cluster warns of something that has nothing to do with the run.
+    Warning {
+        /// When.
+        #[serde(default)]
+        when: When,
+    },
     /// Nothing can be observed.
     Blind {
         /// When.
@@ -151,6 +157,25 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// What kind of fault, as scenario files name it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Slow { .. } => "slow",
+            Self::NeverReturns { .. } => "never-returns",
+            Self::Crashes { .. } => "crashes",
+            Self::PerformFails { .. } => "perform-fails",
+            Self::CallLate { .. } => "call-late",
+            Self::AnswerLost { .. } => "answer-lost",
+            Self::GuardFails { .. } => "guard-fails",
+            Self::Outage { .. } => "outage",
+            Self::StalePgs { .. } => "stale-pgs",
+            Self::Oracle { .. } => "oracle",
+            Self::OracleNo { .. } => "oracle-no",
+            Self::Warning { .. } => "warning",
+            Self::Blind { .. } => "blind",
+        }
+    }
+
     /// When it is there; `None`: whenever it applies.
     pub(crate) fn when(&self) -> Option<When> {
         match self {
@@ -158,6 +183,7 @@ impl Fault {
             | Self::StalePgs { when, .. }
             | Self::Oracle { when, .. }
             | Self::OracleNo { when, .. }
+            | Self::Warning { when }
             | Self::Blind { when } => Some(*when),
             Self::Slow { .. }
             | Self::NeverReturns { .. }

@@ -4,17 +4,22 @@
 //! engine what such a cluster would *say*, which may be late, missing or a lie. The world judges each
 //! stop by the truth at that instant and counts what no honest tool could have known.
 //! [`simulate`] runs a whole [`scenario::Scenario`] through the real engine; [`rehearse`] runs an upgrade
-//! on the [`copy`] of a real cluster.
+//! on the [`copy`] of a real cluster; [`worlds`] plays [`random`] worlds by the thousand, and shrinks those in
+//! which the truth has found something ([`findings`]).
 //!
 //! Start reading at [`simulate`], then [`world`].
 
 mod answers;
 pub mod backend;
 pub mod clock;
+pub mod conductors;
 pub mod copy;
 pub mod fault;
+pub mod findings;
 mod measure;
+mod memory;
 mod placement;
+pub mod random;
 pub mod rehearse;
 pub mod rng;
 pub mod scenario;
@@ -22,10 +27,12 @@ pub mod simulate;
 pub mod spec;
 pub mod target;
 pub mod world;
+pub mod worlds;
 
 pub use backend::Sim;
-pub use clock::{Pace, VirtualClock};
+pub use clock::{Pace, PlayError, VirtualClock};
 pub use copy::ClusterCopy;
+pub use findings::{Class, Finding};
 pub use rehearse::{Rehearsal, Rehearsed, rehearse};
 pub use scenario::Scenario;
 pub use simulate::{SimEnding, SimError, SimReport, simulate};

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use stagger_core::model::UnitId;
+use stagger_core::run::Command;
 
 use crate::fault::{Fault, Says};
 use crate::world::World;
@@ -21,7 +22,13 @@ pub struct Truth {
     /// Calls that had their effect after their sender had given them up.
     pub late: u32,
     /// Stops made unsafe by those.
-    pub late_unsafe: u32,
+    pub late_unsafe: Vec<String>,
+    /// What the run kept from serving for longer than it takes to notice.
+    pub unsafe_seconds: Vec<String>,
+    /// Units that served on the target and were brought back with nothing against it.
+    pub undone: Vec<String>,
+    /// A person asked to go back.
+    pub(crate) asked_back: bool,
     /// One of them has its effect right now.
     pub(crate) landing: bool,
     /// Calls of older holders that were refused.
@@ -89,6 +96,7 @@ impl World {
         self.truth.stops += 1;
         *self.truth.visits.entry(id.clone()).or_insert(0) += 1;
         self.daemons[unit].ours = true;
+        self.daemons[unit].ours_to_give_back = true;
         // Of a copy it is counted what each stop comes to for the placement groups.
         if self.copy.is_some() {
             return;
@@ -102,7 +110,10 @@ impl World {
         // It was down when it was last looked at, and came up by itself since.
         let seen_down = !self.truth.said.serving.contains(&id);
         match (bad, contradicted) {
-            (Some(_), _) | (None, Some(_)) if self.truth.landing => self.truth.late_unsafe += 1,
+            (Some(Bad { what: why, .. }), _) | (None, Some(why)) if self.truth.landing => {
+                let text = format!("at {at} s, {what} {id}, late: {why}");
+                self.truth.late_unsafe.push(text);
+            }
             (Some(bad), _) => {
                 let raced = seen_down
                     || bad
@@ -128,6 +139,29 @@ impl World {
         if self.daemons[unit].osd.is_some() {
             self.osd_stopped_by_run();
         }
+    }
+
+    /// A person asks the run for something.
+    pub(crate) fn asked(&mut self, command: &Command) {
+        self.truth.asked_back |= matches!(command, Command::Rollback | Command::Abort);
+    }
+
+    /// Judges a unit's going back, right before it falls.
+    pub(crate) fn judge_going_back(&mut self, unit: usize) {
+        let daemon = &mut self.daemons[unit];
+        let served = daemon.up && daemon.runs != daemon.first;
+        // What goes back because it does not serve speaks against the change when others follow.
+        daemon.failed |= !daemon.up && daemon.installed != daemon.first;
+        let daemon = &self.daemons[unit];
+        if self.copy.is_some() || !served || self.truth.asked_back || self.speaks_against_the_change() {
+            return;
+        }
+        let at = self.elapsed() / 1000;
+        let text = format!(
+            "at {at} s {} served on {} and was brought back",
+            daemon.id, daemon.runs
+        );
+        self.truth.undone.push(text);
     }
 
     fn oracle_refused(&self, id: &UnitId) -> bool {

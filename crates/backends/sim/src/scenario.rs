@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use stagger_core::model::Policy;
 use stagger_core::run::Command;
 
+use crate::conductors::Conductor;
 use crate::fault::Fault;
 use crate::spec::SimSpec;
 use crate::target::TargetSpec;
@@ -31,6 +32,9 @@ pub struct Scenario {
     /// What a person asks for.
     #[serde(default, rename = "ask", skip_serializing_if = "Vec::is_empty")]
     pub asks: Vec<Ask>,
+    /// Who carries it out, if it is not one process that nothing befalls.
+    #[serde(default, rename = "conductor", skip_serializing_if = "Vec::is_empty")]
+    pub conductors: Vec<Conductor>,
     /// What is expected.
     #[serde(default)]
     pub expect: Expect,

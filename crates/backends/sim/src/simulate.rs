@@ -1,21 +1,26 @@
 //! Runs a scenario through the real engine.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{IdError, Reason, RunId};
-use stagger_core::plan::{Ask, plan};
-use stagger_core::run::{Ending, Run};
+use stagger_core::model::{IdError, Reason, RunId, Target};
+use stagger_core::plan::{Ask, Plan, plan};
+use stagger_core::run::Ending;
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::{Backend as _, BackendError};
-use stagger_engine::clock::Clock as _;
-use stagger_engine::driver::{DriveError, Driver, Listener, Parts, Step};
+use stagger_engine::clock::Clock;
+use stagger_engine::driver::{DriveError, Driver, Listener, Step};
 use stagger_engine::store::Store;
-use stagger_engine::supervisor::{self, Identity, SuperviseError};
+use stagger_engine::supervisor::{self, SuperviseError};
 
 use crate::backend::Sim;
-use crate::clock::{Pace, VirtualClock};
+use crate::clock::{Pace, PlayError};
+use crate::conductors::{Conductor, Shared, Stage};
+use crate::findings::{Class, Finding, findings};
 use crate::measure::Truth;
 use crate::scenario::Scenario;
 use crate::target::target;
@@ -29,6 +34,30 @@ pub enum SimEnding {
     Held(Reason),
     /// It never came to an end.
     Endless(Reason),
+}
+
+impl SimEnding {
+    /// In one word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Over(Ending::Done) => "done",
+            Self::Over(Ending::Incomplete { .. }) => "incomplete",
+            Self::Over(Ending::RolledBack { .. }) => "rolled-back",
+            Self::Over(Ending::Aborted) => "aborted",
+            Self::Held(_) => "held",
+            Self::Endless(_) => "endless",
+        }
+    }
+
+    /// The stable word of its reason, if it has one.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Over(Ending::RolledBack { reason }) | Self::Held(reason) | Self::Endless(reason) => {
+                Some(&reason.slug)
+            }
+            Self::Over(Ending::Done | Ending::Incomplete { .. } | Ending::Aborted) => None,
+        }
+    }
 }
 
 /// What came of a simulation.
@@ -50,6 +79,8 @@ pub struct SimReport {
     pub events: u64,
     /// What came of it by the truth.
     pub truth: Truth,
+    /// All that the truth found against the run.
+    pub findings: Vec<Finding>,
     /// Guards that were left behind.
     pub guards: Vec<String>,
     /// Which run, in the store.
@@ -71,6 +102,12 @@ pub enum SimError {
     /// The run could not be driven.
     #[error("the run could not be driven")]
     Drive(#[from] DriveError),
+    /// The world cannot be played.
+    #[error("the scenario cannot be played")]
+    Play(#[from] PlayError),
+    /// The processes never come to an end.
+    #[error("the run is carried on again and again, and never comes to an end")]
+    NoEnd,
 }
 
 /// After so long on the virtual clock a simulation is endless.
@@ -79,11 +116,11 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 /// After so many steps at one time it is endless too.
 const MOST_STEPS: u32 = 5_000;
 
-/// Plans a scenario and runs it to its end.
+/// Plans a scenario and runs it to its end, on this thread, which must not be one of a runtime.
 ///
 /// # Errors
 /// A name is not valid, or the store fails.
-pub async fn simulate(
+pub fn simulate(
     scenario: &Scenario,
     store: Box<dyn Store>,
     artifacts: Artifacts,
@@ -91,90 +128,144 @@ pub async fn simulate(
     pace: Pace,
 ) -> Result<SimReport, SimError> {
     let sim = Sim::new(scenario.cluster.clone(), scenario.faults.clone())?;
-    let clock = sim.clock(pace);
+    sim.carry_out(pace, one_run(&sim, scenario, store, artifacts, listener))?
+}
+
+/// Several processes carry the run out, one after another; who comes to its end first ends the story.
+async fn conducted(stage: &Stage<'_>, conductors: &[Conductor]) -> Result<SimEnding, SimError> {
+    let mut lives: Vec<_> = conductors
+        .iter()
+        .enumerate()
+        .map(|(number, conductor)| Box::pin(stage.conduct(number, conductor)))
+        .collect();
+    poll_fn(|context| {
+        for life in &mut lives {
+            if let Poll::Ready(ended) = life.as_mut().poll(context) {
+                return Poll::Ready(ended);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+async fn one_run(
+    sim: &Sim,
+    scenario: &Scenario,
+    store: Box<dyn Store>,
+    artifacts: Artifacts,
+    listener: Box<dyn Listener>,
+) -> Result<SimReport, SimError> {
+    let clock = sim.clock();
     let target = target(&scenario.cluster, &scenario.target, &scenario.policy)?;
-    let first = {
+    let forecast = planned(sim, scenario, &target)?;
+    let run = RunId::new(format!("sim-{}", scenario.cluster.name))?;
+    let began = clock.now();
+    let story = Story::new(scenario, began);
+    let shared = Shared::new(store);
+    let alone = [Conductor::default()];
+    let stage = Stage {
+        scenario,
+        sim,
+        run: run.clone(),
+        store: shared.clone(),
+        artifacts,
+        listener: Arc::new(Mutex::new(listener)),
+        story,
+        tries: AtomicU32::new(0),
+    };
+    let conductors = match scenario.conductors.as_slice() {
+        [] => &alone,
+        several => several,
+    };
+    let ending = conducted(&stage, conductors).await?;
+    let carried_out = supervisor::replay(&shared, &run)?;
+    let again = could_go_on(&ending, sim, scenario, &target)?;
+    let mut world = sim.world();
+    world.watch_the_end();
+    let from = &world.spec.release;
+    let mut findings = findings(&ending, &world);
+    findings.extend(again);
+    Ok(SimReport {
+        findings,
+        ending,
+        waves: carried_out.waves_passed(),
+        planned_waves: forecast.waves(),
+        units: world.units().filter(|(_, runs, up)| *up && *runs != from).count(),
+        forecast: forecast.forecast(),
+        took: world.time().duration_since(began),
+        events: carried_out.seq(),
+        truth: world.truth().clone(),
+        guards: world.guards().map(ToString::to_string).collect(),
+        run,
+    })
+}
+
+/// A run that was over when all was well again, and left what can be done: it could have been finished.
+fn could_go_on(
+    ending: &SimEnding,
+    sim: &Sim,
+    scenario: &Scenario,
+    target: &Target,
+) -> Result<Option<Finding>, SimError> {
+    let SimEnding::Over(Ending::Incomplete { left }) = ending else {
+        return Ok(None);
+    };
+    if !sim.world().is_healed() {
+        return Ok(None);
+    }
+    let plan = planned(sim, scenario, target)?;
+    let waves = plan.stages().flat_map(|stage| &stage.waves);
+    let now: BTreeSet<&str> = waves
+        .flat_map(|wave| &wave.units)
+        .map(stagger_core::model::UnitId::as_str)
+        .collect();
+    let could: Vec<String> = left
+        .iter()
+        .filter(|(what, why)| now.contains(what.as_str()) && !HAD_ITS_TURN.contains(&why.slug.as_str()))
+        .map(|(what, why)| format!("{what} ({why})"))
+        .collect();
+    Ok((!could.is_empty()).then(|| Finding {
+        class: Class::WrongEnding,
+        what: format!(
+            "all is well, it is over, and it left what can be changed: {}",
+            could.join("; ")
+        ),
+    }))
+}
+
+/// What was left for these reasons was tried, and is a person's business.
+const HAD_ITS_TURN: [&str; 1] = ["went-back"];
+
+fn planned(sim: &Sim, scenario: &Scenario, target: &Target) -> Result<Plan, SimError> {
+    let snapshot = {
         let mut world = sim.world();
-        world
-            .snapshot()
-            .map_err(|e| BackendError::permanent("observe", e.to_string()))?
+        let now = world.time();
+        let seen = world.snapshot(now);
+        seen.map_err(|error| BackendError::permanent("observe the cluster", error.to_string()))?
     };
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
-    let forecast = plan(&Ask {
-        snapshot: &first,
-        target: &target,
+    Ok(plan(&Ask {
+        snapshot: &snapshot,
+        target,
         policy: &scenario.policy,
         aside: &aside,
         earned: &earned,
         parent: None,
-    });
-    let run = RunId::new(format!("sim-{}", scenario.cluster.name))?;
-    let who = Identity {
-        incarnation: "simulated-1".to_owned(),
-        host: "localhost".to_owned(),
-        process: 1,
-    };
-    let parts = Parts {
-        backend: Arc::new(sim.clone()),
-        store,
-        clock: Arc::new(clock.clone()),
-        artifacts,
-        listener,
-    };
-    let baseline = serde_json::Value::Null;
-    let began = clock.now();
-    let (mut driver, lease) = supervisor::start(
-        parts,
-        &who,
-        run.clone(),
-        target,
-        scenario.policy.clone(),
-        baseline,
-    )
-    .await?;
-    let mut story = Story::new(scenario, began);
-    let ending = story.tell(&mut driver, &sim, &clock).await?;
-    let backend: Arc<dyn stagger_engine::backend::Backend> = Arc::new(sim.clone());
-    lease.give_back(&backend).await.map_err(SuperviseError::from)?;
-    Ok(report(
-        ending,
-        driver.run(),
-        &sim,
-        forecast.waves(),
-        forecast.forecast(),
-        began,
-    ))
+    }))
 }
 
-fn report(
-    ending: SimEnding,
-    run: &Run,
-    sim: &Sim,
-    planned_waves: usize,
-    forecast: SignedDuration,
-    began: Timestamp,
-) -> SimReport {
-    let world = sim.world();
-    let from = &world.spec.release;
-    SimReport {
-        ending,
-        waves: run.waves_passed(),
-        planned_waves,
-        units: world.units().filter(|(_, runs, up)| *up && *runs != from).count(),
-        forecast,
-        took: world.time().duration_since(began),
-        events: run.seq(),
-        truth: world.truth().clone(),
-        guards: world.guards().map(ToString::to_string).collect(),
-        run: run.start().run.clone(),
-    }
-}
-
-/// What the scenario still holds in store.
-#[derive(Debug)]
+/// What the scenario still holds in store. Clones share what was told of it.
+#[derive(Debug, Clone)]
 pub struct Story<'a> {
     scenario: &'a Scenario,
     began: Timestamp,
+    told: Arc<Mutex<Told>>,
+}
+
+/// How far a story was told.
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
     asked: usize,
     healed: bool,
 }
@@ -185,9 +276,12 @@ impl<'a> Story<'a> {
         Self {
             scenario,
             began,
-            asked: 0,
-            healed: false,
+            told: Arc::default(),
         }
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn after(&self, seconds: u32) -> Timestamp {
@@ -195,34 +289,40 @@ impl<'a> Story<'a> {
         self.began.saturating_add(seconds).unwrap_or(Timestamp::MAX)
     }
 
+    /// How long the run may need to see that all is well.
+    fn to_open(&self) -> SignedDuration {
+        let policy = &self.scenario.policy;
+        let seconds = policy.gate_hold + policy.soak.max(policy.canary_soak) + policy.retry.longest;
+        SignedDuration::from_secs(i64::from(seconds) + 60)
+    }
+
     /// When something happens next that is not the run's doing.
     fn next(&self) -> Option<Timestamp> {
-        let ask = self.scenario.asks.get(self.asked).map(|ask| self.after(ask.at));
-        let heal = self
-            .scenario
-            .heal
-            .filter(|_| !self.healed)
-            .map(|at| self.after(at));
+        let told = *self.told();
+        let ask = self.scenario.asks.get(told.asked).map(|ask| self.after(ask.at));
+        let heal = self.scenario.heal.filter(|_| !told.healed);
+        let heal = heal.map(|at| self.after(at));
         ask.into_iter().chain(heal).min()
     }
 
     /// Does what is due by now.
-    fn due(&mut self, driver: &mut Driver, sim: &Sim, now: Timestamp) -> Result<(), DriveError> {
-        if !self.healed && self.scenario.heal.is_some_and(|at| self.after(at) <= now) {
-            self.healed = true;
+    fn due(&self, driver: &mut Driver, sim: &Sim, now: Timestamp) -> Result<(), DriveError> {
+        let is_due = |at: u32| self.after(at) <= now;
+        if !self.told().healed && self.scenario.heal.is_some_and(is_due) {
+            self.told().healed = true;
             let in_hand = driver
                 .run()
                 .wave()
                 .map(|wave| wave.units.keys().cloned().collect());
             sim.world().heal(&in_hand.unwrap_or_default());
         }
-        while let Some(ask) = self.scenario.asks.get(self.asked)
-            && self.after(ask.at) <= now
-        {
-            self.asked += 1;
+        let next = || self.scenario.asks.get(self.told().asked);
+        while let Some(ask) = next().filter(|ask| is_due(ask.at)) {
             if driver.run().ended().is_none() {
                 driver.ask(ask.command.clone(), "the scenario")?;
+                sim.world().asked(&ask.command);
             }
+            self.told().asked += 1;
         }
         Ok(())
     }
@@ -232,15 +332,16 @@ impl<'a> Story<'a> {
     /// # Errors
     /// The journal cannot be written.
     pub async fn tell(
-        &mut self,
+        &self,
         driver: &mut Driver,
         sim: &Sim,
-        clock: &VirtualClock,
+        clock: &dyn Clock,
     ) -> Result<SimEnding, DriveError> {
         let poll = SignedDuration::try_from(sim.poll()).unwrap_or(SignedDuration::from_secs(1));
         let (mut then, mut steps) = (self.began, 0);
+        let mut busy = self.began;
         loop {
-            let now = clock.now();
+            let now = sim.world().time();
             // A run that turns in a circle writes without an end while no time passes.
             steps = if now == then { steps + 1 } else { 0 };
             then = now;
@@ -249,27 +350,33 @@ impl<'a> Story<'a> {
                 return Ok(SimEnding::Endless(why));
             }
             self.due(driver, sim, now)?;
-            let next = self.next().unwrap_or(Timestamp::MAX);
+            let next = self.next();
+            let quiet = sim.world().is_quiet() && next.is_none();
+            if !quiet {
+                busy = now;
+            }
+            // A gate that has opened by itself has to hold for its time before the run goes on.
+            let for_good = quiet && now.duration_since(busy) > self.to_open();
             let too_long = now.duration_since(self.began) > LONGEST;
-            match driver.step().await? {
-                Step::Again => {}
+            let wait = match driver.step().await? {
+                Step::Again => continue,
                 Step::Over(ending) => return Ok(SimEnding::Over(ending)),
                 // It is held and would go on by itself, but nothing happens any more.
-                Step::Wait { .. }
-                    if next == Timestamp::MAX && sim.world().is_quiet() && driver.run().held().is_some() =>
-                {
+                Step::Wait { .. } if for_good && driver.run().held().is_some() => {
                     let held = driver.run().held().map(|(reason, _)| reason.clone());
                     return Ok(held.map_or(SimEnding::Endless(Reason::new("held", "")), SimEnding::Held));
                 }
-                Step::Wait { why, .. } if too_long => return Ok(SimEnding::Endless(why)),
-                Step::Wait { until, .. } => clock.sleep_until(until.min(next)).await,
-                Step::Held(why) if too_long => return Ok(SimEnding::Endless(why)),
-                Step::Held(_) if !sim.world().is_quiet() || next < Timestamp::MAX => {
-                    let soon = now.saturating_add(poll).unwrap_or(Timestamp::MAX);
-                    clock.sleep_until(soon.min(next)).await;
-                }
-                Step::Held(reason) => return Ok(SimEnding::Held(reason)),
-            }
+                Step::Wait { why, .. } | Step::Held(why) if too_long => return Ok(SimEnding::Endless(why)),
+                // By the clock of whoever carries it out.
+                Step::Wait { until, .. } => until.duration_since(clock.now()),
+                Step::Held(reason) if quiet => return Ok(SimEnding::Held(reason)),
+                Step::Held(_) => poll,
+            };
+            let until_next = next.map(|next| next.duration_since(sim.world().time()));
+            let wait = until_next
+                .map_or(wait, |next| next.min(wait))
+                .max(SignedDuration::ZERO);
+            clock.pause(wait.unsigned_abs()).await;
         }
     }
 }

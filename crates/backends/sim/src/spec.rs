@@ -94,6 +94,12 @@ pub struct Seconds {
     pub blind: u32,
     /// How long a call takes.
     pub call: u32,
+    /// How long a question takes, to the cluster or to its oracle.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ask: u32,
+    /// How long it takes to lay the software out for a unit, which stops nothing; 0: nothing has to be laid out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub install: u32,
     /// Between two looks while something is waited for.
     pub poll: u32,
     /// A lock not renewed for so long may be taken over.
@@ -108,10 +114,17 @@ impl Default for Seconds {
             recovery: 10,
             blind: 6,
             call: 0,
+            ask: 0,
+            install: 0,
             poll: 2,
             lock: 30,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(seconds: &u32) -> bool {
+    *seconds == 0
 }
 
 fn one() -> u32 {

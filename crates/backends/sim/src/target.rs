@@ -49,7 +49,7 @@ impl Back {
 }
 
 /// All conditions that the gates of a stage ask for.
-pub const GATES: [&str; 7] = [
+pub const GATES: [&str; 8] = [
     "quorum",
     "daemons-running",
     "osds-up-in",
@@ -57,6 +57,7 @@ pub const GATES: [&str; 7] = [
     "pgs-clean",
     "mgr-active",
     "mds-active",
+    "health",
 ];
 
 /// The condition that the step at the end leads to.
@@ -82,6 +83,10 @@ pub fn target(spec: &SimSpec, want: &TargetSpec, policy: &Policy) -> Result<Targ
             })
             .collect()
     };
+    let mut phases = Phase::all();
+    if spec.seconds.install > 0 {
+        phases.insert(0, Phase::Prepare);
+    }
     let stage = |name: &str| -> Result<StageSpec, IdError> {
         let kind = Kind::new(name)?;
         let back = want.going_back.get(&kind).copied().unwrap_or(Back::Restart);
@@ -90,10 +95,12 @@ pub fn target(spec: &SimSpec, want: &TargetSpec, policy: &Policy) -> Result<Targ
             kind,
             revision: want.to.clone(),
             width: Width::Policy,
-            phases: Phase::all(),
+            phases: phases.clone(),
             guards: Vec::new(),
             gates: gates()?,
             door_before_last: None,
+            // As Ceph permits it: nothing comes before the monitors and managers.
+            may_be_left: !matches!(name, "mon" | "mgr"),
             going_back: back.as_core(),
             maintenance: None,
         })

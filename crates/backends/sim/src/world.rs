@@ -1,20 +1,27 @@
 //! What is true of the simulated cluster, and how it goes on by itself.
 //!
 //! [`making`] makes it, from a specification or as the copy of a real one, [`copied`] says what a copy
-//! shows of itself, and [`standing`] counts what it comes to for its placement groups.
+//! shows of itself, [`standing`] counts what it comes to for its placement groups, and [`watch`] judges each
+//! second of it.
 
 mod copied;
 mod making;
 mod standing;
+mod watch;
 
 pub use standing::{Exposure, WaveName};
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{GuardName, Kind, Revision, UnitId};
+use stagger_core::model::{GuardName, Kind, Phase, Revision, UnitId};
 use stagger_core::run::Action;
-use stagger_engine::backend::{Call, Claim};
+use stagger_engine::backend::{BackendError, Call, Claim};
+use tokio::sync::oneshot;
 
 use crate::fault::{Fault, On};
 use crate::measure::Truth;
@@ -55,20 +62,56 @@ pub(crate) struct Daemon {
     pub(crate) baseline: bool,
     /// The run stopped it, and what it missed since is not made good yet.
     pub(crate) ours: bool,
+    /// The run stopped it, and has not asked it to start again.
+    pub(crate) ours_to_give_back: bool,
+    /// It fell, or did not come up as it usually does, on the release that it was changed to.
+    pub(crate) failed: bool,
     /// Counts its starts and stops, so that what was due for one of them is not taken for another.
     pub(crate) turn: u64,
 }
 
+/// Where something stands among all that is due: when, then what the seed says, then which was first.
+pub(crate) type Place = (u64, u64, u64);
+
+/// What a call came to.
+pub(crate) type Answered = Result<String, BackendError>;
+
+/// What happened when everybody waited.
+pub(crate) enum Next {
+    /// Something of the world's own, which nobody waits for.
+    World,
+    /// It is the time that somebody waited for.
+    Wake(Waker),
+    /// A call was answered.
+    Answered,
+}
+
 /// What happens at a time.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Due {
-    Up { unit: usize, turn: u64 },
-    Crash { unit: usize, turn: u64, again: u32 },
-    Start { unit: usize, turn: u64 },
-    Recovered { unit: usize, turn: u64 },
+    Up {
+        unit: usize,
+        turn: u64,
+    },
+    Crash {
+        unit: usize,
+        turn: u64,
+        again: u32,
+    },
+    Start {
+        unit: usize,
+        turn: u64,
+    },
+    Recovered {
+        unit: usize,
+        turn: u64,
+    },
     FaultOn(usize),
     FaultOff(usize),
     Late(Call, Action),
+    /// A call comes to where it is carried out, and its answer takes so much longer.
+    Arrives(Call, Action, oneshot::Sender<Answered>, u64),
+    Answers(oneshot::Sender<Answered>, Answered),
 }
 
 /// A fault, and how it stands.
@@ -88,13 +131,22 @@ pub struct World {
     pub(crate) spec: SimSpec,
     /// Milliseconds since the beginning.
     now: u64,
+    /// The same, for clocks that are looked at while something happens.
+    shown: Arc<AtomicU64>,
     pub(crate) daemons: Vec<Daemon>,
     pub(crate) by_id: BTreeMap<UnitId, usize>,
     pub(crate) pgs: Vec<Pg>,
     /// The placement groups of each OSD, with its shard there.
     pub(crate) on_osd: Vec<Vec<(u32, u32)>>,
-    agenda: BTreeMap<(u64, u64), Due>,
+    agenda: BTreeMap<Place, Due>,
     count: u64,
+    /// Who waits for a time.
+    pub(crate) sleepers: BTreeMap<Place, Waker>,
+    /// Whoever tells the story, to be told when nothing more can happen.
+    teller: Option<Waker>,
+    stuck: bool,
+    pub(crate) watched: watch::Watched,
+    healed: bool,
     pub(crate) faults: Vec<FaultState>,
     pub(crate) guards: BTreeMap<(GuardName, Vec<UnitId>), u64>,
     pub(crate) lock: Option<(Claim, u64)>,
@@ -114,12 +166,22 @@ pub struct World {
     pub(crate) copy: Option<Copied>,
 }
 
+/// So many milliseconds after that.
+pub(crate) fn after(begin: Timestamp, millis: u64) -> Timestamp {
+    begin
+        .saturating_add(SignedDuration::from_millis(millis.cast_signed()))
+        .unwrap_or(Timestamp::MAX)
+}
+
 impl World {
     /// Now.
     pub fn time(&self) -> Timestamp {
-        self.begin
-            .saturating_add(SignedDuration::from_millis(self.now.cast_signed()))
-            .unwrap_or(Timestamp::MAX)
+        after(self.begin, self.now)
+    }
+
+    /// When it began, and what shows how many milliseconds have passed since.
+    pub(crate) fn hands(&self) -> (Timestamp, Arc<AtomicU64>) {
+        (self.begin, Arc::clone(&self.shown))
     }
 
     /// Milliseconds since the beginning.
@@ -141,7 +203,7 @@ impl World {
     /// something has happened, where the cluster is looked at again and again from now on. `None`:
     /// nothing more happens by itself.
     pub fn next_look(&self) -> Option<Timestamp> {
-        let due = self.agenda.keys().next().map(|(at, _)| *at);
+        let due = self.agenda.keys().next().map(|(at, ..)| *at);
         let sees = Some(self.blind_until).filter(|until| *until > self.now);
         let next = due.into_iter().chain(sees).min()?;
         let poll = u64::from(self.spec.seconds.poll.max(1)) * 1000;
@@ -166,39 +228,102 @@ impl World {
 
     fn due(&mut self, after: u64, what: Due) {
         self.count += 1;
-        self.agenda.insert((self.now + after, self.count), what);
+        self.agenda.insert((self.now + after, 0, self.count), what);
     }
 
-    /// Lets time pass until then.
-    pub fn advance_to(&mut self, until: Timestamp) {
-        let until = u64::try_from(until.duration_since(self.begin).as_millis()).unwrap_or(0);
-        self.advance(until);
+    /// A place among all that is due at that time, whose order is free: the seed decides.
+    pub(crate) fn place(&mut self, at: u64) -> Place {
+        self.count += 1;
+        let drawn = hash(&[self.spec.seed, at, self.count]).max(1);
+        (at.max(self.now), drawn, self.count)
     }
 
-    /// Lets so many seconds pass.
-    pub(crate) fn pass(&mut self, seconds: u32) {
-        self.advance(self.now + u64::from(seconds) * 1000);
+    /// How long nothing happens.
+    pub(crate) fn until_next(&self) -> Duration {
+        let due = self.agenda.keys().next().map(|(at, ..)| *at);
+        let sleeper = self.sleepers.keys().next().map(|(at, ..)| *at);
+        let next = due.into_iter().chain(sleeper).min().unwrap_or(self.now);
+        Duration::from_millis(next.saturating_sub(self.now))
     }
 
-    fn advance(&mut self, until: u64) {
-        while let Some(((at, number), _)) = self.agenda.first_key_value()
-            && *at <= until
-        {
-            let key = (*at, *number);
-            self.now = self.now.max(key.0);
-            if let Some(due) = self.agenda.remove(&key) {
-                self.happen(due);
+    /// Lets the one thing happen that is due next.
+    pub(crate) fn go_on(&mut self) -> Next {
+        let due = self.agenda.keys().next().copied();
+        let sleeper = self.sleepers.keys().next().copied();
+        match (due, sleeper) {
+            (Some(due), sleeper) if sleeper.is_none_or(|sleeper| due < sleeper) => {
+                self.pass_until(due.0);
+                match self.agenda.remove(&due) {
+                    Some(due) => self.happen(due),
+                    None => Next::World,
+                }
+            }
+            (_, Some(sleeper)) => {
+                self.pass_until(sleeper.0);
+                match self.sleepers.remove(&sleeper) {
+                    Some(waker) => Next::Wake(waker),
+                    None => Next::World,
+                }
+            }
+            (_, None) => {
+                self.stuck = true;
+                match self.teller.take() {
+                    Some(teller) => Next::Wake(teller),
+                    None => Next::Answered,
+                }
             }
         }
-        self.now = self.now.max(until);
     }
 
-    fn happen(&mut self, due: Due) {
+    fn pass_until(&mut self, time: u64) {
+        if time > self.now {
+            self.watch();
+            self.now = time;
+            self.shown.store(time, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether nothing can happen any more; else this is told when it is so.
+    pub(crate) fn stuck(&mut self, teller: &Waker) -> bool {
+        self.teller = Some(teller.clone());
+        self.stuck
+    }
+
+    /// How long a question takes there, and its answer back.
+    pub(crate) fn ways(&mut self) -> (Duration, Duration) {
+        self.count += 1;
+        let takes = u64::from(self.spec.seconds.ask) * 1000;
+        let there = hash(&[self.spec.seed, self.now, self.count]) % (takes + 1);
+        (Duration::from_millis(there), Duration::from_millis(takes - there))
+    }
+
+    /// A call sets out.
+    pub(crate) fn send(&mut self, call: &Call, action: &Action) -> oneshot::Receiver<Answered> {
+        let (answer, answered) = oneshot::channel();
+        let takes = u64::from(self.spec.seconds.call) * 1000;
+        let drawn = hash(&[self.spec.seed, self.now, self.count]);
+        // It is answered when all is laid out, and some hosts are twice as fast as others.
+        let install = match action {
+            Action::Visit {
+                phase: Phase::Prepare,
+                ..
+            } => u64::from(self.spec.seconds.install) * (500 + drawn % 501),
+            _ => 0,
+        };
+        let there = drawn % (takes + 1) + install;
+        let place = self.place(self.now + there);
+        let arrives = Due::Arrives(call.clone(), action.clone(), answer, takes + install - there);
+        self.agenda.insert(place, arrives);
+        answered
+    }
+
+    fn happen(&mut self, due: Due) -> Next {
         match due {
             Due::Up { unit, turn } if self.daemons[unit].turn == turn => self.come_up(unit),
             Due::Crash { unit, turn, again } if self.daemons[unit].turn == turn => {
                 let id = self.daemons[unit].id.clone();
                 self.truth.fault_hit(&id);
+                self.daemons[unit].failed = true;
                 self.fall(unit);
                 if again > 0 {
                     let turn = self.daemons[unit].turn;
@@ -212,17 +337,39 @@ impl World {
             Due::Up { .. } | Due::Crash { .. } | Due::Start { .. } | Due::Recovered { .. } => {}
             Due::FaultOn(at) => self.fault_on(at),
             Due::FaultOff(at) => self.fault_off(at),
-            Due::Late(call, action) => {
-                if self.fenced_in(&call, &action).is_ok() {
-                    self.truth.late += 1;
-                    self.truth.landing = true;
-                    self.take_effect(&call, &action);
-                    self.truth.landing = false;
-                    for unit in stagger_engine::driver::units_of(&action) {
-                        self.truth.fault_hit(&unit);
-                    }
+            Due::Late(call, action) => self.land(&call, &action),
+            Due::Arrives(call, action, answer, back) => {
+                let answered = self.perform(&call, &action);
+                if back > 0 {
+                    self.due(back, Due::Answers(answer, answered));
+                } else {
+                    return Self::answer(answer, answered);
                 }
             }
+            Due::Answers(answer, answered) => return Self::answer(answer, answered),
+        }
+        Next::World
+    }
+
+    fn answer(to: oneshot::Sender<Answered>, answered: Answered) -> Next {
+        match to.send(answered) {
+            Ok(()) => Next::Answered,
+            // Whoever asked is not there any more.
+            Err(_) => Next::World,
+        }
+    }
+
+    /// A call has its effect after its sender has given it up.
+    fn land(&mut self, call: &Call, action: &Action) {
+        if self.fenced_in(call, action).is_err() || self.may_begin(call).is_err() {
+            return;
+        }
+        self.truth.late += 1;
+        self.truth.landing = true;
+        self.take_effect(call, action);
+        self.truth.landing = false;
+        for unit in stagger_engine::driver::units_of(action) {
+            self.truth.fault_hit(&unit);
         }
     }
 
@@ -233,8 +380,12 @@ impl World {
 
     /// A unit begins to start what is installed on it, if it does not run it.
     pub(crate) fn start(&mut self, unit: usize) {
+        self.watched.touched = true;
+        let late = self.slowness(unit) > 0;
         let daemon = &mut self.daemons[unit];
         daemon.wanted = true;
+        daemon.ours_to_give_back = false;
+        daemon.failed |= late && daemon.installed != daemon.first;
         if daemon.up || daemon.starting || daemon.outages > 0 {
             return;
         }
@@ -278,7 +429,10 @@ impl World {
         let mut crash = None;
         for state in &self.faults {
             match &state.fault {
-                Fault::NeverReturns { unit: of, on } if *of == id && self.fails_on(unit, *on) => return,
+                Fault::NeverReturns { unit: of, on } if *of == id && self.fails_on(unit, *on) => {
+                    self.daemons[unit].failed = true;
+                    return;
+                }
                 Fault::Crashes {
                     unit: of,
                     after,
@@ -303,6 +457,7 @@ impl World {
             self.settle(unit);
         }
         self.elect();
+        self.watched.touched = true;
     }
 
     /// A unit goes down, by whatever cause.
@@ -314,6 +469,7 @@ impl World {
             return;
         }
         daemon.up = false;
+        self.watched.touched = true;
         self.generation += 1;
         self.write_on(unit);
         self.settle(unit);
@@ -351,6 +507,7 @@ impl World {
             }
         }
         self.write_on(unit);
+        self.watched.touched = true;
         self.daemons[unit].ours &= again;
         self.settle(unit);
         if again {
@@ -432,6 +589,7 @@ impl World {
                     .collect();
                 for unit in &hit {
                     self.daemons[*unit].outages += 1;
+                    self.daemons[*unit].failed |= self.daemons[*unit].installed != self.daemons[*unit].first;
                     if self.daemons[*unit].up {
                         self.truth.fault_hit(&self.daemons[*unit].id);
                     }
@@ -466,6 +624,8 @@ impl World {
     /// All faults end, and a person starts what ran at first and does not: all but what the run has in
     /// its hands.
     pub fn heal(&mut self, but: &BTreeSet<UnitId>) {
+        self.healed = true;
+        self.watched.touched = true;
         for at in 0..self.faults.len() {
             self.fault_off(at);
         }
@@ -482,6 +642,11 @@ impl World {
                 self.start(unit);
             }
         }
+    }
+
+    /// Whether nothing is wrong with it any more.
+    pub(crate) fn is_healed(&self) -> bool {
+        self.healed || self.faults.is_empty()
     }
 
     /// The number of a pool in the names of its placement groups.

@@ -8,15 +8,14 @@
 )]
 
 mod common;
-#[path = "common/random.rs"]
-mod random;
 
 use std::sync::{Arc, Mutex};
 
 use stagger_core::run::{Entry, Run};
 use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
-use stagger_sim::{Pace, Scenario, simulate};
+use stagger_sim::worlds::{Worlds, play_all};
+use stagger_sim::{Pace, Scenario, random, simulate};
 
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<String>>);
@@ -34,14 +33,7 @@ fn journal(scenario: &Scenario) -> String {
     let written = Written::default();
     let store = Box::new(SqliteStore::in_memory().unwrap());
     let listener = Box::new(written.clone());
-    common::block_on(simulate(
-        scenario,
-        store,
-        common::artifacts(),
-        listener,
-        Pace::Fast,
-    ))
-    .unwrap();
+    simulate(scenario, store, common::artifacts(), listener, Pace::Fast).unwrap();
     written.0.lock().unwrap().clone()
 }
 
@@ -53,8 +45,22 @@ fn the_same_scenario_gives_the_same_bytes() {
     assert!(first.lines().count() > 300);
     assert_eq!(first, journal(&demo));
     for seed in 1..40 {
-        let scenario = random::scenario(seed);
+        let scenario = random::scenario(seed).unwrap();
         assert_eq!(journal(&scenario), journal(&scenario), "seed {seed}");
         assert_ne!(journal(&scenario), first);
     }
+}
+
+/// Neither what else is played beside it nor on how many cores has a say in how a world goes.
+#[test]
+fn worlds_go_the_same_way_on_any_number_of_cores() {
+    let worlds = |threads| Worlds {
+        seed: 7,
+        count: 40,
+        twice: 40,
+        threads,
+    };
+    let alone = play_all(&worlds(1));
+    assert_eq!(alone, play_all(&worlds(2)));
+    assert_eq!(alone, play_all(&worlds(5)));
 }

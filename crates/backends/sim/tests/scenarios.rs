@@ -7,13 +7,15 @@ use std::path::PathBuf;
 
 use stagger_sim::Scenario;
 
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scenarios");
+
 fn files() -> Vec<PathBuf> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scenarios");
-    let mut files: Vec<_> = std::fs::read_dir(folder)
+    let mut files: Vec<_> = std::fs::read_dir(FOLDER)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        // Counterexamples of the protocol's model are run by the engine's tests.
-        .filter(|path| !path.ends_with("model"))
+        // Counterexamples of the protocol's model are run by the engine's tests; those that were found in
+        // random worlds expect nothing but that the truth finds nothing.
+        .filter(|path| !path.ends_with("model") && !path.ends_with("found"))
         .collect();
     files.sort();
     files
@@ -71,10 +73,7 @@ fn each_file_comes_to_what_it_expects() {
         if let Some(least) = expect.units_at_least {
             must(report.units >= least, format!("{} units", report.units));
         }
-        must(
-            report.truth.violations.is_empty(),
-            format!("{:?}", report.truth.violations),
-        );
+        must(report.findings.is_empty(), format!("{:?}", report.findings));
         must(
             report.truth.undetectable == expect.undetectable,
             format!("{} lies", report.truth.undetectable),
@@ -115,4 +114,27 @@ fn nothing_else_lies_among_the_scenarios() {
             file.display()
         );
     }
+}
+
+/// Worlds in which something was found once: the truth finds nothing in them any more, and each goes the same way
+/// when it is played again.
+#[test]
+fn in_what_was_found_once_nothing_is_found_any_more() {
+    let mut files: Vec<_> = std::fs::read_dir(format!("{FOLDER}/found"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    assert!(files.len() >= 2, "only {} worlds were found", files.len());
+    let mut wrong = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let scenario = Scenario::parse(&text).unwrap_or_else(|error| panic!("{}: {error:?}", file.display()));
+        let report = common::play(&scenario);
+        if !report.findings.is_empty() {
+            wrong.push(format!("{}: {:?}", file.display(), report.findings));
+        }
+        assert_eq!(report, common::play(&scenario), "{}", file.display());
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

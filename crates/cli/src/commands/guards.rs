@@ -9,11 +9,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::CephBackend;
+use stagger_engine::beats::Beats;
 use stagger_ganeti_rapi::backend::GanetiBackend;
 
 use super::ganeti::live::Live;
@@ -24,13 +25,14 @@ use crate::documents::{GUARDS, Guards, HeldGuard};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
+use crate::show::duration;
 
 /// While the run lives it renews and gives back by itself: one look in a minute is enough.
 const WHILE_IT_LIVES: Duration = Duration::from_mins(1);
 /// Afterwards another run may take the guards over and give them back.
 const AFTERWARDS: Duration = Duration::from_secs(5);
-/// How long after the last expiry that it knows a watcher tries to reach a cluster that does not answer.
-const PATIENCE: SignedDuration = SignedDuration::from_hours(1);
+/// How long after the last expiry that there may be a watcher tries to reach a cluster that does not answer.
+const PATIENCE: Duration = Duration::from_hours(1);
 
 /// `guards`
 pub(crate) async fn guards(cli: &Cli, wish: &args::Guards) -> Result<Exit, CliError> {
@@ -39,7 +41,7 @@ pub(crate) async fn guards(cli: &Cli, wish: &args::Guards) -> Result<Exit, CliEr
     }
     let holder = Holder::of_config(cli)?;
     if wish.drop_expired {
-        told(holder.drop_expired().await?);
+        drop_expired(&holder).await?;
     }
     let held = holder.held().await?;
     if cli.json {
@@ -60,13 +62,40 @@ pub(crate) async fn guards(cli: &Cli, wish: &args::Guards) -> Result<Exit, CliEr
     Ok(Exit::Done)
 }
 
-/// Says what was given back.
-pub(crate) fn told<Guard: Into<HeldGuard>>(given_back: Vec<Guard>) {
-    for guard in given_back {
-        print::talk(&format!(
-            "{} was past its expiry and was given back",
-            words(&guard.into())
-        ));
+/// Watches each guard for as long as it lasts, and gives back what nobody has renewed meanwhile. One look is not enough: the
+/// clock of who took it may be any other.
+async fn drop_expired(holder: &Holder) -> Result<(), CliError> {
+    let (mut beats, begun) = (Beats::default(), Instant::now());
+    let mut told = false;
+    loop {
+        let Looked {
+            gone,
+            held,
+            next,
+            longest,
+        } = holder.look(&mut beats).await?;
+        for guard in gone {
+            print::talk(&format!(
+                "{} was renewed by nobody for as long as it lasts, and was given back",
+                words(&guard)
+            ));
+        }
+        let longest = longest.unwrap_or_default();
+        // What is there now was renewed since the first look: its holder lives.
+        if held.is_empty() || begun.elapsed() > longest {
+            return Ok(());
+        }
+        if !told {
+            let s = if held.len() == 1 { "" } else { "s" };
+            print::talk(&format!(
+                "watching {} guard{s} for up to {}: what its holder renews meanwhile stays",
+                held.len(),
+                duration(SignedDuration::try_from(longest).unwrap_or_default())
+            ));
+            told = true;
+        }
+        let soon = next.unwrap_or(AFTERWARDS) + Duration::from_secs(1);
+        tokio::time::sleep(soon.min(AFTERWARDS)).await;
     }
 }
 
@@ -102,22 +131,40 @@ impl Holder {
         })
     }
 
-    async fn drop_expired(&self) -> Result<Vec<HeldGuard>, CliError> {
+    /// Gives back what these beats have seen unrenewed for longer than it lasts. What is there now?
+    async fn look(&self, beats: &mut Beats) -> Result<Looked, CliError> {
+        let now = Instant::now();
         Ok(match self {
-            Self::Ceph(ceph) => ceph
-                .drop_expired_guards()
-                .await?
-                .into_iter()
-                .map(HeldGuard::from)
-                .collect(),
-            Self::Ganeti(ganeti) => ganeti
-                .drop_expired_guards()
-                .await?
-                .into_iter()
-                .map(HeldGuard::from)
-                .collect(),
+            Self::Ceph(ceph) => {
+                let looked = ceph.drop_expired_guards(beats, now).await?;
+                Looked {
+                    gone: looked.gone.into_iter().map(HeldGuard::from).collect(),
+                    held: looked.held.into_iter().map(HeldGuard::from).collect(),
+                    next: looked.next,
+                    longest: looked.longest,
+                }
+            }
+            Self::Ganeti(ganeti) => {
+                let looked = ganeti.drop_expired_guards(beats, now).await?;
+                Looked {
+                    gone: looked.gone.into_iter().map(HeldGuard::from).collect(),
+                    held: looked.held.into_iter().map(HeldGuard::from).collect(),
+                    next: looked.next,
+                    longest: looked.longest,
+                }
+            }
         })
     }
+}
+
+/// What came of a look at all guards.
+struct Looked {
+    gone: Vec<HeldGuard>,
+    held: Vec<HeldGuard>,
+    /// The first that is held goes then, if nobody renews it.
+    next: Option<Duration>,
+    /// The longest of them lasts so long.
+    longest: Option<Duration>,
 }
 
 /// `guards --watch`
@@ -126,23 +173,27 @@ async fn watch(cli: &Cli) -> Result<Exit, CliError> {
     let mut hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
     let configuration = config::path(cli)?;
     let mut run = stdin_ends();
-    let (mut lives, mut last_expiry) = (true, Timestamp::now());
+    let (mut lives, mut beats) = (true, Beats::default());
+    // Until then a cluster that does not answer is asked again.
+    let mut patient = Instant::now() + PATIENCE;
     loop {
         let mut pause = if lives { WHILE_IT_LIVES } else { AFTERWARDS };
-        match look(cli).await {
-            Ok(held) if held.is_empty() && !lives => return Ok(Exit::Done),
-            Ok(held) => {
-                let now = Timestamp::now();
-                if let Some(latest) = held.iter().map(|guard| guard.until).max() {
-                    last_expiry = latest;
+        match look(cli, &mut beats).await {
+            Ok(looked) if looked.held.is_empty() && !lives => return Ok(Exit::Done),
+            Ok(looked) => {
+                patient = Instant::now() + looked.longest.unwrap_or_default() + PATIENCE;
+                if let Some(next) = looked.next {
+                    pause = pause.min(next + Duration::from_secs(1));
                 }
-                if let Some(next) = held.iter().map(|guard| guard.until).min() {
-                    let until = Duration::try_from(now.duration_until(next)).unwrap_or_default();
-                    pause = pause.min(until + Duration::from_secs(1));
+                if let Some(longest) = looked.longest {
+                    // A renewal that is seen late makes the guard stay later.
+                    pause = pause.min((longest / 8).max(Duration::from_secs(1)));
                 }
             }
             // A cluster that was taken away needs no watcher.
-            Err(error) if !lives && (is_over(last_expiry) || !configuration.exists()) => return Err(error),
+            Err(error) if !lives && (patient < Instant::now() || !configuration.exists()) => {
+                return Err(error);
+            }
             Err(_) => {}
         }
         tokio::select! {
@@ -151,13 +202,6 @@ async fn watch(cli: &Cli) -> Result<Exit, CliError> {
             _ = &mut run, if lives => lives = false,
         }
     }
-}
-
-/// Whether a watcher that knows of no later expiry gives up on a cluster that does not answer.
-fn is_over(last_expiry: Timestamp) -> bool {
-    last_expiry
-        .saturating_add(PATIENCE)
-        .is_ok_and(|end| end < Timestamp::now())
 }
 
 /// Resolves when stdin has ended.
@@ -171,11 +215,8 @@ fn stdin_ends() -> tokio::sync::oneshot::Receiver<()> {
     told
 }
 
-/// Gives back what is past its expiry. What is held then?
-async fn look(cli: &Cli) -> Result<Vec<HeldGuard>, CliError> {
-    let holder = Holder::of_config(cli)?;
-    holder.drop_expired().await?;
-    holder.held().await
+async fn look(cli: &Cli, beats: &mut Beats) -> Result<Looked, CliError> {
+    Holder::of_config(cli)?.look(beats).await
 }
 
 /// A watcher beside a run; it learns of the run's end, whatever that is, when this is gone.

@@ -2,6 +2,7 @@
 //! code 0 or 1.
 
 use std::path::Path;
+use std::time::Instant;
 
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
@@ -12,6 +13,7 @@ use super::ganeti;
 use crate::args::{self, Cli};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::improve;
 use crate::print;
 
 /// `hroller`
@@ -59,14 +61,7 @@ async fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
         std::fs::write(&file, text::write(&cluster))
             .map_err(|error| CliError::usage(format!("write {file}: {error}")))?;
     }
-    let mut search = Options::default().search;
-    if let Some(time) = &wish.improve {
-        let time: jiff::SignedDuration = time.parse().map_err(|_| {
-            CliError::usage(format!("--improve {time:?} is not a time")).hint("write 10s or 2m")
-        })?;
-        search.steps = crate::improve::steps(time);
-    }
-    let options = Options {
+    let mut options = Options {
         selection: ganeti::selection(&wish.nodes)?,
         skip_non_redundant: wish.skip_non_redundant,
         ignore_non_redundant: wish.ignore_non_redundant,
@@ -76,10 +71,17 @@ async fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
         force: wish.force,
         shared_secondary: wish.shared_secondary.into(),
         non_drbd: wish.non_drbd.into(),
-        search,
         compat: wish.compat,
+        ..Options::default()
     };
-    answer(&cluster, &options).map_err(|error| CliError::caused(Exit::No, &error))
+    let answered = match improve::time(wish.improve.as_deref())? {
+        None => answer(&cluster, &options),
+        Some(time) => improve::within(Instant::now(), time, |steps| {
+            options.search.steps = steps;
+            answer(&cluster, &options)
+        }),
+    };
+    answered.map_err(|error| CliError::caused(Exit::No, &error))
 }
 
 async fn cluster(cli: &Cli, wish: &args::Hroller) -> Result<Cluster, CliError> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use stagger_core::model::{Policy, Snapshot};
+use stagger_core::model::{ClusterId, Policy, Snapshot};
 use stagger_engine::backend::Backend;
 use stagger_engine::supervisor::{Identity, SuperviseError};
 use stagger_ironic::backend::IronicBackend;
@@ -55,6 +55,15 @@ impl Live {
 
     fn backend(&self, wished: Option<Wished>) -> Result<IronicBackend, CliError> {
         Ok(IronicBackend::new(self.settings.clone(), wished)?)
+    }
+
+    /// One for a run of that Ironic.
+    fn backend_of(&self, identity: Option<&ClusterId>, wished: Wished) -> Result<IronicBackend, CliError> {
+        let mut settings = self.settings.clone();
+        if let Some(identity) = identity {
+            settings.hosts = settings.hosts.of_identity(identity);
+        }
+        Ok(IronicBackend::new(settings, Some(wished))?)
     }
 
     /// What there is.
@@ -112,6 +121,7 @@ impl Live {
             target,
             policy,
         } = asked;
+        let identity = self.backend(None)?.identity().await?;
         let baseline = serde_json::to_value(&wished)
             .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
         Ok(Prepared {
@@ -119,17 +129,21 @@ impl Live {
             target,
             policy,
             baseline,
-            backend: Arc::new(self.backend(Some(wished))?),
+            backend: Arc::new(self.backend_of(Some(&identity), wished)?),
         })
     }
 
     /// The backend of a run that is in the journal.
-    pub(crate) fn resumed(&self, memory: &serde_json::Value) -> Result<Arc<dyn Backend>, CliError> {
+    pub(crate) fn resumed(
+        &self,
+        memory: &serde_json::Value,
+        identity: Option<&ClusterId>,
+    ) -> Result<Arc<dyn Backend>, CliError> {
         let wished: Wished = serde_json::from_value(memory.clone()).map_err(|error| {
             CliError::usage(format!("the run keeps no memory of an Ironic: {error}"))
                 .hint("is it a run of another cluster? --config names the configuration")
         })?;
-        Ok(Arc::new(self.backend(Some(wished))?))
+        Ok(Arc::new(self.backend_of(identity, wished)?))
     }
 
     /// `versions`

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use stagger_core::check::check;
 use stagger_core::explain::explain;
 use stagger_core::model::{Policy, Snapshot, Target, UnitId, UnitState, Verdict};
-use stagger_core::plan::{Ask, Plan, plan};
+use stagger_core::plan::{Ask, Plan, out_of_reach, plan};
 use stagger_core::view;
 use stagger_engine::supervisor;
 
@@ -16,6 +16,7 @@ use crate::args::{self, Cli};
 use crate::documents::{self, Checked, Gathered, VersionRow, Versions};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::improve;
 use crate::print;
 use crate::show::names::compress;
 use crate::show::{self, events};
@@ -68,6 +69,9 @@ fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
             "  {kind:<6} {serving} serving, {down} down, {unknown} unknown"
         ));
     }
+    for absent in snapshot.absent() {
+        print::out(&format!("  absent {}: {}", absent.unit, absent.reason));
+    }
     print::out(&format!("  {} budgets", snapshot.budgets().len()));
     for condition in snapshot.conditions() {
         let mark = match condition.verdict {
@@ -86,14 +90,14 @@ fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliError> {
     if let Some(live) = ironic::Live::at(cli, &wish.from)? {
-        let asked = live.asked(&wish.wish, &wish.reboot).await?;
-        let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
+        let mut asked = live.asked(&wish.wish, &wish.reboot).await?;
+        let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
         let next = format!("stagger run with the same flags and --plan {}", made.id);
-        return shown(cli, wish, &asked.snapshot, &made, &next);
+        return shown(cli, wish, &asked, &made, &next);
     }
     if let Some(found) = ganeti::found(cli, &wish.from)? {
-        let asked = found.asked(cli, &wish.wish, &wish.reboot).await?;
-        let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
+        let mut asked = found.asked(cli, &wish.wish, &wish.reboot).await?;
+        let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
         let next = match found {
             ganeti::Found::At(_) => {
                 "--out FILE keeps it with every move; `stagger run --reboot` carries out what it plans for the cluster itself"
@@ -101,24 +105,38 @@ pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliE
             }
             ganeti::Found::Live(_) => format!("stagger run with the same flags and --plan {}", made.id),
         };
-        return shown(cli, wish, &asked.snapshot, &made, &next);
+        return shown(cli, wish, &asked, &made, &next);
     }
     ganeti::is_none(&wish.reboot)?;
     let world = World::observe(cli, &wish.from).await?;
-    let made = make(&world, &wish.wish)?;
-    let to = wish.wish.to.as_deref().unwrap_or_default();
-    let next = format!("stagger run --to {to} --plan {}", made.id);
-    shown(cli, wish, &world.snapshot, &made, &next)
+    let mut asked = asked_of(world, &wish.wish)?;
+    let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
+    let next = format!("stagger run --to {} --plan {}", wish.wish.again(), made.id);
+    shown(cli, wish, &asked, &made, &next)
+}
+
+/// What is asked of a Ceph cluster.
+fn asked_of(world: World, wish: &args::Wish) -> Result<ganeti::Asked, CliError> {
+    let policy = world.policy(wish)?;
+    let world = world.permitting(&policy)?;
+    Ok(ganeti::Asked {
+        target: world.target(wish, &policy)?,
+        snapshot: world.snapshot,
+        policy,
+    })
 }
 
 /// Writes a plan where it is wished, and shows it.
 fn shown(
     cli: &Cli,
     wish: &args::Plan,
-    snapshot: &Snapshot,
+    asked: &ganeti::Asked,
     made: &Plan,
     next: &str,
 ) -> Result<Exit, CliError> {
+    let ganeti::Asked { snapshot, policy, .. } = asked;
+    let refusal = refusal(snapshot, made, policy);
+    let next = if refusal.is_some() { "see below" } else { next };
     if let Some(path) = &wish.out {
         let text = serde_json::to_string_pretty(&documents::PLAN.of(made)).unwrap_or_default();
         std::fs::write(path, text)
@@ -129,18 +147,38 @@ fn shown(
     } else {
         print::out(&show::plan::plan(made, snapshot, wish.all, print::width(), next));
     }
-    Ok(Exit::Done)
+    match refusal {
+        None => Ok(Exit::Done),
+        // One document is enough: the plan names what stands in the way.
+        Some(refusal) if cli.json => {
+            print::talk(refusal.text().trim_end());
+            Ok(refusal.exit)
+        }
+        Some(refusal) => Err(refusal),
+    }
 }
 
-/// The plan for a wish.
-pub(crate) fn make(world: &World, wish: &args::Wish) -> Result<Plan, CliError> {
-    let policy = world.policy(wish)?;
-    let target = world.target(wish, &policy)?;
-    made_for(&world.snapshot, &target, &policy)
+/// Why a plan is not begun: it does not get to its target.
+pub(crate) fn refusal(snapshot: &Snapshot, made: &Plan, policy: &Policy) -> Option<CliError> {
+    let reasons = out_of_reach(made, policy, snapshot.nouns());
+    (!reasons.is_empty()).then(|| {
+        let mut error = CliError::refused("a run of this plan", &reasons);
+        error.hints.insert(
+            0,
+            "--partial does what can be done, and ends before what waits".to_owned(),
+        );
+        error
+    })
 }
 
-/// The plan that leads from that snapshot to a target.
-pub(crate) fn made_for(snapshot: &Snapshot, target: &Target, policy: &Policy) -> Result<Plan, CliError> {
+/// The plan that leads from that snapshot to a target. If it is searched for a time, the policy gets the steps that
+/// were made.
+pub(crate) fn made_for(
+    wish: &args::Wish,
+    snapshot: &Snapshot,
+    target: &Target,
+    policy: &mut Policy,
+) -> Result<Plan, CliError> {
     let none = BTreeMap::new();
     let earned = BTreeMap::new();
     let ask = Ask {
@@ -151,11 +189,17 @@ pub(crate) fn made_for(snapshot: &Snapshot, target: &Target, policy: &Policy) ->
         earned: &earned,
         parent: None,
     };
-    let made = plan(&ask);
+    let made = match improve::time(wish.improve.as_deref())? {
+        Some(time) => improve::plan_within(&ask, time),
+        None => plan(&ask),
+    };
     // The judge never sees a plan of ours that it would not pass; if it does, that is a bug of ours.
     let findings = check(&ask, &made);
     match findings.first() {
-        None => Ok(made),
+        None => {
+            policy.search.steps = made.search.steps;
+            Ok(made)
+        }
         Some(finding) => Err(CliError::new(
             Exit::Internal,
             format!("the plan is not sound: {finding:?}"),
@@ -174,13 +218,7 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
         found.asked(cli, &wish.wish, &wish.reboot).await?
     } else {
         ganeti::is_none(&wish.reboot)?;
-        let world = World::observe(cli, &wish.from).await?;
-        let policy = world.policy(&wish.wish)?;
-        ganeti::Asked {
-            target: world.target(&wish.wish, &policy)?,
-            snapshot: world.snapshot,
-            policy,
-        }
+        asked_of(World::observe(cli, &wish.from).await?, &wish.wish)?
     };
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
     let ask = Ask {
@@ -219,23 +257,21 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
 /// `explain`
 pub(crate) async fn explain_unit(cli: &Cli, wish: &args::Explain) -> Result<Exit, CliError> {
     let (snapshot, said) = if let Some(live) = ironic::Live::at(cli, &wish.from)? {
-        let asked = live.asked(&wish.wish, &wish.reboot).await?;
-        let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
+        let mut asked = live.asked(&wish.wish, &wish.reboot).await?;
+        let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
         let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
         (asked.snapshot, said)
     } else if let Some(found) = ganeti::found(cli, &wish.from)? {
-        let asked = found.asked(cli, &wish.wish, &wish.reboot).await?;
-        let made = made_for(&asked.snapshot, &asked.target, &asked.policy)?;
+        let mut asked = found.asked(cli, &wish.wish, &wish.reboot).await?;
+        let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
         let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
         (asked.snapshot, said)
     } else {
         ganeti::is_none(&wish.reboot)?;
-        let world = World::observe(cli, &wish.from).await?;
-        let policy = world.policy(&wish.wish)?;
-        let target = world.target(&wish.wish, &policy)?;
-        let made = made_for(&world.snapshot, &target, &policy)?;
-        let said = explain(&world.snapshot, &target, &made, &wish.unit);
-        (world.snapshot, said)
+        let mut asked = asked_of(World::observe(cli, &wish.from).await?, &wish.wish)?;
+        let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
+        let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
+        (asked.snapshot, said)
     };
     let Some(said) = said else {
         return Err(unknown_unit(&snapshot, wish.unit.as_str()));
@@ -322,7 +358,10 @@ pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, C
 pub(crate) fn status(cli: &Cli, wish: &args::Status) -> Result<Exit, CliError> {
     let store = store(cli)?;
     let run = supervisor::replay(&*store, &which(&*store, wish.run.as_ref())?)?;
-    let seen = view::run(&run, None);
+    let mut seen = view::run(&run, None);
+    if let Some(why) = supervisor::nobody(&*store, &run)? {
+        seen = seen.without_a_holder(why);
+    }
     if cli.json {
         print::json(&seen);
     } else {
@@ -331,6 +370,7 @@ pub(crate) fn status(cli: &Cli, wish: &args::Status) -> Result<Exit, CliError> {
     Ok(match seen.verdict {
         view::Verdict::NeedsYou => Exit::NeedsYou,
         view::Verdict::Ended => Exit::No,
+        view::Verdict::Interrupted => Exit::Abandoned,
         view::Verdict::Running | view::Verdict::Held | view::Verdict::Done => Exit::Done,
     })
 }
@@ -351,7 +391,10 @@ pub(crate) fn history(cli: &Cli, wish: &args::SomeRun) -> Result<Exit, CliError>
                     continue;
                 }
             };
-            let seen = view::run(&run, None);
+            let mut seen = view::run(&run, None);
+            if let Some(why) = supervisor::nobody(&*store, &run)? {
+                seen = seen.without_a_holder(why);
+            }
             if cli.json {
                 print::line(&seen);
             } else {

@@ -20,9 +20,10 @@ use crate::world::World;
 /// `simulate --to`
 pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, CliError> {
     let world = World::observe(cli, &wish.from).await?;
-    let policy = world.policy(&wish.wish)?;
+    let mut policy = world.policy(&wish.wish)?;
+    let world = world.permitting(&policy)?;
     let target = world.target(&wish.wish, &policy)?;
-    let made = look::made_for(&world.snapshot, &target, &policy)?;
+    let made = look::made_for(&wish.wish, &world.snapshot, &target, &mut policy)?;
     let copy = Arc::new(world.copy()?);
     let (seed, osds) = (wish.seed.unwrap_or(1), copy.osds_up());
     let runs = wish.runs.unwrap_or_else(|| usual_runs(osds));
@@ -51,8 +52,8 @@ pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, C
     if cli.json {
         print::json(&documents::REHEARSAL.of(&told));
     } else {
-        let next = wish.wish.to.as_deref().unwrap_or_default();
-        print::out(&show::rehearsal::rehearsal(&told, print::width(), next));
+        let next = wish.wish.again();
+        print::out(&show::rehearsal::rehearsal(&told, print::width(), &next));
     }
     Ok(match told.ended {
         EndedSo::Done => Exit::Done,

@@ -13,7 +13,7 @@ use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 
 use super::ganeti::live::Live;
-use super::guards::{self, Watcher};
+use super::guards::Watcher;
 use super::{artifacts, ganeti, ironic, look, place, stop_asked, store, user, which};
 use crate::args::{Cli, From, Run};
 use crate::documents;
@@ -48,6 +48,7 @@ async fn prepared(cli: &Cli, wish: &Run) -> Result<Prepared, CliError> {
     ganeti::is_none(&wish.reboot)?;
     let world = World::observe(cli, &From { from: None }).await?;
     let policy = world.policy(&wish.wish)?;
+    let world = world.permitting(&policy)?;
     let target = world.target(&wish.wish, &policy)?;
     let memory = world.memory()?;
     let baseline = serde_json::to_value(&memory)
@@ -66,11 +67,11 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
     let Prepared {
         snapshot,
         target,
-        policy,
+        mut policy,
         baseline,
         backend,
     } = prepared(cli, wish).await?;
-    let plan = look::made_for(&snapshot, &target, &policy)?;
+    let plan = look::made_for(&wish.wish, &snapshot, &target, &mut policy)?;
     if let Some(wanted) = wish.plan.as_ref().filter(|wanted| **wanted != plan.id) {
         let moved = Reason::new(
             "snapshot-has-moved",
@@ -87,6 +88,9 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
             print::out("Nothing to do: every unit serves on the target.");
         }
         return Ok(Exit::Done);
+    }
+    if let Some(refusal) = look::refusal(&snapshot, &plan, &policy) {
+        return Err(refusal);
     }
     let run = supervisor::new_run_id(Timestamp::now());
     let next = format!("this run, {run}; Ctrl-C finishes the wave and stops, `stagger resume {run}` goes on");
@@ -119,20 +123,24 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
         // Whoever resumes has looked: what is held for a person is tried again.
         supervisor::ask(&mut *journal, &run, Timestamp::now(), &Command::Resume, &user())?;
     }
-    let baseline = &replayed.start().baseline;
+    drop(journal);
+    go_on(cli, &run).await
+}
+
+/// Carries a run on as it stands, with what was asked of it.
+pub(crate) async fn go_on(cli: &Cli, run: &RunId) -> Result<Exit, CliError> {
+    let replayed = supervisor::replay(&*store(cli)?, run)?;
+    let start = replayed.start();
+    let (baseline, identity) = (&start.baseline, start.identity.as_ref());
     let backend = match (Live::of_config(cli)?, ironic::Live::of_config(cli)?) {
-        (Some(live), _) => live.resumed(baseline).await?,
-        (None, Some(live)) => live.resumed(baseline)?,
-        (None, None) => {
-            let backend = world::resumed(cli, baseline)?;
-            guards::told(backend.drop_expired_guards().await?);
-            Arc::new(backend)
-        }
+        (Some(live), _) => live.resumed(baseline, identity)?,
+        (None, Some(live)) => live.resumed(baseline, identity)?,
+        (None, None) => Arc::new(world::resumed(cli, baseline, identity)?),
     };
     let (driver, lease) = supervisor::resume(
         parts(cli, Arc::clone(&backend))?,
         &Identity::of_this_process(),
-        &run,
+        run,
     )
     .await?;
     carry_out(cli, &backend, driver, lease).await
@@ -162,25 +170,88 @@ async fn carry_out(
     mut driver: Driver,
     lease: Lease,
 ) -> Result<Exit, CliError> {
-    let clock = SystemClock;
-    let _watcher = Watcher::start(cli)?;
-    let mut asked_to_stop = false;
     let run = driver.run().start().run.clone();
-    let end = loop {
+    let _watcher = match Watcher::start(cli) {
+        Ok(watcher) => watcher,
+        Err(error) => {
+            lease.leave();
+            return Err(error);
+        }
+    };
+    let end = match steps(&mut driver, &lease).await {
+        Ok(End::AtOnce) => {
+            print::talk(&format!("left at once; `stagger resume {run}` goes on"));
+            document(cli, driver.run());
+            lease.leave();
+            return Ok(Exit::Interrupted);
+        }
+        Ok(end) => end,
+        // What was sent may still be under way, so the lock is not given back; but nobody is at work.
+        Err(error) => {
+            lease.leave();
+            return Err(error);
+        }
+    };
+    document(cli, driver.run());
+    drop(driver);
+    if let Err(error) = lease.give_back(backend).await {
+        print::talk(&format!(
+            "{error}; it goes by itself in {} s",
+            backend.lock_expires().as_secs()
+        ));
+    }
+    let journal = place(cli)?;
+    let exit = match end {
+        End::BetweenWaves | End::AtOnce => {
+            print::talk(&format!(
+                "stopped between two waves; `stagger resume {run}` goes on"
+            ));
+            Exit::Interrupted
+        }
+        End::Held(reason) => {
+            print::talk(&format!(
+                "NEEDS YOU  {reason}\n`stagger resume {run}` goes on when that is settled"
+            ));
+            Exit::NeedsYou
+        }
+        End::Over(ending) => {
+            print::talk(&format!("run {run} is {}", events::ending(&ending)));
+            match ending {
+                Ending::Done => Exit::Done,
+                Ending::Incomplete { .. } | Ending::RolledBack { .. } | Ending::Aborted => Exit::No,
+            }
+        }
+    };
+    print::talk(&format!("journal: {journal} (stagger history {run})"));
+    Ok(exit)
+}
+
+/// Why this process carries the run on no further.
+enum End {
+    /// It was asked to stop, and nothing is under way.
+    BetweenWaves,
+    /// It was asked to stop at once.
+    AtOnce,
+    Held(Reason),
+    Over(Ending),
+}
+
+async fn steps(driver: &mut Driver, lease: &Lease) -> Result<End, CliError> {
+    let clock = SystemClock;
+    let mut asked_to_stop = false;
+    loop {
         if let Some(why) = lease.lost() {
             return Err(DriveError::LeaseLost(why).into());
         }
         let at_rest = driver.run().wave().is_none() && driver.run().open().next().is_none();
         if asked_to_stop && at_rest && !driver.run().owes_guards() {
-            break None;
+            return Ok(End::BetweenWaves);
         }
         let step = tokio::select! {
             step = driver.step() => step?,
             () = stop_asked() => {
                 if asked_to_stop {
-                    print::talk(&format!("left at once; `stagger resume {run}` goes on"));
-                    document(cli, driver.run());
-                    return Ok(Exit::Interrupted);
+                    return Ok(End::AtOnce);
                 }
                 asked_to_stop = true;
                 driver.close();
@@ -195,7 +266,7 @@ async fn carry_out(
                     () = clock.sleep_until(until) => {}
                     () = stop_asked() => {
                         if asked_to_stop || driver.run().wave().is_none() {
-                            break None;
+                            return Ok(End::BetweenWaves);
                         }
                         asked_to_stop = true;
                         driver.close();
@@ -203,40 +274,8 @@ async fn carry_out(
                     }
                 }
             }
-            end @ (Step::Held(_) | Step::Over(_)) => break Some(end),
+            Step::Held(reason) => return Ok(End::Held(reason)),
+            Step::Over(ending) => return Ok(End::Over(ending)),
         }
-    };
-    document(cli, driver.run());
-    drop(driver);
-    if let Err(error) = lease.give_back(backend).await {
-        print::talk(&format!(
-            "{error}; it goes by itself in {} s",
-            backend.lock_expires().as_secs()
-        ));
     }
-    let journal = place(cli)?;
-    let exit = match end {
-        None => {
-            print::talk(&format!(
-                "stopped between two waves; `stagger resume {run}` goes on"
-            ));
-            Exit::Interrupted
-        }
-        Some(Step::Held(reason)) => {
-            print::talk(&format!(
-                "NEEDS YOU  {reason}\n`stagger resume {run}` goes on when that is settled"
-            ));
-            Exit::NeedsYou
-        }
-        Some(Step::Over(ending)) => {
-            print::talk(&format!("run {run} is {}", events::ending(&ending)));
-            match ending {
-                Ending::Done => Exit::Done,
-                Ending::Incomplete { .. } | Ending::RolledBack { .. } | Ending::Aborted => Exit::No,
-            }
-        }
-        Some(Step::Again | Step::Wait { .. }) => Exit::Internal,
-    };
-    print::talk(&format!("journal: {journal} (stagger history {run})"));
-    Ok(exit)
 }

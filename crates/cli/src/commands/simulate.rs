@@ -1,7 +1,8 @@
 //! `simulate` and `demo`: a scenario through the real engine, on a cluster in memory.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use stagger_core::plan::{Ask, plan};
@@ -69,11 +70,14 @@ async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Result<Exit, Cli
         Pace::Real { factor }
     };
 
-    let folder = state_folder(cli)?.join("simulations").join(format!(
-        "{}-{}",
-        scenario.cluster.name,
-        Timestamp::now().strftime("%Y%m%d-%H%M%S")
-    ));
+    let folder = a_folder_of_its_own(
+        &state_folder(cli)?.join("simulations"),
+        &format!(
+            "{}-{}",
+            scenario.cluster.name,
+            Timestamp::now().strftime("%Y%m%d-%H%M%S")
+        ),
+    )?;
     let store = SqliteStore::open(&folder.join("journal.db"))?;
     let listener: Box<dyn Listener> = if cli.json {
         Box::new(Silent)
@@ -90,6 +94,7 @@ async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Result<Exit, Cli
     .await?;
     show_report(cli, &report, &folder);
     Ok(match report.ending {
+        _ if !report.findings.is_empty() => Exit::No,
         SimEnding::Over(Ending::Done) => Exit::Done,
         SimEnding::Over(Ending::Incomplete { .. } | Ending::RolledBack { .. } | Ending::Aborted) => {
             if scenario.expect.ending.is_some() {
@@ -109,9 +114,38 @@ async fn run(
     listener: Box<dyn Listener>,
     pace: Pace,
 ) -> Result<SimReport, CliError> {
-    carry_out(scenario, Box::new(store), artifacts, listener, pace)
+    let scenario = scenario.clone();
+    // It has a runtime of its own, on one thread.
+    let played =
+        tokio::task::spawn_blocking(move || carry_out(&scenario, Box::new(store), artifacts, listener, pace));
+    played
         .await
+        .map_err(|error| CliError::new(Exit::Internal, format!("play the scenario: {error}")))?
         .map_err(simulation_failed)
+}
+
+/// Two simulations may begin in one second: each has its journal for itself.
+fn a_folder_of_its_own(among: &Path, name: &str) -> Result<PathBuf, CliError> {
+    std::fs::create_dir_all(among).map_err(|error| cannot_make(among, &error))?;
+    let mut number = 1;
+    loop {
+        let folder = match number {
+            1 => among.join(name),
+            more => among.join(format!("{name}-{more}")),
+        };
+        match std::fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(cannot_make(&folder, &error)),
+        }
+    }
+}
+
+fn cannot_make(folder: &Path, error: &std::io::Error) -> CliError {
+    CliError::new(
+        Exit::Internal,
+        format!("make the folder {}: {error}", folder.display()),
+    )
 }
 
 pub(super) fn simulation_failed(error: impl std::error::Error) -> CliError {
@@ -171,6 +205,7 @@ fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
             events: report.events,
             stops: report.truth.stops,
             unsafe_stops: violations.collect(),
+            findings: report.findings.iter().map(ToString::to_string).collect(),
             undetectable_lies: report.truth.undetectable,
             guards_left: report.guards.clone(),
             run: report.run.clone(),
@@ -194,8 +229,8 @@ fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
         report.truth.undetectable,
         report.guards.len()
     ));
-    for violation in &report.truth.violations {
-        print::out(&format!("  unsafe: {violation}"));
+    for finding in &report.findings {
+        print::out(&format!("  {finding}"));
     }
     print::out(&format!("Journal: {}", folder.join("journal.db").display()));
     print::out(&format!(
@@ -218,4 +253,27 @@ struct Silent;
 
 impl Listener for Silent {
     fn event(&mut self, _entry: &Entry, _run: &Run) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_simulations_of_one_second_have_a_folder_each() {
+        let state = tempfile::tempdir().unwrap();
+        let among = state.path().join("simulations");
+        let names: Vec<_> = (0..3)
+            .map(|_| a_folder_of_its_own(&among, "demo-20260101-000000").unwrap())
+            .map(|folder| folder.file_name().unwrap().to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "demo-20260101-000000",
+                "demo-20260101-000000-2",
+                "demo-20260101-000000-3"
+            ]
+        );
+    }
 }

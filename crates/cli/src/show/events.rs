@@ -21,6 +21,7 @@ impl Lines {
         match &entry.event {
             Event::Intent {
                 action: Action::Step { .. },
+                ..
             } => self.step = Some(entry.seq),
             // A unit is seen to serve; of a step nothing else says what came of it.
             Event::Settled {
@@ -54,9 +55,11 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
             format!("{stage}: {}", compress(units.iter().map(|(unit, _)| unit))),
         ),
         Event::WaveJoined { units } => ("joined", compress(units.iter().map(|(unit, _)| unit))),
-        Event::Judged { units, ours, theirs } => ("judged", judged(units, ours, theirs)),
+        Event::Judged {
+            units, ours, theirs, ..
+        } => ("judged", judged(units, ours, theirs)),
         Event::WaveDropped { reason } => ("dropped", format!("the wave is not begun: {reason}")),
-        Event::Intent { action } => return intent(action),
+        Event::Intent { action, .. } => return intent(action),
         Event::Settled {
             outcome: Outcome::Done { .. },
             ..
@@ -65,6 +68,14 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
             intent,
             outcome: Outcome::Failed { why },
         } => ("failed", format!("intent {intent}: {why}")),
+        Event::Settled {
+            intent,
+            outcome: Outcome::NotBegun { why },
+        } => ("too late", format!("intent {intent} was not begun, {why}")),
+        Event::WaveRecovered => (
+            "recovered",
+            "every unit of the wave serves on the target".to_owned(),
+        ),
         Event::GatesTurned { shut } if shut.is_empty() => ("gates", "all open".to_owned()),
         Event::GatesTurned { shut } => {
             let text: Vec<_> = shut
@@ -73,7 +84,7 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
                 .collect();
             ("gates", text.join("; "))
         }
-        Event::WaveFailed { units, reason } => ("FAILED", format!("{} {reason}", compress(units))),
+        Event::WaveFailed { units, reason, .. } => ("FAILED", format!("{} {reason}", compress(units))),
         Event::WavePassed => ("passed", format!("{} units serve on the target", run.changed())),
         Event::WaveWentBack => ("back", "what failed is back on the release before".to_owned()),
         Event::StepPassed { step } => ("passed", step.to_string()),
@@ -96,6 +107,7 @@ fn judged(units: &[UnitId], ours: &Answer, theirs: &Answer) -> String {
         Answer::No { why } => format!("no, {why}"),
         Answer::Unknown { why } => format!("unknown, {why}"),
         Answer::NoOracle => "has none".to_owned(),
+        Answer::Overridden { why } => format!("no, overridden by a person's word: {why}"),
     };
     let names = compress(units);
     match (ours, theirs) {
@@ -179,6 +191,10 @@ fn asked(command: &Command) -> String {
         Command::Approve { door } => format!("approve {door}"),
         Command::Abort => "abort".to_owned(),
         Command::Rollback => "rollback".to_owned(),
+        Command::Confirm { host, .. } => format!("confirm {host} is-off"),
+        Command::Settle { intent, done } => {
+            format!("settle {intent} {}", if *done { "done" } else { "failed" })
+        }
     }
 }
 

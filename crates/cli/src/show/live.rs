@@ -4,7 +4,8 @@
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::run::{Entry, Run};
 use stagger_core::view::{self, Verdict, Waiting};
-use stagger_engine::driver::Listener;
+use stagger_engine::backend::Anchor;
+use stagger_engine::driver::{Listener, Notice};
 
 use super::names::{compress, fit};
 use super::{duration, events};
@@ -57,6 +58,18 @@ impl Drop for Progress {
 }
 
 impl Listener for Progress {
+    fn notice(&mut self, notice: &Notice) {
+        match notice {
+            Notice::Locked { holder, until } => print::talk(&format!(
+                "the cluster is locked by {holder}; if that is not renewed, it is free at {until:.0}"
+            )),
+            Notice::Behind(Anchor { run, seq, .. }) => print::talk(&format!(
+                "the journal of run {run} is older than the cluster, which was told of its event {seq}: it was restored, or \
+                 its database lost its last writes. Each host is asked first to refuse what was begun since"
+            )),
+        }
+    }
+
     fn event(&mut self, entry: &Entry, run: &Run) {
         self.clear();
         self.last = Some(entry.at);
@@ -97,7 +110,7 @@ fn foot(run: &Run, waiting: Option<Waiting<'_>>) -> Vec<String> {
     let mut lines = vec!["-".repeat(print::width().saturating_sub(1))];
     let color = match view.verdict {
         Verdict::Running | Verdict::Done => "",
-        Verdict::Held | Verdict::NeedsYou | Verdict::Ended => "!! ",
+        Verdict::Held | Verdict::Interrupted | Verdict::NeedsYou | Verdict::Ended => "!! ",
     };
     lines.push(format!("{color}{}  {}", view.verdict, view.why));
     let total = view.waves_passed as usize + view.waves_left.max(usize::from(view.current.is_some()));

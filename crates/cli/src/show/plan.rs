@@ -192,6 +192,25 @@ fn uncomfortable(text: &mut String, plan: &Plan, nouns: Nouns, width: usize) {
             }
         }
     }
+    for interrupted in &plan.interruptions {
+        let times = match interrupted.units {
+            1 => String::new(),
+            units => format!(", each of {units} times"),
+        };
+        let word = if interrupted.permitted { "" } else { "not " };
+        lines.push(format!(
+            "Without   {}, for about {} s{times}; {} is {word}permitted",
+            interrupted.what, interrupted.seconds, interrupted.name
+        ));
+    }
+    absent(&mut lines, plan);
+    for other in &plan.bystanders {
+        let release = other.release.as_deref().unwrap_or("an unknown release");
+        lines.push(format!(
+            "Others    {} {} on {release}: not touched by this run",
+            other.count, other.kind
+        ));
+    }
     let groups = view::group(
         plan.left_alone
             .iter()
@@ -216,6 +235,20 @@ fn uncomfortable(text: &mut String, plan: &Plan, nouns: Nouns, width: usize) {
     }
     for line in lines {
         let _ = writeln!(text, "  {}", fit(&line, width.saturating_mul(3)));
+    }
+}
+
+/// What nothing counts on is no part of the plan, and is named all the same.
+fn absent(lines: &mut Vec<String>, plan: &Plan) {
+    let all = plan.absent.iter();
+    for group in view::group(all.map(|absent| (absent.unit.to_string(), &absent.reason))) {
+        let names = group.units.join(" ");
+        let more = if group.count > group.units.len() {
+            format!(" and {} more", group.count - group.units.len())
+        } else {
+            String::new()
+        };
+        lines.push(format!("Absent    {names}{more}: {}", group.reason));
     }
 }
 

@@ -201,6 +201,7 @@ mod tests {
 
     fn run() -> RunView {
         RunView {
+            ended_at: None,
             schema: Schema {
                 name: "run".to_owned(),
                 version: 1,

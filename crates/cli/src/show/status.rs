@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::view::RunView;
+use stagger_core::view::{RunView, Verdict};
 
 use super::duration;
 use super::names::{compress, fit};
@@ -19,13 +19,21 @@ pub(crate) fn status(view: &RunView, now: Timestamp, upgrade: bool) -> String {
             duration(until.duration_since(now))
         );
     }
+    if view.verdict == Verdict::Interrupted {
+        let run = &view.run;
+        let _ = writeln!(
+            text,
+            "next       `stagger resume {run}` carries it on, `stagger abort {run}` ends it"
+        );
+    }
+    let took = match view.ended_at {
+        Some(ended) => format!("took {}", duration(ended.duration_since(view.started))),
+        None => format!("for {}", duration(now.duration_since(view.started))),
+    };
     let _ = writeln!(
         text,
-        "{}  {}   run {}, for {}",
-        view.cluster,
-        view.title,
-        view.run,
-        duration(now.duration_since(view.started))
+        "{}  {}   run {}, {took}",
+        view.cluster, view.title, view.run
     );
     let _ = writeln!(
         text,

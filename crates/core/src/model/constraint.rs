@@ -134,7 +134,7 @@ impl BudgetsBuilder {
     }
 
     /// Adds one that stands for so many things whose share down at once a policy may bound
-    /// ([`Policy::max_degraded`](super::Policy)): the placement groups with these members, or none.
+    /// ([`Policy::max_reduced_redundancy`](super::Policy)): the placement groups with these members, or none.
     pub fn add_for(&mut self, share: u32, group: &str, name: &str, limit: u32, members: &[(Ix, u32)]) {
         self.any_share |= share != 1;
         let budgets = &mut self.budgets;
@@ -274,6 +274,51 @@ impl Budgets {
         Ok(())
     }
 
+    /// [`Budgets::permit`] asked of each set alone, in one pass over the budgets where no unit stands in two sets.
+    pub fn permit_each(&self, down: &Down, sets: &[Vec<Ix>]) -> Vec<Result<(), Violation>> {
+        const NONE: u32 = u32::MAX;
+        let mut set_of = vec![NONE; down.0.len()];
+        for (at, set) in (0_u32..).zip(sets) {
+            for unit in set {
+                let known = std::mem::replace(&mut set_of[unit.at()], at);
+                if known != NONE && known != at {
+                    return sets.iter().map(|set| self.permit(down, set)).collect();
+                }
+            }
+        }
+        let mut answers = vec![Ok(()); sets.len()];
+        let mut adds = vec![0_u64; sets.len()];
+        let mut touched: Vec<u32> = Vec::new();
+        for budget in 0..self.len() {
+            let mut was = 0_u64;
+            for (unit, cost) in self.members(budget) {
+                let set = set_of[unit.at()];
+                if down.has(unit) {
+                    was += u64::from(cost);
+                } else if set != NONE && cost > 0 {
+                    if adds[set as usize] == 0 {
+                        touched.push(set);
+                    }
+                    adds[set as usize] += u64::from(cost);
+                }
+            }
+            let limit = self.limits[budget];
+            for set in touched.drain(..) {
+                let adds = std::mem::take(&mut adds[set as usize]);
+                let answer = &mut answers[set as usize];
+                if was + adds > u64::from(limit) && answer.is_ok() {
+                    *answer = Err(Violation {
+                        budget,
+                        down: was,
+                        adds,
+                        limit,
+                    });
+                }
+            }
+        }
+        answers
+    }
+
     /// Whether every member is one of `units` units.
     pub(super) fn fit(&self, units: usize) -> Result<(), BudgetError> {
         for budget in 0..self.len() {
@@ -407,6 +452,28 @@ mod tests {
         let first = Down::of([true, false, false]);
         assert!(pairs.permit(&first, &[Ix(2)]).is_ok());
         assert!(pairs.permit(&first, &[Ix(1)]).is_err());
+    }
+
+    #[test]
+    fn sets_are_judged_together_as_each_alone() {
+        let budgets = budgets(&[
+            (1, &[(0, 1), (1, 1), (2, 2)]),
+            (0, &[(3, 1), (4, 0)]),
+            (2, &[(0, 1), (2, 1), (4, 1), (5, 1)]),
+        ]);
+        let units = 6_u32;
+        // All ways to put each unit down, into one of two sets, into both, or nowhere.
+        for way in 0..5_u32.pow(units) {
+            let place = |unit: u32| way / 5_u32.pow(unit) % 5;
+            let down = Down::of((0..units).map(|unit| place(unit) == 0));
+            let set = |wanted: u32| -> Vec<Ix> {
+                let stands = |unit: &u32| place(*unit) == wanted || place(*unit) == 3;
+                (0..units).filter(stands).map(Ix).collect()
+            };
+            let sets = [set(1), set(2)];
+            let alone: Vec<_> = sets.iter().map(|set| budgets.permit(&down, set)).collect();
+            assert_eq!(budgets.permit_each(&down, &sets), alone);
+        }
     }
 
     #[test]

@@ -87,6 +87,10 @@ id_type!(
     ClusterName, "cluster"
 );
 id_type!(
+    /// A cluster, as it knows itself: a Ceph's fsid, a Ganeti's UUID. It stays when the configuration calls it otherwise.
+    ClusterId, "cluster's identity"
+);
+id_type!(
     /// A unit: the smallest thing taken down and given back, `osd.3`.
     UnitId, "unit"
 );

@@ -1,10 +1,13 @@
 //! The nouns, one a file.
 
+mod absent;
 mod condition;
 mod constraint;
 mod guard;
 mod ids;
+mod interruption;
 mod moving;
+mod names;
 mod nouns;
 mod policy;
 mod reason;
@@ -14,13 +17,18 @@ mod target;
 mod unit;
 mod window;
 
+pub use absent::Absent;
 pub use condition::{Condition, Gate, Verdict};
 pub use constraint::{BudgetColumns, BudgetError, Budgets, BudgetsBuilder, Down, Violation};
 pub use guard::{GuardScope, GuardSpec};
-pub use ids::{ClusterName, ConditionName, GuardName, IdError, Kind, PartName, Revision, RunId, UnitId};
+pub use ids::{
+    ClusterId, ClusterName, ConditionName, GuardName, IdError, Kind, PartName, Revision, RunId, UnitId,
+};
+pub use interruption::{Bystander, Interruption};
 pub use moving::{
     Evacuate, LocalGuests, Maintenance, Moving, OneAtATime, SharedGuests, Spare, Standbys, Turn,
 };
+pub use names::{HostName, plain};
 pub use nouns::Nouns;
 pub use policy::{Doors, Growth, Limit, LimitError, OnFailure, Order, Policy, Retry, Search};
 pub use reason::Reason;

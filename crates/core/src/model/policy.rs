@@ -1,6 +1,6 @@
 //! How bold to be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -229,6 +229,15 @@ fn percent<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u32>, D::
     }
 }
 
+fn at_least_one<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    match u32::deserialize(from)? {
+        0 => Err(serde::de::Error::custom(
+            "0 seconds is no time in which anything could begin: give 1 or more",
+        )),
+        seconds => Ok(seconds),
+    }
+}
+
 /// How bold to be. Every field has a default; the configuration file and flags override them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -244,9 +253,10 @@ pub struct Policy {
     pub order: Order,
     /// At most so many distinct failure domains of a level in one wave.
     pub max_domains: BTreeMap<String, u32>,
-    /// At most this share of all placement groups, in percent, with a member down at once.
-    #[serde(deserialize_with = "percent")]
-    pub max_degraded: Option<u32>,
+    /// At most this share of all data, in percent, may be without one of its copies at once.
+    // Its name of before is in old journals and configurations.
+    #[serde(alias = "max_degraded", deserialize_with = "percent")]
+    pub max_reduced_redundancy: Option<u32>,
     /// How long all gates of a wave must have held before the next one starts, in seconds.
     pub soak: u32,
     /// How long after the first unit of each kind, in seconds; `soak` if that is longer.
@@ -255,6 +265,10 @@ pub struct Policy {
     pub gate_hold: u32,
     /// How long to wait for a gate, in seconds.
     pub gate_timeout: u32,
+    /// How long what both judges have said counts, in seconds: whoever was not yet begun to be stopped by then is
+    /// judged once more.
+    #[serde(deserialize_with = "at_least_one")]
+    pub approval_age: u32,
     /// When waves may run; always, if empty.
     pub windows: Vec<Window>,
     /// How one-way doors are passed.
@@ -264,6 +278,12 @@ pub struct Policy {
     /// Whether a unit may be made anew to bring it back to the release before, where starting that
     /// release on its data is not possible.
     pub rebuild_to_go_back: bool,
+    /// The interruptions that a person permits, by their names or by their sorts: `mds.a`, `pool.rbd`, `mgr`.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub interruptions: BTreeSet<String>,
+    /// Whether to do what can be done where the target cannot be reached. Otherwise nothing is begun.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
     /// How to try again.
     pub retry: Retry,
     /// The search for fewer waves.
@@ -278,15 +298,18 @@ impl Default for Policy {
             growth: Growth::Double,
             order: Order::FewestWaves,
             max_domains: BTreeMap::new(),
-            max_degraded: None,
+            max_reduced_redundancy: None,
             soak: 0,
             canary_soak: 30,
             gate_hold: 5,
             gate_timeout: 600,
+            approval_age: 20,
             windows: Vec::new(),
             doors: Doors::Ask,
             on_failure: OnFailure::Rollback,
             rebuild_to_go_back: false,
+            interruptions: BTreeSet::new(),
+            partial: false,
             retry: Retry::default(),
             search: Search::default(),
         }

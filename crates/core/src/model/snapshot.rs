@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Budgets, ClusterName, Condition, ConditionName, Ix, Kind, Rooms, RoomsError, Unit, UnitId, UnitState,
-    Verdict,
+    Absent, Budgets, Bystander, ClusterName, Condition, ConditionName, Interruption, Ix, Kind, Rooms,
+    RoomsError, Unit, UnitId, UnitState, Verdict,
 };
 
 /// All that was observed of one cluster at one time. Units are sorted as people count.
@@ -24,6 +24,9 @@ pub struct Snapshot {
     conditions: BTreeMap<ConditionName, Condition>,
     durations: BTreeMap<Kind, SignedDuration>,
     rooms: Option<Rooms>,
+    absent: Vec<Absent>,
+    interruptions: Vec<Interruption>,
+    bystanders: Vec<Bystander>,
 }
 
 /// The document as stored and shown: `kind` and `version` first, so that a later release knows it.
@@ -45,6 +48,15 @@ struct SnapshotDocument {
     /// What hosts carry, and what fits where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rooms: Option<Rooms>,
+    /// What the cluster's books name and nothing counts on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    absent: Vec<Absent>,
+    /// What is gone while units have their turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    interruptions: Vec<Interruption>,
+    /// Daemons that no stage is for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    bystanders: Vec<Bystander>,
 }
 
 const DOCUMENT: &str = "snapshot";
@@ -123,6 +135,9 @@ impl Snapshot {
             conditions,
             durations,
             rooms: None,
+            absent: Vec::new(),
+            interruptions: Vec::new(),
+            bystanders: Vec::new(),
         })
     }
 
@@ -138,6 +153,35 @@ impl Snapshot {
         Ok(self)
     }
 
+    /// The same with what the cluster's books name and nothing counts on. Whoever is among the units is not absent.
+    #[must_use]
+    pub fn with_absent(mut self, absent: impl IntoIterator<Item = Absent>) -> Self {
+        let mut absent: Vec<Absent> = absent
+            .into_iter()
+            .filter(|absent| self.find(&absent.unit).is_none())
+            .collect();
+        absent.sort_by(|a, b| a.unit.natural().cmp(&b.unit.natural()));
+        absent.dedup_by(|later, first| later.unit == first.unit);
+        self.absent = absent;
+        self
+    }
+
+    /// The same with what is gone while units have their turn.
+    #[must_use]
+    pub fn with_interruptions(mut self, interruptions: impl IntoIterator<Item = Interruption>) -> Self {
+        self.interruptions = interruptions.into_iter().collect();
+        self.interruptions.sort();
+        self
+    }
+
+    /// The same with daemons that no stage is for.
+    #[must_use]
+    pub fn with_bystanders(mut self, bystanders: impl IntoIterator<Item = Bystander>) -> Self {
+        self.bystanders = bystanders.into_iter().collect();
+        self.bystanders.sort();
+        self
+    }
+
     /// The same with these units serving.
     #[must_use]
     pub(crate) fn serving(mut self, units: &[UnitId]) -> Self {
@@ -150,6 +194,21 @@ impl Snapshot {
     /// What its units carry, if they are hosts of guests.
     pub fn rooms(&self) -> Option<&Rooms> {
         self.rooms.as_ref()
+    }
+
+    /// What the cluster's books name and nothing counts on, sorted as people count.
+    pub fn absent(&self) -> &[Absent] {
+        &self.absent
+    }
+
+    /// What is gone while units have their turn, by name.
+    pub fn interruptions(&self) -> &[Interruption] {
+        &self.interruptions
+    }
+
+    /// Daemons that no stage is for.
+    pub fn bystanders(&self) -> &[Bystander] {
+        &self.bystanders
     }
 
     /// Which cluster.
@@ -253,6 +312,9 @@ impl TryFrom<SnapshotDocument> for Snapshot {
             conditions,
             durations,
             rooms,
+            absent,
+            interruptions,
+            bystanders,
         } = document;
         if kind != DOCUMENT || version > VERSION {
             return Err(SnapshotError::Document { kind, version });
@@ -270,7 +332,10 @@ impl TryFrom<SnapshotDocument> for Snapshot {
             budgets,
             conditions,
             durations,
-        )?;
+        )?
+        .with_absent(absent)
+        .with_interruptions(interruptions)
+        .with_bystanders(bystanders);
         match rooms {
             Some(rooms) => snapshot.with_rooms(rooms),
             None => Ok(snapshot),
@@ -289,6 +354,9 @@ impl From<Snapshot> for SnapshotDocument {
             conditions,
             durations,
             rooms,
+            absent,
+            interruptions,
+            bystanders,
         } = snapshot;
         Self {
             kind: DOCUMENT.to_owned(),
@@ -301,6 +369,9 @@ impl From<Snapshot> for SnapshotDocument {
             conditions: conditions.into_values().collect(),
             durations: durations.into_iter().map(|(k, d)| (k, d.as_secs())).collect(),
             rooms,
+            absent,
+            interruptions,
+            bystanders,
         }
     }
 }

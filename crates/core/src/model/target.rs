@@ -87,10 +87,15 @@ pub enum Width {
 }
 
 /// The phases of a unit's turn.
+///
+/// *Prepare* stops nothing, so nobody is asked before it. The first phase after it takes the unit out of service: it
+/// is sent only while what both judges have said is fresh (law 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
+    /// Its software is laid out or its image pulled, for a whole wave at once; it serves on as it is.
+    Prepare,
     /// Out of service, what must move moved.
     Enter,
     /// The change itself.
@@ -100,7 +105,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// All of them, in order.
+    /// Those of a visit that needs nothing laid out before, in order.
     pub fn all() -> Vec<Self> {
         vec![Self::Enter, Self::Change, Self::Leave]
     }
@@ -131,11 +136,22 @@ pub struct StageSpec {
     /// A one-way door before its last unit (the last monitor moves the whole cluster on).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub door_before_last: Option<Door>,
+    /// Whether what comes after it may begin by a person's word while some of its units were left behind.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_be_left: bool,
     /// What a unit of this stage takes to go back to the release before.
     pub going_back: GoingBack,
     /// What is done to hosts of guests, in turn; `None`: units carry nothing that has to be moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance: Option<Maintenance>,
+}
+
+impl StageSpec {
+    /// The word by which a person accepts what was left behind of it; `None`: the procedure does not permit that.
+    pub fn accepted_by(&self) -> Option<PartName> {
+        let word = format!("left-behind-{}", self.name);
+        PartName::new(word).ok().filter(|_| self.may_be_left)
+    }
 }
 
 /// A thing done once for the whole cluster, between stages.

@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 
 use super::schedule::Schedule;
 use crate::model::{
-    ClusterName, Door, GoingBack, How, Kind, PartName, Reason, Revision, Rooms, Search, Shift, UnitId,
+    Absent, Bystander, ClusterName, Door, GoingBack, How, Kind, PartName, Reason, Revision, Rooms, Search,
+    Shift, UnitId,
 };
 
 /// What will be done, in what order, and what is left alone. One wave at a time is binding, the rest
@@ -37,6 +38,15 @@ pub struct Plan {
     pub parts: Vec<PlannedPart>,
     /// Units that need the change and do not get it, with the reason.
     pub left_alone: Vec<LeftAlone>,
+    /// What the cluster's books name and nothing counts on: no part of the plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<Absent>,
+    /// What is gone while units have their turn, for how long.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interruptions: Vec<Interrupted>,
+    /// Daemons that it does not touch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bystanders: Vec<Bystander>,
     /// Seed and steps of the search, so that the same plan can be made again.
     pub search: Search,
 }
@@ -50,6 +60,16 @@ pub enum PlannedPart {
     Stage(PlannedStage),
     /// A thing done once.
     Step(PlannedStep),
+}
+
+impl PlannedPart {
+    /// Its name.
+    pub fn name(&self) -> &PartName {
+        match self {
+            Self::Stage(stage) => &stage.name,
+            Self::Step(step) => &step.name,
+        }
+    }
 }
 
 /// Units of one kind in waves.
@@ -153,6 +173,25 @@ pub struct PlannedStep {
     pub why: String,
 }
 
+/// A service that is gone while units have their turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Interrupted {
+    /// By which it is permitted.
+    pub name: String,
+    /// By which all of its sort are permitted.
+    pub sort: String,
+    /// How many units have a turn that brings it about.
+    pub units: u32,
+    /// For about how long each time, in seconds.
+    pub seconds: u32,
+    /// Who is without what meanwhile.
+    pub what: String,
+    /// Whether a person's word permits it. If not, the plan is not begun.
+    pub permitted: bool,
+}
+
 /// A unit that does not get the change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -164,6 +203,9 @@ pub struct LeftAlone {
     pub stage: PartName,
     /// Why.
     pub reason: Reason,
+    /// The next part that is to be done, and that waits for it: the plan does not get there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed_by: Option<PartName>,
 }
 
 impl Plan {
@@ -184,6 +226,12 @@ impl Plan {
     /// Whether nothing is left to do.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
+    }
+
+    /// What keeps it from its target: units that are left alone and that a later part waits for. Such a plan is
+    /// not begun, unless the policy asks for what can be done.
+    pub fn obstacles(&self) -> impl Iterator<Item = &LeftAlone> {
+        self.left_alone.iter().filter(|left| left.needed_by.is_some())
     }
 
     /// The planned stages.

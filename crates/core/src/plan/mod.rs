@@ -6,13 +6,14 @@
 //! 4. [`waves`]: the fewest waves for each group, and the bound below which nobody can go;
 //! 5. [`placement`]: where the guests of hosts go meanwhile, for a maintenance of hosts.
 //!
-//! Stages are never batched together. What is left alone is named.
+//! Stages are never batched together. What is left alone is named, and so is what then waits for it: [`reach`].
 
 mod document;
 mod maintenance;
 mod order;
 mod placement;
 pub(crate) mod problem;
+mod reach;
 mod schedule;
 pub(crate) mod select;
 pub mod waves;
@@ -21,7 +22,8 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
-pub use document::{LeftAlone, Move, Plan, PlannedPart, PlannedStage, PlannedStep, Wave};
+pub use document::{Interrupted, LeftAlone, Move, Plan, PlannedPart, PlannedStage, PlannedStep, Wave};
+pub use reach::out_of_reach;
 pub(crate) use schedule::kind_of_move;
 pub use schedule::{Schedule, Turn};
 
@@ -53,15 +55,44 @@ pub const USUAL_VISIT: SignedDuration = SignedDuration::from_secs(60);
 
 /// The plan that leads from the snapshot to the target.
 pub fn plan(ask: &Ask<'_>) -> Plan {
-    planned(ask, true)
+    planned(ask, true, None)
+}
+
+/// The same, with a search that goes on until `stop` says that it is enough. The plan names the steps that
+/// were made; a policy with as many gives the same plan again.
+///
+/// `None` if no one number of steps says how it came about: `stop` ended more than one search, or hosts are
+/// emptied, which takes searches of its own.
+pub fn plan_until(ask: &Ask<'_>, stop: &mut dyn FnMut() -> bool) -> Option<Plan> {
+    if ask.target.stages().any(|stage| stage.maintenance.is_some()) {
+        return None;
+    }
+    let mut clock = Clock {
+        stop,
+        stopped: Vec::new(),
+        most: 1,
+    };
+    let mut plan = planned(ask, true, Some(&mut clock));
+    let Clock { stopped, most, .. } = clock;
+    plan.search.steps = most;
+    (stopped.is_empty() || stopped == [most]).then(|| plan.identified())
+}
+
+/// What ends a search.
+struct Clock<'a> {
+    stop: &'a mut dyn FnMut() -> bool,
+    /// The steps of each search that was ended.
+    stopped: Vec<u64>,
+    /// The steps of the longest search.
+    most: u64,
 }
 
 /// The same without a schedule, which takes longer to make than the waves: for whoever shows only these.
 pub fn plan_waves(ask: &Ask<'_>) -> Plan {
-    planned(ask, false)
+    planned(ask, false, None)
 }
 
-fn planned(ask: &Ask<'_>, scheduled: bool) -> Plan {
+fn planned(ask: &Ask<'_>, scheduled: bool, mut clock: Option<&mut Clock<'_>>) -> Plan {
     let Ask {
         snapshot,
         target,
@@ -73,13 +104,15 @@ fn planned(ask: &Ask<'_>, scheduled: bool) -> Plan {
     for part in &target.parts {
         match part {
             Part::Stage(stage) => {
-                let (planned, left) = plan_stage(ask, stage, scheduled);
+                let (planned, left) = plan_stage(ask, stage, scheduled, clock.as_deref_mut());
                 left_alone.extend(left);
                 parts.extend(planned.map(PlannedPart::Stage));
             }
             Part::Step(step) => parts.extend(plan_step(snapshot, step).map(PlannedPart::Step)),
         }
     }
+    let interruptions = reach::interrupted(snapshot, &parts, &left_alone);
+    reach::needed(target, &parts, &mut left_alone);
     Plan {
         document: Plan::DOCUMENT.to_owned(),
         version: Plan::VERSION,
@@ -90,6 +123,9 @@ fn planned(ask: &Ask<'_>, scheduled: bool) -> Plan {
         generation: snapshot.generation().to_owned(),
         parts,
         left_alone,
+        absent: snapshot.absent().to_vec(),
+        interruptions,
+        bystanders: snapshot.bystanders().to_vec(),
         search: Search {
             seed: policy.search.seed,
             steps: policy.search.steps,
@@ -121,7 +157,12 @@ struct GroupWave {
     shifts: Vec<Shift>,
 }
 
-fn plan_stage(ask: &Ask<'_>, stage: &StageSpec, scheduled: bool) -> (Option<PlannedStage>, Vec<LeftAlone>) {
+fn plan_stage(
+    ask: &Ask<'_>,
+    stage: &StageSpec,
+    scheduled: bool,
+    mut clock: Option<&mut Clock<'_>>,
+) -> (Option<PlannedStage>, Vec<LeftAlone>) {
     let Ask { snapshot, policy, .. } = *ask;
     let selected = select::select(snapshot, ask.target, stage, ask.aside);
     let parallel = match stage.width {
@@ -157,7 +198,7 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec, scheduled: bool) -> (Option<Plan
             Some((maintenance, world)) => {
                 maintenance::group(ask, maintenance, world, &down, frame, &units, before)
             }
-            None => plan_group(ask, &down, frame, &units, before),
+            None => plan_group(ask, &down, frame, &units, before, clock.as_deref_mut()),
         };
         left_alone.extend(group.left);
         if group.at_least > 0 {
@@ -178,6 +219,7 @@ fn plan_stage(ask: &Ask<'_>, stage: &StageSpec, scheduled: bool) -> (Option<Plan
             unit: snapshot.unit(*unit).id.clone(),
             stage: stage.name.clone(),
             reason: reason.clone(),
+            needed_by: None,
         })
         .collect();
     if waves.is_empty() {
@@ -234,6 +276,26 @@ fn why_so_many(groups: &[String], last: Option<&UnitId>) -> String {
     }
 }
 
+impl Clock<'_> {
+    fn solve(&mut self, problem: &waves::Problem, seed: u64, before: Option<&[Vec<u32>]>) -> waves::Solution {
+        let mut stopped = false;
+        let mut stop = || {
+            stopped = (self.stop)();
+            stopped
+        };
+        let search = waves::Search {
+            seed,
+            steps: u64::MAX,
+        };
+        let solution = waves::solve_until(problem, search, waves::Tenure::Published, before, &mut stop);
+        self.most = self.most.max(solution.steps_used);
+        if stopped {
+            self.stopped.push(solution.steps_used);
+        }
+        solution
+    }
+}
+
 /// Plans one group of units that carry nothing that has to be moved.
 fn plan_group(
     ask: &Ask<'_>,
@@ -241,13 +303,17 @@ fn plan_group(
     frame: problem::Frame,
     units: &[Ix],
     before: Option<&[Vec<u32>]>,
+    clock: Option<&mut Clock<'_>>,
 ) -> Group {
     let posed = problem::pose(ask.snapshot, down, ask.policy, frame, units, &[]);
-    let search = waves::Search {
-        seed: ask.policy.search.seed,
-        steps: ask.policy.search.steps,
+    let seed = ask.policy.search.seed;
+    let solution = match clock {
+        None => {
+            let steps = ask.policy.search.steps;
+            waves::solve(&posed.problem, waves::Search { seed, steps }, before)
+        }
+        Some(clock) => clock.solve(&posed.problem, seed, before),
     };
-    let solution = waves::solve(&posed.problem, search, before);
     let left = solution
         .impossible
         .iter()

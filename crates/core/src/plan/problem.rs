@@ -1,6 +1,6 @@
 //! Step 3: the constraints of a snapshot and a policy, as the solver takes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::placement::Limit;
 use super::waves::{Budgets, DomainRule, Problem, Wide};
@@ -90,7 +90,7 @@ pub(super) fn pose<'a>(
         limit: u64::from(frame.parallel.saturating_sub(frame.down)),
     }];
     let mut wide_names = vec!["max-in-parallel"];
-    if let Some(percent) = policy.max_degraded {
+    if let Some(percent) = policy.max_reduced_redundancy {
         let share = all.shares() * u64::from(percent) / 100;
         // One unit alone is always let through, as with a percentage of units: as wide as the widest
         // of the kind, whether or not it is still to be visited, so that the limit stays as waves pass.
@@ -99,7 +99,7 @@ pub(super) fn pose<'a>(
             costs: touched_by,
             limit: share.max(u64::from(largest)),
         });
-        wide_names.push("max-degraded");
+        wide_names.push("max-reduced-redundancy");
     }
 
     let mut domains = Vec::new();
@@ -118,6 +118,7 @@ pub(super) fn pose<'a>(
         budgets: narrow,
         wide,
         domains,
+        levels: all_levels(snapshot, units),
         caps,
     };
     Posed {
@@ -160,17 +161,51 @@ fn growth_caps(frame: Frame) -> Vec<u32> {
     caps
 }
 
-fn domain_rule(snapshot: &Snapshot, down: &Down, level: &str, limit: u32, units: &[Ix]) -> DomainRule {
-    let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut number = |unit: Ix| {
-        let unit = snapshot.unit(unit);
+/// The domains of one level, numbered as they are met.
+struct Numbered<'a> {
+    snapshot: &'a Snapshot,
+    level: &'a str,
+    numbers: BTreeMap<&'a str, u32>,
+}
+
+impl<'a> Numbered<'a> {
+    fn new(snapshot: &'a Snapshot, level: &'a str) -> Self {
+        Self {
+            snapshot,
+            level,
+            numbers: BTreeMap::new(),
+        }
+    }
+
+    fn of(&mut self, unit: Ix) -> u32 {
+        let unit = self.snapshot.unit(unit);
         // A unit without a label of that level is a domain of its own.
-        let domain = unit.domains.get(level).map_or(unit.id.as_str(), String::as_str);
-        let next = numbers.len() as u32;
-        *numbers.entry(domain).or_insert(next)
-    };
-    let of = units.iter().map(|unit| number(*unit)).collect();
-    let mut already: Vec<u32> = down.iter().map(&mut number).collect();
+        let domain = unit
+            .domains
+            .get(self.level)
+            .map_or(unit.id.as_str(), String::as_str);
+        let next = self.numbers.len() as u32;
+        *self.numbers.entry(domain).or_insert(next)
+    }
+}
+
+/// Every level of the failure domains on which these units stand.
+fn all_levels(snapshot: &Snapshot, units: &[Ix]) -> Vec<Vec<u32>> {
+    let named = units.iter().flat_map(|unit| snapshot.unit(*unit).domains.keys());
+    let levels: BTreeSet<&String> = named.collect();
+    levels
+        .into_iter()
+        .map(|level| {
+            let mut numbered = Numbered::new(snapshot, level);
+            units.iter().map(|unit| numbered.of(*unit)).collect()
+        })
+        .collect()
+}
+
+fn domain_rule(snapshot: &Snapshot, down: &Down, level: &str, limit: u32, units: &[Ix]) -> DomainRule {
+    let mut numbered = Numbered::new(snapshot, level);
+    let of = units.iter().map(|unit| numbered.of(*unit)).collect();
+    let mut already: Vec<u32> = down.iter().map(|unit| numbered.of(unit)).collect();
     already.sort_unstable();
     already.dedup();
     DomainRule { of, limit, already }
@@ -247,6 +282,10 @@ impl Posed<'_> {
             BoundReason::Domains { index } => {
                 format!("max-domains of level {}", self.levels[*index as usize])
             }
+            BoundReason::Eigenvalues { units } => format!(
+                "Hoffman's bound on {units} {}s and the pairs of them that may not be down together",
+                self.snapshot.nouns().unit
+            ),
             BoundReason::Exact => "all ways were tried".to_owned(),
             BoundReason::Growth => "waves grow 1, 2, 4 … up to the maximum".to_owned(),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Ix, Reason, Snapshot, StageSpec, Target, Unit, UnitId, UnitState};
+use crate::model::{Interruption, Ix, Reason, Snapshot, StageSpec, Target, Unit, UnitId, UnitState};
 
 /// The units of a stage, sorted out.
 #[derive(Debug, Default)]
@@ -25,18 +25,42 @@ pub(super) fn select(
     aside: &BTreeMap<UnitId, Reason>,
 ) -> Selected {
     let mut selected = Selected::default();
+    let asked_for = asked_for(snapshot);
     for (ix, unit) in snapshot.of_kind(&stage.kind) {
         selected.all += 1;
         selected.down += u32::from(unit.state != UnitState::Serving);
         if !is_meant(unit, stage) || is_done(unit, target, stage) {
             continue;
         }
-        match must_be_left(unit, aside).or_else(|| because_of_guests(snapshot, unit, stage)) {
+        let left = must_be_left(unit, aside)
+            .or_else(|| asked_for.get(&unit.id).copied().map(not_permitted))
+            .or_else(|| because_of_guests(snapshot, unit, stage));
+        match left {
             Some(reason) => selected.left_alone.push((ix, reason)),
             None => selected.todo.push(ix),
         }
     }
     selected
+}
+
+/// The units whose turn interrupts a service, where nobody has permitted that.
+fn asked_for(snapshot: &Snapshot) -> BTreeMap<&UnitId, &Interruption> {
+    let mut asked_for = BTreeMap::new();
+    for interruption in snapshot.interruptions().iter().filter(|found| !found.permitted) {
+        for unit in &interruption.units {
+            asked_for.entry(unit).or_insert(interruption);
+        }
+    }
+    asked_for
+}
+
+/// Why a unit waits for a person's word.
+pub(super) fn not_permitted(interruption: &Interruption) -> Reason {
+    let Interruption { name, sort, what, .. } = interruption;
+    Reason::new(
+        "interruption-not-permitted",
+        format!("{what}. `--interrupt {name}` permits it, and `--interrupt {sort}` each of that sort"),
+    )
 }
 
 /// Whether the stage has nothing more to do for a unit: it serves on the wanted revision, or on that of a later stage.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Run;
-use super::event::{Action, Ending, Event, Seq};
+use super::event::{Action, Effect, Ending, Event, Seq};
 use super::state::State;
-use crate::model::{Part, PartName, Reason, Snapshot, StageSpec, StepSpec, UnitId, UnitState, Verdict};
+use crate::model::{Reason, Snapshot, StageSpec, StepSpec, UnitId, UnitState, Verdict};
 use crate::plan::{Ask, Plan, PlannedPart, PlannedStage, plan};
 
 /// An observation, and where the journal stood when it began.
@@ -32,7 +32,7 @@ pub enum Decision {
     /// that are not under way in this process.
     Act {
         /// New effects.
-        fresh: Vec<Action>,
+        fresh: Vec<Effect>,
         /// Intents that were never settled.
         again: Vec<Seq>,
     },
@@ -49,6 +49,16 @@ pub enum Decision {
     Over(Ending),
 }
 
+impl Decision {
+    /// These effects are begun, whenever.
+    pub(super) fn act(fresh: impl IntoIterator<Item = Action>) -> Self {
+        Self::Act {
+            fresh: fresh.into_iter().map(Effect::from).collect(),
+            again: Vec::new(),
+        }
+    }
+}
+
 impl Run {
     /// What comes next, at `now`, given what was last observed.
     pub fn next(&self, now: Timestamp, seen: Option<Seen<'_>>) -> Decision {
@@ -57,11 +67,11 @@ impl Run {
             return Decision::Over(ending.clone());
         }
         if !state.open.is_empty() {
-            let renewals = state.renewals(now);
-            let fresh = [renewals, state.next_phases()].concat();
+            let renewals = state.renewals(now).into_iter().map(Effect::from);
+            let fresh: Vec<Effect> = renewals.chain(state.next_phases(now)).collect();
             if fresh.is_empty()
                 && !self.closing
-                && let Some(decision) = state.join(now, seen)
+                && let Some(decision) = state.approve_rest(now, seen).or_else(|| state.join(now, seen))
             {
                 return decision;
             }
@@ -77,7 +87,7 @@ impl Run {
         match &state.wave {
             Some(wave) => state
                 .stops_before(wave, self.closing)
-                .unwrap_or_else(|| state.in_wave(now, snapshot, wave)),
+                .unwrap_or_else(|| state.in_wave(now, snapshot, wave, self.closing)),
             None => state.between_waves(now, snapshot),
         }
     }
@@ -153,7 +163,10 @@ impl State {
                 None => plan_for(&ask),
             },
             Some(PlannedPart::Stage(planned)) => match self.stage(&planned.name) {
-                Some(spec) => match self.before_wave(now, snapshot, &spec, planned) {
+                Some(spec) => match self
+                    .left_behind(now, &ask, current, &spec.name)
+                    .or_else(|| self.before_wave(now, snapshot, &spec, planned))
+                {
                     Some(wait) => wait,
                     None if moved_on => plan_for(&ask),
                     None => open_wave(snapshot, &spec, planned),
@@ -200,28 +213,9 @@ impl State {
         if let Some(wait) = self
             .wait_for_aside(now, &ask, current)
             .or_else(|| self.wait_for_health(now, &ask, current))
+            .or_else(|| self.left_behind(now, &ask, current, &spec.name))
         {
             return wait;
-        }
-        let before: Vec<&PartName> = target
-            .parts
-            .iter()
-            .map(Part::name)
-            .take_while(|name| **name != spec.name)
-            .collect();
-        let mut left: Vec<_> = current
-            .left_alone
-            .iter()
-            .filter(|left| before.contains(&&left.stage))
-            .map(|left| (left.unit.to_string(), left.reason.clone()))
-            .collect();
-        if !left.is_empty() {
-            let names: Vec<_> = left.iter().map(|(unit, _)| unit.clone()).collect();
-            let reason = Reason::new("units-left-behind", format!("{} are not done", names.join(" ")));
-            left.push((spec.name.to_string(), reason));
-            return Decision::Record(vec![Event::Ended {
-                outcome: Ending::Incomplete { left },
-            }]);
         }
         if let Some(settled) = self.step.as_ref().filter(|settled| settled.step == spec.name) {
             if let Some(why) = &settled.failed {
@@ -244,11 +238,9 @@ impl State {
         }
         self.wait_for_gates(now, snapshot, &spec.before, false)
             .or_else(|| self.wait_for_door(now, spec.door.as_ref()))
-            .unwrap_or_else(|| Decision::Act {
-                fresh: vec![Action::Step {
-                    step: spec.name.clone(),
-                }],
-                again: Vec::new(),
+            .unwrap_or_else(|| {
+                let step = spec.name.clone();
+                Decision::act([Action::Step { step }])
             })
     }
 

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    ClusterName, ConditionName, GuardName, PartName, Phase, Policy, Reason, Revision, RunId, Target, UnitId,
+    ClusterId, ClusterName, ConditionName, GuardName, HostName, PartName, Phase, Policy, Reason, Revision,
+    RunId, Target, UnitId,
 };
 use crate::plan::{Move, Plan};
 
@@ -68,6 +69,9 @@ pub enum Event {
         ours: Answer,
         /// The system's own oracle.
         theirs: Answer,
+        /// When the facts were observed by which we judged; what earlier releases wrote has none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        facts: Option<Timestamp>,
     },
     /// The wave is not carried out: a judge did not agree. Nothing of it was touched.
     WaveDropped {
@@ -78,6 +82,9 @@ pub enum Event {
     Intent {
         /// What.
         action: Action,
+        /// It is not begun after that: what the judges have said is too old by then. `None`: nobody has to agree.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<Timestamp>,
     },
     /// It was done, or could not be.
     Settled {
@@ -97,7 +104,13 @@ pub enum Event {
         units: Vec<UnitId>,
         /// Why.
         reason: Reason,
+        /// The change never came to these, which serve on what they ran before: nothing speaks against it, and nobody
+        /// else goes back.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        alone: bool,
     },
+    /// What spoke against the wave is gone: its units serve on the target after all.
+    WaveRecovered,
     /// All gates of the wave have held: its units serve on the target.
     WavePassed,
     /// The wave is back on the release before, and its gates have held there.
@@ -148,6 +161,9 @@ pub struct Start {
     pub run: RunId,
     /// Of which cluster.
     pub cluster: ClusterName,
+    /// Which cluster that is, as it knows itself; `None`: it was not asked for when the run began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<ClusterId>,
     /// What is wanted.
     pub target: Target,
     /// How bold to be.
@@ -174,6 +190,21 @@ pub enum Command {
     Abort,
     /// Bring what was changed back to the release before, as far as that is possible.
     Rollback,
+    /// A host is off, and nothing that was begun on it goes on: by a person's word what is open there has failed.
+    Confirm {
+        /// Which host.
+        host: HostName,
+        /// What was open there, as who carries the run out found it when it took the word.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ended: Vec<Seq>,
+    },
+    /// How one effect ended, by a person's word.
+    Settle {
+        /// The place of its intent.
+        intent: Seq,
+        /// Whether the state wanted is there.
+        done: bool,
+    },
 }
 
 /// An answer of one of the two judges.
@@ -195,6 +226,18 @@ pub enum Answer {
     },
     /// The system has no such oracle.
     NoOracle,
+    /// The oracle says no because of what a person has permitted by name for this very unit.
+    Overridden {
+        /// What it said, and whose word stands against it.
+        why: String,
+    },
+}
+
+impl Answer {
+    /// Whether a judge who says that stands in nobody's way.
+    pub fn agrees(&self) -> bool {
+        matches!(self, Self::Yes | Self::NoOracle | Self::Overridden { .. })
+    }
 }
 
 /// One effect on the world. Every effect is an *ensure*: it names the state wanted.
@@ -256,6 +299,18 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// The unit that it takes down, brings up or prepares; `None`: it is about several or none.
+    pub fn unit(&self) -> Option<&UnitId> {
+        match self {
+            Self::Visit { unit, .. } | Self::Restart { unit } | Self::GoBack { unit, .. } => Some(unit),
+            Self::TakeGuard { .. } | Self::DropGuard { .. } | Self::Step { .. } | Self::Collect { .. } => {
+                None
+            }
+        }
+    }
+}
+
 /// How an effect ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -271,6 +326,32 @@ pub enum Outcome {
         /// What was tried, on what, and why it failed.
         why: String,
     },
+    /// Nothing was begun, since what the judges had said was too old: they are asked once more.
+    NotBegun {
+        /// What kept it back for so long.
+        why: String,
+    },
+}
+
+/// An effect to be announced and carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    /// What.
+    pub action: Action,
+    /// It is not begun after that; `None`: whenever.
+    pub before: Option<Timestamp>,
+}
+
+impl From<Action> for Effect {
+    fn from(action: Action) -> Self {
+        Self { action, before: None }
+    }
+}
+
+impl From<Effect> for Event {
+    fn from(Effect { action, before }: Effect) -> Self {
+        Self::Intent { action, before }
+    }
 }
 
 /// How a run ended.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::back;
 use super::decide::Decision;
-use super::event::{Action, Command, Event};
+use super::event::{Action, Event};
 use super::gate::{self, Wanted};
 use super::state::{OpenWave, State, Visit};
 use super::wave::Waited;
@@ -25,10 +25,11 @@ impl State {
             return Decision::Record(vec![Event::WaveWentBack]);
         }
         if !wave.collected {
-            return Decision::Act {
-                fresh: vec![Action::Collect { units: all }],
-                again: Vec::new(),
-            };
+            return Decision::act([Action::Collect { units: all }]);
+        }
+        // What speaks against the change is looked at once more, before anything healthy is undone.
+        if self.going_back.is_none() && !wave.back && has_recovered(snapshot, stage, wave) {
+            return Decision::Record(vec![Event::WaveRecovered]);
         }
         if wave.back {
             return self.hold(Reason::new("rollback-failed", reason.detail.clone()));
@@ -41,11 +42,12 @@ impl State {
             OnFailure::Continue if self.going_back.is_none() && !blamed.is_empty() => {
                 self.go_back(now, snapshot, stage, wave, blamed)
             }
-            // Those that serve on the new release and cannot leave it stay: the fault is not theirs.
+            // Those that serve on the new release stay where they cannot leave it, and where nothing speaks against it:
+            // the fault is not theirs.
             OnFailure::Rollback
                 if self.going_back.is_none()
                     && !blamed.is_empty()
-                    && back::how(&stage.going_back, &self.start.policy).is_err() =>
+                    && (back::how(&stage.going_back, &self.start.policy).is_err() || wave.alone) =>
             {
                 self.go_back(now, snapshot, stage, wave, blamed)
             }
@@ -129,19 +131,9 @@ impl State {
                     Err(reason) => self.hold(why_it_failed(wave, reason)),
                 }
             }
-            Waited::TooLong(reason) => match self.start.policy.on_failure {
-                // The wave alone did not help: then all that this run has changed goes back.
-                OnFailure::Rollback if missing.is_empty() && !self.done.is_empty() => Decision::Record(vec![
-                    Event::WaveWentBack,
-                    Event::Asked {
-                        command: Command::Rollback,
-                        by: "policy on_failure".to_owned(),
-                    },
-                ]),
-                OnFailure::Rollback | OnFailure::Stop | OnFailure::Continue => {
-                    self.hold(Reason::new("rollback-failed", reason.detail))
-                }
-            },
+            // It is back and serves: what still shuts the gates is not of the change.
+            Waited::TooLong(reason) if missing.is_empty() => self.hold_for_gates(&reason),
+            Waited::TooLong(reason) => self.hold(Reason::new("rollback-failed", reason.detail)),
         }
     }
 
@@ -172,6 +164,23 @@ impl State {
         }
         Decision::Record(events)
     }
+}
+
+/// Whether every unit of a wave that has failed serves on the target after all, and nothing of it went back yet.
+fn has_recovered(snapshot: &Snapshot, stage: &StageSpec, wave: &OpenWave) -> bool {
+    let wanted = wave.units.iter().map(|(unit, visit)| (unit, visit.wanted(stage)));
+    wave.units.values().all(|visit| visit.went_back.is_none())
+        && gate::not_serving(wanted, snapshot).is_empty()
+}
+
+/// The wave fails because of these. Where they serve on what they ran before, the change never came to them, and
+/// nothing speaks against it.
+pub(super) fn fails(snapshot: &Snapshot, wave: &OpenWave, units: Vec<UnitId>, reason: Reason) -> Decision {
+    let wanted = units
+        .iter()
+        .filter_map(|unit| Some((unit, Wanted::On(&wave.units.get(unit)?.before))));
+    let alone = !units.is_empty() && gate::not_serving(wanted, snapshot).is_empty();
+    Decision::Record(vec![Event::WaveFailed { units, reason, alone }])
 }
 
 /// Why a wave cannot go back, after why it should.

@@ -81,8 +81,10 @@ impl State {
     /// What was left alone because of what is down now is not left for good: while the gates of its
     /// stage are shut the run waits for them, and then plans again.
     pub(super) fn wait_for_health(&self, now: Timestamp, ask: &Ask<'_>, current: &Plan) -> Option<Decision> {
-        const PASSING: [&str; 6] = [
+        const PASSING: [&str; 7] = [
             "never-ok-to-stop",
+            // What stands in for it may be back soon.
+            "interruption-not-permitted",
             "unit-down",
             "unit-unknown",
             "revision-unknown",

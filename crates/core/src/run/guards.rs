@@ -50,10 +50,7 @@ impl State {
                 units: units.clone(),
             })
             .collect();
-        (!fresh.is_empty()).then_some(Decision::Act {
-            fresh,
-            again: Vec::new(),
-        })
+        (!fresh.is_empty()).then(|| Decision::act(fresh))
     }
 
     /// Guards that a stage wants for these units and that are not there or soon go by themselves.

@@ -7,7 +7,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::decide::{Decision, Seen};
-use super::event::{Answer, Event};
+use super::event::Event;
 use super::gate::{self, Wanted};
 use super::state::{OpenWave, State};
 use crate::check::may_empty;
@@ -36,7 +36,7 @@ impl State {
         let judged = self.judged.as_ref().filter(|judged| judged.seq > self.changed);
         match judged.and_then(|judged| judged.answers.get(&first.units)) {
             None => Some(Decision::Judge(vec![first.units.clone()])),
-            Some((Answer::Yes, Answer::Yes | Answer::NoOracle)) => {
+            Some(said) if said.is_yes() => {
                 let units = first.units.iter().filter_map(|id| {
                     let unit = snapshot.unit(snapshot.find(id)?);
                     Some((id.clone(), unit.revision.clone()?))
@@ -148,7 +148,7 @@ fn under_way(wave: &OpenWave) -> Option<(Vec<&UnitId>, Vec<&UnitId>)> {
         match (&visit.failed, visit.done) {
             (None, Some(Phase::Enter)) => changing.push(unit),
             (None, Some(Phase::Leave)) => done.push(unit),
-            (None, Some(Phase::Change) | None) | (Some(_), _) => return None,
+            (None, Some(Phase::Prepare | Phase::Change) | None) | (Some(_), _) => return None,
         }
     }
     (!changing.is_empty() && !done.is_empty()).then_some((changing, done))

@@ -53,7 +53,7 @@ fn of_one(journal: &[Entry], samples: &mut BTreeMap<Kind, Vec<SignedDuration>>) 
                 stage = stages.get(name).copied();
                 visits.clear();
             }
-            Event::Intent { action } => {
+            Event::Intent { action, .. } => {
                 begun.insert(entry.seq, (entry.at, action));
             }
             // What another process carried on took its time for other reasons as well.
@@ -75,6 +75,7 @@ fn of_one(journal: &[Entry], samples: &mut BTreeMap<Kind, Vec<SignedDuration>>) 
             | Event::Settled { .. }
             | Event::GatesTurned { .. }
             | Event::WaveFailed { .. }
+            | Event::WaveRecovered
             | Event::WavePassed
             | Event::WaveWentBack
             | Event::StepPassed { .. }
@@ -102,6 +103,8 @@ fn phase_done<'a>(
     };
     let visit = visits.entry(unit).or_default();
     match phase {
+        // It serves meanwhile.
+        Phase::Prepare => return,
         Phase::Enter => {
             // Tried again: what came before was no part of the visit.
             *visit = Visit::default();

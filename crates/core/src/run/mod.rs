@@ -2,10 +2,12 @@
 //!
 //! [`Run`] folds a journal ([`event`], [`state`]) and says what comes next ([`decide`]): it never acts.
 //! The engine records, acts, observes, and asks again. [`gate`] says which gates are shut, [`waits`] what
-//! is waited for between waves, [`guards`] which guards come and go, [`wave`] leads an open wave,
+//! is waited for between waves, [`guards`] which guards come and go, [`wave`] leads an open wave, [`approval`] says
+//! who of it may be stopped now,
 //! [`outside`] one beside which something else fails,
 //! [`failure`] one that stays unhealthy, [`back`] turns a target around, [`finish`] ends it.
 
+mod approval;
 mod back;
 mod decide;
 mod event;
@@ -14,14 +16,16 @@ mod finish;
 mod gate;
 mod guards;
 mod join;
+mod left;
 mod measured;
 mod outside;
 mod state;
 mod waits;
 mod wave;
+mod word;
 
 pub use decide::{Decision, Seen};
-pub use event::{Action, Answer, Command, Ending, Entry, Event, Outcome, Seq, Start};
+pub use event::{Action, Answer, Command, Effect, Ending, Entry, Event, Outcome, Seq, Start};
 pub use measured::measured;
 pub(crate) use outside::LEFT_ALONE;
 pub use state::{IllegalEvent, OpenWave, State, Visit};
@@ -133,6 +137,11 @@ impl Run {
         self.state.open.iter().map(|(seq, action)| (*seq, action))
     }
 
+    /// Whether a person has said, to who carries it out now, that this host is off.
+    pub fn is_off(&self, host: &str) -> bool {
+        self.state.off.iter().any(|off| off.as_str() == host)
+    }
+
     /// How many guards it holds, or may hold.
     pub fn guards(&self) -> usize {
         self.state.guards.len()
@@ -141,6 +150,11 @@ impl Run {
     /// Whether guards of a wave that is over are still to be given back.
     pub fn owes_guards(&self) -> bool {
         self.state.owes_guards()
+    }
+
+    /// Until when what is announced at that place may begin; `None`: whenever.
+    pub fn begins_before(&self, seq: Seq) -> Option<Timestamp> {
+        self.state.deadlines.get(&seq).copied()
     }
 
     /// The action announced at that place, if it is not settled.
@@ -192,5 +206,10 @@ impl Run {
     /// How it ended, if it did.
     pub fn ended(&self) -> Option<&Ending> {
         self.state.ended.as_ref()
+    }
+
+    /// When it ended, if it did.
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.state.ended_at
     }
 }

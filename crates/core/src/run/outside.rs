@@ -11,7 +11,18 @@ pub(super) const FAULT_OUTSIDE: &str = "fault-outside-the-wave";
 /// Why a run is held with an open wave of which something must be left alone now.
 pub(crate) const LEFT_ALONE: &str = "wave-left-alone";
 
+/// Why a run is held whose units serve, while a gate stays shut.
+pub(super) const GATES_SHUT: &str = "gates-shut";
+
 impl State {
+    /// Holds until the gates open: while every unit of the wave serves as it should, what shuts them is no evidence
+    /// against the change (law 10).
+    pub(super) fn hold_for_gates(&self, why: &Reason) -> Decision {
+        let detail = format!("every unit of the wave serves as it should, and {}", why.detail);
+        self.hold_while(GATES_SHUT, Some(detail))
+            .unwrap_or_else(|| self.hold(Reason::new(GATES_SHUT, why.detail.clone())))
+    }
+
     /// Holds while units outside the wave that served when it was opened do not serve; `None`: there
     /// are none.
     ///

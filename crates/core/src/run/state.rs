@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::event::{Action, Answer, Command, Ending, Entry, Event, Outcome, Seq, Start};
+use super::gate::Wanted;
 use super::{join, outside};
-use crate::model::{ConditionName, GuardName, OnFailure, PartName, Phase, Reason, Revision, UnitId};
+use crate::model::{
+    ConditionName, GuardName, HostName, OnFailure, PartName, Phase, Reason, Revision, StageSpec, UnitId,
+};
 use crate::plan::{Move, Plan};
 
 /// An event that cannot follow those before it: the journal is not one of ours, or was altered.
@@ -37,12 +40,16 @@ pub struct State {
     /// Whether the plan was made since the last wave ended.
     pub(super) plan_is_fresh: bool,
     pub(super) open: BTreeMap<Seq, Action>,
+    /// Until when those of them may begin that both judges had to agree to.
+    pub(super) deadlines: BTreeMap<Seq, Timestamp>,
     pub(super) wave: Option<OpenWave>,
     pub(super) guards: BTreeMap<(GuardName, Vec<UnitId>), TakenGuard>,
     /// Waves passed in each stage: growth goes on from there.
     pub(super) earned: BTreeMap<PartName, u32>,
     /// What this run has changed, with what it ran before.
     pub(super) done: BTreeMap<UnitId, Revision>,
+    /// Whose software was laid out, with which revision.
+    pub(super) prepared: BTreeMap<UnitId, Revision>,
     pub(super) last_wave: Option<LastWave>,
     pub(super) aside: BTreeMap<UnitId, Aside>,
     pub(super) judged: Option<Judged>,
@@ -56,11 +63,18 @@ pub struct State {
     /// A wave failed and is back on the release before: the run ends there.
     pub(super) rolled_back: Option<Reason>,
     pub(super) held: Option<(Reason, Timestamp)>,
+    /// Hosts that are off, by a person's word to the holder of now.
+    pub(super) off: BTreeSet<HostName>,
     pub(super) ended: Option<Ending>,
+    pub(super) ended_at: Option<Timestamp>,
 }
 
 /// A wave being carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own that the journal tells, and they go together in any way"
+)]
 pub struct OpenWave {
     /// Of which stage.
     pub stage: PartName,
@@ -74,10 +88,14 @@ pub struct OpenWave {
     pub opened: Timestamp,
     /// Since when its gates are waited for.
     pub waiting: Option<Timestamp>,
-    /// Whether both judges agreed to it.
+    /// Whether both judges agreed to it, and nobody has taken over since without anything of it begun.
     pub agreed: bool,
+    /// How often both judges agreed in vain since something of it was begun: all of it was too late.
+    pub in_vain: u32,
     /// Why it failed, if it did: it is on its way back.
     pub failed: Option<(Vec<UnitId>, Reason)>,
+    /// Nothing speaks against the change: it never came to those that failed.
+    pub alone: bool,
     /// How often the wait for its gates was prolonged because recovery made progress.
     pub prolonged: u32,
     /// Whether what tells later what happened was gathered.
@@ -103,8 +121,10 @@ pub struct Visit {
     pub went_back: Option<Result<(), String>>,
     /// Whether that made its data anew.
     pub rebuilt: bool,
-    /// When its turn began.
+    /// When it began to be taken out of service.
     pub since: Option<Timestamp>,
+    /// When both judges agreed to that.
+    pub approved: Option<Timestamp>,
 }
 
 /// A guard that was taken, or may have been.
@@ -149,7 +169,22 @@ pub(super) struct Aside {
 pub(super) struct Judged {
     pub(super) seq: Seq,
     pub(super) at: Timestamp,
-    pub(super) answers: BTreeMap<Vec<UnitId>, (Answer, Answer)>,
+    pub(super) answers: BTreeMap<Vec<UnitId>, Judgement>,
+}
+
+/// What both judges have said of a set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Judgement {
+    pub(super) ours: Answer,
+    pub(super) theirs: Answer,
+    pub(super) at: Timestamp,
+}
+
+impl Judgement {
+    /// Whether both agree.
+    pub(super) fn is_yes(&self) -> bool {
+        self.ours == Answer::Yes && self.theirs.agrees()
+    }
 }
 
 /// Which gates are shut, since when.
@@ -186,10 +221,12 @@ impl State {
             plan: None,
             plan_is_fresh: false,
             open: BTreeMap::new(),
+            deadlines: BTreeMap::new(),
             wave: None,
             guards: BTreeMap::new(),
             earned: BTreeMap::new(),
             done: BTreeMap::new(),
+            prepared: BTreeMap::new(),
             last_wave: None,
             aside: BTreeMap::new(),
             judged: None,
@@ -202,7 +239,9 @@ impl State {
             going_back: None,
             rolled_back: None,
             held: None,
+            off: BTreeSet::new(),
             ended: None,
+            ended_at: None,
         })
     }
 
@@ -229,6 +268,8 @@ impl State {
                 }
                 self.fence = fence;
                 self.holder = holder;
+                // It may have been started since, and have a call of another holder.
+                self.off.clear();
                 // What the process before saw and waited for is not ours.
                 self.changed = seq;
                 self.gates = None;
@@ -236,8 +277,11 @@ impl State {
                 self.plan_is_fresh = false;
                 if let Some(wave) = &mut self.wave {
                     wave.waiting = wave.waiting.map(|_| at);
-                    // Nothing was touched yet: the judges are asked again.
-                    wave.agreed &= wave.units.values().any(|visit| visit.since.is_some());
+                    // What was agreed to with the process before is asked again, wherever nothing was begun.
+                    wave.agreed &= wave.is_begun();
+                    for visit in wave.units.values_mut() {
+                        visit.approved = None;
+                    }
                 }
             }
             Event::Planned { plan } => {
@@ -258,10 +302,12 @@ impl State {
                 self.gates = None;
                 self.judged = None;
                 self.held = None;
-                let units = units
-                    .into_iter()
-                    .map(|(unit, before)| (unit, Visit::fresh(before)))
-                    .collect();
+                let revision = self.stage(&stage).map(|stage| stage.revision);
+                let fresh = |(unit, before)| {
+                    let is_prepared = revision.is_some() && self.prepared.get(&unit) == revision.as_ref();
+                    (unit, Visit::fresh(before, is_prepared))
+                };
+                let units = units.into_iter().map(fresh).collect();
                 // It is the first of the plan that was written right before.
                 let planned = self.plan.as_ref().and_then(|plan| plan.stage(&stage));
                 let moves = planned.and_then(|stage| Some(stage.waves.first()?.moves.clone()));
@@ -273,7 +319,9 @@ impl State {
                     opened: at,
                     waiting: None,
                     agreed: false,
+                    in_vain: 0,
                     failed: None,
+                    alone: false,
                     prolonged: 0,
                     collected: false,
                     back: self.going_back.is_some(),
@@ -297,32 +345,56 @@ impl State {
                         .into_iter()
                         .flat_map(|planned| planned.moves.iter().cloned()),
                 );
-                let fresh = units
-                    .into_iter()
-                    .map(|(unit, before)| (unit, Visit::fresh(before)));
-                wave.units.extend(fresh);
-                self.judged = None;
+                // They join right after both judges agreed to them.
+                let set: Vec<UnitId> = units.iter().map(|(unit, _)| unit.clone()).collect();
+                let said = self
+                    .judged
+                    .take()
+                    .and_then(|mut judged| judged.answers.remove(&set));
+                let approved = said.filter(Judgement::is_yes).map(|said| said.at);
+                wave.units.extend(units.into_iter().map(|(unit, before)| {
+                    let visit = Visit {
+                        approved,
+                        ..Visit::fresh(before, false)
+                    };
+                    (unit, visit)
+                }));
             }
-            Event::Judged { units, ours, theirs } => self.apply_judged(seq, at, units, ours, theirs),
+            Event::Judged {
+                units, ours, theirs, ..
+            } => self.apply_judged(seq, units, Judgement { ours, theirs, at }),
             Event::WaveDropped { .. } => {
-                if self.wave.take().is_none_or(|wave| wave.agreed) {
+                if self.wave.take().is_none_or(|wave| wave.is_begun()) {
                     return illegal("there is no wave that could be dropped");
                 }
                 self.plan_is_fresh = false;
             }
-            Event::Intent { action } => {
+            Event::Intent { action, before } => {
+                if !self.may_be_announced(&action) {
+                    return illegal("a unit is visited to which the judges have not agreed");
+                }
                 self.changed = seq;
+                let is_prepared = matches!(
+                    action,
+                    Action::Visit {
+                        phase: Phase::Prepare,
+                        ..
+                    }
+                );
                 if let Action::Visit { unit, .. } | Action::GoBack { unit, .. } = &action
+                    && !is_prepared
                     && let Some(visit) = self.visit(unit)
                 {
                     visit.since.get_or_insert(at);
                 }
                 self.open.insert(seq, action);
+                self.deadlines.extend(before.map(|before| (seq, before)));
             }
             Event::Settled { intent, outcome } => {
                 let Some(action) = self.open.remove(&intent) else {
                     return illegal("it settles what is not open");
                 };
+                self.deadlines.remove(&intent);
                 self.changed = seq;
                 self.apply_settled(at, action, outcome);
             }
@@ -339,13 +411,30 @@ impl State {
                 }
                 self.gates = Some(Gates { shut, since: at });
             }
-            Event::WaveFailed { units, reason } => {
+            Event::WaveFailed { units, reason, alone } => {
                 let Some(wave) = &mut self.wave else {
                     return illegal("no wave is open");
                 };
                 wave.failed = Some((units, reason));
+                wave.alone = alone;
                 wave.waiting = None;
                 self.gates = None;
+            }
+            Event::WaveRecovered => {
+                let Some(wave) = self.wave.as_mut().filter(|wave| wave.failed.is_some()) else {
+                    return illegal("there is no wave that has failed");
+                };
+                wave.failed = None;
+                wave.waiting = None;
+                wave.collected = false;
+                for visit in wave.units.values_mut().filter(|visit| !visit.not_entered()) {
+                    // It serves on the target: what is left of its turn goes on.
+                    if visit.failed.take().is_some() {
+                        visit.done = visit.done.max(Some(Phase::Change));
+                    }
+                }
+                self.gates = None;
+                self.held = None;
             }
             Event::WavePassed => {
                 let Some(wave) = self.wave.take() else {
@@ -381,6 +470,7 @@ impl State {
                 for (unit, visit) in wave.units {
                     if visit.went_back == Some(Ok(())) {
                         self.done.remove(&unit);
+                        self.prepared.remove(&unit);
                     } else if visit.failed.is_none() {
                         self.done.entry(unit).or_insert(visit.before);
                     }
@@ -398,16 +488,23 @@ impl State {
             }
             Event::SetAside { unit, reason, until } => {
                 let tries = self.aside.get(&unit).map_or(0, |aside| aside.tries) + 1;
+                if let Some(wave) = &mut self.wave {
+                    if wave.units.get(&unit).is_some_and(Visit::is_begun) {
+                        return illegal("a unit is set aside in the middle of its turn");
+                    }
+                    wave.units.remove(&unit);
+                }
                 self.aside.insert(unit, Aside { reason, until, tries });
                 self.plan_is_fresh = false;
             }
-            Event::Asked { command, by } => self.apply_asked(command, &by),
+            Event::Asked { command, by } => self.apply_asked(seq, at, command, &by),
             Event::Held { reason } => self.held = Some((reason, at)),
             Event::Released => {
                 let held = self.held.take();
                 if let Some(wave) = &mut self.wave
                     && held.is_some_and(|(held, _)| {
-                        [outside::FAULT_OUTSIDE, outside::LEFT_ALONE].contains(&held.slug.as_str())
+                        [outside::FAULT_OUTSIDE, outside::LEFT_ALONE, outside::GATES_SHUT]
+                            .contains(&held.slug.as_str())
                     })
                 {
                     // Recovery after the fault has its own time.
@@ -421,6 +518,7 @@ impl State {
                     return illegal("something is still open");
                 }
                 self.ended = Some(outcome);
+                self.ended_at = Some(at);
                 self.held = None;
             }
         }
@@ -435,14 +533,39 @@ impl State {
         self.wave.as_mut().and_then(|wave| wave.units.get_mut(unit))
     }
 
-    fn apply_judged(&mut self, seq: Seq, at: Timestamp, units: Vec<UnitId>, ours: Answer, theirs: Answer) {
-        let whole = self
-            .wave
-            .as_ref()
-            .is_some_and(|wave| wave.units.keys().eq(units.iter()));
-        let both = ours == Answer::Yes && matches!(theirs, Answer::Yes | Answer::NoOracle);
-        if let Some(wave) = self.wave.as_mut().filter(|_| whole && both) {
-            wave.agreed = true;
+    /// Whether that may be announced now: nobody is visited but in a wave to which both judges agreed.
+    fn may_be_announced(&self, action: &Action) -> bool {
+        let Action::Visit { unit, phase, .. } = action else {
+            return true;
+        };
+        let wave = self.wave.as_ref().filter(|wave| wave.units.contains_key(unit));
+        wave.is_some_and(|wave| wave.agreed || *phase == Phase::Prepare)
+    }
+
+    fn apply_judged(&mut self, seq: Seq, units: Vec<UnitId>, said: Judgement) {
+        let at = said.at;
+        if said.is_yes() {
+            let until = self.approved_until(at);
+            if let Some(wave) = &mut self.wave {
+                let is_in = |unit: &UnitId| units.contains(unit);
+                // Of part of those that are still to go down together nothing follows for the others.
+                let waits = |visit: &Visit| !visit.is_begun() && visit.failed.is_none();
+                let mut waiting = wave.units.iter().filter(|(_, visit)| waits(visit)).peekable();
+                if waiting.peek().is_some() && waiting.all(|(unit, _)| is_in(unit)) {
+                    wave.agreed = true;
+                    wave.in_vain += 1;
+                    for (_, visit) in wave.units.iter_mut().filter(|(unit, _)| is_in(unit)) {
+                        visit.approved = Some(at);
+                    }
+                }
+            }
+            // What was announced and may not have begun may begin for so long once more.
+            for (seq, deadline) in &mut self.deadlines {
+                let of_it = self.open.get(seq).and_then(Action::unit);
+                if of_it.is_some_and(|unit| units.contains(unit)) {
+                    *deadline = until.max(*deadline);
+                }
+            }
         }
         let judged = self.judged.get_or_insert(Judged {
             seq,
@@ -451,13 +574,29 @@ impl State {
         });
         judged.seq = seq;
         judged.at = at;
-        judged.answers.insert(units, (ours, theirs));
+        judged.answers.insert(units, said);
     }
 
-    fn apply_settled(&mut self, at: Timestamp, action: Action, outcome: Outcome) {
+    /// What both judges had said of it was too old: it is as if it had not been announced.
+    fn apply_not_begun(&mut self, action: &Action) {
+        self.judged = None;
+        let Action::Visit { unit, phase, .. } = action else {
+            return;
+        };
+        if let Some(visit) = self.visit(unit)
+            && *phase > Phase::Prepare
+            && visit.done.is_none_or(|done| done == Phase::Prepare)
+        {
+            visit.since = None;
+            visit.approved = None;
+        }
+    }
+
+    pub(super) fn apply_settled(&mut self, at: Timestamp, action: Action, outcome: Outcome) {
         let failed = match outcome {
             Outcome::Done { .. } => None,
             Outcome::Failed { why } => Some(why),
+            Outcome::NotBegun { .. } => return self.apply_not_begun(&action),
         };
         match action {
             Action::TakeGuard {
@@ -491,7 +630,18 @@ impl State {
                     taken.drops += 1;
                 }
             }
-            Action::Visit { unit, phase, .. } => {
+            Action::Visit {
+                unit,
+                phase,
+                revision,
+                ..
+            } => {
+                if phase == Phase::Prepare && failed.is_none() {
+                    self.prepared.insert(unit.clone(), revision);
+                }
+                if let Some(wave) = self.wave.as_mut().filter(|_| phase > Phase::Prepare) {
+                    wave.in_vain = 0;
+                }
                 if let Some(visit) = self.visit(&unit) {
                     match failed {
                         None => {
@@ -544,7 +694,7 @@ impl State {
         }
     }
 
-    fn apply_asked(&mut self, command: Command, by: &str) {
+    fn apply_asked(&mut self, seq: Seq, at: Timestamp, command: Command, by: &str) {
         match command {
             Command::Pause => self.paused = true,
             Command::Resume => {
@@ -554,6 +704,8 @@ impl State {
                 self.step = None;
                 self.held = None;
                 self.plan_is_fresh = false;
+                // Whoever looked may have put another release there.
+                self.prepared.clear();
                 for taken in self.guards.values_mut().filter(|taken| taken.failed.is_some()) {
                     taken.failed = None;
                     taken.tried = None;
@@ -568,6 +720,7 @@ impl State {
                     }
                     wave.waiting = None;
                     wave.prolonged = 0;
+                    wave.in_vain = 0;
                     wave.failed = None;
                 }
                 self.gates = None;
@@ -588,21 +741,50 @@ impl State {
                 self.held = None;
                 self.plan_is_fresh = false;
             }
+            Command::Confirm { host, ended } => self.apply_off(seq, at, host, ended, by),
+            Command::Settle { intent, done } => self.apply_word(seq, at, intent, done, by),
         }
     }
 }
 
+impl OpenWave {
+    /// Whether a unit of it was begun to be taken out of service.
+    pub(super) fn is_begun(&self) -> bool {
+        self.units.values().any(Visit::is_begun)
+    }
+
+    /// Whether its visits go on: both judges agreed, and it has not failed and does not go back.
+    pub(super) fn goes_on(&self) -> bool {
+        self.agreed && self.failed.is_none() && !self.back
+    }
+}
+
 impl Visit {
-    fn fresh(before: Revision) -> Self {
+    fn fresh(before: Revision, is_prepared: bool) -> Self {
         Self {
             before,
-            done: None,
+            done: is_prepared.then_some(Phase::Prepare),
             failed: None,
             stuck: false,
             restarted: false,
             went_back: None,
             rebuilt: false,
             since: None,
+            approved: None,
+        }
+    }
+
+    /// Whether it was begun to be taken out of service.
+    pub(super) fn is_begun(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// What it must be for its wave to pass.
+    pub(super) fn wanted<'a>(&self, stage: &'a StageSpec) -> Wanted<'a> {
+        if self.not_entered() {
+            Wanted::Serving
+        } else {
+            Wanted::On(&stage.revision)
         }
     }
 

@@ -2,11 +2,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::approval::{Turn, next_phase};
 use super::decide::Decision;
-use super::event::{Action, Answer, Event};
-use super::gate::{self, Wanted};
-use super::outside::FAULT_OUTSIDE;
-use super::state::{OpenWave, State, Visit};
+use super::event::{Action, Answer, Effect, Event};
+use super::failure::fails;
+use super::gate;
+use super::outside::{FAULT_OUTSIDE, GATES_SHUT};
+use super::state::{Judgement, OpenWave, State, Visit};
 use crate::model::{Ix, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
 use crate::plan::Move;
 
@@ -16,13 +18,16 @@ const PROLONGED: u32 = 3;
 /// Why a unit that had its turn is not stopped once more.
 const NOT_SAFE: &str = "not-safe-to-stop-again";
 
+/// Why a unit is not visited whose software could not be laid out.
+const COULD_NOT_PREPARE: &str = "could-not-be-prepared";
+
 /// How long after an oracle could not tell it is asked again.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
 
 impl State {
     /// Why a wave of which nothing was begun should not begin.
     pub(super) fn stops_before(&self, wave: &OpenWave, closing: bool) -> Option<Decision> {
-        let why = if wave.agreed {
+        let why = if wave.is_begun() {
             return None;
         } else if self.aborting {
             "the run is aborted"
@@ -43,18 +48,27 @@ impl State {
     }
 
     /// What comes next in the open wave.
-    pub(super) fn in_wave(&self, now: Timestamp, snapshot: &Snapshot, wave: &OpenWave) -> Decision {
+    pub(super) fn in_wave(
+        &self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+        wave: &OpenWave,
+        closing: bool,
+    ) -> Decision {
         let Some(stage) = self.stage(&wave.stage) else {
             return self.hold(Reason::new(
                 "journal-unreadable",
                 format!("there is no stage {}", wave.stage),
             ));
         };
+        if let Some(decision) = self.prepare(now, &stage, wave) {
+            return decision;
+        }
         let units: Vec<UnitId> = wave.units.keys().cloned().collect();
         let guards = self.missing_guards(now, &stage.guards, &units);
-        // Once a wave was agreed to, only a renewal can fail: then what was entered is left all the
+        // Once something of a wave was begun, only a renewal can fail: then what was entered is left all the
         // same, and the guard goes at its expiry.
-        if !wave.agreed
+        if !wave.is_begun()
             && let Some(why) = self.guard_failed(&stage)
         {
             let reason = Reason::new("guard-failed", why);
@@ -66,13 +80,15 @@ impl State {
             ]);
         }
         if !guards.is_empty() {
-            return Decision::Act {
-                fresh: guards,
-                again: Vec::new(),
-            };
+            return Decision::act(guards);
         }
-        if !wave.agreed {
-            return self.ask_judges(now, snapshot, &units);
+        let is_agreed =
+            wave.agreed && (wave.is_begun() || wave.back || self.unapproved(now, wave).is_empty());
+        if !is_agreed {
+            return self
+                .drop_for_gates(snapshot, &stage, wave)
+                .or_else(|| self.agreed_in_vain(wave))
+                .unwrap_or_else(|| self.ask_judges(now, snapshot, &units));
         }
         if let Some((blamed, reason)) = &wave.failed {
             return self.on_failure(now, snapshot, &stage, wave, blamed, reason);
@@ -80,14 +96,82 @@ impl State {
         if wave.back {
             return self.go_back(now, snapshot, &stage, wave, &units);
         }
-        let fresh = self.next_phases();
+        let fresh = self.next_phases(now);
         if !fresh.is_empty() {
             return Decision::Act {
                 fresh,
                 again: Vec::new(),
             };
         }
+        if let Some(decision) = self.ask_about_rest(now, snapshot, wave, closing) {
+            return decision;
+        }
         self.after_visits(now, snapshot, &stage, wave)
+    }
+
+    /// What has to be laid out before anybody is asked; `None`: all of it is.
+    ///
+    /// A unit for which that fails has not changed: it is set aside, and nothing of it is restarted.
+    fn prepare(&self, now: Timestamp, stage: &StageSpec, wave: &OpenWave) -> Option<Decision> {
+        if wave.is_begun() || wave.back {
+            return None;
+        }
+        let fresh: Vec<Action> = wave
+            .units
+            .iter()
+            .filter(|(_, visit)| visit.failed.is_none())
+            .filter(|(_, visit)| next_phase(stage, visit.done) == Some(Phase::Prepare))
+            .map(|(unit, _)| Action::Visit {
+                unit: unit.clone(),
+                phase: Phase::Prepare,
+                revision: stage.revision.clone(),
+                moves: Vec::new(),
+            })
+            .collect();
+        if !fresh.is_empty() {
+            return Some(Decision::act(fresh));
+        }
+        let failed: Vec<(&UnitId, &String)> = wave
+            .units
+            .iter()
+            .filter_map(|(unit, visit)| Some((unit, visit.failed.as_ref()?)))
+            .collect();
+        if failed.is_empty() {
+            return None;
+        }
+        let text: Vec<_> = failed
+            .iter()
+            .map(|(unit, why)| format!("{unit}: {why}"))
+            .collect();
+        let dropped = Event::WaveDropped {
+            reason: Reason::new(COULD_NOT_PREPARE, text.join("; ")),
+        };
+        let aside = failed.into_iter().map(|(unit, why)| {
+            let tries = self.aside.get(unit).map_or(0, |aside| aside.tries);
+            Event::SetAside {
+                unit: unit.clone(),
+                reason: Reason::new(COULD_NOT_PREPARE, why.clone()),
+                until: self.start.policy.retry.after(now, tries),
+            }
+        });
+        Some(Decision::Record(std::iter::once(dropped).chain(aside).collect()))
+    }
+
+    /// The gates of a wave were open when it was opened. Where one has shut while it was prepared, it is not begun.
+    fn drop_for_gates(&self, snapshot: &Snapshot, stage: &StageSpec, wave: &OpenWave) -> Option<Decision> {
+        // What is not healthy is no reason not to go back.
+        if wave.back || self.going_back.is_some() {
+            return None;
+        }
+        let shut = gate::shut(&stage.gates, snapshot);
+        let text: Vec<_> = shut
+            .iter()
+            .map(|(name, why)| format!("{name} is {why}"))
+            .collect();
+        (!shut.is_empty()).then(|| {
+            let reason = Reason::new(GATES_SHUT, text.join("; "));
+            Decision::Record(vec![Event::WaveDropped { reason }])
+        })
     }
 
     fn guard_failed(&self, stage: &StageSpec) -> Option<String> {
@@ -118,11 +202,13 @@ impl State {
         let Some(judged) = &self.judged else {
             return Decision::Judge(vec![units.to_vec()]);
         };
-        let Some((_, theirs)) = judged.answers.get(units) else {
+        let Some(said) = judged.answers.get(units) else {
             return Decision::Judge(vec![units.to_vec()]);
         };
-        match theirs {
-            Answer::Yes | Answer::NoOracle => Decision::Judge(vec![units.to_vec()]),
+        match &said.theirs {
+            Answer::Yes | Answer::NoOracle | Answer::Overridden { .. } => {
+                Decision::Judge(vec![units.to_vec()])
+            }
             Answer::Unknown { why } => {
                 let until = judged.at.saturating_add(ASK_AGAIN).unwrap_or(now);
                 if now < until {
@@ -157,7 +243,12 @@ impl State {
         let Some(maintenance) = self.stage(&wave.stage).and_then(|stage| stage.maintenance) else {
             return Ok(());
         };
-        if !wave.agreed {
+        let is_begun = |unit| wave.units.get(unit).is_some_and(Visit::is_begun);
+        if !wave.agreed
+            || units
+                .iter()
+                .all(|unit| wave.units.contains_key(unit) && !is_begun(unit))
+        {
             let moves = units.iter().flat_map(|unit| moves_of(wave, unit)).collect();
             return crate::check::may_empty(snapshot, &maintenance, units, moves);
         }
@@ -174,7 +265,7 @@ impl State {
         now: Timestamp,
         units: &[UnitId],
         why: &str,
-        answers: &std::collections::BTreeMap<Vec<UnitId>, (Answer, Answer)>,
+        answers: &std::collections::BTreeMap<Vec<UnitId>, Judgement>,
     ) -> Decision {
         let dropped = Event::WaveDropped {
             reason: Reason::new("oracle-says-no", why),
@@ -203,8 +294,8 @@ impl State {
         }
         let mut refused: Vec<Event> = singles
             .iter()
-            .filter_map(|single| match &answers[single].1 {
-                Answer::Yes | Answer::NoOracle => None,
+            .filter_map(|single| match &answers[single].theirs {
+                Answer::Yes | Answer::NoOracle | Answer::Overridden { .. } => None,
                 Answer::No { why } | Answer::Unknown { why } => Some(aside(&single[0], why)),
             })
             .collect();
@@ -228,46 +319,34 @@ impl State {
     }
 
     /// The next phase of each unit whose turn goes on.
-    pub(super) fn next_phases(&self) -> Vec<Action> {
-        let Some(wave) = self
-            .wave
-            .as_ref()
-            .filter(|wave| wave.agreed && wave.failed.is_none() && !wave.back)
-        else {
+    ///
+    /// What would take a unit out of service is only among them while both judges' word on it is fresh.
+    pub(super) fn next_phases(&self, now: Timestamp) -> Vec<Effect> {
+        let Some(wave) = self.wave.as_ref().filter(|wave| wave.goes_on()) else {
             return Vec::new();
         };
         let Some(stage) = self.stage(&wave.stage) else {
             return Vec::new();
         };
-        let under_way = |unit: &UnitId| {
-            self.open.values().any(|action| match action {
-                Action::Visit { unit: at, .. }
-                | Action::Restart { unit: at }
-                | Action::GoBack { unit: at, .. } => at == unit,
-                Action::TakeGuard { .. }
-                | Action::DropGuard { .. }
-                | Action::Step { .. }
-                | Action::Collect { .. } => false,
-            })
-        };
         wave.units
             .iter()
-            .filter(|(unit, _)| !under_way(unit))
-            .filter_map(|(unit, visit)| {
-                let unit = unit.clone();
-                let moves = moves_of(wave, &unit);
-                match (next_phase(&stage.phases, visit.done), &visit.failed) {
-                    (Some(phase), None) => Some(Action::Visit {
-                        unit,
-                        phase,
-                        revision: stage.revision.clone(),
-                        moves,
-                    }),
+            .filter(|(unit, _)| !self.has_open_call(unit))
+            .filter_map(
+                |(unit, visit)| match (next_phase(&stage, visit.done), &visit.failed) {
+                    (Some(phase), None) => {
+                        let action = Action::Visit {
+                            unit: unit.clone(),
+                            phase,
+                            revision: stage.revision.clone(),
+                            moves: moves_of(wave, unit),
+                        };
+                        self.phase(now, &Turn { visit, phase }, action)
+                    }
                     // What could not be entered is left again.
-                    (Some(Phase::Enter), Some(_)) if !visit.stuck => Some(leave(wave, &unit, visit)),
-                    (Some(Phase::Enter | Phase::Change | Phase::Leave) | None, _) => None,
-                }
-            })
+                    (Some(Phase::Enter), Some(_)) if !visit.stuck => Some(leave(wave, unit, visit).into()),
+                    (Some(_) | None, _) => None,
+                },
+            )
             .collect()
     }
 
@@ -295,11 +374,7 @@ impl State {
             .filter(|(_, visit, _)| !visit.restarted)
             .partition(|(_, visit, _)| visit.stuck);
         if !stuck.is_empty() {
-            let fresh = stuck.into_iter().map(|(unit, visit, _)| leave(wave, unit, visit));
-            return Decision::Act {
-                fresh: fresh.collect(),
-                again: Vec::new(),
-            };
+            return Decision::act(stuck.into_iter().map(|(unit, visit, _)| leave(wave, unit, visit)));
         }
         if !again.is_empty() {
             let restarts = again.into_iter().map(|(unit, ..)| Action::Restart {
@@ -314,18 +389,9 @@ impl State {
                 .collect();
             let units = broken.iter().map(|(unit, ..)| (*unit).clone()).collect();
             let reason = Reason::new("visit-failed", text.join("; "));
-            return Decision::Record(vec![Event::WaveFailed { units, reason }]);
+            return fails(snapshot, wave, units, reason);
         }
-        let wanted = wave.units.iter().map(|(unit, visit)| {
-            (
-                unit,
-                if visit.not_entered() {
-                    Wanted::Serving
-                } else {
-                    Wanted::On(&stage.revision)
-                },
-            )
-        });
+        let wanted = wave.units.iter().map(|(unit, visit)| (unit, visit.wanted(stage)));
         let missing = gate::not_serving(wanted, snapshot);
         match self.gates_after(now, snapshot, stage, wave, &missing) {
             Waited::Open => {
@@ -345,7 +411,7 @@ impl State {
                 let fault_is_gone = self
                     .held
                     .as_ref()
-                    .filter(|(held, _)| held.slug == FAULT_OUTSIDE)
+                    .filter(|(held, _)| [FAULT_OUTSIDE, GATES_SHUT].contains(&held.slug.as_str()))
                     .map(|_| Event::Released);
                 Decision::Record(
                     fault_is_gone
@@ -367,12 +433,14 @@ impl State {
                 }
                 if !self.aborting
                     && self.going_back.is_none()
-                    && let Some(hold) = self.hold_for_outside(snapshot, wave, &reason)
+                    && let Some(hold) = self
+                        .hold_for_outside(snapshot, wave, &reason)
+                        .or_else(|| missing.is_empty().then(|| self.hold_for_gates(&reason)))
                 {
                     return hold;
                 }
                 let units = missing.into_iter().map(|(unit, _)| unit).collect();
-                Decision::Record(vec![Event::WaveFailed { units, reason }])
+                fails(snapshot, wave, units, reason)
             }
         }
     }
@@ -393,14 +461,7 @@ impl State {
         };
         let (set, units): (Vec<Ix>, Vec<UnitId>) = fresh.iter().filter_map(serves).unzip();
         if units.len() < fresh.len() || units.is_empty() {
-            let fresh = fresh
-                .into_iter()
-                .filter(|action| serves(action).is_none())
-                .collect();
-            return Decision::Act {
-                fresh,
-                again: Vec::new(),
-            };
+            return Decision::act(fresh.into_iter().filter(|action| serves(action).is_none()));
         }
         let wait = |until, why: &str| {
             let names: Vec<_> = units.iter().map(UnitId::as_str).collect();
@@ -420,26 +481,30 @@ impl State {
             .judged
             .as_ref()
             .filter(|judged| judged.seq > self.changed)
-            .and_then(|judged| Some((judged.at, judged.answers.get(&units)?)));
-        let Some((at, (ours, theirs))) = answer else {
+            .and_then(|judged| judged.answers.get(&units));
+        let Some(said) = answer else {
             return Decision::Judge(vec![units]);
         };
-        let again = at.saturating_add(ASK_AGAIN).unwrap_or(now);
-        match (ours, theirs) {
-            (_, _) if again <= now => Decision::Judge(vec![units]),
-            (Answer::Yes, Answer::Yes | Answer::NoOracle)
-                if self.held.as_ref().is_some_and(|(held, _)| held.slug == NOT_SAFE) =>
-            {
-                Decision::Record(vec![Event::Released])
-            }
-            (Answer::Yes, Answer::Yes | Answer::NoOracle) => Decision::Act {
-                fresh,
-                again: Vec::new(),
-            },
-            (Answer::No { why } | Answer::Unknown { why }, _)
-            | (_, Answer::No { why } | Answer::Unknown { why }) => wait(Some(again), why),
-            (Answer::NoOracle, _) => wait(Some(again), "our own judgement is missing"),
+        let again = said.at.saturating_add(ASK_AGAIN).unwrap_or(now);
+        if again <= now {
+            return Decision::Judge(vec![units]);
         }
+        let why = match (&said.ours, &said.theirs) {
+            (Answer::No { why } | Answer::Unknown { why }, _)
+            | (_, Answer::No { why } | Answer::Unknown { why }) => why.as_str(),
+            _ if said.is_yes() => {
+                if self.held.as_ref().is_some_and(|(held, _)| held.slug == NOT_SAFE) {
+                    return Decision::Record(vec![Event::Released]);
+                }
+                let fresh = fresh.into_iter().map(|action| self.approved(action, said.at));
+                return Decision::Act {
+                    fresh: fresh.collect(),
+                    again: Vec::new(),
+                };
+            }
+            _ => "our own judgement is missing",
+        };
+        wait(Some(again), why)
     }
 
     /// Waits for the gates of a wave whose units `missing` are not yet what they should be.
@@ -532,12 +597,4 @@ fn leave(wave: &OpenWave, unit: &UnitId, visit: &Visit) -> Action {
         revision: visit.before.clone(),
         moves: moves_of(wave, unit),
     }
-}
-
-/// The phase after `done` among those that the stage's visits have.
-fn next_phase(phases: &[Phase], done: Option<Phase>) -> Option<Phase> {
-    phases
-        .iter()
-        .copied()
-        .find(|phase| done.is_none_or(|done| *phase > done))
 }

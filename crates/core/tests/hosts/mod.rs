@@ -254,6 +254,7 @@ impl Case {
                 guards: Vec::new(),
                 gates: Vec::new(),
                 door_before_last: None,
+                may_be_left: false,
                 going_back: GoingBack::Restart,
                 maintenance: Some(self.maintenance.clone()),
             })],

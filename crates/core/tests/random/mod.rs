@@ -84,12 +84,19 @@ fn stage(kind: &str) -> StageSpec {
         guards: Vec::new(),
         gates: gates(),
         door_before_last: None,
+        may_be_left: false,
         going_back: GoingBack::Restart,
         maintenance: None,
     }
 }
 
-pub fn target() -> Target {
+pub fn target(rng: &mut Rng) -> Target {
+    let phases = if rng.percent(50) {
+        [vec![Phase::Prepare], Phase::all()].concat()
+    } else {
+        Phase::all()
+    };
+    let may_be_left = rng.percent(80);
     let guard = GuardSpec {
         name: "noout".parse().unwrap(),
         scope: GuardScope::Wave,
@@ -109,8 +116,12 @@ pub fn target() -> Target {
                 door_before_last: Some(door("last-mon")),
                 ..stage("mon")
             }),
-            Part::Stage(stage("mgr")),
             Part::Stage(StageSpec {
+                may_be_left,
+                ..stage("mgr")
+            }),
+            Part::Stage(StageSpec {
+                phases,
                 guards: vec![guard, stage_guard],
                 ..stage("osd")
             }),
@@ -189,7 +200,7 @@ pub fn healthy(rng: &mut Rng) -> Facts {
         budgets,
         conditions,
         generation: 1,
-        target: target(),
+        target: target(rng),
         policy: policy(rng),
     }
 }
@@ -239,7 +250,7 @@ pub fn policy(rng: &mut Rng) -> Policy {
             ])
             .clone(),
         max_domains,
-        max_degraded: if rng.percent(20) {
+        max_reduced_redundancy: if rng.percent(20) {
             Some(10 + rng.below(60) as u32)
         } else {
             None
@@ -255,6 +266,7 @@ pub fn policy(rng: &mut Rng) -> Policy {
             tries: 3,
         },
         search: Search { seed: 1, steps: 200 },
+        partial: rng.percent(20),
         ..Policy::default()
     }
 }

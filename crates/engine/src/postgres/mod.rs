@@ -13,19 +13,23 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sqlx::postgres::PgPool;
 use sqlx::{PgConnection, Row as _};
-use stagger_core::model::{ClusterName, RunId};
+use stagger_core::model::{ClusterId, ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::Versioned as _;
 use tokio::runtime::Handle;
 
+use crate::backend::Claim;
 use crate::rows::{self, JournalRow, Reader};
-use crate::store::{Listed, Store, StoreError};
+use crate::store::{Listed, ListedRow, Mark, Presence, Store, StoreError};
 
 pub use address::{Address, AddressError};
 pub use locks::PostgresLocks;
 
 /// The schema, revision by revision.
-pub(crate) const REVISIONS: [&str; 1] = [include_str!("../../schema/postgres/0001-journal.sql")];
+pub(crate) const REVISIONS: [&str; 2] = [
+    include_str!("../../schema/postgres/0001-journal.sql"),
+    include_str!("../../schema/postgres/0002-presence.sql"),
+];
 
 /// What keeps rows from being changed, for the newest revision.
 const GUARDS: &str = include_str!("../../schema/postgres/guards");
@@ -258,7 +262,7 @@ impl Store for PostgresStore {
                 .address
                 .failed("begin a journal in", "its first event is not a start"));
         };
-        let run = begun.run.clone();
+        let (run, identity) = (begun.run.clone(), begun.identity.clone());
         let first = Entry {
             seq: 1,
             at,
@@ -278,8 +282,8 @@ impl Store for PostgresStore {
                 "with held as (
                    select id from cluster where id = $1 and fence = $2 for no key update
                  ), begun as (
-                   insert into run (id, cluster, started, events, version)
-                   select $3, held.id, $4, 1, $5 from held
+                   insert into run (id, cluster, started, events, version, identity)
+                   select $3, held.id, $4, 1, $5, $9 from held
                    returning id, cluster
                  )
                  insert into journal (cluster, run, seq, fence, at, version, body, hash)
@@ -293,6 +297,7 @@ impl Store for PostgresStore {
             .bind(&version)
             .bind(&body)
             .bind(&hash)
+            .bind(identity.as_ref().map(ClusterId::as_str))
             .execute(&self.pool)
             .await
         })?;
@@ -318,6 +323,7 @@ impl Store for PostgresStore {
     ) -> Result<Vec<Entry>, StoreError> {
         let mut end = self.end_of(run, after)?;
         let count = events.len() as u64;
+        let ends = events.iter().any(|event| matches!(event, Event::Ended { .. }));
         let mut entries = Vec::with_capacity(events.len());
         let (mut places, mut versions, mut bodies, mut sums) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -338,7 +344,8 @@ impl Store for PostgresStore {
                    where r.id = $1 and c.fence = $2 and r.events = $3
                    for no key update of c
                  ), counted as (
-                   update run set events = $3 + $4 from held where run.id = $1 and run.events = $3
+                   update run set events = $3 + $4, ended_by = coalesce($10, run.ended_by)
+                   from held where run.id = $1 and run.events = $3
                    returning held.id as cluster
                  )
                  insert into journal (cluster, run, seq, fence, at, version, body, hash)
@@ -355,6 +362,7 @@ impl Store for PostgresStore {
             .bind(&versions)
             .bind(&bodies)
             .bind(&sums)
+            .bind(ends.then_some(fence.cast_signed()))
             .execute(&self.pool)
             .await
         })?;
@@ -412,18 +420,33 @@ impl Store for PostgresStore {
     }
 
     fn runs(&self) -> Result<Vec<Listed>, StoreError> {
-        let rows: Vec<(Option<String>, String, String, String)> = self.carry_out("list the runs of", async {
-            sqlx::query_as(
-                "select version, id, cluster, started from run order by started collate \"C\" desc, id collate \"C\" desc",
+        let rows = self.carry_out("list the runs of", async {
+            // Whoever ended a run before that had a column of its own, wrote its last row.
+            let rows = sqlx::query(
+                "select r.version, r.id, r.cluster, r.started, r.identity, coalesce(r.ended_by,
+                   (select j.fence from journal j where j.run = r.id and j.seq = r.events
+                    and j.body like '{\"event\":\"ended\"%'))
+                 from run r order by r.started collate \"C\" desc, r.id collate \"C\" desc",
             )
             .fetch_all(&self.pool)
-            .await
+            .await?;
+            let rows: Result<Vec<ListedRow>, sqlx::Error> = rows
+                .iter()
+                .map(|row| {
+                    Ok(ListedRow {
+                        version: row.try_get(0)?,
+                        id: row.try_get(1)?,
+                        cluster: row.try_get(2)?,
+                        started: row.try_get(3)?,
+                        identity: row.try_get(4)?,
+                        ended_by: row.try_get(5)?,
+                    })
+                })
+                .collect();
+            rows
         })?;
         rows.iter()
-            .map(|(version, id, cluster, started)| {
-                Listed::of_row(version.as_deref(), id, cluster, started)
-                    .map_err(|why| self.address.failed("list the runs of", why))
-            })
+            .map(|row| Listed::of_row(row).map_err(|why| self.address.failed("list the runs of", why)))
             .collect()
     }
 
@@ -466,5 +489,73 @@ impl Store for PostgresStore {
                 .await
         })
         .map(drop)
+    }
+
+    fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
+        let found: Option<(i64, Option<Vec<u8>>)> = self.carry_out("read", async {
+            sqlx::query_as(
+                "select coalesce($2, r.events), j.hash from run r
+                 left join journal j on j.run = r.id and j.seq = coalesce($2, r.events) where r.id = $1",
+            )
+            .bind(run.as_str())
+            .bind(at.map(u64::cast_signed))
+            .fetch_optional(&self.pool)
+            .await
+        })?;
+        let (seq, sum) = found.ok_or_else(|| StoreError::NoRun(run.clone()))?;
+        Ok(sum.map(|sum| rows::mark(seq.cast_unsigned(), &sum)))
+    }
+
+    fn beside(&self) -> Result<Option<Box<dyn Store>>, StoreError> {
+        Ok(Some(Box::new(Self {
+            pool: self.pool.clone(),
+            address: self.address.clone(),
+            ends: BTreeMap::new(),
+        })))
+    }
+
+    fn beat(&mut self, run: &RunId, fence: u64, claim: &Claim, expires: Duration) -> Result<(), StoreError> {
+        self.carry_out("say who is at work in", async {
+            sqlx::query(
+                "insert into presence (run, fence, claim, renewed, expires) values ($1, $2, $3, clock_timestamp(), $4)
+                 on conflict (run) do update set fence = excluded.fence, claim = excluded.claim,
+                   renewed = excluded.renewed, expires = excluded.expires
+                   where presence.fence <= excluded.fence",
+            )
+            .bind(run.as_str())
+            .bind(fence.cast_signed())
+            .bind(claim.to_json())
+            .bind(expires.as_secs_f64())
+            .execute(&self.pool)
+            .await
+        })
+        .map(drop)
+    }
+
+    fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
+        self.carry_out("say who is at work in", async {
+            sqlx::query(
+                "update presence set claim = null, renewed = clock_timestamp() where run = $1 and fence <= $2",
+            )
+            .bind(run.as_str())
+            .bind(fence.cast_signed())
+            .execute(&self.pool)
+            .await
+        })
+        .map(drop)
+    }
+
+    fn presence(&self, run: &RunId) -> Result<Option<Presence>, StoreError> {
+        let found: Option<(i64, Option<String>, f64, f64)> =
+            self.carry_out("read who is at work in", async {
+                sqlx::query_as(
+                    "select fence, claim, extract(epoch from clock_timestamp() - renewed)::float8, expires
+                 from presence where run = $1",
+                )
+                .bind(run.as_str())
+                .fetch_optional(&self.pool)
+                .await
+            })?;
+        Ok(found.map(rows::presence))
     }
 }

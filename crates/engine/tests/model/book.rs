@@ -215,6 +215,7 @@ fn start(guard: bool) -> Start {
         guards: if guard { vec![guards] } else { Vec::new() },
         gates: Vec::new(),
         door_before_last: None,
+        may_be_left: false,
         going_back: GoingBack::Restart,
         maintenance: None,
     };
@@ -222,6 +223,7 @@ fn start(guard: bool) -> Start {
         version: stagger_core::run::VERSION,
         run: RunId::new("r").unwrap(),
         cluster: ClusterName::new("c").unwrap(),
+        identity: None,
         target: Target {
             title: "1 to 2".to_owned(),
             parts: vec![Part::Stage(stage)],

@@ -171,14 +171,16 @@ impl System {
                 let judged: Vec<Event> = sets.into_iter().map(|set| self.judge(book, seen, set)).collect();
                 return self.record(setup, book, token, &judged, |_, calls| calls);
             }
-            Decision::Act { fresh, .. } if !fresh.iter().all(is_modelled) => return None,
+            Decision::Act { fresh, .. } if !fresh.iter().all(|effect| is_modelled(&effect.action)) => {
+                return None;
+            }
             Decision::Act { fresh, again } => {
                 let again = if setup.has(Rail::Adopt) { again } else { Vec::new() };
                 let first = u64::from(book.seq(run)) + 1;
                 let announced: Vec<u64> = (first..).take(fresh.len()).collect();
                 let under_way: BTreeSet<u64> = calls.iter().map(|(seq, _)| u64::from(*seq)).collect();
                 let start = protocol::to_start(again, announced, &under_way);
-                let intents: Vec<Event> = fresh.into_iter().map(|action| Event::Intent { action }).collect();
+                let intents: Vec<Event> = fresh.into_iter().map(Event::from).collect();
                 let with_started = |_: &mut Self, mut calls: Calls| {
                     let ready = |seq: u64| (u8::try_from(seq).unwrap(), Stands::Ready { stray: false });
                     calls.extend(start.into_iter().map(ready));
@@ -220,7 +222,12 @@ impl System {
         } else {
             Judgement::No { why: String::new() }
         };
-        Event::Judged { units, ours, theirs }
+        Event::Judged {
+            units,
+            ours,
+            theirs,
+            facts: None,
+        }
     }
 
     /// Appends and goes on, or stops because the journal is another's.
@@ -359,7 +366,12 @@ impl System {
             }
             Answer::Lost | Answer::NotSent => Err(BackendError::transient("call", "no answer")),
         };
-        match protocol::settles(answer, stray && setup.has(Rail::LostIsNotFailed)) {
+        let earlier = if stray && setup.has(Rail::LostIsNotFailed) {
+            protocol::Earlier::Stray
+        } else {
+            protocol::Earlier::None
+        };
+        match protocol::settles(answer, earlier) {
             Err(_) => {
                 *stands = Stands::Ready { stray: true };
                 Some(Ok(()))

@@ -74,8 +74,8 @@ impl System {
             Decision::Act { fresh, .. } => {
                 let fresh: Vec<_> = fresh
                     .iter()
-                    .filter(|action| is_modelled(action))
-                    .map(|action| what(action).to_string())
+                    .filter(|effect| is_modelled(&effect.action))
+                    .map(|effect| what(&effect.action).to_string())
                     .collect();
                 format!("announces {}", fresh.join(", "))
             }

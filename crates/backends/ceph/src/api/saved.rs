@@ -314,7 +314,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(name);
-    let written = std::fs::File::create(&part).and_then(|mut file| {
+    // It tells how a cluster is laid out, and that is its operators' own.
+    let written = stagger_engine::secrets::create(&part).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;
         std::fs::rename(&part, path)

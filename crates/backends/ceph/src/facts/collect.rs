@@ -169,6 +169,7 @@ async fn read(api: &dyn CephApi, options: &CollectOptions, now: Timestamp) -> Re
         fs,
         mds_metadata,
         gateways: status.gateways,
+        others: status.others,
         health,
         versions,
         crashes,

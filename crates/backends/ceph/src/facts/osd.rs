@@ -17,6 +17,9 @@ pub struct OsdMap {
     pub require_osd_release: Option<u32>,
     /// Flags of the whole cluster: `noout`, `pause`.
     pub flags: Vec<String>,
+    /// Whether the cluster spans two sites with a tiebreaker monitor, as `mon enable_stretch_mode` makes it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stretch_mode: bool,
     /// Flags of single CRUSH nodes and OSDs, by their name.
     pub node_flags: BTreeMap<String, Vec<String>>,
     /// The pools, by number.
@@ -40,6 +43,20 @@ pub struct Pool {
     pub erasure: bool,
     /// How many of its shards hold all its data: 1 of a replicated pool. `None` if the answer did not say.
     pub data_shards: Option<u32>,
+    /// What its placement groups need besides `min_size` to serve: OSDs in several places.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stretch: Option<Stretch>,
+}
+
+/// A group of a stretch pool peers only with OSDs below so many buckets of a level, whatever its `min_size`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Stretch {
+    /// How many of these buckets there must be.
+    pub buckets: u32,
+    /// Their level, by its number.
+    pub barrier: u32,
+    /// The bucket that must be among them, if one must.
+    pub mandatory: Option<i64>,
 }
 
 /// An OSD in the map.
@@ -51,6 +68,9 @@ pub struct Osd {
     pub inside: bool,
     /// The epoch at which it came up last.
     pub up_from: u32,
+    /// Its data is gone for good and its number kept for the OSD that takes its place.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub destroyed: bool,
     /// Its own flags: `noout`.
     pub flags: Vec<String>,
 }
@@ -66,9 +86,17 @@ struct RawMap {
     #[serde(default)]
     crush_node_flags: BTreeMap<String, Vec<String>>,
     #[serde(default)]
+    stretch_mode: RawStretchMode,
+    #[serde(default)]
     erasure_code_profiles: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
     pools: Vec<RawPool>,
     osds: Vec<RawOsd>,
+}
+
+#[derive(Deserialize, Default)]
+struct RawStretchMode {
+    #[serde(default)]
+    stretch_mode_enabled: bool,
 }
 
 #[derive(Deserialize)]
@@ -82,6 +110,19 @@ struct RawPool {
     pg_num: u32,
     #[serde(default)]
     erasure_code_profile: String,
+    #[serde(default)]
+    peering_crush_bucket_count: u32,
+    #[serde(default)]
+    peering_crush_bucket_barrier: u32,
+    #[serde(default = "no_bucket", alias = "peering_crush_mandatory_member")]
+    peering_crush_bucket_mandatory_member: i64,
+}
+
+/// `CRUSH_ITEM_NONE`
+const NO_BUCKET: i64 = 0x7fff_ffff;
+
+fn no_bucket() -> i64 {
+    NO_BUCKET
 }
 
 #[derive(Deserialize)]
@@ -99,7 +140,17 @@ struct RawOsd {
 /// An erasure-coded pool's `type`; a replicated one is 1.
 const ERASURE: u32 = 3;
 /// Words of an OSD's `state` that are no flags.
-const NO_FLAGS: [&str; 6] = ["exists", "up", "autoout", "new", "full", "nearfull"];
+const NO_FLAGS: [&str; 8] = [
+    "exists",
+    "up",
+    "autoout",
+    "new",
+    "full",
+    "nearfull",
+    "backfillfull",
+    DESTROYED,
+];
+const DESTROYED: &str = "destroyed";
 
 impl OsdMap {
     /// Reads `osd dump`.
@@ -116,6 +167,12 @@ impl OsdMap {
                     format!("pool {:?} has the number {}", pool.pool_name, pool.pool),
                 )
             })?;
+            let stretch = (pool.peering_crush_bucket_count > 0).then_some(Stretch {
+                buckets: pool.peering_crush_bucket_count,
+                barrier: pool.peering_crush_bucket_barrier,
+                mandatory: Some(pool.peering_crush_bucket_mandatory_member)
+                    .filter(|bucket| *bucket != NO_BUCKET),
+            });
             let RawPool {
                 pool_name: name,
                 kind,
@@ -140,6 +197,7 @@ impl OsdMap {
                 min_size,
                 pg_num,
                 erasure,
+                stretch,
             };
             if pools.insert(id, known).is_some() {
                 return Err(invalid(origin, format!("pool {id} stands there twice")));
@@ -149,6 +207,7 @@ impl OsdMap {
         for osd in raw.osds {
             let id = super::tree::osd_id(osd.osd)
                 .ok_or_else(|| invalid(origin, format!("an OSD has the number {}", osd.osd)))?;
+            let destroyed = osd.state.iter().any(|word| word == DESTROYED);
             let flags = osd
                 .state
                 .into_iter()
@@ -157,6 +216,7 @@ impl OsdMap {
                 up: osd.up != 0,
                 inside: osd.inside != 0,
                 up_from: osd.up_from,
+                destroyed,
                 flags: flags.collect(),
             };
             if osds.insert(id, known).is_some() {
@@ -173,6 +233,7 @@ impl OsdMap {
                 .filter(|f| !f.is_empty())
                 .map(str::to_owned)
                 .collect(),
+            stretch_mode: raw.stretch_mode.stretch_mode_enabled,
             node_flags: raw.crush_node_flags,
             pools,
             osds,

@@ -162,7 +162,10 @@ impl PgMap {
 
     /// The same with these groups in place of those of the same names. Groups that are new are added.
     #[must_use]
-    pub fn with(&self, newer: &Self) -> Self {
+    pub fn with(self, newer: &Self) -> Self {
+        if newer.is_empty() {
+            return self;
+        }
         let mut all = Self::default();
         for pg in self.iter() {
             all.push(&newer.find(pg.id).map_or(pg, |at| newer.at(at)));

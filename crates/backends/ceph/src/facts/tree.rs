@@ -26,6 +26,9 @@ pub struct Bucket {
     pub name: String,
     /// Its level: `host`, `rack`, `root`.
     pub level: String,
+    /// The number of its level, where the tree tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level_number: Option<u32>,
     /// The bucket above it.
     pub parent: Option<i64>,
     /// What stands below it: buckets negative, OSDs not, in the order of the answer.
@@ -45,6 +48,8 @@ struct RawNode {
     name: String,
     #[serde(rename = "type")]
     level: String,
+    #[serde(default)]
+    type_id: Option<u32>,
     #[serde(default)]
     children: Vec<i64>,
     #[serde(default)]
@@ -69,6 +74,7 @@ impl CrushTree {
                 let bucket = Bucket {
                     name: node.name,
                     level: node.level,
+                    level_number: node.type_id,
                     parent: None,
                     children: node.children,
                 };
@@ -139,6 +145,16 @@ impl CrushTree {
             self.add_domains(*parent, &mut domains);
         }
         domains
+    }
+
+    /// The bucket of the level of that number that an OSD stands below. Where it stands in two places, the first that
+    /// has one counts.
+    pub fn above(&self, osd: u32, level: u32) -> Option<i64> {
+        let parents = self.parents.get(&osd)?;
+        parents.iter().find_map(|parent| {
+            let mut upwards = self.upwards(*parent);
+            upwards.find_map(|(id, bucket)| (bucket.level_number == Some(level)).then_some(id))
+        })
     }
 
     /// The failure domains of a host of that name by level; the host alone if the tree has none.

@@ -1,40 +1,44 @@
 //! What may be down together.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use stagger_core::model::{Budgets, BudgetsBuilder, Ix};
 
+use super::interruptions::{self, Permitted, is_thin, lone_server, pool_name};
+use super::sites::Sites;
 use crate::facts::osd::Pool;
-use crate::facts::pg::{HOLE, Pg, PgMap};
+use crate::facts::pg::{HOLE, Pg, PgId, PgMap};
 use crate::facts::pg_state::PgState;
+use crate::facts::rgw::Gateway;
 use crate::facts::{Facts, Known};
 
 /// The budgets of a cluster over units at these places.
 ///
 /// | what | members | how many may be down |
 /// |---|---|---|
-/// | a placement group | its acting OSDs | how many it has over its pool's `min_size` |
+/// | a placement group | its acting OSDs | how many it has over its pool's `min_size`; one, where all of them are there, the pool needs all, and a person permits that it is interrupted |
 /// | a degraded one | those of them that lack no object | how many there are over `min_size` |
+/// | one of a stretch pool, besides | its acting OSDs by site | see [`Sites`] |
 /// | one that does not serve, whose report is stale or unknown, whose pool is gone, or that has no complete member | all of them | none |
-/// | the monitors' quorum | all in the map | as many as leave more than half |
-/// | managers | all | all but one; one, if there is only one: Ceph works without a manager for a while |
-/// | metadata servers of a file system | its own and the common standbys | as many as stand by; one, if none does: clients wait while it restarts |
-/// | object gateways | all | all but one; one, if there is only one |
+/// | the monitors' quorum | all in the map | as many as leave more than half; of one or two one, if a person permits it |
+/// | managers | all | all but one; the only one, if a person permits it |
+/// | metadata servers of a file system | its own and the common standbys | as many as stand by; one where there are several ranks, of which one is left when their turn comes; the only one, if a person permits it |
+/// | object gateways | those of one service and zone | all but one; the only one, if a person permits it |
 ///
 /// Groups of one pool with the same members and limit are one budget, named after the first.
 /// Where the placement groups are not known, no OSD may stop.
-pub fn budgets(facts: &Facts, places: &BTreeMap<&str, u32>) -> Budgets {
+pub fn budgets(facts: &Facts, places: &BTreeMap<&str, u32>, permitted: &Permitted) -> Budgets {
     let mut builder = BudgetsBuilder::default();
     match &facts.pgs {
-        Known::Yes(pgs) => placement_groups(facts, pgs, places, &mut builder),
+        Known::Yes(pgs) => placement_groups(facts, pgs, places, permitted, &mut builder),
         Known::No(_) => {
             let osds: Vec<(Ix, u32)> = of_kind("osd.", places).collect();
             builder.add("placement groups", "unknown", 0, &osds);
         }
     }
-    daemons(facts, places, &mut builder);
+    daemons(facts, places, permitted, &mut builder);
     builder.build()
 }
 
@@ -48,24 +52,25 @@ fn of_kind<'a>(
         .map(|(_, at)| (Ix(*at), 1))
 }
 
-fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBuilder) {
+fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, permitted: &Permitted, builder: &mut BudgetsBuilder) {
+    // None is spared where nothing stands in for it, unless a person permits that for each.
+    let lone = |sort: &str, prefix: &str| -> u32 {
+        let mut names = places.keys().filter(|id| id.starts_with(prefix));
+        u32::from(names.all(|name| permitted.has(sort, name)))
+    };
     let mons: Vec<(Ix, u32)> = of_kind("mon.", places).collect();
     let count = mons.len() as u32;
-    builder.add_for(
-        NONE,
-        "monitors",
-        "quorum",
-        count.saturating_sub(count / 2 + 1),
-        &mons,
-    );
+    let spare = match count {
+        1 | 2 => lone("mon", "mon."),
+        _ => count.saturating_sub(count / 2 + 1),
+    };
+    builder.add_for(NONE, "monitors", "quorum", spare, &mons);
     let mgrs: Vec<(Ix, u32)> = of_kind("mgr.", places).collect();
-    builder.add_for(
-        NONE,
-        "managers",
-        "one stays",
-        (mgrs.len() as u32).saturating_sub(1).max(1),
-        &mgrs,
-    );
+    let spare = match mgrs.len() as u32 {
+        1 => lone("mgr", "mgr."),
+        count => count.saturating_sub(1),
+    };
+    builder.add_for(NONE, "managers", "one stays", spare, &mgrs);
     for fs in &facts.fs.filesystems {
         let followers = fs.servers.iter().filter(|mds| mds.follows());
         let standbys = facts.fs.standbys.len() + followers.count();
@@ -75,23 +80,46 @@ fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBui
             .map(|at| (Ix(*at), 1))
             .collect();
         let name = format!("ranks of {}", fs.name);
-        builder.add_for(
-            NONE,
-            "metadata servers",
-            &name,
-            (standbys as u32).max(1),
-            &members,
-        );
+        let spare = match lone_server(fs, &facts.fs) {
+            Some(server) => u32::from(permitted.has("mds", &format!("mds.{server}"))),
+            // Before any of them stops, all but one of the ranks have: their servers stand by then.
+            None if fs.ranks() > 1 => (standbys as u32).max(1),
+            None => standbys as u32,
+        };
+        builder.add_for(NONE, "metadata servers", &name, spare, &members);
     }
-    let rgws: Vec<(Ix, u32)> = of_kind("rgw.", places).collect();
-    if !rgws.is_empty() {
-        builder.add_for(
-            NONE,
-            "object gateways",
-            "one stays",
-            (rgws.len() as u32 - 1).max(1),
-            &rgws,
-        );
+    gateways(facts, places, permitted, builder);
+}
+
+/// Gateways stand in for those of their own service and zone. One that is stopped has left the map, and nobody can tell
+/// any more of which it was: it counts in each group.
+fn gateways(
+    facts: &Facts,
+    places: &BTreeMap<&str, u32>,
+    permitted: &Permitted,
+    builder: &mut BudgetsBuilder,
+) {
+    let groups = interruptions::gateways(facts);
+    let known: BTreeSet<String> = facts
+        .gateways
+        .iter()
+        .map(|rgw| format!("rgw.{}", rgw.name))
+        .collect();
+    let gone: Vec<(Ix, u32)> = places
+        .iter()
+        .filter(|(id, _)| id.starts_with("rgw.") && !known.contains(**id))
+        .map(|(_, at)| (Ix(*at), 1))
+        .collect();
+    for (group, members) in groups {
+        let at = |rgw: &&Gateway| places.get(format!("rgw.{}", rgw.name).as_str());
+        let mut units: Vec<(Ix, u32)> = members.iter().filter_map(at).map(|at| (Ix(*at), 1)).collect();
+        units.extend(&gone);
+        let spare = match (&members[..], gone.is_empty()) {
+            ([only], true) => u32::from(permitted.has("rgw", &format!("rgw.{}", only.name))),
+            (_, _) => (units.len() as u32).saturating_sub(1),
+        };
+        let name = format!("one stays{}", interruptions::of_group(group));
+        builder.add_for(NONE, "object gateways", &name, spare, &units);
     }
 }
 
@@ -110,7 +138,7 @@ struct Row {
 }
 
 /// Ceph takes any character in the name of a pool; here it stands in sentences.
-fn on_one_line(name: &str) -> Cow<'_, str> {
+pub(super) fn on_one_line(name: &str) -> Cow<'_, str> {
     if !name.contains(char::is_control) {
         return Cow::Borrowed(name);
     }
@@ -124,14 +152,17 @@ fn on_one_line(name: &str) -> Cow<'_, str> {
     Cow::Owned(name.chars().map(tame).collect())
 }
 
-fn placement_groups(facts: &Facts, pgs: &PgMap, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBuilder) {
-    // In the order of the numbers.
-    let place: Vec<(u32, u32)> = facts
-        .osds
-        .osds
-        .keys()
-        .filter_map(|id| Some((*id, *places.get(format!("osd.{id}").as_str())?)))
-        .collect();
+fn placement_groups(
+    facts: &Facts,
+    pgs: &PgMap,
+    places: &BTreeMap<&str, u32>,
+    permitted: &Permitted,
+    builder: &mut BudgetsBuilder,
+) {
+    let place = Places::new(facts, places);
+    let mut scratch = Scratch::default();
+    let mut name = String::new();
+    let mut costs: Vec<(Ix, u32)> = Vec::new();
     let mut at = 0;
     while at < pgs.len() {
         let pool_id = pgs.at(at).id.pool;
@@ -140,18 +171,30 @@ fn placement_groups(facts: &Facts, pgs: &PgMap, places: &BTreeMap<&str, u32>, bu
             Some(pool) => format!("placement group of pool {}", on_one_line(&pool.name)),
             None => format!("placement group of pool {pool_id}, which is gone"),
         };
+        let of_pool = OfPool {
+            pool,
+            may_be_interrupted: pool
+                .is_some_and(|pool| is_thin(pool) && permitted.has("pool", &pool_name(pool))),
+            sites: pool
+                .and_then(|pool| pool.stretch)
+                .map(|stretch| Sites::new(facts, stretch, |osd| place.of(osd))),
+        };
         let (mut rows, mut flat) = (Vec::new(), Vec::new());
         while at < pgs.len() && pgs.at(at).id.pool == pool_id {
-            rows_of(&pgs.at(at), pool, &place, &mut rows, &mut flat);
+            rows_of(&pgs.at(at), &of_pool, &place, &mut scratch, &mut rows, &mut flat);
             at += 1;
         }
         for row in distinct(rows, &flat) {
-            let members: Vec<(Ix, u32)> = members(&row, &flat).iter().map(|at| (Ix(*at), 1)).collect();
-            let name = crate::facts::pg::PgId {
+            costs.clear();
+            costs.extend(members(&row, &flat).iter().map(|at| (Ix(*at), 1)));
+            let id = PgId {
                 pool: pool_id,
                 seed: row.seed,
             };
-            builder.add_for(row.share, &group, &name.to_string(), row.limit, &members);
+            name.clear();
+            // Writing to a text never fails.
+            write!(name, "{id}").unwrap_or_default();
+            builder.add_for(row.share, &group, &name, row.limit, &costs);
         }
     }
 }
@@ -161,46 +204,120 @@ fn members<'a>(row: &Row, flat: &'a [u32]) -> &'a [u32] {
 }
 
 /// Each set of members and limit once, under the first name; in the order of the names.
-fn distinct(rows: Vec<Row>, flat: &[u32]) -> Vec<Row> {
+fn distinct(mut rows: Vec<Row>, flat: &[u32]) -> Vec<Row> {
     // By a hash first: a million lists are slow to compare. Which hash does not show in what comes out.
-    let mut rows: Vec<(u64, Row)> = rows
-        .into_iter()
-        .map(|row| {
-            let mut hasher = DefaultHasher::new();
-            (row.limit, members(&row, flat)).hash(&mut hasher);
-            (hasher.finish(), row)
-        })
+    let mut order: Vec<(u64, u32)> = (0_u32..)
+        .zip(&rows)
+        .map(|(at, row)| (hash(row.limit, members(row, flat)), at))
         .collect();
-    let what = |row: &Row| (row.limit, members(row, flat));
-    rows.sort_unstable_by(|(a_hash, a), (b_hash, b)| {
-        a_hash
-            .cmp(b_hash)
-            .then_with(|| what(a).cmp(&what(b)))
-            .then_with(|| a.seed.cmp(&b.seed))
+    let rank = |at: u32| {
+        let row = &rows[at as usize];
+        // Rows are in the order of the names, and both budgets of a degraded group have its name.
+        (row.limit, members(row, flat), at)
+    };
+    order.sort_unstable_by(|(a_hash, a), (b_hash, b)| {
+        a_hash.cmp(b_hash).then_with(|| rank(*a).cmp(&rank(*b)))
     });
-    rows.dedup_by(|(later_hash, later), (hash, first)| {
-        let same = later_hash == hash && what(later) == what(first);
+    let mut first = 0;
+    let mut repeated = vec![false; rows.len()];
+    for at in 1..order.len() {
+        let ((hash, one), (its_hash, other)) = (order[first], order[at]);
+        let (one, other) = (one as usize, other as usize);
+        let same = hash == its_hash
+            && rows[one].limit == rows[other].limit
+            && members(&rows[one], flat) == members(&rows[other], flat);
         if same {
-            first.share += later.share;
+            rows[one].share += rows[other].share;
+            repeated[other] = true;
+        } else {
+            first = at;
         }
-        same
-    });
-    let mut rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
-    // Both budgets of a degraded group have its name.
-    rows.sort_unstable_by_key(|row| (row.seed, row.start));
+    }
+    let mut repeated = repeated.into_iter();
+    rows.retain(|_| !repeated.next().unwrap_or_default());
     rows
 }
 
-fn rows_of(pg: &Pg<'_>, pool: Option<&Pool>, place: &[(u32, u32)], rows: &mut Vec<Row>, flat: &mut Vec<u32>) {
-    // Sorted, each once.
-    let existing = |osds: &[u32]| -> Vec<u32> {
-        let places = osds.iter().filter(|osd| **osd != HOLE);
-        let at = |osd: &u32| place.binary_search_by_key(osd, |(id, _)| *id).ok();
-        let mut places: Vec<u32> = places.filter_map(|osd| Some(place[at(osd)?].1)).collect();
-        places.sort_unstable();
-        places.dedup();
-        places
-    };
+/// Any numbers that differ where lists do, nearly always.
+fn hash(limit: u32, members: &[u32]) -> u64 {
+    members.iter().fold(u64::from(limit), |hash, member| {
+        let mixed = (hash.rotate_left(26) ^ u64::from(*member)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 32)
+    })
+}
+
+/// The places of the OSDs among the units, by their numbers.
+struct Places {
+    /// `NOWHERE` where there is none.
+    near: Vec<u32>,
+    /// Numbers beyond those, with their places. Ascending.
+    far: Vec<(u32, u32)>,
+}
+
+const NOWHERE: u32 = u32::MAX;
+/// Numbers of OSDs are small unless somebody has chosen them; from here on they are searched for.
+const FAR: u32 = 1 << 20;
+
+impl Places {
+    fn new(facts: &Facts, places: &BTreeMap<&str, u32>) -> Self {
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        for id in facts.osds.osds.keys().copied() {
+            if let Some(place) = places.get(format!("osd.{id}").as_str()).copied() {
+                if id < FAR {
+                    near.resize(id as usize + 1, NOWHERE);
+                    near[id as usize] = place;
+                } else {
+                    far.push((id, place));
+                }
+            }
+        }
+        Self { near, far }
+    }
+
+    fn of(&self, osd: u32) -> Option<u32> {
+        if osd < FAR {
+            let place = self.near.get(osd as usize).copied();
+            return place.filter(|place| *place != NOWHERE);
+        }
+        let at = self.far.binary_search_by_key(&osd, |(id, _)| *id).ok()?;
+        Some(self.far[at].1)
+    }
+
+    /// Where these stand: sorted, each once.
+    fn existing(&self, osds: &[u32], found: &mut Vec<u32>) {
+        found.clear();
+        found.extend(
+            osds.iter()
+                .filter(|osd| **osd != HOLE)
+                .filter_map(|osd| self.of(*osd)),
+        );
+        found.sort_unstable();
+        found.dedup();
+    }
+}
+
+/// Lists kept between groups, so that they are not allocated a million times.
+#[derive(Default)]
+struct Scratch {
+    acting: Vec<u32>,
+    complete: Vec<u32>,
+}
+
+/// What all groups of a pool have in common.
+struct OfPool<'a> {
+    pool: Option<&'a Pool>,
+    may_be_interrupted: bool,
+    sites: Option<Sites>,
+}
+
+fn rows_of(
+    pg: &Pg<'_>,
+    of_pool: &OfPool<'_>,
+    place: &Places,
+    scratch: &mut Scratch,
+    rows: &mut Vec<Row>,
+    flat: &mut Vec<u32>,
+) {
     let mut share = 1;
     let mut add = |members: &[u32], limit: u32| {
         if members.is_empty() {
@@ -216,26 +333,40 @@ fn rows_of(pg: &Pg<'_>, pool: Option<&Pool>, place: &[(u32, u32)], rows: &mut Ve
             seed: pg.id.seed,
         });
     };
-    let acting = existing(pg.acting);
-    let complete = existing(pg.complete.unwrap_or_default());
+    let Scratch { acting, complete } = scratch;
+    place.existing(pg.acting, acting);
+    place.existing(pg.complete.unwrap_or_default(), complete);
     let degraded = pg.state.has(PgState::DEGRADED);
     let serves = pg.state.settled() && pg.state.has(PgState::ACTIVE) && !(degraded && complete.is_empty());
-    let Some(pool) = pool.filter(|_| serves) else {
-        let mut all: Vec<u32> = acting.into_iter().chain(complete).collect();
-        all.sort_unstable();
-        all.dedup();
-        add(&all, 0);
+    let Some(pool) = of_pool.pool.filter(|_| serves) else {
+        acting.append(complete);
+        acting.sort_unstable();
+        acting.dedup();
+        add(acting, 0);
         return;
     };
     let over = |members: &[u32]| (members.len() as u32).saturating_sub(pool.min_size);
     if !degraded {
-        add(&acting, over(&acting));
+        // One of a group that is whole, and no second: its data stays on the others, or on it.
+        let whole = acting.len() as u32 == pool.size;
+        add(
+            acting,
+            over(acting).max(u32::from(of_pool.may_be_interrupted && whole)),
+        );
+        for (members, limit) in of_pool.sites.iter().flat_map(|sites| sites.budgets(acting)) {
+            add(&members, limit);
+        }
         return;
     }
-    add(&complete, over(&complete));
+    add(complete, over(complete));
     // It stops serving too when too few act in it, complete or not. The budget above does not say so:
     // where its own members are down already, it is not asked about one that lacks objects.
     if acting != complete {
-        add(&acting, over(&acting));
+        add(acting, over(acting));
+    }
+    for members in [&*complete, &*acting] {
+        for (members, limit) in of_pool.sites.iter().flat_map(|sites| sites.budgets(members)) {
+            add(&members, limit);
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! | `no-crash-loop` | no daemon has crashed twice since the baseline, by Ceph's crash reports |
 //! | `health` | no complaint but those that are accepted, stood before, or are the run's own ([`super::CAUSED`]) |
 //! | `quorum` | every monitor of the map is in quorum |
-//! | `osds-up-in` | every OSD is up; with a baseline, those that were up are, and those that were in are |
+//! | `osds-up-in` | every OSD is up that is not absent; with a baseline, those that were up are, and those that were in are |
 //! | `mgr-active` | a manager is active, and as many stand by as before |
 //! | `pgs-known` | each placement group of each pool is reported in known words, none stale or being made |
 //! | `pg-stats-fresh` | each of those reports was made after the group's OSDs came up |
@@ -16,7 +16,7 @@
 //! | `rgw-serving` | every gateway of the map and of the baseline serves |
 //! | `require-osd-release-N` | the cluster demands release N of OSDs |
 //! | `min-mon-release-N` | the cluster demands release N of monitors |
-//! | `osds-run-N` | every OSD, also one that is down, last ran release N or later |
+//! | `osds-run-N` | every OSD that is up runs release N or later: Ceph asks no others |
 //!
 //! What nobody can tell is unknown, never yes.
 
@@ -25,13 +25,14 @@ use std::collections::BTreeMap;
 use stagger_core::model::{Condition, ConditionName, IdError, Unit, UnitId, UnitState, Verdict};
 
 use super::codes::caused;
-use super::{Baseline, HealthPolicy, pg_conditions};
+use super::{Baseline, HealthPolicy, is_absent, pg_conditions};
 use crate::facts::health::Complaint;
+use crate::facts::osd::Osd;
 use crate::facts::release::{self, Version};
 use crate::facts::{Facts, Known};
 
 /// The oldest release for which `require-osd-release-N` and its like are told.
-const OLDEST: u32 = 16;
+pub(crate) const OLDEST: u32 = 16;
 
 /// All conditions of a cluster.
 ///
@@ -222,7 +223,13 @@ fn quorum(facts: &Facts) -> Found {
 }
 
 fn osds_up_in(facts: &Facts, baseline: Option<&Baseline>) -> Found {
-    let osds = &facts.osds.osds;
+    let osds: BTreeMap<u32, &Osd> = facts
+        .osds
+        .osds
+        .iter()
+        .filter(|(id, osd)| !is_absent(facts, baseline, **id, osd))
+        .map(|(id, osd)| (*id, osd))
+        .collect();
     let expected = |id: u32| {
         baseline.is_none_or(|b| UnitId::new(format!("osd.{id}")).is_ok_and(|id| b.daemons.contains_key(&id)))
     };
@@ -233,7 +240,7 @@ fn osds_up_in(facts: &Facts, baseline: Option<&Baseline>) -> Found {
         .collect();
     let out: Vec<String> = osds
         .iter()
-        .filter(|(id, osd)| !osd.inside && baseline.is_some_and(|b| b.osds_in.contains(id)))
+        .filter(|(id, osd)| !osd.inside && baseline.is_some_and(|b| b.osds_in.contains(*id)))
         .map(|(id, _)| format!("osd.{id}"))
         .collect();
     let up = osds.values().filter(|osd| osd.up).count();
@@ -322,7 +329,8 @@ fn rgw_serving(units: &[Unit]) -> Found {
 
 fn osds_run(facts: &Facts, major: u32) -> Found {
     let (mut older, mut unknown) = (Vec::new(), Vec::new());
-    for id in facts.osds.osds.keys() {
+    let up = || facts.osds.osds.iter().filter(|(_, osd)| osd.up);
+    for (id, _) in up() {
         let found = facts.osd_metadata.binary_search_by_key(id, |osd| osd.id).ok();
         let version = found
             .and_then(|at| facts.osd_metadata[at].version.as_deref())
@@ -350,7 +358,7 @@ fn osds_run(facts: &Facts, major: u32) -> Found {
     } else {
         (
             Verdict::Yes,
-            format!("all {} OSDs run {major} or later", facts.osds.osds.len()),
+            format!("all {} OSDs that are up run {major} or later", up().count()),
         )
     }
 }

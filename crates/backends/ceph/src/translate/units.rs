@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use stagger_core::model::{IdError, Kind, Revision, Unit, UnitId, UnitState};
+use stagger_core::model::{HostName, IdError, Kind, Reason, Revision, Unit, UnitId, UnitState, plain};
 
-use super::Baseline;
+use super::{Baseline, is_absent};
 use crate::facts::{DaemonMetadata, Facts};
 
 /// The leader of the monitors, the active manager and active metadata servers come last in their stage:
@@ -12,7 +12,8 @@ use crate::facts::{DaemonMetadata, Facts};
 const LAST: u32 = 1;
 
 /// All daemons that the maps know, and those that the maps knew before the run: a manager, metadata
-/// server or gateway that is stopped leaves its map, and is down, not gone.
+/// server or gateway that is stopped leaves its map, and is down, not gone. OSDs that nothing counts on are none:
+/// [`absent`](super::absent()).
 ///
 /// # Errors
 /// A name or version that cannot be used.
@@ -20,7 +21,7 @@ pub fn units(facts: &Facts, baseline: Option<&Baseline>) -> Result<Vec<Unit>, Id
     let mut units = Vec::new();
     mons(facts, &mut units)?;
     mgrs(facts, &mut units)?;
-    osds(facts, &mut units)?;
+    osds(facts, baseline, &mut units)?;
     mdss(facts, &mut units)?;
     rgws(facts, &mut units)?;
     let mut all: BTreeMap<UnitId, Unit> = BTreeMap::new();
@@ -54,6 +55,7 @@ pub fn units(facts: &Facts, baseline: Option<&Baseline>) -> Result<Vec<Unit>, Id
 struct Seen<'a> {
     kind: &'static str,
     name: &'a str,
+    host: Option<&'a str>,
     state: UnitState,
     version: Option<&'a str>,
     domains: BTreeMap<String, String>,
@@ -64,6 +66,7 @@ fn unit(seen: Seen<'_>) -> Result<Unit, IdError> {
     let Seen {
         kind,
         name,
+        host,
         state,
         version,
         domains,
@@ -76,8 +79,19 @@ fn unit(seen: Seen<'_>) -> Result<Unit, IdError> {
         revision: version.map(Revision::new).transpose()?,
         domains,
         precedence: if last { LAST } else { 0 },
-        untouchable: None,
+        untouchable: bad_name(name, host),
     })
+}
+
+/// Commands hold both names, and each daemon tells its own: what would be more than a word there is not touched.
+fn bad_name(name: &str, host: Option<&str>) -> Option<Reason> {
+    let named = plain(name).map_err(|why| format!("a command cannot hold its name {name:?}: {why}"));
+    let placed = host.map_or(Ok(()), |host| match HostName::new(host) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    });
+    let why = named.and(placed).err()?;
+    Some(Reason::new("bad-name", why))
 }
 
 fn serving(yes: bool) -> UnitState {
@@ -89,11 +103,12 @@ fn about<'a>(
     facts: &Facts,
     metadata: &'a [DaemonMetadata],
     name: &str,
-) -> (Option<&'a str>, BTreeMap<String, String>) {
+) -> (Option<&'a str>, Option<&'a str>, BTreeMap<String, String>) {
     let found = metadata.iter().find(|daemon| daemon.name == name);
     let host = found.and_then(|daemon| daemon.host.as_deref());
     (
         found.and_then(|daemon| daemon.version.as_deref()),
+        host,
         host.map(|host| facts.tree.domains_of_host(host))
             .unwrap_or_default(),
     )
@@ -101,10 +116,11 @@ fn about<'a>(
 
 fn mons(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     for name in &facts.mons.mons {
-        let (version, domains) = about(facts, &facts.mon_metadata, name);
+        let (version, host, domains) = about(facts, &facts.mon_metadata, name);
         units.push(unit(Seen {
             kind: "mon",
             name,
+            host,
             state: serving(facts.mons.in_quorum.contains(name)),
             version,
             domains,
@@ -122,10 +138,11 @@ fn mgrs(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
         .map(|name| (name, facts.mgrs.available, true));
     let standbys = facts.mgrs.standbys.iter().map(|name| (name, true, false));
     for (name, serves, last) in active.chain(standbys) {
-        let (version, domains) = about(facts, &facts.mgr_metadata, name);
+        let (version, host, domains) = about(facts, &facts.mgr_metadata, name);
         units.push(unit(Seen {
             kind: "mgr",
             name,
+            host,
             state: serving(serves),
             version,
             domains,
@@ -135,8 +152,11 @@ fn mgrs(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     Ok(())
 }
 
-fn osds(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+fn osds(facts: &Facts, baseline: Option<&Baseline>, units: &mut Vec<Unit>) -> Result<(), IdError> {
     for (id, osd) in &facts.osds.osds {
+        if is_absent(facts, baseline, *id, osd) {
+            continue;
+        }
         let metadata = facts.osd_metadata.binary_search_by_key(id, |osd| osd.id);
         let metadata = metadata.ok().map(|at| &facts.osd_metadata[at]);
         let mut domains = facts.tree.domains(*id);
@@ -148,6 +168,7 @@ fn osds(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
         units.push(unit(Seen {
             kind: "osd",
             name: &id.to_string(),
+            host: metadata.and_then(|osd| osd.host.as_deref()),
             state: serving(osd.up),
             version: metadata.and_then(|osd| osd.version.as_deref()),
             domains,
@@ -176,10 +197,11 @@ fn mdss(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
         .iter()
         .map(|name| (name, UnitState::Serving, false));
     for (name, state, last) in servers.chain(standbys) {
-        let (version, domains) = about(facts, &facts.mds_metadata, name);
+        let (version, host, domains) = about(facts, &facts.mds_metadata, name);
         units.push(unit(Seen {
             kind: "mds",
             name,
+            host,
             state,
             version,
             domains,
@@ -195,6 +217,7 @@ fn rgws(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
         units.push(unit(Seen {
             kind: "rgw",
             name: &gateway.name,
+            host,
             state: UnitState::Serving,
             version: gateway.version.as_deref(),
             domains: host

@@ -39,3 +39,13 @@ pub(crate) fn facts_of(
         .unwrap();
     runtime.block_on(collect(api, &options, now()))
 }
+
+/// An effect of some run.
+pub(crate) fn call() -> stagger_engine::backend::Call {
+    stagger_engine::backend::Call {
+        run: stagger_core::model::RunId::new("r1").unwrap(),
+        seq: 1,
+        fence: 1,
+        deadline: None,
+    }
+}

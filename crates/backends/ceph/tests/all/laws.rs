@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use stagger_ceph::facts::osd::OsdMap;
+use stagger_ceph::facts::osd::{OsdMap, Stretch};
 use stagger_ceph::facts::pg::PgMap;
 use stagger_ceph::facts::tree::CrushTree;
 use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::oktostop::Maps;
-use stagger_ceph::translate::{HealthPolicy, translate};
+use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::model::{ClusterName, Ix, UnitId};
 
 use crate::cluster::recorded;
@@ -149,7 +149,7 @@ proptest! {
             ..base.clone()
         });
         let cluster = ClusterName::new("c").unwrap();
-        let snapshot = translate(&cluster, &facts, &HealthPolicy::default(), None, BTreeMap::new()).unwrap();
+        let snapshot = translate(&cluster, &facts, &HealthPolicy::default(), None, BTreeMap::new(), &Permitted::default()).unwrap();
         let set: Vec<Ix> = world
             .set
             .iter()
@@ -197,8 +197,100 @@ fn odd_names_in_the_tree_are_kept() {
         &HealthPolicy::default(),
         None,
         BTreeMap::new(),
+        &Permitted::default(),
     )
     .unwrap();
     let osd = snapshot.find(&UnitId::new("osd.4").unwrap()).unwrap();
     assert_eq!(snapshot.unit(osd).domains["host"], "h 1/ä");
+}
+
+/// A pool over three sites: `needed` of them must have an OSD of each group, and site 0 perhaps always.
+fn stretched(world: &World, needed: u32, mandatory: bool) -> Facts {
+    let mut facts = facts(&maps(world));
+    let site = |bucket: i64| -2 - bucket;
+    for pool in facts.osds.pools.values_mut() {
+        pool.stretch = Some(Stretch {
+            buckets: needed,
+            barrier: 1,
+            mandatory: mandatory.then_some(site(0)),
+        });
+    }
+    for bucket in facts.tree.buckets.values_mut() {
+        bucket.level_number = (bucket.level == "host").then_some(1);
+    }
+    facts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Whatever the budgets let go, each group that it touches keeps OSDs in as many sites as it needs.
+    #[test]
+    fn no_wave_leaves_a_group_of_a_stretch_pool_in_too_few_sites(
+        world in world(), needed in 1..4_u32, mandatory in any::<bool>(),
+    ) {
+        let facts = stretched(&world, needed, mandatory);
+        let cluster = ClusterName::new("c").unwrap();
+        let none = Permitted::default();
+        let snapshot =
+            translate(&cluster, &facts, &HealthPolicy::default(), None, BTreeMap::new(), &none).unwrap();
+        let at = |osd: &u32| snapshot.find(&UnitId::new(format!("osd.{osd}")).unwrap()).unwrap();
+        let set: Vec<Ix> = world.set.iter().map(at).collect();
+        if snapshot.budgets().permit(&snapshot.down(), &set).is_err() {
+            return Ok(());
+        }
+        let Known::Yes(pgs) = &facts.pgs else { panic!("the groups are known") };
+        for pg in pgs.iter() {
+            let members: Vec<u32> = pg.acting.iter().copied().filter(|osd| *osd < OSDS).collect();
+            if !members.iter().any(|osd| world.set.contains(osd)) {
+                continue;
+            }
+            let left = members.iter().filter(|osd| !world.set.contains(osd) && !world.down.contains(osd));
+            let sites: std::collections::BTreeSet<u32> = left.map(|osd| osd / 3).collect();
+            prop_assert!(sites.len() >= needed as usize, "{} keeps {:?}", pg.id, sites);
+            prop_assert!(!mandatory || sites.contains(&0), "{} loses its site", pg.id);
+        }
+    }
+}
+
+/// Four copies over two sites, as Ceph lays them out: any one may go, and no site may.
+#[test]
+fn one_of_each_site_may_go_and_no_site_may() {
+    let group = Group {
+        state: 0,
+        acting: vec![0, 1, 3, 4],
+        complete: vec![],
+        hole: false,
+    };
+    let world = World {
+        groups: vec![(2, group)],
+        down: vec![],
+        set: vec![],
+    };
+    let facts = stretched(&world, 2, false);
+    let cluster = ClusterName::new("c").unwrap();
+    let none = Permitted::default();
+    let snapshot = translate(
+        &cluster,
+        &facts,
+        &HealthPolicy::default(),
+        None,
+        BTreeMap::new(),
+        &none,
+    )
+    .unwrap();
+    let permits = |osds: &[u32]| {
+        let at = |osd: &u32| {
+            snapshot
+                .find(&UnitId::new(format!("osd.{osd}")).unwrap())
+                .unwrap()
+        };
+        let set: Vec<Ix> = osds.iter().map(at).collect();
+        snapshot.budgets().permit(&snapshot.down(), &set).is_ok()
+    };
+    assert!(
+        permits(&[0]) && permits(&[0, 3]),
+        "min_size is 1, and a site keeps one of two"
+    );
+    assert!(!permits(&[0, 1]) && !permits(&[3, 4]), "a site that is gone");
 }

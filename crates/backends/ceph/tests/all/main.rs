@@ -5,10 +5,14 @@
     reason = "helpers of tests may fail by panicking, and shares of lengths are not negative"
 )]
 
+mod absent;
 mod api;
 mod cluster;
 mod facts;
 mod garbage;
+mod guards;
+mod interruptions;
+mod keys;
 mod laws;
 mod oktostop;
 mod target;

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use stagger_ceph::facts::health::Complaint;
+use stagger_ceph::facts::osd::{OsdMap, Stretch};
 use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
 use stagger_core::model::{GoingBack, Part, PartName};
 
-use crate::cluster::recorded;
+use crate::cluster::{recorded, text};
 
 fn rendered(facts: &Facts, release: &str) -> String {
     let target = target(facts, release, &TargetPolicy::default()).unwrap();
@@ -121,6 +122,17 @@ fn nothing_is_begun_where_it_should_not_be() {
     managed.orchestrator = Known::No("the manager is silent".to_owned());
     assert_eq!(slugs(&managed, "18.2.7"), ["orchestrator-unknown"]);
 
+    let mut stretched = sixteen();
+    stretched.osds.stretch_mode = true;
+    assert_eq!(slugs(&stretched, "18.2.7"), ["stretch-cluster"]);
+    stretched.osds.stretch_mode = false;
+    stretched.osds.pools.get_mut(&2).unwrap().stretch = Some(Stretch {
+        buckets: 2,
+        barrier: 8,
+        mandatory: None,
+    });
+    assert_eq!(slugs(&stretched, "18.2.7"), ["stretch-cluster"]);
+
     let mut old = sixteen();
     old.osd_metadata[2].store = Some("filestore".to_owned());
     old.mon_metadata[0].kv_backend = Some("leveldb".to_owned());
@@ -143,6 +155,25 @@ fn nothing_is_begun_where_it_should_not_be() {
     let mut unknown = sixteen();
     unknown.osd_metadata[1].version = None;
     assert_eq!(slugs(&unknown, "18.2.7"), ["release-unknown"]);
+}
+
+#[test]
+fn a_stretch_pool_is_known_by_what_the_map_says_of_it() {
+    let mut dump: serde_json::Value = serde_json::from_str(&text("18.2.7/osd_dump.json")).unwrap();
+    dump["pools"][1]["peering_crush_bucket_count"] = 2.into();
+    dump["pools"][1]["peering_crush_bucket_barrier"] = 8.into();
+    dump["stretch_mode"]["stretch_mode_enabled"] = true.into();
+    let read = OsdMap::read(dump.to_string().as_bytes(), "osd dump").unwrap();
+    assert!(read.stretch_mode);
+    let stretched: Vec<_> = read.pools.values().filter_map(|pool| pool.stretch).collect();
+    let expected = Stretch {
+        buckets: 2,
+        barrier: 8,
+        mandatory: None,
+    };
+    assert_eq!(stretched, [expected]);
+    let plain = recorded("18.2.7").osds;
+    assert!(!plain.stretch_mode && plain.pools.values().all(|pool| pool.stretch.is_none()));
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 
 use stagger_ceph::facts::health::{Complaint, Crash};
 use stagger_ceph::facts::pg::PgMap;
+use stagger_ceph::facts::rgw::Gateway;
 use stagger_ceph::facts::{Facts, Known};
-use stagger_ceph::translate::{Baseline, HealthPolicy, translate, units};
+use stagger_ceph::translate::{Baseline, HealthPolicy, Permitted, translate, units};
 use stagger_core::model::{ClusterName, ConditionName, Snapshot, UnitId, Verdict};
 
 use crate::cluster::{VERSIONS, fixture, recorded};
@@ -18,6 +19,7 @@ fn snapshot(facts: &Facts, policy: &HealthPolicy, baseline: Option<&Baseline>) -
         policy,
         baseline,
         BTreeMap::new(),
+        &Permitted::default(),
     )
     .unwrap()
 }
@@ -239,4 +241,34 @@ fn the_baseline_comes_back_as_it_went_and_a_later_one_is_refused() {
     );
     document["version"] = 2.into();
     assert!(serde_json::from_value::<Baseline>(document).is_err());
+}
+
+#[test]
+fn a_daemon_whose_name_no_command_may_hold_is_left_alone() {
+    let version = VERSIONS[0];
+    let mut facts = recorded(version);
+    let mut gateway = Gateway {
+        name: "fine.zone-1".to_owned(),
+        gid: 1,
+        version: Some("18.2.7".to_owned()),
+        host: Some("node3.example.org".to_owned()),
+        zone: None,
+        service: None,
+    };
+    facts.gateways = vec![gateway.clone()];
+    gateway.name = "evil;touch${IFS}x".to_owned();
+    facts.gateways.push(gateway.clone());
+    gateway.name = "placed".to_owned();
+    gateway.host = Some("-oProxyCommand=id".to_owned());
+    facts.gateways.push(gateway);
+    let found = units(&facts, None).unwrap();
+    let left: Vec<(&str, &str)> = found
+        .iter()
+        .filter_map(|unit| Some((unit.id.as_str(), unit.untouchable.as_ref()?.slug.as_str())))
+        .collect();
+    assert_eq!(
+        left,
+        [("rgw.evil;touch${IFS}x", "bad-name"), ("rgw.placed", "bad-name")],
+        "and nobody else"
+    );
 }

@@ -110,6 +110,7 @@ pub fn call(fence: u64) -> Call {
         run: RunId::new("run-1").unwrap(),
         seq: 7,
         fence,
+        deadline: None,
     }
 }
 
@@ -120,6 +121,7 @@ pub fn claim(incarnation: &str, host: &str) -> Claim {
         host: host.to_owned(),
         process: 1,
         since: Timestamp::UNIX_EPOCH,
+        life: None,
     }
 }
 

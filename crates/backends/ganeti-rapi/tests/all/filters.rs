@@ -1,11 +1,11 @@
 //! Filters as guards.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::GuardName;
 use stagger_core::run::Action;
 use stagger_engine::backend::{Backend as _, Call};
+use stagger_engine::beats::Beats;
 use stagger_ganeti_rapi::config::Watcher;
 use stagger_ganeti_rapi::guards;
 
@@ -82,13 +82,24 @@ async fn a_guard_that_another_run_holds_by_now_is_left_to_it() {
 }
 
 #[tokio::test]
-async fn what_is_past_its_expiry_is_taken_away_by_anybody() {
+async fn what_nobody_renews_is_taken_away_by_anybody_who_has_watched_it() {
     let setup = setup(World::with_nodes(2)).await;
     let backend = setup.backend(None);
     backend.perform(&call(5), &take("drain")).await.unwrap();
-    assert_eq!(backend.drop_expired_guards().await.unwrap(), []);
-    let later = Timestamp::now() + SignedDuration::from_secs(700);
-    let gone = guards::drop_expired(&setup.rapi(), later).await.unwrap();
+    let (begin, rapi) = (Instant::now(), setup.rapi());
+    let mut beats = Beats::default();
+    let mut after = async |seconds: u64| {
+        let now = begin + Duration::from_secs(seconds);
+        guards::drop_expired(&rapi, &mut beats, now).await.unwrap()
+    };
+    // Whatever any clock says: what was never watched stays.
+    assert_eq!(after(100_000).await.gone, []);
+    backend.perform(&call(5), &take("drain")).await.unwrap();
+    assert_eq!(after(100_700).await.gone, [], "it was renewed meanwhile");
+    let looked = after(101_200).await;
+    assert_eq!((looked.gone.len(), looked.held.len()), (0, 1));
+    assert!(looked.next.is_some());
+    let gone = after(101_400).await.gone;
     assert_eq!(gone.len(), 1);
     assert_eq!((gone[0].guard.as_str(), gone[0].run.as_str()), ("drain", "run-1"));
     assert_eq!(setup.world().left_behind(), [""; 0]);

@@ -32,7 +32,7 @@ async fn a_second_is_refused_as_long_as_the_first_lives() {
         () = renews => unreachable!(),
         refused = other.lock(&second, 0) => refused,
     };
-    assert_eq!(refused, Err(LockError::Held(first.clone())));
+    assert_eq!(refused, Err(LockError::Held(Box::new(first.clone()))));
     one.unlock(&first, token).await.unwrap();
     let newer = other.lock(&second, 0).await.unwrap();
     assert!(newer > token, "{newer} after {token}");

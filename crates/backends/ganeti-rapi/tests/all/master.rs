@@ -37,6 +37,7 @@ async fn visit(
         run: RunId::new("run-1").unwrap(),
         seq: 9,
         fence,
+        deadline: None,
     };
     let action = Action::Visit {
         unit: UnitId::new(node).unwrap(),

@@ -9,7 +9,14 @@ use crate::common::{Setup, call, claim, setup};
 fn book(setup: &Setup) -> Book {
     let config = &setup.settings.cluster;
     let pace = &setup.settings.pace;
-    Book::open(&config.ours, config.name.clone(), pace.lock, pace.call).unwrap()
+    Book::open(
+        &config.ours,
+        &config.database,
+        config.name.clone(),
+        pace.lock,
+        pace.call,
+    )
+    .unwrap()
 }
 
 /// A lab in which a run was aborted while `c1` was away, and which has been brought back by hand since.

@@ -166,6 +166,7 @@ pub fn call(fence: u64, seq: u64) -> Call {
         run: RunId::new("run-1").unwrap(),
         seq,
         fence,
+        deadline: None,
     }
 }
 
@@ -176,6 +177,7 @@ pub fn claim(incarnation: &str) -> Claim {
         host: "ops1".to_owned(),
         process: 1,
         since: Timestamp::UNIX_EPOCH,
+        life: None,
     }
 }
 

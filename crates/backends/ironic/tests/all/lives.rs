@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use stagger_core::model::{ClusterName, Policy, Reason, RunId, Snapshot, Target, UnitId};
+use stagger_core::model::{ClusterId, ClusterName, Policy, Reason, RunId, Snapshot, Target, UnitId};
 use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Seq};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
 use stagger_engine::clock::Clock as _;
 use stagger_engine::driver::{Parts, Step};
 use stagger_engine::sqlite::SqliteStore;
-use stagger_engine::store::{Listed, Store, StoreError};
+use stagger_engine::store::{Listed, Mark, Store, StoreError};
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::translate::Wished;
@@ -184,6 +184,9 @@ impl Backend for InHaste {
     fn cluster(&self) -> &ClusterName {
         self.inner.cluster()
     }
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        self.inner.identity().await
+    }
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         let at = self.clock.now();
         let mut document = serde_json::to_value(self.inner.observe().await?).unwrap();
@@ -192,6 +195,9 @@ impl Backend for InHaste {
     }
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
         self.inner.may_stop(units).await
+    }
+    fn host_of(&self, unit: &UnitId) -> Option<String> {
+        self.inner.host_of(unit)
     }
     fn rail(&self, action: &Action) -> Rail {
         self.inner.rail(action)
@@ -305,6 +311,9 @@ impl Store for FusedStore {
     }
     fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
         self.store.taken(run, up_to)
+    }
+    fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
+        self.store.mark(run, at)
     }
 }
 

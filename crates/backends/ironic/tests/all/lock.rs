@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use stagger_core::model::ClusterName;
-use stagger_engine::backend::LockError;
+use stagger_core::model::{ClusterName, RunId};
+use stagger_engine::backend::{Anchor, LockError};
+use stagger_engine::supervisor::Identity;
 use stagger_ironic::records::{Book, Record, RecordState};
 
 use crate::common::{call, claim};
@@ -11,9 +12,93 @@ use crate::common::{call, claim};
 const EXPIRES: Duration = Duration::from_millis(300);
 
 fn book(folder: &tempfile::TempDir) -> Book {
+    named(folder, "lab", "mysql://ironic@db1/ironic")
+}
+
+fn named(folder: &tempfile::TempDir, name: &str, ironic: &str) -> Book {
     let url = format!("sqlite://{}/ours.db?mode=rwc", folder.path().display());
-    let name = ClusterName::new("lab").unwrap();
-    Book::open(&url, name, EXPIRES, Duration::from_secs(20)).unwrap()
+    let name = ClusterName::new(name).unwrap();
+    Book::open(&url, ironic, name, EXPIRES, Duration::from_secs(20)).unwrap()
+}
+
+#[tokio::test]
+async fn one_ironic_under_two_names_has_one_lock_and_one_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = named(&folder, "lab", "mysql://ironic@db1/ironic");
+    let same = named(
+        &folder,
+        "laboratory",
+        "mariadb://reader:x@DB1/ironic?ssl-mode=required",
+    );
+    let other = named(&folder, "lab", "mysql://ironic@db2/ironic");
+    let identity = one.identity().await.unwrap();
+    assert_eq!(same.identity().await.unwrap(), identity);
+    assert_ne!(
+        other.identity().await.unwrap(),
+        identity,
+        "another database, though of one name"
+    );
+
+    let token = one.take(&claim("one"), 0).await.unwrap();
+    one.note(&call(token, 1), "c1", &record("29.0.6", None))
+        .await
+        .unwrap();
+    assert_eq!(same.read().await.unwrap(), one.read().await.unwrap());
+    assert_eq!(other.read().await.unwrap().services.len(), 0);
+    let holder = same.holder().await.unwrap().unwrap();
+    assert_eq!(
+        (holder.claim.incarnation.as_str(), holder.expires),
+        ("one", EXPIRES)
+    );
+    assert!(other.holder().await.unwrap().is_none());
+    assert!(other.take(&claim("two"), 0).await.is_ok());
+    let three = claim("three");
+    let theirs = same.take(&three, 0);
+    let beats = async {
+        for _ in 0..4 {
+            tokio::time::sleep(EXPIRES / 10).await;
+            one.renew(token).await.unwrap();
+        }
+    };
+    let (refused, ()) = tokio::join!(theirs, beats);
+    assert!(matches!(refused, Err(LockError::Held(by)) if by.incarnation == "one"));
+}
+
+#[tokio::test]
+async fn where_a_journal_stood_is_kept_when_the_lock_is_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let book = book(&folder);
+    assert_eq!(book.anchored().await.unwrap(), None);
+    let token = book.take(&claim("one"), 0).await.unwrap();
+    for seq in [7, 9] {
+        let anchor = Anchor {
+            run: RunId::new("run-1").unwrap(),
+            seq,
+            sum: format!("sum {seq}"),
+        };
+        book.anchor(&anchor).await.unwrap();
+        assert_eq!(book.anchored().await.unwrap(), Some(anchor));
+    }
+    book.give_back(token).await.unwrap();
+    assert_eq!(book.anchored().await.unwrap().unwrap().seq, 9);
+}
+
+#[tokio::test]
+async fn one_that_was_killed_on_this_machine_is_followed_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dead, heir) = (book(&folder), book(&folder));
+    let who = Identity::of_this_process();
+    let mut gone = who.claim(&RunId::new("run-1").unwrap(), jiff::Timestamp::UNIX_EPOCH);
+    // This process at another time of start: what one leaves whose number was given away.
+    gone.life.as_mut().unwrap().begun += 1;
+    let token = dead.take(&gone, 0).await.unwrap();
+    let begun = Instant::now();
+    let newer = heir.take(&claim("heir"), 0).await.unwrap();
+    assert!(
+        newer > token && begun.elapsed() < EXPIRES,
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 fn record(release: &str, pin: Option<&str>) -> Record {

@@ -138,6 +138,7 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     let world = Reached::new(real.settings.clone()).unwrap();
     let book = Book::open(
         &config.ours,
+        &config.database,
         config.name.clone(),
         Duration::from_secs(1),
         Duration::from_secs(9),

@@ -13,6 +13,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use stagger_engine::secrets;
+
 /// What the names of the pods that Rook makes begin with.
 const PODS: &str = "rook-ceph-";
 /// The end of the name of a copy that is not finished.
@@ -254,10 +256,10 @@ fn copies(to: &Path) -> io::Result<Vec<Ended>> {
 fn write(mut log: File, to: &Path, most: u64) -> io::Result<()> {
     let about = log.metadata()?;
     if let Some(folder) = to.parent() {
-        fs::create_dir_all(folder)?;
+        secrets::make_folder(folder)?;
     }
     let part = to.with_added_extension(PART);
-    let mut copy = File::create(&part)?;
+    let mut copy = secrets::create(&part)?;
     log.seek(SeekFrom::Start(about.len().saturating_sub(most)))?;
     io::copy(&mut log.take(most), &mut copy)?;
     copy.set_modified(about.modified()?)?;

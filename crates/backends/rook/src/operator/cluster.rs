@@ -12,6 +12,7 @@ use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings, SoftwareByKind};
 use stagger_ceph::facts::release::Version;
+use stagger_ceph::target::Disturbance;
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::{ClusterName, RunId, UnitId};
 use stagger_engine::hosts::Hosts;
@@ -389,12 +390,17 @@ impl One {
         let store = self.store();
         let mut newest = None;
         for listed in store.runs().map_err(SuperviseError::from)? {
-            let run = supervisor::replay(&store, &listed.run)?;
-            if run.ended().is_none() {
-                return Ok(Some(listed.run));
+            if listed.ended_by.is_none() {
+                if supervisor::replay(&store, &listed.run)?.ended().is_none() {
+                    return Ok(Some(listed.run));
+                }
+                continue;
             }
-            if newest.is_none() {
-                let journal = store.journal(&listed.run).map_err(SuperviseError::from)?;
+            // Of one that is over and cannot be read any more, nothing is kept in mind.
+            if newest.is_none()
+                && let Ok(journal) = store.journal(&listed.run)
+                && let Ok(run) = supervisor::replay(&store, &listed.run)
+            {
                 newest = Last::of(&run, &journal);
             }
         }
@@ -414,6 +420,7 @@ impl One {
             timeout: access.timeout.as_secs(),
             lock_expires: u64::from(self.shared.options.lock_expires),
             noout_expires: NOOUT,
+            pause: Disturbance::usual(),
             poll: self.shared.options.poll,
             durations: BTreeMap::new(),
         };

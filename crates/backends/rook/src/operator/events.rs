@@ -227,6 +227,7 @@ pub(super) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Opti
         | run::Event::Intent { .. }
         | run::Event::Settled { .. }
         | run::Event::GatesTurned { .. }
+        | run::Event::WaveRecovered
         | run::Event::WavePassed
         | run::Event::WaveWentBack
         | run::Event::StepPassed { .. }

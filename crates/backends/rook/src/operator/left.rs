@@ -202,6 +202,7 @@ mod tests {
                 version: 1,
                 run: RunId::new("r1").unwrap(),
                 cluster: ClusterName::new("c").unwrap(),
+                identity: None,
                 target: serde_json::from_value(json!({ "title": "t", "parts": [] })).unwrap(),
                 policy: Policy::default(),
                 baseline: serde_json::to_value(memory).unwrap(),

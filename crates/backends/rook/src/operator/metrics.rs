@@ -187,6 +187,7 @@ impl ClusterMetrics {
                     }
                     | Action::Restart { .. }
                     | Action::GoBack { .. },
+                ..
             } => &self.metrics.units,
             Event::Ended {
                 outcome: Ending::RolledBack { .. },

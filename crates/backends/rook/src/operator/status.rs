@@ -352,6 +352,7 @@ fn of_run(told: &mut Told, view: &RunView) {
     let (phase, reason) = match view.verdict {
         Verdict::Running => ("Progressing", "UpgradeRuns"),
         Verdict::Held => ("Progressing", "UpgradeWaits"),
+        Verdict::Interrupted => ("Progressing", "UpgradeInterrupted"),
         Verdict::NeedsYou => ("Blocked", "NeedsAPerson"),
         Verdict::Done => ("Ready", "UpgradeDone"),
         Verdict::Ended => ("Blocked", "UpgradeEndedElsewhere"),
@@ -393,6 +394,7 @@ mod tests {
 
     fn view() -> RunView {
         RunView {
+            ended_at: None,
             schema: Schema {
                 name: "run".to_owned(),
                 version: 1,

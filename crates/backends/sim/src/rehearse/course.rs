@@ -16,7 +16,7 @@ use stagger_engine::supervisor::{self, Identity, SuperviseError};
 
 use super::Rehearsal;
 use crate::backend::Sim;
-use crate::clock::{Pace, VirtualClock};
+use crate::clock::{Pace, PlayError, VirtualClock};
 use crate::fault::Fault;
 use crate::simulate::SimEnding;
 use crate::world::{Exposure, WaveName};
@@ -57,9 +57,9 @@ pub enum RehearseError {
     /// A run could not be driven.
     #[error("a simulated run could not be driven")]
     Drive(#[from] DriveError),
-    /// The system gives no more threads or files.
-    #[error("a simulated run has no runtime to run in")]
-    Runtime(#[from] std::io::Error),
+    /// The copy cannot be played.
+    #[error("a simulated run cannot be played")]
+    Play(#[from] PlayError),
 }
 
 /// After so long on the virtual clock a run has no end. Windows for maintenance may be rare.
@@ -81,23 +81,18 @@ impl<'a> Courses<'a> {
 
     /// Carries out one run, with these faults.
     pub(super) fn run(&self, number: usize, faults: Vec<Fault>) -> Result<Course, RehearseError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()?;
-        runtime.block_on(self.carry_out(number, faults))
+        let sim = Sim::copied(&self.what.copy, self.what.seed, faults)?;
+        sim.carry_out(Pace::Fast, self.one_run(number, &sim))?
     }
 
-    async fn carry_out(&self, number: usize, faults: Vec<Fault>) -> Result<Course, RehearseError> {
+    async fn one_run(&self, number: usize, sim: &Sim) -> Result<Course, RehearseError> {
         let Rehearsal {
-            copy,
             target,
             policy,
-            seed,
             scratch,
             ..
         } = self.what;
-        let sim = Sim::copied(copy, *seed, faults)?;
-        let clock = sim.clock(Pace::Fast);
+        let clock = sim.clock();
         let noted: Arc<Mutex<Noted>> = Arc::default();
         let who = Identity {
             incarnation: "simulated-1".to_owned(),
@@ -125,7 +120,7 @@ impl<'a> Courses<'a> {
             serde_json::Value::Null,
         )
         .await?;
-        let ending = drive(&mut driver, &sim, &clock).await?;
+        let ending = drive(&mut driver, sim, &clock).await?;
         lease.give_back(&backend).await.map_err(SuperviseError::from)?;
         let run = driver.run();
         // What it waited for in vain does not count.
@@ -162,7 +157,8 @@ async fn drive(driver: &mut Driver, sim: &Sim, clock: &VirtualClock) -> Result<S
         }
         let stepped = driver.step().await?;
         let held = driver.run().held().map(|(why, since)| (why.clone(), since));
-        let for_good = |since: Timestamp| sim.world().is_quiet() || now.duration_since(since) > HELD;
+        // Even where nothing is due any more: a gate that has opened by itself has to hold for its time.
+        let for_good = |since: Timestamp| now.duration_since(since) > HELD;
         match (stepped, held) {
             (Step::Again, _) => {}
             (Step::Over(ending), _) => return Ok(SimEnding::Over(ending)),
@@ -220,6 +216,7 @@ impl Listener for Watching {
             }
             Event::Intent {
                 action: Action::Step { step },
+                ..
             } => {
                 let spec = run.start().target.step(step);
                 if let Some(door) = spec.and_then(|spec| spec.door.as_ref()) {

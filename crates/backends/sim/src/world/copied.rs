@@ -113,7 +113,13 @@ impl World {
                 .filter_map(|daemon| Some((daemon.kind.clone(), before.duration(&daemon.kind)?)))
                 .collect(),
         )
-        .map(Some)
+        .map(|snapshot| {
+            let snapshot = snapshot
+                .with_absent(before.absent().to_vec())
+                .with_interruptions(before.interruptions().to_vec())
+                .with_bystanders(before.bystanders().to_vec());
+            Some(snapshot)
+        })
     }
 
     /// What may be down together, as before; and of groups with objects missing, those that have all.

@@ -47,6 +47,8 @@ impl World {
                 outages: 0,
                 baseline: up,
                 ours: false,
+                ours_to_give_back: false,
+                failed: false,
                 turn: 0,
                 id,
             });
@@ -110,6 +112,8 @@ impl World {
                 outages: 0,
                 baseline: up,
                 ours: false,
+                ours_to_give_back: false,
+                failed: false,
                 turn: 0,
             }
         });
@@ -185,11 +189,17 @@ impl World {
         Self {
             spec,
             now: 0,
+            shown: Arc::default(),
             by_id,
             pgs,
             on_osd,
             agenda: BTreeMap::new(),
             count: 0,
+            sleepers: BTreeMap::new(),
+            teller: None,
+            stuck: false,
+            watched: super::watch::Watched::default(),
+            healed: false,
             faults: Vec::new(),
             guards: BTreeMap::new(),
             lock: None,

@@ -89,6 +89,9 @@ impl Backend for FusedSim {
         self.fuse.backend()?;
         answer
     }
+    fn host_of(&self, unit: &UnitId) -> Option<String> {
+        self.sim.host_of(unit)
+    }
     fn rail(&self, action: &Action) -> Rail {
         self.sim.rail(action)
     }

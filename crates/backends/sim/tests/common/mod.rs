@@ -36,14 +36,6 @@ impl Listener for Talk {
     }
 }
 
-pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap()
-        .block_on(future)
-}
-
 /// Nothing is kept: the folder is one that cannot be made, and collecting is allowed to fail.
 pub fn artifacts() -> Artifacts {
     Artifacts::in_folder("/dev/null/artifacts")
@@ -51,19 +43,12 @@ pub fn artifacts() -> Artifacts {
 
 pub fn play(scenario: &Scenario) -> SimReport {
     let store = Box::new(SqliteStore::in_memory().unwrap());
-    block_on(simulate(scenario, store, artifacts(), Box::new(Talk), Pace::Fast)).unwrap()
+    simulate(scenario, store, artifacts(), Box::new(Talk), Pace::Fast).unwrap()
 }
 
 /// The ending in one word, with the stable word of its reason.
 pub fn word(ending: &SimEnding) -> (&'static str, Option<String>) {
-    match ending {
-        SimEnding::Over(Ending::Done) => ("done", None),
-        SimEnding::Over(Ending::Incomplete { .. }) => ("incomplete", None),
-        SimEnding::Over(Ending::RolledBack { reason }) => ("rolled-back", Some(reason.slug.clone())),
-        SimEnding::Over(Ending::Aborted) => ("aborted", None),
-        SimEnding::Held(reason) => ("held", Some(reason.slug.clone())),
-        SimEnding::Endless(reason) => ("endless", Some(reason.slug.clone())),
-    }
+    (ending.word(), ending.reason().map(str::to_owned))
 }
 
 /// What was left, and why, in stable words.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use stagger_core::model::Snapshot;
+use stagger_core::model::{ClusterId, Snapshot};
 use stagger_core::run::measured;
 use stagger_engine::backend::Backend;
 use stagger_ganeti::cluster::Cluster;
@@ -112,7 +112,8 @@ impl Live {
         let memory = Memory::of(&facts, rebooted, self.wished(cli, &wish.reboot)?);
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
-        let backend = GanetiBackend::new(self.settings.clone(), Some(memory))?;
+        let identity = self.backend()?.identity().await?;
+        let backend = GanetiBackend::new(self.of(Some(&identity)), Some(memory))?;
         Ok(Prepared {
             snapshot,
             target,
@@ -152,15 +153,26 @@ impl Live {
         Ok(())
     }
 
-    /// The backend of a run that is in the journal. What was held past its expiry is given back.
-    pub(crate) async fn resumed(&self, memory: &serde_json::Value) -> Result<Arc<dyn Backend>, CliError> {
+    /// The settings for runs of that cluster.
+    fn of(&self, identity: Option<&ClusterId>) -> Settings {
+        let mut settings = self.settings.clone();
+        if let Some(identity) = identity {
+            settings.hosts = settings.hosts.of_identity(identity);
+        }
+        settings
+    }
+
+    /// The backend of a run that is in the journal.
+    pub(crate) fn resumed(
+        &self,
+        memory: &serde_json::Value,
+        identity: Option<&ClusterId>,
+    ) -> Result<Arc<dyn Backend>, CliError> {
         let memory: Memory = serde_json::from_value(memory.clone()).map_err(|error| {
             CliError::usage(format!("the run keeps no memory of a Ganeti: {error}"))
                 .hint("is it a run of another cluster? --config names the configuration")
         })?;
-        let backend = GanetiBackend::new(self.settings.clone(), Some(memory))?;
-        crate::commands::guards::told(backend.drop_expired_guards().await?);
-        Ok(Arc::new(backend))
+        Ok(Arc::new(GanetiBackend::new(self.of(identity), Some(memory))?))
     }
 }
 

@@ -141,7 +141,7 @@ impl<'a> Live<'a> {
     /// Limits of the policy on failure domains and on the share that is degraded.
     fn within_policy(&self, ix: Ix) -> bool {
         let Ask { snapshot, policy, .. } = *self.ask;
-        if policy.max_domains.is_empty() && policy.max_degraded.is_none() {
+        if policy.max_domains.is_empty() && policy.max_reduced_redundancy.is_none() {
             return true;
         }
         let mut set: Vec<Ix> = self.begun.iter().copied().collect();
@@ -157,7 +157,7 @@ impl<'a> Live<'a> {
             touched.len() <= *limit as usize || set.len() == 1
         });
         // A share of all budgets is bound by waves; here only one at a time is sure.
-        domains && (policy.max_degraded.is_none() || set.len() == 1)
+        domains && (policy.max_reduced_redundancy.is_none() || set.len() == 1)
     }
 }
 

@@ -40,6 +40,11 @@ pub enum BoundReason {
     },
     /// The waves may hold so few.
     Growth,
+    /// Hoffman's bound on the graph of those that may never be down together.
+    Eigenvalues {
+        /// How many units it has.
+        units: u32,
+    },
     /// All splits were tried.
     Exact,
 }

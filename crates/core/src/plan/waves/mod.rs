@@ -6,10 +6,11 @@
 //! 1. `problem`: units that fit in no wave, not even alone, are set aside with the rule that says so.
 //! 2. `ties`: the rules are made ready for the search; placement groups of which one member may go
 //!    become pairs of units.
-//! 3. `bound`: how few waves there can be at best, and why.
+//! 3. `bound`: how few waves there can be at best, and why; where a search is asked for, `spectrum` too.
 //! 4. Up to ten units: `exact` tries all splits, and that is the answer.
-//! 5. Else `parent` (the split that a run is in), `rlf` and `dsatur` each give a split; where growth
-//!    is asked, `growth` cuts the first waves to measure. The fewest waves win, the parent wins ties.
+//! 5. Else `parent` (the split that a run is in), `rlf`, `dsatur` and `walk` (along each level of the
+//!    failure domains, and as Ceph walks) each give a split; where growth is asked, `growth` cuts the
+//!    first waves to measure. The fewest waves win, the parent wins ties.
 //! 6. `tabu` tries one wave fewer, again and again, until the bound is reached or the steps are used.
 //!
 //! The answer depends on nothing but the arguments: choices are seeded, effort is counted in steps.
@@ -27,8 +28,10 @@ mod problem;
 mod rlf;
 mod rng;
 mod room;
+mod spectrum;
 mod tabu;
 mod ties;
+mod walk;
 
 pub use bound::{Bound, BoundReason};
 pub use problem::{Budget, Budgets, DomainRule, Impossible, Problem, Rule, Violation, Wide};
@@ -37,9 +40,9 @@ use rng::Rng;
 use ties::Ties;
 
 /// `dsatur` holds all waves open at once, and its queue may grow to units × waves; beyond so many bytes
-/// it is left out, and `rlf`, which holds one wave, stands alone. Only splits into very many waves need
-/// as much.
-const OPEN_WAVES_BYTES: u64 = 64_000_000;
+/// it is left out. On maps of ten thousand units, of three copies and erasure-coded, with caps and without,
+/// it took as long as `rlf`, which holds one wave, and gave no fewer.
+const OPEN_WAVES_BYTES: u64 = 4_000_000;
 
 /// How long to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +90,8 @@ pub enum Method {
     Rlf,
     /// Saturation degree (Brélaz 1979).
     Dsatur,
+    /// One failure domain after another, or up the tree of them as Ceph's own walk.
+    Walk,
     /// Tabu search (Hertz and de Werra 1987).
     Tabu,
 }
@@ -115,6 +120,22 @@ pub fn solve_with(
     tenure: Tenure,
     parent: Option<&[Vec<u32>]>,
 ) -> Solution {
+    solve_until(problem, search, tenure, parent, &mut || false)
+}
+
+/// The same, and ends the search as soon as `stop` says so; it is asked now and then. With as many steps as
+/// were used, and without `stop`, the same answer is found again.
+///
+/// # Panics
+///
+/// If a rule of the problem names a unit that the problem does not have.
+pub fn solve_until(
+    problem: &Problem,
+    search: Search,
+    tenure: Tenure,
+    parent: Option<&[Vec<u32>]>,
+    stop: &mut dyn FnMut() -> bool,
+) -> Solution {
     problem.assert_well_formed();
     let impossible = problem.impossible();
     let placeable = without(problem.units, &impossible);
@@ -140,8 +161,25 @@ pub fn solve_with(
         fewer(kept, exact)
     } else {
         let constructed = construct(&ties, kept);
+        // It takes as long as a construction, and who carries a plan on has been told.
+        if search.steps > 0
+            && parent.is_none()
+            && constructed.waves.len() > bound.waves as usize
+            && let Some(found) = spectrum::at_least(&ties, bound.waves)
+        {
+            bound = Bound {
+                waves: found.waves,
+                why: BoundReason::Eigenvalues { units: found.units },
+            };
+        }
         let mut rng = Rng::new(search.seed);
-        improve(&ties, constructed, bound.waves, tenure, &mut steps_left, &mut rng)
+        let effort = Effort {
+            tenure,
+            steps_left: &mut steps_left,
+            rng: &mut rng,
+            stop,
+        };
+        improve(&ties, constructed, bound.waves, effort)
     };
     Solution {
         waves: found.waves.iter().map(|wave| ties.originals(wave)).collect(),
@@ -152,7 +190,7 @@ pub fn solve_with(
     }
 }
 
-/// A number of waves that no split of the problem can beat.
+/// A number of waves that no split of the problem can beat, found quickly.
 ///
 /// # Panics
 ///
@@ -202,21 +240,31 @@ fn construct(ties: &Ties, kept: Option<Split>) -> Split {
         let waves = dsatur::waves(ties, steady);
         best = fewer(Some(best), cut(waves, Method::Dsatur));
     }
+    walk::each(ties, best.waves.len(), |waves| {
+        let walked = cut(waves, Method::Walk);
+        if walked.waves.len() < best.waves.len() {
+            best = walked;
+        }
+        best.waves.len()
+    });
     best
 }
 
-/// One wave fewer, again and again, until the bound is reached or the steps are used.
-fn improve(
-    ties: &Ties,
-    from: Split,
-    bound: u32,
+/// How the search goes about it, and when it ends.
+struct Effort<'a> {
     tenure: Tenure,
-    steps_left: &mut u64,
-    rng: &mut Rng,
-) -> Split {
+    /// Counted down.
+    steps_left: &'a mut u64,
+    rng: &'a mut Rng,
+    /// Whether to end before the steps are used.
+    stop: &'a mut dyn FnMut() -> bool,
+}
+
+/// One wave fewer, again and again, until the bound is reached or the effort ends.
+fn improve(ties: &Ties, from: Split, bound: u32, mut effort: Effort<'_>) -> Split {
     let mut best = from;
-    while *steps_left > 0 && best.waves.len() > bound as usize {
-        let Some(waves) = tabu::one_fewer(ties, &best.waves, tenure, steps_left, rng) else {
+    while *effort.steps_left > 0 && best.waves.len() > bound as usize {
+        let Some(waves) = tabu::one_fewer(ties, &best.waves, &mut effort) else {
             break;
         };
         best = Split {
@@ -256,14 +304,13 @@ mod tests {
             let built = construct(&ties, None);
             let mut steps = 2000;
             let mut seeded = Rng::new(1);
-            let found = improve(
-                &ties,
-                built,
-                fewest as u32,
-                Tenure::Published,
-                &mut steps,
-                &mut seeded,
-            );
+            let effort = Effort {
+                tenure: Tenure::Published,
+                steps_left: &mut steps,
+                rng: &mut seeded,
+                stop: &mut || false,
+            };
+            let found = improve(&ties, built, fewest as u32, effort);
             for (place, wave) in found.waves.iter().enumerate() {
                 assert_eq!(problem.permits(&ties.originals(wave)), Ok(()));
                 assert!(wave.len() <= problem.cap(place) as usize);

@@ -13,6 +13,10 @@ pub struct Problem {
     pub wide: Vec<Wide>,
     /// How many failure domains a wave may touch.
     pub domains: Vec<DomainRule>,
+    /// Where the units stand: one entry a level of the failure domains (host, rack, row), with the domain of
+    /// each unit there. They forbid nothing; waves along them are among those that are tried, since operators
+    /// and other programs walk along them.
+    pub levels: Vec<Vec<u32>>,
     /// Growth: the `i`-th wave holds at most `caps[i]` units, waves past the end as many as the last
     /// says. Empty: no cap. A cap of 0 counts as 1, for a wave of nothing would prove nothing.
     pub caps: Vec<u32>,
@@ -203,6 +207,7 @@ impl Problem {
                     ..rule.clone()
                 })
                 .collect(),
+            levels: self.levels.iter().map(|level| of(level)).collect(),
             caps: self.caps.clone(),
         }
     }
@@ -226,6 +231,10 @@ impl Problem {
         assert!(
             self.domains.iter().all(|rule| rule.of.len() == units),
             "a rule on domains must have one domain for each unit"
+        );
+        assert!(
+            self.levels.iter().all(|level| level.len() == units),
+            "a level must have one domain for each unit"
         );
     }
 }

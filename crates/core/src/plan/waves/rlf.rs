@@ -6,98 +6,200 @@
 //! treated so here. A crowd shuts nobody out until it is used up: it counts against a unit if one
 //! more would use it up, and a little for it otherwise, since units in many crowds are hard to place.
 
-use std::cmp::Reverse;
-
 use super::forming::Forming;
 use super::problem::cap_at;
 use super::ties::{PAIR_WEIGHT, Ties};
 
 /// What shutting out one unit, or using up one crowd, weighs beside a unit's ties to its crowds. Of
 /// the powers of two tried on maps of erasure-coded pools, this gave the fewest waves.
-const SHUT_OUT: i64 = 128;
+const SHUT_OUT: i32 = 128;
+
+/// The score of a unit that cannot join.
+const CLOSED: i32 = i32::MIN;
+/// Ties to crowds count up to this, so that scores stay far from the ends of their type.
+const MOST_CROWDED: u32 = 1 << 29;
+/// So many scores are looked at in one go; most goes find nothing.
+const BLOCK: usize = 256;
 
 /// Splits all units into waves; the `i`-th keeps to the `i`-th cap.
 pub(super) fn waves(ties: &Ties, caps: &[u32]) -> Vec<Vec<u32>> {
     let mut left: Vec<u32> = (0..ties.units()).collect();
-    let mut placed = vec![false; left.len()];
     let mut scores = Scores::new(ties);
     let mut waves: Vec<Vec<u32>> = Vec::new();
     let mut forming = Forming::new(ties, cap_at(caps, 0));
     let mut newly = Vec::new();
     while !left.is_empty() {
-        let mut candidates = left.clone();
-        let mut first = true;
-        while let Some(unit) = choose(&mut candidates, &forming, &scores, first) {
-            first = false;
+        let mut next = scores.begin(&left);
+        while let Some(unit) = next {
             forming.add(unit, &mut newly);
-            newly.retain(|&unit| !placed[unit as usize]);
             scores.added(ties, &forming, unit, &newly);
             newly.clear();
+            next = scores.choose(&forming);
         }
         let wave = forming.finish(cap_at(caps, waves.len() + 1));
-        for &unit in &wave {
-            placed[unit as usize] = true;
-        }
         scores.placed(ties, &wave);
-        left.retain(|&unit| !placed[unit as usize]);
+        left.retain(|&unit| !scores.placed[unit as usize]);
         waves.push(wave);
     }
     waves
 }
 
-/// The candidate that costs the others least; as the first of a wave, the one most tied to all. Drops
-/// candidates that no longer fit.
-fn choose(candidates: &mut Vec<u32>, forming: &Forming, scores: &Scores, first: bool) -> Option<u32> {
-    let mut best = None;
-    candidates.retain(|&unit| {
-        if forming.blocks(unit) || !forming.has_room(unit) {
-            return false;
-        }
-        let pairs = scores.pairs[unit as usize];
-        let crowds = scores.crowds[unit as usize];
-        let key = if first {
-            let all = i64::from(pairs) * i64::from(PAIR_WEIGHT) + i64::from(crowds);
-            (all, Reverse(0), Reverse(unit))
-        } else {
-            let pull = scores.pull[unit as usize];
-            // Of equals, the one that shuts out the fewest.
-            let shuts_out = i64::from(pairs) - i64::from(pull);
-            let score = i64::from(pull) * SHUT_OUT + i64::from(crowds);
-            (score, Reverse(shuts_out), Reverse(unit))
-        };
-        best = best.max(Some(key));
-        true
-    });
-    best.map(|(_, _, Reverse(unit))| unit)
-}
-
 /// What speaks for each unit.
 struct Scores {
+    /// Units in complete waves.
+    placed: Vec<bool>,
     /// How many pairs it forms with units not yet placed.
     pairs: Vec<u32>,
     /// How strongly crowds tie it to units not yet placed.
     crowds: Vec<u32>,
-    /// How many pairs it forms with units that this wave shuts out, less how many of its crowds one
-    /// more unit may use up.
-    pull: Vec<i32>,
+    /// What speaks for placing it now: how many pairs it forms with units that this wave shuts out, less how
+    /// many of its crowds one more unit may use up, times `SHUT_OUT`; and its crowds. `CLOSED` if it cannot
+    /// join the wave. All are looked through for each unit that is placed, so they are small and stand next
+    /// to each other.
+    for_now: Vec<i32>,
+    /// How many are not `CLOSED`.
+    open: usize,
+    /// These, once they are few.
+    few: Option<Vec<u32>>,
 }
 
 impl Scores {
     fn new(ties: &Ties) -> Self {
+        let units = ties.units() as usize;
         Self {
+            placed: vec![false; units],
             pairs: (0..ties.units())
                 .map(|unit| ties.pairs(unit).len() as u32)
                 .collect(),
             crowds: (0..ties.units()).map(|unit| ties.crowded(unit)).collect(),
-            pull: vec![0; ties.units() as usize],
+            for_now: vec![CLOSED; units],
+            open: 0,
+            few: None,
         }
     }
 
-    /// A unit joined the wave and shut out some that are not yet placed.
+    /// Opens a wave to all that are left, and says who is the first: the one most tied to all.
+    fn begin(&mut self, left: &[u32]) -> Option<u32> {
+        self.for_now.fill(CLOSED);
+        for &unit in left {
+            self.for_now[unit as usize] = self.crowded(unit);
+        }
+        self.open = left.len();
+        self.few = None;
+        let all = |unit: u32| {
+            i64::from(self.pairs[unit as usize]) * i64::from(PAIR_WEIGHT)
+                + i64::from(self.crowds[unit as usize])
+        };
+        let hardest = left
+            .iter()
+            .map(|&unit| (all(unit), std::cmp::Reverse(unit)))
+            .max();
+        hardest.map(|(_, std::cmp::Reverse(unit))| unit)
+    }
+
+    /// What a unit's crowds add to its score.
+    fn crowded(&self, unit: u32) -> i32 {
+        self.crowds[unit as usize].min(MOST_CROWDED).cast_signed()
+    }
+
+    /// The unit that fits and costs the others least. Of equals the one that shuts out the fewest, and of
+    /// these the first.
+    fn choose(&mut self, forming: &Forming) -> Option<u32> {
+        let best = self.best()?;
+        if forming.has_room(best) {
+            return Some(best);
+        }
+        // Rules that bind every unit have become tight: whoever has no room now has none later either.
+        for unit in 0..self.for_now.len() as u32 {
+            if self.for_now[unit as usize] != CLOSED && !forming.has_room(unit) {
+                self.close(unit);
+            }
+        }
+        self.best()
+    }
+
+    fn best(&mut self) -> Option<u32> {
+        if self.open == 0 {
+            return None;
+        }
+        if self.few.is_none() && self.open < self.for_now.len() / 16 {
+            let open = (0_u32..)
+                .zip(&self.for_now)
+                .filter(|(_, score)| **score != CLOSED);
+            self.few = Some(open.map(|(unit, _)| unit).collect());
+        }
+        let Some(mut few) = self.few.take() else {
+            return self.best_of_many();
+        };
+        let mut best = None;
+        few.retain(|&unit| {
+            let score = self.for_now[unit as usize];
+            if score == CLOSED {
+                return false;
+            }
+            best = best.max(Some((score, std::cmp::Reverse((self.shuts_out(unit), unit)))));
+            true
+        });
+        self.few = Some(few);
+        best.map(|(_, std::cmp::Reverse((_, unit)))| unit)
+    }
+
+    fn best_of_many(&self) -> Option<u32> {
+        let mut most = CLOSED;
+        let mut found: Option<(i32, u32)> = None;
+        for (block, scores) in (0_u32..).zip(self.for_now.chunks(BLOCK)) {
+            let highest = scores.iter().fold(CLOSED, |most, &score| most.max(score));
+            if highest == CLOSED || highest < most {
+                continue;
+            }
+            if highest > most {
+                most = highest;
+                found = None;
+            }
+            for (unit, _) in (block * BLOCK as u32..)
+                .zip(scores)
+                .filter(|(_, score)| **score == most)
+            {
+                let key = (self.shuts_out(unit), unit);
+                if found.is_none_or(|found| key < found) {
+                    found = Some(key);
+                }
+            }
+        }
+        found.map(|(_, unit)| unit)
+    }
+
+    /// How many units that could still join the wave it would shut out.
+    fn shuts_out(&self, unit: u32) -> i32 {
+        let pull = (self.for_now[unit as usize] - self.crowded(unit)) / SHUT_OUT;
+        self.pairs[unit as usize].cast_signed() - pull
+    }
+
+    fn close(&mut self, unit: u32) {
+        let score = &mut self.for_now[unit as usize];
+        self.open -= usize::from(*score != CLOSED);
+        *score = CLOSED;
+    }
+
+    #[inline]
+    fn pull(&mut self, unit: u32, by: i32) {
+        // Without a branch: whether a unit is open is anybody's guess, and this is done most often of all.
+        let score = &mut self.for_now[unit as usize];
+        let open = i32::from(*score != CLOSED);
+        *score += open * by * SHUT_OUT;
+    }
+
+    /// A unit joined the wave and shut out others.
     fn added(&mut self, ties: &Ties, forming: &Forming, unit: u32, newly: &[u32]) {
+        self.close(unit);
         for &shut_out in newly {
-            for &other in ties.pairs(shut_out) {
-                self.pull[other as usize] += 1;
+            self.close(shut_out);
+        }
+        for &shut_out in newly {
+            if !self.placed[shut_out as usize] {
+                for &other in ties.pairs(shut_out) {
+                    self.pull(other, 1);
+                }
             }
         }
         for joined in ties.crowds_of(unit) {
@@ -107,7 +209,7 @@ impl Scores {
             let load = forming.load(joined.crowd);
             if load >= tight && load - joined.cost < tight {
                 for seat in ties.seats(joined.crowd) {
-                    self.pull[seat.unit as usize] -= 1;
+                    self.pull(seat.unit, -1);
                 }
             }
         }
@@ -115,8 +217,8 @@ impl Scores {
 
     /// A wave is complete.
     fn placed(&mut self, ties: &Ties, wave: &[u32]) {
-        self.pull.fill(0);
         for &unit in wave {
+            self.placed[unit as usize] = true;
             for &other in ties.pairs(unit) {
                 self.pairs[other as usize] -= 1;
             }

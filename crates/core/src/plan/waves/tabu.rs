@@ -6,12 +6,12 @@
 //! inside a colour is brought to nothing. Here it is the excess over all rules: broken pairs, loads
 //! of crowds over their limits, and what `Room` counts.
 
-use super::Tenure;
 use super::list::List;
 use super::problem::cap_at;
 use super::rng::Rng;
 use super::room::Room;
 use super::ties::{Crowd, Ties};
+use super::{Effort, Tenure};
 
 /// The search keeps tables of units × waves and crowds × waves; beyond so many cells (of 4 bytes) it
 /// declines. Ten thousand units in 40 waves need a twentieth of this.
@@ -20,15 +20,11 @@ const CELLS: u64 = 16_000_000;
 /// In no wave.
 const NONE: u32 = u32::MAX;
 
-/// A split into one wave fewer, or `None` if none was found in these steps (moves), which are counted
-/// down.
-pub(super) fn one_fewer(
-    ties: &Ties,
-    waves: &[Vec<u32>],
-    tenure: Tenure,
-    steps: &mut u64,
-    rng: &mut Rng,
-) -> Option<Vec<Vec<u32>>> {
+/// So many moves are made between two questions whether to stop.
+const MOVES_A_QUESTION: u32 = 32;
+
+/// A split into one wave fewer, or `None` if none was found with this effort; its steps are moves.
+pub(super) fn one_fewer(ties: &Ties, waves: &[Vec<u32>], effort: &mut Effort<'_>) -> Option<Vec<Vec<u32>>> {
     let count = waves.len().checked_sub(1).filter(|&count| count > 0)?;
     let cells = count as u64 * (u64::from(ties.units()) * 2 + ties.crowds.len() as u64);
     if cells > CELLS {
@@ -36,8 +32,8 @@ pub(super) fn one_fewer(
     }
     let mut search = Tabu::new(ties, count);
     search.start_from(waves);
-    let moves = search.run(*steps, tenure, rng);
-    *steps -= moves;
+    let moves = search.run(effort);
+    *effort.steps_left -= moves;
     (search.excess == 0).then(|| search.waves())
 }
 
@@ -116,23 +112,26 @@ impl<'a> Tabu<'a> {
         }
     }
 
-    /// Moves until nothing is broken or the steps are used up; answers how many were made.
-    fn run(&mut self, steps: u64, tenure: Tenure, rng: &mut Rng) -> u64 {
+    /// Moves until nothing is broken or the effort ends; answers how many were made.
+    fn run(&mut self, effort: &mut Effort<'_>) -> u64 {
         // Moves are counted in u32 to keep `until` small; four thousand million are enough.
-        let steps = steps.min(u64::from(u32::MAX - 10_000_000)) as u32;
+        let steps = (*effort.steps_left).min(u64::from(u32::MAX - 10_000_000)) as u32;
         let mut best = self.excess;
         let mut now = 0;
         while self.excess > 0 && now < steps {
+            if now % MOVES_A_QUESTION == MOVES_A_QUESTION - 1 && (effort.stop)() {
+                break;
+            }
             now += 1;
-            if let Some(chosen) = self.choose(now, best, rng) {
+            if let Some(chosen) = self.choose(now, best, effort.rng) {
                 let from = self.wave_of[chosen.unit as usize];
                 let sore = self.sore.units.len() as u32;
-                let kept_out = match tenure {
+                let kept_out = match effort.tenure {
                     Tenure::Published => sore * 3 / 5,
                     Tenure::Long => sore,
                 };
                 let back = chosen.unit as usize * self.count + from as usize;
-                self.until[back] = now + 1 + rng.below(10) + kept_out;
+                self.until[back] = now + 1 + effort.rng.below(10) + kept_out;
                 self.leave(chosen.unit);
                 self.enter(chosen.unit, chosen.to);
                 best = best.min(self.excess);

@@ -33,6 +33,7 @@ pub(super) struct Ties {
     joined: Vec<Joined>,
     pub(super) wide: Vec<WideTie>,
     pub(super) domains: Vec<DomainTie>,
+    pub(super) levels: Vec<Level>,
     pub(super) caps: Vec<u32>,
 }
 
@@ -79,6 +80,14 @@ pub(super) struct DomainTie {
     /// How many domains a wave may touch that are not touched already.
     pub(super) limit: u32,
     pub(super) index: u32,
+}
+
+/// The failure domains of one level, each with its units. Ascending.
+#[derive(Debug)]
+pub(super) struct Level {
+    of: Vec<u32>,
+    ends: Vec<u32>,
+    units: Vec<u32>,
 }
 
 impl Ties {
@@ -139,6 +148,11 @@ impl Ties {
             joined,
             wide,
             domains: domains(problem, &placeable),
+            levels: problem
+                .levels
+                .iter()
+                .map(|level| Level::new(&pick(level, &placeable)))
+                .collect(),
             caps: problem.caps.clone(),
             original: placeable,
         }
@@ -189,6 +203,33 @@ impl Ties {
             let crowd = &self.crowds[joined.crowd as usize];
             sum.saturating_add((crowd.len() - 1).saturating_mul(crowd.weight))
         })
+    }
+}
+
+impl Level {
+    fn new(domains: &[u32]) -> Self {
+        let mut units: Vec<u32> = (0..domains.len() as u32).collect();
+        units.sort_by_key(|&unit| domains[unit as usize]);
+        let (mut of, mut ends) = (vec![0; units.len()], Vec::new());
+        let mut end = 0;
+        for domain in units.chunk_by(|&a, &b| domains[a as usize] == domains[b as usize]) {
+            for &unit in domain {
+                of[unit as usize] = ends.len() as u32;
+            }
+            end += domain.len() as u32;
+            ends.push(end);
+        }
+        Self { of, ends, units }
+    }
+
+    /// The domains in order.
+    pub(super) fn domains(&self) -> impl Iterator<Item = &[u32]> {
+        (0..self.ends.len() as u32).map(|domain| slice(&self.ends, &self.units, domain))
+    }
+
+    /// The domain of a unit.
+    pub(super) fn around(&self, unit: u32) -> &[u32] {
+        slice(&self.ends, &self.units, self.of[unit as usize])
     }
 }
 

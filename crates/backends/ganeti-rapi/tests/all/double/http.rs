@@ -170,6 +170,7 @@ impl World {
                 200,
                 json!({
                     "name": "cluster",
+                    "uuid": "d2776876-8229-4424-b27a-8479fe7e2b06",
                     "master": self.shown.master,
                     "software_version": "3.0.2",
                     "candidate_pool_size": self.pool,

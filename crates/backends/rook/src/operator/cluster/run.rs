@@ -10,7 +10,7 @@ use stagger_ceph::facts::Facts;
 use stagger_ceph::facts::release::{self, Version};
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy};
-use stagger_core::model::{Part, Policy, Reason, Revision, RunId, Target, UnitId};
+use stagger_core::model::{Part, Phase, Policy, Reason, Revision, RunId, Target, UnitId};
 use stagger_core::plan::{Ask, plan};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::Backend;
@@ -217,9 +217,6 @@ impl One {
         })?;
         let wish = memory.wish.clone();
         let ceph = self.ceph(wish.health()).await?;
-        for guard in ceph.drop_expired_guards().await? {
-            tracing::info!(guard = guard.guard, "past its expiry, given back");
-        }
         let backend = self.backend(ceph, memory);
         let (driver, lease) =
             supervisor::resume(self.parts(&backend), &Identity::of_this_process(), run).await?;
@@ -305,6 +302,7 @@ fn target_of(facts: &Facts, release: &str, wish: &Wish, health: HealthPolicy) ->
         noout: NOOUT,
         before_rollback: false,
         health,
+        ..TargetPolicy::default()
     };
     let mut target = target(facts, release, &wanted).map_err(|refusal| {
         let all: Vec<String> = refusal.0.iter().map(Reason::to_string).collect();
@@ -317,6 +315,8 @@ fn target_of(facts: &Facts, release: &str, wish: &Wish, health: HealthPolicy) ->
     for part in &mut target.parts {
         if let Part::Stage(stage) = part {
             stage.revision = revision(&wish.made(stage.kind.as_str(), release))?;
+            // The node pulls the image when the pod is made: nothing is laid out before.
+            stage.phases.retain(|phase| *phase != Phase::Prepare);
         }
     }
     Ok(target)

@@ -1,12 +1,13 @@
-//! A journal that is a list.
+//! A journal that is a list: thousands of worlds have no use for a database each.
 
 use jiff::Timestamp;
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_engine::store::{Listed, Store, StoreError};
 
+/// It.
 #[derive(Debug, Default)]
-pub struct MemoryStore {
+pub(crate) struct MemoryStore {
     fence: u64,
     entries: Vec<Entry>,
 }

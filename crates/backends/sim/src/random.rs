@@ -1,25 +1,31 @@
 //! Random clusters with random faults, from a seed.
 
-use stagger_core::model::{Doors, Growth, Limit, OnFailure, Phase, Policy, Retry, Search, UnitId};
+use crate::conductors::{Conductor, Ill};
+use crate::fault::{Fault, On, Says, When};
+use crate::rng::Rng;
+use crate::scenario::{Ask, Expect};
+use crate::spec::{Level, PoolSpec, Seconds};
+use crate::target::{Back, TargetSpec};
+use crate::{Scenario, SimSpec};
+use stagger_core::model::{Doors, Growth, IdError, Limit, OnFailure, Phase, Policy, Retry, Search, UnitId};
 use stagger_core::run::Command;
-use stagger_sim::fault::{Fault, On, Says, When};
-use stagger_sim::rng::Rng;
-use stagger_sim::scenario::{Ask, Expect};
-use stagger_sim::spec::{Level, PoolSpec, Seconds};
-use stagger_sim::target::{Back, TargetSpec};
-use stagger_sim::{Scenario, SimSpec};
 
 /// A story in two phases: faults, then all is healed and a person says go on.
-pub fn scenario(seed: u64) -> Scenario {
+///
+/// # Errors
+/// None: all names are made of digits and letters.
+pub fn scenario(seed: u64) -> Result<Scenario, IdError> {
     let mut rng = Rng::new(seed);
-    let cluster = cluster(&mut rng, seed);
+    let cluster = cluster(&mut rng, seed)?;
     let policy = policy(&mut rng);
     let heal = rng.between(100, 1500) as u32;
-    let faults = (0..rng.below(5)).map(|_| fault(&mut rng, &cluster)).collect();
+    let faults = (0..rng.below(5))
+        .map(|_| fault(&mut rng, &cluster))
+        .collect::<Result<_, _>>()?;
     let mut going_back = std::collections::BTreeMap::new();
     if rng.percent(20) {
         let how = *rng.pick(&[Back::Rebuild, Back::Impossible]);
-        going_back.insert("osd".parse().unwrap(), how);
+        going_back.insert("osd".parse()?, how);
     }
     let mut asks = Vec::new();
     if rng.percent(5) {
@@ -40,11 +46,17 @@ pub fn scenario(seed: u64) -> Scenario {
             command: Command::Resume,
         });
     }
-    Scenario {
+    let conductors = if rng.percent(30) {
+        (0..rng.between(1, 2)).map(|_| conductor(&mut rng)).collect()
+    } else {
+        Vec::new()
+    };
+    Ok(Scenario {
+        conductors,
         about: format!("Random cluster {seed}."),
         cluster,
         target: TargetSpec {
-            to: "20.2.1".parse().unwrap(),
+            to: "20.2.1".parse()?,
             going_back,
         },
         policy,
@@ -52,10 +64,10 @@ pub fn scenario(seed: u64) -> Scenario {
         faults,
         asks,
         expect: Expect::default(),
-    }
+    })
 }
 
-fn cluster(rng: &mut Rng, seed: u64) -> SimSpec {
+fn cluster(rng: &mut Rng, seed: u64) -> Result<SimSpec, IdError> {
     let (racks, hosts, osds) = loop {
         let shape = (rng.between(1, 5), rng.between(1, 4), rng.between(1, 3));
         if shape.0 * shape.1 * shape.2 >= 3 {
@@ -63,16 +75,33 @@ fn cluster(rng: &mut Rng, seed: u64) -> SimSpec {
         }
     };
     let all = racks * hosts * osds;
-    let some = |rng: &mut Rng, most: u64| -> Vec<UnitId> {
+    let some = |rng: &mut Rng, most: u64| -> Result<Vec<UnitId>, IdError> {
         let count = rng.below(most + 1);
         (0..count)
-            .map(|_| UnitId::new(format!("osd.{}", rng.below(all))).unwrap())
+            .map(|_| UnitId::new(format!("osd.{}", rng.below(all))))
             .collect()
     };
+    let mut out = if rng.percent(25) {
+        some(rng, 3)?
+    } else {
+        Vec::new()
+    };
+    let mut down = if rng.percent(15) {
+        some(rng, 2)?
+    } else {
+        Vec::new()
+    };
+    // Dead for long: its data lies elsewhere.
+    if rng.percent(15) {
+        for dead in some(rng, 2)? {
+            out.push(dead.clone());
+            down.push(dead);
+        }
+    }
     let pools = (0..rng.between(1, 4)).map(|at| pool(rng, at)).collect();
-    SimSpec {
-        name: format!("random-{seed}").parse().unwrap(),
-        release: "18.2.7".parse().unwrap(),
+    Ok(SimSpec {
+        name: format!("random-{seed}").parse()?,
+        release: "18.2.7".parse()?,
         seed,
         racks: racks as u32,
         hosts_per_rack: hosts as u32,
@@ -83,18 +112,20 @@ fn cluster(rng: &mut Rng, seed: u64) -> SimSpec {
         mds_ranks: 1,
         rgws: *rng.pick(&[0, 0, 0, 2]),
         pools,
-        out: if rng.percent(25) { some(rng, 3) } else { Vec::new() },
-        down: if rng.percent(15) { some(rng, 2) } else { Vec::new() },
+        out,
+        down,
         seconds: Seconds {
             restart: 5,
             restart_osd: rng.between(2, 20) as u32,
             recovery: rng.between(1, 30) as u32,
             blind: *rng.pick(&[0, 5, 40]),
             call: *rng.pick(&[0, 0, 0, 1, 3]),
+            ask: *rng.pick(&[0, 0, 1, 4]),
+            install: *rng.pick(&[0, 0, 20, 300]),
             poll: 10,
             lock: 30,
         },
-    }
+    })
 }
 
 fn pool(rng: &mut Rng, at: u64) -> PoolSpec {
@@ -128,6 +159,7 @@ fn policy(rng: &mut Rng) -> Policy {
         ]),
         growth: *rng.pick(&[Growth::Double, Growth::None]),
         canary_soak: 2,
+        approval_age: *rng.pick(&[20, 20, 12, 60]),
         gate_hold: 2,
         gate_timeout: *rng.pick(&[30, 60, 300]),
         doors: Doors::AutoAfter(1),
@@ -143,9 +175,9 @@ fn policy(rng: &mut Rng) -> Policy {
     }
 }
 
-fn fault(rng: &mut Rng, spec: &SimSpec) -> Fault {
-    let osd = UnitId::new(format!("osd.{}", rng.below(u64::from(spec.osds())))).unwrap();
-    let mon = UnitId::new("mon.a").unwrap();
+fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
+    let osd = UnitId::new(format!("osd.{}", rng.below(u64::from(spec.osds()))))?;
+    let mon = UnitId::new("mon.a")?;
     let unit = if rng.percent(85) { osd } else { mon };
     let when = if rng.percent(60) {
         When {
@@ -160,9 +192,9 @@ fn fault(rng: &mut Rng, spec: &SimSpec) -> Fault {
             lasts: lasts(rng),
         }
     };
-    let phase = *rng.pick(&[Phase::Enter, Phase::Change, Phase::Leave]);
+    let phase = *rng.pick(&[Phase::Prepare, Phase::Enter, Phase::Change, Phase::Leave]);
     let on = if rng.percent(80) { On::New } else { On::Any };
-    match rng.below(14) {
+    Ok(match rng.below(16) {
         0 => Fault::Slow {
             unit,
             seconds: rng.between(10, 200) as u32,
@@ -211,10 +243,33 @@ fn fault(rng: &mut Rng, spec: &SimSpec) -> Fault {
             );
             Fault::Outage { what, when }
         }
+        13 | 14 => Fault::Warning { when },
         _ => Fault::Outage {
             what: unit.to_string(),
             when,
         },
+    })
+}
+
+fn conductor(rng: &mut Rng) -> Conductor {
+    let ill = |rng: &mut Rng| match rng.below(3) {
+        0 => Ill::Killed {
+            at: rng.below(600) as u32,
+            again: rng.between(1, 90) as u32,
+        },
+        1 => Ill::Paused {
+            call: rng.between(1, 120) as u32,
+            lasts: rng.between(1, 120) as u32,
+        },
+        _ => Ill::CutOff {
+            at: rng.below(600) as u32,
+            lasts: rng.between(1, 120) as u32,
+        },
+    };
+    Conductor {
+        at: rng.below(60) as u32,
+        ahead: *rng.pick(&[0, 0, 3, -3, 40, -40, 1_500, -1_500]),
+        ills: (0..rng.below(4)).map(|_| ill(rng)).collect(),
     }
 }
 

@@ -1,0 +1,72 @@
+//! Stretch pools: a group peers only with OSDs below several buckets, sites, whatever its `min_size`.
+
+use std::collections::BTreeMap;
+
+use crate::facts::Facts;
+use crate::facts::osd::Stretch;
+
+/// On which side of a stretch pool's barrier each OSD stands.
+///
+/// A group that has OSDs in as many sites as it needs loses none of them: of each site's OSDs one stays. One with OSDs
+/// in more sites than that may lose sites; then as many OSDs may go as there are sites to spare, or all but one of each
+/// site where each has several: either keeps enough of them. Of the site that is mandatory one stays always. An OSD of
+/// which nobody can tell where it stands stands in none, and nor does one that is down: a group that has lost a site
+/// already loses nothing more.
+pub(super) struct Sites {
+    needed: usize,
+    mandatory: Option<i64>,
+    /// By the place of the unit.
+    site: BTreeMap<u32, i64>,
+}
+
+impl Sites {
+    /// `place`: where the unit of an OSD is, if it has one.
+    pub(super) fn new(facts: &Facts, stretch: Stretch, place: impl Fn(u32) -> Option<u32>) -> Self {
+        let up = facts.osds.osds.iter().filter(|(_, osd)| osd.up);
+        let site = up
+            .filter_map(|(osd, _)| Some((place(*osd)?, facts.tree.above(*osd, stretch.barrier)?)))
+            .collect();
+        Self {
+            needed: stretch.buckets as usize,
+            mandatory: stretch.mandatory,
+            site,
+        }
+    }
+
+    /// What besides `min_size` a group with these members asks: how many of which may go.
+    pub(super) fn budgets(&self, members: &[u32]) -> Vec<(Vec<u32>, u32)> {
+        if members.is_empty() {
+            return Vec::new();
+        }
+        let mut sites: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
+        for member in members {
+            if let Some(site) = self.site.get(member) {
+                sites.entry(*site).or_default().push(*member);
+            }
+        }
+        let all = || members.to_vec();
+        let mandatory = match self.mandatory {
+            None => None,
+            Some(bucket) => match sites.get(&bucket) {
+                None => return vec![(all(), 0)],
+                Some(of_it) => Some((of_it.clone(), of_it.len() as u32 - 1)),
+            },
+        };
+        let Some(to_spare) = sites.len().checked_sub(self.needed) else {
+            return vec![(all(), 0)];
+        };
+        let mut budgets = if to_spare > 0 && sites.values().any(|of_it| of_it.len() == 1) {
+            vec![(all(), to_spare as u32)]
+        } else {
+            sites
+                .into_values()
+                .map(|of_it| {
+                    let limit = of_it.len() as u32 - 1;
+                    (of_it, limit)
+                })
+                .collect()
+        };
+        budgets.extend(mandatory);
+        budgets
+    }
+}

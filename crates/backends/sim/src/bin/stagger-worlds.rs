@@ -1,0 +1,120 @@
+//! Plays random worlds and prints what came of them; `cargo xtask simulate` builds and starts this.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use stagger_sim::findings::Class;
+use stagger_sim::worlds::{Came, Worlds, as_file, play_all, shrunk};
+
+/// So many of the worlds in which something of a class was found are shrunk and written down.
+const WRITTEN: usize = 4;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some(wish) = Wish::of(&words) else {
+        say("usage: stagger-worlds --worlds N --seed S [--twice N] [--threads N] [--found FOLDER]");
+        return ExitCode::from(2);
+    };
+    let Wish { worlds, found } = wish;
+    say(&format!("seed {}, {} worlds", worlds.seed, worlds.count));
+    let begun = Instant::now();
+    let came = play_all(&worlds);
+    let seconds = begun.elapsed().as_secs_f64();
+    say(&table(&worlds, &came, seconds));
+    if came.found.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    let mut written = BTreeMap::<Class, usize>::new();
+    for one in &came.found {
+        let count = written.entry(one.finding.class).or_default();
+        *count += 1;
+        if *count > WRITTEN {
+            continue;
+        }
+        let small = shrunk(one);
+        let (name, text) = as_file(&small, &worlds);
+        let path = found.join(&name);
+        let written = std::fs::create_dir_all(&found).and_then(|()| std::fs::write(&path, text));
+        say(&format!("world {}: {}", one.number, small.finding));
+        match written {
+            Ok(()) => say(&format!("  stagger simulate --fast {}", path.display())),
+            Err(error) => say(&format!("  it cannot be written to {}: {error}", path.display())),
+        }
+    }
+    say(&format!(
+        "again: cargo xtask simulate --worlds {} --seed {}",
+        worlds.count, worlds.seed
+    ));
+    ExitCode::FAILURE
+}
+
+/// What is asked for.
+struct Wish {
+    worlds: Worlds,
+    found: PathBuf,
+}
+
+impl Wish {
+    fn of(words: &[String]) -> Option<Self> {
+        let mut worlds = Worlds {
+            seed: 0,
+            count: 0,
+            twice: 0,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let mut found = PathBuf::from("scenarios/found");
+        for pair in words.chunks(2) {
+            let [key, value] = pair else { return None };
+            match key.as_str() {
+                "--worlds" => worlds.count = value.parse().ok()?,
+                "--seed" => worlds.seed = value.parse().ok()?,
+                "--twice" => worlds.twice = value.parse().ok()?,
+                "--threads" => worlds.threads = value.parse().ok()?,
+                "--found" => found = PathBuf::from(value),
+                _ => return None,
+            }
+        }
+        (worlds.count > 0).then_some(Self { worlds, found })
+    }
+}
+
+fn table(worlds: &Worlds, came: &Came, seconds: f64) -> String {
+    let mut lines = vec![format!(
+        "{} worlds in {seconds:.1} s, {:.0} a second on {} threads; {} played twice; journals {:016x}",
+        worlds.count,
+        worlds.count as f64 / seconds.max(0.001),
+        worlds.threads,
+        worlds.twice.min(worlds.count),
+        came.digest
+    )];
+    lines.push(format!(
+        "{} waves, {} stops; {} made unsafe by lies that nobody could detect, {} by a fault after both judges had \
+         answered; {} late calls landed",
+        came.waves, came.stops, came.undetectable, came.raced, came.late
+    ));
+    let counted = |title: &str, rows: Vec<(String, u64)>| {
+        let rows = rows
+            .into_iter()
+            .map(|(name, count)| format!("  {count:>9}  {name}"));
+        std::iter::once(title.to_owned()).chain(rows).collect::<Vec<_>>()
+    };
+    let faults = came
+        .faults
+        .iter()
+        .map(|(name, count)| ((*name).to_owned(), *count));
+    lines.extend(counted("faults drawn", faults.collect()));
+    let endings = came.endings.iter().map(|(name, count)| (name.clone(), *count));
+    lines.extend(counted("endings", endings.collect()));
+    let by_class = came.by_class();
+    let classes = Class::ALL.map(|class| (class.to_string(), by_class.get(&class).copied().unwrap_or(0)));
+    lines.extend(counted("worlds with findings", classes.to_vec()));
+    lines.join("\n")
+}
+
+fn say(text: &str) {
+    // Nobody reads on: that is no reason to stop.
+    writeln!(std::io::stdout(), "{text}").ok();
+}

@@ -1,0 +1,509 @@
+//! Several processes that would carry one run out, each with a clock of its own: killed, paused, and cut off.
+//!
+//! They share the journal and the world, and nothing else.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use stagger_core::model::{ClusterName, RunId, Snapshot, UnitId};
+use stagger_core::run::{Action, Answer, Command, Entry, Event, Run, Seq};
+use stagger_core::view::Waiting;
+use stagger_engine::artifacts::Artifacts;
+use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::clock::{Clock, Moment};
+use stagger_engine::driver::{DriveError, Listener, Parts};
+use stagger_engine::store::{Listed, Store, StoreError};
+use stagger_engine::supervisor::{self, Identity, SuperviseError};
+
+use crate::backend::Sim;
+use crate::clock::VirtualClock;
+use crate::scenario::Scenario;
+use crate::simulate::{SimEnding, SimError, Story};
+use crate::target::target;
+
+/// A process that carries the run out, if nobody else does.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Conductor {
+    /// It is started so many seconds after the beginning.
+    pub at: u32,
+    /// Its clock is so many seconds ahead of the cluster's; behind, if this is negative.
+    pub ahead: i32,
+    /// What befalls it.
+    #[serde(rename = "ill", skip_serializing_if = "Vec::is_empty")]
+    pub ills: Vec<Ill>,
+}
+
+/// What befalls a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ill", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Ill {
+    /// It is killed, and another is started in its place.
+    Killed {
+        /// Seconds after the beginning.
+        at: u32,
+        /// So many seconds later.
+        again: u32,
+    },
+    /// It stands still right before it makes a call, and makes it when it wakes up.
+    Paused {
+        /// Before which of its calls, from 1.
+        call: u32,
+        /// Seconds.
+        lasts: u32,
+    },
+    /// Nothing of the cluster answers it; it reaches its journal all the same.
+    CutOff {
+        /// Seconds after the beginning.
+        at: u32,
+        /// Seconds.
+        lasts: u32,
+    },
+}
+
+impl Ill {
+    /// What kind, as scenario files name it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Killed { .. } => "killed",
+            Self::Paused { .. } => "paused",
+            Self::CutOff { .. } => "cut-off",
+        }
+    }
+}
+
+/// So long it waits before it tries again to carry the run out.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// So long a call is waited for that gets no answer.
+const NO_ANSWER: Duration = Duration::from_secs(4);
+
+/// After so many tries it never comes to an end.
+const MOST_TRIES: u32 = 5_000;
+
+/// What all conductors share.
+pub(crate) struct Stage<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) sim: &'a Sim,
+    pub(crate) run: RunId,
+    pub(crate) store: Shared,
+    pub(crate) artifacts: Artifacts,
+    pub(crate) listener: Arc<Mutex<Box<dyn Listener>>>,
+    pub(crate) story: Story<'a>,
+    /// How often it was tried to carry the run on.
+    pub(crate) tries: AtomicU32,
+}
+
+impl Stage<'_> {
+    /// One conductor, from its start until the run has ended.
+    pub(crate) async fn conduct(&self, number: usize, conductor: &Conductor) -> Result<SimEnding, SimError> {
+        let world = self.sim.clock();
+        world.pause(Duration::from_secs(u64::from(conductor.at))).await;
+        let health = Arc::new(Health::new(conductor));
+        let mut kills = conductor.ills.iter().filter_map(|ill| match ill {
+            Ill::Killed { at, again } => Some((*at, *again)),
+            Ill::Paused { .. } | Ill::CutOff { .. } => None,
+        });
+        loop {
+            let kill = kills.next();
+            let at = kill.map_or(u32::MAX, |(at, _)| at);
+            let passed = Duration::from_millis(self.sim.world().elapsed());
+            let left = Duration::from_secs(u64::from(at)).saturating_sub(passed);
+            tokio::select! {
+                biased;
+                () = world.pause(left), if kill.is_some() => {}
+                ended = self.live(number, conductor, &health) => return ended,
+            }
+            let again = kill.map_or(0, |(_, again)| again);
+            world.pause(Duration::from_secs(u64::from(again))).await;
+        }
+    }
+
+    /// One life of it: tries again and again to carry the run on.
+    async fn live(
+        &self,
+        number: usize,
+        conductor: &Conductor,
+        health: &Arc<Health>,
+    ) -> Result<SimEnding, SimError> {
+        let clock = ConductorClock {
+            world: self.sim.clock(),
+            ahead: SignedDuration::from_secs(i64::from(conductor.ahead)),
+            health: Arc::clone(health),
+        };
+        loop {
+            let tries = self.tries.fetch_add(1, Ordering::Relaxed) + 1;
+            let who = Identity {
+                incarnation: format!("simulated-{tries}"),
+                host: if number == 0 {
+                    "localhost".to_owned()
+                } else {
+                    format!("conductor-{number}")
+                },
+                process: tries,
+            };
+            match self.try_once(&who, &clock, health).await {
+                Ok(ending) => return Ok(ending),
+                Err(Setback::Over) => return Ok(SimEnding::Over(self.ended()?)),
+                Err(Setback::Broken(error)) => return Err(error),
+                // Who is alone, and nothing befalls, has nobody to wait for.
+                Err(Setback::Later(error)) if self.scenario.conductors.is_empty() => {
+                    return Err(SimError::Supervise(error));
+                }
+                Err(Setback::Later(_)) if tries > MOST_TRIES => return Err(SimError::NoEnd),
+                Err(Setback::Later(_)) => clock.pause(PATIENCE).await,
+            }
+        }
+    }
+
+    fn ended(&self) -> Result<stagger_core::run::Ending, SimError> {
+        let run = supervisor::replay(&self.store, &self.run)?;
+        run.ended().cloned().ok_or(SimError::NoEnd)
+    }
+
+    async fn try_once(
+        &self,
+        who: &Identity,
+        clock: &ConductorClock,
+        health: &Arc<Health>,
+    ) -> Result<SimEnding, Setback> {
+        let backend: Arc<dyn Backend> = Arc::new(Link {
+            sim: self.sim.clone(),
+            clock: clock.clone(),
+            health: Arc::clone(health),
+        });
+        let parts = Parts {
+            backend: Arc::clone(&backend),
+            store: Box::new(self.store.clone()),
+            clock: Arc::new(clock.clone()),
+            artifacts: self.artifacts.clone(),
+            listener: Box::new(Both(Arc::clone(&self.listener))),
+        };
+        let begun = match self.store.journal(&self.run) {
+            Ok(entries) => !entries.is_empty(),
+            Err(error) => !matches!(error, StoreError::NoRun(_)),
+        };
+        let started = if begun {
+            supervisor::resume(parts, who, &self.run).await
+        } else {
+            let Scenario {
+                cluster,
+                target: wish,
+                policy,
+                ..
+            } = self.scenario;
+            let wanted = target(cluster, wish, policy).map_err(SimError::from)?;
+            let run = self.run.clone();
+            let baseline = serde_json::Value::Null;
+            supervisor::start(parts, who, run, wanted, policy.clone(), baseline).await
+        };
+        let (mut driver, lease) = started.map_err(Setback::of)?;
+        let told = self.story.tell(&mut driver, self.sim, clock).await;
+        let ending = told.map_err(|error| Setback::of(SuperviseError::from(error)))?;
+        // If it cannot be given back, it goes at its expiry.
+        lease.give_back(&backend).await.ok();
+        Ok(ending)
+    }
+}
+
+/// Why a conductor does not carry the run out.
+enum Setback {
+    /// It is over.
+    Over,
+    /// It tries again later.
+    Later(SuperviseError),
+    /// It should never be.
+    Broken(SimError),
+}
+
+impl From<SimError> for Setback {
+    fn from(error: SimError) -> Self {
+        Self::Broken(error)
+    }
+}
+
+impl Setback {
+    fn of(error: SuperviseError) -> Self {
+        match error {
+            SuperviseError::Over(_) => Self::Over,
+            SuperviseError::Drive(DriveError::Illegal(_))
+            | SuperviseError::NameOfAnother { .. }
+            | SuperviseError::OfAnotherCluster { .. } => Self::Broken(SimError::Supervise(error)),
+            SuperviseError::Lock(_)
+            | SuperviseError::Unidentified(_)
+            | SuperviseError::Store(_)
+            | SuperviseError::Unfinished(_)
+            | SuperviseError::Empty(_)
+            | SuperviseError::Drive(_) => Self::Later(error),
+        }
+    }
+}
+
+/// How a conductor is.
+struct Health {
+    /// It stands still until then, in milliseconds of the world.
+    paused_until: AtomicU64,
+    calls: AtomicU32,
+    pauses: Vec<(u32, u32)>,
+    cuts: Vec<(u64, u64)>,
+}
+
+impl Health {
+    fn new(conductor: &Conductor) -> Self {
+        let ills = || conductor.ills.iter().copied();
+        let pauses = ills().filter_map(|ill| match ill {
+            Ill::Paused { call, lasts } => Some((call, lasts)),
+            Ill::Killed { .. } | Ill::CutOff { .. } => None,
+        });
+        let cuts = ills().filter_map(|ill| match ill {
+            Ill::CutOff { at, lasts } => {
+                Some((u64::from(at) * 1000, (u64::from(at) + u64::from(lasts)) * 1000))
+            }
+            Ill::Killed { .. } | Ill::Paused { .. } => None,
+        });
+        Self {
+            paused_until: AtomicU64::new(0),
+            calls: AtomicU32::new(0),
+            pauses: pauses.collect(),
+            cuts: cuts.collect(),
+        }
+    }
+
+    fn is_cut_off(&self, now: u64) -> bool {
+        self.cuts
+            .iter()
+            .any(|(from, until)| (*from..*until).contains(&now))
+    }
+
+    /// One more call is about to be made.
+    fn before_a_call(&self, now: u64) {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        for (at, lasts) in &self.pauses {
+            if *at == call {
+                let until = now + u64::from(*lasts) * 1000;
+                self.paused_until.fetch_max(until, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The clock of a conductor: it does not show what that of the cluster shows, and nobody looks at it while the
+/// process stands still.
+#[derive(Clone)]
+struct ConductorClock {
+    world: VirtualClock,
+    ahead: SignedDuration,
+    health: Arc<Health>,
+}
+
+impl ConductorClock {
+    fn passed(&self) -> u64 {
+        u64::try_from(self.world.moment().awake.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Nothing goes on before the process does.
+    async fn awake(&self) {
+        loop {
+            let until = self.health.paused_until.load(Ordering::Relaxed);
+            let left = until.saturating_sub(self.passed());
+            if left == 0 {
+                return;
+            }
+            self.world.pause(Duration::from_millis(left)).await;
+        }
+    }
+}
+
+#[async_trait]
+impl Clock for ConductorClock {
+    fn now(&self) -> Timestamp {
+        let now = self.world.now();
+        now.saturating_add(self.ahead).unwrap_or(now)
+    }
+
+    async fn sleep_until(&self, until: Timestamp) {
+        let left = until.duration_since(self.now()).max(SignedDuration::ZERO);
+        self.pause(left.unsigned_abs()).await;
+    }
+
+    fn moment(&self) -> Moment {
+        self.world.moment()
+    }
+
+    async fn pause(&self, time: Duration) {
+        self.world.pause(time).await;
+        self.awake().await;
+    }
+}
+
+/// The cluster as a conductor reaches it.
+struct Link {
+    sim: Sim,
+    clock: ConductorClock,
+    health: Arc<Health>,
+}
+
+impl Link {
+    fn cut(&self) -> bool {
+        self.health.is_cut_off(self.clock.passed())
+    }
+
+    /// What was asked for, if both the question and the answer get through.
+    async fn through<T>(
+        &self,
+        tried: &str,
+        asked: impl Future<Output = Result<T, BackendError>>,
+    ) -> Result<T, BackendError> {
+        if self.cut() {
+            self.clock.pause(NO_ANSWER).await;
+            return Err(BackendError::transient(tried, "no route to the cluster"));
+        }
+        let answered = asked.await;
+        self.clock.awake().await;
+        if self.cut() {
+            self.clock.pause(NO_ANSWER).await;
+            return Err(BackendError::transient(tried, "no answer came").may_land());
+        }
+        answered
+    }
+
+    async fn lock_through<T>(
+        &self,
+        asked: impl Future<Output = Result<T, LockError>>,
+    ) -> Result<T, LockError> {
+        let mut came = None;
+        let noted = async {
+            came = Some(asked.await);
+            Ok(())
+        };
+        self.through("reach the lock", noted)
+            .await
+            .map_err(LockError::Backend)?;
+        came.unwrap_or_else(|| Err(LockError::Lost("nothing was asked".to_owned())))
+    }
+}
+
+#[async_trait]
+impl Backend for Link {
+    fn cluster(&self) -> &ClusterName {
+        self.sim.cluster()
+    }
+    async fn observe(&self) -> Result<Snapshot, BackendError> {
+        let seen = self.sim.observe_at(|| self.clock.now());
+        self.through("observe the cluster", seen).await
+    }
+    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        self.through("ask the oracle", self.sim.may_stop(units)).await
+    }
+    fn rail(&self, action: &Action) -> Rail {
+        self.sim.rail(action)
+    }
+    async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
+        self.health.before_a_call(self.clock.passed());
+        self.clock.awake().await;
+        self.through(&format!("call {}", call.key()), self.sim.perform(call, action))
+            .await
+    }
+    async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
+        self.through("raise the fence", self.sim.raise_fence(fence, units))
+            .await
+    }
+    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+        self.through("collect", self.sim.collect(call, units)).await
+    }
+    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+        self.lock_through(self.sim.lock(claim, at_least)).await
+    }
+    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.lock_through(self.sim.renew(claim, fence)).await
+    }
+    async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.lock_through(self.sim.unlock(claim, fence)).await
+    }
+    fn lock_expires(&self) -> Duration {
+        self.sim.lock_expires()
+    }
+    fn poll(&self) -> Duration {
+        self.sim.poll()
+    }
+}
+
+/// One journal that all of them reach.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Mutex<Box<dyn Store>>>);
+
+impl Shared {
+    pub(crate) fn new(store: Box<dyn Store>) -> Self {
+        Self(Arc::new(Mutex::new(store)))
+    }
+
+    fn held(&self) -> MutexGuard<'_, Box<dyn Store>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for Shared {
+    fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
+        self.held().fence(cluster)
+    }
+    fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
+        self.held().raise(cluster, fence, holder)
+    }
+    fn begin(
+        &mut self,
+        cluster: &ClusterName,
+        fence: u64,
+        at: Timestamp,
+        start: Event,
+    ) -> Result<Entry, StoreError> {
+        self.held().begin(cluster, fence, at, start)
+    }
+    fn append(
+        &mut self,
+        run: &RunId,
+        fence: u64,
+        after: Seq,
+        at: Timestamp,
+        events: Vec<Event>,
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.held().append(run, fence, after, at, events)
+    }
+    fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
+        self.held().journal(run)
+    }
+    fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+        self.held().runs()
+    }
+    fn ask(&mut self, run: &RunId, at: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
+        self.held().ask(run, at, command, by)
+    }
+    fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+        self.held().asked(run)
+    }
+    fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+        self.held().taken(run, up_to)
+    }
+}
+
+/// One listener for all of them.
+struct Both(Arc<Mutex<Box<dyn Listener>>>);
+
+impl Listener for Both {
+    fn event(&mut self, entry: &Entry, run: &Run) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .event(entry, run);
+    }
+
+    fn waiting(&mut self, again: Timestamp, waiting: Waiting<'_>, run: &Run) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .waiting(again, waiting, run);
+    }
+}

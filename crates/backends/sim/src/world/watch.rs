@@ -1,0 +1,141 @@
+//! Judges each second of the world: what the run keeps from serving, and whether it has a reason to go back.
+
+use std::collections::BTreeMap;
+
+use super::World;
+use crate::fault::Fault;
+
+/// So long the run may keep something from serving that something else has made it so: it has to notice, and what
+/// it stopped has to be given back. In seconds.
+const TO_NOTICE: u64 = 180;
+
+/// What is watched, and since when.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watched {
+    /// What does not serve, and would if the run gave back what it holds: since when.
+    kept: BTreeMap<String, u64>,
+    /// Something has changed since it was last looked at.
+    pub(crate) touched: bool,
+}
+
+impl World {
+    /// Time is about to pass with all as it is.
+    pub(super) fn watch(&mut self) {
+        if self.copy.is_some() || !std::mem::take(&mut self.watched.touched) {
+            return;
+        }
+        let kept = self.kept_from_serving();
+        let now = self.now;
+        let before = std::mem::take(&mut self.watched.kept);
+        for (what, since) in &before {
+            if !kept.contains(what) {
+                self.was_kept(what, *since);
+            }
+        }
+        self.watched.kept = kept
+            .into_iter()
+            .map(|what| {
+                let since = before.get(&what).copied().unwrap_or(now);
+                (what, since)
+            })
+            .collect();
+    }
+
+    /// The story is over.
+    pub(crate) fn watch_the_end(&mut self) {
+        for (what, since) in std::mem::take(&mut self.watched.kept) {
+            self.was_kept(&what, since);
+        }
+    }
+
+    fn was_kept(&mut self, what: &str, since: u64) {
+        let seconds = (self.now - since) / 1000;
+        if seconds > TO_NOTICE {
+            let text = format!(
+                "from {} s on {what} did not serve for {seconds} s, and would have if the run had given back \
+                 what it holds",
+                since / 1000
+            );
+            self.truth.unsafe_seconds.push(text);
+        }
+    }
+
+    /// A unit that the run has stopped and not asked to start again, though it could.
+    fn is_held(&self, unit: usize) -> bool {
+        let daemon = &self.daemons[unit];
+        daemon.ours_to_give_back && !daemon.up && daemon.outages == 0 && !self.answers_no(unit)
+    }
+
+    /// Whoever calls it gets no for an answer, or none.
+    fn answers_no(&self, unit: usize) -> bool {
+        let id = &self.daemons[unit].id;
+        self.faults.iter().any(|state| match &state.fault {
+            Fault::PerformFails { unit, times, .. } => unit == id && (*times == 0 || state.used > 0),
+            Fault::Blind { .. } => state.on,
+            _ => false,
+        })
+    }
+
+    fn kept_from_serving(&self) -> Vec<String> {
+        if !self.daemons.iter().any(|daemon| daemon.ours_to_give_back) {
+            return Vec::new();
+        }
+        let mut kept = Vec::new();
+        for at in 0..self.pgs.len() {
+            let pg = &self.pgs[at];
+            let pool = &self.spec.pools[pg.pool];
+            let (mut up, mut whole, mut up_else, mut whole_else) = (0, 0, 0, 0);
+            for (osd, missing) in pg.shards.iter().zip(&pg.missing) {
+                let Some(osd) = osd.map(|osd| osd as usize) else {
+                    continue;
+                };
+                let is_up = self.daemons[osd].up;
+                let would_be_up = is_up || self.is_held(osd);
+                up += u32::from(is_up);
+                whole += u32::from(is_up && !missing);
+                up_else += u32::from(would_be_up);
+                whole_else += u32::from(would_be_up && !missing);
+            }
+            let serves = |up: u32, whole: u32| up >= pool.min_size && whole >= pool.k;
+            if !serves(up, whole) && serves(up_else, whole_else) {
+                kept.push(format!("placement group {}", self.pg_name(at)));
+            }
+        }
+        for kind in ["mon", "mgr", "mds", "rgw"] {
+            let of_kind = || (0..self.daemons.len()).filter(|at| self.daemons[*at].kind.as_str() == kind);
+            let all = of_kind().count() as u32;
+            let need = match kind {
+                "mon" => all / 2 + 1,
+                "mds" => self.spec.mds_ranks.min(all),
+                _ => 1,
+            };
+            let up = of_kind().filter(|at| self.daemons[*at].up).count() as u32;
+            let held = of_kind().filter(|at| self.is_held(*at)).count() as u32;
+            if all > 0 && up < need && up + held >= need {
+                kept.push(format!("the service of the {kind}s"));
+            }
+        }
+        kept
+    }
+
+    /// Whether anything speaks against the release that the run brings: somebody who runs it fell or does not
+    /// serve, or did not come up in time.
+    pub(crate) fn speaks_against_the_change(&self) -> bool {
+        let mut all = self.daemons.iter();
+        all.any(|d| d.failed || (d.installed != d.first && !d.up))
+    }
+
+    /// The units that the run has stopped and never asked to start again.
+    pub(crate) fn kept_out(&self) -> impl Iterator<Item = &str> {
+        let all = self.daemons.iter().enumerate();
+        let held = all.filter(|(at, daemon)| self.copy.is_none() && self.is_held(*at) && !daemon.wanted);
+        held.map(|(_, daemon)| daemon.id.as_str())
+    }
+
+    /// The units that serve on what they ran at first.
+    pub(crate) fn not_on_another_release(&self) -> impl Iterator<Item = &str> {
+        let all = self.daemons.iter();
+        let same = all.filter(|daemon| daemon.up && daemon.baseline && daemon.runs == daemon.first);
+        same.map(|daemon| daemon.id.as_str())
+    }
+}

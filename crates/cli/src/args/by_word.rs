@@ -1,0 +1,45 @@
+//! What a person can say that nobody else can tell.
+
+use clap::{Args, ValueEnum};
+use stagger_core::model::{HostName, RunId};
+use stagger_core::run::Seq;
+
+/// `confirm`
+#[derive(Debug, Args)]
+pub(crate) struct Confirm {
+    /// Which host, as the run calls it.
+    pub(crate) host: HostName,
+    /// What is true of it.
+    pub(crate) word: HostIs,
+    /// Which run; the newest, if not given.
+    #[arg(long)]
+    pub(crate) run: Option<RunId>,
+}
+
+/// What a person can say of a host.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum HostIs {
+    /// It is without power, or was started anew since: no command that was begun on it goes on.
+    IsOff,
+}
+
+/// `settle`
+#[derive(Debug, Args)]
+pub(crate) struct Settle {
+    /// The place of its intent in the journal, as `stagger history` shows it.
+    pub(crate) intent: Seq,
+    /// How it ended.
+    pub(crate) how: Ended,
+    /// Which run; the newest, if not given.
+    #[arg(long)]
+    pub(crate) run: Option<RunId>,
+}
+
+/// How an effect ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Ended {
+    /// The state wanted is there.
+    Done,
+    /// It is not, and nothing goes on.
+    Failed,
+}

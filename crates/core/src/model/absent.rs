@@ -1,0 +1,19 @@
+//! What the cluster's books name and what is not there.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Kind, Reason, UnitId};
+
+/// A unit that is in the cluster's books and not in its service: nothing counts on it. It is told, and is part of
+/// no limit, no budget and no target. Whoever merely does not serve is down, which is something else.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Absent {
+    /// Its name.
+    pub unit: UnitId,
+    /// What kind of thing it would be.
+    pub kind: Kind,
+    /// Why nothing counts on it.
+    pub reason: Reason,
+}

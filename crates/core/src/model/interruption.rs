@@ -1,0 +1,37 @@
+//! What is gone while a unit has its turn.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Kind, UnitId};
+
+/// A service that nothing stands in for while one of these units has its turn. It is asked for: a person permits it
+/// by its name, or by that of its sort, before a run begins.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Interruption {
+    /// By which it is permitted: `mds.a`, `pool.rbd`.
+    pub name: String,
+    /// By which all of its sort are permitted: `mds`, `pool`.
+    pub sort: String,
+    /// The units whose turn brings it about, sorted as people count.
+    pub units: Vec<UnitId>,
+    /// Who is without what meanwhile: `clients of the file system home wait`.
+    pub what: String,
+    /// Whether a person's word permits it.
+    pub permitted: bool,
+}
+
+/// Daemons of the same system that no stage is for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Bystander {
+    /// What they are: `rbd-mirror`.
+    pub kind: Kind,
+    /// What they run; `None` where the system does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<String>,
+    /// How many.
+    pub count: u32,
+}

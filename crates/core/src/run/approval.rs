@@ -1,0 +1,190 @@
+//! An approval is a value with an age: what both judges agreed to counts for [`Policy::approval_age`], and whoever was
+//! not yet begun to be stopped by then is judged once more, together with what was.
+//!
+//! A wide wave is so sent in parts: the driver and the hosts refuse to begin what is too old, the journal says
+//! that nothing was begun, and here the rest is asked about.
+//!
+//! [`Policy::approval_age`]: crate::model::Policy::approval_age
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::decide::{Decision, Seen};
+use super::event::{Action, Answer, Effect, Event};
+use super::state::{Judgement, OpenWave, State, Visit};
+use crate::model::{Phase, Reason, Snapshot, StageSpec, UnitId};
+
+/// Why a run is held whose approvals are always too old when something could begin.
+const TOO_SHORT: &str = "approval-too-short";
+
+/// So often both judges agree before that is said.
+const IN_VAIN: u32 = 5;
+
+/// How long a unit that was left out of its wave waits at least before it is planned again.
+const SOON: SignedDuration = SignedDuration::from_secs(1);
+
+/// What may be done next to the units of a wave.
+pub(super) struct Turn<'a> {
+    pub(super) visit: &'a Visit,
+    pub(super) phase: Phase,
+}
+
+impl State {
+    /// Until when what was agreed to at that time may begin.
+    pub(super) fn approved_until(&self, at: Timestamp) -> Timestamp {
+        let age = SignedDuration::from_secs(i64::from(self.start.policy.approval_age));
+        at.saturating_add(age).unwrap_or(Timestamp::MAX)
+    }
+
+    /// That effect on a unit to which both judges agreed at that time.
+    pub(super) fn approved(&self, action: Action, at: Timestamp) -> Effect {
+        Effect {
+            action,
+            before: Some(self.approved_until(at)),
+        }
+    }
+
+    /// Units of the open wave of which nothing was begun, and which nobody may begin any more on what was agreed to.
+    pub(super) fn unapproved(&self, now: Timestamp, wave: &OpenWave) -> Vec<UnitId> {
+        let waits = |(unit, visit): (&UnitId, &Visit)| {
+            let begun = visit.is_begun() || visit.failed.is_some() || self.has_open_call(unit);
+            let approved = visit.approved.is_some_and(|at| now < self.approved_until(at));
+            (!begun && !approved).then(|| unit.clone())
+        };
+        wave.units.iter().filter_map(waits).collect()
+    }
+
+    /// While others of the wave are under way: both judges are asked about the rest together with whoever may still
+    /// be on the way down. `None`: there is no rest, or it waits until the others are done.
+    pub(super) fn approve_rest(&self, now: Timestamp, seen: Option<Seen<'_>>) -> Option<Decision> {
+        let wave = self.wave.as_ref().filter(|wave| wave.goes_on())?;
+        let stage = self.stage(&wave.stage)?;
+        let rest = self.unapproved(now, wave);
+        // Where guests find room depends on who else is away: that is planned for a set as a whole.
+        if rest.is_empty() || self.is_asked_to_stop() || stage.maintenance.is_some() {
+            return None;
+        }
+        let Some(Seen { snapshot, .. }) = seen.filter(|seen| seen.as_of >= self.changed) else {
+            return Some(Decision::Observe);
+        };
+        let set = self.with_those_under_way(&rest);
+        if self.may_stop(snapshot, &set).is_err() {
+            return None;
+        }
+        match self.judgement(&set) {
+            None => Some(Decision::Judge(vec![set])),
+            // It was said of this set, and is too old by now, or it was no.
+            Some(said) if said.is_yes() && self.approved_until(said.at) <= now => {
+                Some(Decision::Judge(vec![set]))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Once nothing of the wave is under way: asks about the rest of it, or leaves that for another wave.
+    pub(super) fn ask_about_rest(
+        &self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+        wave: &OpenWave,
+        closing: bool,
+    ) -> Option<Decision> {
+        let rest = self.unapproved(now, wave);
+        if rest.is_empty() {
+            return None;
+        }
+        if closing || self.is_asked_to_stop() {
+            return Some(leave_out(now, &rest, "asked-to-stop", "nothing of it was begun"));
+        }
+        if let Err(why) = self.may_stop(snapshot, &rest) {
+            return Some(leave_out(now, &rest, "world-has-moved", &why));
+        }
+        if let Some(hold) = self.agreed_in_vain(wave) {
+            return Some(hold);
+        }
+        Some(
+            match self.judgement(&rest).map(|said| (&said.ours, &said.theirs)) {
+                Some((Answer::No { why } | Answer::Unknown { why }, _)) => {
+                    leave_out(now, &rest, "world-has-moved", why)
+                }
+                Some((_, Answer::No { why })) => leave_out(now, &rest, "oracle-says-no", why),
+                Some((_, Answer::Unknown { why })) => leave_out(now, &rest, "oracle-unknown", why),
+                Some(_) | None => Decision::Judge(vec![rest]),
+            },
+        )
+    }
+
+    /// Holds where both judges have agreed again and again, and each time it was too late to begin.
+    pub(super) fn agreed_in_vain(&self, wave: &OpenWave) -> Option<Decision> {
+        let age = self.start.policy.approval_age;
+        (wave.in_vain >= IN_VAIN).then(|| {
+            let run = &self.start.run;
+            self.hold(Reason::new(
+                TOO_SHORT,
+                format!(
+                    "both judges have agreed {IN_VAIN} times, and nothing could be begun within approval_age, {age} s: \
+                     `stagger resume {run}` tries again; for a longer approval_age `stagger abort {run}` and begin anew"
+                ),
+            ))
+        })
+    }
+
+    /// What was said of that set since the world last changed.
+    fn judgement(&self, units: &[UnitId]) -> Option<&Judgement> {
+        let judged = self.judged.as_ref().filter(|judged| judged.seq > self.changed)?;
+        judged.answers.get(units)
+    }
+
+    fn is_asked_to_stop(&self) -> bool {
+        self.paused || self.aborting || self.going_back.is_some()
+    }
+
+    /// These, and whoever an open call may still take down.
+    fn with_those_under_way(&self, rest: &[UnitId]) -> Vec<UnitId> {
+        let stops = |action: &Action| {
+            let is_harmless = matches!(
+                action,
+                Action::Visit {
+                    phase: Phase::Prepare | Phase::Leave,
+                    ..
+                }
+            );
+            action.unit().filter(|_| !is_harmless).cloned()
+        };
+        let mut set: Vec<UnitId> = self.open.values().filter_map(stops).collect();
+        set.extend_from_slice(rest);
+        set.sort();
+        set.dedup();
+        set
+    }
+
+    /// Whether something that is done to that unit was announced and is not settled.
+    pub(super) fn has_open_call(&self, unit: &UnitId) -> bool {
+        self.open.values().any(|action| action.unit() == Some(unit))
+    }
+
+    /// The effect of that phase: the first that takes the unit out of service has to begin while what was agreed to
+    /// is fresh. `None`: it is not fresh now.
+    pub(super) fn phase(&self, now: Timestamp, turn: &Turn<'_>, action: Action) -> Option<Effect> {
+        if [Phase::Prepare, Phase::Leave].contains(&turn.phase) || turn.visit.is_begun() {
+            return Some(action.into());
+        }
+        let effect = self.approved(action, turn.visit.approved?);
+        (effect.before > Some(now)).then_some(effect)
+    }
+}
+
+/// The phase after `done` among those that the stage's visits have.
+pub(super) fn next_phase(stage: &StageSpec, done: Option<Phase>) -> Option<Phase> {
+    let mut phases = stage.phases.iter().copied();
+    phases.find(|phase| done.is_none_or(|done| *phase > done))
+}
+
+/// They were not begun and leave the open wave; a later plan has them.
+fn leave_out(now: Timestamp, units: &[UnitId], slug: &str, why: &str) -> Decision {
+    let aside = units.iter().map(|unit| Event::SetAside {
+        unit: unit.clone(),
+        reason: Reason::new(slug, why),
+        until: now.saturating_add(SOON).ok(),
+    });
+    Decision::Record(aside.collect())
+}

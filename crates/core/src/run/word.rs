@@ -1,0 +1,43 @@
+//! What a person's word settles: how an effect ended of which nobody else can tell.
+
+use jiff::Timestamp;
+
+use super::event::{Outcome, Seq};
+use super::state::State;
+use crate::model::HostName;
+
+impl State {
+    /// A host is off: what was open on it has failed. Nothing goes on there, so no fence is needed either.
+    pub(super) fn apply_off(&mut self, seq: Seq, at: Timestamp, host: HostName, ended: Vec<Seq>, by: &str) {
+        for intent in ended {
+            let why = format!("{host} is off, as {by} said");
+            self.settle_by_word(seq, at, intent, Outcome::Failed { why });
+        }
+        self.off.insert(host);
+        self.held = None;
+    }
+
+    /// One effect ended so.
+    pub(super) fn apply_word(&mut self, seq: Seq, at: Timestamp, intent: Seq, done: bool, by: &str) {
+        let outcome = if done {
+            Outcome::Done {
+                note: format!("it is done, as {by} said"),
+            }
+        } else {
+            Outcome::Failed {
+                why: format!("it is not done, as {by} said"),
+            }
+        };
+        self.settle_by_word(seq, at, intent, outcome);
+        self.held = None;
+    }
+
+    /// What was settled meanwhile stays so: the word may come late.
+    fn settle_by_word(&mut self, seq: Seq, at: Timestamp, intent: Seq, outcome: Outcome) {
+        if let Some(action) = self.open.remove(&intent) {
+            self.deadlines.remove(&intent);
+            self.changed = seq;
+            self.apply_settled(at, action, outcome);
+        }
+    }
+}

@@ -1,0 +1,523 @@
+//! What may go on, and how long: approvals expire, what cannot be prepared has changed nothing, and what speaks
+//! against a wave is looked at once more before anything goes back.
+#![allow(missing_docs, clippy::unwrap_used, reason = "test code")]
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{
+    Budgets, ClusterName, Condition, ConditionName, Gate, GoingBack, Kind, OnFailure, Part, PartName, Phase,
+    Policy, Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict, Width,
+};
+use stagger_core::run::{
+    Action, Answer, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start, VERSION,
+};
+
+const AGE: i64 = 20;
+
+fn unit(id: &str) -> UnitId {
+    UnitId::new(id).unwrap()
+}
+
+fn revision(text: &str) -> Revision {
+    Revision::new(text).unwrap()
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn stage(kind: &str, may_be_left: bool) -> Part {
+    Part::Stage(StageSpec {
+        name: PartName::new(kind).unwrap(),
+        kind: Kind::new(kind).unwrap(),
+        revision: revision("20"),
+        width: Width::Policy,
+        phases: vec![Phase::Prepare, Phase::Change],
+        guards: Vec::new(),
+        gates: vec![Gate {
+            condition: ConditionName::new("healthy").unwrap(),
+            hold: SignedDuration::ZERO,
+            timeout: SignedDuration::from_secs(60),
+        }],
+        door_before_last: None,
+        may_be_left,
+        going_back: GoingBack::Restart,
+        maintenance: None,
+    })
+}
+
+/// A run of three OSDs at once, and then a metadata server, in a world that is as it is told.
+struct Story {
+    run: Run,
+    now: i64,
+    units: BTreeMap<UnitId, (UnitState, &'static str)>,
+    healthy: bool,
+    generation: u32,
+}
+
+impl Story {
+    fn new(may_be_left: bool) -> Self {
+        let start = Start {
+            version: VERSION,
+            run: RunId::new("r1").unwrap(),
+            cluster: ClusterName::new("lab").unwrap(),
+            target: Target {
+                title: "18 to 20".to_owned(),
+                parts: vec![stage("osd", may_be_left), stage("mds", false)],
+            },
+            policy: Policy {
+                max_in_parallel: "100%".parse().unwrap(),
+                growth: stagger_core::model::Growth::None,
+                canary_soak: 0,
+                gate_hold: 0,
+                approval_age: u32::try_from(AGE).unwrap(),
+                on_failure: OnFailure::Rollback,
+                ..Policy::default()
+            },
+            baseline: serde_json::Value::Null,
+            identity: None,
+        };
+        let event = Event::Started(Box::new(start));
+        let first = Entry {
+            seq: 1,
+            at: at(0),
+            event,
+        };
+        let names = ["osd.0", "osd.1", "osd.2", "mds.a"];
+        Self {
+            run: Run::begin(first).unwrap(),
+            now: 0,
+            units: names.map(|id| (unit(id), (UnitState::Serving, "18"))).into(),
+            healthy: true,
+            generation: 1,
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let units = self.units.iter().map(|(id, (state, runs))| Unit {
+            id: id.clone(),
+            kind: Kind::new(id.as_str().split('.').next().unwrap()).unwrap(),
+            state: *state,
+            revision: Some(revision(runs)),
+            domains: BTreeMap::new(),
+            precedence: 0,
+            untouchable: None,
+        });
+        let condition = Condition {
+            name: ConditionName::new("healthy").unwrap(),
+            verdict: if self.healthy { Verdict::Yes } else { Verdict::No },
+            why: "PG_NOT_DEEP_SCRUBBED".to_owned(),
+        };
+        Snapshot::new(
+            ClusterName::new("lab").unwrap(),
+            at(self.now),
+            self.generation.to_string(),
+            units.collect(),
+            Budgets::default(),
+            vec![condition],
+            BTreeMap::new(),
+        )
+        .unwrap()
+    }
+
+    fn next(&self) -> Decision {
+        let snapshot = self.snapshot();
+        let seen = Seen {
+            snapshot: &snapshot,
+            as_of: self.run.seq(),
+        };
+        self.run.next(at(self.now), Some(seen))
+    }
+
+    fn write(&mut self, event: Event) -> u64 {
+        let seq = self.run.seq() + 1;
+        let entry = Entry {
+            seq,
+            at: at(self.now),
+            event,
+        };
+        self.run.apply(entry).unwrap();
+        seq
+    }
+
+    fn settle(&mut self, intent: u64, outcome: Outcome) {
+        self.write(Event::Settled { intent, outcome });
+    }
+
+    /// Decisions are carried out, with both judges agreeing, until effects are announced: they, with their places.
+    fn announced(&mut self) -> Vec<(u64, Effect)> {
+        for _ in 0..40 {
+            match self.next() {
+                Decision::Record(events) => events.into_iter().for_each(|event| {
+                    self.write(event);
+                }),
+                Decision::Judge(sets) => {
+                    for units in sets {
+                        self.write(Event::Judged {
+                            units,
+                            ours: Answer::Yes,
+                            theirs: Answer::Yes,
+                            facts: Some(at(self.now)),
+                        });
+                    }
+                }
+                Decision::Act { fresh, .. } if !fresh.is_empty() => {
+                    let write = |effect: Effect| (self.write(effect.clone().into()), effect);
+                    return fresh.into_iter().map(write).collect();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("nothing is announced");
+    }
+
+    /// The wave of all three, prepared: what is announced next takes them down.
+    fn prepared(may_be_left: bool) -> Self {
+        let mut story = Self::new(may_be_left);
+        let prepares = story.announced();
+        assert_eq!(
+            phases(&prepares),
+            ["prepare osd.0", "prepare osd.1", "prepare osd.2"]
+        );
+        for (intent, effect) in prepares {
+            assert_eq!(effect.before, None, "it stops nothing");
+            story.settle(intent, Outcome::Done { note: String::new() });
+        }
+        story
+    }
+
+    /// All three had their turn and are what that says.
+    fn changed(states: [(UnitState, &'static str); 3], outcomes: [Outcome; 3]) -> Self {
+        let mut story = Self::prepared(false);
+        let changes = story.announced();
+        for (((intent, effect), state), outcome) in changes.into_iter().zip(states).zip(outcomes) {
+            story.units.insert(effect.action.unit().unwrap().clone(), state);
+            story.settle(intent, outcome);
+        }
+        story.generation += 1;
+        story
+    }
+
+    /// What it waits for or is held by in the end, while it only writes.
+    fn waits(&mut self) -> Reason {
+        for _ in 0..20 {
+            match self.next() {
+                Decision::Record(events) => events.into_iter().for_each(|event| {
+                    self.write(event);
+                }),
+                Decision::Wait { why, .. } | Decision::Hold(why) => return why,
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("it only writes");
+    }
+}
+
+fn phases(effects: &[(u64, Effect)]) -> Vec<String> {
+    let told = |(_, effect): &(u64, Effect)| match &effect.action {
+        Action::Visit { unit, phase, .. } => format!("{phase:?} {unit}").to_lowercase(),
+        Action::Restart { unit } => format!("restart {unit}"),
+        Action::GoBack { unit, .. } => format!("go back {unit}"),
+        other => panic!("{other:?}"),
+    };
+    effects.iter().map(told).collect()
+}
+
+fn done() -> Outcome {
+    Outcome::Done { note: String::new() }
+}
+
+fn failed() -> Outcome {
+    Outcome::Failed {
+        why: "exit 3".to_owned(),
+    }
+}
+
+const NEW: (UnitState, &str) = (UnitState::Serving, "20");
+const DOWN: (UnitState, &str) = (UnitState::Down, "20");
+
+#[test]
+fn what_stops_a_unit_carries_the_end_of_its_approval_and_is_judged_after_the_software_is_laid_out() {
+    let mut story = Story::prepared(false);
+    // The installation took its time: nobody was asked before it.
+    story.now = 600;
+    assert_eq!(
+        story.next(),
+        Decision::Judge(vec![vec![unit("osd.0"), unit("osd.1"), unit("osd.2")]])
+    );
+    let changes = story.announced();
+    assert_eq!(phases(&changes), ["change osd.0", "change osd.1", "change osd.2"]);
+    for (seq, effect) in changes {
+        assert_eq!(effect.before, Some(at(600 + AGE)));
+        assert_eq!(story.run.begins_before(seq), Some(at(600 + AGE)));
+    }
+}
+
+#[test]
+fn a_unit_lost_during_the_installation_is_seen_before_anything_is_stopped() {
+    let mut story = Story::prepared(false);
+    story.healthy = false;
+    let Decision::Record(events) = story.next() else {
+        panic!("{:?}", story.next());
+    };
+    let [Event::WaveDropped { reason }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(reason.slug, "gates-shut");
+}
+
+#[test]
+fn an_approval_that_nobody_used_in_time_is_asked_for_again() {
+    let mut story = Story::prepared(false);
+    let all = vec![unit("osd.0"), unit("osd.1"), unit("osd.2")];
+    story.write(Event::Judged {
+        units: all.clone(),
+        ours: Answer::Yes,
+        theirs: Answer::Yes,
+        facts: None,
+    });
+    story.now = AGE;
+    assert_eq!(story.next(), Decision::Judge(vec![all]));
+}
+
+#[test]
+fn approvals_that_are_always_too_old_are_told_and_not_asked_for_without_an_end() {
+    let mut story = Story::prepared(false);
+    for _ in 0..5 {
+        for (intent, _) in story.announced() {
+            story.settle(intent, Outcome::NotBegun { why: String::new() });
+        }
+    }
+    assert_eq!(story.waits().slug, "approval-too-short");
+    story.write(Event::Asked {
+        command: stagger_core::run::Command::Resume,
+        by: "anna".to_owned(),
+    });
+    assert_eq!(story.announced().len(), 3, "whoever resumes has it tried again");
+}
+
+#[test]
+fn the_rest_of_a_wide_wave_is_judged_together_with_what_is_on_its_way_down() {
+    let mut story = Story::prepared(false);
+    let changes = story.announced();
+    // The first is under way; the others could not be begun in time.
+    let late = || Outcome::NotBegun {
+        why: "too late".to_owned(),
+    };
+    story.now = AGE + 1;
+    story.settle(changes[1].0, late());
+    story.settle(changes[2].0, late());
+    assert_eq!(
+        story.next(),
+        Decision::Judge(vec![vec![unit("osd.0"), unit("osd.1"), unit("osd.2")]])
+    );
+    let rest = story.announced();
+    assert_eq!(phases(&rest), ["change osd.1", "change osd.2"]);
+    assert_eq!(rest[0].1.before, Some(at(AGE + 1 + AGE)));
+}
+
+#[test]
+fn the_rest_waits_while_it_may_not_join_and_is_left_for_another_wave_when_the_first_are_done() {
+    let mut story = Story::prepared(false);
+    let changes = story.announced();
+    story.now = AGE + 1;
+    for (intent, _) in &changes[1..] {
+        story.settle(*intent, Outcome::NotBegun { why: String::new() });
+    }
+    let no = |units: Vec<UnitId>| Event::Judged {
+        units,
+        ours: Answer::Yes,
+        theirs: Answer::No {
+            why: "1.7 would stop".to_owned(),
+        },
+        facts: None,
+    };
+    story.write(no(vec![unit("osd.0"), unit("osd.1"), unit("osd.2")]));
+    let Decision::Act { fresh, again } = story.next() else {
+        panic!("{:?}", story.next());
+    };
+    assert_eq!(
+        (fresh.len(), again),
+        (0, vec![changes[0].0]),
+        "it waits for osd.0"
+    );
+    story.units.insert(unit("osd.0"), NEW);
+    story.settle(changes[0].0, done());
+    let rest = vec![unit("osd.1"), unit("osd.2")];
+    assert_eq!(story.next(), Decision::Judge(vec![rest.clone()]));
+    story.write(no(rest));
+    let Decision::Record(events) = story.next() else {
+        panic!("{:?}", story.next());
+    };
+    assert!(
+        events.iter().all(|event| matches!(event, Event::SetAside { reason, until: Some(_), .. } if reason.slug == "oracle-says-no")),
+        "{events:?}"
+    );
+    for event in events {
+        story.write(event);
+    }
+    assert_eq!(
+        story.run.wave().unwrap().units.len(),
+        1,
+        "the wave ends with what was begun"
+    );
+}
+
+#[test]
+fn an_installation_that_failed_has_changed_nothing_and_nothing_is_restarted() {
+    let mut story = Story::new(false);
+    let prepares = story.announced();
+    for ((intent, _), outcome) in prepares.into_iter().zip([done(), failed(), done()]) {
+        story.settle(intent, outcome);
+    }
+    let Decision::Record(events) = story.next() else {
+        panic!("{:?}", story.next());
+    };
+    let [Event::WaveDropped { reason }, Event::SetAside { unit: aside, .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(
+        (reason.slug.as_str(), aside),
+        ("could-not-be-prepared", &unit("osd.1"))
+    );
+    for event in events {
+        story.write(event);
+    }
+    // The others go on, and are not prepared once more.
+    assert_eq!(phases(&story.announced()), ["change osd.0", "change osd.2"]);
+}
+
+#[test]
+fn healthy_work_is_not_undone_for_a_warning_that_came_meanwhile() {
+    let mut story = Story::changed([NEW; 3], [done(), done(), done()]);
+    story.healthy = false;
+    assert_eq!(story.waits().slug, "gates-shut");
+    story.now = 10_000;
+    assert_eq!(story.waits().slug, "gates-shut");
+    assert_eq!(story.run.held().unwrap().0.slug, "gates-shut");
+    story.healthy = true;
+    assert_eq!(
+        phases(&story.announced()),
+        ["prepare mds.a"],
+        "it goes on by itself"
+    );
+}
+
+#[test]
+fn a_start_that_was_said_to_have_failed_and_serves_after_all_is_no_reason_to_go_back() {
+    let mut story = Story::changed([NEW, NEW, DOWN], [done(), done(), failed()]);
+    let [(intent, restart)] = &story.announced()[..] else {
+        panic!("one is restarted");
+    };
+    assert_eq!(restart.action, Action::Restart { unit: unit("osd.2") });
+    story.settle(*intent, failed());
+    let [(intent, collect)] = &story.announced()[..] else {
+        panic!("what happened is collected");
+    };
+    assert!(matches!(collect.action, Action::Collect { .. }), "{collect:?}");
+    story.settle(*intent, done());
+    story.units.insert(unit("osd.2"), NEW);
+    let Decision::Record(events) = story.next() else {
+        panic!("{:?}", story.next());
+    };
+    assert_eq!(events, [Event::WaveRecovered]);
+    assert_eq!(phases(&story.announced()), ["prepare mds.a"]);
+}
+
+#[test]
+fn what_did_not_start_goes_back_with_its_wave() {
+    let mut story = Story::changed([NEW, NEW, DOWN], [done(), done(), failed()]);
+    for _ in 0..2 {
+        let all = story.announced();
+        for (intent, effect) in all {
+            let restart = matches!(effect.action, Action::Restart { .. });
+            story.settle(intent, if restart { failed() } else { done() });
+        }
+    }
+    assert_eq!(phases(&story.announced()), ["go back osd.2"]);
+}
+
+#[test]
+fn a_run_that_is_to_do_what_can_be_done_ends_before_what_waits_for_the_rest() {
+    let mut story = Story::new(true);
+    let mut start = story.run.start().clone();
+    start.policy.partial = true;
+    let first = Entry {
+        seq: 1,
+        at: at(0),
+        event: Event::Started(Box::new(start)),
+    };
+    story.run = Run::begin(first).unwrap();
+    for osd in ["osd.0", "osd.1", "osd.2"] {
+        story.units.insert(unit(osd), (UnitState::Down, "18"));
+    }
+    let ended = (0..20).find_map(|_| match story.next() {
+        Decision::Record(events) => {
+            for event in events {
+                story.write(event);
+            }
+            None
+        }
+        Decision::Over(ending) => Some(ending),
+        other => panic!("{other:?}"),
+    });
+    let Some(Ending::Incomplete { left }) = ended else {
+        panic!("{ended:?}");
+    };
+    let names: Vec<&str> = left.iter().map(|(what, _)| what.as_str()).collect();
+    assert_eq!(names, ["osd.0", "osd.1", "osd.2", "mds"]);
+}
+
+#[test]
+fn what_the_change_never_came_to_takes_nobody_back_with_it() {
+    let old = (UnitState::Serving, "18");
+    let mut story = Story::changed([NEW, NEW, old], [done(), done(), failed()]);
+    // It serves as it did: stopped once more only as both judges agree, and then it is tried no further.
+    for _ in 0..2 {
+        for (intent, effect) in story.announced() {
+            let restart = matches!(effect.action, Action::Restart { .. });
+            story.settle(intent, if restart { failed() } else { done() });
+        }
+    }
+    assert_eq!(phases(&story.announced()), ["go back osd.2"]);
+    assert_eq!(
+        story.run.wave().unwrap().failed.as_ref().unwrap().0,
+        [unit("osd.2")]
+    );
+}
+
+#[test]
+fn a_stage_begins_only_when_the_one_before_left_nothing_or_a_person_accepts_it() {
+    for permitted in [false, true] {
+        let mut story = Story::new(permitted);
+        story.units.insert(unit("osd.1"), (UnitState::Down, "18"));
+        let prepares = story.announced();
+        assert_eq!(phases(&prepares), ["prepare osd.0", "prepare osd.2"]);
+        for (intent, _) in prepares {
+            story.settle(intent, done());
+        }
+        for (intent, effect) in story.announced() {
+            story.units.insert(effect.action.unit().unwrap().clone(), NEW);
+            story.settle(intent, done());
+        }
+        let why = story.waits();
+        assert_eq!(why.slug, "units-left-behind");
+        let word = "`stagger approve r1 left-behind-osd`";
+        assert_eq!(why.detail.contains(word), permitted, "{why}");
+        story.write(Event::Asked {
+            command: stagger_core::run::Command::Approve {
+                door: PartName::new("left-behind-osd").unwrap(),
+            },
+            by: "anna".to_owned(),
+        });
+        if permitted {
+            assert_eq!(phases(&story.announced()), ["prepare mds.a"]);
+        } else {
+            assert_eq!(story.waits().slug, "units-left-behind");
+            story.units.insert(unit("osd.1"), (UnitState::Serving, "18"));
+            story.generation += 1;
+            assert_eq!(phases(&story.announced()), ["prepare osd.1"], "it is back");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The host's part: one POSIX shell script, with `flock` of util-linux and `timeout` of coreutils.
+//!
+//! It is one compound command, so the shell has read all of it before any of it runs, and what comes after
+//! it on standard input is the sender's answer. Every wait in it has an end. While it waits for a lock it says
+//! so again and again: where nobody listens any more, it ends.
+
+use std::path::Path;
+
+use super::quoted;
+use crate::supervisor::random_hex;
+
+/// How long the sender may take to answer `ready`, in seconds. What it judged before is too old then.
+pub(super) const PATIENCE: u64 = 20;
+
+/// A wait for a lock is cut into pieces of so many seconds; after each the script sees whether it is still
+/// listened to.
+pub(super) const PIECE: u64 = 5;
+
+/// A command that another sender started may take as long as ours, and a little to be ended.
+const LONGER: u64 = 30;
+
+/// The script's own lines begin with a word that nobody knew before: what a command prints is not taken for
+/// them, whatever it prints.
+#[derive(Debug, Clone)]
+pub(super) struct Mark(String);
+
+/// What the script itself says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word<'a> {
+    /// It waits for a lock.
+    Waiting,
+    /// It holds fence and lock, and waits for the word to begin.
+    Ready,
+    /// It was not told to begin in time, and has ended.
+    Late,
+    /// The newest token that the host has seen is newer than ours.
+    Fenced(&'a str),
+    /// It could not go on, and why.
+    Broken(&'a str),
+    /// How the command ended.
+    Result(&'a str),
+}
+
+impl Mark {
+    /// A new one.
+    pub(super) fn draw() -> Self {
+        Self(format!("stagger-{}", random_hex(8)))
+    }
+
+    /// What a line says, if it is the script's own.
+    pub(super) fn word<'a>(&self, line: &'a str) -> Option<Word<'a>> {
+        let said = line.strip_prefix(self.0.as_str())?.strip_prefix(": ")?.trim_end();
+        let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
+        match word {
+            "waiting" => Some(Word::Waiting),
+            "ready" => Some(Word::Ready),
+            "late" => Some(Word::Late),
+            "fenced" => Some(Word::Fenced(rest)),
+            "broken" => Some(Word::Broken(rest)),
+            "result" => Some(Word::Result(rest)),
+            _ => None,
+        }
+    }
+}
+
+/// Of what a script is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Of<'a> {
+    pub(super) folder: &'a Path,
+    pub(super) timeout: u64,
+    pub(super) mark: &'a Mark,
+    pub(super) patience: u64,
+    pub(super) piece: u64,
+}
+
+impl Of<'_> {
+    /// Runs a command once for its key.
+    pub(super) fn run(self, key: &str, fence: u64, command: &str) -> String {
+        let variables = self.variables(fence);
+        let (key, command) = (quoted(key), quoted(command));
+        format!("{{\n{variables}key={key}\ncommand={command}\n{COMMON}{FENCE}{RUN}}}\n")
+    }
+
+    /// Refuses older tokens from now on; `only_where_it_is`: not where there is no folder yet.
+    pub(super) fn raise(self, fence: u64, only_where_it_is: bool) -> String {
+        let variables = self.variables(fence);
+        let unless = if only_where_it_is { UNLESS_THERE } else { "" };
+        format!("{{\n{variables}{unless}{COMMON}{FENCE}say result 0\nexit 0\n}}\n")
+    }
+
+    /// Asks something, without locks.
+    pub(super) fn ask(self, question: &str) -> String {
+        let Self { timeout, mark, .. } = self;
+        let question = quoted(question);
+        format!(
+            "{{\ntimeout -k 10 {timeout} sh -c {question} 2>&1 </dev/null\nprintf '\\n%s: result %s\\n' {} \"$?\"\nexit 0\n}}\n",
+            mark.0
+        )
+    }
+
+    fn variables(self, fence: u64) -> String {
+        let Self {
+            folder,
+            timeout,
+            mark,
+            patience,
+            piece,
+        } = self;
+        let dir = quoted(&folder.display().to_string());
+        let wait = timeout + LONGER;
+        format!(
+            "dir={dir}\nmark={}\nfence={fence}\nlimit={timeout}\nwait={wait}\npiece={piece}\npatience={patience}\n",
+            mark.0
+        )
+    }
+}
+
+/// What no run has used is not made now.
+const UNLESS_THERE: &str = r#"
+if [ ! -d "$dir/effects" ]; then printf '%s: result 0\n' "$mark"; exit 0; fi
+"#;
+
+/// `say` ends the script where nobody listens. `lock DESCRIPTOR HOW WHAT` waits for a lock; `WHAT` is said if
+/// that takes too long.
+const COMMON: &str = r#"
+umask 077
+say() { printf '%s: %s\n' "$mark" "$*" || exit 95; }
+broken() { say broken "$1"; exit 96; }
+lock() {
+  left=$wait
+  while :; do
+    flock "$2" -w "$piece" "$1"
+    code=$?
+    [ "$code" -eq 0 ] && return
+    [ "$code" -eq 1 ] || broken "flock of $dir ended with $code: the folder has to be on a disk of the host itself"
+    left=$((left - piece))
+    [ "$left" -gt 0 ] || broken "$3 after $wait s"
+    say waiting
+  done
+}
+number() {
+  case $1 in
+    '' | *[!0-9]* | ??????????????????*)
+      broken "$dir/fence holds '$1', and that is no fencing token: see that no stagger is at work on this host's cluster, then remove the file" ;;
+  esac
+}
+mkdir -p "$dir/effects" || broken "the folder $dir cannot be made"
+chmod 700 "$dir" "$dir/effects" || broken "the folder $dir belongs to another user"
+"#;
+
+/// Keeps the fence shared, at our token or refused. Converting a lock may let another in between, so
+/// it is read again after each change.
+const FENCE: &str = r#"
+look() {
+  seen=0
+  if [ -e "$dir/fence" ]; then
+    seen=$(cat "$dir/fence") || broken "$dir/fence cannot be read"
+    number "$seen"
+  fi
+}
+exec 8>>"$dir/fence.lock" || broken "$dir/fence.lock cannot be opened"
+while :; do
+  lock 8 -s "the fence is still being raised by another"
+  look
+  if [ "$seen" -gt "$fence" ]; then say fenced "$seen"; exit 97; fi
+  if [ "$seen" -eq "$fence" ]; then break; fi
+  flock -u 8
+  lock 8 -x "commands of an older holder are still under way"
+  look
+  if [ "$seen" -lt "$fence" ]; then
+    printf '%s\n' "$fence" >"$dir/fence.new" && sync "$dir/fence.new" && [ "$(cat "$dir/fence.new")" = "$fence" ] \
+      && mv "$dir/fence.new" "$dir/fence" || broken "the fence cannot be written: see whether the disk of $dir is full"
+  fi
+  flock -u 8
+done
+"#;
+
+/// Runs the command once. It is detached, and holds both locks itself: it goes on if we are killed.
+/// What it starts does not inherit the locks. The file of its result is there, and as long as it will be,
+/// before it starts, so a disk that fills up meanwhile does not take the result away. One that says no number is
+/// of a command that was ended before it had a result: it may be run again.
+const RUN: &str = r#"
+rc="$dir/effects/$key.rc"
+exec 9>>"$dir/effects/$key.lock" || broken "$dir/effects/$key.lock cannot be opened"
+lock 9 -x "the same effect is still under way"
+result() {
+  ended=
+  [ ! -f "$rc" ] || read -r ended <"$rc"
+  case $ended in '' | *[!0-9]*) return 1 ;; esac
+}
+if ! result; then
+  full="nothing was begun, as there is no room for its result: see whether the disk of $dir is full"
+  : >"$dir/effects/$key.out" || broken "$full"
+  printf 'pending \n' >"$rc.new" && sync "$rc.new" && [ "$(cat "$rc.new")" = 'pending ' ] && mv "$rc.new" "$rc" \
+    || { rm -f "$rc.new"; broken "$full"; }
+  asked=$(date +%s)
+  say ready
+  answer=$(timeout "$patience" sh -c 'read -r answer && printf %s "$answer"' 8>&- 9>&-)
+  late=$(($(date +%s) - asked))
+  if [ "$answer" != go ] || [ "$late" -lt 0 ] || [ "$late" -gt "$patience" ]; then say late; exit 95; fi
+  setsid sh -c '
+    timeout -k 10 "$4" sh -c "$3" >"$1/effects/$2.out" 2>&1 </dev/null 8>&- 9>&-
+    printf "%-8s\n" "$?" 1<>"$1/effects/$2.rc"
+    sync "$1/effects/$2.rc"
+  ' stagger "$dir" "$key" "$command" "$limit" </dev/null >/dev/null 2>&1 &
+  wait $!
+  result || broken "the same effect is still under way, or was ended before it could say how it ended"
+fi
+tail -c 65536 "$dir/effects/$key.out" 2>/dev/null
+printf '\n'
+say result "$ended"
+find "$dir/effects" -type f -mtime +30 -delete 2>/dev/null
+exit 0
+"#;
