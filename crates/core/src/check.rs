@@ -139,7 +139,7 @@ pub fn may_stop(snapshot: &Snapshot, set: &[Ix]) -> Result<(), String> {
     snapshot
         .budgets()
         .permit(&down, set)
-        .map_err(|found| crate::explain::violation(snapshot, &found))
+        .map_err(|found| crate::explain::violation(snapshot, snapshot.budgets(), &found))
 }
 
 fn parts_in_order(ask: &Ask<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
@@ -254,11 +254,12 @@ impl Judge<'_> {
         let sets: Vec<Vec<Ix>> = waves
             .map(|wave| wave.units.iter().filter_map(|id| snapshot.find(id)).collect())
             .collect();
-        let permitted = snapshot.budgets().permit_each(&snapshot.down(), &sets);
+        let budgets = snapshot.budgets_once_recovered();
+        let permitted = budgets.permit_each(&snapshot.down(), &sets);
         for (at, ((earned, set), permitted)) in (before..).zip(sets).zip(permitted).enumerate() {
             let name = format!("wave {}", at + 1);
             if let Err(violation) = permitted {
-                let text = crate::explain::violation(snapshot, &violation);
+                let text = crate::explain::violation(snapshot, budgets, &violation);
                 findings.push(self.found(Fault::OverBudget, format!("{name}: {text}")));
             }
             if self.stage.width == Width::Single && set.len() > 1 {
@@ -326,7 +327,7 @@ impl Judge<'_> {
         if let Some(percent) = policy.max_reduced_redundancy
             && set.len() > 1
         {
-            let budgets = snapshot.budgets();
+            let budgets = snapshot.budgets_once_recovered();
             let touched = |b: &usize| budgets.members(*b).any(|(unit, _)| set.contains(&unit));
             let count: u64 = (0..budgets.len())
                 .filter(touched)
@@ -345,7 +346,7 @@ impl Judge<'_> {
 
     /// The most placement groups that one unit of the stage touches: so many are always let through.
     fn largest_share(&self) -> u64 {
-        let budgets = self.ask.snapshot.budgets();
+        let budgets = self.ask.snapshot.budgets_once_recovered();
         let mut touches = vec![0_u64; self.ask.snapshot.units().len()];
         for budget in 0..budgets.len() {
             for (unit, _) in budgets.members(budget) {

@@ -1,13 +1,14 @@
 //! The words: why a unit is where it is, what holds it, and what would free it.
 
 use crate::model::{
-    Ix, Maintenance, Nouns, SharedGuests, Snapshot, Standbys, Target, Turn, UnitId, UnitState, Violation,
+    Budgets, Ix, Maintenance, Nouns, SharedGuests, Snapshot, Standbys, Target, Turn, UnitId, UnitState,
+    Violation,
 };
 use crate::plan::{Move, Plan, PlannedStage};
 
 /// A budget in words: `placement group of pool rbd 2.1f (osd.0 osd.7 osd.9): 1 may be down`.
-pub fn budget(snapshot: &Snapshot, budget: usize) -> String {
-    let budgets = snapshot.budgets();
+/// It is one of `budgets`, over the units of the snapshot.
+pub fn budget(snapshot: &Snapshot, budgets: &Budgets, budget: usize) -> String {
     let mut members: Vec<_> = budgets.members(budget).map(|(unit, _)| unit).collect();
     members.sort_unstable();
     let (shown, rest) = members.split_at(members.len().min(12));
@@ -34,8 +35,8 @@ pub fn budget(snapshot: &Snapshot, budget: usize) -> String {
     format!("{label} ({}{more}): {may}", names.join(" "))
 }
 
-/// A violation in words.
-pub fn violation(snapshot: &Snapshot, violation: &Violation) -> String {
+/// In words, what breaks one of `budgets`.
+pub fn violation(snapshot: &Snapshot, budgets: &Budgets, violation: &Violation) -> String {
     let Violation {
         budget: at,
         down,
@@ -47,7 +48,10 @@ pub fn violation(snapshot: &Snapshot, violation: &Violation) -> String {
     } else {
         String::new()
     };
-    format!("{}{already}, and this takes {adds} more", budget(snapshot, *at))
+    format!(
+        "{}{already}, and this takes {adds} more",
+        budget(snapshot, budgets, *at)
+    )
 }
 
 /// Where a unit stands in a plan and what holds it there.
@@ -191,17 +195,17 @@ fn why_not(
 ) -> WhyNot {
     let mut set: Vec<Ix> = wave.iter().filter_map(|id| snapshot.find(id)).collect();
     set.push(unit);
-    match snapshot.budgets().permit(&snapshot.down(), &set) {
+    let budgets = snapshot.budgets_once_recovered();
+    match budgets.permit(&snapshot.down(), &set) {
         Err(found) => {
-            let mates: Vec<_> = snapshot
-                .budgets()
+            let mates: Vec<_> = budgets
                 .members(found.budget)
                 .filter(|(member, _)| *member != unit && set.contains(member))
                 .map(|(member, _)| snapshot.unit(member).id.to_string())
                 .collect();
             let verb = if mates.len() == 1 { "serves" } else { "serve" };
             WhyNot::Broken(
-                violation(snapshot, &found),
+                violation(snapshot, budgets, &found),
                 format!("{} {verb}", mates.join(" and ")),
             )
         }

@@ -22,7 +22,7 @@ use stagger_core::model::{ClusterName, IdError, Kind, Snapshot, SnapshotError};
 pub use absent::absent;
 pub(crate) use absent::is_absent;
 pub use baseline::{Baseline, BaselineError};
-pub use budgets::budgets;
+pub use budgets::{budgets, with_recovered};
 pub use codes::{CAUSED, Cause};
 pub(crate) use conditions::OLDEST;
 pub use conditions::{conditions, unaccepted};
@@ -77,7 +77,7 @@ pub fn translate(
     let budgets = budgets(facts, &places, permitted);
     let interruptions = interruptions(facts, &places, permitted)?;
     let conditions = conditions(facts, &units, policy, baseline)?;
-    Ok(Snapshot::new(
+    let snapshot = Snapshot::new(
         cluster.clone(),
         facts.collected_at,
         format!("osdmap {}", facts.osds.epoch),
@@ -88,5 +88,6 @@ pub fn translate(
     )?
     .with_absent(absent(facts, baseline)?)
     .with_interruptions(interruptions)
-    .with_bystanders(bystanders(facts)?))
+    .with_bystanders(bystanders(facts)?);
+    Ok(with_recovered(snapshot, facts, permitted)?)
 }

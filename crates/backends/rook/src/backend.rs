@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::facts::rgw::Gateway;
-use stagger_ceph::translate::{Baseline, HealthPolicy, Permitted, absent, budgets, conditions, units};
+use stagger_ceph::translate::{
+    Baseline, HealthPolicy, Permitted, absent, budgets, conditions, units, with_recovered,
+};
 use stagger_core::model::{
     ClusterId, ClusterName, IdError, PartName, Phase, Reason, Revision, Snapshot, Unit, UnitId,
 };
@@ -609,12 +611,13 @@ pub fn snapshot(
     // Rook itself upgrades a manager, a metadata server or a gateway that is alone, and whoever lays a cluster out so
     // says as much.
     let permitted: Permitted = ["mgr", "mds", "rgw"].map(str::to_owned).into_iter().collect();
-    let budgets = if memory.is_some_and(|memory| memory.wish.skip_checks) {
+    let facts = if memory.is_some_and(|memory| memory.wish.skip_checks) {
         unchecked::taken(&mut conditions);
-        budgets(&unchecked::without_groups(facts), &places, &permitted)
+        &unchecked::without_groups(facts)
     } else {
-        budgets(facts, &places, &permitted)
+        facts
     };
+    let budgets = budgets(facts, &places, &permitted);
     let left = migrations::conditions(&watched.deployments())
         .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     conditions.extend(left);
@@ -627,6 +630,6 @@ pub fn snapshot(
         conditions,
         BTreeMap::new(),
     )
-    .map(|snapshot| snapshot.with_absent(absent))
+    .and_then(|snapshot| with_recovered(snapshot.with_absent(absent), facts, &permitted))
     .map_err(|error| BackendError::transient(tried, error.to_string()))
 }

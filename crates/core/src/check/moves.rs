@@ -105,8 +105,10 @@ impl Judge<'_> {
             let mut said = Vec::new();
             one_at_a_time(snapshot, maintenance, &down, &mut said);
             let set: Vec<Ix> = down.iter().filter_map(|unit| snapshot.find(unit)).collect();
-            if let Err(violation) = snapshot.budgets().permit(&snapshot.down(), &set) {
-                said.push((Fault::OverBudget, crate::explain::violation(snapshot, &violation)));
+            let budgets = snapshot.budgets_once_recovered();
+            if let Err(violation) = budgets.permit(&snapshot.down(), &set) {
+                let text = crate::explain::violation(snapshot, budgets, &violation);
+                said.push((Fault::OverBudget, text));
             }
             let passed = waves.iter().filter(|end| **end <= at).count();
             let earned = before.saturating_add(passed as u32);

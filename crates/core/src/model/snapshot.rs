@@ -21,6 +21,7 @@ pub struct Snapshot {
     generation: String,
     units: Vec<Unit>,
     budgets: Budgets,
+    recovered: Option<Budgets>,
     conditions: BTreeMap<ConditionName, Condition>,
     durations: BTreeMap<Kind, SignedDuration>,
     rooms: Option<Rooms>,
@@ -41,6 +42,9 @@ struct SnapshotDocument {
     generation: String,
     units: Vec<Unit>,
     budgets: super::BudgetColumns,
+    /// What may be down together once recovery is finished, where that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recovered: Option<super::BudgetColumns>,
     conditions: Vec<Condition>,
     /// Seconds that one visit to a unit of that kind usually takes.
     #[serde(default)]
@@ -132,6 +136,7 @@ impl Snapshot {
             generation,
             units,
             budgets,
+            recovered: None,
             conditions,
             durations,
             rooms: None,
@@ -150,6 +155,17 @@ impl Snapshot {
             return Err(SnapshotError::Rooms(RoomsError::NoUnit(host.unit.clone())));
         }
         self.rooms = Some(rooms);
+        Ok(self)
+    }
+
+    /// The same with what may be down together once all that recovers by itself has done so: waves are planned by that,
+    /// and no unit is ever stopped by it. `budgets` index `units` in the order of the snapshot.
+    ///
+    /// # Errors
+    /// Members that are not units.
+    pub fn with_recovered(mut self, budgets: Budgets) -> Result<Self, SnapshotError> {
+        budgets.fit(self.units.len()).map_err(SnapshotError::Budgets)?;
+        self.recovered = Some(budgets);
         Ok(self)
     }
 
@@ -244,9 +260,15 @@ impl Snapshot {
             .map(|at| Ix(at as u32))
     }
 
-    /// The budgets of the cluster.
+    /// What may be down together now.
     pub fn budgets(&self) -> &Budgets {
         &self.budgets
+    }
+
+    /// What may be down together once all that recovers by itself has done so: plans are made by it. A run waits at its
+    /// gates until it is so, and each unit is judged by [`Snapshot::budgets`].
+    pub fn budgets_once_recovered(&self) -> &Budgets {
+        self.recovered.as_ref().unwrap_or(&self.budgets)
     }
 
     /// The conditions by name.
@@ -309,6 +331,7 @@ impl TryFrom<SnapshotDocument> for Snapshot {
             generation,
             units,
             budgets,
+            recovered,
             conditions,
             durations,
             rooms,
@@ -324,7 +347,7 @@ impl TryFrom<SnapshotDocument> for Snapshot {
             .into_iter()
             .map(|(k, s)| (k, SignedDuration::from_secs(s)))
             .collect();
-        let snapshot = Self::new(
+        let mut snapshot = Self::new(
             cluster,
             observed_at,
             generation,
@@ -336,6 +359,10 @@ impl TryFrom<SnapshotDocument> for Snapshot {
         .with_absent(absent)
         .with_interruptions(interruptions)
         .with_bystanders(bystanders);
+        if let Some(recovered) = recovered {
+            let recovered = Budgets::try_from(recovered).map_err(SnapshotError::Budgets)?;
+            snapshot = snapshot.with_recovered(recovered)?;
+        }
         match rooms {
             Some(rooms) => snapshot.with_rooms(rooms),
             None => Ok(snapshot),
@@ -351,6 +378,7 @@ impl From<Snapshot> for SnapshotDocument {
             generation,
             units,
             budgets,
+            recovered,
             conditions,
             durations,
             rooms,
@@ -366,6 +394,7 @@ impl From<Snapshot> for SnapshotDocument {
             generation,
             units,
             budgets: budgets.into(),
+            recovered: recovered.map(Into::into),
             conditions: conditions.into_values().collect(),
             durations: durations.into_iter().map(|(k, d)| (k, d.as_secs())).collect(),
             rooms,

@@ -56,7 +56,7 @@ pub(super) fn pose<'a>(
     for (at, unit) in units.iter().enumerate() {
         local[unit.at()] = Some(at as u32);
     }
-    let all = snapshot.budgets();
+    let all = snapshot.budgets_once_recovered();
     let mut narrow = Budgets::default();
     let mut names = Vec::new();
     let mut touched_by = vec![0_u32; units.len()];
@@ -135,7 +135,7 @@ fn largest_touch(snapshot: &Snapshot, units: &[Ix]) -> u32 {
     let Some(kind) = units.first().map(|unit| &snapshot.unit(*unit).kind) else {
         return 0;
     };
-    let budgets = snapshot.budgets();
+    let budgets = snapshot.budgets_once_recovered();
     let mut touches = vec![0_u32; snapshot.units().len()];
     for budget in 0..budgets.len() {
         for (unit, _) in budgets.members(budget) {
@@ -234,14 +234,16 @@ impl Posed<'_> {
         }
     }
 
+    fn budget(&self, at: usize) -> String {
+        crate::explain::budget(self.snapshot, self.snapshot.budgets_once_recovered(), at)
+    }
+
     /// Why a unit may not even go down alone.
     pub(super) fn reason(&self, rule: super::waves::Rule) -> Reason {
         use super::waves::Rule;
         match rule {
             Rule::Budget(at) => match &self.budgets[at as usize] {
-                Behind::Budget(budget) => {
-                    Reason::new("never-ok-to-stop", crate::explain::budget(self.snapshot, *budget))
-                }
+                Behind::Budget(budget) => Reason::new("never-ok-to-stop", self.budget(*budget)),
                 Behind::Guests(_, why) => why.clone(),
             },
             Rule::Wide(at) => Reason::new(
@@ -275,7 +277,7 @@ impl Posed<'_> {
                 )
             }
             BoundReason::Budget { index } => match &self.budgets[*index as usize] {
-                Behind::Budget(budget) => crate::explain::budget(self.snapshot, *budget),
+                Behind::Budget(budget) => self.budget(*budget),
                 Behind::Guests(_, why) => why.detail.clone(),
             },
             BoundReason::Wide { index } => format!("{} in each wave", self.wide[*index as usize]),

@@ -2,6 +2,7 @@
 //!
 //! A million of them are normal, so they are kept in columns: some 40 bytes each.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 
@@ -55,6 +56,9 @@ pub struct Pg<'a> {
     pub acting: &'a [u32],
     /// The OSDs that lack none of its objects. `None` if the answer did not say: the brief one does not.
     pub complete: Option<&'a [u32]>,
+    /// The OSDs on which it belongs by the map of today, in the order of its shards, holes included. Kept only where the
+    /// group is not clean: those of a clean one act in it.
+    pub up: Option<&'a [u32]>,
     /// The OSD map epoch of the last report; 0 if the answer did not say.
     pub reported: u32,
 }
@@ -78,6 +82,8 @@ pub struct PgMap {
     ends: Vec<u32>,
     complete_known: Vec<bool>,
     osds: Vec<u32>,
+    /// Where groups that are not clean belong.
+    up: BTreeMap<PgId, Box<[u32]>>,
 }
 
 impl PgMap {
@@ -116,6 +122,9 @@ impl PgMap {
     fn push(&mut self, pg: &Pg<'_>) {
         self.osds.extend_from_slice(pg.acting);
         let acting_end = self.osds.len();
+        if let Some(up) = pg.up {
+            self.up.insert(pg.id, up.into());
+        }
         self.osds.extend_from_slice(pg.complete.unwrap_or_default());
         self.close(pg.id, pg.state, pg.reported, acting_end, pg.complete.is_some());
     }
@@ -131,6 +140,7 @@ impl PgMap {
                 .complete
                 .as_deref()
                 .map(|list| if state.has(PgState::DEGRADED) { list } else { &[] }),
+            up: row.up.as_deref().filter(|_| !state.clean()),
             reported: row.reported,
         });
     }
@@ -206,6 +216,31 @@ impl PgMap {
         }
     }
 
+    /// The groups once recovery is finished: each that recovers by itself is clean, on the OSDs on which it belongs. The
+    /// others are as they are. `None` where none recovers. `is_whole` says of a pool's number and a list of OSDs whether
+    /// a group of that pool is complete on them.
+    #[must_use]
+    pub fn recovered(&self, is_whole: impl Fn(u32, &[u32]) -> bool) -> Option<Self> {
+        let recovers = |pg: &Pg<'_>| pg.state.recovers() && pg.up.is_some_and(|up| is_whole(pg.id.pool, up));
+        if !self.iter().any(|pg| recovers(&pg)) {
+            return None;
+        }
+        let mut all = Self::default();
+        for pg in self.iter() {
+            all.push(&match pg.up.filter(|_| recovers(&pg)) {
+                None => pg,
+                Some(up) => Pg {
+                    state: PgState::WELL,
+                    acting: up,
+                    complete: None,
+                    up: None,
+                    ..pg
+                },
+            });
+        }
+        Some(all)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.ids.len()
@@ -220,11 +255,13 @@ impl PgMap {
     pub fn at(&self, at: usize) -> Pg<'_> {
         let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
         let (middle, end) = (self.acting_ends[at] as usize, self.ends[at] as usize);
+        let id = self.ids[at];
         Pg {
-            id: self.ids[at],
+            id,
             state: self.states[at],
             acting: &self.osds[start..middle],
             complete: self.complete_known[at].then(|| &self.osds[middle..end]),
+            up: self.up.get(&id).map(Box::as_ref),
             reported: self.reported[at],
         }
     }

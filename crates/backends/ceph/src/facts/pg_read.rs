@@ -48,6 +48,7 @@ struct Reading {
 pub(super) struct Row {
     pub(super) acting: Vec<u32>,
     pub(super) complete: Option<Vec<u32>>,
+    pub(super) up: Option<Vec<u32>>,
     pub(super) reported: u32,
 }
 
@@ -73,7 +74,13 @@ impl<'de> Visitor<'de> for Outer<'_> {
             match key {
                 Key::PgMap => map.next_value_seed(Outer(self.0))?,
                 Key::PgStats => map.next_value_seed(List(self.0))?,
-                Key::Pgid | Key::State | Key::Acting | Key::Complete | Key::Reported | Key::Other => {
+                Key::Pgid
+                | Key::State
+                | Key::Acting
+                | Key::Complete
+                | Key::Up
+                | Key::Reported
+                | Key::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
@@ -129,10 +136,10 @@ impl<'de> Visitor<'de> for Group<'_> {
         let Reading { map: groups, row, .. } = self.0;
         row.acting.clear();
         row.reported = 0;
-        let (mut id, mut state, mut acting, mut complete) = (None, None, false, false);
-        // Kept for its memory; whether this group has one is in `complete`.
+        let (mut id, mut state, mut acting, mut complete, mut is_up) = (None, None, false, false, false);
+        // Kept for their memory; whether this group has one is in `complete` and in `is_up`.
         let mut list = row.complete.take().unwrap_or_default();
-        list.clear();
+        let mut up = row.up.take().unwrap_or_default();
         while let Some(key) = map.next_key_seed(KEY)? {
             match key {
                 Key::Pgid => id = Some(map.next_value_seed(PG_ID)?),
@@ -148,7 +155,13 @@ impl<'de> Visitor<'de> for Group<'_> {
                     map.next_value_seed(OsdsSeed(&mut list))?;
                     complete = true;
                 }
-                Key::PgMap | Key::PgStats | Key::Other => {
+                // Nearly all groups are clean, and nobody asks where those belong.
+                Key::Up if !state.is_some_and(PgState::clean) => {
+                    up.clear();
+                    map.next_value_seed(OsdsSeed(&mut up))?;
+                    is_up = true;
+                }
+                Key::Up | Key::PgMap | Key::PgStats | Key::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
@@ -159,6 +172,7 @@ impl<'de> Visitor<'de> for Group<'_> {
             return Err(A::Error::missing_field("acting"));
         }
         row.complete = complete.then_some(list);
+        row.up = is_up.then_some(up);
         groups.push_row(id, state, row);
         Ok(())
     }
@@ -171,6 +185,7 @@ enum Key {
     State,
     Acting,
     Complete,
+    Up,
     Reported,
     Other,
 }
@@ -205,6 +220,7 @@ const KEY: Text<Key> = Text(|text| {
         "state" => Key::State,
         "acting" => Key::Acting,
         "avail_no_missing" => Key::Complete,
+        "up" => Key::Up,
         "reported_epoch" => Key::Reported,
         _ => Key::Other,
     })

@@ -62,13 +62,38 @@ impl PgState {
     pub const UNKNOWN: Self = Self(1 << 33);
     /// A word that this program does not know.
     pub const STRANGE: Self = Self(1 << 63);
+    /// Nearly all of them, nearly always: active and clean.
+    pub const WELL: Self = Self(Self::ACTIVE.0 | Self::CLEAN.0);
+    /// What a group passes through on its way to be clean, and stays in none of by itself.
+    const PASSING: [&'static str; 20] = [
+        "active",
+        "clean",
+        "scrubbing",
+        "degraded",
+        "peering",
+        "recovering",
+        "backfill_wait",
+        "remapped",
+        "deep",
+        "backfilling",
+        "recovery_wait",
+        "undersized",
+        "activating",
+        "peered",
+        "snaptrim",
+        "snaptrim_wait",
+        "forced_recovery",
+        "forced_backfill",
+        "laggy",
+        "wait",
+    ];
 
     /// From Ceph's words joined by `+`. A word that this program does not know is kept as
     /// [`Self::STRANGE`]: what it means for safety, nobody here can tell.
     pub fn parse(text: &str) -> Self {
         if text == "active+clean" {
             // Nearly all of a million.
-            return Self(Self::ACTIVE.0 | Self::CLEAN.0);
+            return Self::WELL;
         }
         let mut state = Self::default();
         for word in text.split('+') {
@@ -91,6 +116,13 @@ impl PgState {
     /// Whether the report can be relied on: known, and neither stale nor still being made.
     pub fn settled(self) -> bool {
         self.known() && self.0 & (Self::STALE.0 | Self::CREATING.0) == 0
+    }
+
+    /// Whether it becomes clean without anybody's help, as long as the OSDs are there on which it belongs. One that has
+    /// lost objects, has no place, waits for an OSD that is down, or is in a state that nobody reports, does not.
+    pub fn recovers(self) -> bool {
+        let passing = |(bit, word): (usize, &&str)| self.0 & (1 << bit) == 0 || Self::PASSING.contains(word);
+        self.settled() && WORDS.iter().enumerate().all(passing)
     }
 
     /// Active and clean; what scrubbing and the trimming of snapshots add does not count.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use stagger_core::model::{Budgets, BudgetsBuilder, Ix};
+use stagger_core::model::{Budgets, BudgetsBuilder, Ix, Snapshot, SnapshotError};
 
 use super::interruptions::{self, Permitted, is_thin, lone_server, pool_name};
 use super::sites::Sites;
@@ -30,10 +30,45 @@ use crate::facts::{Facts, Known};
 /// Groups of one pool with the same members and limit are one budget, named after the first.
 /// Where the placement groups are not known, no OSD may stop.
 pub fn budgets(facts: &Facts, places: &BTreeMap<&str, u32>, permitted: &Permitted) -> Budgets {
-    let mut builder = BudgetsBuilder::default();
+    of(facts, known(facts), places, permitted)
+}
+
+/// The snapshot with the budgets once recovery is finished, where any placement group recovers by itself: on OSDs that
+/// are up, as many as its pool wants.
+///
+/// # Errors
+/// None for a snapshot of these facts.
+pub fn with_recovered(
+    snapshot: Snapshot,
+    facts: &Facts,
+    permitted: &Permitted,
+) -> Result<Snapshot, SnapshotError> {
+    let is_whole = |pool: u32, up: &[u32]| {
+        let serves = |osd: &u32| facts.osds.osds.get(osd).is_some_and(|osd| osd.up);
+        let pool = facts.osds.pools.get(&pool);
+        pool.is_some_and(|pool| up.len() == pool.size as usize) && up.iter().all(serves)
+    };
+    let Some(pgs) = known(facts).and_then(|pgs| pgs.recovered(is_whole)) else {
+        return Ok(snapshot);
+    };
+    let sorted = snapshot.units().iter().enumerate();
+    let places = sorted.map(|(at, unit)| (unit.id.as_str(), at as u32)).collect();
+    let budgets = of(facts, Some(&pgs), &places, permitted);
+    snapshot.with_recovered(budgets)
+}
+
+fn known(facts: &Facts) -> Option<&PgMap> {
     match &facts.pgs {
-        Known::Yes(pgs) => placement_groups(facts, pgs, places, permitted, &mut builder),
-        Known::No(_) => {
+        Known::Yes(pgs) => Some(pgs),
+        Known::No(_) => None,
+    }
+}
+
+fn of(facts: &Facts, pgs: Option<&PgMap>, places: &BTreeMap<&str, u32>, permitted: &Permitted) -> Budgets {
+    let mut builder = BudgetsBuilder::default();
+    match pgs {
+        Some(pgs) => placement_groups(facts, pgs, places, permitted, &mut builder),
+        None => {
             let osds: Vec<(Ix, u32)> = of_kind("osd.", places).collect();
             builder.add("placement groups", "unknown", 0, &osds);
         }

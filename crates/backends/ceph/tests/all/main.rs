@@ -15,5 +15,6 @@ mod interruptions;
 mod keys;
 mod laws;
 mod oktostop;
+mod recovering;
 mod target;
 mod translate;

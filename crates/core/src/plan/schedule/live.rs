@@ -62,7 +62,7 @@ impl<'a> Live<'a> {
     pub(super) fn new(ask: &'a Ask<'a>, stage: &'a StageSpec, planned: &PlannedStage) -> Self {
         let snapshot = ask.snapshot;
         let down = snapshot.down();
-        let budgets = snapshot.budgets();
+        let budgets = snapshot.budgets_once_recovered();
         let mut budgets_of = vec![Vec::new(); snapshot.units().len()];
         let mut loads = vec![0_u64; budgets.len()];
         for (budget, load) in loads.iter_mut().enumerate() {
@@ -127,7 +127,7 @@ impl<'a> Live<'a> {
     }
 
     fn permits(&self, ix: Ix) -> bool {
-        let budgets = self.ask.snapshot.budgets();
+        let budgets = self.ask.snapshot.budgets_once_recovered();
         let within = self.budgets_of[ix.at()].iter().all(|(budget, cost)| {
             self.loads[*budget as usize] + u64::from(*cost) <= u64::from(budgets.limit(*budget as usize))
         });
