@@ -109,7 +109,7 @@ fn wrong_ending(ending: &SimEnding, world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     match ending {
         SimEnding::Endless(why) => wrong.push(format!("it never ends: {why}")),
-        SimEnding::Held(why) if world.is_healed() && !FOR_A_PERSON.contains(&why.slug.as_str()) => {
+        SimEnding::Held(why) if world.is_healed() && !FOR_A_PERSON.contains(&why.code.code()) => {
             wrong.push(format!("all is well, and it is held: {why}"));
         }
         SimEnding::Held(_) => {}

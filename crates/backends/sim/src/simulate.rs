@@ -53,7 +53,7 @@ impl SimEnding {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Over(Ending::RolledBack { reason }) | Self::Held(reason) | Self::Endless(reason) => {
-                Some(&reason.slug)
+                Some(reason.code.code())
             }
             Self::Over(Ending::Done | Ending::Incomplete { .. } | Ending::Aborted) => None,
         }
@@ -222,7 +222,7 @@ fn could_go_on(
         .collect();
     let could: Vec<String> = left
         .iter()
-        .filter(|(what, why)| now.contains(what.as_str()) && !HAD_ITS_TURN.contains(&why.slug.as_str()))
+        .filter(|(what, why)| now.contains(what.as_str()) && !HAD_ITS_TURN.contains(&why.code.code()))
         .map(|(what, why)| format!("{what} ({why})"))
         .collect();
     Ok((!could.is_empty()).then(|| Finding {
@@ -346,7 +346,7 @@ impl<'a> Story<'a> {
             steps = if now == then { steps + 1 } else { 0 };
             then = now;
             if steps > MOST_STEPS {
-                let why = Reason::new("turns-in-a-circle", format!("{steps} steps at one time"));
+                let why = Reason::of_backend("turns-in-a-circle", format!("{steps} steps at one time"));
                 return Ok(SimEnding::Endless(why));
             }
             self.due(driver, sim, now)?;
@@ -364,7 +364,10 @@ impl<'a> Story<'a> {
                 // It is held and would go on by itself, but nothing happens any more.
                 Step::Wait { .. } if for_good && driver.run().held().is_some() => {
                     let held = driver.run().held().map(|(reason, _)| reason.clone());
-                    return Ok(held.map_or(SimEnding::Endless(Reason::new("held", "")), SimEnding::Held));
+                    return Ok(held.map_or(
+                        SimEnding::Endless(Reason::of_backend("held", "")),
+                        SimEnding::Held,
+                    ));
                 }
                 Step::Wait { why, .. } | Step::Held(why) if too_long => return Ok(SimEnding::Endless(why)),
                 // By the clock of whoever carries it out.
