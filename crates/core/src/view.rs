@@ -271,7 +271,7 @@ fn current(run: &Run) -> Option<Current> {
             | Action::Step { .. }
             | Action::Collect { .. } => None,
         });
-        let word = match (doing, &visit.went_back, &visit.failed, visit.since) {
+        let word = match (doing, &visit.went_back, visit.failed(), visit.since) {
             (Some(doing), ..) => doing,
             (None, Some(Ok(())), ..) => "back",
             (None, Some(Err(_)), ..) | (None, None, Some(_), _) => "failed",

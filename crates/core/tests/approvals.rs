@@ -483,7 +483,7 @@ fn what_the_change_never_came_to_takes_nobody_back_with_it() {
     }
     assert_eq!(phases(&story.announced()), ["go back osd.2"]);
     assert_eq!(
-        story.run.wave().unwrap().failed.as_ref().unwrap().0,
+        story.run.wave().unwrap().failure().unwrap().blamed,
         [unit("osd.2")]
     );
 }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use stagger_core::model::{Phase, UnitId};
+use stagger_core::model::UnitId;
 use stagger_core::run::{Action, OpenWave, Run, Visit};
 use tokio::sync::watch;
 
@@ -131,10 +131,10 @@ impl Waves {
 
 /// Whether the run is done with a unit of the wave, unless it fails later.
 fn had_its_turn(wave: &OpenWave, visit: &Visit) -> bool {
-    if wave.failed.is_some() || wave.back {
+    if wave.failure().is_some() || wave.leads_back() {
         return visit.went_back == Some(Ok(()));
     }
-    wave.agreed && visit.failed.is_none() && visit.done >= Some(Phase::Change)
+    wave.is_agreed() && visit.is_changed()
 }
 
 fn acts_on(action: &Action) -> Option<&UnitId> {
@@ -153,7 +153,7 @@ mod tests {
 
     use jiff::Timestamp;
     use serde_json::json;
-    use stagger_core::model::{Code, PartName, Reason, Revision};
+    use stagger_core::model::{Code, PartName, Phase, Reason, Revision};
     use stagger_core::run::Effect;
     use stagger_core::run::{Answer, Entry, Event, Outcome, Start};
 

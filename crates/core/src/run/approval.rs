@@ -10,7 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::decide::{Decision, Seen};
 use super::event::{Action, Answer, Effect, Event};
-use super::state::{Judgement, OpenWave, State, Visit};
+use super::state::{Judgement, State};
+use super::visit::{OpenWave, Visit};
 use crate::model::{Code, Phase, Reason, Snapshot, StageSpec, UnitId};
 
 /// So often both judges agree before that is said.
@@ -18,12 +19,6 @@ const IN_VAIN: u32 = 5;
 
 /// How long a unit that was left out of its wave waits at least before it is planned again.
 const SOON: SignedDuration = SignedDuration::from_secs(1);
-
-/// What may be done next to the units of a wave.
-pub(super) struct Turn<'a> {
-    pub(super) visit: &'a Visit,
-    pub(super) phase: Phase,
-}
 
 impl State {
     /// Until when what was agreed to at that time may begin.
@@ -43,9 +38,8 @@ impl State {
     /// Units of the open wave of which nothing was begun, and which nobody may begin any more on what was agreed to.
     pub(super) fn unapproved(&self, now: Timestamp, wave: &OpenWave) -> Vec<UnitId> {
         let waits = |(unit, visit): (&UnitId, &Visit)| {
-            let begun = visit.is_begun() || visit.failed.is_some() || self.has_open_call(unit);
-            let approved = visit.approved.is_some_and(|at| now < self.approved_until(at));
-            (!begun && !approved).then(|| unit.clone())
+            let approved = visit.approved().is_some_and(|at| now < self.approved_until(at));
+            (visit.waits() && !self.has_open_call(unit) && !approved).then(|| unit.clone())
         };
         wave.units.iter().filter_map(waits).collect()
     }
@@ -118,7 +112,7 @@ impl State {
     /// Holds where both judges have agreed again and again, and each time it was too late to begin.
     pub(super) fn agreed_in_vain(&self, wave: &OpenWave) -> Option<Decision> {
         let age = self.start.policy.approval_age;
-        (wave.in_vain >= IN_VAIN).then(|| {
+        (wave.in_vain() >= IN_VAIN).then(|| {
             let run = &self.start.run;
             self.hold(Reason::new(
                 Code::ApprovalTooShort,
@@ -166,11 +160,17 @@ impl State {
 
     /// The effect of that phase: the first that takes the unit out of service has to begin while what was agreed to
     /// is fresh. `None`: it is not fresh now.
-    pub(super) fn phase(&self, now: Timestamp, turn: &Turn<'_>, action: Action) -> Option<Effect> {
-        if [Phase::Prepare, Phase::Leave].contains(&turn.phase) || turn.visit.is_begun() {
+    pub(super) fn phase(
+        &self,
+        now: Timestamp,
+        visit: &Visit,
+        phase: Phase,
+        action: Action,
+    ) -> Option<Effect> {
+        if [Phase::Prepare, Phase::Leave].contains(&phase) || visit.is_begun() {
             return Some(action.into());
         }
-        let effect = self.approved(action, turn.visit.approved?);
+        let effect = self.approved(action, visit.approved()?);
         (effect.before > Some(now)).then_some(effect)
     }
 }

@@ -6,7 +6,8 @@ use super::back;
 use super::decide::Decision;
 use super::event::{Action, Event};
 use super::gate::{self, Wanted};
-use super::state::{OpenWave, State, Visit};
+use super::state::State;
+use super::visit::{Failure, OpenWave, Visit, Way};
 use super::wave::Waited;
 use crate::model::{Code, GoingBack, OnFailure, Reason, Snapshot, StageSpec, UnitId};
 
@@ -17,21 +18,21 @@ impl State {
         snapshot: &Snapshot,
         stage: &StageSpec,
         wave: &OpenWave,
-        blamed: &[UnitId],
-        reason: &Reason,
+        failure: &Failure,
     ) -> Decision {
+        let Failure { blamed, reason, .. } = failure;
         let all: Vec<UnitId> = wave.units.keys().cloned().collect();
         if self.aborting {
             return Decision::Record(vec![Event::WaveWentBack]);
         }
-        if !wave.collected {
+        if !failure.collected {
             return Decision::act([Action::Collect { units: all }]);
         }
         // What speaks against the change is looked at once more, before anything healthy is undone.
-        if self.going_back.is_none() && !wave.back && has_recovered(snapshot, stage, wave) {
+        if self.going_back.is_none() && !wave.leads_back() && has_recovered(snapshot, stage, wave) {
             return Decision::Record(vec![Event::WaveRecovered]);
         }
-        if wave.back {
+        if wave.leads_back() {
             return self.hold(Reason::new(Code::RollbackFailed, reason.detail.clone()));
         }
         match self.start.policy.on_failure {
@@ -47,7 +48,7 @@ impl State {
             OnFailure::Rollback
                 if self.going_back.is_none()
                     && !blamed.is_empty()
-                    && (back::how(&stage.going_back, &self.start.policy).is_err() || wave.alone) =>
+                    && (back::how(&stage.going_back, &self.start.policy).is_err() || failure.alone) =>
             {
                 self.go_back(now, snapshot, stage, wave, blamed)
             }
@@ -69,6 +70,8 @@ impl State {
         let visits: Vec<(&UnitId, &Visit)> = which
             .iter()
             .filter_map(|unit| wave.units.get(unit).map(|visit| (unit, visit)))
+            // What surely is as it was has nowhere to go back to.
+            .filter(|(_, visit)| wave.leads_back() || !visit.is_untouched())
             .collect();
         let fresh: Vec<_> = visits
             .iter()
@@ -105,19 +108,18 @@ impl State {
             return self.hold(Reason::new(Code::RollbackFailed, text.join("; ")));
         }
         let wanted = wave.units.iter().map(|(unit, visit)| {
-            let back = visit.went_back.is_some();
-            let revision = if back && !wave.back {
-                &visit.before
-            } else {
-                &stage.revision
+            let wanted = match wave.way {
+                Way::There if visit.went_back.is_some() => Wanted::On(&visit.before),
+                Way::There if visit.is_untouched() => Wanted::Serving,
+                Way::There | Way::Back => Wanted::On(&stage.revision),
             };
-            (unit, Wanted::On(revision))
+            (unit, wanted)
         });
         let missing = gate::not_serving(wanted, snapshot);
         match self.gates_after(now, snapshot, stage, wave, &missing) {
             Waited::Not(decision) => decision,
             Waited::Open => self.went_back(wave),
-            Waited::TooLong(reason) if wave.back || self.going_back.is_some() => {
+            Waited::TooLong(reason) if wave.leads_back() || self.going_back.is_some() => {
                 self.hold(Reason::new(Code::RollbackFailed, reason.detail))
             }
             // Its start was reported as done, and it does not serve: that is a start that failed.
@@ -142,7 +144,7 @@ impl State {
     /// A unit whose start on the new release failed may never have opened its data: the old release is
     /// tried on it first, which harms nothing where that cannot read it.
     fn rebuild(&self, stage: &StageSpec, wave: &OpenWave, visit: &Visit) -> Result<bool, Reason> {
-        if !wave.back && visit.failed.is_some() && !visit.rebuilt && needs_rebuild(stage) {
+        if !wave.leads_back() && visit.failed().is_some() && !visit.rebuilt && needs_rebuild(stage) {
             return Ok(false);
         }
         back::how(&stage.going_back, &self.start.policy)
@@ -151,7 +153,7 @@ impl State {
     /// The wave is back and healthy there.
     fn went_back(&self, wave: &OpenWave) -> Decision {
         let mut events = vec![Event::WaveWentBack];
-        if let Some((blamed, reason)) = wave.failed.as_ref().filter(|_| !wave.back)
+        if let Some(Failure { blamed, reason, .. }) = wave.failure().filter(|_| !wave.leads_back())
             && self.start.policy.on_failure == OnFailure::Continue
         {
             let all: Vec<UnitId> = wave.units.keys().cloned().collect();
@@ -185,8 +187,8 @@ pub(super) fn fails(snapshot: &Snapshot, wave: &OpenWave, units: Vec<UnitId>, re
 
 /// Why a wave cannot go back, after why it should.
 fn why_it_failed(wave: &OpenWave, cannot: Reason) -> Reason {
-    match &wave.failed {
-        Some((_, failed)) => Reason::new(cannot.code, format!("{failed}; {}", cannot.detail)),
+    match wave.failure() {
+        Some(failure) => Reason::new(cannot.code, format!("{}; {}", failure.reason, cannot.detail)),
         None => cannot,
     }
 }
@@ -222,7 +224,7 @@ fn back_by(
             Ok(Action::GoBack {
                 unit: unit.clone(),
                 // On the way there, what it ran before; on the way back, what the stage leads to.
-                revision: if wave.back {
+                revision: if wave.leads_back() {
                     stage.revision.clone()
                 } else {
                     visit.before.clone()

@@ -91,7 +91,7 @@ impl State {
     /// Guards of the open wave that soon go by themselves while effects are under way, which may take longer than
     /// a guard lasts. Those of which that is being done already are not among them.
     pub(super) fn renewals(&self, now: Timestamp) -> Vec<Action> {
-        let Some(wave) = self.wave.as_ref().filter(|wave| wave.agreed) else {
+        let Some(wave) = self.wave.as_ref().filter(|wave| wave.is_agreed()) else {
             return Vec::new();
         };
         let Some(stage) = self.stage(&wave.stage) else {

@@ -9,7 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::decide::{Decision, Seen};
 use super::event::Event;
 use super::gate::{self, Wanted};
-use super::state::{OpenWave, State};
+use super::state::State;
+use super::visit::{OpenWave, VisitState};
 use crate::check::may_empty;
 use crate::model::{Phase, Snapshot, StageSpec, UnitId, UnitState};
 use crate::plan::problem::growth_cap;
@@ -56,11 +57,10 @@ impl State {
     /// The open wave and its stage, if units may join it at all.
     fn flowing(&self) -> Option<(&OpenWave, StageSpec)> {
         let wave = self.wave.as_ref()?;
-        let goes_on = wave.agreed && wave.failed.is_none() && !wave.back;
         let is_asked = self.paused || self.aborting || self.going_back.is_some() || self.held.is_some();
         let stage = self.stage(&wave.stage)?;
         let flows = stage.maintenance.as_ref().is_some_and(|wished| wished.flowing);
-        (goes_on && !is_asked && flows).then_some((wave, stage))
+        (wave.goes_on() && !is_asked && flows).then_some((wave, stage))
     }
 
     /// Our own judgement on units that would join: on the world as it is, and once more together with all that are
@@ -145,10 +145,12 @@ fn at_home(snapshot: &Snapshot, units: &[UnitId], moves: &[Move]) -> Result<Snap
 fn under_way(wave: &OpenWave) -> Option<(Vec<&UnitId>, Vec<&UnitId>)> {
     let (mut changing, mut done) = (Vec::new(), Vec::new());
     for (unit, visit) in &wave.units {
-        match (&visit.failed, visit.done) {
-            (None, Some(Phase::Enter)) => changing.push(unit),
-            (None, Some(Phase::Leave)) => done.push(unit),
-            (None, Some(Phase::Prepare | Phase::Change) | None) | (Some(_), _) => return None,
+        match visit.state {
+            VisitState::UnderWay {
+                done: Some(Phase::Enter),
+            } => changing.push(unit),
+            VisitState::Done => done.push(unit),
+            _ => return None,
         }
     }
     (!changing.is_empty() && !done.is_empty()).then_some((changing, done))

@@ -13,13 +13,16 @@ mod decide;
 mod event;
 mod failure;
 mod finish;
+mod fold;
 mod gate;
 mod guards;
 mod join;
 mod left;
 mod measured;
 mod outside;
+mod settled;
 mod state;
+mod visit;
 mod waits;
 mod wave;
 mod word;
@@ -27,7 +30,8 @@ mod word;
 pub use decide::{Decision, Seen};
 pub use event::{Action, Answer, Command, Effect, Ending, Entry, Event, Outcome, Seq, Start};
 pub use measured::measured;
-pub use state::{IllegalEvent, OpenWave, State, Visit};
+pub use state::{IllegalEvent, State};
+pub use visit::{Failure, GateWait, OpenWave, Visit, VisitState, WavePhase, Way};
 
 use jiff::Timestamp;
 

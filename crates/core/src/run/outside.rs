@@ -2,7 +2,8 @@
 
 use super::decide::Decision;
 use super::event::Event;
-use super::state::{OpenWave, State};
+use super::state::State;
+use super::visit::OpenWave;
 use crate::model::{Code, Reason, Snapshot, Unit, UnitId, UnitState};
 
 impl State {
@@ -52,7 +53,7 @@ impl State {
         let stuck = |id: &UnitId| {
             let unit = snapshot.unit(snapshot.find(id)?);
             let why = unit.untouchable.as_ref()?;
-            let failed = wave.units.get(id).is_some_and(|visit| visit.failed.is_some());
+            let failed = wave.units.get(id).is_some_and(|visit| visit.failed().is_some());
             (failed || unit.state != UnitState::Serving).then(|| format!("{id}: {}", why.detail))
         };
         let stuck: Vec<String> = wave.units.keys().filter_map(stuck).collect();

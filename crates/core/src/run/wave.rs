@@ -2,12 +2,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::approval::{Turn, next_phase};
+use super::approval::next_phase;
 use super::decide::Decision;
 use super::event::{Action, Answer, Effect, Event};
 use super::failure::fails;
 use super::gate;
-use super::state::{Judgement, OpenWave, State, Visit};
+use super::state::{Judgement, State};
+use super::visit::{OpenWave, Visit, VisitState};
 use crate::model::{Code, Ix, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
 use crate::plan::Move;
 
@@ -26,7 +27,7 @@ impl State {
             "the run is aborted"
         } else if self.paused {
             "the run is paused"
-        } else if self.going_back.is_some() && !wave.back {
+        } else if self.going_back.is_some() && !wave.leads_back() {
             "the run goes back"
         } else if closing {
             "the process that carries it out stops"
@@ -75,18 +76,18 @@ impl State {
         if !guards.is_empty() {
             return Decision::act(guards);
         }
-        let is_agreed =
-            wave.agreed && (wave.is_begun() || wave.back || self.unapproved(now, wave).is_empty());
+        let is_agreed = wave.is_agreed()
+            && (wave.is_begun() || wave.leads_back() || self.unapproved(now, wave).is_empty());
         if !is_agreed {
             return self
                 .drop_for_gates(snapshot, &stage, wave)
                 .or_else(|| self.agreed_in_vain(wave))
                 .unwrap_or_else(|| self.ask_judges(now, snapshot, &units));
         }
-        if let Some((blamed, reason)) = &wave.failed {
-            return self.on_failure(now, snapshot, &stage, wave, blamed, reason);
+        if let Some(failure) = wave.failure() {
+            return self.on_failure(now, snapshot, &stage, wave, failure);
         }
-        if wave.back {
+        if wave.leads_back() {
             return self.go_back(now, snapshot, &stage, wave, &units);
         }
         let fresh = self.next_phases(now);
@@ -106,14 +107,14 @@ impl State {
     ///
     /// A unit for which that fails has not changed: it is set aside, and nothing of it is restarted.
     fn prepare(&self, now: Timestamp, stage: &StageSpec, wave: &OpenWave) -> Option<Decision> {
-        if wave.is_begun() || wave.back {
+        if wave.is_begun() || wave.leads_back() {
             return None;
         }
         let fresh: Vec<Action> = wave
             .units
             .iter()
-            .filter(|(_, visit)| visit.failed.is_none())
-            .filter(|(_, visit)| next_phase(stage, visit.done) == Some(Phase::Prepare))
+            .filter(|(_, visit)| visit.may_have(Phase::Prepare))
+            .filter(|(_, visit)| next_phase(stage, visit.done()) == Some(Phase::Prepare))
             .map(|(unit, _)| Action::Visit {
                 unit: unit.clone(),
                 phase: Phase::Prepare,
@@ -127,7 +128,10 @@ impl State {
         let failed: Vec<(&UnitId, &String)> = wave
             .units
             .iter()
-            .filter_map(|(unit, visit)| Some((unit, visit.failed.as_ref()?)))
+            .filter_map(|(unit, visit)| match &visit.state {
+                VisitState::Unprepared { why } => Some((unit, why)),
+                _ => None,
+            })
             .collect();
         if failed.is_empty() {
             return None;
@@ -153,7 +157,7 @@ impl State {
     /// The gates of a wave were open when it was opened. Where one has shut while it was prepared, it is not begun.
     fn drop_for_gates(&self, snapshot: &Snapshot, stage: &StageSpec, wave: &OpenWave) -> Option<Decision> {
         // What is not healthy is no reason not to go back.
-        if wave.back || self.going_back.is_some() {
+        if wave.leads_back() || self.going_back.is_some() {
             return None;
         }
         let shut = gate::shut(&stage.gates, snapshot);
@@ -237,7 +241,7 @@ impl State {
             return Ok(());
         };
         let is_begun = |unit| wave.units.get(unit).is_some_and(Visit::is_begun);
-        if !wave.agreed
+        if !wave.is_agreed()
             || units
                 .iter()
                 .all(|unit| wave.units.contains_key(unit) && !is_begun(unit))
@@ -324,22 +328,27 @@ impl State {
         wave.units
             .iter()
             .filter(|(unit, _)| !self.has_open_call(unit))
-            .filter_map(
-                |(unit, visit)| match (next_phase(&stage, visit.done), &visit.failed) {
-                    (Some(phase), None) => {
-                        let action = Action::Visit {
-                            unit: unit.clone(),
-                            phase,
-                            revision: stage.revision.clone(),
-                            moves: moves_of(wave, unit),
-                        };
-                        self.phase(now, &Turn { visit, phase }, action)
-                    }
-                    // What could not be entered is left again.
-                    (Some(Phase::Enter), Some(_)) if !visit.stuck => Some(leave(wave, unit, visit).into()),
-                    (Some(_) | None, _) => None,
-                },
-            )
+            .filter_map(|(unit, visit)| match &visit.state {
+                VisitState::Waiting { .. } | VisitState::UnderWay { .. } => {
+                    let phase = next_phase(&stage, visit.done())?;
+                    let action = Action::Visit {
+                        unit: unit.clone(),
+                        phase,
+                        revision: stage.revision.clone(),
+                        moves: moves_of(wave, unit),
+                    };
+                    self.phase(now, visit, phase, action)
+                }
+                // What could not be entered is left again.
+                VisitState::Failed {
+                    phase: Phase::Enter, ..
+                } => Some(leave(wave, unit, visit).into()),
+                VisitState::Unprepared { .. }
+                | VisitState::Failed { .. }
+                | VisitState::Stuck { .. }
+                | VisitState::NotEntered { .. }
+                | VisitState::Done => None,
+            })
             .collect()
     }
 
@@ -356,16 +365,15 @@ impl State {
         {
             return hold;
         }
-        let broken: Vec<(&UnitId, &Visit, &String)> = wave
+        let broken: Vec<(&UnitId, &Visit, &str)> = wave
             .units
             .iter()
-            .filter(|(_, visit)| !visit.not_entered())
-            .filter_map(|(unit, visit)| visit.failed.as_ref().map(|why| (unit, visit, why)))
+            .filter_map(|(unit, visit)| Some((unit, visit, visit.broken()?)))
             .collect();
         let (stuck, again): (Vec<_>, Vec<_>) = broken
             .iter()
-            .filter(|(_, visit, _)| !visit.restarted)
-            .partition(|(_, visit, _)| visit.stuck);
+            .filter(|(_, visit, _)| !visit.corrected)
+            .partition(|(_, visit, _)| matches!(visit.state, VisitState::Stuck { .. }));
         if !stuck.is_empty() {
             return Decision::act(stuck.into_iter().map(|(unit, visit, _)| leave(wave, unit, visit)));
         }
@@ -388,19 +396,17 @@ impl State {
         let missing = gate::not_serving(wanted, snapshot);
         match self.gates_after(now, snapshot, stage, wave, &missing) {
             Waited::Open => {
-                let aside =
-                    wave.units
-                        .iter()
-                        .filter(|(_, visit)| visit.not_entered())
-                        .map(|(unit, visit)| {
-                            let tries = self.aside.get(unit).map_or(0, |aside| aside.tries);
-                            let why = visit.failed.clone().unwrap_or_default();
-                            Event::SetAside {
-                                unit: unit.clone(),
-                                reason: Reason::new(Code::CouldNotBeEntered, why),
-                                until: self.start.policy.retry.after(now, tries),
-                            }
-                        });
+                let aside = wave.units.iter().filter_map(|(unit, visit)| {
+                    let VisitState::NotEntered { why } = &visit.state else {
+                        return None;
+                    };
+                    let tries = self.aside.get(unit).map_or(0, |aside| aside.tries);
+                    Some(Event::SetAside {
+                        unit: unit.clone(),
+                        reason: Reason::new(Code::CouldNotBeEntered, why),
+                        until: self.start.policy.retry.after(now, tries),
+                    })
+                });
                 let fault_is_gone = self
                     .held
                     .as_ref()
@@ -418,7 +424,7 @@ impl State {
             Waited::TooLong(reason) => {
                 let again: Vec<_> = missing
                     .iter()
-                    .filter(|(unit, _)| wave.units.get(unit).is_some_and(|visit| !visit.restarted))
+                    .filter(|(unit, _)| wave.units.get(unit).is_some_and(|visit| !visit.corrected))
                     .map(|(unit, _)| Action::Restart { unit: unit.clone() })
                     .collect();
                 if !again.is_empty() {
@@ -520,7 +526,7 @@ impl State {
         };
         let turned =
             |shut: &[_]| Waited::Not(Decision::Record(vec![Event::GatesTurned { shut: shut.to_vec() }]));
-        let Some(before) = self.gates.as_ref().filter(|_| wave.waiting.is_some()) else {
+        let Some((before, waiting)) = self.gates.as_ref().zip(wave.waiting) else {
             return turned(&shut);
         };
         if names(&before.shut) != names(&shut) {
@@ -554,11 +560,11 @@ impl State {
             .max()
             .unwrap_or_default();
         let timeout = timeout.max(SignedDuration::from_secs(1));
-        let waiting = wave.waiting.unwrap_or(now);
-        let periods = i32::try_from(wave.prolonged)
+        let periods = i32::try_from(waiting.prolonged)
             .unwrap_or(i32::MAX)
             .saturating_add(1);
         let until = waiting
+            .since
             .saturating_add(timeout.saturating_mul(periods))
             .unwrap_or(Timestamp::MAX);
         if now < until {
@@ -567,7 +573,7 @@ impl State {
                 why: reason,
             });
         }
-        if before.shut != shut && wave.prolonged < PROLONGED {
+        if before.shut != shut && waiting.prolonged < PROLONGED {
             return turned(&shut);
         }
         Waited::TooLong(reason)

@@ -1,0 +1,411 @@
+//! The state after one more event: which may follow which, and what comes of each.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::event::{Action, Command, Entry, Event, Seq};
+use super::join;
+use super::state::{Aside, Gates, IllegalEvent, Judged, Judgement, LastWave, State};
+use super::visit::{Failure, GateWait, OpenWave, Visit, WavePhase, Way};
+use crate::model::{Code, ConditionName, OnFailure, Phase, Reason, UnitId};
+
+impl State {
+    /// The state after one more event: the whole legal history in one match.
+    #[expect(clippy::too_many_lines, reason = "the whole legal history in one match")]
+    pub(super) fn apply(&mut self, entry: Entry) -> Result<(), IllegalEvent> {
+        let Entry { seq, at, event } = entry;
+        let illegal = |why| Err(IllegalEvent { seq, why });
+        if seq != self.seq + 1 {
+            return illegal("its place is not the next one");
+        }
+        if self.ended.is_some() && !matches!(event, Event::LeaseTaken { .. }) {
+            return illegal("the run is over");
+        }
+        let of_the_holder = !matches!(
+            event,
+            Event::Started(_) | Event::LeaseTaken { .. } | Event::Asked { .. }
+        );
+        match event {
+            Event::Started(_) => return illegal("a run starts once"),
+            Event::LeaseTaken { fence, holder } => {
+                if fence <= self.fence {
+                    return illegal("a fencing token only grows");
+                }
+                self.fence = fence;
+                self.holder = holder;
+                // It may have been started since, and have a call of another holder.
+                self.off.clear();
+                // What the process before saw and waited for is not ours.
+                self.changed = seq;
+                self.gates = None;
+                self.judged = None;
+                self.plan_is_fresh = false;
+                if let Some(wave) = &mut self.wave {
+                    wave.taken_over(at);
+                }
+            }
+            Event::Planned { plan } => {
+                if self.wave.as_ref().is_some_and(|wave| !wave.is_agreed()) {
+                    return illegal("a wave is open that is not agreed to");
+                }
+                self.plan = Some(plan);
+                self.plan_is_fresh = true;
+            }
+            Event::WaveOpened {
+                stage,
+                units,
+                not_serving,
+            } => {
+                if self.wave.is_some() {
+                    return illegal("another wave is open");
+                }
+                self.gates = None;
+                self.judged = None;
+                self.held = None;
+                let revision = self.stage(&stage).map(|stage| stage.revision);
+                let fresh = |(unit, before)| {
+                    let is_prepared = revision.is_some() && self.prepared.get(&unit) == revision.as_ref();
+                    (unit, Visit::fresh(before, is_prepared, None))
+                };
+                let units = units.into_iter().map(fresh).collect();
+                // It is the first of the plan that was written right before.
+                let planned = self.plan.as_ref().and_then(|plan| plan.stage(&stage));
+                let moves = planned.and_then(|stage| Some(stage.waves.first()?.moves.clone()));
+                self.wave = Some(OpenWave {
+                    stage,
+                    units,
+                    not_serving,
+                    moves: moves.unwrap_or_default(),
+                    opened: at,
+                    way: self.going_back.as_ref().map_or(Way::There, |_| Way::Back),
+                    phase: WavePhase::Opened,
+                    waiting: None,
+                });
+            }
+            Event::WaveJoined { units } => {
+                let plan = self.plan.as_deref().filter(|_| self.plan_is_fresh);
+                let Some(wave) = self.wave.as_mut().filter(|wave| wave.goes_on()) else {
+                    return illegal("there is no wave that could be joined");
+                };
+                if units.iter().any(|(unit, _)| wave.units.contains_key(unit)) {
+                    return illegal("a unit joins that is in the wave");
+                }
+                let planned = plan.and_then(|plan| join::first_wave(plan, wave));
+                wave.moves.extend(
+                    planned
+                        .into_iter()
+                        .flat_map(|planned| planned.moves.iter().cloned()),
+                );
+                // They join right after both judges agreed to them.
+                let set: Vec<UnitId> = units.iter().map(|(unit, _)| unit.clone()).collect();
+                let said = self
+                    .judged
+                    .take()
+                    .and_then(|mut judged| judged.answers.remove(&set));
+                let approved = said.filter(Judgement::is_yes).map(|said| said.at);
+                let joins = |(unit, before)| (unit, Visit::fresh(before, false, approved));
+                wave.units.extend(units.into_iter().map(joins));
+            }
+            Event::Judged {
+                units, ours, theirs, ..
+            } if self.wave.is_some() => self.apply_judged(seq, units, Judgement { ours, theirs, at }),
+            Event::Judged { .. } => return illegal("no wave is open of which anybody could be judged"),
+            Event::WaveDropped { .. } => {
+                if self.wave.take_if(|wave| !wave.is_begun()).is_none() {
+                    return illegal("there is no wave that could be dropped");
+                }
+                self.plan_is_fresh = false;
+            }
+            Event::Intent { action, before } => {
+                if let Some(why) = self.must_not_be_announced(&action) {
+                    return illegal(why);
+                }
+                self.changed = seq;
+                let begins = match &action {
+                    Action::Visit { unit, phase, .. } if *phase > Phase::Prepare => {
+                        Some((unit, Some(*phase)))
+                    }
+                    Action::GoBack { unit, .. } => Some((unit, None)),
+                    _ => None,
+                };
+                if let Some((unit, phase)) = begins
+                    && let Some(visit) = self.visit(unit)
+                {
+                    visit.begins(at, phase);
+                }
+                self.open.insert(seq, action);
+                self.deadlines.extend(before.map(|before| (seq, before)));
+            }
+            Event::Settled { intent, outcome } => {
+                let Some(action) = self.open.remove(&intent) else {
+                    return illegal("it settles what is not open");
+                };
+                self.deadlines.remove(&intent);
+                self.changed = seq;
+                self.apply_settled(at, action, outcome);
+            }
+            Event::GatesTurned { shut } => {
+                if let Some(wave) = &mut self.wave {
+                    let is_other_why = self
+                        .gates
+                        .as_ref()
+                        .is_some_and(|before| !shut.is_empty() && names(&before.shut) == names(&shut));
+                    let waiting = wave.waiting.get_or_insert(GateWait {
+                        since: at,
+                        prolonged: 0,
+                    });
+                    waiting.prolonged += u32::from(is_other_why);
+                }
+                self.gates = Some(Gates { shut, since: at });
+            }
+            Event::WaveFailed { units, reason, alone } => {
+                let is_idle = self.open.is_empty();
+                let Some(wave) = self
+                    .wave
+                    .as_mut()
+                    .filter(|wave| is_idle && wave.goes_on() && wave.is_begun())
+                else {
+                    return illegal("there is no wave at rest that could fail");
+                };
+                wave.phase = WavePhase::Failed(Failure {
+                    blamed: units,
+                    reason,
+                    alone,
+                    collected: false,
+                });
+                wave.waiting = None;
+                self.gates = None;
+            }
+            Event::WaveRecovered => {
+                let is_last = self.is_last(Phase::Change);
+                let Some(wave) = self.wave.as_mut().filter(|wave| wave.failure().is_some()) else {
+                    return illegal("there is no wave that has failed");
+                };
+                wave.forgiven();
+                for visit in wave.units.values_mut() {
+                    visit.recovered(is_last);
+                }
+                self.gates = None;
+                self.held = None;
+            }
+            Event::WavePassed => {
+                let is_idle = self.open.is_empty();
+                let Some(wave) = self.wave.take_if(|wave| is_idle && wave.is_through()) else {
+                    return illegal("there is no wave at rest that could pass");
+                };
+                let earned = self.earned.entry(wave.stage).or_insert(0);
+                self.last_wave = Some(LastWave {
+                    at,
+                    canary: *earned == 0,
+                });
+                *earned += 1;
+                for (unit, visit) in wave.units {
+                    if visit.is_untouched() {
+                        continue;
+                    }
+                    self.aside.remove(&unit);
+                    // What it ran before the run, not before a second try.
+                    self.done.entry(unit).or_insert(visit.before);
+                }
+                self.gates = None;
+                self.plan_is_fresh = false;
+            }
+            Event::WaveWentBack => {
+                let is_idle = self.open.is_empty();
+                let Some(wave) = self
+                    .wave
+                    .take_if(|wave| is_idle && (wave.leads_back() || wave.failure().is_some()))
+                else {
+                    return illegal("there is no wave at rest that could be back");
+                };
+                if wave.leads_back() {
+                    *self.earned.entry(wave.stage).or_insert(0) += 1;
+                } else if self.start.policy.on_failure != OnFailure::Continue
+                    && let WavePhase::Failed(Failure { reason, .. }) = wave.phase
+                {
+                    self.rolled_back = Some(reason);
+                }
+                for (unit, visit) in wave.units {
+                    if visit.went_back == Some(Ok(())) {
+                        self.done.remove(&unit);
+                        self.prepared.remove(&unit);
+                    } else if visit.is_changed() {
+                        self.done.entry(unit).or_insert(visit.before);
+                    }
+                }
+                self.last_wave = Some(LastWave { at, canary: false });
+                self.gates = None;
+                self.plan_is_fresh = false;
+            }
+            Event::StepPassed { step } => {
+                if self.wave.is_some() {
+                    return illegal("a step is passed in the middle of a wave");
+                }
+                self.steps.insert(step);
+                self.held = None;
+                self.step = None;
+                self.gates = None;
+                self.plan_is_fresh = false;
+            }
+            Event::SetAside { unit, reason, until } => {
+                let tries = self.aside.get(&unit).map_or(0, |aside| aside.tries) + 1;
+                if let Some(wave) = &mut self.wave {
+                    if wave.units.get(&unit).is_some_and(Visit::is_begun) {
+                        return illegal("a unit is set aside in the middle of its turn");
+                    }
+                    wave.units.remove(&unit);
+                }
+                self.aside.insert(unit, Aside { reason, until, tries });
+                self.plan_is_fresh = false;
+            }
+            Event::Asked { command, by } => self.apply_asked(seq, at, command, &by),
+            Event::Held { reason } => self.held = Some((reason, at)),
+            Event::Released => {
+                let Some((held, _)) = self.held.take() else {
+                    return illegal("it is not held");
+                };
+                let by_itself = [Code::FaultOutsideTheWave, Code::WaveLeftAlone, Code::GatesShut];
+                if let Some(wave) = &mut self.wave
+                    && by_itself.contains(&held.code)
+                {
+                    // Recovery after the fault has its own time.
+                    wave.waiting = None;
+                    self.gates = None;
+                }
+            }
+            Event::Ended { outcome } => {
+                if self.wave.is_some() || !self.open.is_empty() {
+                    return illegal("something is still open");
+                }
+                self.ended = Some(outcome);
+                self.ended_at = Some(at);
+                self.held = None;
+            }
+        }
+        if of_the_holder {
+            self.ruled_out = self.fence;
+        }
+        self.seq = seq;
+        Ok(())
+    }
+
+    pub(super) fn visit(&mut self, unit: &UnitId) -> Option<&mut Visit> {
+        self.wave.as_mut().and_then(|wave| wave.units.get_mut(unit))
+    }
+
+    /// Why that may not be announced now: nobody is visited but in a wave to which both judges agreed, phase after
+    /// phase, and nobody goes back whose wave has not failed.
+    fn must_not_be_announced(&self, action: &Action) -> Option<&'static str> {
+        let of_unit = action
+            .unit()
+            .map(|unit| self.wave.as_ref().map(|wave| (wave, wave.units.get(unit))));
+        match (action, of_unit) {
+            (Action::TakeGuard { .. } | Action::DropGuard { .. }, _) => None,
+            (Action::Step { .. }, _) => self
+                .wave
+                .is_some()
+                .then_some("a step is taken in the middle of a wave"),
+            (Action::Collect { .. }, _) => {
+                let failed = self.wave.as_ref().is_some_and(|wave| wave.failure().is_some());
+                (!failed).then_some("nothing has failed of which anything could be gathered")
+            }
+            (_, None | Some(None | Some((_, None)))) => Some("a unit is visited that is in no open wave"),
+            (Action::Visit { phase, .. }, Some(Some((wave, Some(visit))))) => {
+                if wave.leads_back() || wave.failure().is_some() {
+                    Some("a unit is visited whose wave goes back")
+                } else if !wave.is_agreed() && *phase > Phase::Prepare {
+                    Some("a unit is visited to which the judges have not agreed")
+                } else {
+                    (!visit.may_have(*phase)).then_some("that phase of a visit is not its next")
+                }
+            }
+            (Action::Restart { .. }, Some(Some((wave, Some(visit))))) => (!wave.goes_on()
+                || !visit.may_be_restarted())
+            .then_some("a unit is started once more that has not had its turn"),
+            (Action::GoBack { .. }, Some(Some((wave, _)))) => {
+                let may = wave.failure().is_some() || wave.leads_back() && wave.is_agreed();
+                (!may).then_some("a unit goes back whose wave has not failed")
+            }
+        }
+    }
+
+    /// Whether the open wave's stage has no phase after that one.
+    pub(super) fn is_last(&self, phase: Phase) -> bool {
+        let stage = self.wave.as_ref().and_then(|wave| self.stage(&wave.stage));
+        stage.is_some_and(|stage| stage.phases.iter().all(|other| *other <= phase))
+    }
+
+    fn apply_judged(&mut self, seq: Seq, units: Vec<UnitId>, said: Judgement) {
+        let at = said.at;
+        if said.is_yes() {
+            let until = self.approved_until(at);
+            if let Some(wave) = &mut self.wave {
+                wave.agreed_to(&units, at);
+            }
+            // What was announced and may not have begun may begin for so long once more.
+            for (seq, deadline) in &mut self.deadlines {
+                let of_it = self.open.get(seq).and_then(Action::unit);
+                if of_it.is_some_and(|unit| units.contains(unit)) {
+                    *deadline = until.max(*deadline);
+                }
+            }
+        }
+        let judged = self.judged.get_or_insert(Judged {
+            seq,
+            at,
+            answers: BTreeMap::new(),
+        });
+        judged.seq = seq;
+        judged.at = at;
+        judged.answers.insert(units, said);
+    }
+
+    fn apply_asked(&mut self, seq: Seq, at: Timestamp, command: Command, by: &str) {
+        match command {
+            Command::Pause => self.paused = true,
+            Command::Resume => {
+                self.paused = false;
+                // A person looked: what was given up is tried again.
+                self.aside.retain(|_, aside| aside.until.is_some());
+                self.step = None;
+                self.held = None;
+                self.plan_is_fresh = false;
+                // Whoever looked may have put another release there.
+                self.prepared.clear();
+                for taken in self.guards.values_mut().filter(|taken| taken.failed.is_some()) {
+                    taken.failed = None;
+                    taken.tried = None;
+                    taken.until = Timestamp::MIN;
+                }
+                if let Some(wave) = &mut self.wave {
+                    wave.units.values_mut().for_each(Visit::tried_again);
+                    wave.forgiven();
+                }
+                self.gates = None;
+            }
+            Command::Approve { door } => {
+                self.doors.insert(door);
+                self.held = None;
+            }
+            Command::Abort => {
+                self.aborting = true;
+                self.paused = false;
+                self.held = None;
+            }
+            Command::Rollback => {
+                let reason = Reason::new(Code::AskedToGoBack, format!("{by} asked for it"));
+                self.going_back.get_or_insert(reason);
+                self.paused = false;
+                self.held = None;
+                self.plan_is_fresh = false;
+            }
+            Command::Confirm { host, ended } => self.apply_off(seq, at, host, ended, by),
+            Command::Settle { intent, done } => self.apply_word(seq, at, intent, done, by),
+        }
+    }
+}
+
+fn names(shut: &[(ConditionName, String)]) -> Vec<&ConditionName> {
+    shut.iter().map(|(name, _)| name).collect()
+}

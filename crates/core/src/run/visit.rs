@@ -1,0 +1,422 @@
+//! A wave being carried out, and how far the turns of its units have come.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::gate::Wanted;
+use crate::model::{PartName, Phase, Reason, Revision, StageSpec, UnitId};
+use crate::plan::Move;
+
+/// A wave being carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenWave {
+    /// Of which stage.
+    pub stage: PartName,
+    /// Its units, with how far their turns have come.
+    pub units: BTreeMap<UnitId, Visit>,
+    /// What did not serve before it was opened.
+    pub not_serving: Vec<UnitId>,
+    /// What is done to the guests of its units while they are down.
+    pub moves: Vec<Move>,
+    /// When it was opened.
+    pub opened: Timestamp,
+    /// Where it leads.
+    pub way: Way,
+    /// How far it has come.
+    pub phase: WavePhase,
+    /// The wait for its gates, while there is one.
+    pub waiting: Option<GateWait>,
+}
+
+/// Where a wave leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// To the release that is wanted.
+    There,
+    /// To the release before: the run goes back.
+    Back,
+}
+
+/// How far a wave has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WavePhase {
+    /// Software is laid out, guards are taken, both judges are asked. None of its units is stopped.
+    Opened,
+    /// Both judges agreed: its units have their turns, and then its gates are waited for.
+    Agreed {
+        /// How often both agreed in vain since something of it was begun: all of it was too late.
+        in_vain: u32,
+    },
+    /// It stays unhealthy, and policy says what follows.
+    Failed(Failure),
+}
+
+/// Why a wave failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The units that are to blame, as far as that is known.
+    pub blamed: Vec<UnitId>,
+    /// Why.
+    pub reason: Reason,
+    /// Nothing speaks against the change: it never came to those that are to blame.
+    pub alone: bool,
+    /// Whether what tells later what happened was gathered.
+    pub collected: bool,
+}
+
+/// The wait for the gates of a wave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GateWait {
+    /// Since when.
+    pub since: Timestamp,
+    /// How often it was prolonged because recovery made progress.
+    pub prolonged: u32,
+}
+
+/// A unit's turn in a wave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Visit {
+    /// What it ran before.
+    pub before: Revision,
+    /// When it began to be taken out of service.
+    pub since: Option<Timestamp>,
+    /// How far it has come.
+    pub state: VisitState,
+    /// Whether the corrective step was tried: it was started once more, or left once more.
+    pub corrected: bool,
+    /// Whether it was brought back; `Err`: why it could not be.
+    pub went_back: Option<Result<(), String>>,
+    /// Whether that made its data anew.
+    pub rebuilt: bool,
+}
+
+/// How far a unit's turn has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VisitState {
+    /// Nothing of it was begun.
+    Waiting {
+        /// Whether its software is laid out.
+        prepared: bool,
+        /// When both judges agreed to it.
+        approved: Option<Timestamp>,
+    },
+    /// Its software could not be laid out: it is as it was.
+    Unprepared {
+        /// Why not.
+        why: String,
+    },
+    /// Its phases follow one another.
+    UnderWay {
+        /// The last one that was done.
+        done: Option<Phase>,
+    },
+    /// A phase failed.
+    Failed {
+        /// Which.
+        phase: Phase,
+        /// Why.
+        why: String,
+    },
+    /// It could be neither entered nor left: nothing of it was changed.
+    Stuck {
+        /// Why it could not be left.
+        why: String,
+    },
+    /// It could not be entered, and was left again: nothing of it was changed, and it fails no wave.
+    NotEntered {
+        /// Why not.
+        why: String,
+    },
+    /// All its phases were done.
+    Done,
+}
+
+impl OpenWave {
+    /// Whether a unit of it was begun to be taken out of service.
+    pub(super) fn is_begun(&self) -> bool {
+        self.units.values().any(Visit::is_begun)
+    }
+
+    /// Whether both judges agreed to it.
+    pub fn is_agreed(&self) -> bool {
+        !matches!(self.phase, WavePhase::Opened)
+    }
+
+    /// Why it failed, if it did.
+    pub fn failure(&self) -> Option<&Failure> {
+        match &self.phase {
+            WavePhase::Failed(failure) => Some(failure),
+            WavePhase::Opened | WavePhase::Agreed { .. } => None,
+        }
+    }
+
+    /// Whether it brings its units back to the release before.
+    pub fn leads_back(&self) -> bool {
+        self.way == Way::Back
+    }
+
+    /// Whether its visits go on: both judges agreed, and it has not failed and does not lead back.
+    pub(super) fn goes_on(&self) -> bool {
+        matches!(self.phase, WavePhase::Agreed { .. }) && !self.leads_back()
+    }
+
+    /// Whether all its visits are over.
+    pub(super) fn is_through(&self) -> bool {
+        let is_over = |visit: &Visit| matches!(visit.state, VisitState::Done | VisitState::NotEntered { .. });
+        self.goes_on() && self.units.values().all(is_over)
+    }
+
+    /// How often both judges agreed in vain.
+    pub(super) fn in_vain(&self) -> u32 {
+        match self.phase {
+            WavePhase::Agreed { in_vain } => in_vain,
+            WavePhase::Opened | WavePhase::Failed(_) => 0,
+        }
+    }
+
+    /// Another process leads it: what was agreed to is asked again wherever nothing was begun.
+    pub(super) fn taken_over(&mut self, at: Timestamp) {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.since = at;
+        }
+        if !self.is_begun() {
+            self.phase = WavePhase::Opened;
+        }
+        for visit in self.units.values_mut() {
+            visit.approve(None);
+        }
+    }
+
+    /// Both judges agreed to these. Of part of those that are still to go down together nothing follows for the others.
+    pub(super) fn agreed_to(&mut self, units: &[UnitId], at: Timestamp) {
+        let mut waiting = self.units.iter().filter(|(_, visit)| visit.waits()).peekable();
+        let is_whole = waiting.peek().is_some() && waiting.all(|(unit, _)| units.contains(unit));
+        if !is_whole || self.failure().is_some() {
+            return;
+        }
+        self.phase = WavePhase::Agreed {
+            in_vain: self.in_vain() + 1,
+        };
+        for (_, visit) in self.units.iter_mut().filter(|(unit, _)| units.contains(unit)) {
+            visit.approve(Some(at));
+        }
+    }
+
+    /// Its units serve on the target after all, or a person says that it is tried once more.
+    pub(super) fn forgiven(&mut self) {
+        if self.is_agreed() {
+            self.phase = WavePhase::Agreed { in_vain: 0 };
+        }
+        self.waiting = None;
+    }
+}
+
+impl Visit {
+    pub(super) fn fresh(before: Revision, prepared: bool, approved: Option<Timestamp>) -> Self {
+        Self {
+            before,
+            since: None,
+            state: VisitState::Waiting { prepared, approved },
+            corrected: false,
+            went_back: None,
+            rebuilt: false,
+        }
+    }
+
+    /// Whether it was begun to be taken out of service.
+    pub fn is_begun(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Whether it is still to have its turn.
+    pub(super) fn waits(&self) -> bool {
+        !self.is_begun() && matches!(self.state, VisitState::Waiting { .. })
+    }
+
+    /// When both judges agreed to it, while nothing of it was begun.
+    pub(super) fn approved(&self) -> Option<Timestamp> {
+        match self.state {
+            VisitState::Waiting { approved, .. } => approved,
+            _ => None,
+        }
+    }
+
+    fn approve(&mut self, at: Option<Timestamp>) {
+        if let VisitState::Waiting { approved, .. } = &mut self.state {
+            *approved = at;
+        }
+    }
+
+    /// The last phase that was done, while its turn goes on.
+    pub fn done(&self) -> Option<Phase> {
+        match self.state {
+            VisitState::Waiting { prepared, .. } => prepared.then_some(Phase::Prepare),
+            VisitState::UnderWay { done } => done,
+            VisitState::Done => Some(Phase::Leave),
+            VisitState::Unprepared { .. }
+            | VisitState::Failed { .. }
+            | VisitState::Stuck { .. }
+            | VisitState::NotEntered { .. } => None,
+        }
+    }
+
+    /// Why something of it failed, if it did.
+    pub fn failed(&self) -> Option<&str> {
+        match &self.state {
+            VisitState::Unprepared { why }
+            | VisitState::Failed { why, .. }
+            | VisitState::Stuck { why }
+            | VisitState::NotEntered { why } => Some(why),
+            VisitState::Waiting { .. } | VisitState::UnderWay { .. } | VisitState::Done => None,
+        }
+    }
+
+    /// Why it fails its wave, if it does.
+    pub(super) fn broken(&self) -> Option<&str> {
+        match &self.state {
+            VisitState::Failed { why, .. } | VisitState::Stuck { why } => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Whether the change was done to it.
+    pub fn is_changed(&self) -> bool {
+        self.done() >= Some(Phase::Change)
+    }
+
+    /// Whether it is surely as it was: nothing of it was begun, or it was left again.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.waits()
+            || matches!(
+                self.state,
+                VisitState::Unprepared { .. } | VisitState::NotEntered { .. }
+            )
+    }
+
+    /// What it must be for its wave to pass.
+    pub(super) fn wanted<'a>(&self, stage: &'a StageSpec) -> Wanted<'a> {
+        match self.state {
+            VisitState::NotEntered { .. } => Wanted::Serving,
+            _ => Wanted::On(&stage.revision),
+        }
+    }
+
+    /// Whether that phase may be announced now.
+    pub(super) fn may_have(&self, phase: Phase) -> bool {
+        match (&self.state, phase) {
+            (VisitState::Waiting { prepared, .. }, Phase::Prepare) => !prepared,
+            (VisitState::Waiting { .. }, Phase::Enter | Phase::Change | Phase::Leave) => true,
+            (VisitState::UnderWay { done }, _) => done.is_none_or(|done| phase > done),
+            (VisitState::Failed { phase: failed, .. }, Phase::Leave) => *failed == Phase::Enter,
+            (VisitState::Stuck { .. }, Phase::Leave) => true,
+            (
+                VisitState::Unprepared { .. }
+                | VisitState::Failed { .. }
+                | VisitState::Stuck { .. }
+                | VisitState::NotEntered { .. }
+                | VisitState::Done,
+                _,
+            ) => false,
+        }
+    }
+
+    /// Whether it may be started once more: it had its turn, and a phase of it failed or it does not serve.
+    pub(super) fn may_be_restarted(&self) -> bool {
+        match self.state {
+            VisitState::Failed { phase, .. } => phase != Phase::Enter,
+            VisitState::NotEntered { .. } | VisitState::Done => true,
+            VisitState::Waiting { .. }
+            | VisitState::Unprepared { .. }
+            | VisitState::UnderWay { .. }
+            | VisitState::Stuck { .. } => false,
+        }
+    }
+
+    /// It is announced that it is taken out of service, or brought back.
+    pub(super) fn begins(&mut self, at: Timestamp, phase: Option<Phase>) {
+        self.since.get_or_insert(at);
+        if phase.is_some()
+            && let VisitState::Waiting { prepared, .. } = self.state
+        {
+            let done = prepared.then_some(Phase::Prepare);
+            self.state = VisitState::UnderWay { done };
+        }
+    }
+
+    /// What was announced was not begun: it waits once more.
+    pub(super) fn not_begun(&mut self) {
+        if let VisitState::UnderWay { done } = self.state
+            && done.is_none_or(|done| done == Phase::Prepare)
+        {
+            self.since = None;
+            self.state = VisitState::Waiting {
+                prepared: done.is_some(),
+                approved: None,
+            };
+        }
+    }
+
+    /// A phase was done, or failed. `is_last`: no phase of its stage comes after it.
+    pub(super) fn settled(&mut self, phase: Phase, is_last: bool, failed: Option<String>) {
+        let approved = self.approved();
+        let before = std::mem::replace(&mut self.state, VisitState::Done);
+        self.state = match (before, phase, failed) {
+            (_, Phase::Prepare, None) => VisitState::Waiting {
+                prepared: true,
+                approved,
+            },
+            (_, Phase::Prepare, Some(why)) => VisitState::Unprepared { why },
+            (VisitState::Failed { why, .. } | VisitState::Stuck { why }, Phase::Leave, None) => {
+                VisitState::NotEntered { why }
+            }
+            (VisitState::Failed { .. }, Phase::Leave, Some(why)) => VisitState::Stuck { why },
+            (VisitState::Stuck { .. }, Phase::Leave, Some(why)) => {
+                self.corrected = true;
+                VisitState::Stuck { why }
+            }
+            (_, _, None) if is_last => VisitState::Done,
+            (_, phase, None) => VisitState::UnderWay { done: Some(phase) },
+            (_, phase, Some(why)) => VisitState::Failed { phase, why },
+        };
+    }
+
+    /// It was started once more, or could not be.
+    pub(super) fn restarted(&mut self, failed: Option<String>) {
+        self.corrected = true;
+        match (failed, &mut self.state) {
+            (None, VisitState::NotEntered { .. }) => {}
+            (None, state) => *state = VisitState::Done,
+            (Some(why), VisitState::Failed { why: before, .. } | VisitState::Stuck { why: before }) => {
+                *before = why;
+            }
+            (Some(why), state) => {
+                *state = VisitState::Failed {
+                    phase: Phase::Change,
+                    why,
+                };
+            }
+        }
+    }
+
+    /// It serves on the target after all: what is left of its turn goes on. `is_last`: nothing comes after the change.
+    pub(super) fn recovered(&mut self, is_last: bool) {
+        if self.broken().is_some() {
+            self.state = if is_last {
+                VisitState::Done
+            } else {
+                VisitState::UnderWay {
+                    done: Some(Phase::Change),
+                }
+            };
+        }
+    }
+
+    /// A person says that it is tried once more.
+    pub(super) fn tried_again(&mut self) {
+        self.corrected = false;
+        if matches!(self.went_back, Some(Err(_))) {
+            self.went_back = None;
+        }
+    }
+}
