@@ -85,7 +85,8 @@ const CASES: &[Case] = &[
         visits: Visits::Fenced,
         guard: false,
         without: &[Rail::JournalToken, Rail::JournalPlace],
-        breaks: Law::OneDownAtMost,
+        // Two units go down for it no more: what it writes cannot follow, and whoever reads it next is refused.
+        breaks: Law::JournalMakesSense,
         says: "A holder that was overtaken writes on, as if nobody had taken over.",
     },
     Case {
