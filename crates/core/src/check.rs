@@ -48,6 +48,8 @@ pub enum Fault {
     OverReducedRedundancy,
     /// Stages or steps are not in the target's order, or one that is needed is missing.
     StageOrder,
+    /// A unit is left alone that a later part waits for, and the plan does not say so; or it names another part.
+    WaitHidden,
     /// Two units of a stage whose units go one at a time.
     TwoAtOnce,
     /// A wave is larger than growth has earned.
@@ -85,6 +87,7 @@ impl std::fmt::Display for Fault {
 pub fn check(ask: &Ask<'_>, plan: &Plan) -> Vec<Finding> {
     let mut findings = Vec::new();
     parts_in_order(ask, plan, &mut findings);
+    waits_are_told(ask, plan, &mut findings);
     for part in &ask.target.parts {
         match part {
             Part::Stage(stage) => {
@@ -140,6 +143,41 @@ pub fn may_stop(snapshot: &Snapshot, set: &[Ix]) -> Result<(), String> {
         .budgets()
         .permit(&down, set)
         .map_err(|found| crate::explain::violation(snapshot, snapshot.budgets(), &found))
+}
+
+/// A run stops before the part that waits for what was left alone: a plan that does not name it promises what will not
+/// come. Hosts of guests are waited for by nobody.
+fn waits_are_told(ask: &Ask<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    let wanted = &ask.target.parts;
+    let has_something = |name: &PartName| {
+        plan.left_alone.iter().any(|left| left.stage == *name)
+            || plan.parts.iter().any(|part| match part {
+                PlannedPart::Stage(stage) => stage.name == *name,
+                PlannedPart::Step(step) => step.name == *name,
+            })
+    };
+    for left in &plan.left_alone {
+        let mut from = wanted.iter().skip_while(|part| *part.name() != left.stage);
+        let waits = match from.next() {
+            Some(Part::Stage(stage)) if stage.maintenance.is_none() => {
+                from.map(Part::name).find(|name| has_something(name))
+            }
+            Some(_) | None => None,
+        };
+        if left.needed_by.as_ref() != waits {
+            let said = |part: Option<&PartName>| part.map_or("nothing".to_owned(), ToString::to_string);
+            findings.push(Finding {
+                fault: Fault::WaitHidden,
+                part: left.stage.clone(),
+                detail: format!(
+                    "{} is left alone, and {} waits for that; the plan names {}",
+                    left.unit,
+                    said(waits),
+                    said(left.needed_by.as_ref())
+                ),
+            });
+        }
+    }
 }
 
 fn parts_in_order(ask: &Ask<'_>, plan: &Plan, findings: &mut Vec<Finding>) {

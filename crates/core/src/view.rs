@@ -216,13 +216,13 @@ fn verdict(run: &Run, waiting: Option<&Reason>) -> (Verdict, String) {
     match run.ended() {
         Some(Ending::Done) => return (Verdict::Done, "every unit serves on the target".to_owned()),
         Some(Ending::Incomplete { left }) => {
-            return (
-                Verdict::Ended,
-                format!("done but for {} that were left", left.len()),
-            );
+            let left = format!("done but for {} that were left{}", left.len(), goes_on(run));
+            return (Verdict::Ended, left);
         }
-        Some(Ending::RolledBack { reason }) => return (Verdict::Ended, format!("rolled back: {reason}")),
-        Some(Ending::Aborted) => return (Verdict::Ended, "a person ended it".to_owned()),
+        Some(Ending::RolledBack { reason }) => {
+            return (Verdict::Ended, format!("rolled back: {reason}{}", goes_on(run)));
+        }
+        Some(Ending::Aborted) => return (Verdict::Ended, format!("a person ended it{}", goes_on(run))),
         None => {}
     }
     if let Some((reason, _)) = run.held() {
@@ -248,6 +248,26 @@ fn verdict(run: &Run, waiting: Option<&Reason>) -> (Verdict, String) {
         Some(reason) => (Verdict::Running, reason.to_string()),
         None => (Verdict::Running, "at work".to_owned()),
     }
+}
+
+/// What is next after a run that ended with some units on what was wanted and others not.
+fn goes_on(run: &Run) -> String {
+    match mixed(run) {
+        Some(next) => format!("; {next}"),
+        None => String::new(),
+    }
+}
+
+/// The next command, where a run ended with some units on what was wanted and others not; `None`: all run the same, or it
+/// goes on.
+pub fn mixed(run: &Run) -> Option<String> {
+    let is_mixed = run.changed() > 0 && run.ended().is_some_and(|ending| *ending != Ending::Done);
+    is_mixed.then(|| {
+        format!(
+            "{} of its units run what was wanted: the same `stagger run` does the others, once what is told here is mended",
+            run.changed()
+        )
+    })
 }
 
 fn current(run: &Run) -> Option<Current> {

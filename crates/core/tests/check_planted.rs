@@ -45,7 +45,7 @@ fn in_one(stage: &mut PlannedStage) {
 type Plant = fn(&mut Facts, &mut Plan) -> Option<()>;
 
 /// Each plants one fault where the plan has room for it.
-const PLANTS: [(Fault, Plant); 13] = [
+const PLANTS: [(Fault, Plant); 14] = [
     (Fault::UnitTwice, |_, plan| {
         let stage = stage(plan, "osd")?;
         let unit = stage.waves.first()?.units.first()?.clone();
@@ -114,6 +114,10 @@ const PLANTS: [(Fault, Plant); 13] = [
     }),
     (Fault::StageOrder, |_, plan| {
         (plan.parts.len() > 1).then(|| plan.parts.swap(0, 1))
+    }),
+    (Fault::WaitHidden, |_, plan| {
+        let mut left = plan.left_alone.iter_mut();
+        left.find_map(|left| left.needed_by.take()).map(|_| ())
     }),
     (Fault::TwoAtOnce, |_, plan| {
         let stage = stage(plan, "mon")?;

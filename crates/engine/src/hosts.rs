@@ -76,6 +76,9 @@ pub struct Ran {
 /// Asked at the last moment before a command begins: `Err` says why what was judged before does not hold any more.
 pub type MayBegin<'a> = &'a (dyn Fn() -> Result<(), String> + Send + Sync);
 
+/// A command that nobody's word can come too late for: what it belongs to was begun before.
+pub const WHENEVER: MayBegin<'static> = &|| Ok(());
+
 /// The script's words when the command that an earlier call started has not ended.
 const UNDER_WAY: &str = "the same effect is still under way";
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use stagger_core::model::{Phase, Revision, UnitId, plain};
 use stagger_core::run::Answer;
 use stagger_engine::backend::{BackendError, Call};
-use stagger_engine::hosts::{Hosts, MayBegin, last_words};
+use stagger_engine::hosts::{Hosts, MayBegin, WHENEVER, last_words};
 use stagger_engine::template::filled;
 
 use crate::api::{ApiError, CephApi, Whom};
@@ -192,8 +192,8 @@ impl OnHosts<'_> {
         let words = [("kind", kind), ("id", id), ("host", host), ("release", release)];
         let command = filled(&template, &words)?;
         // A daemon is only taken down on a fresh word. What comes after that in the same effect is never withheld.
-        let (fresh, whenever) = (|| call.holds(), || Ok(()));
-        let may_begin: MayBegin<'_> = if STOPS.contains(&which) { &fresh } else { &whenever };
+        let fresh = || call.holds();
+        let may_begin: MayBegin<'_> = if STOPS.contains(&which) { &fresh } else { WHENEVER };
         // Each command of an effect has a lock and a result of its own.
         let ran = self
             .hosts

@@ -232,7 +232,6 @@ impl Backend for GanetiBackend {
             planned: &planned,
             limits: &self.limits,
             host: host.as_deref(),
-            may_begin: &|| Ok(()),
         };
         match action {
             Action::TakeGuard { guard, expires, .. } => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stagger_core::run::Answer;
 use stagger_engine::backend::{BackendError, Call};
-use stagger_engine::hosts::{MayBegin, last_words};
+use stagger_engine::hosts::{WHENEVER, last_words};
 use stagger_engine::template;
 
 use crate::client::Rapi;
@@ -65,11 +65,8 @@ pub async fn run(
     which: &str,
     command: &str,
     names: &[(&str, &str)],
-    may_begin: MayBegin<'_>,
 ) -> Result<String, BackendError> {
-    ran(rapi, settings, call, which, command, names, may_begin)
-        .await?
-        .whole()
+    ran(rapi, settings, call, which, command, names).await?.whole()
 }
 
 /// The same, however it ends.
@@ -83,13 +80,12 @@ pub async fn ran(
     which: &str,
     command: &str,
     names: &[(&str, &str)],
-    may_begin: MayBegin<'_>,
 ) -> Result<Ran, BackendError> {
     let command = filled(rapi, command, names).await?;
     let key = format!("{}-{which}", call.key());
     let ran = settings
         .hosts
-        .run("this machine", &key, call.fence, &command, may_begin)
+        .run("this machine", &key, call.fence, &command, WHENEVER)
         .await?;
     Ok(Ran {
         command,

@@ -150,16 +150,7 @@ pub async fn take(
             };
             let seconds = expires.to_string();
             let names = [("seconds", seconds.as_str())];
-            commands::run(
-                rapi,
-                settings,
-                call,
-                "watcher-pause",
-                &given.pause,
-                &names,
-                &|| Ok(()),
-            )
-            .await?;
+            commands::run(rapi, settings, call, "watcher-pause", &given.pause, &names).await?;
             Ok(format!("paused for {expires} s"))
         }
         _ => Err(BackendError::permanent(tried, "this backend has no such guard")),
@@ -269,16 +260,7 @@ pub async fn drop(
         && !held.by_others
         && let Some(given) = &settings.cluster.visits.watcher
     {
-        commands::run(
-            rapi,
-            settings,
-            call,
-            "watcher-continue",
-            &given.resume,
-            &[],
-            &|| Ok(()),
-        )
-        .await?;
+        commands::run(rapi, settings, call, "watcher-continue", &given.resume, &[]).await?;
     }
     forget(rapi, &held.guard)
         .await
@@ -360,7 +342,7 @@ async fn is_paused(rapi: &Rapi, settings: &Settings, call: &Call) -> Result<bool
     let Some(given) = &settings.cluster.visits.watcher else {
         return Err(no_command("see whether Ganeti's watcher is paused"));
     };
-    let said = commands::run(rapi, settings, call, "watcher-info", &given.info, &[], &|| Ok(())).await?;
+    let said = commands::run(rapi, settings, call, "watcher-info", &given.info, &[]).await?;
     // `gnt-cluster watcher info` says "The watcher is not paused." or "… is paused until …".
     match (said.contains("not paused"), said.contains("paused")) {
         (true, _) => Ok(false),

@@ -54,7 +54,6 @@ pub async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<()
         "failover",
         failover,
         &names,
-        visitor.may_begin,
     )
     .await?;
     // Cut off, or its connection lost: it may go on over there.

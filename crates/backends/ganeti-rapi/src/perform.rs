@@ -8,7 +8,6 @@ use std::time::Instant;
 use futures::future::join_all;
 use serde_json::json;
 use stagger_engine::backend::{BackendError, Call, Persistence};
-use stagger_engine::hosts::MayBegin;
 
 use crate::client::{Method, Rapi, encoded};
 use crate::commands;
@@ -41,8 +40,6 @@ pub struct Visitor<'a> {
     pub limits: &'a Limits,
     /// On which host this process is, as far as that is known.
     pub host: Option<&'a str>,
-    /// Asked right before a command begins.
-    pub may_begin: MayBegin<'a>,
 }
 
 /// How a reboot was sent.
@@ -122,7 +119,7 @@ impl Visitor<'_> {
             }
             before
         };
-        let mut looked_at_disks = false;
+        let (mut looked_at_disks, mut begun) = (false, false);
         let mut moved = 0;
         let mut pacer = Pacer::new(&tried);
         let mut alone = None;
@@ -132,6 +129,11 @@ impl Visitor<'_> {
                 None => Some(master.read().await),
             };
             let facts = self.facts().await?;
+            // Others may have been waited for long: what the judges have said is too old then, and nothing is begun.
+            let is_noted = facts.nodes.get(node).is_some_and(|node| !node.notes.is_empty());
+            if !begun && !is_noted {
+                self.call.may_begin(&tried)?;
+            }
             let visits = &self.settings.cluster.visits;
             if facts
                 .nodes
@@ -168,6 +170,7 @@ impl Visitor<'_> {
                 moved = moves.len();
             }
             if pacer.is_new(&batch)? {
+                begun = true;
                 self.carry_out(node, batch, &before).await?;
             } else {
                 tokio::time::sleep(self.rapi.pace().poll).await;
@@ -242,16 +245,7 @@ impl Visitor<'_> {
     async fn send_reboot(&self, node: &str) -> Result<Sent, BackendError> {
         if let Some(command) = &self.settings.cluster.visits.reboot {
             let names = [("node", node)];
-            let ran = commands::ran(
-                self.rapi,
-                self.settings,
-                self.call,
-                "reboot",
-                command,
-                &names,
-                self.may_begin,
-            )
-            .await?;
+            let ran = commands::ran(self.rapi, self.settings, self.call, "reboot", command, &names).await?;
             return match ran.code {
                 // So ssh ends where the connection does, which a reboot takes away.
                 SSH_LOST => Ok(Sent::Lost(ran.said())),
@@ -578,17 +572,9 @@ impl Visitor<'_> {
         command: &str,
         names: &[(&str, &str)],
     ) -> Result<(), BackendError> {
-        commands::run(
-            self.rapi,
-            self.settings,
-            self.call,
-            which,
-            command,
-            names,
-            self.may_begin,
-        )
-        .await
-        .map(|_| ())
+        commands::run(self.rapi, self.settings, self.call, which, command, names)
+            .await
+            .map(|_| ())
     }
 
     /// What others have to do around a visit.

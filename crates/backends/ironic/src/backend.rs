@@ -115,7 +115,6 @@ impl IronicBackend {
             table: &self.table,
             wished: self.wished.as_ref(),
             call,
-            may_begin: &|| Ok(()),
         }
     }
 

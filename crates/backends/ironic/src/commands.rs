@@ -1,7 +1,7 @@
 //! The commands of the configuration, with their names filled in.
 
 use stagger_engine::backend::{BackendError, Call};
-use stagger_engine::hosts::{MayBegin, last_words};
+use stagger_engine::hosts::last_words;
 use stagger_engine::template;
 
 use crate::config::Service;
@@ -30,10 +30,9 @@ pub async fn run(
     which: &str,
     host: &str,
     command: &str,
-    may_begin: MayBegin<'_>,
 ) -> Result<String, BackendError> {
     let key = format!("{}-{which}", call.key());
-    let ran = world.run(host, &key, call.fence, command, may_begin).await?;
+    let ran = world.run(host, &key, call.fence, command).await?;
     if ran.code == 0 {
         return Ok(ran.output);
     }

@@ -144,15 +144,7 @@ impl<'a> Performer<'a> {
         let mut status = String::new();
         for tell in 1..=TELLS {
             let which = format!("{state}-{}-{}-{tell}", server.backend, server.server);
-            commands::run(
-                self.world,
-                self.call,
-                &which,
-                &config.host,
-                &command,
-                self.may_begin,
-            )
-            .await?;
+            commands::run(self.world, self.call, &which, &config.host, &command).await?;
             let says = self.balancer(&tried).await?.server(server);
             // One that is down is shown as down, drained or not.
             let is_so = match says.state {

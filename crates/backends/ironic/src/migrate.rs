@@ -86,7 +86,7 @@ impl Performer<'_> {
             let key = format!("{}-migrate-{number}", self.call.key());
             let ran = self
                 .world
-                .run(&tools.host, &key, self.call.fence, &command, self.may_begin)
+                .run(&tools.host, &key, self.call.fence, &command)
                 .await?;
             match judge(&ran) {
                 Batch::Done => break,

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use stagger_core::model::{Phase, Revision, UnitId, UnitState};
 use stagger_engine::backend::{BackendError, Call};
-use stagger_engine::hosts::MayBegin;
 
 use crate::commands::{self, filled};
 use crate::config::{Role, Service, Settings};
@@ -27,8 +26,6 @@ pub(crate) struct Performer<'a> {
     pub(crate) table: &'a Releases,
     pub(crate) wished: Option<&'a Wished>,
     pub(crate) call: &'a Call,
-    /// Asked right before a command begins on its host.
-    pub(crate) may_begin: MayBegin<'a>,
 }
 
 impl<'a> Performer<'a> {
@@ -65,15 +62,7 @@ impl<'a> Performer<'a> {
             );
         };
         let command = filled(command, service, words)?;
-        commands::run(
-            self.world,
-            self.call,
-            which,
-            service.host,
-            &command,
-            self.may_begin,
-        )
-        .await
+        commands::run(self.world, self.call, which, service.host, &command).await
     }
 
     /// One phase of a service's turn.

@@ -45,7 +45,6 @@ impl Performer<'_> {
                 &format!("{which}-{attempt}"),
                 host,
                 &command,
-                self.may_begin,
             )
             .await
         };

@@ -90,9 +90,7 @@ impl Performer<'_> {
         let release = self.wished()?.to.as_str();
         let command = template::filled(command, &[("release", release)])?;
         let key = format!("{}-{which}", self.call.key());
-        self.world
-            .run(&tools.host, &key, self.call.fence, &command, self.may_begin)
-            .await
+        self.world.run(&tools.host, &key, self.call.fence, &command).await
     }
 
     async fn mark(&self, mark: &str, detail: &str) -> Result<(), BackendError> {

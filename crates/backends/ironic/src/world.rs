@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use stagger_engine::backend::BackendError;
-use stagger_engine::hosts::{Hosts, MayBegin, Ran, last_words};
+use stagger_engine::hosts::{Hosts, Ran, WHENEVER, last_words};
 use stagger_engine::secrets;
 
 use crate::config::Settings;
@@ -36,19 +36,11 @@ pub trait World: Send + Sync + std::fmt::Debug {
     /// It cannot be reached.
     async fn ask(&self, host: &str, question: &str) -> Result<Ran, BackendError>;
 
-    /// Runs a command on a host, once for that key, unless a newer fencing token was seen there. `may_begin` is asked right
-    /// before it starts.
+    /// Runs a command on a host, once for that key, unless a newer fencing token was seen there.
     ///
     /// # Errors
     /// As [`Hosts::run`].
-    async fn run(
-        &self,
-        host: &str,
-        key: &str,
-        fence: u64,
-        command: &str,
-        may_begin: MayBegin<'_>,
-    ) -> Result<Ran, BackendError>;
+    async fn run(&self, host: &str, key: &str, fence: u64, command: &str) -> Result<Ran, BackendError>;
 
     /// Makes a host refuse older fencing tokens.
     ///
@@ -215,15 +207,8 @@ impl World for Reached {
         hosts.ask(host, question).await
     }
 
-    async fn run(
-        &self,
-        host: &str,
-        key: &str,
-        fence: u64,
-        command: &str,
-        may_begin: MayBegin<'_>,
-    ) -> Result<Ran, BackendError> {
-        self.hosts().run(host, key, fence, command, may_begin).await
+    async fn run(&self, host: &str, key: &str, fence: u64, command: &str) -> Result<Ran, BackendError> {
+        self.hosts().run(host, key, fence, command, WHENEVER).await
     }
 
     async fn raise_fence(&self, host: &str, fence: u64) -> Result<(), BackendError> {

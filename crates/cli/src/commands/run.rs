@@ -193,6 +193,7 @@ async fn carry_out(
         }
     };
     document(cli, driver.run());
+    let next = view::mixed(driver.run());
     drop(driver);
     if let Err(error) = lease.give_back(backend).await {
         print::talk(&format!(
@@ -216,6 +217,9 @@ async fn carry_out(
         }
         End::Over(ending) => {
             print::talk(&format!("run {run} is {}", events::ending(&ending)));
+            if let Some(next) = next {
+                print::talk(&next);
+            }
             match ending {
                 Ending::Done => Exit::Done,
                 Ending::Incomplete { .. } | Ending::RolledBack { .. } | Ending::Aborted => Exit::No,

@@ -1,8 +1,15 @@
 //! Visits that begin and cannot: hooks that say no, a RAPI that is away, a node that others take back.
 
-use stagger_core::run::{Command, Ending};
+use std::sync::Arc;
 
-use crate::common::{Setup, setup};
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{Phase, UnitId};
+use stagger_core::run::{Action, Command, Ending};
+use stagger_engine::backend::{Backend as _, Call, Persistence};
+use stagger_engine::clock::SystemClock;
+use stagger_engine::deadline::Deadline;
+
+use crate::common::{Setup, call, claim, rebooted, setup};
 use crate::double::{Then, World};
 use crate::lives::{End, Lives, all_is_well, mixed};
 
@@ -56,6 +63,29 @@ async fn one_that_cannot_be_left_holds_the_run_and_is_left_when_a_person_resumes
     let world = setup.world();
     assert_eq!(world.powercycles.get("n2"), None);
     assert!(is_home(&world, "n2"), "{:?}", world.layout());
+}
+
+/// A visit begins with waiting for the jobs of others: what the judges have said may be too old after that.
+#[tokio::test]
+async fn a_node_is_not_entered_on_a_word_that_grew_old_while_others_were_waited_for() {
+    let setup = setup(mixed()).await;
+    let backend = setup.backend(Some(setup.memory().await));
+    let token = backend.lock(&claim("aaaa", "ops1"), 0).await.unwrap();
+    let before = setup.world().layout();
+    let until = Timestamp::now() - SignedDuration::from_secs(1);
+    let call = Call {
+        deadline: Some(Deadline::new(until, Arc::new(SystemClock))),
+        ..call(token)
+    };
+    let enter = Action::Visit {
+        unit: UnitId::new("n2").unwrap(),
+        phase: Phase::Enter,
+        revision: rebooted(),
+        moves: Vec::new(),
+    };
+    let error = backend.perform(&call, &enter).await.unwrap_err();
+    assert_eq!(error.persistence, Persistence::Expired, "{error}");
+    assert_eq!(setup.world().layout(), before);
 }
 
 /// RAPI is away for a while, whenever that is: nothing fails by it.

@@ -1,12 +1,12 @@
 //! The master's turn.
 
-use stagger_core::model::{How, Phase, RunId, UnitId};
+use stagger_core::model::{How, Phase, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::Action;
 use stagger_engine::backend::{Backend as _, BackendError, Call, LockError};
 use stagger_ganeti_rapi::backend::GanetiBackend;
 
-use crate::common::{Setup, claim, rebooted, setup};
+use crate::common::{Setup, call, claim, rebooted, setup};
 use crate::double::World;
 use crate::lives::with_failover;
 
@@ -34,10 +34,8 @@ async fn visit(
     moves: Vec<Move>,
 ) -> Result<String, BackendError> {
     let call = Call {
-        run: RunId::new("run-1").unwrap(),
         seq: 9,
-        fence,
-        deadline: None,
+        ..call(fence)
     };
     let action = Action::Visit {
         unit: UnitId::new(node).unwrap(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use stagger_engine::backend::BackendError;
-use stagger_engine::hosts::{MayBegin, Ran};
+use stagger_engine::hosts::Ran;
 use stagger_ironic::facts::{ApiSays, ConductorRow, ConductorSays, Database, Known, Rows};
 use stagger_ironic::releases::Releases;
 use stagger_ironic::world::World;
@@ -598,15 +598,7 @@ impl World for Lab {
         Ok(Ran { code: 0, output })
     }
 
-    async fn run(
-        &self,
-        host: &str,
-        key: &str,
-        fence: u64,
-        command: &str,
-        may_begin: MayBegin<'_>,
-    ) -> Result<Ran, BackendError> {
-        may_begin().map_err(|why| BackendError::expired(command, why))?;
+    async fn run(&self, host: &str, key: &str, fence: u64, command: &str) -> Result<Ran, BackendError> {
         let sent = Sent {
             host: host.to_owned(),
             key: key.to_owned(),
