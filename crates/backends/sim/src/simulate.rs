@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{IdError, Reason, RunId, Target};
+use stagger_core::model::{IdError, Reason, RunId, Target, UnitId};
 use stagger_core::plan::{Ask, Plan, plan};
-use stagger_core::run::Ending;
+use stagger_core::run::{Command, Ending};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::{Backend as _, BackendError};
 use stagger_engine::clock::Clock;
@@ -19,9 +19,11 @@ use stagger_engine::supervisor::{self, SuperviseError};
 
 use crate::backend::Sim;
 use crate::clock::{Pace, PlayError};
-use crate::conductors::{Conductor, Shared, Stage};
+use crate::conductors::{Conductor, Stage};
 use crate::findings::{Class, Finding, findings};
+use crate::journal::Shared;
 use crate::measure::Truth;
+use crate::person::{Act, Looked};
 use crate::scenario::Scenario;
 use crate::target::target;
 
@@ -69,6 +71,8 @@ pub struct SimReport {
     pub waves: u32,
     /// Waves of the first plan.
     pub planned_waves: usize,
+    /// How often a person helped.
+    pub helped: u32,
     /// Units that serve on something else than before.
     pub units: usize,
     /// How long the first plan said that it takes.
@@ -161,8 +165,8 @@ async fn one_run(
     let forecast = planned(sim, scenario, &target)?;
     let run = RunId::new(format!("sim-{}", scenario.cluster.name))?;
     let began = clock.now();
-    let story = Story::new(scenario, began);
-    let shared = Shared::new(store);
+    let shared = Shared::new(sim, store, &scenario.journal);
+    let story = Story::new(scenario, began).with(shared.clone());
     let alone = [Conductor::default()];
     let stage = Stage {
         scenario,
@@ -189,6 +193,7 @@ async fn one_run(
     Ok(SimReport {
         findings,
         ending,
+        helped: stage.story.helped(),
         waves: carried_out.waves_passed(),
         planned_waves: forecast.waves(),
         units: world.units().filter(|(_, runs, up)| *up && *runs != from).count(),
@@ -218,7 +223,7 @@ fn could_go_on(
     let waves = plan.stages().flat_map(|stage| &stage.waves);
     let now: BTreeSet<&str> = waves
         .flat_map(|wave| &wave.units)
-        .map(stagger_core::model::UnitId::as_str)
+        .map(UnitId::as_str)
         .collect();
     let could: Vec<String> = left
         .iter()
@@ -255,19 +260,38 @@ fn planned(sim: &Sim, scenario: &Scenario, target: &Target) -> Result<Plan, SimE
     }))
 }
 
+/// What the run has in its hands.
+fn in_hand(driver: &Driver) -> BTreeSet<UnitId> {
+    let units = driver.run().wave().map(|wave| wave.units.keys().cloned().collect());
+    units.unwrap_or_default()
+}
+
 /// What the scenario still holds in store. Clones share what was told of it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Story<'a> {
     scenario: &'a Scenario,
     began: Timestamp,
     told: Arc<Mutex<Told>>,
+    /// Where people leave what they say.
+    journal: Option<Shared>,
 }
 
 /// How far a story was told.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Told {
     asked: usize,
     healed: bool,
+    looked: Looked,
+}
+
+/// What the person who looks after a run does now.
+enum Looks {
+    /// Nobody does, or nothing helps.
+    Nobody,
+    /// They look then.
+    Then(Timestamp),
+    /// They have done something.
+    Acted,
 }
 
 impl<'a> Story<'a> {
@@ -277,11 +301,23 @@ impl<'a> Story<'a> {
             scenario,
             began,
             told: Arc::default(),
+            journal: None,
         }
+    }
+
+    /// The same with what people say left in that journal.
+    pub(crate) fn with(mut self, journal: Shared) -> Self {
+        self.journal = Some(journal);
+        self
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often a person did something about the run.
+    fn helped(&self) -> u32 {
+        self.told().looked.acts()
     }
 
     fn after(&self, seconds: u32) -> Timestamp {
@@ -298,7 +334,7 @@ impl<'a> Story<'a> {
 
     /// When something happens next that is not the run's doing.
     fn next(&self) -> Option<Timestamp> {
-        let told = *self.told();
+        let told = self.told();
         let ask = self.scenario.asks.get(told.asked).map(|ask| self.after(ask.at));
         let heal = self.scenario.heal.filter(|_| !told.healed);
         let heal = heal.map(|at| self.after(at));
@@ -310,21 +346,58 @@ impl<'a> Story<'a> {
         let is_due = |at: u32| self.after(at) <= now;
         if !self.told().healed && self.scenario.heal.is_some_and(is_due) {
             self.told().healed = true;
-            let in_hand = driver
-                .run()
-                .wave()
-                .map(|wave| wave.units.keys().cloned().collect());
-            sim.world().heal(&in_hand.unwrap_or_default());
+            sim.world().heal(&in_hand(driver));
         }
         let next = || self.scenario.asks.get(self.told().asked);
         while let Some(ask) = next().filter(|ask| is_due(ask.at)) {
-            if driver.run().ended().is_none() {
-                driver.ask(ask.command.clone(), "the scenario")?;
-                sim.world().asked(&ask.command);
-            }
             self.told().asked += 1;
+            if driver.run().ended().is_none() {
+                self.say(driver, sim, &ask.command, "the scenario")?;
+            }
         }
         Ok(())
+    }
+
+    fn say(&self, driver: &mut Driver, sim: &Sim, what: &Command, by: &str) -> Result<(), DriveError> {
+        sim.world().asked(what);
+        match &self.journal {
+            Some(journal) => {
+                let at = sim.world().time();
+                // Where it cannot be left it is said again later.
+                journal.clone().ask(&driver.run().start().run, at, what, by).ok();
+                Ok(())
+            }
+            None => driver.ask(what.clone(), by),
+        }
+    }
+
+    /// Whoever looks after the run has heard that it is held.
+    fn look(&self, driver: &mut Driver, sim: &Sim, reason: &Reason) -> Result<Looks, DriveError> {
+        let Some(person) = self.scenario.person else {
+            return Ok(Looks::Nobody);
+        };
+        let now = sim.world().time();
+        let mut looked = self.told().looked.clone();
+        if !looked.can_help() {
+            return Ok(Looks::Nobody);
+        }
+        let since = looked.held_since(reason, now);
+        let after = SignedDuration::from_secs(i64::from(person.after));
+        let then = since.saturating_add(after).unwrap_or(Timestamp::MAX);
+        if now < then {
+            self.told().looked = looked;
+            return Ok(Looks::Then(then));
+        }
+        let acts = person.acts(&mut looked, driver.run(), reason, &sim.world());
+        self.told().looked = looked;
+        for act in acts {
+            match act {
+                Act::Start => sim.world().start_all(&in_hand(driver)),
+                Act::Pools => sim.world().serve_with_one_less(),
+                Act::Say(command) => self.say(driver, sim, &command, "a person")?,
+            }
+        }
+        Ok(Looks::Acted)
     }
 
     /// Drives a run until it is over, or held with nobody left to help.
@@ -358,7 +431,28 @@ impl<'a> Story<'a> {
             // A gate that has opened by itself has to hold for its time before the run goes on.
             let for_good = quiet && now.duration_since(busy) > self.to_open();
             let too_long = now.duration_since(self.began) > LONGEST;
-            let wait = match driver.step().await? {
+            let step = driver.step().await?;
+            let held = match &step {
+                Step::Held(reason) => Some(reason.clone()),
+                Step::Wait { .. } => driver.run().held().map(|(reason, _)| reason.clone()),
+                Step::Again | Step::Over(_) => None,
+            };
+            let looks = match held {
+                Some(reason) => self.look(driver, sim, &reason)?,
+                None => Looks::Nobody,
+            };
+            let looks = match looks {
+                Looks::Acted => continue,
+                Looks::Then(then) => Some(then),
+                Looks::Nobody => None,
+            };
+            if matches!(step, Step::Wait { .. }) && looks.is_none() {
+                self.told().looked.goes_on();
+            }
+            let quiet = quiet && looks.is_none();
+            let for_good = for_good && looks.is_none();
+            let next = next.into_iter().chain(looks).min();
+            let wait = match step {
                 Step::Again => continue,
                 Step::Over(ending) => return Ok(SimEnding::Over(ending)),
                 // It is held and would go on by itself, but nothing happens any more.

@@ -20,7 +20,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{GuardName, Kind, Phase, Revision, UnitId};
 use stagger_core::run::Action;
-use stagger_engine::backend::{BackendError, Call, Claim};
+use stagger_engine::backend::{Anchor, BackendError, Call, Claim};
 use tokio::sync::oneshot;
 
 use crate::fault::{Fault, On};
@@ -152,6 +152,10 @@ pub struct World {
     pub(crate) lock: Option<(Claim, u64)>,
     pub(crate) fence: u64,
     pub(crate) host_fence: BTreeMap<u32, u64>,
+    /// The journal has lost something of what was done here.
+    pub(crate) lost_journal: bool,
+    /// What the cluster was last told of the journal.
+    pub(crate) anchor: Option<Anchor>,
     pub(crate) effects: BTreeSet<String>,
     pub(crate) require: Option<Revision>,
     pub(crate) generation: u64,
@@ -361,7 +365,7 @@ impl World {
 
     /// A call has its effect after its sender has given it up.
     fn land(&mut self, call: &Call, action: &Action) {
-        if self.fenced_in(call, action).is_err() || self.may_begin(call).is_err() {
+        if self.comes_to_a_host_that_is_off(action) || self.fenced_in(call, action).is_err() || self.may_begin(call).is_err() {
             return;
         }
         self.truth.late += 1;
@@ -578,7 +582,7 @@ impl World {
             self.due(u64::from(when.lasts) * 1000, Due::FaultOff(at));
         }
         match fault {
-            Fault::Outage { what, .. } => {
+            Fault::Outage { what, .. } | Fault::HostOff { host: what, .. } => {
                 let hit: Vec<usize> = (0..self.daemons.len())
                     .filter(|unit| {
                         let daemon = &self.daemons[*unit];
@@ -642,6 +646,60 @@ impl World {
                 self.start(unit);
             }
         }
+    }
+
+    /// Whether a host is off.
+    pub(crate) fn is_off(&self, host: u32) -> bool {
+        let name = self.host_name(host);
+        self.offs().any(|off| *off == name)
+    }
+
+    /// The hosts that are off now.
+    pub(crate) fn offs(&self) -> impl Iterator<Item = &String> {
+        self.faults.iter().filter_map(|state| match &state.fault {
+            Fault::HostOff { host, .. } if state.on => Some(host),
+            _ => None,
+        })
+    }
+
+    /// A person starts all that is down, but what the run has in its hands.
+    pub(crate) fn start_all(&mut self, but: &BTreeSet<UnitId>) {
+        for unit in 0..self.daemons.len() {
+            let daemon = &self.daemons[unit];
+            if !daemon.up && !but.contains(&daemon.id) && !self.is_off(daemon.host) {
+                self.start(unit);
+            }
+        }
+    }
+
+    /// A person lets each pool serve with one less than it has, where that keeps its data.
+    pub(crate) fn serve_with_one_less(&mut self) {
+        for at in 0..self.spec.pools.len() {
+            let groups = self.pgs.iter().filter(|pg| pg.pool == at);
+            let there = groups.map(|pg| pg.shards.iter().flatten().count() as u32);
+            let Some(least) = there.min() else { continue };
+            let pool = &mut self.spec.pools[at];
+            let wanted = least.saturating_sub(1).max(pool.k);
+            if wanted < pool.min_size {
+                pool.min_size = wanted;
+                self.generation += 1;
+                self.watched.touched = true;
+            }
+        }
+    }
+
+    /// How a call ended, if nothing of it is under way any more.
+    pub(crate) fn knows_how_it_ended(&self, key: &str) -> Option<bool> {
+        let under_way = self.agenda.values().any(|due| match due {
+            Due::Late(call, _) | Due::Arrives(call, ..) => call.key() == key,
+            _ => false,
+        });
+        (!under_way).then(|| self.effects.contains(key))
+    }
+
+    /// The journal has lost what was written last.
+    pub(crate) fn journal_lost(&mut self) {
+        self.lost_journal = true;
     }
 
     /// Whether nothing is wrong with it any more.

@@ -205,6 +205,8 @@ impl World {
             lock: None,
             fence: 0,
             host_fence: BTreeMap::new(),
+            anchor: None,
+            lost_journal: false,
             effects: BTreeSet::new(),
             require: None,
             generation: 1,

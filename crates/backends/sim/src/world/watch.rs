@@ -73,7 +73,7 @@ impl World {
             Fault::PerformFails { unit, times, .. } => unit == id && (*times == 0 || state.used > 0),
             Fault::Blind { .. } => state.on,
             _ => false,
-        })
+        }) || self.is_off(self.daemons[unit].host)
     }
 
     fn kept_from_serving(&self) -> Vec<String> {
