@@ -380,7 +380,10 @@ impl World {
                 expires,
             } => {
                 let until = self.elapsed() + u64::from(*expires) * 1000;
-                self.guards.insert((guard.clone(), units.clone()), until);
+                let which = (guard.clone(), units.clone());
+                self.orphans.remove(&which);
+                self.taken_by.insert(which.clone(), call.seq);
+                self.guards.insert(which, until);
                 format!("{guard} set")
             }
             Action::DropGuard { guard, units } => {

@@ -98,7 +98,7 @@ pub(crate) fn findings(ending: &SimEnding, world: &World) -> Vec<Finding> {
     found.extend(of(Class::LateUnsafe, &truth.late_unsafe));
     found.extend(of(Class::UndoneWork, &truth.undone));
     if matches!(ending, SimEnding::Over(_)) {
-        let left: Vec<String> = world.guards().map(ToString::to_string).collect();
+        let left: Vec<String> = world.guards_known().map(ToString::to_string).collect();
         found.extend(of(Class::GuardLeft, &left));
     }
     found.extend(of(Class::WrongEnding, &wrong_ending(ending, world)));

@@ -136,9 +136,8 @@ impl Shared {
                 continue;
             }
             kept.put_back.push(number);
-            let lost = store.put_back(at.saturating_sub(u64::from(lost) * 1000));
-            if lost > 0 {
-                self.sim.world().journal_lost();
+            if let Some(left) = store.put_back(at.saturating_sub(u64::from(lost) * 1000)) {
+                self.sim.world().journal_lost(left);
             }
         }
         store.it_is(now);

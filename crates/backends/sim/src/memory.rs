@@ -71,13 +71,12 @@ impl MemoryStore {
         self.now = now;
     }
 
-    /// It is again what it was then. Returns how many events it has lost.
-    pub(crate) fn put_back(&mut self, as_of: u64) -> u64 {
+    /// It is again what it was then. Returns its last event, if it has lost some after that.
+    pub(crate) fn put_back(&mut self, as_of: u64) -> Option<u64> {
         // A backup has at least the beginning: else there is nothing to carry on.
         let left = self.entries.partition_point(|written| written.at <= as_of).max(2);
-        let lost = self.entries.len().saturating_sub(left);
-        if lost == 0 {
-            return 0;
+        if self.entries.len() <= left {
+            return None;
         }
         self.put_back += 1;
         self.entries.truncate(left);
@@ -87,7 +86,7 @@ impl MemoryStore {
         if let Some(of) = &mut self.of {
             of.ended_by = None;
         }
-        lost as u64
+        Some(left as u64)
     }
 }
 

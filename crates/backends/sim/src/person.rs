@@ -45,7 +45,10 @@ pub(crate) struct Looked {
 }
 
 /// After so many acts nothing that a person does helps.
-const MOST_ACTS: u32 = 24;
+const MOST_ACTS: u32 = 40;
+
+/// What has not helped is tried again after twice the time, so often.
+const MOST_DOUBLED: u32 = 6;
 
 /// So often they mend and resume, before they accept or give up.
 const PATIENCE: u32 = 3;
@@ -70,6 +73,12 @@ impl Looked {
     /// Whether there is anything left that they could do.
     pub(crate) fn can_help(&self) -> bool {
         self.acts < MOST_ACTS
+    }
+
+    /// How many times the usual they wait before they act upon that reason once more.
+    pub(crate) fn waits(&self, reason: &Reason) -> i32 {
+        let rounds = self.rounds.get(&reason.slug).copied().unwrap_or(0);
+        1 << rounds.min(MOST_DOUBLED)
     }
 
     /// How often they acted.

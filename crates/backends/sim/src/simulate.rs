@@ -382,7 +382,7 @@ impl<'a> Story<'a> {
             return Ok(Looks::Nobody);
         }
         let since = looked.held_since(reason, now);
-        let after = SignedDuration::from_secs(i64::from(person.after));
+        let after = SignedDuration::from_secs(i64::from(person.after)) * looked.waits(reason);
         let then = since.saturating_add(after).unwrap_or(Timestamp::MAX);
         if now < then {
             self.told().looked = looked;

@@ -152,8 +152,10 @@ pub struct World {
     pub(crate) lock: Option<(Claim, u64)>,
     pub(crate) fence: u64,
     pub(crate) host_fence: BTreeMap<u32, u64>,
-    /// The journal has lost something of what was done here.
-    pub(crate) lost_journal: bool,
+    /// Guards that were taken by what the journal has lost: nobody knows of them, and they go at their expiry.
+    pub(crate) orphans: BTreeSet<(GuardName, Vec<UnitId>)>,
+    /// Of each guard, by which event it was taken.
+    pub(crate) taken_by: BTreeMap<(GuardName, Vec<UnitId>), u64>,
     /// What the cluster was last told of the journal.
     pub(crate) anchor: Option<Anchor>,
     pub(crate) effects: BTreeSet<String>,
@@ -697,9 +699,20 @@ impl World {
         (!under_way).then(|| self.effects.contains(key))
     }
 
-    /// The journal has lost what was written last.
-    pub(crate) fn journal_lost(&mut self) {
-        self.lost_journal = true;
+    /// The journal has lost what came after that event.
+    pub(crate) fn journal_lost(&mut self, after: u64) {
+        let lost = self.taken_by.iter().filter(|(_, seq)| **seq > after);
+        let lost: Vec<_> = lost.map(|(guard, _)| guard.clone()).collect();
+        self.orphans.extend(lost);
+    }
+
+    /// The guards that are set now, of which the run knows.
+    pub(crate) fn guards_known(&self) -> impl Iterator<Item = &GuardName> {
+        let now = self.now;
+        let set = self.guards.iter().filter(move |(_, until)| **until > now);
+        set.map(|(guard, _)| guard)
+            .filter(|guard| !self.orphans.contains(*guard))
+            .map(|(name, _)| name)
     }
 
     /// Whether nothing is wrong with it any more.
