@@ -66,6 +66,11 @@ impl Truth {
         self.since_judged.clear();
     }
 
+    /// An observation was answered as the last one was.
+    pub(crate) fn observed_again(&mut self) {
+        self.since_judged.clear();
+    }
+
     /// There is no oracle.
     pub(crate) fn no_oracle(&mut self) {
         self.oracle = None;

@@ -464,7 +464,12 @@ impl<'a> Story<'a> {
                 // By the clock of whoever carries it out.
                 Step::Wait { until, .. } => until.duration_since(clock.now()),
                 Step::Held(reason) if quiet => return Ok(SimEnding::Held(reason)),
-                Step::Held(_) => poll,
+                // Until something happens, whoever looks sees what was there before.
+                Step::Held(_) => {
+                    let world = sim.world();
+                    let looks = world.next_look().map(|look| look.duration_since(world.time()));
+                    looks.unwrap_or(poll).max(poll)
+                }
             };
             let until_next = next.map(|next| next.duration_since(sim.world().time()));
             let wait = until_next

@@ -18,7 +18,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{GuardName, Kind, Phase, Revision, UnitId};
+use stagger_core::model::{GuardName, Kind, Phase, Revision, Snapshot, UnitId};
 use stagger_core::run::Action;
 use stagger_engine::backend::{Anchor, BackendError, Call, Claim};
 use tokio::sync::oneshot;
@@ -161,6 +161,10 @@ pub struct World {
     pub(crate) effects: BTreeSet<String>,
     pub(crate) require: Option<Revision>,
     pub(crate) generation: u64,
+    /// Counts what changes the cluster's words and not its generation.
+    pub(crate) changes: u64,
+    /// What was last observed, and of which state.
+    pub(crate) shown_last: Option<((u64, u64, Option<&'static str>), Snapshot)>,
     pub(crate) blind_until: u64,
     pub(crate) active_mgr: Option<usize>,
     /// Which objects the placement groups' states say are missing, while those states are old.
@@ -579,6 +583,7 @@ impl World {
 
     fn fault_on(&mut self, at: usize) {
         self.faults[at].on = true;
+        self.changes += 1;
         let fault = self.faults[at].fault.clone();
         if let Some(when) = fault.when().filter(|when| when.lasts > 0) {
             self.due(u64::from(when.lasts) * 1000, Due::FaultOff(at));
@@ -616,6 +621,7 @@ impl World {
         if !std::mem::take(&mut self.faults[at].on) {
             return;
         }
+        self.changes += 1;
         for unit in std::mem::take(&mut self.faults[at].hit) {
             self.daemons[unit].outages = self.daemons[unit].outages.saturating_sub(1);
             if self.daemons[unit].wanted {
@@ -631,6 +637,7 @@ impl World {
     /// its hands.
     pub fn heal(&mut self, but: &BTreeSet<UnitId>) {
         self.healed = true;
+        self.changes += 1;
         self.watched.touched = true;
         for at in 0..self.faults.len() {
             self.fault_off(at);
@@ -747,6 +754,7 @@ impl World {
 
     /// Makes a unit's data anew: all of it is missing until it is backfilled.
     pub(crate) fn wipe(&mut self, unit: usize) {
+        self.changes += 1;
         if let Some(osd) = self.daemons[unit].osd {
             for (pg, shard) in &self.on_osd[osd as usize] {
                 self.pgs[*pg as usize].missing[*shard as usize] = true;

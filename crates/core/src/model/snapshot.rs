@@ -198,6 +198,13 @@ impl Snapshot {
         self
     }
 
+    /// The same, observed once more at that time, when nothing had changed.
+    #[must_use]
+    pub fn observed_again(mut self, at: Timestamp) -> Self {
+        self.observed_at = at;
+        self
+    }
+
     /// The same with these units serving.
     #[must_use]
     pub(crate) fn serving(mut self, units: &[UnitId]) -> Self {

@@ -211,6 +211,8 @@ impl World {
             effects: BTreeSet::new(),
             require: None,
             generation: 1,
+            changes: 0,
+            shown_last: None,
             blind_until: 0,
             active_mgr: None,
             frozen: None,
