@@ -2,6 +2,7 @@
 //!
 //! They share the journal and the world, and nothing else.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::backend::Sim;
 use crate::clock::VirtualClock;
 use crate::journal::Shared;
 use crate::scenario::Scenario;
-use crate::simulate::{SimEnding, SimError, Story};
+use crate::simulate::{SimEnding, SimError, Story, in_hand};
 use crate::target::target;
 
 /// A process that carries the run out, if nobody else does.
@@ -179,6 +180,7 @@ impl Stage<'_> {
                 // None that is one of this machine: whether that lives would be looked up.
                 process: NO_PROCESS + tries,
             };
+            self.story.heal(self.sim, || self.in_hand());
             match self.try_once(&who, &clock, health).await {
                 Ok(ending) => return Ok(ending),
                 Err(Setback::Over) => return Ok(SimEnding::Over(self.ended()?)),
@@ -188,9 +190,19 @@ impl Stage<'_> {
                     return Err(SimError::Supervise(error));
                 }
                 Err(Setback::Later(_)) if tries > MOST_TRIES => return Err(SimError::NoEnd),
-                Err(Setback::Later(_)) => clock.pause(PATIENCE).await,
+                Err(Setback::Later(error)) => {
+                    if matches!(error, SuperviseError::Drive(DriveError::StrayCall { .. })) {
+                        self.story.hears_of_strays(self.sim, &self.run);
+                    }
+                    clock.pause(PATIENCE).await;
+                }
             }
         }
+    }
+
+    fn in_hand(&self) -> BTreeSet<UnitId> {
+        let run = supervisor::replay(&self.store, &self.run).ok();
+        run.as_ref().map(in_hand).unwrap_or_default()
     }
 
     fn is_locked(&self) -> bool {

@@ -17,6 +17,7 @@ pub mod copy;
 pub mod fault;
 pub mod findings;
 pub mod journal;
+mod may_be_down;
 mod measure;
 mod memory;
 pub mod person;

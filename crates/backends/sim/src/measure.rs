@@ -269,21 +269,17 @@ impl World {
     }
 
     fn bad_daemon(&self, unit: usize) -> Option<Bad> {
-        let kind = &self.daemons[unit].kind;
-        let of_kind = self.daemons.iter().filter(|d| d.kind == *kind);
-        let all = of_kind.clone().count() as u32;
-        let need = match kind.as_str() {
-            "mon" => all / 2 + 1,
-            "mds" => self.spec.mds_ranks.min(all),
-            _ => 1,
-        };
-        let left = of_kind
-            .clone()
-            .filter(|d| d.up && d.id != self.daemons[unit].id)
-            .count() as u32;
+        let services = self.services();
+        let service = services.into_iter().find(|service| self.members(*service).any(|at| at == unit))?;
+        let others = || self.members(service).filter(|at| *at != unit);
+        let left = others().filter(|at| self.daemons[*at].up).count() as u32;
+        let (kind, need) = (service.kind, service.need);
         (left < need).then(|| Bad {
             what: format!("{left} of {kind} are left, and {need} are needed"),
-            absent: of_kind.filter(|d| !d.up).map(|d| d.id.clone()).collect(),
+            absent: others()
+                .filter(|at| !self.daemons[*at].up)
+                .map(|at| self.daemons[at].id.clone())
+                .collect(),
             said_fine: false,
         })
     }

@@ -129,21 +129,27 @@ fn approvals(reason: &Reason) -> Vec<Act> {
     offered.collect()
 }
 
-/// What can be said of calls of which nobody knows how they ended: that their host is off, or what is there.
-fn known(run: &Run, world: &World) -> Vec<Act> {
+/// Of each host that is off, that it is.
+pub(crate) fn confirmations(world: &World) -> Vec<Command> {
     let off = world.offs().filter_map(|host| {
-        Some(Act::Say(Command::Confirm {
+        Some(Command::Confirm {
             host: HostName::new(host.clone()).ok()?,
             ended: Vec::new(),
-        }))
+        })
     });
-    let off: Vec<Act> = off.collect();
+    off.collect()
+}
+
+/// What can be said of calls of which nobody knows how they ended: that their host is off, or what is there.
+fn known(run: &Run, world: &World) -> Vec<Act> {
+    let off: Vec<Act> = confirmations(world).into_iter().map(Act::Say).collect();
     if !off.is_empty() {
         return off;
     }
     let name = &run.start().run;
     let open = run.open().filter_map(|(intent, _)| {
-        let done = world.knows_how_it_ended(&format!("{name}-{intent}"))?;
+        let announced = run.announced_under(intent)?;
+        let done = world.knows_how_it_ended(&format!("{name}-{intent}-{announced}"))?;
         Some(Act::Say(Command::Settle { intent, done }))
     });
     let mut said: Vec<Act> = open.collect();

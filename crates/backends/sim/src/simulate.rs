@@ -9,7 +9,7 @@ use std::task::Poll;
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{IdError, Reason, RunId, Target, UnitId};
 use stagger_core::plan::{Ask, Plan, plan};
-use stagger_core::run::{Command, Ending};
+use stagger_core::run::{Command, Ending, Run};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::{Backend as _, BackendError};
 use stagger_engine::clock::Clock;
@@ -23,7 +23,7 @@ use crate::conductors::{Conductor, Stage};
 use crate::findings::{Class, Finding, findings};
 use crate::journal::Shared;
 use crate::measure::Truth;
-use crate::person::{Act, Looked};
+use crate::person::{Act, Looked, confirmations};
 use crate::scenario::Scenario;
 use crate::target::target;
 
@@ -260,9 +260,9 @@ fn planned(sim: &Sim, scenario: &Scenario, target: &Target) -> Result<Plan, SimE
     }))
 }
 
-/// What the run has in its hands.
-fn in_hand(driver: &Driver) -> BTreeSet<UnitId> {
-    let units = driver.run().wave().map(|wave| wave.units.keys().cloned().collect());
+/// What a run has in its hands.
+pub(crate) fn in_hand(run: &Run) -> BTreeSet<UnitId> {
+    let units = run.wave().map(|wave| wave.units.keys().cloned().collect());
     units.unwrap_or_default()
 }
 
@@ -282,6 +282,8 @@ struct Told {
     asked: usize,
     healed: bool,
     looked: Looked,
+    /// Since when a person knows that nobody can carry the run on, as hosts do not answer.
+    strays_since: Option<Timestamp>,
 }
 
 /// What the person who looks after a run does now.
@@ -341,13 +343,39 @@ impl<'a> Story<'a> {
         ask.into_iter().chain(heal).min()
     }
 
+    /// All is healed, if it is time, but what the run has in its hands.
+    pub(crate) fn heal(&self, sim: &Sim, in_hand: impl FnOnce() -> BTreeSet<UnitId>) {
+        let now = sim.world().time();
+        let is_due = self.scenario.heal.is_some_and(|at| self.after(at) <= now);
+        if is_due && !std::mem::replace(&mut self.told().healed, is_due) {
+            let in_hand = in_hand();
+            sim.world().heal(&in_hand);
+        }
+    }
+
+    /// Whoever looks after the run has heard that it cannot be carried on, since hosts do not answer: of those that are off
+    /// they say so.
+    pub(crate) fn hears_of_strays(&self, sim: &Sim, run: &RunId) {
+        let Some(person) = self.scenario.person else { return };
+        let now = sim.world().time();
+        let since = *self.told().strays_since.get_or_insert(now);
+        let after = SignedDuration::from_secs(i64::from(person.after));
+        if now < since.saturating_add(after).unwrap_or(Timestamp::MAX) {
+            return;
+        }
+        self.told().strays_since = None;
+        let said = confirmations(&sim.world());
+        for command in said {
+            if let Some(journal) = &self.journal {
+                journal.clone().ask(run, now, &command, "a person").ok();
+            }
+        }
+    }
+
     /// Does what is due by now.
     fn due(&self, driver: &mut Driver, sim: &Sim, now: Timestamp) -> Result<(), DriveError> {
         let is_due = |at: u32| self.after(at) <= now;
-        if !self.told().healed && self.scenario.heal.is_some_and(is_due) {
-            self.told().healed = true;
-            sim.world().heal(&in_hand(driver));
-        }
+        self.heal(sim, || in_hand(driver.run()));
         let next = || self.scenario.asks.get(self.told().asked);
         while let Some(ask) = next().filter(|ask| is_due(ask.at)) {
             self.told().asked += 1;
@@ -392,7 +420,7 @@ impl<'a> Story<'a> {
         self.told().looked = looked;
         for act in acts {
             match act {
-                Act::Start => sim.world().start_all(&in_hand(driver)),
+                Act::Start => sim.world().start_all(&in_hand(driver.run())),
                 Act::Pools => sim.world().serve_with_one_less(),
                 Act::Say(command) => self.say(driver, sim, &command, "a person")?,
             }

@@ -46,6 +46,10 @@ pub(crate) struct Daemon {
     /// Its number, if it is an OSD.
     pub(crate) osd: Option<u32>,
     pub(crate) out: bool,
+    /// It is in the books only.
+    pub(crate) destroyed: bool,
+    /// Units of its kind stand in for each other within this group.
+    pub(crate) group: u32,
     /// What it ran at first.
     pub(crate) first: Revision,
     /// What it starts when it starts.
@@ -675,7 +679,7 @@ impl World {
     pub(crate) fn start_all(&mut self, but: &BTreeSet<UnitId>) {
         for unit in 0..self.daemons.len() {
             let daemon = &self.daemons[unit];
-            if !daemon.up && !but.contains(&daemon.id) && !self.is_off(daemon.host) {
+            if !daemon.up && !daemon.destroyed && !but.contains(&daemon.id) && !self.is_off(daemon.host) {
                 self.start(unit);
             }
         }

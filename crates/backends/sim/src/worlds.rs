@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use stagger_core::model::{Doors, UnitId};
 use stagger_core::run::{Entry, Run};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::driver::Listener;
@@ -23,6 +24,7 @@ use crate::random;
 use crate::rng::hash;
 use crate::scenario::Scenario;
 use crate::simulate::{SimReport, simulate};
+use crate::spec::Level;
 
 /// Which worlds, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,10 @@ pub struct Came {
     pub endings: BTreeMap<String, u64>,
     /// The faults that were drawn, by class.
     pub faults: BTreeMap<&'static str, u64>,
+    /// The worlds of each shape; one may be of several.
+    pub shapes: BTreeMap<&'static str, u64>,
+    /// Worlds in which a person had to help.
+    pub helped: u64,
     /// Units that were stopped.
     pub stops: u64,
     /// Waves that were passed.
@@ -117,6 +123,8 @@ impl Came {
         let Self {
             endings,
             faults,
+            shapes,
+            helped,
             stops,
             waves,
             raced,
@@ -131,6 +139,10 @@ impl Came {
         for (fault, count) in faults {
             *self.faults.entry(fault).or_default() += count;
         }
+        for (shape, count) in shapes {
+            *self.shapes.entry(shape).or_default() += count;
+        }
+        self.helped += helped;
         self.stops += stops;
         self.waves += waves;
         self.raced += raced;
@@ -152,6 +164,9 @@ fn play_one(worlds: &Worlds, number: u64) -> Came {
     // Some with a real store; it would be most of the time.
     let real = number.is_multiple_of(REAL_STORE);
     let played = play(&world, real);
+    for shape in shapes(&world) {
+        came.shapes.insert(shape, 1);
+    }
     for fault in &world.faults {
         *came.faults.entry(fault.name()).or_default() += 1;
     }
@@ -181,6 +196,7 @@ fn play_one(worlds: &Worlds, number: u64) -> Came {
                 None => report.ending.word().to_owned(),
             };
             came.endings.insert(ending, 1);
+            came.helped = u64::from(report.helped > 0);
             came.stops = u64::from(report.truth.stops);
             came.waves = u64::from(report.waves);
             came.raced = u64::from(report.truth.raced);
@@ -191,6 +207,30 @@ fn play_one(worlds: &Worlds, number: u64) -> Came {
         Err(_) => drop(came.endings.insert("cannot be played".to_owned(), 1)),
     }
     came
+}
+
+/// Of which shapes a world is.
+fn shapes(world: &Scenario) -> Vec<&'static str> {
+    let spec = &world.cluster;
+    let is_among = |units: &[UnitId], others: &[UnitId]| units.iter().any(|unit| others.contains(unit));
+    let all = [
+        ("one process, nothing befalls it", world.is_calm()),
+        ("one process", world.conductors.len() == 1),
+        ("several processes", world.conductors.len() > 1),
+        ("OSDs dead and out", is_among(&spec.down, &spec.out)),
+        ("OSDs down and in", spec.down.iter().any(|unit| !spec.out.contains(unit))),
+        ("OSDs out", !spec.out.is_empty()),
+        ("OSDs destroyed", !spec.destroyed.is_empty()),
+        ("groups recovering", spec.recovering > 0),
+        ("erasure-coded pools", spec.pools.iter().any(|pool| pool.k > 1)),
+        ("pools across racks", spec.pools.iter().any(|pool| pool.domain == Level::Rack)),
+        ("gateways in groups", spec.rgws > 0 && spec.rgw_groups > 1),
+        ("one monitor or manager", spec.mons < 2 || spec.mgrs < 2),
+        ("software laid out first", spec.seconds.install > 0),
+        ("doors asked for", world.policy.doors == Doors::Ask),
+        ("part of the way is enough", world.policy.partial),
+    ];
+    all.into_iter().filter(|(_, is_so)| *is_so).map(|(shape, _)| shape).collect()
 }
 
 /// A world as it was played: what came of it, and the digest of its journal; or why it could not be.
@@ -307,6 +347,9 @@ fn smaller(world: &Scenario) -> Vec<Scenario> {
     less(&|one| one.cluster.mons = one.cluster.mons.min(3));
     less(&|one| one.cluster.mgrs = one.cluster.mgrs.min(2));
     less(&|one| one.cluster.out.clear());
+    less(&|one| one.cluster.destroyed.clear());
+    less(&|one| one.cluster.recovering = 0);
+    less(&|one| one.cluster.rgw_groups = 1);
     less(&|one| one.cluster.down.clear());
     for at in 0..world.cluster.pools.len() {
         less(&|one| one.cluster.pools[at].pgs = one.cluster.pools[at].pgs.div_ceil(2));

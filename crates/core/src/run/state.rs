@@ -42,6 +42,8 @@ pub struct State {
     pub(super) open: BTreeMap<Seq, Action>,
     /// Until when those of them may begin that both judges had to agree to.
     pub(super) deadlines: BTreeMap<Seq, Timestamp>,
+    /// Under which fencing token each of them was announced.
+    pub(super) announced: BTreeMap<Seq, u64>,
     pub(super) wave: Option<OpenWave>,
     pub(super) guards: BTreeMap<(GuardName, Vec<UnitId>), TakenGuard>,
     /// Waves passed in each stage: growth goes on from there.
@@ -222,6 +224,7 @@ impl State {
             plan_is_fresh: false,
             open: BTreeMap::new(),
             deadlines: BTreeMap::new(),
+            announced: BTreeMap::new(),
             wave: None,
             guards: BTreeMap::new(),
             earned: BTreeMap::new(),
@@ -388,6 +391,7 @@ impl State {
                     visit.since.get_or_insert(at);
                 }
                 self.open.insert(seq, action);
+                self.announced.insert(seq, self.fence);
                 self.deadlines.extend(before.map(|before| (seq, before)));
             }
             Event::Settled { intent, outcome } => {
@@ -395,6 +399,7 @@ impl State {
                     return illegal("it settles what is not open");
                 };
                 self.deadlines.remove(&intent);
+                self.announced.remove(&intent);
                 self.changed = seq;
                 self.apply_settled(at, action, outcome);
             }

@@ -36,6 +36,7 @@ async fn visit(
     let call = Call {
         run: RunId::new("run-1").unwrap(),
         seq: 9,
+        announced: 1,
         fence,
         deadline: None,
     };

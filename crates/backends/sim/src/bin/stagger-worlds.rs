@@ -151,6 +151,10 @@ fn table(worlds: &Worlds, came: &Came, seconds: f64) -> String {
             .map(|(name, count)| format!("  {count:>9}  {name}"));
         std::iter::once(title.to_owned()).chain(rows).collect::<Vec<_>>()
     };
+    lines.push(format!("a person helped in {} worlds", came.helped));
+    let shapes = came.shapes.iter();
+    let shapes = shapes.map(|(name, count)| ((*name).to_owned(), *count));
+    lines.extend(counted("shapes", shapes.collect()));
     let faults = came
         .faults
         .iter()

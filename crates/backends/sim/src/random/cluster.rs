@@ -37,6 +37,12 @@ pub(super) fn cluster(rng: &mut Rng, seed: u64) -> Result<SimSpec, IdError> {
             down.push(dead);
         }
     }
+    let destroyed = if rng.percent(10) {
+        some(rng, 2)?
+    } else {
+        Vec::new()
+    };
+    let recovering = if rng.percent(20) { rng.between(1, 12) as u32 } else { 0 };
     let wide = Wide {
         racks,
         hosts: racks * hosts,
@@ -54,7 +60,10 @@ pub(super) fn cluster(rng: &mut Rng, seed: u64) -> Result<SimSpec, IdError> {
         mgrs: if rng.percent(4) { 1 } else { 2 },
         mds: *rng.pick(&[0, 0, 2, 2, 3]),
         mds_ranks: 1,
-        rgws: *rng.pick(&[0, 0, 0, 2]),
+        rgws: *rng.pick(&[0, 0, 0, 2, 4, 6]),
+        rgw_groups: *rng.pick(&[1, 2]),
+        destroyed,
+        recovering,
         pools,
         out,
         down,

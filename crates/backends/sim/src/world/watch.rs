@@ -101,18 +101,11 @@ impl World {
                 kept.push(format!("placement group {}", self.pg_name(at)));
             }
         }
-        for kind in ["mon", "mgr", "mds", "rgw"] {
-            let of_kind = || (0..self.daemons.len()).filter(|at| self.daemons[*at].kind.as_str() == kind);
-            let all = of_kind().count() as u32;
-            let need = match kind {
-                "mon" => all / 2 + 1,
-                "mds" => self.spec.mds_ranks.min(all),
-                _ => 1,
-            };
-            let up = of_kind().filter(|at| self.daemons[*at].up).count() as u32;
-            let held = of_kind().filter(|at| self.is_held(*at)).count() as u32;
-            if all > 0 && up < need && up + held >= need {
-                kept.push(format!("the service of the {kind}s"));
+        for service in self.services() {
+            let up = self.members(service).filter(|at| self.daemons[*at].up).count() as u32;
+            let held = self.members(service).filter(|at| self.is_held(*at)).count() as u32;
+            if up < service.need && up + held >= service.need {
+                kept.push(format!("the service of the {}s", service.kind));
             }
         }
         kept
