@@ -64,7 +64,8 @@ impl World {
         if let Some((as_it_was, snapshot)) = &self.shown_last
             && *as_it_was == as_it_is
         {
-            self.truth.observed_again();
+            let now = self.elapsed();
+            self.truth.observed_again(now);
             return Ok(snapshot.clone().observed_again(at));
         }
         let snapshot = self.anew(at, unknown)?;
@@ -143,7 +144,8 @@ impl World {
             let once = self.may_be_down_once_recovered(&places);
             snapshot = snapshot.with_recovered(once)?;
         }
-        self.truth.observed(said);
+        let now = self.elapsed();
+        self.truth.observed(said, now);
         Ok(snapshot)
     }
 
@@ -244,6 +246,7 @@ impl World {
 
     /// What the oracle answers now.
     pub(crate) fn oracle(&mut self, set: &[UnitId]) -> Result<Answer, BackendError> {
+        let now = self.elapsed();
         let says = self.faults.iter().find_map(|state| match &state.fault {
             Fault::Oracle { says, .. } if state.on => Some(*says),
             _ => None,
@@ -270,7 +273,7 @@ impl World {
                 });
             }
             Some(Says::Yes) => {
-                self.truth.asked(set, true, false);
+                self.truth.asked(set, true, false, now);
                 return Ok(Answer::Yes);
             }
             None => match (refused, self.pgs_unknown().filter(|_| self.frozen.is_none())) {
@@ -281,7 +284,7 @@ impl World {
                 (None, None) => self.true_answer(set, fooled),
             },
         };
-        self.truth.asked(set, answer == Answer::Yes, !fooled);
+        self.truth.asked(set, answer == Answer::Yes, !fooled, now);
         Ok(answer)
     }
 

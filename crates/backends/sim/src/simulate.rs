@@ -26,6 +26,7 @@ use crate::measure::Truth;
 use crate::person::{Act, Looked, confirmations};
 use crate::scenario::Scenario;
 use crate::target::target;
+use crate::world::Grace;
 
 /// How a simulation ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,6 +166,7 @@ async fn one_run(
     let forecast = planned(sim, scenario, &target)?;
     let run = RunId::new(format!("sim-{}", scenario.cluster.name))?;
     let began = clock.now();
+    sim.world().grace = grace(scenario);
     let shared = Shared::new(sim, store, &scenario.journal);
     let story = Story::new(scenario, began).with(shared.clone());
     let alone = [Conductor::default()];
@@ -204,6 +206,21 @@ async fn one_run(
         guards: world.guards().map(ToString::to_string).collect(),
         run,
     })
+}
+
+/// How strictly the truth judges a scenario.
+fn grace(scenario: &Scenario) -> Grace {
+    let seconds = &scenario.cluster.seconds;
+    // The word of a judge is on its way, and so is the call that it permits.
+    let on_the_way = u64::from(seconds.ask) + u64::from(seconds.call);
+    Grace {
+        approval: Some(u64::from(scenario.policy.approval_age) + on_the_way),
+        to_notice: if scenario.is_calm() {
+            Grace::TO_NOTICE_CALMLY
+        } else {
+            Grace::USUAL.to_notice
+        },
+    }
 }
 
 /// A run that was over when all was well again, and left what can be done: it could have been finished.

@@ -10,6 +10,7 @@ mod standing;
 mod watch;
 
 pub use standing::{Exposure, WaveName};
+pub(crate) use watch::Grace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -150,6 +151,7 @@ pub struct World {
     teller: Option<Waker>,
     stuck: bool,
     pub(crate) watched: watch::Watched,
+    pub(crate) grace: watch::Grace,
     healed: bool,
     pub(crate) faults: Vec<FaultState>,
     pub(crate) guards: BTreeMap<(GuardName, Vec<UnitId>), u64>,

@@ -278,6 +278,11 @@ impl Snapshot {
         self.recovered.as_ref().unwrap_or(&self.budgets)
     }
 
+    /// Whether it recovers by itself, so that other things may be down together later than now.
+    pub fn recovers(&self) -> bool {
+        self.recovered.is_some()
+    }
+
     /// The conditions by name.
     pub fn conditions(&self) -> impl Iterator<Item = &Condition> {
         self.conditions.values()

@@ -242,6 +242,7 @@ impl World {
             teller: None,
             stuck: false,
             watched: super::watch::Watched::default(),
+            grace: super::Grace::USUAL,
             healed: false,
             faults: Vec::new(),
             guards: BTreeMap::new(),

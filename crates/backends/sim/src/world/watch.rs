@@ -5,9 +5,27 @@ use std::collections::BTreeMap;
 use super::World;
 use crate::fault::Fault;
 
-/// So long the run may keep something from serving that something else has made it so: it has to notice, and what
-/// it stopped has to be given back. In seconds.
-const TO_NOTICE: u64 = 180;
+/// How strictly a world judges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Grace {
+    /// So long a judgement counts, in seconds: a stop that comes later has no excuse. `None`: nobody has said.
+    pub(crate) approval: Option<u64>,
+    /// So long the run may keep something from serving that something else has made it so, in seconds: it has to notice,
+    /// and what it stopped has to be given back.
+    pub(crate) to_notice: u64,
+}
+
+impl Grace {
+    /// Of a world in which processes are killed, paused or cut off, or their journal fails: a lock has to expire, and
+    /// whoever follows has to come and to rule out stray calls.
+    pub(crate) const USUAL: Self = Self {
+        approval: None,
+        to_notice: 180,
+    };
+
+    /// One process is there all the time: it has as long as a call and its repetition take.
+    pub(crate) const TO_NOTICE_CALMLY: u64 = 45;
+}
 
 /// What is watched, and since when.
 #[derive(Debug, Clone, Default)]
@@ -50,7 +68,7 @@ impl World {
 
     fn was_kept(&mut self, what: &str, since: u64) {
         let seconds = (self.now - since) / 1000;
-        if seconds > TO_NOTICE {
+        if seconds > self.grace.to_notice {
             let text = format!(
                 "from {} s on {what} did not serve for {seconds} s, and would have if the run had given back \
                  what it holds",
