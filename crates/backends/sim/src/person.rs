@@ -42,6 +42,8 @@ pub(crate) struct Looked {
     /// How often they have acted upon each reason.
     rounds: BTreeMap<String, u32>,
     acts: u32,
+    /// Upon what they acted last.
+    last: Option<String>,
 }
 
 /// After so many acts nothing that a person does helps.
@@ -81,6 +83,11 @@ impl Looked {
         1 << rounds.min(MOST_DOUBLED)
     }
 
+    /// Upon what they acted last.
+    pub(crate) fn last(&self) -> Option<&str> {
+        self.last.as_deref()
+    }
+
     /// How often they acted.
     pub(crate) fn acts(&self) -> u32 {
         self.acts
@@ -92,6 +99,7 @@ impl Person {
     pub(crate) fn acts(self, looked: &mut Looked, run: &Run, reason: &Reason, world: &World) -> Vec<Act> {
         looked.held = None;
         looked.acts += 1;
+        looked.last = Some(reason.slug.clone());
         let round = looked.rounds.entry(reason.slug.clone()).or_default();
         *round += 1;
         let settled = self.hasty || world.is_healed();

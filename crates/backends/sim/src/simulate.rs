@@ -74,6 +74,8 @@ pub struct SimReport {
     pub planned_waves: usize,
     /// How often a person helped.
     pub helped: u32,
+    /// Upon what reason a person acted last.
+    pub helped_last: Option<String>,
     /// Units that serve on something else than before.
     pub units: usize,
     /// How long the first plan said that it takes.
@@ -195,7 +197,8 @@ async fn one_run(
     Ok(SimReport {
         findings,
         ending,
-        helped: stage.story.helped(),
+        helped: stage.story.told().looked.acts(),
+        helped_last: stage.story.told().looked.last().map(str::to_owned),
         waves: carried_out.waves_passed(),
         planned_waves: forecast.waves(),
         units: world.units().filter(|(_, runs, up)| *up && *runs != from).count(),
@@ -332,11 +335,6 @@ impl<'a> Story<'a> {
 
     fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How often a person did something about the run.
-    fn helped(&self) -> u32 {
-        self.told().looked.acts()
     }
 
     fn after(&self, seconds: u32) -> Timestamp {

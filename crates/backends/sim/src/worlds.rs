@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stagger_core::model::{Doors, UnitId};
-use stagger_core::run::{Entry, Run};
+use stagger_core::run::{Ending, Entry, Run};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
@@ -23,7 +23,7 @@ use crate::memory::MemoryStore;
 use crate::random;
 use crate::rng::hash;
 use crate::scenario::Scenario;
-use crate::simulate::{SimReport, simulate};
+use crate::simulate::{SimEnding, SimReport, simulate};
 use crate::spec::Level;
 
 /// Which worlds, and how.
@@ -193,7 +193,10 @@ fn play_one(worlds: &Worlds, number: u64) -> Came {
         Ok((report, digest)) => {
             let ending = match report.ending.reason() {
                 Some(reason) => format!("{} {reason}", report.ending.word()),
-                None => report.ending.word().to_owned(),
+                None => match (&report.ending, &report.helped_last) {
+                    (SimEnding::Over(Ending::Aborted), Some(held)) => format!("aborted, held by {held}"),
+                    (ending, _) => ending.word().to_owned(),
+                },
             };
             came.endings.insert(ending, 1);
             came.helped = u64::from(report.helped > 0);

@@ -23,8 +23,8 @@ impl Grace {
         to_notice: 180,
     };
 
-    /// One process is there all the time: it has as long as a call and its repetition take.
-    pub(crate) const TO_NOTICE_CALMLY: u64 = 45;
+    /// One process is there all the time: a call that got no answer is made again after a minute at the latest.
+    pub(crate) const TO_NOTICE_CALMLY: u64 = 90;
 }
 
 /// What is watched, and since when.
