@@ -1,7 +1,7 @@
 //! The words: why a unit is where it is, what holds it, and what would free it.
 
 use crate::model::{
-    Budgets, Ix, Maintenance, Nouns, SharedGuests, Snapshot, Standbys, Target, Turn, UnitId, UnitState,
+    Budgets, Code, Ix, Maintenance, Nouns, SharedGuests, Snapshot, Standbys, Target, Turn, UnitId, UnitState,
     Violation,
 };
 use crate::plan::{Move, Plan, PlannedStage};
@@ -73,7 +73,7 @@ pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId)
     if let Some(absent) = snapshot.absent().iter().find(|absent| absent.unit == *unit) {
         return Some(Explanation {
             unit: unit.clone(),
-            place: format!("{unit} is absent ({})", absent.reason.slug),
+            place: format!("{unit} is absent ({})", absent.reason.code),
             held_by: vec![absent.reason.detail.clone()],
             freed_by: vec!["its coming back: then it is planned for".to_owned()],
         });
@@ -82,9 +82,9 @@ pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId)
     if let Some(left) = plan.left_alone.iter().find(|left| left.unit == *unit) {
         return Some(Explanation {
             unit: unit.clone(),
-            place: format!("{unit} is left alone ({})", left.reason.slug),
+            place: format!("{unit} is left alone ({})", left.reason.code),
             held_by: vec![left.reason.detail.clone()],
-            freed_by: vec![freed_by_reason(&left.reason.slug, snapshot.nouns())],
+            freed_by: vec![freed_by_reason(&left.reason.code, snapshot.nouns())],
         });
     }
     let found = plan.stages().find_map(|stage| {
@@ -288,36 +288,36 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
     Some(rooms.words(&cramped))
 }
 
-pub(crate) fn freed_by_reason(slug: &str, nouns: Nouns) -> String {
+pub(crate) fn freed_by_reason(code: &Code, nouns: Nouns) -> String {
     let Nouns {
         host, guest, standby, ..
     } = nouns;
-    let said = match slug {
-        "never-ok-to-stop" => {
+    let said = match code {
+        Code::NeverOkToStop => {
             "more members of that budget serving, or a lower min_size where that is safe for your data"
         }
-        "unit-down" => {
+        Code::UnitDown => {
             "starting it, or removing it from the cluster; an OSD that is marked out is not waited for"
         }
-        "unit-unknown" | "revision-unknown" => {
+        Code::UnitUnknown | Code::RevisionUnknown => {
             "an observation that tells: see the conditions in `stagger observe`"
         }
-        "non-redundant" => {
+        Code::NonRedundant => {
             return format!("--accept-non-redundant once no such {guest} runs, or --move-non-redundant");
         }
-        "non-redundant-running" => {
+        Code::NonRedundantRunning => {
             return format!("stopping it, or --move-non-redundant: such {guest}s are down meanwhile");
         }
-        "no-room" => {
+        Code::NoRoom => {
             return format!(
                 "memory on the {standby}, or --spend-spare where only what is kept for a failure is lacking"
             );
         }
-        "no-room-anywhere" | "no-room-for-copies" => return format!("room on other {host}s of the group"),
-        "guest-stuck" => return format!("what keeps the {guest} there: see its reason"),
-        "interruption-not-permitted" => "a person's word: --interrupt, or interruptions in [policy]",
-        "one-at-a-time" => "the other one serving again",
-        "max-in-parallel-used-up" => "what is down coming back, or a larger max_in_parallel",
+        Code::NoRoomAnywhere | Code::NoRoomForCopies => return format!("room on other {host}s of the group"),
+        Code::GuestStuck => return format!("what keeps the {guest} there: see its reason"),
+        Code::InterruptionNotPermitted => "a person's word: --interrupt, or interruptions in [policy]",
+        Code::OneAtATime => "the other one serving again",
+        Code::MaxInParallelUsedUp => "what is down coming back, or a larger max_in_parallel",
         _ => "what its reason names; see docs/reference/reasons.md",
     };
     said.to_owned()

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClusterName, PartName, Phase, Reason, RunId, UnitId};
+use crate::model::{ClusterName, Code, PartName, Phase, Reason, RunId, UnitId};
 use crate::plan::{Plan, PlannedPart};
-use crate::run::{Action, Ending, LEFT_ALONE, Run};
+use crate::run::{Action, Ending, Run};
 
 /// One word that says whether somebody is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -226,7 +226,7 @@ fn verdict(run: &Run, waiting: Option<&Reason>) -> (Verdict, String) {
         None => {}
     }
     if let Some((reason, _)) = run.held() {
-        let by_itself = ["gates-shut", LEFT_ALONE].contains(&reason.slug.as_str());
+        let by_itself = [Code::GatesShut, Code::WaveLeftAlone].contains(&reason.code);
         return (
             if by_itself {
                 Verdict::Held
@@ -239,8 +239,8 @@ fn verdict(run: &Run, waiting: Option<&Reason>) -> (Verdict, String) {
     match waiting {
         Some(reason)
             if matches!(
-                reason.slug.as_str(),
-                "outside-window" | "units-set-aside" | "cluster-unreachable"
+                reason.code,
+                Code::OutsideWindow | Code::UnitsSetAside | Code::ClusterUnreachable
             ) =>
         {
             (Verdict::Held, reason.to_string())
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_unit_of_two_stages_is_left_once() {
-        let down = Reason::new("unit-down", "it was down before its turn");
+        let down = Reason::new(Code::UnitDown, "it was down before its turn");
         let left = ["api.a1", "api.a2", "api.a1"].map(|unit| (unit.to_owned(), &down));
         let [group] = &group(left.into_iter())[..] else {
             panic!("one reason")

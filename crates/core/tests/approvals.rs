@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    Budgets, BudgetsBuilder, ClusterName, Condition, ConditionName, Gate, GoingBack, Ix, Kind, OnFailure, Part, PartName, Phase,
-    Policy, Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict, Width,
+    Budgets, BudgetsBuilder, ClusterName, Code, Condition, ConditionName, Gate, GoingBack, Ix, Kind, OnFailure,
+    Part, PartName, Phase, Policy, Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId,
+    UnitState, Verdict, Width,
 };
 use stagger_core::run::{
     Action, Answer, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start, VERSION,
@@ -276,7 +277,7 @@ fn a_unit_lost_during_the_installation_is_seen_before_anything_is_stopped() {
     let [Event::WaveDropped { reason }] = &events[..] else {
         panic!("{events:?}");
     };
-    assert_eq!(reason.slug, "gates-shut");
+    assert_eq!(reason.code, Code::GatesShut);
 }
 
 #[test]
@@ -301,7 +302,7 @@ fn approvals_that_are_always_too_old_are_told_and_not_asked_for_without_an_end()
             story.settle(intent, Outcome::NotBegun { why: String::new() });
         }
     }
-    assert_eq!(story.waits().slug, "approval-too-short");
+    assert_eq!(story.waits().code, Code::ApprovalTooShort);
     story.write(Event::Asked {
         command: stagger_core::run::Command::Resume,
         by: "anna".to_owned(),
@@ -363,7 +364,7 @@ fn the_rest_waits_while_it_may_not_join_and_is_left_for_another_wave_when_the_fi
         panic!("{:?}", story.next());
     };
     assert!(
-        events.iter().all(|event| matches!(event, Event::SetAside { reason, until: Some(_), .. } if reason.slug == "oracle-says-no")),
+        events.iter().all(|event| matches!(event, Event::SetAside { reason, until: Some(_), .. } if reason.code == Code::OracleSaysNo)),
         "{events:?}"
     );
     for event in events {
@@ -390,7 +391,7 @@ fn an_installation_that_failed_has_changed_nothing_and_nothing_is_restarted() {
         panic!("{events:?}");
     };
     assert_eq!(
-        (reason.slug.as_str(), aside),
+        (reason.code.code(), aside),
         ("could-not-be-prepared", &unit("osd.1"))
     );
     for event in events {
@@ -404,10 +405,10 @@ fn an_installation_that_failed_has_changed_nothing_and_nothing_is_restarted() {
 fn healthy_work_is_not_undone_for_a_warning_that_came_meanwhile() {
     let mut story = Story::changed([NEW; 3], [done(), done(), done()]);
     story.healthy = false;
-    assert_eq!(story.waits().slug, "gates-shut");
+    assert_eq!(story.waits().code, Code::GatesShut);
     story.now = 10_000;
-    assert_eq!(story.waits().slug, "gates-shut");
-    assert_eq!(story.run.held().unwrap().0.slug, "gates-shut");
+    assert_eq!(story.waits().code, Code::GatesShut);
+    assert_eq!(story.run.held().unwrap().0.code, Code::GatesShut);
     story.healthy = true;
     assert_eq!(
         phases(&story.announced()),
@@ -423,12 +424,12 @@ fn what_recovers_is_waited_for_before_a_wave_is_opened() {
     let mut story = Story::new(true);
     story.recovers = true;
     let why = story.waits();
-    assert_eq!(why.slug, "gates-shut");
+    assert_eq!(why.code, Code::GatesShut);
     assert!(why.detail.contains("recovered is no"), "{why}");
     assert!(story.run.wave().is_none());
     story.now = 10_000;
-    assert_eq!(story.waits().slug, "gates-shut");
-    assert_eq!(story.run.held().unwrap().0.slug, "gates-shut");
+    assert_eq!(story.waits().code, Code::GatesShut);
+    assert_eq!(story.run.held().unwrap().0.code, Code::GatesShut);
     story.recovers = false;
     story.generation += 1;
     assert_eq!(
@@ -536,7 +537,7 @@ fn a_stage_begins_only_when_the_one_before_left_nothing_or_a_person_accepts_it()
             story.settle(intent, done());
         }
         let why = story.waits();
-        assert_eq!(why.slug, "units-left-behind");
+        assert_eq!(why.code, Code::UnitsLeftBehind);
         let word = "`stagger approve r1 left-behind-osd`";
         assert_eq!(why.detail.contains(word), permitted, "{why}");
         story.write(Event::Asked {
@@ -548,7 +549,7 @@ fn a_stage_begins_only_when_the_one_before_left_nothing_or_a_person_accepts_it()
         if permitted {
             assert_eq!(phases(&story.announced()), ["prepare mds.a"]);
         } else {
-            assert_eq!(story.waits().slug, "units-left-behind");
+            assert_eq!(story.waits().code, Code::UnitsLeftBehind);
             story.units.insert(unit("osd.1"), (UnitState::Serving, "18"));
             story.generation += 1;
             assert_eq!(phases(&story.announced()), ["prepare osd.1"], "it is back");

@@ -185,7 +185,7 @@ fn a_unit_both_in_a_wave_and_left_alone_is_found() {
         let stage = stage(&mut plan, "mon").unwrap();
         (stage.waves[0].units[0].clone(), stage.name.clone())
     };
-    let reason = stagger_core::model::Reason::new("being-replaced", "by hand");
+    let reason = stagger_core::model::Reason::of_backend("being-replaced", "by hand");
     plan.left_alone.push(LeftAlone {
         needed_by: None,
         unit,

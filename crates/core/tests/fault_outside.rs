@@ -173,8 +173,8 @@ fn slugs(decision: &Decision) -> Vec<String> {
         panic!("{decision:?}");
     };
     let slug = |event: &Event| match event {
-        Event::Held { reason } => reason.slug.clone(),
-        Event::WaveFailed { reason, .. } => format!("failed: {}", reason.slug),
+        Event::Held { reason } => reason.code.to_string(),
+        Event::WaveFailed { reason, .. } => format!("failed: {}", reason.code),
         Event::Released => "released".to_owned(),
         Event::WavePassed => "passed".to_owned(),
         Event::GatesTurned { .. } => "turned".to_owned(),
@@ -270,7 +270,7 @@ fn of_the_wave(second: i64, state: UnitState, untouchable: Option<&str>) -> Snap
     let whole = seen(second, UnitState::Serving, Verdict::Yes);
     let mut units = whole.units().to_vec();
     units[0].state = state;
-    units[0].untouchable = untouchable.map(|why| Reason::new("node-cordoned", why));
+    units[0].untouchable = untouchable.map(|why| Reason::of_backend("node-cordoned", why));
     Snapshot::new(
         whole.cluster().clone(),
         whole.observed_at(),

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    Budgets, ClusterName, Condition, ConditionName, Gate, GoingBack, Kind, OnFailure, Part, PartName, Phase,
-    Policy, Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict, Width,
+    Budgets, ClusterName, Code, Condition, ConditionName, Gate, GoingBack, Kind, OnFailure, Part, PartName,
+    Phase, Policy, Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict,
+    Width,
 };
 use stagger_core::run::{
     Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start,
@@ -132,7 +133,7 @@ impl Failed {
         failed.done(Action::Restart { unit: osd(0) }, "it does not start");
         failed.write(Event::WaveFailed {
             units: vec![osd(0)],
-            reason: Reason::new("visit-failed", "osd.0"),
+            reason: Reason::new(Code::VisitFailed, "osd.0"),
             alone: false,
         });
         failed.done(
@@ -199,7 +200,7 @@ impl Failed {
     fn held(&self) -> String {
         match self.next() {
             Decision::Record(events) => match events.as_slice() {
-                [Event::Held { reason }] => reason.slug.clone(),
+                [Event::Held { reason }] => reason.code.to_string(),
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),
@@ -272,7 +273,7 @@ fn a_rollback_is_over_when_health_has_returned_and_a_person_is_asked_where_it_do
     let Decision::Hold(reason) = until_held(100, Verdict::No) else {
         panic!("it is not held for a person");
     };
-    assert_eq!(reason.slug, "rollback-failed");
+    assert_eq!(reason.code, Code::RollbackFailed);
     assert!(reason.detail.contains("six placement groups"), "{reason}");
     let ended = until_held(200, Verdict::Yes);
     assert!(

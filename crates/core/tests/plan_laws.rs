@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use random::{DONE, Facts, NEW, Rng};
-use stagger_core::model::{Ix, Order, UnitState, Verdict};
+use stagger_core::model::{Code, Ix, Order, UnitState, Verdict};
 use stagger_core::plan::{Ask, Plan, PlannedPart, plan, plan_until};
 
 /// Carries out the first wave, or the first step.
@@ -105,7 +105,7 @@ proptest! {
         facts.budgets.push(("placement group".to_owned(), "9.0".to_owned(), 0, vec![(starving, 1)]));
         let after = facts.plan(&earned, Some(&before));
         let id = &facts.units[starving.at()].id;
-        prop_assert!(after.left_alone.iter().any(|left| left.unit == *id && left.reason.slug == "never-ok-to-stop"));
+        prop_assert!(after.left_alone.iter().any(|left| left.unit == *id && left.reason.code == Code::NeverOkToStop));
         prop_assert!(after.waves() <= before.waves(), "{} waves, {} without it", after.waves(), before.waves());
         prop_assert_eq!(after.units() + 1, before.units());
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use random::{DONE, Facts, HEALTH, NEW, OLD, Rng};
 use stagger_core::check::may_stop;
-use stagger_core::model::{Ix, Phase, Snapshot, UnitId, UnitState, Verdict};
+use stagger_core::model::{Code, Ix, Phase, Snapshot, UnitId, UnitState, Verdict};
 use stagger_core::run::{
     Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Seq, Start, VERSION,
 };
@@ -460,14 +460,14 @@ impl Walk {
             }
         }
         let door = match self.run.held().map(|(reason, _)| reason.clone()) {
-            Some(reason) if reason.slug == "one-way-door" => {
+            Some(reason) if reason.code == Code::OneWayDoor => {
                 if reason.detail.contains("last-mon") {
                     "last-mon"
                 } else {
                     "require"
                 }
             }
-            Some(reason) if reason.slug == "units-left-behind" => {
+            Some(reason) if reason.code == Code::UnitsLeftBehind => {
                 return self.person_looks_at(&reason.detail);
             }
             Some(_) | None => return self.ask(Command::Resume),

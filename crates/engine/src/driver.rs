@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{Reason, Snapshot, UnitId, UnitState};
+use stagger_core::model::{Code, Reason, Snapshot, UnitId, UnitState};
 use stagger_core::run::{
     Action, Answer, Command, Decision, Effect, Ending, Entry, Event, IllegalEvent, Run, Seen, Seq,
 };
@@ -291,7 +291,7 @@ impl Driver {
                 return Ok(());
             }
             let why = Reason::new(
-                "waiting-out-calls",
+                Code::WaitingOutCalls,
                 "a call of the process before may still be under way",
             );
             let waiting = Waiting {
@@ -444,7 +444,7 @@ impl Driver {
                 self.failures += 1;
                 let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
                 let until = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
-                let why = Reason::new("cluster-unreachable", error.to_string());
+                let why = Reason::new(Code::ClusterUnreachable, error.to_string());
                 let waiting = Waiting {
                     why: &why,
                     until: Some(until),
@@ -552,7 +552,7 @@ impl Driver {
                 return Ok(Step::Held(reason));
             }
             let why = Reason::new(
-                "outcome-unknown",
+                Code::OutcomeUnknown,
                 "a call may still be under way; it is made again until its outcome is known",
             );
             let waiting = Waiting {

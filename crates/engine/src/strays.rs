@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::Reason;
+use stagger_core::model::{Code, Reason};
 use stagger_core::run::Seq;
 
 use crate::backend::BackendError;
@@ -77,7 +77,7 @@ impl Strays {
             n => format!(" (and {n} more like it)"),
         };
         Some(Reason::new(
-            "outcome-unknown",
+            Code::OutcomeUnknown,
             format!(
                 "whether effect {seq} was carried out is unknown after {} tries: {}{others}; if its host is off for \
                  certain, `stagger confirm HOST is-off`, and if you know how it ended, `stagger settle {seq} done` or `failed`",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rusqlite::Connection;
-use stagger_core::model::{ClusterName, Policy, Reason, RunId, Target};
+use stagger_core::model::{ClusterName, Code, Policy, Reason, RunId, Target};
 use stagger_core::run::{Entry, Event, Start, VERSION};
 use stagger_engine::database::Place;
 use stagger_engine::sqlite::SqliteStore;
@@ -43,7 +43,7 @@ fn written(path: &Path, events: u64) -> (SqliteStore, Vec<Entry>) {
     for number in 1..events {
         let detail = format!("event {number} {}", "x".repeat(120));
         let event = Event::Held {
-            reason: Reason::new("paused", detail),
+            reason: Reason::new(Code::Paused, detail),
         };
         entries.extend(store.append(&run(), 1, number, at, vec![event]).unwrap());
     }
@@ -226,7 +226,7 @@ fn a_copy_is_what_there_was_at_one_moment() {
     let writer = std::thread::spawn(move || {
         let at = Timestamp::from_second(1_000_000).unwrap();
         for number in 50..300 {
-            let reason = Reason::new("paused", format!("event {number}"));
+            let reason = Reason::new(Code::Paused, format!("event {number}"));
             let written = store.append(&run(), 1, number, at, vec![Event::Held { reason }]);
             entries.extend(written.unwrap());
         }

@@ -14,7 +14,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgPool;
-use stagger_core::model::{ClusterName, Policy, Reason, RunId, Target};
+use stagger_core::model::{ClusterName, Code, Policy, Reason, RunId, Target};
 use stagger_core::run::{Command, Entry, Event, Seq, Start, VERSION};
 use stagger_engine::backend::{Claim, LockError};
 use stagger_engine::database::Place;
@@ -274,7 +274,7 @@ fn ask(store: &mut dyn Store, asked: &Asked, memory: &Memory, now: i64) -> Strin
                 (fence(&listed.cluster, *by), moved(entries.len() as u64, *from))
             });
             let event = |nth: u8| Event::Held {
-                reason: Reason::new("paused", format!("{nth} \"quoted\" ü\n")),
+                reason: Reason::new(Code::Paused, format!("{nth} \"quoted\" ü\n")),
             };
             told(store.append(&run, token, after, at, (0..*count).map(event).collect()))
         }

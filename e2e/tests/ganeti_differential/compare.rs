@@ -147,7 +147,7 @@ fn sound(case: &Case, options: &Options, answer: &Answer) -> Result<()> {
     let plain = Plain::new(&case.cluster, options);
     let mut left = BTreeSet::new();
     for alone in &answer.left_out {
-        let (name, slug) = (alone.unit.as_str(), alone.reason.slug.as_str());
+        let (name, slug) = (alone.unit.as_str(), alone.reason.code.code());
         ensure!(
             plain.reason_holds(name, slug)?,
             "{name} is left out: {}",
@@ -169,7 +169,7 @@ fn of_theirs(
     let left: BTreeSet<&str> = ours
         .left_alone
         .iter()
-        .filter(|left| !left.reason.slug.as_str().starts_with("no-room-"))
+        .filter(|left| !left.reason.code.code().starts_with("no-room-"))
         .map(|left| left.unit.as_str())
         .collect();
     let kept = groups
@@ -200,7 +200,7 @@ fn both_answer(case: &Case, answer: &Answer, theirs: &[Group], outcome: &mut Out
         || answer
             .left_out
             .iter()
-            .any(|left| left.reason.slug.as_str() != "non-redundant-running")
+            .any(|left| left.reason.code.code() != "non-redundant-running")
     {
         outcome.differences.insert(Difference::Rules);
     }
@@ -328,7 +328,7 @@ fn more_ways(case: &Case, exclude: &Answer, theirs: &[Group]) -> Result<()> {
     if exclude
         .left_out
         .iter()
-        .any(|left| left.reason.slug.as_str() == "non-redundant-running")
+        .any(|left| left.reason.code.code() == "non-redundant-running")
     {
         match answer(&case.cluster, &moving) {
             Ok(moved) => {

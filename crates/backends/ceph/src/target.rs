@@ -86,7 +86,7 @@ impl Default for TargetPolicy {
 
 /// All reasons why nothing is begun.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("refused: {}", .0.iter().map(|reason| reason.slug.as_str()).collect::<Vec<_>>().join(", "))]
+#[error("refused: {}", .0.iter().map(|reason| reason.code.code()).collect::<Vec<_>>().join(", "))]
 pub struct Refusal(pub Vec<Reason>);
 
 /// How long what disturbs stays paused at most; renewed as long as the stage goes on.
@@ -108,7 +108,7 @@ struct Running {
 /// # Errors
 /// All reasons why nothing should be begun, not only the first.
 pub fn target(facts: &Facts, release: &str, policy: &TargetPolicy) -> Result<Target, Refusal> {
-    let reason = |error: IdError| Refusal(vec![Reason::new("bad-name", error.to_string())]);
+    let reason = |error: IdError| Refusal(vec![Reason::of_backend("bad-name", error.to_string())]);
     let units = units(facts, None).map_err(reason)?;
     let wanted = refusal::judge(facts, &units, release, policy)?;
     compile(facts, &units, &wanted, policy).map_err(reason)

@@ -175,7 +175,7 @@ fn untouchable(node: &Node, memory: Option<&Memory>, visits: &Visits) -> Option<
         } else {
             "offline"
         };
-        return Some(Reason::new(
+        return Some(Reason::of_backend(
             "node-out-of-service",
             format!("{name} is {word}, and was set so by others"),
         ));
@@ -184,13 +184,13 @@ fn untouchable(node: &Node, memory: Option<&Memory>, visits: &Visits) -> Option<
         return Some(planning::not_vm_capable());
     }
     if memory.is_some_and(|memory| !memory.boots.contains_key(name)) {
-        return Some(Reason::new(
+        return Some(Reason::of_backend(
             "node-not-known-before",
             format!("{name} was not there, or did not answer, when the run began"),
         ));
     }
     if node.role == Role::Master && visits.failover.is_none() {
-        return Some(Reason::new(
+        return Some(Reason::of_backend(
             "master-cannot-move",
             format!("{name} is the master, and there is no command for a failover"),
         ));

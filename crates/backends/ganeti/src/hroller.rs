@@ -245,7 +245,7 @@ pub fn answer(cluster: &Cluster, options: &Options) -> Result<Answer, HrollerErr
     };
     let mut warnings = question.warnings;
     for left in &made.left_alone {
-        match left.reason.slug.as_str() {
+        match left.reason.code.code() {
             "no-room-anywhere" => return Err(HrollerError::NoCapacity),
             "no-room-for-copies" => return Err(HrollerError::NoCapacityForSecondaries),
             _ => warnings.push(format!("node {} is left out: {}", left.unit, left.reason)),

@@ -75,7 +75,7 @@ pub fn snapshot(cluster: &Cluster, view: &View) -> Result<Snapshot, TranslateErr
 
 /// Why a node that carries no instances is left alone.
 pub fn not_vm_capable() -> Reason {
-    Reason::new(
+    Reason::of_backend(
         "node-not-vm-capable",
         "it carries no instances, and Ganeti says nothing of the boots of such a node: nobody could tell when it has had its reboot",
     )
@@ -87,7 +87,7 @@ fn unit(cluster: &Cluster, node: &Node) -> Result<Unit, TranslateError> {
     let untouchable = if node.offline {
         None
     } else if node.drained {
-        Some(Reason::new(
+        Some(Reason::of_backend(
             "node-drained",
             "somebody has drained it, and may be at work on it",
         ))

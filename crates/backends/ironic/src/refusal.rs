@@ -40,7 +40,7 @@ pub(crate) fn judge(
     if let (Some(to), Some((from, text))) = (to, from) {
         let supported = table.upgrade(from, to);
         if let Err(refused) = &supported {
-            reasons.push(Reason::new("upgrade-not-supported", refused.to_string()));
+            reasons.push(Reason::of_backend("upgrade-not-supported", refused.to_string()));
         }
         reasons.extend(too_new(facts, table, from.place, to.place));
         let pin = config.pin.clone().unwrap_or_else(|| table.number(from.place));
@@ -53,13 +53,13 @@ pub(crate) fn judge(
                     "{pin:?} is no pin that both {text} and {release} list for {text}; {} is",
                     table.number(from.place)
                 );
-                reasons.push(Reason::new("pin-not-listed", why));
+                reasons.push(Reason::of_backend("pin-not-listed", why));
             }
             let hooks = &config.hooks;
             if !asks(policy) && hooks.ramdisk.is_none() && !hooks.ramdisk_is_done {
                 let why = "doors are passed without a word, and nobody has said that the ramdisk image is of the new \
                            release: give `hooks.ramdisk`, or set `hooks.ramdisk_is_done`";
-                reasons.push(Reason::new("ramdisk-not-confirmed", why));
+                reasons.push(Reason::of_backend("ramdisk-not-confirmed", why));
             }
         }
         let wished = Wished {
@@ -82,11 +82,11 @@ fn wanted(table: &Releases, release: &str, reasons: &mut Vec<Reason>) -> Option<
         Ok(named) => {
             let number = table.number(named.place);
             let why = format!("{release} is a release with many patches: write which, as {number}.1");
-            reasons.push(Reason::new("release-without-patch", why));
+            reasons.push(Reason::of_backend("release-without-patch", why));
             None
         }
         Err(error) => {
-            reasons.push(Reason::new("unknown-release", error.to_string()));
+            reasons.push(Reason::of_backend("unknown-release", error.to_string()));
             None
         }
     }
@@ -119,7 +119,7 @@ fn running(
                         runs.release,
                         table.name(pin)
                     );
-                    reasons.push(Reason::new("still-pinned", why));
+                    reasons.push(Reason::of_backend("still-pinned", why));
                 }
                 found.entry(&runs.release).or_default().push(seen.name);
             }
@@ -145,7 +145,7 @@ fn running(
                 "services run several releases, and none of them is {release}: {}",
                 which.join(", ")
             );
-            reasons.push(Reason::new("releases-mixed", why));
+            reasons.push(Reason::of_backend("releases-mixed", why));
             None
         }
     }
@@ -166,14 +166,14 @@ fn too_few(facts: &Facts, config: &IronicConfig, services: &[Seen<'_>]) -> Vec<R
             "{} API service, and the other one serves while one is changed",
             config.apis.len()
         );
-        reasons.push(Reason::new("too-few-apis", why));
+        reasons.push(Reason::of_backend("too-few-apis", why));
     }
     if config.conductors.len() < 2 {
         let why = format!(
             "{} conductor, and the other one serves while one is changed",
             config.conductors.len()
         );
-        reasons.push(Reason::new("too-few-conductors", why));
+        reasons.push(Reason::of_backend("too-few-conductors", why));
     } else {
         let mut sizes: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (conductor, group) in groups(facts, config) {
@@ -185,7 +185,7 @@ fn too_few(facts: &Facts, config: &IronicConfig, services: &[Seen<'_>]) -> Vec<R
                 "{} is the only conductor of the group {group}: nobody serves its nodes while it is changed",
                 members.join(" ")
             );
-            reasons.push(Reason::new("too-few-conductors", why));
+            reasons.push(Reason::of_backend("too-few-conductors", why));
         }
     }
     for seen in services.iter().filter(down) {
@@ -195,23 +195,25 @@ fn too_few(facts: &Facts, config: &IronicConfig, services: &[Seen<'_>]) -> Vec<R
             ("service-unknown", "may serve or not")
         };
         let why = format!("{} {words}: {}", seen.name, seen.state.1);
-        reasons.push(Reason::new(slug, why));
+        reasons.push(Reason::of_backend(slug, why));
     }
     if let Known::No(why) = &facts.conductors {
-        reasons.push(Reason::new("conductors-unknown", why.clone()));
+        reasons.push(Reason::of_backend("conductors-unknown", why.clone()));
     }
     for (slug, strangers) in [
         ("unknown-conductor", strange_conductors(facts, config)),
         ("unknown-api", strange_apis(facts, config)),
     ] {
-        reasons.extend(strangers.map(|why| Reason::new(slug, format!("{why}; nobody would upgrade them"))));
+        reasons.extend(
+            strangers.map(|why| Reason::of_backend(slug, format!("{why}; nobody would upgrade them"))),
+        );
     }
     reasons
 }
 
 fn database(facts: &Facts) -> Vec<Reason> {
     let database = match &facts.database {
-        Known::No(why) => return vec![Reason::new("database-unknown", why.clone())],
+        Known::No(why) => return vec![Reason::of_backend("database-unknown", why.clone())],
         Known::Yes(database) => database,
     };
     let without = database.without_version();
@@ -227,7 +229,7 @@ fn database(facts: &Facts) -> Vec<Reason> {
          which release wrote them, and write the version that it has of that object",
         rows.join(", ")
     );
-    vec![Reason::new("rows-without-version", why)]
+    vec![Reason::of_backend("rows-without-version", why)]
 }
 
 /// Rows of versions that the release to go to does not know, or that are newer than what runs.
@@ -254,7 +256,7 @@ fn too_new(facts: &Facts, table: &Releases, from: Place, to: Place) -> Vec<Reaso
         table.name(from.max(to)),
         beyond.join(", ")
     );
-    vec![Reason::new("rows-too-new", why)]
+    vec![Reason::of_backend("rows-too-new", why)]
 }
 
 /// Whether conductors can be stopped in the way that is set.
@@ -262,19 +264,19 @@ fn way(facts: &Facts, config: &IronicConfig) -> Vec<Reason> {
     let stopping = &config.stopping;
     let mut reasons = Vec::new();
     if let Known::No(why) = &facts.balancer {
-        reasons.push(Reason::new("balancer-unknown", why.clone()));
+        reasons.push(Reason::of_backend("balancer-unknown", why.clone()));
     }
     match stopping.way {
         Way::Drain => {
             if let Some(why) = crate::conditions::not_prepared(facts, config) {
                 let why = format!("{why}; the guide says how to prepare it, and what else there is");
-                reasons.push(Reason::new("not-prepared", why));
+                reasons.push(Reason::of_backend("not-prepared", why));
             }
         }
         Way::Mute => {
             if !stopping.writes_into_ironic {
                 let why = "`mute` writes into Ironic's table of conductors: set `stopping.writes_into_ironic` if it may";
-                reasons.push(Reason::new("mute-not-permitted", why));
+                reasons.push(Reason::of_backend("mute-not-permitted", why));
             }
             let without: Vec<&str> = config
                 .conductors
@@ -287,12 +289,12 @@ fn way(facts: &Facts, config: &IronicConfig) -> Vec<Reason> {
                     "`mute` needs `stopping.database`, and `rpc` of each conductor; without one: {}",
                     without.join(" ")
                 );
-                reasons.push(Reason::new("not-prepared", why));
+                reasons.push(Reason::of_backend("not-prepared", why));
             }
         }
         Way::Hold => {
             if stopping.hold.is_none() || stopping.let_go.is_none() {
-                reasons.push(Reason::new(
+                reasons.push(Reason::of_backend(
                     "not-prepared",
                     "`hold` needs `stopping.hold` and `stopping.let_go`",
                 ));
@@ -321,7 +323,7 @@ fn commands(config: &IronicConfig) -> Vec<Reason> {
             .collect();
         (!none.is_empty()).then(|| {
             let why = format!("{} has no command for: {}", service.name, none.join(" "));
-            Reason::new("command-missing", why)
+            Reason::of_backend("command-missing", why)
         })
     });
     let unbalanced = config
@@ -329,7 +331,7 @@ fn commands(config: &IronicConfig) -> Vec<Reason> {
         .filter(|service| service.role == Role::Api && service.servers.is_empty())
         .map(|service| {
             let why = format!("{} has no `servers`: it cannot be drained", service.name);
-            Reason::new("not-prepared", why)
+            Reason::of_backend("not-prepared", why)
         });
     missing.chain(unbalanced).collect()
 }

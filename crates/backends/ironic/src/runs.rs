@@ -73,17 +73,16 @@ pub fn runs(
     table: &Releases,
 ) -> Result<Runs, Reason> {
     let name = service.name;
-    let records = facts
-        .records
-        .known()
-        .map_err(|why| Reason::new("record-unknown", format!("what {name} runs is not known: {why}")))?;
+    let records = facts.records.known().map_err(|why| {
+        Reason::of_backend("record-unknown", format!("what {name} runs is not known: {why}"))
+    })?;
     let (release, pin) = match records.services.get(name) {
         Some(record) if record.state == RecordState::Changing => {
             let why = format!(
                 "{name} is being changed to {}, and has not served since",
                 record.release
             );
-            return Err(Reason::new("change-under-way", why));
+            return Err(Reason::of_backend("change-under-way", why));
         }
         Some(record) => (record.release.clone(), record.pin.clone()),
         None => {
@@ -91,13 +90,14 @@ pub fn runs(
                 .pins
                 .get(name)
                 .map_or(Err("it was not asked for"), Known::known);
-            let pin = pin.map_err(|why| Reason::new("pin-unknown", format!("the pin of {name}: {why}")))?;
+            let pin =
+                pin.map_err(|why| Reason::of_backend("pin-unknown", format!("the pin of {name}: {why}")))?;
             (config.installed.clone(), pin.clone())
         }
     };
     let place = table
         .find(&release)
-        .map_err(|error| Reason::new("release-unknown", format!("{name}: {error}")))?
+        .map_err(|error| Reason::of_backend("release-unknown", format!("{name}: {error}")))?
         .place;
     let pin = match pin {
         None => None,
@@ -105,7 +105,7 @@ pub fn runs(
             let held_to = table.pin(place, &pin).ok_or_else(|| {
                 let why =
                     format!("{name} on {release} is pinned to {pin:?}, which that release does not list");
-                Reason::new("pin-unknown", why)
+                Reason::of_backend("pin-unknown", why)
             })?;
             Some((pin, held_to))
         }
@@ -113,7 +113,7 @@ pub fn runs(
     let found = Runs { release, place, pin };
     match contradiction(service, facts, config, table, &found) {
         None => Ok(found),
-        Some(why) => Err(Reason::new("record-contradicted", why)),
+        Some(why) => Err(Reason::of_backend("record-contradicted", why)),
     }
 }
 

@@ -56,7 +56,7 @@ pub mod part {
 
 /// All reasons why nothing is begun.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("refused: {}", .0.iter().map(|reason| reason.slug.as_str()).collect::<Vec<_>>().join(", "))]
+#[error("refused: {}", .0.iter().map(|reason| reason.code.code()).collect::<Vec<_>>().join(", "))]
 pub struct Refusal(pub Vec<Reason>);
 
 /// An upgrade that nothing speaks against.
@@ -79,7 +79,7 @@ pub fn upgrade(
     release: &str,
     policy: &Policy,
 ) -> Result<Upgrade, Refusal> {
-    let reason = |error: IdError| Refusal(vec![Reason::new("bad-name", error.to_string())]);
+    let reason = |error: IdError| Refusal(vec![Reason::of_backend("bad-name", error.to_string())]);
     let judged = judge(facts, config, table, release, policy)?;
     let compiler = Compiler {
         config,

@@ -113,20 +113,20 @@ pub fn units_of(
     });
     for unit in &mut units {
         let Some(deployment) = daemons.get(&unit.id) else {
-            unit.untouchable = Some(Reason::new(
+            unit.untouchable = Some(Reason::of_backend(
                 "no-deployment",
                 "no Deployment in the cluster's namespace has its labels",
             ));
             continue;
         };
         if let Some(node) = watched.closed_node(deployment) {
-            unit.untouchable = Some(Reason::new(
+            unit.untouchable = Some(Reason::of_backend(
                 "node-cordoned",
                 format!("its node {node} takes no new pods; it goes on when the node is uncordoned"),
             ));
         }
         if deployment.labels().contains_key(DO_NOT_RECONCILE) {
-            unit.untouchable = Some(Reason::new(
+            unit.untouchable = Some(Reason::of_backend(
                 "left-alone-by-label",
                 format!("its Deployment has the label {DO_NOT_RECONCILE}"),
             ));

@@ -153,7 +153,7 @@ mod tests {
 
     use jiff::Timestamp;
     use serde_json::json;
-    use stagger_core::model::{PartName, Reason, Revision};
+    use stagger_core::model::{Code, PartName, Reason, Revision};
     use stagger_core::run::Effect;
     use stagger_core::run::{Answer, Entry, Event, Outcome, Start};
 
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(told.wave(), Some(BTreeSet::from([1])));
         told = Told::new();
         told.hears(Event::WaveDropped {
-            reason: Reason::new("oracle-says-no", ""),
+            reason: Reason::new(Code::OracleSaysNo, ""),
         });
         assert_eq!(told.wave(), None);
     }
@@ -293,7 +293,7 @@ mod tests {
         let mut told = Told::half_done();
         told.hears(Event::WaveFailed {
             units: vec![osd(1)],
-            reason: Reason::new("visit-failed", ""),
+            reason: Reason::new(Code::VisitFailed, ""),
             alone: false,
         });
         assert_eq!(told.wave(), Some(BTreeSet::from([0, 1])));

@@ -136,7 +136,7 @@ impl World {
         let mut snapshot = snapshot.with_absent(absent.map(|daemon| Absent {
             unit: daemon.id.clone(),
             kind: daemon.kind.clone(),
-            reason: Reason::new("destroyed", "it is in the map of OSDs, and there is nothing behind it"),
+            reason: Reason::of_backend("destroyed", "it is in the map of OSDs, and there is nothing behind it"),
         }));
         if recovers {
             let places = self.daemons.iter().map(|daemon| snapshot.find(&daemon.id).unwrap_or(Ix(0)));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use stagger_core::model::{HostName, PartName, Reason};
+use stagger_core::model::{Code, HostName, PartName, Reason};
 use stagger_core::run::{Command, Run};
 
 use crate::world::World;
@@ -64,9 +64,9 @@ impl Looked {
     /// Since when it is held for that reason.
     pub(crate) fn held_since(&mut self, reason: &Reason, now: Timestamp) -> Timestamp {
         match &self.held {
-            Some((slug, since)) if *slug == reason.slug => *since,
+            Some((slug, since)) if slug == reason.code.code() => *since,
             Some(_) | None => {
-                self.held = Some((reason.slug.clone(), now));
+                self.held = Some((reason.code.code().to_owned(), now));
                 now
             }
         }
@@ -79,7 +79,7 @@ impl Looked {
 
     /// How many times the usual they wait before they act upon that reason once more.
     pub(crate) fn waits(&self, reason: &Reason) -> i32 {
-        let rounds = self.rounds.get(&reason.slug).copied().unwrap_or(0);
+        let rounds = self.rounds.get(reason.code.code()).copied().unwrap_or(0);
         1 << rounds.min(MOST_DOUBLED)
     }
 
@@ -99,14 +99,14 @@ impl Person {
     pub(crate) fn acts(self, looked: &mut Looked, run: &Run, reason: &Reason, world: &World) -> Vec<Act> {
         looked.held = None;
         looked.acts += 1;
-        looked.last = Some(reason.slug.clone());
-        let round = looked.rounds.entry(reason.slug.clone()).or_default();
+        looked.last = Some(reason.code.code().to_owned());
+        let round = looked.rounds.entry(reason.code.code().to_owned()).or_default();
         *round += 1;
         let settled = self.hasty || world.is_healed();
-        match reason.slug.as_str() {
-            "paused" => vec![Act::Say(Command::Resume)],
-            "one-way-door" => approvals(reason),
-            "outcome-unknown" => known(run, world),
+        match &reason.code {
+            Code::Paused => vec![Act::Say(Command::Resume)],
+            Code::OneWayDoor => approvals(reason),
+            Code::OutcomeUnknown => known(run, world),
             _ if *round < PATIENCE || !settled => {
                 let mut acts = vec![Act::Start];
                 if *round > 1 {

@@ -56,7 +56,7 @@ impl SimEnding {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Over(Ending::RolledBack { reason }) | Self::Held(reason) | Self::Endless(reason) => {
-                Some(&reason.slug)
+                Some(reason.code.code())
             }
             Self::Over(Ending::Done | Ending::Incomplete { .. } | Ending::Aborted) => None,
         }
@@ -189,16 +189,17 @@ async fn one_run(
     let ending = conducted(&stage, conductors).await?;
     let carried_out = supervisor::replay(&shared, &run)?;
     let again = could_go_on(&ending, sim, scenario, &target)?;
+    let looked = stage.story.told().looked.clone();
     let mut world = sim.world();
     world.watch_the_end();
     let from = &world.spec.release;
-    let mut findings = findings(&ending, &world);
+    let mut findings = findings(&ending, &world, scenario.person.is_some());
     findings.extend(again);
     Ok(SimReport {
         findings,
         ending,
-        helped: stage.story.told().looked.acts(),
-        helped_last: stage.story.told().looked.last().map(str::to_owned),
+        helped: looked.acts(),
+        helped_last: looked.last().map(str::to_owned),
         waves: carried_out.waves_passed(),
         planned_waves: forecast.waves(),
         units: world.units().filter(|(_, runs, up)| *up && *runs != from).count(),
@@ -247,7 +248,7 @@ fn could_go_on(
         .collect();
     let could: Vec<String> = left
         .iter()
-        .filter(|(what, why)| now.contains(what.as_str()) && !HAD_ITS_TURN.contains(&why.slug.as_str()))
+        .filter(|(what, why)| now.contains(what.as_str()) && !HAD_ITS_TURN.contains(&why.code.code()))
         .map(|(what, why)| format!("{what} ({why})"))
         .collect();
     Ok((!could.is_empty()).then(|| Finding {
@@ -462,7 +463,7 @@ impl<'a> Story<'a> {
             steps = if now == then { steps + 1 } else { 0 };
             then = now;
             if steps > MOST_STEPS {
-                let why = Reason::new("turns-in-a-circle", format!("{steps} steps at one time"));
+                let why = Reason::of_backend("turns-in-a-circle", format!("{steps} steps at one time"));
                 return Ok(SimEnding::Endless(why));
             }
             self.due(driver, sim, now)?;
@@ -501,7 +502,10 @@ impl<'a> Story<'a> {
                 // It is held and would go on by itself, but nothing happens any more.
                 Step::Wait { .. } if for_good && driver.run().held().is_some() => {
                     let held = driver.run().held().map(|(reason, _)| reason.clone());
-                    return Ok(held.map_or(SimEnding::Endless(Reason::new("held", "")), SimEnding::Held));
+                    return Ok(held.map_or(
+                        SimEnding::Endless(Reason::of_backend("held", "")),
+                        SimEnding::Held,
+                    ));
                 }
                 Step::Wait { why, .. } | Step::Held(why) if too_long => return Ok(SimEnding::Endless(why)),
                 // By the clock of whoever carries it out.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    BudgetsBuilder, Condition, ConditionName, Doors, Ix, Kind, Part, PartName, Phase, Policy, Revision,
+    BudgetsBuilder, Code, Condition, ConditionName, Doors, Ix, Kind, Part, PartName, Phase, Policy, Revision,
     Snapshot, Target, Unit, UnitId, UnitState, Verdict,
 };
 use stagger_core::run::Ending;
@@ -251,7 +251,7 @@ fn what_is_down_already_is_left_alone_and_not_our_doing() {
     let came = rehearsed(copy(REPLICATED, Some(0)), 0);
     let run = came.undisturbed;
     assert!(
-        matches!(&run.ending, SimEnding::Held(why) if why.slug == "units-left-behind"),
+        matches!(&run.ending, SimEnding::Held(why) if why.code == Code::UnitsLeftBehind),
         "{:?}",
         run.ending
     );
@@ -295,6 +295,6 @@ fn a_cluster_that_is_not_well_holds_before_the_first_wave() {
     let SimEnding::Held(why) = &came.undisturbed.ending else {
         panic!("{:?}", came.undisturbed.ending);
     };
-    assert_eq!(why.slug, "gates-shut");
+    assert_eq!(why.code, Code::GatesShut);
     assert_eq!((came.undisturbed.waves, came.disturbed.len()), (0, 0));
 }

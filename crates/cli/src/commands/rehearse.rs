@@ -135,7 +135,7 @@ fn risk(disturbed: Vec<Disturbed>) -> Risk {
 fn case(disturbed: Disturbed) -> Case {
     let Disturbed { osd, at, course } = disturbed;
     let (ended, reason) = ended(&course.ending);
-    let reason = reason.map(|reason| reason.slug.clone());
+    let reason = reason.map(|reason| reason.code.to_string());
     let Course {
         units,
         left_alone,

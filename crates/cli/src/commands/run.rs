@@ -73,7 +73,7 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
     } = prepared(cli, wish).await?;
     let plan = look::made_for(&wish.wish, &snapshot, &target, &mut policy)?;
     if let Some(wanted) = wish.plan.as_ref().filter(|wanted| **wanted != plan.id) {
-        let moved = Reason::new(
+        let moved = Reason::of_backend(
             "snapshot-has-moved",
             format!("planning now gives {}, not {wanted}", plan.id),
         );

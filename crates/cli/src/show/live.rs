@@ -135,7 +135,7 @@ fn foot(run: &Run, waiting: Option<Waiting<'_>>) -> Vec<String> {
         lines.push(format!(
             "  left alone: {} ({})",
             group.units.join(" "),
-            group.reason.slug
+            group.reason.code
         ));
     }
     lines

@@ -31,7 +31,7 @@ pub use moving::{
 pub use names::{HostName, plain};
 pub use nouns::Nouns;
 pub use policy::{Doors, Growth, Limit, LimitError, OnFailure, Order, Policy, Retry, Search};
-pub use reason::Reason;
+pub use reason::{Code, Reason};
 pub(crate) use rooms::kept;
 pub use rooms::{Amounts, Cramped, Demand, Guest, Host, How, Resource, Rooms, RoomsError, Shift, Storage};
 pub(crate) use snapshot::hex;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Guest, Reason, Rooms, Storage, UnitId};
+use super::{Code, Guest, Reason, Rooms, Storage, UnitId};
 
 /// A maintenance: which units, which of them last, and what becomes of their guests.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -163,20 +163,20 @@ impl Moving {
             let runs = guest.runs && !self.as_if_down;
             match (guest.storage, self.local) {
                 (Storage::Local, LocalGuests::Skip) => Some(Reason::new(
-                    "non-redundant",
+                    Code::NonRedundant,
                     format!(
                         "{name} has its disks there only; it may be accepted while it is down, or moved off with downtime"
                     ),
                 )),
                 (Storage::Local, LocalGuests::Accept) if runs => Some(Reason::new(
-                    "non-redundant-running",
+                    Code::NonRedundantRunning,
                     format!(
                         "{name} runs, and has its disks there only; stop it, or have it moved off with downtime"
                     ),
                 )),
                 _ if !runs => None,
                 _ if guest.stuck.is_some() => Some(Reason::new(
-                    "guest-stuck",
+                    Code::GuestStuck,
                     format!(
                         "{name} cannot be moved: {}",
                         guest.stuck.as_deref().unwrap_or_default()
@@ -192,7 +192,10 @@ impl Moving {
             })?;
             let Guest { name, stuck, .. } = rooms.guest(guest);
             let why = stuck.as_deref().unwrap_or("nobody knows where it runs");
-            Some(Reason::new("guest-stuck", format!("{name} may run there: {why}")))
+            Some(Reason::new(
+                Code::GuestStuck,
+                format!("{name} may run there: {why}"),
+            ))
         };
         rooms.on(host).iter().find_map(because_of).or_else(of_others)
     }

@@ -4,7 +4,7 @@ use super::placement::{Partition, Placed, World};
 use super::problem::{Frame, Posed, pose};
 use super::waves;
 use super::{Ask, Group, GroupWave};
-use crate::model::{Down, Ix, Maintenance, Reason, SharedGuests, UnitId};
+use crate::model::{Code, Down, Ix, Maintenance, Reason, SharedGuests, UnitId};
 
 use super::placement::Limit;
 
@@ -224,7 +224,7 @@ fn one_at_a_time(ask: &Ask<'_>, maintenance: &Maintenance, down: &Down, units: &
                 members: members.collect(),
                 most: u32::from(!one.units.iter().any(is_down)),
                 loose: None,
-                why: Reason::new("one-at-a-time", one.why.clone()),
+                why: Reason::new(Code::OneAtATime, one.why.clone()),
             }
         })
         .collect()

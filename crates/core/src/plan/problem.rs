@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::placement::Limit;
 use super::waves::{Budgets, DomainRule, Problem, Wide};
-use crate::model::{Down, Growth, Ix, Policy, Reason, Snapshot};
+use crate::model::{Code, Down, Growth, Ix, Policy, Reason, Snapshot};
 
 /// One group of a stage as the solver takes it, and how to say its answers in words.
 pub(super) struct Posed<'a> {
@@ -243,15 +243,15 @@ impl Posed<'_> {
         use super::waves::Rule;
         match rule {
             Rule::Budget(at) => match &self.budgets[at as usize] {
-                Behind::Budget(budget) => Reason::new("never-ok-to-stop", self.budget(*budget)),
+                Behind::Budget(budget) => Reason::new(Code::NeverOkToStop, self.budget(*budget)),
                 Behind::Guests(_, why) => why.clone(),
             },
             Rule::Wide(at) => Reason::new(
-                "max-in-parallel-used-up",
+                Code::MaxInParallelUsedUp,
                 format!("what is down already uses up {}", self.wide[at as usize]),
             ),
             Rule::Domains(at) => Reason::new(
-                "max-domains-used-up",
+                Code::MaxDomainsUsedUp,
                 format!(
                     "what is down already touches as many of level {} as may be",
                     self.levels[at as usize]

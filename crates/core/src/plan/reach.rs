@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Interrupted, LeftAlone, Plan, PlannedPart};
-use crate::model::{Nouns, PartName, Policy, Reason, Snapshot, Target, UnitId};
+use crate::model::{Code, Nouns, PartName, Policy, Reason, Snapshot, Target, UnitId};
 
 /// Notes which part waits for each unit that is left alone: the next one that has something to do, or that leaves
 /// something alone itself. A stage of hosts of guests is waited for by nobody: each of its visits is an end in itself.
@@ -68,9 +68,6 @@ pub(super) fn interrupted(
     told.collect()
 }
 
-/// Why a unit is left alone whose turn nobody has permitted.
-const NOT_PERMITTED: &str = "interruption-not-permitted";
-
 /// Units named one by one.
 const NAMED: usize = 8;
 
@@ -82,7 +79,10 @@ pub fn out_of_reach(plan: &Plan, policy: &Policy, nouns: Nouns) -> Vec<Reason> {
     }
     let mut groups: BTreeMap<(&PartName, &PartName, &Reason), Vec<&LeftAlone>> = BTreeMap::new();
     // Whoever waits for a word is told by what would be interrupted.
-    for left in plan.obstacles().filter(|left| left.reason.slug != NOT_PERMITTED) {
+    for left in plan
+        .obstacles()
+        .filter(|left| left.reason.code != Code::InterruptionNotPermitted)
+    {
         if let Some(needed_by) = &left.needed_by {
             groups
                 .entry((&left.stage, needed_by, &left.reason))
@@ -99,9 +99,9 @@ pub fn out_of_reach(plan: &Plan, policy: &Policy, nouns: Nouns) -> Vec<Reason> {
         let detail = format!(
             "{}{more} left alone, and {needed_by} waits for that. {reason}. What would help: {}",
             names.join(" "),
-            crate::explain::freed_by_reason(&reason.slug, nouns)
+            crate::explain::freed_by_reason(&reason.code, nouns)
         );
-        Reason::new("target-out-of-reach", detail)
+        Reason::new(Code::TargetOutOfReach, detail)
     });
     let unasked = plan
         .interruptions
@@ -127,5 +127,5 @@ fn not_permitted(interrupted: &Interrupted) -> Reason {
     let detail = format!(
         "{what}, for about {seconds} s{each}. `--interrupt {name}` permits it, and `--interrupt {sort}` each of that sort"
     );
-    Reason::new("interruption-not-permitted", detail)
+    Reason::new(Code::InterruptionNotPermitted, detail)
 }

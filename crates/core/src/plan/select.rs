@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Interruption, Ix, Reason, Snapshot, StageSpec, Target, Unit, UnitId, UnitState};
+use crate::model::{Code, Interruption, Ix, Reason, Snapshot, StageSpec, Target, Unit, UnitId, UnitState};
 
 /// The units of a stage, sorted out.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ fn asked_for(snapshot: &Snapshot) -> BTreeMap<&UnitId, &Interruption> {
 pub(super) fn not_permitted(interruption: &Interruption) -> Reason {
     let Interruption { name, sort, what, .. } = interruption;
     Reason::new(
-        "interruption-not-permitted",
+        Code::InterruptionNotPermitted,
         format!("{what}. `--interrupt {name}` permits it, and `--interrupt {sort}` each of that sort"),
     )
 }
@@ -90,14 +90,18 @@ fn must_be_left(unit: &Unit, aside: &BTreeMap<UnitId, Reason>) -> Option<Reason>
         return Some(reason.clone());
     }
     match unit.state {
-        UnitState::Unknown => Some(Reason::new("unit-unknown", "nobody could tell whether it serves")),
+        UnitState::Unknown => Some(Reason::new(
+            Code::UnitUnknown,
+            "nobody could tell whether it serves",
+        )),
         UnitState::Down => Some(Reason::new(
-            "unit-down",
+            Code::UnitDown,
             "it was down before its turn; start it or remove it from the cluster, then plan again",
         )),
-        UnitState::Serving if unit.revision.is_none() => {
-            Some(Reason::new("revision-unknown", "nobody could tell what it runs"))
-        }
+        UnitState::Serving if unit.revision.is_none() => Some(Reason::new(
+            Code::RevisionUnknown,
+            "nobody could tell what it runs",
+        )),
         UnitState::Serving => None,
     }
 }

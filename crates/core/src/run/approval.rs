@@ -11,10 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::decide::{Decision, Seen};
 use super::event::{Action, Answer, Effect, Event};
 use super::state::{Judgement, OpenWave, State, Visit};
-use crate::model::{Phase, Reason, Snapshot, StageSpec, UnitId};
-
-/// Why a run is held whose approvals are always too old when something could begin.
-const TOO_SHORT: &str = "approval-too-short";
+use crate::model::{Code, Phase, Reason, Snapshot, StageSpec, UnitId};
 
 /// So often both judges agree before that is said.
 const IN_VAIN: u32 = 5;
@@ -93,10 +90,15 @@ impl State {
             return None;
         }
         if closing || self.is_asked_to_stop() {
-            return Some(leave_out(now, &rest, "asked-to-stop", "nothing of it was begun"));
+            return Some(leave_out(
+                now,
+                &rest,
+                &Code::AskedToStop,
+                "nothing of it was begun",
+            ));
         }
         if let Err(why) = self.may_stop(snapshot, &rest) {
-            return Some(leave_out(now, &rest, "world-has-moved", &why));
+            return Some(leave_out(now, &rest, &Code::WorldHasMoved, &why));
         }
         if let Some(hold) = self.agreed_in_vain(wave) {
             return Some(hold);
@@ -104,10 +106,10 @@ impl State {
         Some(
             match self.judgement(&rest).map(|said| (&said.ours, &said.theirs)) {
                 Some((Answer::No { why } | Answer::Unknown { why }, _)) => {
-                    leave_out(now, &rest, "world-has-moved", why)
+                    leave_out(now, &rest, &Code::WorldHasMoved, why)
                 }
-                Some((_, Answer::No { why })) => leave_out(now, &rest, "oracle-says-no", why),
-                Some((_, Answer::Unknown { why })) => leave_out(now, &rest, "oracle-unknown", why),
+                Some((_, Answer::No { why })) => leave_out(now, &rest, &Code::OracleSaysNo, why),
+                Some((_, Answer::Unknown { why })) => leave_out(now, &rest, &Code::OracleUnknown, why),
                 Some(_) | None => Decision::Judge(vec![rest]),
             },
         )
@@ -119,7 +121,7 @@ impl State {
         (wave.in_vain >= IN_VAIN).then(|| {
             let run = &self.start.run;
             self.hold(Reason::new(
-                TOO_SHORT,
+                Code::ApprovalTooShort,
                 format!(
                     "both judges have agreed {IN_VAIN} times, and nothing could be begun within approval_age, {age} s: \
                      `stagger resume {run}` tries again; for a longer approval_age `stagger abort {run}` and begin anew"
@@ -180,10 +182,10 @@ pub(super) fn next_phase(stage: &StageSpec, done: Option<Phase>) -> Option<Phase
 }
 
 /// They were not begun and leave the open wave; a later plan has them.
-fn leave_out(now: Timestamp, units: &[UnitId], slug: &str, why: &str) -> Decision {
+fn leave_out(now: Timestamp, units: &[UnitId], code: &Code, why: &str) -> Decision {
     let aside = units.iter().map(|unit| Event::SetAside {
         unit: unit.clone(),
-        reason: Reason::new(slug, why),
+        reason: Reason::new(code.clone(), why),
         until: now.saturating_add(SOON).ok(),
     });
     Decision::Record(aside.collect())

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::State;
 use crate::model::{
-    GoingBack, Kind, Part, PartName, Policy, Reason, Revision, Snapshot, StageSpec, Target, UnitId,
+    Code, GoingBack, Kind, Part, PartName, Policy, Reason, Revision, Snapshot, StageSpec, Target, UnitId,
 };
 
 /// The way back, and what has none.
@@ -88,7 +88,7 @@ impl State {
                 revisions.insert(before);
                 left += 1;
             } else {
-                let reason = Reason::new("not-changed-by-this-run", "it is left as it was found");
+                let reason = Reason::new(Code::NotChangedByThisRun, "it is left as it was found");
                 way.aside.insert(unit.id.clone(), reason);
             }
         }
@@ -98,7 +98,7 @@ impl State {
         // What a later stage has made of these units cannot be taken back by going back past it.
         let later = way.stuck.get(&stage.kind).cloned();
         let why_not = match (closed, later, how(&stage.going_back, &self.start.policy)) {
-            (Some(door), ..) => Some(Reason::new("behind-a-one-way-door", format!("{door} was passed"))),
+            (Some(door), ..) => Some(Reason::new(Code::BehindAOneWayDoor, format!("{door} was passed"))),
             (None, Some(reason), _) | (None, None, Err(reason)) => Some(reason),
             (None, None, Ok(_)) => None,
         };
@@ -148,9 +148,9 @@ pub(super) fn how(going_back: &GoingBack, policy: &Policy) -> Result<bool, Reaso
         GoingBack::Restart => Ok(false),
         GoingBack::Rebuild { .. } if policy.rebuild_to_go_back => Ok(true),
         GoingBack::Rebuild { cost } => Err(Reason::new(
-            "going-back-needs-a-rebuild",
+            Code::GoingBackNeedsARebuild,
             format!("it takes {cost}; set rebuild_to_go_back in [policy] to permit it"),
         )),
-        GoingBack::Impossible { why } => Err(Reason::new("going-back-is-impossible", why.clone())),
+        GoingBack::Impossible { why } => Err(Reason::new(Code::GoingBackIsImpossible, why.clone())),
     }
 }

@@ -9,7 +9,7 @@ use super::event::{Action, Effect, Ending, Event, Seq};
 use super::state::State;
 use crate::check;
 use crate::model::{
-    ConditionName, Ix, Reason, Snapshot, StageSpec, StepSpec, UnitId, UnitState, Verdict,
+    Code, ConditionName, Ix, Reason, Snapshot, StageSpec, StepSpec, UnitId, UnitState, Verdict,
 };
 use crate::plan::{Ask, Plan, PlannedPart, PlannedStage, plan};
 
@@ -121,12 +121,16 @@ impl State {
         }
         if self.paused {
             return self.hold(Reason::new(
-                "paused",
+                Code::Paused,
                 "a person paused it; `stagger resume` goes on",
             ));
         }
         // A guard that could not be taken is not tried without an end: a person looks first.
-        if let Some((held, _)) = self.held.as_ref().filter(|(held, _)| held.slug == "guard-failed") {
+        if let Some((held, _)) = self
+            .held
+            .as_ref()
+            .filter(|(held, _)| held.code == Code::GuardFailed)
+        {
             return Decision::Hold(held.clone());
         }
         let plan_for = |ask: &Ask<'_>| {
@@ -182,7 +186,7 @@ impl State {
     /// Holds for a person; the journal says so once.
     pub(super) fn hold(&self, reason: Reason) -> Decision {
         match &self.held {
-            Some((held, _)) if held.slug == reason.slug => Decision::Hold(reason),
+            Some((held, _)) if held.code == reason.code => Decision::Hold(reason),
             Some(_) | None => Decision::Record(vec![Event::Held { reason }]),
         }
     }
@@ -222,13 +226,13 @@ impl State {
         }
         if let Some(settled) = self.step.as_ref().filter(|settled| settled.step == spec.name) {
             if let Some(why) = &settled.failed {
-                return self.hold(Reason::new("step-failed", format!("{}: {why}", spec.name)));
+                return self.hold(Reason::new(Code::StepFailed, format!("{}: {why}", spec.name)));
             }
             let timeout = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));
             let until = settled.at.saturating_add(timeout).unwrap_or(Timestamp::MAX);
             let why = snapshot.condition(&spec.done_when).why;
             let reason = Reason::new(
-                "step-without-effect",
+                Code::StepWithoutEffect,
                 format!("{} is not yet so: {why}", spec.done_when),
             );
             if now < until {
@@ -279,7 +283,7 @@ impl State {
                 };
                 return Some(Decision::Wait {
                     until: Some(until),
-                    why: Reason::new("soaking", format!("{what} proves itself")),
+                    why: Reason::new(Code::Soaking, format!("{what} proves itself")),
                 });
             }
         }
@@ -294,7 +298,7 @@ impl State {
                 .min();
             let names: Vec<_> = policy.windows.iter().map(ToString::to_string).collect();
             let why = Reason::new(
-                "outside-window",
+                Code::OutsideWindow,
                 format!(
                     "a wave of about {} s must end inside {}",
                     wave.seconds,

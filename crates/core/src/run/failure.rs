@@ -8,7 +8,7 @@ use super::event::{Action, Event};
 use super::gate::{self, Wanted};
 use super::state::{OpenWave, State, Visit};
 use super::wave::Waited;
-use crate::model::{GoingBack, OnFailure, Reason, Snapshot, StageSpec, UnitId};
+use crate::model::{Code, GoingBack, OnFailure, Reason, Snapshot, StageSpec, UnitId};
 
 impl State {
     pub(super) fn on_failure(
@@ -32,12 +32,12 @@ impl State {
             return Decision::Record(vec![Event::WaveRecovered]);
         }
         if wave.back {
-            return self.hold(Reason::new("rollback-failed", reason.detail.clone()));
+            return self.hold(Reason::new(Code::RollbackFailed, reason.detail.clone()));
         }
         match self.start.policy.on_failure {
             OnFailure::Stop if self.going_back.is_none() => self.hold(Reason::new(
-                "wave-failed",
-                format!("{}: {}", reason.slug, reason.detail),
+                Code::WaveFailed,
+                format!("{}: {}", reason.code, reason.detail),
             )),
             OnFailure::Continue if self.going_back.is_none() && !blamed.is_empty() => {
                 self.go_back(now, snapshot, stage, wave, blamed)
@@ -102,7 +102,7 @@ impl State {
                 .iter()
                 .map(|(unit, _, why)| format!("{unit}: {why}"))
                 .collect();
-            return self.hold(Reason::new("rollback-failed", text.join("; ")));
+            return self.hold(Reason::new(Code::RollbackFailed, text.join("; ")));
         }
         let wanted = wave.units.iter().map(|(unit, visit)| {
             let back = visit.went_back.is_some();
@@ -118,7 +118,7 @@ impl State {
             Waited::Not(decision) => decision,
             Waited::Open => self.went_back(wave),
             Waited::TooLong(reason) if wave.back || self.going_back.is_some() => {
-                self.hold(Reason::new("rollback-failed", reason.detail))
+                self.hold(Reason::new(Code::RollbackFailed, reason.detail))
             }
             // Its start was reported as done, and it does not serve: that is a start that failed.
             Waited::TooLong(_) if needs_rebuild(stage) && not_rebuilt(wave, &missing) => {
@@ -133,7 +133,7 @@ impl State {
             }
             // It is back and serves: what still shuts the gates is not of the change.
             Waited::TooLong(reason) if missing.is_empty() => self.hold_for_gates(&reason),
-            Waited::TooLong(reason) => self.hold(Reason::new("rollback-failed", reason.detail)),
+            Waited::TooLong(reason) => self.hold(Reason::new(Code::RollbackFailed, reason.detail)),
         }
     }
 
@@ -158,7 +158,7 @@ impl State {
             let blamed = if blamed.is_empty() { &all } else { blamed };
             events.extend(blamed.iter().map(|unit| Event::SetAside {
                 unit: unit.clone(),
-                reason: Reason::new("went-back", reason.detail.clone()),
+                reason: Reason::new(Code::WentBack, reason.detail.clone()),
                 until: None,
             }));
         }
@@ -186,7 +186,7 @@ pub(super) fn fails(snapshot: &Snapshot, wave: &OpenWave, units: Vec<UnitId>, re
 /// Why a wave cannot go back, after why it should.
 fn why_it_failed(wave: &OpenWave, cannot: Reason) -> Reason {
     match &wave.failed {
-        Some((_, failed)) => Reason::new(&cannot.slug, format!("{failed}; {}", cannot.detail)),
+        Some((_, failed)) => Reason::new(cannot.code, format!("{failed}; {}", cannot.detail)),
         None => cannot,
     }
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::decide::Decision;
 use super::event::{Ending, Event};
 use super::state::State;
-use crate::model::{Gate, Part, Reason, Snapshot, UnitId};
+use crate::model::{Code, Gate, Part, Reason, Snapshot, UnitId};
 use crate::plan::{Ask, Plan, plan};
 
 impl State {
@@ -28,7 +28,7 @@ impl State {
             let mut reason = self
                 .going_back
                 .clone()
-                .unwrap_or_else(|| Reason::new("asked-to-go-back", ""));
+                .unwrap_or_else(|| Reason::new(Code::AskedToGoBack, ""));
             for (what, why) in impossible {
                 reason.detail = format!("{}; {what} stay as they are: {why}", reason.detail);
             }
@@ -53,7 +53,6 @@ impl State {
 
     /// Going back is over when health has returned; where it does not, a person has to look.
     fn wait_for_health_after_going_back(&self, now: Timestamp, snapshot: &Snapshot) -> Option<Decision> {
-        const SLUG: &str = "rollback-failed";
         let stages = self.start.target.parts.iter().filter_map(|part| match part {
             Part::Stage(stage) => Some(&stage.gates),
             Part::Step(_) => None,
@@ -61,10 +60,17 @@ impl State {
         let mut gates: Vec<Gate> = stages.flatten().cloned().collect();
         gates.sort_by(|a, b| a.condition.cmp(&b.condition));
         gates.dedup_by(|a, b| a.condition == b.condition);
-        let too_long =
-            |reason: &Reason| Reason::new(SLUG, format!("health has not returned: {}", reason.detail));
+        let too_long = |reason: &Reason| {
+            Reason::new(
+                Code::RollbackFailed,
+                format!("health has not returned: {}", reason.detail),
+            )
+        };
         let decision = self.wait_for_gates(now, snapshot, &gates, true)?;
-        let failed = self.held.as_ref().is_some_and(|(held, _)| held.slug == SLUG);
+        let failed = self
+            .held
+            .as_ref()
+            .is_some_and(|(held, _)| held.code == Code::RollbackFailed);
         if let Decision::Wait { why, .. } = &decision
             && failed
         {
@@ -81,20 +87,20 @@ impl State {
     /// What was left alone because of what is down now is not left for good: while the gates of its
     /// stage are shut the run waits for them, and then plans again.
     pub(super) fn wait_for_health(&self, now: Timestamp, ask: &Ask<'_>, current: &Plan) -> Option<Decision> {
-        const PASSING: [&str; 7] = [
-            "never-ok-to-stop",
+        const PASSING: [Code; 7] = [
+            Code::NeverOkToStop,
             // What stands in for it may be back soon.
-            "interruption-not-permitted",
-            "unit-down",
-            "unit-unknown",
-            "revision-unknown",
-            "max-in-parallel-used-up",
-            "max-domains-used-up",
+            Code::InterruptionNotPermitted,
+            Code::UnitDown,
+            Code::UnitUnknown,
+            Code::RevisionUnknown,
+            Code::MaxInParallelUsedUp,
+            Code::MaxDomainsUsedUp,
         ];
         let waiting = current
             .left_alone
             .iter()
-            .find(|left| PASSING.contains(&left.reason.slug.as_str()))?;
+            .find(|left| PASSING.contains(&left.reason.code))?;
         let gates = self.stage(&waiting.stage)?.gates;
         if let Some(wait) = self.wait_for_gates(now, ask.snapshot, &gates, true) {
             return Some(wait);
@@ -126,7 +132,10 @@ impl State {
             }])
         } else {
             let units: Vec<_> = self.aside.keys().map(UnitId::as_str).collect();
-            let why = Reason::new("units-set-aside", format!("{} are tried again", units.join(" ")));
+            let why = Reason::new(
+                Code::UnitsSetAside,
+                format!("{} are tried again", units.join(" ")),
+            );
             Decision::Wait {
                 until: Some(until),
                 why,

@@ -5,11 +5,8 @@ use jiff::Timestamp;
 use super::decide::Decision;
 use super::event::{Ending, Event};
 use super::state::State;
-use crate::model::{Part, PartName, Reason};
+use crate::model::{Code, Part, PartName, Reason};
 use crate::plan::{Ask, LeftAlone, Plan, plan};
-
-/// Why a run is held before a part while units of those before it are not done.
-const LEFT_BEHIND: &str = "units-left-behind";
 
 impl State {
     /// Holds before that part while units of the stages before it were left, or ends there where it was to do what can
@@ -103,7 +100,7 @@ impl State {
             format!("; {} goes on without", approve.join(" and "))
         });
         Reason::new(
-            LEFT_BEHIND,
+            Code::UnitsLeftBehind,
             format!(
                 "{part} comes after {}{more}, not done ({why}): mend that and `stagger resume {run}`{exits}, or \
                  `stagger abort {run}`",

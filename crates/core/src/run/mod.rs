@@ -27,7 +27,6 @@ mod word;
 pub use decide::{Decision, Seen};
 pub use event::{Action, Answer, Command, Effect, Ending, Entry, Event, Outcome, Seq, Start};
 pub use measured::measured;
-pub(crate) use outside::LEFT_ALONE;
 pub use state::{IllegalEvent, OpenWave, State, Visit};
 
 use jiff::Timestamp;

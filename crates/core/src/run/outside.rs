@@ -3,24 +3,15 @@
 use super::decide::Decision;
 use super::event::Event;
 use super::state::{OpenWave, State};
-use crate::model::{Reason, Snapshot, Unit, UnitId, UnitState};
-
-/// Why a run is held whose wave serves, while something else has failed since it was opened.
-pub(super) const FAULT_OUTSIDE: &str = "fault-outside-the-wave";
-
-/// Why a run is held with an open wave of which something must be left alone now.
-pub(crate) const LEFT_ALONE: &str = "wave-left-alone";
-
-/// Why a run is held whose units serve, while a gate stays shut.
-pub(super) const GATES_SHUT: &str = "gates-shut";
+use crate::model::{Code, Reason, Snapshot, Unit, UnitId, UnitState};
 
 impl State {
     /// Holds until the gates open: while every unit of the wave serves as it should, what shuts them is no evidence
     /// against the change (law 10).
     pub(super) fn hold_for_gates(&self, why: &Reason) -> Decision {
         let detail = format!("every unit of the wave serves as it should, and {}", why.detail);
-        self.hold_while(GATES_SHUT, Some(detail))
-            .unwrap_or_else(|| self.hold(Reason::new(GATES_SHUT, why.detail.clone())))
+        self.hold_while(Code::GatesShut, Some(detail))
+            .unwrap_or_else(|| self.hold(Reason::new(Code::GatesShut, why.detail.clone())))
     }
 
     /// Holds while units outside the wave that served when it was opened do not serve; `None`: there
@@ -37,7 +28,7 @@ impl State {
     ) -> Option<Decision> {
         let fallen: Vec<&Unit> = fallen_outside(snapshot, wave).collect();
         if fallen.is_empty() {
-            return self.hold_while(FAULT_OUTSIDE, None);
+            return self.hold_while(Code::FaultOutsideTheWave, None);
         }
         let names: Vec<_> = fallen.iter().take(8).map(|unit| unit.id.as_str()).collect();
         let more = match fallen.len() {
@@ -49,7 +40,7 @@ impl State {
             names.join(" "),
             why.detail
         );
-        self.hold_while(FAULT_OUTSIDE, Some(detail))
+        self.hold_while(Code::FaultOutsideTheWave, Some(detail))
     }
 
     /// Holds while units of the wave do not serve, or had a visit that failed, and must be left alone: as one
@@ -65,16 +56,16 @@ impl State {
             (failed || unit.state != UnitState::Serving).then(|| format!("{id}: {}", why.detail))
         };
         let stuck: Vec<String> = wave.units.keys().filter_map(stuck).collect();
-        self.hold_while(LEFT_ALONE, (!stuck.is_empty()).then(|| stuck.join("; ")))
+        self.hold_while(Code::WaveLeftAlone, (!stuck.is_empty()).then(|| stuck.join("; ")))
     }
 
     /// Held for that reason while there is something to say, then released; `None`: neither.
-    fn hold_while(&self, slug: &str, detail: Option<String>) -> Option<Decision> {
-        let was_held = self.held.as_ref().is_some_and(|(held, _)| held.slug == slug);
+    fn hold_while(&self, code: Code, detail: Option<String>) -> Option<Decision> {
+        let was_held = self.held.as_ref().is_some_and(|(held, _)| held.code == code);
         match detail {
             None => was_held.then(|| Decision::Record(vec![Event::Released])),
             Some(detail) => {
-                let why = Reason::new(slug, detail);
+                let why = Reason::new(code, detail);
                 Some(if was_held {
                     Decision::Wait { until: None, why }
                 } else {

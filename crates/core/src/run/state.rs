@@ -6,9 +6,9 @@ use jiff::Timestamp;
 
 use super::event::{Action, Answer, Command, Ending, Entry, Event, Outcome, Seq, Start};
 use super::gate::Wanted;
-use super::{join, outside};
+use super::join;
 use crate::model::{
-    ConditionName, GuardName, HostName, OnFailure, PartName, Phase, Reason, Revision, StageSpec, UnitId,
+    Code, ConditionName, GuardName, HostName, OnFailure, PartName, Phase, Reason, Revision, StageSpec, UnitId,
 };
 use crate::plan::{Move, Plan};
 
@@ -508,8 +508,7 @@ impl State {
                 let held = self.held.take();
                 if let Some(wave) = &mut self.wave
                     && held.is_some_and(|(held, _)| {
-                        [outside::FAULT_OUTSIDE, outside::LEFT_ALONE, outside::GATES_SHUT]
-                            .contains(&held.slug.as_str())
+                        [Code::FaultOutsideTheWave, Code::WaveLeftAlone, Code::GatesShut].contains(&held.code)
                     })
                 {
                     // Recovery after the fault has its own time.
@@ -740,7 +739,7 @@ impl State {
                 self.held = None;
             }
             Command::Rollback => {
-                let reason = Reason::new("asked-to-go-back", format!("{by} asked for it"));
+                let reason = Reason::new(Code::AskedToGoBack, format!("{by} asked for it"));
                 self.going_back.get_or_insert(reason);
                 self.paused = false;
                 self.held = None;

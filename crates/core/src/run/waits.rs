@@ -6,7 +6,7 @@ use super::decide::Decision;
 use super::event::Event;
 use super::gate;
 use super::state::State;
-use crate::model::{ConditionName, Door, Doors, Gate, Reason, Snapshot};
+use crate::model::{Code, ConditionName, Door, Doors, Gate, Reason, Snapshot};
 
 impl State {
     pub(super) fn wait_for_door(&self, now: Timestamp, door: Option<&Door>) -> Option<Decision> {
@@ -15,13 +15,13 @@ impl State {
             Doors::Ask => {
                 let run = &self.start.run;
                 let detail = format!("{}; `stagger approve {run} {}` passes it", door.why, door.name);
-                Some(self.hold(Reason::new("one-way-door", detail)))
+                Some(self.hold(Reason::new(Code::OneWayDoor, detail)))
             }
             Doors::AutoAfter(seconds) => {
                 let since = self.last_wave.as_ref().map_or(self.started_at, |last| last.at);
                 let soak = SignedDuration::from_secs(i64::from(seconds));
                 let until = since.saturating_add(soak).unwrap_or(Timestamp::MAX);
-                let why = Reason::new("door-soaking", format!("{} opens by itself", door.name));
+                let why = Reason::new(Code::DoorSoaking, format!("{} opens by itself", door.name));
                 (now < until).then_some(Decision::Wait {
                     until: Some(until),
                     why,
@@ -79,7 +79,7 @@ impl State {
             // What was seen counts: an answer that took long tells of the time when it was asked for.
             if snapshot.observed_at() < until && !at_once {
                 let why = Reason::new(
-                    "gates-holding",
+                    Code::GatesHolding,
                     "all gates are open; they must stay so for a while",
                 );
                 return Some(Decision::Wait {
@@ -91,14 +91,14 @@ impl State {
             return self
                 .held
                 .as_ref()
-                .filter(|(held, _)| held.slug == "gates-shut")
+                .filter(|(held, _)| held.code == Code::GatesShut)
                 .map(|_| Decision::Record(vec![Event::Released]));
         }
         let text: Vec<_> = shut
             .iter()
             .map(|(name, why)| format!("{name} is {why}"))
             .collect();
-        let reason = Reason::new("gates-shut", text.join("; "));
+        let reason = Reason::new(Code::GatesShut, text.join("; "));
         let usual = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));
         let timeout = gates.iter().map(|gate| gate.timeout).max().unwrap_or(usual);
         let until = before.since.saturating_add(timeout).unwrap_or(Timestamp::MAX);

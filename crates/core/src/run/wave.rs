@@ -7,19 +7,12 @@ use super::decide::Decision;
 use super::event::{Action, Answer, Effect, Event};
 use super::failure::fails;
 use super::gate;
-use super::outside::{FAULT_OUTSIDE, GATES_SHUT};
 use super::state::{Judgement, OpenWave, State, Visit};
-use crate::model::{Ix, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
+use crate::model::{Code, Ix, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
 use crate::plan::Move;
 
 /// How often the wait for gates is prolonged because what shuts them changed: recovery makes progress.
 const PROLONGED: u32 = 3;
-
-/// Why a unit that had its turn is not stopped once more.
-const NOT_SAFE: &str = "not-safe-to-stop-again";
-
-/// Why a unit is not visited whose software could not be laid out.
-const COULD_NOT_PREPARE: &str = "could-not-be-prepared";
 
 /// How long after an oracle could not tell it is asked again.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
@@ -41,7 +34,7 @@ impl State {
             return None;
         };
         let reason = Reason::new(
-            "asked-to-stop",
+            Code::AskedToStop,
             format!("{why}, and nothing of the wave was begun"),
         );
         Some(Decision::Record(vec![Event::WaveDropped { reason }]))
@@ -57,7 +50,7 @@ impl State {
     ) -> Decision {
         let Some(stage) = self.stage(&wave.stage) else {
             return self.hold(Reason::new(
-                "journal-unreadable",
+                Code::JournalUnreadable,
                 format!("there is no stage {}", wave.stage),
             ));
         };
@@ -71,7 +64,7 @@ impl State {
         if !wave.is_begun()
             && let Some(why) = self.guard_failed(&stage)
         {
-            let reason = Reason::new("guard-failed", why);
+            let reason = Reason::new(Code::GuardFailed, why);
             return Decision::Record(vec![
                 Event::WaveDropped {
                     reason: reason.clone(),
@@ -144,13 +137,13 @@ impl State {
             .map(|(unit, why)| format!("{unit}: {why}"))
             .collect();
         let dropped = Event::WaveDropped {
-            reason: Reason::new(COULD_NOT_PREPARE, text.join("; ")),
+            reason: Reason::new(Code::CouldNotBePrepared, text.join("; ")),
         };
         let aside = failed.into_iter().map(|(unit, why)| {
             let tries = self.aside.get(unit).map_or(0, |aside| aside.tries);
             Event::SetAside {
                 unit: unit.clone(),
-                reason: Reason::new(COULD_NOT_PREPARE, why.clone()),
+                reason: Reason::new(Code::CouldNotBePrepared, why.clone()),
                 until: self.start.policy.retry.after(now, tries),
             }
         });
@@ -169,7 +162,7 @@ impl State {
             .map(|(name, why)| format!("{name} is {why}"))
             .collect();
         (!shut.is_empty()).then(|| {
-            let reason = Reason::new(GATES_SHUT, text.join("; "));
+            let reason = Reason::new(Code::GatesShut, text.join("; "));
             Decision::Record(vec![Event::WaveDropped { reason }])
         })
     }
@@ -187,17 +180,17 @@ impl State {
         failed.filter(|_| {
             self.held
                 .as_ref()
-                .is_none_or(|(held, _)| held.slug != "guard-failed")
+                .is_none_or(|(held, _)| held.code != Code::GuardFailed)
         })
     }
 
     /// Law 4: a wave starts only if our own check on fresh facts and the system's own oracle agree.
     fn ask_judges(&self, now: Timestamp, snapshot: &Snapshot, units: &[UnitId]) -> Decision {
-        let drop = |slug: &str, why: &str| Event::WaveDropped {
-            reason: Reason::new(slug, why),
+        let drop = |code: Code, why: &str| Event::WaveDropped {
+            reason: Reason::new(code, why),
         };
         if let Err(why) = self.may_stop(snapshot, units) {
-            return Decision::Record(vec![drop("world-has-moved", &why)]);
+            return Decision::Record(vec![drop(Code::WorldHasMoved, &why)]);
         }
         let Some(judged) = &self.judged else {
             return Decision::Judge(vec![units.to_vec()]);
@@ -212,7 +205,7 @@ impl State {
             Answer::Unknown { why } => {
                 let until = judged.at.saturating_add(ASK_AGAIN).unwrap_or(now);
                 if now < until {
-                    let why = Reason::new("oracle-unknown", why.clone());
+                    let why = Reason::new(Code::OracleUnknown, why.clone());
                     return Decision::Wait {
                         until: Some(until),
                         why,
@@ -222,9 +215,9 @@ impl State {
                 let timeout = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));
                 if opened.saturating_add(timeout).is_ok_and(|end| end <= now) {
                     return Decision::Record(vec![
-                        drop("oracle-unknown", why),
+                        drop(Code::OracleUnknown, why),
                         Event::Held {
-                            reason: Reason::new("oracle-unknown", why.clone()),
+                            reason: Reason::new(Code::OracleUnknown, why.clone()),
                         },
                     ]);
                 }
@@ -268,11 +261,11 @@ impl State {
         answers: &std::collections::BTreeMap<Vec<UnitId>, Judgement>,
     ) -> Decision {
         let dropped = Event::WaveDropped {
-            reason: Reason::new("oracle-says-no", why),
+            reason: Reason::new(Code::OracleSaysNo, why),
         };
         let aside = |unit: &UnitId, why: &str| {
             let tries = self.aside.get(unit).map_or(0, |aside| aside.tries);
-            let reason = Reason::new("oracle-says-no", why);
+            let reason = Reason::new(Code::OracleSaysNo, why);
             Event::SetAside {
                 unit: unit.clone(),
                 reason,
@@ -307,7 +300,7 @@ impl State {
                 .map(|unit| Event::SetAside {
                     unit: unit.clone(),
                     reason: Reason::new(
-                        "oracle-says-no",
+                        Code::OracleSaysNo,
                         format!("not together with the rest of its wave: {why}"),
                     ),
                     until: now.saturating_add(SignedDuration::from_secs(1)).ok(),
@@ -388,7 +381,7 @@ impl State {
                 .map(|(unit, _, why)| format!("{unit}: {why}"))
                 .collect();
             let units = broken.iter().map(|(unit, ..)| (*unit).clone()).collect();
-            let reason = Reason::new("visit-failed", text.join("; "));
+            let reason = Reason::new(Code::VisitFailed, text.join("; "));
             return fails(snapshot, wave, units, reason);
         }
         let wanted = wave.units.iter().map(|(unit, visit)| (unit, visit.wanted(stage)));
@@ -404,14 +397,14 @@ impl State {
                             let why = visit.failed.clone().unwrap_or_default();
                             Event::SetAside {
                                 unit: unit.clone(),
-                                reason: Reason::new("could-not-be-entered", why),
+                                reason: Reason::new(Code::CouldNotBeEntered, why),
                                 until: self.start.policy.retry.after(now, tries),
                             }
                         });
                 let fault_is_gone = self
                     .held
                     .as_ref()
-                    .filter(|(held, _)| [FAULT_OUTSIDE, GATES_SHUT].contains(&held.slug.as_str()))
+                    .filter(|(held, _)| [Code::FaultOutsideTheWave, Code::GatesShut].contains(&held.code))
                     .map(|_| Event::Released);
                 Decision::Record(
                     fault_is_gone
@@ -466,10 +459,10 @@ impl State {
         let wait = |until, why: &str| {
             let names: Vec<_> = units.iter().map(UnitId::as_str).collect();
             let why = format!("{} serve and may not be stopped now: {why}", names.join(" "));
-            let why = Reason::new(NOT_SAFE, why);
+            let why = Reason::new(Code::NotSafeToStopAgain, why);
             // It may take a person to make it safe, and goes on by itself once it is.
             match &self.held {
-                Some((held, _)) if held.slug == NOT_SAFE => Decision::Wait { until, why },
+                Some((held, _)) if held.code == Code::NotSafeToStopAgain => Decision::Wait { until, why },
                 Some(_) | None => Decision::Record(vec![Event::Held { reason: why }]),
             }
         };
@@ -493,7 +486,11 @@ impl State {
             (Answer::No { why } | Answer::Unknown { why }, _)
             | (_, Answer::No { why } | Answer::Unknown { why }) => why.as_str(),
             _ if said.is_yes() => {
-                if self.held.as_ref().is_some_and(|(held, _)| held.slug == NOT_SAFE) {
+                if self
+                    .held
+                    .as_ref()
+                    .is_some_and(|(held, _)| held.code == Code::NotSafeToStopAgain)
+                {
                     return Decision::Record(vec![Event::Released]);
                 }
                 let fresh = fresh.into_iter().map(|action| self.approved(action, said.at));
@@ -535,7 +532,7 @@ impl State {
             // What was seen counts: an answer that took long tells of the time when it was asked for.
             if snapshot.observed_at() < until {
                 let why = Reason::new(
-                    "gates-holding",
+                    Code::GatesHolding,
                     "all gates are open; they must stay so for a while",
                 );
                 return Waited::Not(Decision::Wait {
@@ -549,7 +546,7 @@ impl State {
             .iter()
             .map(|(name, why)| format!("{name} is {why}"))
             .collect();
-        let reason = Reason::new("gates-shut", text.join("; "));
+        let reason = Reason::new(Code::GatesShut, text.join("; "));
         let timeout = stage
             .gates
             .iter()

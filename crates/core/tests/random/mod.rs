@@ -213,7 +213,7 @@ pub fn facts(rng: &mut Rng) -> Facts {
             0 => unit.state = UnitState::Down,
             1 => unit.state = UnitState::Unknown,
             2 => unit.revision = None,
-            3 => unit.untouchable = Some(Reason::new("being-replaced", "by hand")),
+            3 => unit.untouchable = Some(Reason::of_backend("being-replaced", "by hand")),
             4..=6 => unit.revision = Some(NEW.parse().unwrap()),
             _ => {}
         }

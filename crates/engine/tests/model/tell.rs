@@ -79,7 +79,7 @@ impl System {
                     .collect();
                 format!("announces {}", fresh.join(", "))
             }
-            Decision::Wait { why, .. } | Decision::Hold(why) => format!("waits: {}", why.slug),
+            Decision::Wait { why, .. } | Decision::Hold(why) => format!("waits: {}", why.code),
             Decision::Over(_) => "is done".to_owned(),
         }
     }

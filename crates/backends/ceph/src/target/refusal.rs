@@ -56,7 +56,7 @@ fn known_release(release: &str, reasons: &mut Vec<Reason>) -> Option<Version> {
                 "{release:?} is no release that is known here; write one like 18.2.7, of {}",
                 known.join(", ")
             );
-            reasons.push(Reason::new("unknown-release", why));
+            reasons.push(Reason::of_backend("unknown-release", why));
             None
         }
     }
@@ -76,7 +76,7 @@ fn running(units: &[Unit], reasons: &mut Vec<Reason>) -> Option<Running> {
             "nobody knows what these run: {}; start them, or remove them from the cluster",
             unknown.join(", ")
         );
-        reasons.push(Reason::new("release-unknown", why));
+        reasons.push(Reason::of_backend("release-unknown", why));
     }
     let osds = units
         .iter()
@@ -103,7 +103,7 @@ fn health(facts: &Facts, policy: &TargetPolicy, half_way: bool) -> Option<Reason
         // An overall word without complaints would be a contradiction.
         let odd = facts.health.checks.is_empty() && overall != "HEALTH_OK";
         return odd.then(|| {
-            Reason::new(
+            Reason::of_backend(
                 "unhealthy",
                 format!("the cluster says {overall} and names no complaint"),
             )
@@ -113,19 +113,19 @@ fn health(facts: &Facts, policy: &TargetPolicy, half_way: bool) -> Option<Reason
         "{overall}: {}; cure it, or add the codes to health.accept",
         bad.join("; ")
     );
-    Some(Reason::new("unhealthy", why))
+    Some(Reason::of_backend("unhealthy", why))
 }
 
 fn orchestrator(facts: &Facts) -> Option<Reason> {
     match &facts.orchestrator {
         Known::Yes(None) => None,
-        Known::Yes(Some(backend)) => Some(Reason::new(
+        Known::Yes(Some(backend)) => Some(Reason::of_backend(
             "managed-by-orchestrator",
             format!(
                 "{backend} manages this cluster's daemons and would undo what others do to them; upgrade it there"
             ),
         )),
-        Known::No(why) => Some(Reason::new(
+        Known::No(why) => Some(Reason::of_backend(
             "orchestrator-unknown",
             format!("nobody could tell whether an orchestrator manages the daemons: {why}"),
         )),
@@ -157,7 +157,7 @@ fn stretch(facts: &Facts) -> Option<Reason> {
         "{what}. Ceph's own answer to ok-to-stop counts only min_size there, and approves what leaves groups that \
          cannot peer; upgrade such a cluster site by site, by hand"
     );
-    Some(Reason::new("stretch-cluster", why))
+    Some(Reason::of_backend("stretch-cluster", why))
 }
 
 /// The first releases that do not open a store of that sort any more.
@@ -195,7 +195,7 @@ fn stores(facts: &Facts, units: &[Unit], major: u32) -> Option<Reason> {
              or BlueStore first: {}",
             old.join(", ")
         );
-        Reason::new("store-too-old", why)
+        Reason::of_backend("store-too-old", why)
     })
 }
 
@@ -210,7 +210,7 @@ fn releases(facts: &Facts, units: &[Unit], wanted: &Version, running: Running, r
             major - running.lowest,
             running.lowest + LONGEST_JUMP
         );
-        reasons.push(Reason::new("jump-too-long", why));
+        reasons.push(Reason::of_backend("jump-too-long", why));
     }
     match (require, running.lowest_osd) {
         (Some(now), Some(lowest)) if now < lowest && major > lowest => {
@@ -219,18 +219,18 @@ fn releases(facts: &Facts, units: &[Unit], wanted: &Version, running: Running, r
                 "every OSD runs release {lowest} or later and the cluster still demands only {now}; \
                  finish that upgrade first: ceph osd require-osd-release {name}"
             );
-            reasons.push(Reason::new("require-osd-release-behind", why));
+            reasons.push(Reason::of_backend("require-osd-release-behind", why));
         }
         (None, Some(_)) => {
             let why = "require_osd_release is not set, or to a release that is not known here";
-            reasons.push(Reason::new("require-osd-release-behind", why));
+            reasons.push(Reason::of_backend("require-osd-release-behind", why));
         }
         (Some(_) | None, Some(_) | None) => {}
     }
     let demanded = require.unwrap_or(0).max(min_mon);
     if major < demanded {
         let why = format!("the cluster demands release {demanded}, and no daemon of {wanted} would join it");
-        reasons.push(Reason::new("release-too-low", why));
+        reasons.push(Reason::of_backend("release-too-low", why));
         return;
     }
     let stuck: Vec<&str> = units
@@ -248,6 +248,6 @@ fn releases(facts: &Facts, units: &[Unit], wanted: &Version, running: Running, r
             "{wanted} does not start on the data of these, which run a later release: {}",
             stuck.join(", ")
         );
-        reasons.push(Reason::new("release-too-low", why));
+        reasons.push(Reason::of_backend("release-too-low", why));
     }
 }

@@ -36,7 +36,7 @@ fn why_absent(facts: &Facts, baseline: Option<&Baseline>, id: u32, osd: &Osd) ->
         return None;
     }
     if osd.destroyed {
-        return Some(Reason::new(
+        return Some(Reason::of_backend(
             "osd-destroyed",
             "it is destroyed: its number waits for the OSD that takes its place",
         ));
@@ -51,13 +51,13 @@ fn why_absent(facts: &Facts, baseline: Option<&Baseline>, id: u32, osd: &Osd) ->
     let found = facts.osd_metadata.binary_search_by_key(&id, |osd| osd.id);
     let told = found.is_ok_and(|at| facts.osd_metadata[at].version.is_some());
     if osd.up_from == 0 && !told {
-        return Some(Reason::new(
+        return Some(Reason::of_backend(
             "osd-never-started",
             "it has a number and never started",
         ));
     }
     (!osd.inside).then(|| {
-        Reason::new(
+        Reason::of_backend(
             "osd-out",
             "it is down and out: no data is placed on it. If it comes back, it comes back on what its host has installed",
         )

@@ -91,7 +91,7 @@ fn bad_name(name: &str, host: Option<&str>) -> Option<Reason> {
         Err(error) => Err(error.to_string()),
     });
     let why = named.and(placed).err()?;
-    Some(Reason::new("bad-name", why))
+    Some(Reason::of_backend("bad-name", why))
 }
 
 fn serving(yes: bool) -> UnitState {

@@ -109,7 +109,7 @@ fn a_dead_osd_that_is_out_is_told_and_keeps_nobody_from_the_target() {
             let told: Vec<_> = made
                 .absent
                 .iter()
-                .map(|a| (a.unit.as_str(), a.reason.slug.as_str()))
+                .map(|a| (a.unit.as_str(), a.reason.code.code()))
                 .collect();
             assert_eq!(told, [("osd.5", slug)]);
             assert_eq!(out_of_reach(&made, &policy, snapshot(&facts, None).nouns()), []);
@@ -150,7 +150,7 @@ fn a_plan_that_cannot_reach_its_target_says_so_before_anything_is_begun() {
     let nouns = snapshot(&facts, None).nouns();
     let refused = out_of_reach(&made, &policy, nouns);
     assert_eq!(
-        refused.iter().map(|r| r.slug.as_str()).collect::<Vec<_>>(),
+        refused.iter().map(|r| r.code.code()).collect::<Vec<_>>(),
         ["target-out-of-reach"]
     );
     for word in ["osd.5", "require-osd-release-20", "unit-down", "starting it"] {

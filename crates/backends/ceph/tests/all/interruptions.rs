@@ -53,7 +53,7 @@ fn planned(facts: &Facts, words: &[&str]) -> (Plan, Vec<String>) {
     let refused = out_of_reach(&made, &policy, snapshot.nouns());
     let told = refused
         .iter()
-        .map(|reason| format!("{}: {}", reason.slug, reason.detail));
+        .map(|reason| format!("{}: {}", reason.code, reason.detail));
     let told = told.collect();
     (made, told)
 }

@@ -91,7 +91,11 @@ fn slugs(facts: &Facts, release: &str) -> Vec<String> {
     for reason in &refusal.0 {
         assert!(!reason.detail.is_empty());
     }
-    refusal.0.into_iter().map(|reason| reason.slug).collect()
+    refusal
+        .0
+        .into_iter()
+        .map(|reason| reason.code.to_string())
+        .collect()
 }
 
 #[test]

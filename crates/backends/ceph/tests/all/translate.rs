@@ -264,7 +264,7 @@ fn a_daemon_whose_name_no_command_may_hold_is_left_alone() {
     let found = units(&facts, None).unwrap();
     let left: Vec<(&str, &str)> = found
         .iter()
-        .filter_map(|unit| Some((unit.id.as_str(), unit.untouchable.as_ref()?.slug.as_str())))
+        .filter_map(|unit| Some((unit.id.as_str(), unit.untouchable.as_ref()?.code.code())))
         .collect();
     assert_eq!(
         left,

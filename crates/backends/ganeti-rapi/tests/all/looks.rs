@@ -394,7 +394,10 @@ async fn a_node_without_instances_serves_and_is_left_alone() {
         let snapshot = translate(&name, &facts, &cluster, memory, &wished, &visits).unwrap();
         let unit = snapshot.unit(snapshot.find(&UnitId::new("n1").unwrap()).unwrap());
         assert_eq!(unit.state, UnitState::Serving);
-        assert_eq!(unit.untouchable.as_ref().unwrap().slug, "node-not-vm-capable");
+        assert_eq!(
+            unit.untouchable.as_ref().unwrap().code.code(),
+            "node-not-vm-capable"
+        );
         let answer = snapshot
             .conditions()
             .find(|one| one.name.as_str() == NODES_ANSWER);

@@ -55,7 +55,7 @@ async fn without_a_command_for_it_the_master_is_left_alone() {
     };
     assert_eq!(left.len(), 1);
     assert_eq!(
-        (left[0].0.as_str(), left[0].1.slug.as_str()),
+        (left[0].0.as_str(), left[0].1.code.code()),
         ("n1", "master-cannot-move")
     );
     all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
@@ -96,7 +96,7 @@ async fn by_default_a_node_with_what_cannot_move_is_left_alone() {
     let End::Over(Ending::Incomplete { left }) = end else {
         panic!("{end:?}")
     };
-    let slugs: Vec<_> = left.iter().map(|(_, reason)| reason.slug.as_str()).collect();
+    let slugs: Vec<_> = left.iter().map(|(_, reason)| reason.code.code()).collect();
     assert_eq!(slugs, ["master-cannot-move", "non-redundant"]);
     all_is_well(&setup.world(), &make(), &["n3"]);
 }

@@ -1,7 +1,7 @@
 //! What Ganeti itself would say to a plan: states of instances and nodes, policies, N+1, exclusion tags.
 
 use stagger_core::explain::explain;
-use stagger_core::model::{Evacuate, Limit, Moving, Policy, Spare};
+use stagger_core::model::{Code, Evacuate, Limit, Moving, Policy, Spare};
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti::target::Wish;
 use stagger_ganeti::text::read;
@@ -69,7 +69,7 @@ fn a_drained_node_counts_as_down() {
     let left: Vec<_> = made
         .left_alone
         .iter()
-        .map(|left| left.reason.slug.as_str())
+        .map(|left| left.reason.code.code())
         .collect();
     assert_eq!(left, ["never-ok-to-stop", "max-in-parallel-used-up"]);
 }
@@ -84,13 +84,13 @@ fn a_node_without_instances_is_left_alone_and_not_taken_for_one_that_is_down() {
     let left: Vec<_> = made
         .left_alone
         .iter()
-        .map(|left| (left.unit.as_str(), left.reason.slug.as_str()))
+        .map(|left| (left.unit.as_str(), left.reason.code.code()))
         .collect();
     assert_eq!(left, [("node1", "node-not-vm-capable")]);
     assert_eq!(made.units(), 5);
     cluster.nodes[0].offline = true;
     let (_, _, made) = planned_by(&cluster, &Wish::default(), &bold());
-    assert_eq!(made.left_alone[0].reason.slug, "unit-down");
+    assert_eq!(made.left_alone[0].reason.code, Code::UnitDown);
 }
 
 const SPLIT: &str = "\

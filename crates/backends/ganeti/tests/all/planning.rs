@@ -100,7 +100,7 @@ pub(crate) fn told(cluster: &Cluster, wish: &Wish) -> String {
     let left = made
         .left_alone
         .iter()
-        .map(|left| format!("{}:{}", left.unit, left.reason.slug));
+        .map(|left| format!("{}:{}", left.unit, left.reason.code));
     let left: Vec<String> = left.collect();
     format!("{} | {}", waves.collect::<Vec<_>>().join(" "), left.join(" "))
 }

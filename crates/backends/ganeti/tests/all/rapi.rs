@@ -150,7 +150,10 @@ fn a_node_that_carries_no_instances_has_no_numbers_and_serves() {
     let snapshot = snapshot(&cluster, &view).unwrap();
     let unit = snapshot.unit(snapshot.find(&"node1".parse().unwrap()).unwrap());
     assert_eq!(unit.state, UnitState::Serving);
-    assert_eq!(unit.untouchable.as_ref().unwrap().slug, "node-not-vm-capable");
+    assert_eq!(
+        unit.untouchable.as_ref().unwrap().code.code(),
+        "node-not-vm-capable"
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Up to the unpin a service that fails goes back to the old code; behind it nothing does.
 
+use stagger_core::model::Code;
 use stagger_core::run::{Command, Ending};
 use stagger_engine::hosts::Ran;
 
@@ -61,7 +62,7 @@ async fn asked_to_go_back_before_the_unpin_everything_goes_back() {
     let mut doors = Vec::new();
     loop {
         match lives.live().await {
-            End::Held(reason) if reason.slug == "one-way-door" => {
+            End::Held(reason) if reason.code == Code::OneWayDoor => {
                 let door = if setup
                     .lab
                     .log()
@@ -127,7 +128,7 @@ async fn behind_the_unpin_nothing_goes_back() {
     let End::Held(reason) = end else {
         panic!("{end:?}\n{log:#?}")
     };
-    assert_eq!(reason.slug, "going-back-is-impossible", "{reason}\n{log:#?}");
+    assert_eq!(reason.code, Code::GoingBackIsImpossible, "{reason}\n{log:#?}");
     {
         let inner = setup.lab.now();
         assert_eq!(inner.violations, [""; 0]);

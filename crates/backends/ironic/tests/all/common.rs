@@ -133,7 +133,11 @@ impl Setup {
         let facts = backend.look().await;
         match backend.upgrade(&facts, release, &policy()) {
             Ok(upgrade) => panic!("{:?}", upgrade.target.title),
-            Err(refusal) => refusal.0.into_iter().map(|reason| reason.slug).collect(),
+            Err(refusal) => refusal
+                .0
+                .into_iter()
+                .map(|reason| reason.code.to_string())
+                .collect(),
         }
     }
 }

@@ -205,7 +205,7 @@ pub(super) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Opti
             reason,
             until: None,
         } => upgrade(bad, "UnitLeft", format!("{unit} is left as it is: {reason}")),
-        run::Event::Held { reason } if held != Some(reason.slug.as_str()) => {
+        run::Event::Held { reason } if held != Some(reason.code.code()) => {
             upgrade(bad, "UpgradeHeld", reason.to_string())
         }
         run::Event::Released => upgrade(good, "UpgradeGoesOn", "no longer held".to_owned()),
@@ -328,7 +328,7 @@ mod tests {
 
     use jiff::Timestamp;
     use serde_json::{Value, json};
-    use stagger_core::model::Reason;
+    use stagger_core::model::{Code, Reason};
 
     use super::*;
     use crate::cluster::CephClusterSpec;
@@ -508,7 +508,7 @@ mod tests {
                 "ceph 16 to 18: carried on by b@host"
             ))
         );
-        let why = serde_json::to_value(Reason::new("gates-shut", "pgs-clean")).unwrap();
+        let why = serde_json::to_value(Reason::new(Code::GatesShut, "pgs-clean")).unwrap();
         let ended = |outcome: Value| reason(told(9, json!({ "event": "ended", "outcome": outcome })));
         assert_eq!(ended(json!({ "ending": "done" })), Some("UpgradeDone"));
         assert_eq!(

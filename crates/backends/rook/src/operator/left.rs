@@ -1,6 +1,6 @@
 //! What a run leaves undone, and whether it is tried again by itself.
 
-use stagger_core::model::{Reason, RunId, UnitId};
+use stagger_core::model::{Code, Reason, RunId, UnitId};
 use stagger_core::plan::Plan;
 use stagger_core::run::{Command, Ending, Entry, Event, Run};
 
@@ -11,7 +11,7 @@ use crate::cluster::CephClusterSpec;
 use crate::wish::Wish;
 
 /// Reasons of units that were tried and failed. What was left for another reason may go when that has passed.
-const FAILED: [&str; 3] = ["went-back", "visit-failed", "could-not-be-entered"];
+const FAILED: [Code; 3] = [Code::WentBack, Code::VisitFailed, Code::CouldNotBeEntered];
 /// So many are named.
 const NAMED: usize = 5;
 
@@ -79,9 +79,7 @@ fn is_given_up(ending: &Ending) -> bool {
     match ending {
         Ending::Done => false,
         Ending::Aborted | Ending::RolledBack { .. } => true,
-        Ending::Incomplete { left } => left
-            .iter()
-            .any(|(_, reason)| FAILED.contains(&reason.slug.as_str())),
+        Ending::Incomplete { left } => left.iter().any(|(_, reason)| FAILED.contains(&reason.code)),
     }
 }
 
@@ -148,7 +146,7 @@ mod tests {
     fn plan(parts: &Value, left: &[(&str, &str)]) -> Plan {
         let left: Vec<_> = left
             .iter()
-            .map(|(unit, slug)| json!({ "unit": unit, "stage": "osd", "reason": Reason::new(slug, "why") }))
+            .map(|(unit, slug)| json!({ "unit": unit, "stage": "osd", "reason": Reason::of_backend(slug, "why") }))
             .collect();
         serde_json::from_value(json!({
             "document": "plan", "version": 1, "id": "", "cluster": "c", "title": "t", "generation": "osdmap 1",
@@ -266,7 +264,7 @@ mod tests {
         let ending = |slugs: &[&str]| Ending::Incomplete {
             left: slugs
                 .iter()
-                .map(|slug| ("osd.3".to_owned(), Reason::new(slug, "why")))
+                .map(|slug| ("osd.3".to_owned(), Reason::of_backend(slug, "why")))
                 .collect(),
         };
         for (ending, given_up) in [
@@ -276,7 +274,7 @@ mod tests {
             (ending(&["never-ok-to-stop", "went-back"]), true),
             (
                 Ending::RolledBack {
-                    reason: Reason::new("went-back", ""),
+                    reason: Reason::new(Code::WentBack, ""),
                 },
                 true,
             ),

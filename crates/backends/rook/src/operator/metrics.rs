@@ -452,7 +452,7 @@ mod tests {
         }
         cluster.journal(&intent(json!({ "action": "restart", "unit": "osd.1" })));
         cluster.journal(&entry(json!({ "event": "wave-passed" })));
-        let reason = serde_json::to_value(Reason::new("unhealthy", "x")).unwrap();
+        let reason = serde_json::to_value(Reason::of_backend("unhealthy", "x")).unwrap();
         cluster.journal(&entry(
             json!({ "event": "ended", "outcome": { "ending": "rolled-back", "reason": reason } }),
         ));

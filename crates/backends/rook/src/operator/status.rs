@@ -375,7 +375,7 @@ impl Listener for Telling {
         if let Some(news) = events::of_journal(entry, title, self.held.as_deref()) {
             self.watchers.events.tell(news);
         }
-        self.held = run.held().map(|(reason, _)| reason.slug.clone());
+        self.held = run.held().map(|(reason, _)| reason.code.to_string());
         self.watchers.metrics.journal(entry);
         self.tell(run, None);
     }

@@ -152,7 +152,7 @@ async fn drive(driver: &mut Driver, sim: &Sim, clock: &VirtualClock) -> Result<S
         steps = if now == then { steps + 1 } else { 0 };
         then = now;
         if steps > MOST_STEPS {
-            let why = Reason::new("turns-in-a-circle", format!("{steps} steps at one time"));
+            let why = Reason::of_backend("turns-in-a-circle", format!("{steps} steps at one time"));
             return Ok(SimEnding::Endless(why));
         }
         let stepped = driver.step().await?;

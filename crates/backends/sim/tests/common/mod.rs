@@ -56,7 +56,7 @@ pub fn left(ending: &SimEnding) -> Vec<(String, String)> {
     match ending {
         SimEnding::Over(Ending::Incomplete { left }) => left
             .iter()
-            .map(|(what, why)| (what.clone(), why.slug.clone()))
+            .map(|(what, why)| (what.clone(), why.code.to_string()))
             .collect(),
         SimEnding::Over(_) | SimEnding::Held(_) | SimEnding::Endless(_) => Vec::new(),
     }

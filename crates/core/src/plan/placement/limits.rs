@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Reason, Rooms, SharedGuests, Spare, Standbys, Turn};
+use crate::model::{Code, Reason, Rooms, SharedGuests, Spare, Standbys, Turn};
 
 use super::World;
 
@@ -67,7 +67,7 @@ fn shared(rooms: &Rooms, standby: u32, from: &[(u32, From)]) -> Option<Limit> {
         most: 1,
         loose: None,
         why: Reason::new(
-            "standby-shared",
+            Code::StandbyShared,
             format!("what runs on both would be moved to {}", rooms.host(standby).unit),
         ),
     })
@@ -145,7 +145,10 @@ fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) 
         members: members.collect(),
         most: as_cost(limit),
         loose: Some((loose.collect(), as_cost(free.max(0)))),
-        why: Reason::new("no-room", format!("{name} has {free} MiB of memory free{kept}")),
+        why: Reason::new(
+            Code::NoRoom,
+            format!("{name} has {free} MiB of memory free{kept}"),
+        ),
     })
 }
 
@@ -165,7 +168,7 @@ fn speed(rooms: &Rooms, standby: u32, from: &[(u32, From)]) -> Vec<Limit> {
                 .collect(),
             most: as_cost(limit),
             loose: None,
-            why: Reason::new("no-room", format!("{name} has {free} {what} free")),
+            why: Reason::new(Code::NoRoom, format!("{name} has {free} {what} free")),
         })
     };
     let [_, cpus, spindles, _] = rooms.host(standby).free;
@@ -204,7 +207,7 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                 most: 1,
                 loose: None,
                 why: Reason::new(
-                    "one-at-a-time",
+                    Code::OneAtATime,
                     format!(
                         "{}s of {} with {}s on shared storage go one at a time",
                         world.nouns.host,
@@ -265,7 +268,7 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                 most: as_cost((all + unit - 1) / unit),
                 loose: None,
                 why: Reason::new(
-                    "no-room-anywhere",
+                    Code::NoRoomAnywhere,
                     format!(
                         "all {}s of {} have {all} {what} free",
                         world.nouns.host,

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Amounts, Cramped, Evacuate, How, Reason, Resource, Rooms, Shift, Spare, Turn, kept};
+use crate::model::{
+    Amounts, Code, Cramped, Evacuate, How, Reason, Resource, Rooms, Shift, Spare, Turn, kept,
+};
 
 use super::World;
 
@@ -160,7 +162,7 @@ impl<'w> Attempt<'w> {
     fn stuck(&self, host: u32, cramped: &Cramped) -> Stuck {
         Stuck {
             host,
-            why: Reason::new("no-room", self.world.rooms.words(cramped)),
+            why: Reason::new(Code::NoRoom, self.world.rooms.words(cramped)),
         }
     }
 
@@ -274,7 +276,7 @@ impl<'w> Attempt<'w> {
                 return Err(Stuck {
                     host: of.host,
                     why: Reason::new(
-                        "no-room-anywhere",
+                        Code::NoRoomAnywhere,
                         format!(
                             "no {} of {} has room for {}, which takes {} MiB of memory and {} virtual processors",
                             self.world.nouns.host,
@@ -329,7 +331,7 @@ impl<'w> Attempt<'w> {
                 return Err(Stuck {
                     host: leaves,
                     why: Reason::new(
-                        "no-room-for-copies",
+                        Code::NoRoomForCopies,
                         format!(
                             "no {} of {} has room for the second copy of {}, which takes {} MiB of disk",
                             self.world.nouns.host,
