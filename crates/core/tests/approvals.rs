@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    Budgets, BudgetsBuilder, ClusterName, Code, Condition, ConditionName, Gate, GoingBack, Ix, Kind, OnFailure,
-    Part, PartName, Phase, Policy, Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId,
-    UnitState, Verdict, Width,
+    Budgets, BudgetsBuilder, ClusterName, Code, Condition, ConditionName, Gate, GoingBack, Ix, Kind,
+    OnFailure, Part, PartName, Phase, Policy, Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit,
+    UnitId, UnitState, Verdict, Width,
 };
 use stagger_core::run::{
     Action, Answer, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start, VERSION,

@@ -136,10 +136,16 @@ impl World {
         let mut snapshot = snapshot.with_absent(absent.map(|daemon| Absent {
             unit: daemon.id.clone(),
             kind: daemon.kind.clone(),
-            reason: Reason::of_backend("destroyed", "it is in the map of OSDs, and there is nothing behind it"),
+            reason: Reason::of_backend(
+                "destroyed",
+                "it is in the map of OSDs, and there is nothing behind it",
+            ),
         }));
         if recovers {
-            let places = self.daemons.iter().map(|daemon| snapshot.find(&daemon.id).unwrap_or(Ix(0)));
+            let places = self
+                .daemons
+                .iter()
+                .map(|daemon| snapshot.find(&daemon.id).unwrap_or(Ix(0)));
             let places: Vec<Ix> = places.collect();
             let once = self.may_be_down_once_recovered(&places);
             snapshot = snapshot.with_recovered(once)?;

@@ -391,12 +391,9 @@ impl World {
                 format!("{guard} given back")
             }
             Action::Step { .. } => {
-                let newest = self
-                    .daemons
-                    .iter()
-                    .find(|d| d.osd.is_some())
-                    .map(|d| d.runs.clone());
-                self.require = newest;
+                // No OSD that is up may be older than what is required.
+                let up = self.daemons.iter().filter(|d| d.osd.is_some() && d.up);
+                self.require = up.map(|d| d.runs.clone()).min();
                 self.generation += 1;
                 "required".to_owned()
             }

@@ -28,7 +28,11 @@ impl World {
     pub(crate) fn services(&self) -> Vec<Service> {
         let mut all = Vec::new();
         for (kind, name) in SERVICES {
-            let groups = if kind == "rgw" { self.spec.rgw_groups.max(1) } else { 1 };
+            let groups = if kind == "rgw" {
+                self.spec.rgw_groups.max(1)
+            } else {
+                1
+            };
             for group in 0..groups {
                 let members = self.daemons.iter();
                 let members = members.filter(|d| d.kind.as_str() == kind && d.group == group);
@@ -92,7 +96,13 @@ impl World {
         for service in self.services() {
             let members = self.members(service).map(|at| (place[at], 1));
             let members: Vec<(Ix, u32)> = members.collect();
-            budgets.add_for(0, service.name, "", service.all.saturating_sub(service.need), &members);
+            budgets.add_for(
+                0,
+                service.name,
+                "",
+                service.all.saturating_sub(service.need),
+                &members,
+            );
         }
         let pools = self.spec.pools.iter();
         let names: Vec<String> = pools

@@ -274,7 +274,9 @@ impl World {
 
     fn bad_daemon(&self, unit: usize) -> Option<Bad> {
         let services = self.services();
-        let service = services.into_iter().find(|service| self.members(*service).any(|at| at == unit))?;
+        let service = services
+            .into_iter()
+            .find(|service| self.members(*service).any(|at| at == unit))?;
         let others = || self.members(service).filter(|at| *at != unit);
         let left = others().filter(|at| self.daemons[*at].up).count() as u32;
         let (kind, need) = (service.kind, service.need);

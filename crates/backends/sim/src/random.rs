@@ -50,7 +50,9 @@ pub fn scenario(seed: u64) -> Result<Scenario, IdError> {
         Vec::new()
     };
     let journal = if rng.percent(15) {
-        (0..rng.between(1, 2)).map(|_| faults::journal(&mut rng)).collect()
+        (0..rng.between(1, 2))
+            .map(|_| faults::journal(&mut rng))
+            .collect()
     } else {
         Vec::new()
     };
@@ -102,4 +104,3 @@ fn policy(rng: &mut Rng) -> Policy {
         ..Policy::default()
     }
 }
-

@@ -242,10 +242,7 @@ fn could_go_on(
     }
     let plan = planned(sim, scenario, target)?;
     let waves = plan.stages().flat_map(|stage| &stage.waves);
-    let now: BTreeSet<&str> = waves
-        .flat_map(|wave| &wave.units)
-        .map(UnitId::as_str)
-        .collect();
+    let now: BTreeSet<&str> = waves.flat_map(|wave| &wave.units).map(UnitId::as_str).collect();
     let could: Vec<String> = left
         .iter()
         .filter(|(what, why)| now.contains(what.as_str()) && !HAD_ITS_TURN.contains(&why.code.code()))
@@ -372,7 +369,9 @@ impl<'a> Story<'a> {
     /// Whoever looks after the run has heard that it cannot be carried on, since hosts do not answer: of those that are off
     /// they say so.
     pub(crate) fn hears_of_strays(&self, sim: &Sim, run: &RunId) {
-        let Some(person) = self.scenario.person else { return };
+        let Some(person) = self.scenario.person else {
+            return;
+        };
         let now = sim.world().time();
         let since = *self.told().strays_since.get_or_insert(now);
         let after = SignedDuration::from_secs(i64::from(person.after));

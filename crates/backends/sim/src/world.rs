@@ -377,7 +377,10 @@ impl World {
 
     /// A call has its effect after its sender has given it up.
     fn land(&mut self, call: &Call, action: &Action) {
-        if self.comes_to_a_host_that_is_off(action) || self.fenced_in(call, action).is_err() || self.may_begin(call).is_err() {
+        if self.comes_to_a_host_that_is_off(action)
+            || self.fenced_in(call, action).is_err()
+            || self.may_begin(call).is_err()
+        {
             return;
         }
         self.truth.late += 1;

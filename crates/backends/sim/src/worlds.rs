@@ -221,19 +221,28 @@ fn shapes(world: &Scenario) -> Vec<&'static str> {
         ("one process", world.conductors.len() == 1),
         ("several processes", world.conductors.len() > 1),
         ("OSDs dead and out", is_among(&spec.down, &spec.out)),
-        ("OSDs down and in", spec.down.iter().any(|unit| !spec.out.contains(unit))),
+        (
+            "OSDs down and in",
+            spec.down.iter().any(|unit| !spec.out.contains(unit)),
+        ),
         ("OSDs out", !spec.out.is_empty()),
         ("OSDs destroyed", !spec.destroyed.is_empty()),
         ("groups recovering", spec.recovering > 0),
         ("erasure-coded pools", spec.pools.iter().any(|pool| pool.k > 1)),
-        ("pools across racks", spec.pools.iter().any(|pool| pool.domain == Level::Rack)),
+        (
+            "pools across racks",
+            spec.pools.iter().any(|pool| pool.domain == Level::Rack),
+        ),
         ("gateways in groups", spec.rgws > 0 && spec.rgw_groups > 1),
         ("one monitor or manager", spec.mons < 2 || spec.mgrs < 2),
         ("software laid out first", spec.seconds.install > 0),
         ("doors asked for", world.policy.doors == Doors::Ask),
         ("part of the way is enough", world.policy.partial),
     ];
-    all.into_iter().filter(|(_, is_so)| *is_so).map(|(shape, _)| shape).collect()
+    all.into_iter()
+        .filter(|(_, is_so)| *is_so)
+        .map(|(shape, _)| shape)
+        .collect()
 }
 
 /// A world as it was played: what came of it, and the digest of its journal; or why it could not be.

@@ -267,7 +267,9 @@ impl State {
         } else {
             &[]
         };
-        if let Some(wait) = self.wait_for_gates_and(now, snapshot, gates, not_recovered(snapshot, &wave.units)) {
+        if let Some(wait) =
+            self.wait_for_gates_and(now, snapshot, gates, not_recovered(snapshot, &wave.units))
+        {
             return Some(wait);
         }
         if let Some(last) = &self.last_wave {

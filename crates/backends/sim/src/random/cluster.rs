@@ -42,7 +42,11 @@ pub(super) fn cluster(rng: &mut Rng, seed: u64) -> Result<SimSpec, IdError> {
     } else {
         Vec::new()
     };
-    let recovering = if rng.percent(20) { rng.between(1, 12) as u32 } else { 0 };
+    let recovering = if rng.percent(20) {
+        rng.between(1, 12) as u32
+    } else {
+        0
+    };
     let wide = Wide {
         racks,
         hosts: racks * hosts,
@@ -56,7 +60,11 @@ pub(super) fn cluster(rng: &mut Rng, seed: u64) -> Result<SimSpec, IdError> {
         racks: racks as u32,
         hosts_per_rack: hosts as u32,
         osds_per_host: osds as u32,
-        mons: if rng.percent(4) { 1 } else { *rng.pick(&[3, 3, 3, 3, 4, 5]) },
+        mons: if rng.percent(4) {
+            1
+        } else {
+            *rng.pick(&[3, 3, 3, 3, 4, 5])
+        },
         mgrs: if rng.percent(4) { 1 } else { 2 },
         mds: *rng.pick(&[0, 0, 2, 2, 3]),
         mds_ranks: 1,
@@ -97,10 +105,18 @@ fn pool(rng: &mut Rng, at: u64, wide: &Wide) -> PoolSpec {
     };
     // Most people give a pool no more copies than it has places, and let it serve with one less.
     let careless = rng.percent(4);
-    let domain = if careless || room(level) >= 3 { level } else { Level::Osd };
+    let domain = if careless || room(level) >= 3 {
+        level
+    } else {
+        Level::Osd
+    };
     let most = if careless { 8 } else { room(domain) };
     let (size, min_size, k) = if rng.percent(70) || most < 4 {
-        let size = if careless { rng.between(1, 5) } else { rng.between(2, most.min(5)) };
+        let size = if careless {
+            rng.between(1, 5)
+        } else {
+            rng.between(2, most.min(5))
+        };
         let least = if careless { size } else { size - 1 };
         (size, rng.between(1, least), 1)
     } else {
