@@ -42,6 +42,7 @@ pub(super) fn cluster(rng: &mut Rng, seed: u64) -> Result<SimSpec, IdError> {
     } else {
         Vec::new()
     };
+    let rgws = *rng.pick(&[0, 0, 0, 2, 4, 6]);
     let recovering = if rng.percent(20) {
         rng.between(1, 12) as u32
     } else {
@@ -68,8 +69,8 @@ pub(super) fn cluster(rng: &mut Rng, seed: u64) -> Result<SimSpec, IdError> {
         mgrs: if rng.percent(4) { 1 } else { 2 },
         mds: *rng.pick(&[0, 0, 2, 2, 3]),
         mds_ranks: 1,
-        rgws: *rng.pick(&[0, 0, 0, 2, 4, 6]),
-        rgw_groups: *rng.pick(&[1, 2]),
+        rgws,
+        rgw_groups: if rgws > 2 { *rng.pick(&[1, 2]) } else { 1 },
         destroyed,
         recovering,
         pools,
