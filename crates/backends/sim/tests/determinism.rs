@@ -56,8 +56,8 @@ fn the_same_scenario_gives_the_same_bytes() {
 fn worlds_go_the_same_way_on_any_number_of_cores() {
     let worlds = |threads| Worlds {
         seed: 7,
-        count: 100,
-        twice: 100,
+        count: 60,
+        twice: 60,
         threads,
     };
     let alone = play_all(&worlds(1));

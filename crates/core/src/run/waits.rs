@@ -39,7 +39,7 @@ impl State {
         gates: &[Gate],
         at_once: bool,
     ) -> Option<Decision> {
-        self.wait_until_open(now, snapshot, gates, gate::shut(gates, snapshot), at_once)
+        self.wait_until_open(now, snapshot, gates, &gate::shut(gates, snapshot), at_once)
     }
 
     /// The same before a wave, with one more thing that has to be so.
@@ -52,7 +52,7 @@ impl State {
     ) -> Option<Decision> {
         let mut shut = gate::shut(gates, snapshot);
         shut.extend(shut_too);
-        self.wait_until_open(now, snapshot, gates, shut, true)
+        self.wait_until_open(now, snapshot, gates, &shut, true)
     }
 
     fn wait_until_open(
@@ -60,17 +60,17 @@ impl State {
         now: Timestamp,
         snapshot: &Snapshot,
         gates: &[Gate],
-        shut: Vec<(ConditionName, String)>,
+        shut: &[(ConditionName, String)],
         at_once: bool,
     ) -> Option<Decision> {
-        let turned = || Decision::Record(vec![Event::GatesTurned { shut: shut.clone() }]);
+        let turned = || Decision::Record(vec![Event::GatesTurned { shut: shut.to_vec() }]);
         let Some(before) = &self.gates else {
             return (!shut.is_empty() || !at_once).then(turned);
         };
         let names = |gates: &[(ConditionName, String)]| -> Vec<_> {
             gates.iter().map(|(name, _)| name.clone()).collect()
         };
-        if names(&before.shut) != names(&shut) {
+        if names(&before.shut) != names(shut) {
             return Some(turned());
         }
         let holds = gates.iter().map(|gate| gate.hold).max().unwrap_or_default();
