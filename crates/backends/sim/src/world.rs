@@ -130,6 +130,9 @@ pub(crate) struct FaultState {
     hit: Vec<usize>,
 }
 
+/// What an observation depends on: the generation, what changes without one, and why placement groups are unknown.
+pub(crate) type AsItIs = (u64, u64, Option<&'static str>);
+
 /// The cluster.
 #[derive(Debug)]
 pub struct World {
@@ -170,7 +173,7 @@ pub struct World {
     /// Counts what changes the cluster's words and not its generation.
     pub(crate) changes: u64,
     /// What was last observed, and of which state.
-    pub(crate) shown_last: Option<((u64, u64, Option<&'static str>), Snapshot)>,
+    pub(crate) shown_last: Option<(AsItIs, Snapshot)>,
     pub(crate) blind_until: u64,
     pub(crate) active_mgr: Option<usize>,
     /// Which objects the placement groups' states say are missing, while those states are old.
