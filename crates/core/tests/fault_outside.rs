@@ -305,7 +305,10 @@ fn what_must_be_left_alone_in_mid_wave_is_waited_for_and_then_restarted() {
     let Decision::Act { fresh, .. } = &restarts else {
         panic!("{restarts:?}");
     };
-    assert_eq!(fresh[..], [Action::Restart { unit: osd(0) }.into()]);
+    assert!(
+        matches!(&fresh[..], [Effect { action: Action::Restart { unit }, before: Some(_) }] if *unit == osd(0)),
+        "it may serve again by then: {fresh:?}"
+    );
 }
 
 #[test]

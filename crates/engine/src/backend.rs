@@ -116,8 +116,11 @@ impl std::fmt::Display for Rail {
 pub struct Call {
     /// Of which run.
     pub run: RunId,
-    /// The place of its intent: with the run, its key.
+    /// The place of its intent.
     pub seq: Seq,
+    /// The fencing token under which it was announced. Whoever carries it on has another; in a journal that was put back
+    /// from a backup the same places come again, and never under the same token.
+    pub announced: u64,
     /// The fencing token of its sender.
     pub fence: u64,
     /// Until when it may begin; `None`: whenever.
@@ -143,7 +146,7 @@ impl Call {
 
     /// The run's key for this effect, for lock files, reason trails and annotations.
     pub fn key(&self) -> String {
-        format!("{}-{}", self.run, self.seq)
+        format!("{}-{}-{}", self.run, self.seq, self.announced)
     }
 }
 

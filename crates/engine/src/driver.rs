@@ -609,6 +609,7 @@ impl Driver {
         let call = Call {
             run: self.run.start().run.clone(),
             seq,
+            announced: self.run.announced_under(seq).unwrap_or(self.fence),
             fence: self.fence,
             deadline: self
                 .run

@@ -221,6 +221,7 @@ mod tests {
         let call = Call {
             run: RunId::new("r").unwrap(),
             seq: 1,
+            announced: 1,
             fence: 1,
             deadline: None,
         };

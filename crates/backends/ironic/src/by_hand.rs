@@ -36,6 +36,7 @@ impl IronicBackend {
         let call = Call {
             run,
             seq: 0,
+            announced: fence,
             fence,
             deadline: None,
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    BudgetsBuilder, Condition, ConditionName, IdError, Ix, Kind, Snapshot, SnapshotError, Unit, UnitId,
+    Absent, Condition, ConditionName, IdError, Ix, Kind, Reason, Snapshot, SnapshotError, Unit, UnitId,
     UnitState, Verdict,
 };
 use stagger_core::run::Answer;
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    fn said_missing(&self, pg: usize) -> &[bool] {
+    pub(crate) fn said_missing(&self, pg: usize) -> &[bool] {
         match &self.frozen {
             Some(frozen) => &frozen[pg],
             None => &self.pgs[pg].missing,
@@ -60,8 +60,27 @@ impl World {
         if let Some(snapshot) = self.copied_snapshot(unknown)? {
             return Ok(snapshot);
         }
+        let as_it_is = (self.generation, self.changes, unknown);
+        if let Some((as_it_was, snapshot)) = &self.shown_last
+            && *as_it_was == as_it_is
+        {
+            let now = self.elapsed();
+            self.truth.observed_again(now);
+            return Ok(snapshot.clone().observed_again(at));
+        }
+        let snapshot = self.anew(at, unknown)?;
+        self.shown_last = Some((as_it_is, snapshot.clone()));
+        Ok(snapshot)
+    }
+
+    fn anew(&mut self, at: Timestamp, unknown: Option<&'static str>) -> Result<Snapshot, ObserveError> {
         let mut units = Vec::with_capacity(self.daemons.len());
+        let mut place = vec![Ix(0); self.daemons.len()];
         for (at, daemon) in self.daemons.iter().enumerate() {
+            if daemon.destroyed {
+                continue;
+            }
+            place[at] = Ix(units.len() as u32);
             let mut domains = BTreeMap::new();
             domains.insert("host".to_owned(), self.host_name(daemon.host));
             domains.insert("rack".to_owned(), self.rack_name(daemon.host));
@@ -79,38 +98,8 @@ impl World {
                 untouchable: None,
             });
         }
-        let mut budgets = BudgetsBuilder::default();
-        self.quorums(&mut budgets);
-        let groups: Vec<String> = self
-            .spec
-            .pools
-            .iter()
-            .map(|pool| format!("placement group of pool {}", pool.name))
-            .collect();
-        for at in 0..self.pgs.len() {
-            let missing = self.said_missing(at);
-            let pg = &self.pgs[at];
-            let members = |complete: bool| -> Vec<(Ix, u32)> {
-                let shards = pg.shards.iter().zip(missing);
-                shards
-                    .filter_map(|(osd, missing)| osd.filter(|_| !(complete && *missing)))
-                    .map(|osd| (Ix(osd), 1))
-                    .collect()
-            };
-            let all = members(false);
-            // Nobody could tell: then nothing of it may go.
-            let limit = |members: &[(Ix, u32)]| match unknown {
-                Some(_) => 0,
-                None => (members.len() as u32).saturating_sub(self.spec.pools[pg.pool].min_size),
-            };
-            budgets.add(&groups[pg.pool], &self.pg_name(at), limit(&all), &all);
-            // It serves with those that are up, and keeps its data on those that are complete.
-            if missing.iter().any(|missing| *missing) {
-                let complete = members(true);
-                let name = format!("{} without missing objects", self.pg_name(at));
-                budgets.add_for(0, &groups[pg.pool], &name, limit(&complete), &complete);
-            }
-        }
+        let budgets = self.may_be_down(unknown, &place);
+        let recovers = unknown.is_none() && (0..self.pgs.len()).any(|pg| self.recovers(pg));
         let conditions = self.conditions(unknown)?;
         let seconds = &self.spec.seconds;
         let mut durations = BTreeMap::new();
@@ -139,39 +128,31 @@ impl World {
             at,
             format!("osdmap {}", self.generation),
             units,
-            budgets.build(),
+            budgets,
             conditions,
             durations,
         )?;
-        self.truth.observed(said);
-        Ok(snapshot)
-    }
-
-    fn quorums(&self, budgets: &mut BudgetsBuilder) {
-        let of = |kind: &str| -> Vec<(Ix, u32)> {
-            let all = self.daemons.iter().enumerate();
-            all.filter(|(_, d)| d.kind.as_str() == kind)
-                .map(|(at, _)| (Ix(at as u32), 1))
-                .collect()
-        };
-        let need = |kind: &str, all: u32| match kind {
-            "mon" => all / 2 + 1,
-            "mds" => self.spec.mds_ranks.min(all),
-            _ => 1,
-        };
-        let names = [
-            ("mon", "quorum of the monitors"),
-            ("mgr", "managers, one of them active"),
-            ("mds", "metadata servers for all ranks"),
-            ("rgw", "object gateways, one of them up"),
-        ];
-        for (kind, name) in names {
-            let members = of(kind);
-            let all = members.len() as u32;
-            if all > 0 {
-                budgets.add_for(0, name, "", all.saturating_sub(need(kind, all)), &members);
-            }
+        let absent = self.daemons.iter().filter(|daemon| daemon.destroyed);
+        let mut snapshot = snapshot.with_absent(absent.map(|daemon| Absent {
+            unit: daemon.id.clone(),
+            kind: daemon.kind.clone(),
+            reason: Reason::of_backend(
+                "osd-destroyed",
+                "it is in the map of OSDs, and there is nothing behind it",
+            ),
+        }));
+        if recovers {
+            let places = self
+                .daemons
+                .iter()
+                .map(|daemon| snapshot.find(&daemon.id).unwrap_or(Ix(0)));
+            let places: Vec<Ix> = places.collect();
+            let once = self.may_be_down_once_recovered(&places);
+            snapshot = snapshot.with_recovered(once)?;
         }
+        let now = self.elapsed();
+        self.truth.observed(said, now);
+        Ok(snapshot)
     }
 
     fn conditions(&self, unknown: Option<&'static str>) -> Result<Vec<Condition>, IdError> {
@@ -271,6 +252,7 @@ impl World {
 
     /// What the oracle answers now.
     pub(crate) fn oracle(&mut self, set: &[UnitId]) -> Result<Answer, BackendError> {
+        let now = self.elapsed();
         let says = self.faults.iter().find_map(|state| match &state.fault {
             Fault::Oracle { says, .. } if state.on => Some(*says),
             _ => None,
@@ -297,7 +279,7 @@ impl World {
                 });
             }
             Some(Says::Yes) => {
-                self.truth.asked(set, true, false);
+                self.truth.asked(set, true, false, now);
                 return Ok(Answer::Yes);
             }
             None => match (refused, self.pgs_unknown().filter(|_| self.frozen.is_none())) {
@@ -308,7 +290,7 @@ impl World {
                 (None, None) => self.true_answer(set, fooled),
             },
         };
-        self.truth.asked(set, answer == Answer::Yes, !fooled);
+        self.truth.asked(set, answer == Answer::Yes, !fooled, now);
         Ok(answer)
     }
 
@@ -345,21 +327,11 @@ impl World {
                 }
             }
         }
-        for kind in ["mon", "mgr", "mds", "rgw"] {
-            let of_kind = || {
-                self.daemons
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, d)| d.kind.as_str() == kind)
-            };
-            let all = of_kind().count() as u32;
-            let need = match kind {
-                "mon" => all / 2 + 1,
-                "mds" => self.spec.mds_ranks.min(all),
-                _ => 1,
-            };
-            let touched = of_kind().any(|(at, d)| d.up && going.contains(&at));
-            let left = of_kind().filter(|(at, d)| d.up && !going.contains(at)).count() as u32;
+        for service in self.services() {
+            let up = || self.members(service).filter(|at| self.daemons[*at].up);
+            let touched = up().any(|at| going.contains(&at));
+            let left = up().filter(|at| !going.contains(at)).count() as u32;
+            let (kind, need) = (service.kind, service.need);
             if touched && left < need {
                 return Answer::No {
                     why: format!("{left} of {kind} would be left, and {need} are needed"),

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{ClusterId, ClusterName, IdError, Phase, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
 use stagger_engine::clock::Clock as _;
 use stagger_engine::driver::units_of;
 
@@ -126,6 +126,12 @@ impl Backend for Sim {
         answer
     }
 
+    fn host_of(&self, unit: &UnitId) -> Option<String> {
+        let world = self.world();
+        let at = world.by_id.get(unit)?;
+        Some(world.host_name(world.daemons[*at].host))
+    }
+
     fn rail(&self, action: &Action) -> Rail {
         match action {
             Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Rail::Fenced,
@@ -144,15 +150,26 @@ impl Backend for Sim {
 
     async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
         let mut world = self.world();
+        let mut off = None;
         for unit in units {
             let Some(at) = world.by_id.get(unit).copied() else {
                 continue;
             };
             let host = world.daemons[at].host;
+            if world.is_off(host) {
+                off = Some(host);
+                continue;
+            }
             let seen = world.host_fence.entry(host).or_insert(0);
             *seen = (*seen).max(fence);
         }
-        Ok(())
+        match off {
+            None => Ok(()),
+            Some(host) => {
+                let tried = format!("raise the fence on {}", world.host_name(host));
+                Err(BackendError::transient(tried, "no route to the host"))
+            }
+        }
     }
 
     async fn collect(&self, _call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
@@ -194,6 +211,25 @@ impl Backend for Sim {
             Some((holder, _)) => Err(LockError::Lost(format!("{holder} has it"))),
             None => Err(LockError::Lost("nobody has it".to_owned())),
         }
+    }
+
+    async fn holder(&self) -> Result<Option<Holder>, LockError> {
+        let world = self.world();
+        let now = world.elapsed();
+        let held = world.lock.as_ref().filter(|(_, until)| now < *until);
+        Ok(held.map(|(claim, _)| Holder {
+            claim: claim.clone(),
+            expires: self.lock,
+        }))
+    }
+
+    async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
+        self.world().anchor = Some(anchor.clone());
+        Ok(())
+    }
+
+    async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
+        Ok(self.world().anchor.clone())
     }
 
     async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
@@ -251,8 +287,26 @@ impl World {
         Ok(())
     }
 
+    /// Whether it would be carried out on a host that is off.
+    pub(crate) fn comes_to_a_host_that_is_off(&self, action: &Action) -> bool {
+        let unit = match action {
+            Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. } => unit,
+            Action::TakeGuard { .. }
+            | Action::DropGuard { .. }
+            | Action::Step { .. }
+            | Action::Collect { .. } => return false,
+        };
+        let at = self.by_id.get(unit);
+        at.is_some_and(|at| self.is_off(self.daemons[*at].host))
+    }
+
     /// A call that has come to where it is carried out.
     pub(crate) fn perform(&mut self, call: &Call, action: &Action) -> Answered {
+        if self.comes_to_a_host_that_is_off(action) {
+            // Who sent it cannot tell a host that is off from one that does not answer.
+            let tried = format!("call {}", call.key());
+            return Err(BackendError::transient(tried, "no answer came").may_land());
+        }
         self.fenced_in(call, action)?;
         self.may_begin(call)?;
         self.obstacle(call, action)?;
@@ -301,6 +355,12 @@ impl World {
                     self.take_effect(call, action);
                     return Err(BackendError::transient(tried, "the answer was lost").may_land());
                 }
+                (Fault::Doubled { unit, phase, seconds }, Some((of, now)))
+                    if unit == of && Some(*phase) == now && used == 0 =>
+                {
+                    self.faults[at].used += 1;
+                    self.land_later(*seconds, call, action);
+                }
                 (Fault::GuardFails { times }, None) if *times == 0 || used < *times => {
                     self.faults[at].used += 1;
                     return Err(BackendError::transient(tried, format!("{key} was refused")));
@@ -320,7 +380,10 @@ impl World {
                 expires,
             } => {
                 let until = self.elapsed() + u64::from(*expires) * 1000;
-                self.guards.insert((guard.clone(), units.clone()), until);
+                let which = (guard.clone(), units.clone());
+                self.orphans.remove(&which);
+                self.taken_by.insert(which.clone(), call.seq);
+                self.guards.insert(which, until);
                 format!("{guard} set")
             }
             Action::DropGuard { guard, units } => {
@@ -328,12 +391,9 @@ impl World {
                 format!("{guard} given back")
             }
             Action::Step { .. } => {
-                let newest = self
-                    .daemons
-                    .iter()
-                    .find(|d| d.osd.is_some())
-                    .map(|d| d.runs.clone());
-                self.require = newest;
+                // No OSD that is up may be older than what is required.
+                let up = self.daemons.iter().filter(|d| d.osd.is_some() && d.up);
+                self.require = up.map(|d| d.runs.clone()).min();
                 self.generation += 1;
                 "required".to_owned()
             }

@@ -2,27 +2,29 @@
 //!
 //! They share the journal and the world, and nothing else.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use stagger_core::model::{ClusterName, RunId, Snapshot, UnitId};
-use stagger_core::run::{Action, Answer, Command, Entry, Event, Run, Seq};
+use stagger_core::model::{ClusterId, ClusterName, RunId, Snapshot, UnitId};
+use stagger_core::run::{Action, Answer, Entry, Run};
 use stagger_core::view::Waiting;
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
 use stagger_engine::clock::{Clock, Moment};
 use stagger_engine::driver::{DriveError, Listener, Parts};
-use stagger_engine::store::{Listed, Store, StoreError};
+use stagger_engine::store::{Store as _, StoreError};
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 
 use crate::backend::Sim;
 use crate::clock::VirtualClock;
+use crate::journal::Shared;
 use crate::scenario::Scenario;
-use crate::simulate::{SimEnding, SimError, Story};
+use crate::simulate::{SimEnding, SimError, Story, in_hand};
 use crate::target::target;
 
 /// A process that carries the run out, if nobody else does.
@@ -56,6 +58,21 @@ pub enum Ill {
         /// Seconds.
         lasts: u32,
     },
+    /// Its machine sleeps right before it makes a call: as if it stood still, and the clock that counts only while the
+    /// machine is awake stands still too.
+    Sleeps {
+        /// Before which of its calls, from 1.
+        call: u32,
+        /// Seconds.
+        lasts: u32,
+    },
+    /// Somebody sets its clock.
+    ClockSet {
+        /// Seconds after the beginning.
+        at: u32,
+        /// So many seconds forward; back, if this is negative.
+        by: i32,
+    },
     /// Nothing of the cluster answers it; it reaches its journal all the same.
     CutOff {
         /// Seconds after the beginning.
@@ -71,6 +88,8 @@ impl Ill {
         match self {
             Self::Killed { .. } => "killed",
             Self::Paused { .. } => "paused",
+            Self::Sleeps { .. } => "sleeps",
+            Self::ClockSet { .. } => "clock-set",
             Self::CutOff { .. } => "cut-off",
         }
     }
@@ -79,11 +98,17 @@ impl Ill {
 /// So long it waits before it tries again to carry the run out.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Every so many tries to carry it on go all the way, though another has the lock.
+const LOOKS_INTO_IT: u32 = 16;
+
 /// So long a call is waited for that gets no answer.
 const NO_ANSWER: Duration = Duration::from_secs(4);
 
 /// After so many tries it never comes to an end.
 const MOST_TRIES: u32 = 5_000;
+
+/// No machine counts its processes as far as that.
+const NO_PROCESS: u32 = 1 << 30;
 
 /// What all conductors share.
 pub(crate) struct Stage<'a> {
@@ -106,7 +131,7 @@ impl Stage<'_> {
         let health = Arc::new(Health::new(conductor));
         let mut kills = conductor.ills.iter().filter_map(|ill| match ill {
             Ill::Killed { at, again } => Some((*at, *again)),
-            Ill::Paused { .. } | Ill::CutOff { .. } => None,
+            Ill::Paused { .. } | Ill::Sleeps { .. } | Ill::ClockSet { .. } | Ill::CutOff { .. } => None,
         });
         loop {
             let kill = kills.next();
@@ -137,6 +162,14 @@ impl Stage<'_> {
         };
         loop {
             let tries = self.tries.fetch_add(1, Ordering::Relaxed) + 1;
+            // Who sees that another has the lock mostly waits: to read the whole journal each time tells them nothing.
+            if !tries.is_multiple_of(LOOKS_INTO_IT) && self.is_locked() && !self.scenario.is_calm() {
+                if tries > MOST_TRIES {
+                    return Err(SimError::NoEnd);
+                }
+                clock.pause(PATIENCE).await;
+                continue;
+            }
             let who = Identity {
                 incarnation: format!("simulated-{tries}"),
                 host: if number == 0 {
@@ -144,20 +177,38 @@ impl Stage<'_> {
                 } else {
                     format!("conductor-{number}")
                 },
-                process: tries,
+                // None that is one of this machine: whether that lives would be looked up.
+                process: NO_PROCESS + tries,
             };
+            self.story.heal(self.sim, || self.in_hand());
             match self.try_once(&who, &clock, health).await {
                 Ok(ending) => return Ok(ending),
                 Err(Setback::Over) => return Ok(SimEnding::Over(self.ended()?)),
                 Err(Setback::Broken(error)) => return Err(error),
                 // Who is alone, and nothing befalls, has nobody to wait for.
-                Err(Setback::Later(error)) if self.scenario.conductors.is_empty() => {
+                Err(Setback::Later(error)) if self.scenario.is_calm() => {
                     return Err(SimError::Supervise(error));
                 }
                 Err(Setback::Later(_)) if tries > MOST_TRIES => return Err(SimError::NoEnd),
-                Err(Setback::Later(_)) => clock.pause(PATIENCE).await,
+                Err(Setback::Later(error)) => {
+                    if matches!(error, SuperviseError::Drive(DriveError::StrayCall { .. })) {
+                        self.story.hears_of_strays(self.sim, &self.run);
+                    }
+                    clock.pause(PATIENCE).await;
+                }
             }
         }
+    }
+
+    fn in_hand(&self) -> BTreeSet<UnitId> {
+        let run = supervisor::replay(&self.store, &self.run).ok();
+        run.as_ref().map(in_hand).unwrap_or_default()
+    }
+
+    fn is_locked(&self) -> bool {
+        let world = self.sim.world();
+        let now = world.elapsed();
+        world.lock.as_ref().is_some_and(|(_, until)| now < *until)
     }
 
     fn ended(&self) -> Result<stagger_core::run::Ending, SimError> {
@@ -247,30 +298,39 @@ impl Setback {
 struct Health {
     /// It stands still until then, in milliseconds of the world.
     paused_until: AtomicU64,
+    /// So many milliseconds its machine has slept, or will have when it wakes up.
+    slept: AtomicU64,
     calls: AtomicU32,
-    pauses: Vec<(u32, u32)>,
+    /// Before which call, for how many seconds, and whether its machine sleeps.
+    pauses: Vec<(u32, u32, bool)>,
     cuts: Vec<(u64, u64)>,
+    /// When its clock is set, and by how many seconds.
+    settings: Vec<(u64, i64)>,
 }
 
 impl Health {
     fn new(conductor: &Conductor) -> Self {
-        let ills = || conductor.ills.iter().copied();
-        let pauses = ills().filter_map(|ill| match ill {
-            Ill::Paused { call, lasts } => Some((call, lasts)),
-            Ill::Killed { .. } | Ill::CutOff { .. } => None,
-        });
-        let cuts = ills().filter_map(|ill| match ill {
-            Ill::CutOff { at, lasts } => {
-                Some((u64::from(at) * 1000, (u64::from(at) + u64::from(lasts)) * 1000))
-            }
-            Ill::Killed { .. } | Ill::Paused { .. } => None,
-        });
-        Self {
+        let mut health = Self {
             paused_until: AtomicU64::new(0),
+            slept: AtomicU64::new(0),
             calls: AtomicU32::new(0),
-            pauses: pauses.collect(),
-            cuts: cuts.collect(),
+            pauses: Vec::new(),
+            cuts: Vec::new(),
+            settings: Vec::new(),
+        };
+        for ill in &conductor.ills {
+            match *ill {
+                Ill::Killed { .. } => {}
+                Ill::Paused { call, lasts } => health.pauses.push((call, lasts, false)),
+                Ill::Sleeps { call, lasts } => health.pauses.push((call, lasts, true)),
+                Ill::ClockSet { at, by } => health.settings.push((u64::from(at) * 1000, i64::from(by))),
+                Ill::CutOff { at, lasts } => {
+                    let from = u64::from(at) * 1000;
+                    health.cuts.push((from, from + u64::from(lasts) * 1000));
+                }
+            }
         }
+        health
     }
 
     fn is_cut_off(&self, now: u64) -> bool {
@@ -282,12 +342,21 @@ impl Health {
     /// One more call is about to be made.
     fn before_a_call(&self, now: u64) {
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        for (at, lasts) in &self.pauses {
+        for (at, lasts, asleep) in &self.pauses {
             if *at == call {
-                let until = now + u64::from(*lasts) * 1000;
-                self.paused_until.fetch_max(until, Ordering::Relaxed);
+                let lasts = u64::from(*lasts) * 1000;
+                self.paused_until.fetch_max(now + lasts, Ordering::Relaxed);
+                if *asleep {
+                    self.slept.fetch_add(lasts, Ordering::Relaxed);
+                }
             }
         }
+    }
+
+    /// By so many seconds its clock was set until then.
+    fn was_set_by(&self, now: u64) -> i64 {
+        let set = self.settings.iter().filter(|(at, _)| *at <= now);
+        set.map(|(_, by)| by).sum()
     }
 }
 
@@ -316,13 +385,19 @@ impl ConductorClock {
             self.world.pause(Duration::from_millis(left)).await;
         }
     }
+
+    /// What it is ahead of the cluster's, by now.
+    fn ahead(&self) -> SignedDuration {
+        let set = SignedDuration::from_secs(self.health.was_set_by(self.passed()));
+        self.ahead.saturating_add(set)
+    }
 }
 
 #[async_trait]
 impl Clock for ConductorClock {
     fn now(&self) -> Timestamp {
         let now = self.world.now();
-        now.saturating_add(self.ahead).unwrap_or(now)
+        now.saturating_add(self.ahead()).unwrap_or(now)
     }
 
     async fn sleep_until(&self, until: Timestamp) {
@@ -331,7 +406,18 @@ impl Clock for ConductorClock {
     }
 
     fn moment(&self) -> Moment {
-        self.world.moment()
+        let Moment { awake, wall } = self.world.moment();
+        let slept = Duration::from_millis(self.health.slept.load(Ordering::Relaxed));
+        // Long after 1970, so that a clock that is set back shows a time.
+        let wall = wall + LONG_AFTER;
+        let wall = match self.ahead() {
+            forward if forward.is_positive() => wall + forward.unsigned_abs(),
+            back => wall.saturating_sub(back.unsigned_abs()),
+        };
+        Moment {
+            awake: awake.saturating_sub(slept),
+            wall,
+        }
     }
 
     async fn pause(&self, time: Duration) {
@@ -339,6 +425,8 @@ impl Clock for ConductorClock {
         self.awake().await;
     }
 }
+
+const LONG_AFTER: Duration = Duration::from_secs(1 << 30);
 
 /// The cluster as a conductor reaches it.
 struct Link {
@@ -392,6 +480,12 @@ impl Backend for Link {
     fn cluster(&self) -> &ClusterName {
         self.sim.cluster()
     }
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        self.through("ask which cluster it is", self.sim.identity()).await
+    }
+    fn host_of(&self, unit: &UnitId) -> Option<String> {
+        self.sim.host_of(unit)
+    }
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         let seen = self.sim.observe_at(|| self.clock.now());
         self.through("observe the cluster", seen).await
@@ -421,6 +515,15 @@ impl Backend for Link {
     async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
         self.lock_through(self.sim.renew(claim, fence)).await
     }
+    async fn holder(&self) -> Result<Option<Holder>, LockError> {
+        self.lock_through(self.sim.holder()).await
+    }
+    async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
+        self.lock_through(self.sim.anchor(anchor)).await
+    }
+    async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
+        self.lock_through(self.sim.anchored()).await
+    }
     async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
         self.lock_through(self.sim.unlock(claim, fence)).await
     }
@@ -429,63 +532,6 @@ impl Backend for Link {
     }
     fn poll(&self) -> Duration {
         self.sim.poll()
-    }
-}
-
-/// One journal that all of them reach.
-#[derive(Clone)]
-pub(crate) struct Shared(Arc<Mutex<Box<dyn Store>>>);
-
-impl Shared {
-    pub(crate) fn new(store: Box<dyn Store>) -> Self {
-        Self(Arc::new(Mutex::new(store)))
-    }
-
-    fn held(&self) -> MutexGuard<'_, Box<dyn Store>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Store for Shared {
-    fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
-        self.held().fence(cluster)
-    }
-    fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
-        self.held().raise(cluster, fence, holder)
-    }
-    fn begin(
-        &mut self,
-        cluster: &ClusterName,
-        fence: u64,
-        at: Timestamp,
-        start: Event,
-    ) -> Result<Entry, StoreError> {
-        self.held().begin(cluster, fence, at, start)
-    }
-    fn append(
-        &mut self,
-        run: &RunId,
-        fence: u64,
-        after: Seq,
-        at: Timestamp,
-        events: Vec<Event>,
-    ) -> Result<Vec<Entry>, StoreError> {
-        self.held().append(run, fence, after, at, events)
-    }
-    fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
-        self.held().journal(run)
-    }
-    fn runs(&self) -> Result<Vec<Listed>, StoreError> {
-        self.held().runs()
-    }
-    fn ask(&mut self, run: &RunId, at: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
-        self.held().ask(run, at, command, by)
-    }
-    fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
-        self.held().asked(run)
-    }
-    fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
-        self.held().taken(run, up_to)
     }
 }
 

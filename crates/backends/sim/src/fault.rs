@@ -100,6 +100,23 @@ pub enum Fault {
         /// In which phase.
         phase: Phase,
     },
+    /// A call comes twice: once as it should, and once more so much later.
+    Doubled {
+        /// Which unit.
+        unit: UnitId,
+        /// In which phase.
+        phase: Phase,
+        /// Seconds.
+        seconds: u32,
+    },
+    /// A host is off: what runs on it is down, and nothing answers there.
+    HostOff {
+        /// Its name.
+        host: String,
+        /// When.
+        #[serde(default)]
+        when: When,
+    },
     /// Taking guards fails.
     GuardFails {
         /// So often; 0: always.
@@ -168,6 +185,8 @@ impl Fault {
             Self::AnswerLost { .. } => "answer-lost",
             Self::GuardFails { .. } => "guard-fails",
             Self::Outage { .. } => "outage",
+            Self::Doubled { .. } => "doubled",
+            Self::HostOff { .. } => "host-off",
             Self::StalePgs { .. } => "stale-pgs",
             Self::Oracle { .. } => "oracle",
             Self::OracleNo { .. } => "oracle-no",
@@ -180,6 +199,7 @@ impl Fault {
     pub(crate) fn when(&self) -> Option<When> {
         match self {
             Self::Outage { when, .. }
+            | Self::HostOff { when, .. }
             | Self::StalePgs { when, .. }
             | Self::Oracle { when, .. }
             | Self::OracleNo { when, .. }
@@ -191,6 +211,7 @@ impl Fault {
             | Self::PerformFails { .. }
             | Self::CallLate { .. }
             | Self::AnswerLost { .. }
+            | Self::Doubled { .. }
             | Self::GuardFails { .. } => None,
         }
     }

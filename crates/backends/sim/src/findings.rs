@@ -75,7 +75,8 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// Reasons for which a run may stay held although all is healed: each names what a person must decide.
+/// Reasons for which a run may stay held although all is healed, where nobody looks after it: each names what a person
+/// must decide. Where somebody does there is no such excuse: every state has an exit that a person can take.
 const FOR_A_PERSON: [&str; 7] = [
     "going-back-is-impossible",
     "going-back-needs-a-rebuild",
@@ -86,8 +87,8 @@ const FOR_A_PERSON: [&str; 7] = [
     "wave-failed",
 ];
 
-/// All that the truth found against a run that ended so.
-pub(crate) fn findings(ending: &SimEnding, world: &World) -> Vec<Finding> {
+/// All that the truth found against a run that ended so; `looked_after`: a person has done what they could.
+pub(crate) fn findings(ending: &SimEnding, world: &World, looked_after: bool) -> Vec<Finding> {
     let truth = world.truth();
     let of = |class: Class, all: &[String]| -> Vec<Finding> {
         let each = all.iter().cloned();
@@ -98,18 +99,20 @@ pub(crate) fn findings(ending: &SimEnding, world: &World) -> Vec<Finding> {
     found.extend(of(Class::LateUnsafe, &truth.late_unsafe));
     found.extend(of(Class::UndoneWork, &truth.undone));
     if matches!(ending, SimEnding::Over(_)) {
-        let left: Vec<String> = world.guards().map(ToString::to_string).collect();
+        let left: Vec<String> = world.guards_known().map(ToString::to_string).collect();
         found.extend(of(Class::GuardLeft, &left));
     }
-    found.extend(of(Class::WrongEnding, &wrong_ending(ending, world)));
+    found.extend(of(Class::WrongEnding, &wrong_ending(ending, world, looked_after)));
     found
 }
 
-fn wrong_ending(ending: &SimEnding, world: &World) -> Vec<String> {
+fn wrong_ending(ending: &SimEnding, world: &World, looked_after: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     match ending {
         SimEnding::Endless(why) => wrong.push(format!("it never ends: {why}")),
-        SimEnding::Held(why) if world.is_healed() && !FOR_A_PERSON.contains(&why.code.code()) => {
+        SimEnding::Held(why)
+            if world.is_healed() && (looked_after || !FOR_A_PERSON.contains(&why.code.code())) =>
+        {
             wrong.push(format!("all is well, and it is held: {why}"));
         }
         SimEnding::Held(_) => {}

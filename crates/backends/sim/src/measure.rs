@@ -37,6 +37,8 @@ pub struct Truth {
     pub visits: std::collections::BTreeMap<UnitId, u32>,
     /// Units that a fault took down since the judges were last asked.
     since_judged: BTreeSet<UnitId>,
+    /// When that was, in milliseconds.
+    judged_at: u64,
     /// What the last observation said.
     said: Said,
     /// What the oracle said last, and of what set.
@@ -61,9 +63,15 @@ impl Truth {
     }
 
     /// An observation was answered with this.
-    pub(crate) fn observed(&mut self, said: Said) {
+    pub(crate) fn observed(&mut self, said: Said, now: u64) {
         self.said = said;
+        self.observed_again(now);
+    }
+
+    /// An observation was answered as the last one was.
+    pub(crate) fn observed_again(&mut self, now: u64) {
         self.since_judged.clear();
+        self.judged_at = now;
     }
 
     /// There is no oracle.
@@ -72,9 +80,9 @@ impl Truth {
     }
 
     /// The oracle was asked, and said so; `honest`: by the truth.
-    pub(crate) fn asked(&mut self, set: &[UnitId], yes: bool, honest: bool) {
+    pub(crate) fn asked(&mut self, set: &[UnitId], yes: bool, honest: bool, now: u64) {
         if honest {
-            self.since_judged.clear();
+            self.observed_again(now);
         }
         self.oracle = Some((set.iter().cloned().collect(), yes));
     }
@@ -115,11 +123,12 @@ impl World {
                 self.truth.late_unsafe.push(text);
             }
             (Some(bad), _) => {
-                let raced = seen_down
-                    || bad
-                        .absent
-                        .iter()
-                        .any(|unit| self.truth.since_judged.contains(unit));
+                // Excused is only what came after both judges had answered, and only as long as their word counts.
+                let counts = self.grace.approval.is_none_or(|approval| {
+                    self.elapsed().saturating_sub(self.truth.judged_at) <= approval * 1000
+                });
+                let since_judged = |unit: &UnitId| self.truth.since_judged.contains(unit);
+                let raced = counts && (seen_down || bad.absent.iter().any(since_judged));
                 if raced {
                     self.truth.raced += 1;
                 } else if bad.said_fine && self.lied_to() && !self.oracle_refused(&id) {
@@ -264,21 +273,19 @@ impl World {
     }
 
     fn bad_daemon(&self, unit: usize) -> Option<Bad> {
-        let kind = &self.daemons[unit].kind;
-        let of_kind = self.daemons.iter().filter(|d| d.kind == *kind);
-        let all = of_kind.clone().count() as u32;
-        let need = match kind.as_str() {
-            "mon" => all / 2 + 1,
-            "mds" => self.spec.mds_ranks.min(all),
-            _ => 1,
-        };
-        let left = of_kind
-            .clone()
-            .filter(|d| d.up && d.id != self.daemons[unit].id)
-            .count() as u32;
+        let services = self.services();
+        let service = services
+            .into_iter()
+            .find(|service| self.members(*service).any(|at| at == unit))?;
+        let others = || self.members(service).filter(|at| *at != unit);
+        let left = others().filter(|at| self.daemons[*at].up).count() as u32;
+        let (kind, need) = (service.kind, service.need);
         (left < need).then(|| Bad {
             what: format!("{left} of {kind} are left, and {need} are needed"),
-            absent: of_kind.filter(|d| !d.up).map(|d| d.id.clone()).collect(),
+            absent: others()
+                .filter(|at| !self.daemons[*at].up)
+                .map(|at| self.daemons[at].id.clone())
+                .collect(),
             said_fine: false,
         })
     }

@@ -6,6 +6,8 @@ use stagger_core::run::Command;
 
 use crate::conductors::Conductor;
 use crate::fault::Fault;
+use crate::journal::JournalIll;
+use crate::person::Person;
 use crate::spec::SimSpec;
 use crate::target::TargetSpec;
 
@@ -32,6 +34,12 @@ pub struct Scenario {
     /// What a person asks for.
     #[serde(default, rename = "ask", skip_serializing_if = "Vec::is_empty")]
     pub asks: Vec<Ask>,
+    /// Who looks after it when it is held; nobody, if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub person: Option<Person>,
+    /// What befalls the journal.
+    #[serde(default, rename = "journal", skip_serializing_if = "Vec::is_empty")]
+    pub journal: Vec<JournalIll>,
     /// Who carries it out, if it is not one process that nothing befalls.
     #[serde(default, rename = "conductor", skip_serializing_if = "Vec::is_empty")]
     pub conductors: Vec<Conductor>,
@@ -74,6 +82,11 @@ pub struct Expect {
 pub struct ScenarioError(#[source] toml::de::Error);
 
 impl Scenario {
+    /// One process carries it out, and neither that nor its journal is befallen by anything.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.conductors.is_empty() && self.journal.is_empty()
+    }
+
     /// From a file's text.
     ///
     /// # Errors

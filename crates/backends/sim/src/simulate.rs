@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{IdError, Reason, RunId, Target};
+use stagger_core::model::{IdError, Reason, RunId, Target, UnitId};
 use stagger_core::plan::{Ask, Plan, plan};
-use stagger_core::run::Ending;
+use stagger_core::run::{Command, Ending, Run};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::{Backend as _, BackendError};
 use stagger_engine::clock::Clock;
@@ -19,11 +19,14 @@ use stagger_engine::supervisor::{self, SuperviseError};
 
 use crate::backend::Sim;
 use crate::clock::{Pace, PlayError};
-use crate::conductors::{Conductor, Shared, Stage};
+use crate::conductors::{Conductor, Stage};
 use crate::findings::{Class, Finding, findings};
+use crate::journal::Shared;
 use crate::measure::Truth;
+use crate::person::{Act, Looked, confirmations};
 use crate::scenario::Scenario;
 use crate::target::target;
+use crate::world::Grace;
 
 /// How a simulation ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +72,10 @@ pub struct SimReport {
     pub waves: u32,
     /// Waves of the first plan.
     pub planned_waves: usize,
+    /// How often a person helped.
+    pub helped: u32,
+    /// Upon what reason a person acted last.
+    pub helped_last: Option<String>,
     /// Units that serve on something else than before.
     pub units: usize,
     /// How long the first plan said that it takes.
@@ -161,8 +168,9 @@ async fn one_run(
     let forecast = planned(sim, scenario, &target)?;
     let run = RunId::new(format!("sim-{}", scenario.cluster.name))?;
     let began = clock.now();
-    let story = Story::new(scenario, began);
-    let shared = Shared::new(store);
+    sim.world().grace = grace(scenario);
+    let shared = Shared::new(sim, store, &scenario.journal);
+    let story = Story::new(scenario, began).with(shared.clone());
     let alone = [Conductor::default()];
     let stage = Stage {
         scenario,
@@ -181,14 +189,17 @@ async fn one_run(
     let ending = conducted(&stage, conductors).await?;
     let carried_out = supervisor::replay(&shared, &run)?;
     let again = could_go_on(&ending, sim, scenario, &target)?;
+    let looked = stage.story.told().looked.clone();
     let mut world = sim.world();
     world.watch_the_end();
     let from = &world.spec.release;
-    let mut findings = findings(&ending, &world);
+    let mut findings = findings(&ending, &world, scenario.person.is_some());
     findings.extend(again);
     Ok(SimReport {
         findings,
         ending,
+        helped: looked.acts(),
+        helped_last: looked.last().map(str::to_owned),
         waves: carried_out.waves_passed(),
         planned_waves: forecast.waves(),
         units: world.units().filter(|(_, runs, up)| *up && *runs != from).count(),
@@ -199,6 +210,21 @@ async fn one_run(
         guards: world.guards().map(ToString::to_string).collect(),
         run,
     })
+}
+
+/// How strictly the truth judges a scenario.
+fn grace(scenario: &Scenario) -> Grace {
+    let seconds = &scenario.cluster.seconds;
+    // The word of a judge is on its way, and so is the call that it permits.
+    let on_the_way = u64::from(seconds.ask) + u64::from(seconds.call);
+    Grace {
+        approval: Some(u64::from(scenario.policy.approval_age) + on_the_way),
+        to_notice: if scenario.is_calm() {
+            Grace::TO_NOTICE_CALMLY
+        } else {
+            Grace::USUAL.to_notice
+        },
+    }
 }
 
 /// A run that was over when all was well again, and left what can be done: it could have been finished.
@@ -216,10 +242,7 @@ fn could_go_on(
     }
     let plan = planned(sim, scenario, target)?;
     let waves = plan.stages().flat_map(|stage| &stage.waves);
-    let now: BTreeSet<&str> = waves
-        .flat_map(|wave| &wave.units)
-        .map(stagger_core::model::UnitId::as_str)
-        .collect();
+    let now: BTreeSet<&str> = waves.flat_map(|wave| &wave.units).map(UnitId::as_str).collect();
     let could: Vec<String> = left
         .iter()
         .filter(|(what, why)| now.contains(what.as_str()) && !HAD_ITS_TURN.contains(&why.code.code()))
@@ -255,19 +278,40 @@ fn planned(sim: &Sim, scenario: &Scenario, target: &Target) -> Result<Plan, SimE
     }))
 }
 
+/// What a run has in its hands.
+pub(crate) fn in_hand(run: &Run) -> BTreeSet<UnitId> {
+    let units = run.wave().map(|wave| wave.units.keys().cloned().collect());
+    units.unwrap_or_default()
+}
+
 /// What the scenario still holds in store. Clones share what was told of it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Story<'a> {
     scenario: &'a Scenario,
     began: Timestamp,
     told: Arc<Mutex<Told>>,
+    /// Where people leave what they say.
+    journal: Option<Shared>,
 }
 
 /// How far a story was told.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Told {
     asked: usize,
     healed: bool,
+    looked: Looked,
+    /// Since when a person knows that nobody can carry the run on, as hosts do not answer.
+    strays_since: Option<Timestamp>,
+}
+
+/// What the person who looks after a run does now.
+enum Looks {
+    /// Nobody does, or nothing helps.
+    Nobody,
+    /// They look then.
+    Then(Timestamp),
+    /// They have done something.
+    Acted,
 }
 
 impl<'a> Story<'a> {
@@ -277,7 +321,14 @@ impl<'a> Story<'a> {
             scenario,
             began,
             told: Arc::default(),
+            journal: None,
         }
+    }
+
+    /// The same with what people say left in that journal.
+    pub(crate) fn with(mut self, journal: Shared) -> Self {
+        self.journal = Some(journal);
+        self
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -298,33 +349,98 @@ impl<'a> Story<'a> {
 
     /// When something happens next that is not the run's doing.
     fn next(&self) -> Option<Timestamp> {
-        let told = *self.told();
+        let told = self.told();
         let ask = self.scenario.asks.get(told.asked).map(|ask| self.after(ask.at));
         let heal = self.scenario.heal.filter(|_| !told.healed);
         let heal = heal.map(|at| self.after(at));
         ask.into_iter().chain(heal).min()
     }
 
+    /// All is healed, if it is time, but what the run has in its hands.
+    pub(crate) fn heal(&self, sim: &Sim, in_hand: impl FnOnce() -> BTreeSet<UnitId>) {
+        let now = sim.world().time();
+        let is_due = self.scenario.heal.is_some_and(|at| self.after(at) <= now);
+        if is_due && !std::mem::replace(&mut self.told().healed, is_due) {
+            let in_hand = in_hand();
+            sim.world().heal(&in_hand);
+        }
+    }
+
+    /// Whoever looks after the run has heard that it cannot be carried on, since hosts do not answer: of those that are off
+    /// they say so.
+    pub(crate) fn hears_of_strays(&self, sim: &Sim, run: &RunId) {
+        let Some(person) = self.scenario.person else {
+            return;
+        };
+        let now = sim.world().time();
+        let since = *self.told().strays_since.get_or_insert(now);
+        let after = SignedDuration::from_secs(i64::from(person.after));
+        if now < since.saturating_add(after).unwrap_or(Timestamp::MAX) {
+            return;
+        }
+        self.told().strays_since = None;
+        let said = confirmations(&sim.world());
+        for command in said {
+            if let Some(journal) = &self.journal {
+                journal.clone().ask(run, now, &command, "a person").ok();
+            }
+        }
+    }
+
     /// Does what is due by now.
     fn due(&self, driver: &mut Driver, sim: &Sim, now: Timestamp) -> Result<(), DriveError> {
         let is_due = |at: u32| self.after(at) <= now;
-        if !self.told().healed && self.scenario.heal.is_some_and(is_due) {
-            self.told().healed = true;
-            let in_hand = driver
-                .run()
-                .wave()
-                .map(|wave| wave.units.keys().cloned().collect());
-            sim.world().heal(&in_hand.unwrap_or_default());
-        }
+        self.heal(sim, || in_hand(driver.run()));
         let next = || self.scenario.asks.get(self.told().asked);
         while let Some(ask) = next().filter(|ask| is_due(ask.at)) {
-            if driver.run().ended().is_none() {
-                driver.ask(ask.command.clone(), "the scenario")?;
-                sim.world().asked(&ask.command);
-            }
             self.told().asked += 1;
+            if driver.run().ended().is_none() {
+                self.say(driver, sim, &ask.command, "the scenario")?;
+            }
         }
         Ok(())
+    }
+
+    fn say(&self, driver: &mut Driver, sim: &Sim, what: &Command, by: &str) -> Result<(), DriveError> {
+        sim.world().asked(what);
+        match &self.journal {
+            Some(journal) => {
+                let at = sim.world().time();
+                // Where it cannot be left it is said again later.
+                journal.clone().ask(&driver.run().start().run, at, what, by).ok();
+                Ok(())
+            }
+            None => driver.ask(what.clone(), by),
+        }
+    }
+
+    /// Whoever looks after the run has heard that it is held.
+    fn look(&self, driver: &mut Driver, sim: &Sim, reason: &Reason) -> Result<Looks, DriveError> {
+        let Some(person) = self.scenario.person else {
+            return Ok(Looks::Nobody);
+        };
+        let now = sim.world().time();
+        let mut looked = self.told().looked.clone();
+        if !looked.can_help() {
+            return Ok(Looks::Nobody);
+        }
+        let since = looked.held_since(reason, now);
+        let after = SignedDuration::from_secs(i64::from(person.after)) * looked.waits(reason);
+        let then = since.saturating_add(after).unwrap_or(Timestamp::MAX);
+        if now < then {
+            self.told().looked = looked;
+            return Ok(Looks::Then(then));
+        }
+        let acts = person.acts(&mut looked, driver.run(), reason, &sim.world());
+        self.told().looked = looked;
+        for act in acts {
+            match act {
+                Act::Start => sim.world().start_all(&in_hand(driver.run())),
+                Act::Pools => sim.world().serve_with_one_less(),
+                Act::Say(command) => self.say(driver, sim, &command, "a person")?,
+            }
+        }
+        Ok(Looks::Acted)
     }
 
     /// Drives a run until it is over, or held with nobody left to help.
@@ -358,7 +474,28 @@ impl<'a> Story<'a> {
             // A gate that has opened by itself has to hold for its time before the run goes on.
             let for_good = quiet && now.duration_since(busy) > self.to_open();
             let too_long = now.duration_since(self.began) > LONGEST;
-            let wait = match driver.step().await? {
+            let step = driver.step().await?;
+            let held = match &step {
+                Step::Held(reason) => Some(reason.clone()),
+                Step::Wait { .. } => driver.run().held().map(|(reason, _)| reason.clone()),
+                Step::Again | Step::Over(_) => None,
+            };
+            let looks = match held {
+                Some(reason) => self.look(driver, sim, &reason)?,
+                None => Looks::Nobody,
+            };
+            let looks = match looks {
+                Looks::Acted => continue,
+                Looks::Then(then) => Some(then),
+                Looks::Nobody => None,
+            };
+            if matches!(step, Step::Wait { .. }) && looks.is_none() {
+                self.told().looked.goes_on();
+            }
+            let quiet = quiet && looks.is_none();
+            let for_good = for_good && looks.is_none();
+            let next = next.into_iter().chain(looks).min();
+            let wait = match step {
                 Step::Again => continue,
                 Step::Over(ending) => return Ok(SimEnding::Over(ending)),
                 // It is held and would go on by itself, but nothing happens any more.
@@ -373,7 +510,12 @@ impl<'a> Story<'a> {
                 // By the clock of whoever carries it out.
                 Step::Wait { until, .. } => until.duration_since(clock.now()),
                 Step::Held(reason) if quiet => return Ok(SimEnding::Held(reason)),
-                Step::Held(_) => poll,
+                // Until something happens, whoever looks sees what was there before.
+                Step::Held(_) => {
+                    let world = sim.world();
+                    let looks = world.next_look().map(|look| look.duration_since(world.time()));
+                    looks.unwrap_or(poll).max(poll)
+                }
             };
             let until_next = next.map(|next| next.duration_since(sim.world().time()));
             let wait = until_next

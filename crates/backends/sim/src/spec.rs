@@ -41,6 +41,15 @@ pub struct SimSpec {
     /// OSDs that hold no placement group.
     #[serde(default)]
     pub out: Vec<UnitId>,
+    /// OSDs that the cluster's books name, and that are no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub destroyed: Vec<UnitId>,
+    /// So many placement groups lack objects on one of their OSDs when all begins, and recover by themselves.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub recovering: u32,
+    /// The gateways stand in so many groups behind a balancer, and of each one has to serve.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub rgw_groups: u32,
     /// Units that are down before anything begins.
     #[serde(default)]
     pub down: Vec<UnitId>,
@@ -125,6 +134,11 @@ impl Default for Seconds {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
 fn is_zero(seconds: &u32) -> bool {
     *seconds == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_one(count: &u32) -> bool {
+    *count == 1
 }
 
 fn one() -> u32 {

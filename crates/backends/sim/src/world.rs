@@ -10,6 +10,7 @@ mod standing;
 mod watch;
 
 pub use standing::{Exposure, WaveName};
+pub(crate) use watch::Grace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,9 +19,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{GuardName, Kind, Phase, Revision, UnitId};
+use stagger_core::model::{GuardName, Kind, Phase, Revision, Snapshot, UnitId};
 use stagger_core::run::Action;
-use stagger_engine::backend::{BackendError, Call, Claim};
+use stagger_engine::backend::{Anchor, BackendError, Call, Claim};
 use tokio::sync::oneshot;
 
 use crate::fault::{Fault, On};
@@ -46,6 +47,10 @@ pub(crate) struct Daemon {
     /// Its number, if it is an OSD.
     pub(crate) osd: Option<u32>,
     pub(crate) out: bool,
+    /// It is in the books only.
+    pub(crate) destroyed: bool,
+    /// Units of its kind stand in for each other within this group.
+    pub(crate) group: u32,
     /// What it ran at first.
     pub(crate) first: Revision,
     /// What it starts when it starts.
@@ -125,6 +130,9 @@ pub(crate) struct FaultState {
     hit: Vec<usize>,
 }
 
+/// What an observation depends on: the generation, what changes without one, and why placement groups are unknown.
+pub(crate) type AsItIs = (u64, u64, Option<&'static str>);
+
 /// The cluster.
 #[derive(Debug)]
 pub struct World {
@@ -146,15 +154,26 @@ pub struct World {
     teller: Option<Waker>,
     stuck: bool,
     pub(crate) watched: watch::Watched,
+    pub(crate) grace: watch::Grace,
     healed: bool,
     pub(crate) faults: Vec<FaultState>,
     pub(crate) guards: BTreeMap<(GuardName, Vec<UnitId>), u64>,
     pub(crate) lock: Option<(Claim, u64)>,
     pub(crate) fence: u64,
     pub(crate) host_fence: BTreeMap<u32, u64>,
+    /// Guards that were taken by what the journal has lost: nobody knows of them, and they go at their expiry.
+    pub(crate) orphans: BTreeSet<(GuardName, Vec<UnitId>)>,
+    /// Of each guard, by which event it was taken.
+    pub(crate) taken_by: BTreeMap<(GuardName, Vec<UnitId>), u64>,
+    /// What the cluster was last told of the journal.
+    pub(crate) anchor: Option<Anchor>,
     pub(crate) effects: BTreeSet<String>,
     pub(crate) require: Option<Revision>,
     pub(crate) generation: u64,
+    /// Counts what changes the cluster's words and not its generation.
+    pub(crate) changes: u64,
+    /// What was last observed, and of which state.
+    pub(crate) shown_last: Option<(AsItIs, Snapshot)>,
     pub(crate) blind_until: u64,
     pub(crate) active_mgr: Option<usize>,
     /// Which objects the placement groups' states say are missing, while those states are old.
@@ -361,7 +380,10 @@ impl World {
 
     /// A call has its effect after its sender has given it up.
     fn land(&mut self, call: &Call, action: &Action) {
-        if self.fenced_in(call, action).is_err() || self.may_begin(call).is_err() {
+        if self.comes_to_a_host_that_is_off(action)
+            || self.fenced_in(call, action).is_err()
+            || self.may_begin(call).is_err()
+        {
             return;
         }
         self.truth.late += 1;
@@ -573,12 +595,13 @@ impl World {
 
     fn fault_on(&mut self, at: usize) {
         self.faults[at].on = true;
+        self.changes += 1;
         let fault = self.faults[at].fault.clone();
         if let Some(when) = fault.when().filter(|when| when.lasts > 0) {
             self.due(u64::from(when.lasts) * 1000, Due::FaultOff(at));
         }
         match fault {
-            Fault::Outage { what, .. } => {
+            Fault::Outage { what, .. } | Fault::HostOff { host: what, .. } => {
                 let hit: Vec<usize> = (0..self.daemons.len())
                     .filter(|unit| {
                         let daemon = &self.daemons[*unit];
@@ -610,6 +633,7 @@ impl World {
         if !std::mem::take(&mut self.faults[at].on) {
             return;
         }
+        self.changes += 1;
         for unit in std::mem::take(&mut self.faults[at].hit) {
             self.daemons[unit].outages = self.daemons[unit].outages.saturating_sub(1);
             if self.daemons[unit].wanted {
@@ -625,6 +649,7 @@ impl World {
     /// its hands.
     pub fn heal(&mut self, but: &BTreeSet<UnitId>) {
         self.healed = true;
+        self.changes += 1;
         self.watched.touched = true;
         for at in 0..self.faults.len() {
             self.fault_off(at);
@@ -642,6 +667,71 @@ impl World {
                 self.start(unit);
             }
         }
+    }
+
+    /// Whether a host is off.
+    pub(crate) fn is_off(&self, host: u32) -> bool {
+        let name = self.host_name(host);
+        self.offs().any(|off| *off == name)
+    }
+
+    /// The hosts that are off now.
+    pub(crate) fn offs(&self) -> impl Iterator<Item = &String> {
+        self.faults.iter().filter_map(|state| match &state.fault {
+            Fault::HostOff { host, .. } if state.on => Some(host),
+            _ => None,
+        })
+    }
+
+    /// A person starts all that is down, but what the run has in its hands.
+    pub(crate) fn start_all(&mut self, but: &BTreeSet<UnitId>) {
+        for unit in 0..self.daemons.len() {
+            let daemon = &self.daemons[unit];
+            if !daemon.up && !daemon.destroyed && !but.contains(&daemon.id) && !self.is_off(daemon.host) {
+                self.start(unit);
+            }
+        }
+    }
+
+    /// A person lets each pool serve with one less than it has, where that keeps its data.
+    pub(crate) fn serve_with_one_less(&mut self) {
+        for at in 0..self.spec.pools.len() {
+            let groups = self.pgs.iter().filter(|pg| pg.pool == at);
+            let there = groups.map(|pg| pg.shards.iter().flatten().count() as u32);
+            let Some(least) = there.min() else { continue };
+            let pool = &mut self.spec.pools[at];
+            let wanted = least.saturating_sub(1).max(pool.k);
+            if wanted < pool.min_size {
+                pool.min_size = wanted;
+                self.generation += 1;
+                self.watched.touched = true;
+            }
+        }
+    }
+
+    /// How a call ended, if nothing of it is under way any more.
+    pub(crate) fn knows_how_it_ended(&self, key: &str) -> Option<bool> {
+        let under_way = self.agenda.values().any(|due| match due {
+            Due::Late(call, _) | Due::Arrives(call, ..) => call.key() == key,
+            _ => false,
+        });
+        (!under_way).then(|| self.effects.contains(key))
+    }
+
+    /// The journal has lost what came after that event.
+    pub(crate) fn journal_lost(&mut self, after: u64) {
+        let lost = self.taken_by.iter().filter(|(_, seq)| **seq > after);
+        let lost: Vec<_> = lost.map(|(guard, _)| guard.clone()).collect();
+        self.orphans.extend(lost);
+    }
+
+    /// The guards that are set now, of which the run knows.
+    pub(crate) fn guards_known(&self) -> impl Iterator<Item = &GuardName> {
+        let now = self.now;
+        let set = self.guards.iter().filter(move |(_, until)| **until > now);
+        set.map(|(guard, _)| guard)
+            .filter(|guard| !self.orphans.contains(*guard))
+            .map(|(name, _)| name)
     }
 
     /// Whether nothing is wrong with it any more.
@@ -676,6 +766,7 @@ impl World {
 
     /// Makes a unit's data anew: all of it is missing until it is backfilled.
     pub(crate) fn wipe(&mut self, unit: usize) {
+        self.changes += 1;
         if let Some(osd) = self.daemons[unit].osd {
             for (pg, shard) in &self.on_osd[osd as usize] {
                 self.pgs[*pg as usize].missing[*shard as usize] = true;

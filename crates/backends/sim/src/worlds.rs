@@ -10,7 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stagger_core::run::{Entry, Run};
+use stagger_core::model::{Doors, UnitId};
+use stagger_core::run::{Ending, Entry, Run};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
@@ -22,7 +23,8 @@ use crate::memory::MemoryStore;
 use crate::random;
 use crate::rng::hash;
 use crate::scenario::Scenario;
-use crate::simulate::{SimReport, simulate};
+use crate::simulate::{SimEnding, SimReport, simulate};
+use crate::spec::Level;
 
 /// Which worlds, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,10 @@ pub struct Came {
     pub endings: BTreeMap<String, u64>,
     /// The faults that were drawn, by class.
     pub faults: BTreeMap<&'static str, u64>,
+    /// The worlds of each shape; one may be of several.
+    pub shapes: BTreeMap<&'static str, u64>,
+    /// Worlds in which a person had to help.
+    pub helped: u64,
     /// Units that were stopped.
     pub stops: u64,
     /// Waves that were passed.
@@ -117,6 +123,8 @@ impl Came {
         let Self {
             endings,
             faults,
+            shapes,
+            helped,
             stops,
             waves,
             raced,
@@ -131,6 +139,10 @@ impl Came {
         for (fault, count) in faults {
             *self.faults.entry(fault).or_default() += count;
         }
+        for (shape, count) in shapes {
+            *self.shapes.entry(shape).or_default() += count;
+        }
+        self.helped += helped;
         self.stops += stops;
         self.waves += waves;
         self.raced += raced;
@@ -149,11 +161,17 @@ fn play_one(worlds: &Worlds, number: u64) -> Came {
         // Names of digits and letters are valid.
         return came;
     };
-    // Every tenth with a real store; it would be most of the time.
-    let real = number.is_multiple_of(10);
+    // Some with a real store; it would be most of the time.
+    let real = number.is_multiple_of(REAL_STORE);
     let played = play(&world, real);
+    for shape in shapes(&world) {
+        came.shapes.insert(shape, 1);
+    }
     for fault in &world.faults {
         *came.faults.entry(fault.name()).or_default() += 1;
+    }
+    for ill in &world.journal {
+        *came.faults.entry(ill.name()).or_default() += 1;
     }
     for conductor in &world.conductors {
         if conductor.ahead != 0 {
@@ -175,9 +193,13 @@ fn play_one(worlds: &Worlds, number: u64) -> Came {
         Ok((report, digest)) => {
             let ending = match report.ending.reason() {
                 Some(reason) => format!("{} {reason}", report.ending.word()),
-                None => report.ending.word().to_owned(),
+                None => match (&report.ending, &report.helped_last) {
+                    (SimEnding::Over(Ending::Aborted), Some(held)) => format!("aborted, held by {held}"),
+                    (ending, _) => ending.word().to_owned(),
+                },
             };
             came.endings.insert(ending, 1);
+            came.helped = u64::from(report.helped > 0);
             came.stops = u64::from(report.truth.stops);
             came.waves = u64::from(report.waves);
             came.raced = u64::from(report.truth.raced);
@@ -188,6 +210,39 @@ fn play_one(worlds: &Worlds, number: u64) -> Came {
         Err(_) => drop(came.endings.insert("cannot be played".to_owned(), 1)),
     }
     came
+}
+
+/// Of which shapes a world is.
+fn shapes(world: &Scenario) -> Vec<&'static str> {
+    let spec = &world.cluster;
+    let is_among = |units: &[UnitId], others: &[UnitId]| units.iter().any(|unit| others.contains(unit));
+    let all = [
+        ("one process, nothing befalls it", world.is_calm()),
+        ("one process", world.conductors.len() == 1),
+        ("several processes", world.conductors.len() > 1),
+        ("OSDs dead and out", is_among(&spec.down, &spec.out)),
+        (
+            "OSDs down and in",
+            spec.down.iter().any(|unit| !spec.out.contains(unit)),
+        ),
+        ("OSDs out", !spec.out.is_empty()),
+        ("OSDs destroyed", !spec.destroyed.is_empty()),
+        ("groups recovering", spec.recovering > 0),
+        ("erasure-coded pools", spec.pools.iter().any(|pool| pool.k > 1)),
+        (
+            "pools across racks",
+            spec.pools.iter().any(|pool| pool.domain == Level::Rack),
+        ),
+        ("gateways in groups", spec.rgws > 0 && spec.rgw_groups > 1),
+        ("one monitor or manager", spec.mons < 2 || spec.mgrs < 2),
+        ("software laid out first", spec.seconds.install > 0),
+        ("doors asked for", world.policy.doors == Doors::Ask),
+        ("part of the way is enough", world.policy.partial),
+    ];
+    all.into_iter()
+        .filter(|(_, is_so)| *is_so)
+        .map(|(shape, _)| shape)
+        .collect()
 }
 
 /// A world as it was played: what came of it, and the digest of its journal; or why it could not be.
@@ -213,9 +268,22 @@ fn first_finding(played: &Played, again: Option<&Played>) -> Option<Finding> {
     report.findings.first().cloned()
 }
 
+/// Each world of so many has a real store.
+const REAL_STORE: u64 = 20;
+
+/// Plays one world, and tells a listener all that comes of it.
+///
+/// # Errors
+/// Why it cannot be played, in words.
+pub fn play_aloud(world: &Scenario, listener: Box<dyn Listener>) -> Result<SimReport, String> {
+    let artifacts = Artifacts::in_folder("/dev/null/artifacts");
+    let store = Box::new(MemoryStore::default());
+    simulate(world, store, artifacts, listener, Pace::Fast).map_err(|error| error.to_string())
+}
+
 fn play(world: &Scenario, real_store: bool) -> Played {
     let played = catch_unwind(AssertUnwindSafe(|| {
-        let store: Box<dyn Store> = if real_store || !world.conductors.is_empty() {
+        let store: Box<dyn Store> = if real_store {
             Box::new(SqliteStore::in_memory().map_err(|error| error.to_string())?)
         } else {
             Box::new(MemoryStore::default())
@@ -291,6 +359,9 @@ fn smaller(world: &Scenario) -> Vec<Scenario> {
     less(&|one| one.cluster.mons = one.cluster.mons.min(3));
     less(&|one| one.cluster.mgrs = one.cluster.mgrs.min(2));
     less(&|one| one.cluster.out.clear());
+    less(&|one| one.cluster.destroyed.clear());
+    less(&|one| one.cluster.recovering = 0);
+    less(&|one| one.cluster.rgw_groups = 1);
     less(&|one| one.cluster.down.clear());
     for at in 0..world.cluster.pools.len() {
         less(&|one| one.cluster.pools[at].pgs = one.cluster.pools[at].pgs.div_ceil(2));
@@ -308,6 +379,11 @@ fn smaller(world: &Scenario) -> Vec<Scenario> {
         }
         less(&|one| one.conductors[at].ahead = 0);
         less(&|one| one.conductors[at].at = 0);
+    }
+    for at in 0..world.journal.len() {
+        less(&|one| {
+            one.journal.remove(at);
+        });
     }
     less(&|one| one.cluster.seconds.call = 0);
     less(&|one| one.cluster.seconds.ask = 0);

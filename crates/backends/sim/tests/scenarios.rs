@@ -116,6 +116,24 @@ fn nothing_else_lies_among_the_scenarios() {
     }
 }
 
+/// What was found and is not mended yet: five of 30,000 worlds of the seed 20261123, and one of the seed 1.
+#[test]
+#[ignore = "an announced restart stops what serves again by then, and others that nobody has looked into"]
+fn in_what_is_open_nothing_is_found() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/open");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let world = Scenario::parse(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let report = common::play(&world);
+        assert!(
+            report.findings.is_empty(),
+            "{}: {:?}",
+            path.display(),
+            report.findings
+        );
+    }
+}
+
 /// Worlds in which something was found once: the truth finds nothing in them any more, and each goes the same way
 /// when it is played again.
 #[test]

@@ -198,6 +198,13 @@ impl Snapshot {
         self
     }
 
+    /// The same, observed once more at that time, when nothing had changed.
+    #[must_use]
+    pub fn observed_again(mut self, at: Timestamp) -> Self {
+        self.observed_at = at;
+        self
+    }
+
     /// The same with these units serving.
     #[must_use]
     pub(crate) fn serving(mut self, units: &[UnitId]) -> Self {
@@ -269,6 +276,11 @@ impl Snapshot {
     /// gates until it is so, and each unit is judged by [`Snapshot::budgets`].
     pub fn budgets_once_recovered(&self) -> &Budgets {
         self.recovered.as_ref().unwrap_or(&self.budgets)
+    }
+
+    /// Whether it recovers by itself, so that other things may be down together later than now.
+    pub fn recovers(&self) -> bool {
+        self.recovered.is_some()
     }
 
     /// The conditions by name.

@@ -7,7 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::Run;
 use super::event::{Action, Effect, Ending, Event, Seq};
 use super::state::State;
-use crate::model::{Code, Reason, Snapshot, StageSpec, StepSpec, UnitId, UnitState, Verdict};
+use crate::check;
+use crate::model::{
+    Code, ConditionName, Ix, Reason, Snapshot, StageSpec, StepSpec, UnitId, UnitState, Verdict,
+};
 use crate::plan::{Ask, Plan, PlannedPart, PlannedStage, plan};
 
 /// An observation, and where the journal stood when it began.
@@ -259,8 +262,13 @@ impl State {
         let wave = planned.waves.first()?;
         let policy = &self.start.policy;
         // What is not healthy is no reason not to go back.
-        if self.going_back.is_none()
-            && let Some(wait) = self.wait_for_gates(now, snapshot, &spec.gates, true)
+        let gates = if self.going_back.is_none() {
+            spec.gates.as_slice()
+        } else {
+            &[]
+        };
+        if let Some(wait) =
+            self.wait_for_gates_and(now, snapshot, gates, not_recovered(snapshot, &wave.units))
         {
             return Some(wait);
         }
@@ -306,6 +314,17 @@ impl State {
         }
         self.wait_for_door(now, wave.door.as_ref())
     }
+}
+
+/// What a plan for the cluster once recovered permits, and the cluster as it is now does not: the wave would be dropped as
+/// soon as it was opened, and planned again.
+fn not_recovered(snapshot: &Snapshot, units: &[UnitId]) -> Option<(ConditionName, String)> {
+    if !snapshot.recovers() {
+        return None;
+    }
+    let set: Vec<Ix> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
+    let why = check::may_stop(snapshot, &set).err()?;
+    Some((ConditionName::new("recovered").ok()?, format!("no: {why}")))
 }
 
 fn open_wave(snapshot: &Snapshot, spec: &StageSpec, planned: &PlannedStage) -> Decision {

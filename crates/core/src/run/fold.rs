@@ -135,6 +135,7 @@ impl State {
                     visit.begins(at, phase);
                 }
                 self.open.insert(seq, action);
+                self.announced.insert(seq, self.fence);
                 self.deadlines.extend(before.map(|before| (seq, before)));
             }
             Event::Settled { intent, outcome } => {
@@ -142,6 +143,7 @@ impl State {
                     return illegal("it settles what is not open");
                 };
                 self.deadlines.remove(&intent);
+                self.announced.remove(&intent);
                 self.changed = seq;
                 self.apply_settled(at, action, outcome);
             }

@@ -160,6 +160,12 @@ impl Run {
         self.state.deadlines.get(&seq).copied()
     }
 
+    /// Under which fencing token it was announced, if it is not settled. An event of a journal that was put back from a
+    /// backup has the place of one that is lost, and never its token.
+    pub fn announced_under(&self, seq: Seq) -> Option<u64> {
+        self.state.announced.get(&seq).copied()
+    }
+
     /// The action announced at that place, if it is not settled.
     pub fn intent(&self, seq: Seq) -> Option<&Action> {
         self.state.open.get(&seq)

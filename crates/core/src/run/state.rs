@@ -39,6 +39,8 @@ pub struct State {
     pub(super) open: BTreeMap<Seq, Action>,
     /// Until when those of them may begin that both judges had to agree to.
     pub(super) deadlines: BTreeMap<Seq, Timestamp>,
+    /// Under which fencing token each of them was announced.
+    pub(super) announced: BTreeMap<Seq, u64>,
     pub(super) wave: Option<OpenWave>,
     pub(super) guards: BTreeMap<(GuardName, Vec<UnitId>), TakenGuard>,
     /// Waves passed in each stage: growth goes on from there.
@@ -161,6 +163,7 @@ impl State {
             plan_is_fresh: false,
             open: BTreeMap::new(),
             deadlines: BTreeMap::new(),
+            announced: BTreeMap::new(),
             wave: None,
             guards: BTreeMap::new(),
             earned: BTreeMap::new(),

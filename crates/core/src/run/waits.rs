@@ -6,7 +6,7 @@ use super::decide::Decision;
 use super::event::Event;
 use super::gate;
 use super::state::State;
-use crate::model::{Code, Door, Doors, Gate, Reason, Snapshot};
+use crate::model::{Code, ConditionName, Door, Doors, Gate, Reason, Snapshot};
 
 impl State {
     pub(super) fn wait_for_door(&self, now: Timestamp, door: Option<&Door>) -> Option<Decision> {
@@ -39,15 +39,38 @@ impl State {
         gates: &[Gate],
         at_once: bool,
     ) -> Option<Decision> {
-        let shut = gate::shut(gates, snapshot);
-        let turned = || Decision::Record(vec![Event::GatesTurned { shut: shut.clone() }]);
+        self.wait_until_open(now, snapshot, gates, &gate::shut(gates, snapshot), at_once)
+    }
+
+    /// The same before a wave, with one more thing that has to be so.
+    pub(super) fn wait_for_gates_and(
+        &self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+        gates: &[Gate],
+        shut_too: Option<(ConditionName, String)>,
+    ) -> Option<Decision> {
+        let mut shut = gate::shut(gates, snapshot);
+        shut.extend(shut_too);
+        self.wait_until_open(now, snapshot, gates, &shut, true)
+    }
+
+    fn wait_until_open(
+        &self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+        gates: &[Gate],
+        shut: &[(ConditionName, String)],
+        at_once: bool,
+    ) -> Option<Decision> {
+        let turned = || Decision::Record(vec![Event::GatesTurned { shut: shut.to_vec() }]);
         let Some(before) = &self.gates else {
             return (!shut.is_empty() || !at_once).then(turned);
         };
-        let names = |gates: &[(crate::model::ConditionName, String)]| -> Vec<_> {
+        let names = |gates: &[(ConditionName, String)]| -> Vec<_> {
             gates.iter().map(|(name, _)| name.clone()).collect()
         };
-        if names(&before.shut) != names(&shut) {
+        if names(&before.shut) != names(shut) {
             return Some(turned());
         }
         let holds = gates.iter().map(|gate| gate.hold).max().unwrap_or_default();
@@ -76,7 +99,8 @@ impl State {
             .map(|(name, why)| format!("{name} is {why}"))
             .collect();
         let reason = Reason::new(Code::GatesShut, text.join("; "));
-        let timeout = gates.iter().map(|gate| gate.timeout).max().unwrap_or_default();
+        let usual = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));
+        let timeout = gates.iter().map(|gate| gate.timeout).max().unwrap_or(usual);
         let until = before.since.saturating_add(timeout).unwrap_or(Timestamp::MAX);
         Some(match &self.held {
             None if until <= now => Decision::Record(vec![Event::Held { reason }]),

@@ -460,7 +460,12 @@ impl State {
         };
         let (set, units): (Vec<Ix>, Vec<UnitId>) = fresh.iter().filter_map(serves).unzip();
         if units.len() < fresh.len() || units.is_empty() {
-            return Decision::act(fresh.into_iter().filter(|action| serves(action).is_none()));
+            // It may serve again by the time that this begins: then it is asked about like any other that serves.
+            let down = fresh.into_iter().filter(|action| serves(action).is_none());
+            return Decision::Act {
+                fresh: down.map(|action| self.approved(action, now)).collect(),
+                again: Vec::new(),
+            };
         }
         let wait = |until, why: &str| {
             let names: Vec<_> = units.iter().map(UnitId::as_str).collect();

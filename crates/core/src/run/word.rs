@@ -36,6 +36,7 @@ impl State {
     fn settle_by_word(&mut self, seq: Seq, at: Timestamp, intent: Seq, outcome: Outcome) {
         if let Some(action) = self.open.remove(&intent) {
             self.deadlines.remove(&intent);
+            self.announced.remove(&intent);
             self.changed = seq;
             self.apply_settled(at, action, outcome);
         }

@@ -45,6 +45,7 @@ pub(crate) fn call() -> stagger_engine::backend::Call {
     stagger_engine::backend::Call {
         run: stagger_core::model::RunId::new("r1").unwrap(),
         seq: 1,
+        announced: 1,
         fence: 1,
         deadline: None,
     }

@@ -178,6 +178,7 @@ async fn a_guard_goes_when_nobody_renews_it_and_never_by_what_a_clock_says() {
     let call = Call {
         run: RunId::new("r1").unwrap(),
         seq: 7,
+        announced: 1,
         fence: 3,
         deadline: None,
     };

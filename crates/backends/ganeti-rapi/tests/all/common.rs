@@ -109,6 +109,7 @@ pub fn call(fence: u64) -> Call {
     Call {
         run: RunId::new("run-1").unwrap(),
         seq: 7,
+        announced: 1,
         fence,
         deadline: None,
     }

@@ -33,7 +33,7 @@ async fn a_job_carries_its_reason_and_is_waited_for() {
     let reason = jobs[0].reason.clone().unwrap();
     assert_eq!(
         (reason.token, reason.key.as_str(), reason.what.as_str()),
-        (5, "run-1-7", "migrate-web-to-n2")
+        (5, "run-1-7-1", "migrate-web-to-n2")
     );
 }
 

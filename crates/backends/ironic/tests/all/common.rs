@@ -169,6 +169,7 @@ pub fn call(fence: u64, seq: u64) -> Call {
     Call {
         run: RunId::new("run-1").unwrap(),
         seq,
+        announced: 1,
         fence,
         deadline: None,
     }

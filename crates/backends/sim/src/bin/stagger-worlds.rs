@@ -6,16 +6,31 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use stagger_core::run::{Entry, Run};
+use stagger_engine::driver::Listener;
+use stagger_sim::Scenario;
 use stagger_sim::findings::Class;
-use stagger_sim::worlds::{Came, Worlds, as_file, play_all, shrunk};
+use stagger_sim::worlds::{Came, Worlds, as_file, play_all, play_aloud, shrunk};
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// So many of the worlds in which something of a class was found are shrunk and written down.
 const WRITTEN: usize = 4;
 
+/// So much of each event is printed.
+const WIDE: usize = 300;
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [key, file] = words.as_slice()
+        && key == "--play"
+    {
+        return play_file(file);
+    }
     let Some(wish) = Wish::of(&words) else {
         say("usage: stagger-worlds --worlds N --seed S [--twice N] [--threads N] [--found FOLDER]");
+        say("       stagger-worlds --play FILE");
         return ExitCode::from(2);
     };
     let Wish { worlds, found } = wish;
@@ -49,6 +64,41 @@ fn main() -> ExitCode {
         worlds.count, worlds.seed
     ));
     ExitCode::FAILURE
+}
+
+/// Plays one world from its file, and prints its journal and what the truth finds.
+fn play_file(file: &str) -> ExitCode {
+    let read = std::fs::read_to_string(file).map_err(|error| error.to_string());
+    let world = read.and_then(|text| Scenario::parse(&text).map_err(|error| format!("{error:?}")));
+    let played = world.and_then(|world| play_aloud(&world, Box::new(Aloud)));
+    match played {
+        Ok(report) => {
+            say(&format!("{:?}", report.ending));
+            for finding in &report.findings {
+                say(&finding.to_string());
+            }
+            if report.findings.is_empty() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(why) => {
+            say(&format!("{file} cannot be played: {why}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints each event.
+struct Aloud;
+
+impl Listener for Aloud {
+    fn event(&mut self, entry: &Entry, _run: &Run) {
+        let text = serde_json::to_string(&entry.event).unwrap_or_default();
+        let text: String = text.chars().take(WIDE).collect();
+        say(&format!("{:.0} {} {text}", entry.at, entry.seq));
+    }
 }
 
 /// What is asked for.
@@ -101,6 +151,10 @@ fn table(worlds: &Worlds, came: &Came, seconds: f64) -> String {
             .map(|(name, count)| format!("  {count:>9}  {name}"));
         std::iter::once(title.to_owned()).chain(rows).collect::<Vec<_>>()
     };
+    lines.push(format!("a person helped in {} worlds", came.helped));
+    let shapes = came.shapes.iter();
+    let shapes = shapes.map(|(name, count)| ((*name).to_owned(), *count));
+    lines.extend(counted("shapes", shapes.collect()));
     let faults = came
         .faults
         .iter()

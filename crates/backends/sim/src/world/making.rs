@@ -12,6 +12,7 @@ use crate::copy::ClusterCopy;
 use crate::fault::Fault;
 use crate::measure::Truth;
 use crate::placement::{self, Pg};
+use crate::rng::hash;
 use crate::spec::{Level, PoolSpec, Seconds, SimSpec};
 
 fn name(prefix: &str, number: u32) -> Result<UnitId, IdError> {
@@ -32,12 +33,15 @@ impl World {
         let mut daemons = Vec::new();
         let hosts = spec.hosts().max(1);
         let mut add = |id: UnitId, kind: &str, host: u32, osd: Option<u32>| -> Result<(), IdError> {
-            let up = !spec.down.contains(&id);
+            let destroyed = spec.destroyed.contains(&id);
+            let up = !destroyed && !spec.down.contains(&id);
             daemons.push(Daemon {
+                destroyed,
+                group: 0,
                 kind: Kind::new(kind)?,
                 host,
                 osd,
-                out: spec.out.contains(&id),
+                out: destroyed || spec.out.contains(&id),
                 first: spec.release.clone(),
                 installed: spec.release.clone(),
                 runs: spec.release.clone(),
@@ -72,13 +76,47 @@ impl World {
                 add(name(kind, number)?, kind, host, None)?;
             }
         }
+        let gateways = daemons.iter_mut().filter(|daemon| daemon.kind.as_str() == "rgw");
+        for (number, gateway) in gateways.enumerate() {
+            gateway.group = number as u32 % spec.rgw_groups.max(1);
+        }
         let is_out: Vec<bool> = daemons.iter().take(spec.osds() as usize).map(|d| d.out).collect();
         let pgs = placement::place(&spec, &is_out);
         let begin = Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH);
         let mut world = Self::of(spec, daemons, pgs, begin);
         world.elect();
+        world.begin_to_recover();
         world.await_faults(faults);
         Ok(world)
+    }
+
+    /// What is down already misses what was written since, and some groups lack objects that come back by themselves.
+    fn begin_to_recover(&mut self) {
+        for unit in 0..self.daemons.len() {
+            if !self.daemons[unit].up {
+                self.write_on(unit);
+            }
+        }
+        let groups = self.pgs.len().min(self.spec.recovering as usize);
+        for group in 0..groups {
+            let shards = self.pgs[group].shards.clone();
+            let there: Vec<(usize, u32)> = shards
+                .into_iter()
+                .enumerate()
+                .filter_map(|(shard, osd)| Some((shard, osd?)))
+                .filter(|(_, osd)| self.daemons[*osd as usize].up)
+                .collect();
+            // With one copy there is nothing to recover from.
+            let (Some((shard, osd)), true) = (there.first().copied(), there.len() > 1) else {
+                continue;
+            };
+            self.pgs[group].missing[shard] = true;
+            let unit = osd as usize;
+            let turn = self.daemons[unit].turn;
+            let spread = hash(&[self.spec.seed, 3, group as u64]) % 20;
+            let takes = u64::from(self.spec.seconds.recovery) * (1 + spread) * 1000;
+            self.due(takes, Due::Recovered { unit, turn });
+        }
     }
 
     /// A cluster like that one. Of its units the OSDs are known by their places among all units.
@@ -103,6 +141,8 @@ impl World {
                 host: places.get(ClusterCopy::host_of(unit)).copied().unwrap_or(0),
                 osd: (unit.kind.as_str() == "osd").then_some(at as u32),
                 out: false,
+                destroyed: false,
+                group: 0,
                 first: runs.clone(),
                 installed: runs.clone(),
                 runs,
@@ -145,6 +185,9 @@ impl World {
             mds: 0,
             mds_ranks: 0,
             rgws: 0,
+            destroyed: Vec::new(),
+            recovering: 0,
+            rgw_groups: 1,
             pools: pools.collect(),
             out: Vec::new(),
             down: Vec::new(),
@@ -199,15 +242,21 @@ impl World {
             teller: None,
             stuck: false,
             watched: super::watch::Watched::default(),
+            grace: super::Grace::USUAL,
             healed: false,
             faults: Vec::new(),
             guards: BTreeMap::new(),
             lock: None,
             fence: 0,
             host_fence: BTreeMap::new(),
+            anchor: None,
+            orphans: BTreeSet::new(),
+            taken_by: BTreeMap::new(),
             effects: BTreeSet::new(),
             require: None,
             generation: 1,
+            changes: 0,
+            shown_last: None,
             blind_until: 0,
             active_mgr: None,
             frozen: None,

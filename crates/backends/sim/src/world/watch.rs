@@ -5,9 +5,27 @@ use std::collections::BTreeMap;
 use super::World;
 use crate::fault::Fault;
 
-/// So long the run may keep something from serving that something else has made it so: it has to notice, and what
-/// it stopped has to be given back. In seconds.
-const TO_NOTICE: u64 = 180;
+/// How strictly a world judges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Grace {
+    /// So long a judgement counts, in seconds: a stop that comes later has no excuse. `None`: nobody has said.
+    pub(crate) approval: Option<u64>,
+    /// So long the run may keep something from serving that something else has made it so, in seconds: it has to notice,
+    /// and what it stopped has to be given back.
+    pub(crate) to_notice: u64,
+}
+
+impl Grace {
+    /// Of a world in which processes are killed, paused or cut off, or their journal fails: a lock has to expire, and
+    /// whoever follows has to come and to rule out stray calls.
+    pub(crate) const USUAL: Self = Self {
+        approval: None,
+        to_notice: 180,
+    };
+
+    /// One process is there all the time: a call that got no answer is made again after a minute at the latest.
+    pub(crate) const TO_NOTICE_CALMLY: u64 = 90;
+}
 
 /// What is watched, and since when.
 #[derive(Debug, Clone, Default)]
@@ -50,7 +68,7 @@ impl World {
 
     fn was_kept(&mut self, what: &str, since: u64) {
         let seconds = (self.now - since) / 1000;
-        if seconds > TO_NOTICE {
+        if seconds > self.grace.to_notice {
             let text = format!(
                 "from {} s on {what} did not serve for {seconds} s, and would have if the run had given back \
                  what it holds",
@@ -73,7 +91,7 @@ impl World {
             Fault::PerformFails { unit, times, .. } => unit == id && (*times == 0 || state.used > 0),
             Fault::Blind { .. } => state.on,
             _ => false,
-        })
+        }) || self.is_off(self.daemons[unit].host)
     }
 
     fn kept_from_serving(&self) -> Vec<String> {
@@ -101,18 +119,11 @@ impl World {
                 kept.push(format!("placement group {}", self.pg_name(at)));
             }
         }
-        for kind in ["mon", "mgr", "mds", "rgw"] {
-            let of_kind = || (0..self.daemons.len()).filter(|at| self.daemons[*at].kind.as_str() == kind);
-            let all = of_kind().count() as u32;
-            let need = match kind {
-                "mon" => all / 2 + 1,
-                "mds" => self.spec.mds_ranks.min(all),
-                _ => 1,
-            };
-            let up = of_kind().filter(|at| self.daemons[*at].up).count() as u32;
-            let held = of_kind().filter(|at| self.is_held(*at)).count() as u32;
-            if all > 0 && up < need && up + held >= need {
-                kept.push(format!("the service of the {kind}s"));
+        for service in self.services() {
+            let up = self.members(service).filter(|at| self.daemons[*at].up).count() as u32;
+            let held = self.members(service).filter(|at| self.is_held(*at)).count() as u32;
+            if up < service.need && up + held >= service.need {
+                kept.push(format!("the service of the {}s", service.kind));
             }
         }
         kept

@@ -1,0 +1,151 @@
+//! Random faults: of the cluster, of those who carry the run out, and of their journal.
+
+use stagger_core::model::{IdError, Phase, UnitId};
+
+use crate::SimSpec;
+use crate::conductors::{Conductor, Ill};
+use crate::fault::{Fault, On, Says, When};
+use crate::journal::JournalIll;
+use crate::rng::Rng;
+
+pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
+    let osd = UnitId::new(format!("osd.{}", rng.below(u64::from(spec.osds()))))?;
+    let mon = UnitId::new("mon.a")?;
+    let unit = if rng.percent(85) { osd } else { mon };
+    let when = if rng.percent(60) {
+        When {
+            osd_stop: rng.between(1, 12) as u32,
+            at: rng.below(15) as u32,
+            lasts: lasts(rng),
+        }
+    } else {
+        When {
+            osd_stop: 0,
+            at: rng.below(400) as u32,
+            lasts: lasts(rng),
+        }
+    };
+    let phase = *rng.pick(&[Phase::Prepare, Phase::Enter, Phase::Change, Phase::Leave]);
+    let on = if rng.percent(80) { On::New } else { On::Any };
+    Ok(match rng.below(18) {
+        0 => Fault::Slow {
+            unit,
+            seconds: rng.between(10, 200) as u32,
+        },
+        1 => Fault::NeverReturns { unit, on },
+        2 => Fault::Crashes {
+            unit,
+            after: rng.between(1, 30) as u32,
+            again: *rng.pick(&[0, 7, 60]),
+            on,
+        },
+        3 => Fault::PerformFails {
+            unit,
+            phase: Some(phase),
+            times: rng.below(4) as u32,
+        },
+        4 => Fault::CallLate {
+            unit,
+            phase,
+            seconds: rng.between(1, 60) as u32,
+        },
+        5 => Fault::AnswerLost { unit, phase },
+        6 => Fault::GuardFails {
+            times: rng.between(1, 3) as u32,
+        },
+        7 => Fault::StalePgs {
+            hidden: rng.percent(60),
+            oracle_too: rng.percent(50),
+            when,
+        },
+        8 => Fault::Oracle {
+            says: *rng.pick(&[Says::Gone, Says::Error, Says::Unknown, Says::Yes]),
+            when,
+        },
+        9 => Fault::OracleNo { unit, when },
+        10 => Fault::Blind { when },
+        11 => Fault::Outage {
+            what: format!("rack-{}", rng.below(u64::from(spec.racks))),
+            when,
+        },
+        12 => {
+            let what = format!(
+                "host-{}-{}",
+                rng.below(u64::from(spec.racks)),
+                rng.below(u64::from(spec.hosts_per_rack))
+            );
+            Fault::Outage { what, when }
+        }
+        13 | 14 => Fault::Warning { when },
+        15 => Fault::Doubled {
+            unit,
+            phase,
+            seconds: rng.between(1, 60) as u32,
+        },
+        16 => {
+            let host = format!(
+                "host-{}-{}",
+                rng.below(u64::from(spec.racks)),
+                rng.below(u64::from(spec.hosts_per_rack))
+            );
+            Fault::HostOff { host, when }
+        }
+        _ => Fault::Outage {
+            what: unit.to_string(),
+            when,
+        },
+    })
+}
+
+pub(super) fn conductor(rng: &mut Rng) -> Conductor {
+    let ill = |rng: &mut Rng| match rng.below(5) {
+        0 => Ill::Killed {
+            at: rng.below(600) as u32,
+            again: rng.between(1, 90) as u32,
+        },
+        1 => Ill::Paused {
+            call: rng.between(1, 120) as u32,
+            lasts: rng.between(1, 120) as u32,
+        },
+        2 => Ill::Sleeps {
+            call: rng.between(1, 120) as u32,
+            lasts: rng.between(1, 120) as u32,
+        },
+        3 => Ill::ClockSet {
+            at: rng.below(600) as u32,
+            by: *rng.pick(&[-3_600, -100, -15, 15, 100, 3_600]),
+        },
+        _ => Ill::CutOff {
+            at: rng.below(600) as u32,
+            lasts: rng.between(1, 120) as u32,
+        },
+    };
+    Conductor {
+        at: rng.below(60) as u32,
+        ahead: *rng.pick(&[0, 0, 3, -3, 40, -40, 1_500, -1_500]),
+        ills: (0..rng.below(4)).map(|_| ill(rng)).collect(),
+    }
+}
+
+fn lasts(rng: &mut Rng) -> u32 {
+    *rng.pick(&[0, 20, 100, 400])
+}
+
+pub(super) fn journal(rng: &mut Rng) -> JournalIll {
+    match rng.below(4) {
+        0 => JournalIll::Full {
+            at: rng.below(600) as u32,
+            lasts: rng.between(1, 300) as u32,
+        },
+        1 => JournalIll::Torn {
+            append: rng.between(1, 150) as u32,
+        },
+        2 => JournalIll::Unsure {
+            append: rng.between(1, 150) as u32,
+        },
+        _ => JournalIll::PutBack {
+            at: rng.between(30, 600) as u32,
+            lost: *rng.pick(&[2, 20, 120, 600]),
+        },
+    }
+}
