@@ -288,6 +288,7 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
     Some(rooms.words(&cramped))
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "most reasons say it themselves")]
 pub(crate) fn freed_by_reason(code: &Code, nouns: Nouns) -> String {
     let Nouns {
         host, guest, standby, ..

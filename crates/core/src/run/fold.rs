@@ -122,17 +122,16 @@ impl State {
                     return illegal(why);
                 }
                 self.changed = seq;
-                let begins = match &action {
-                    Action::Visit { unit, phase, .. } if *phase > Phase::Prepare => {
-                        Some((unit, Some(*phase)))
-                    }
-                    Action::GoBack { unit, .. } => Some((unit, None)),
-                    _ => None,
-                };
-                if let Some((unit, phase)) = begins
+                if let Action::Visit { unit, phase, .. } = &action
+                    && *phase > Phase::Prepare
                     && let Some(visit) = self.visit(unit)
                 {
-                    visit.begins(at, phase);
+                    visit.has_its_turn(at);
+                }
+                if let Action::GoBack { unit, .. } = &action
+                    && let Some(visit) = self.visit(unit)
+                {
+                    visit.since.get_or_insert(at);
                 }
                 self.open.insert(seq, action);
                 self.announced.insert(seq, self.fence);

@@ -145,12 +145,15 @@ fn at_home(snapshot: &Snapshot, units: &[UnitId], moves: &[Move]) -> Result<Snap
 fn under_way(wave: &OpenWave) -> Option<(Vec<&UnitId>, Vec<&UnitId>)> {
     let (mut changing, mut done) = (Vec::new(), Vec::new());
     for (unit, visit) in &wave.units {
-        match visit.state {
-            VisitState::UnderWay {
-                done: Some(Phase::Enter),
-            } => changing.push(unit),
-            VisitState::Done => done.push(unit),
-            _ => return None,
+        let entered = VisitState::UnderWay {
+            done: Some(Phase::Enter),
+        };
+        if visit.state == entered {
+            changing.push(unit);
+        } else if visit.state == VisitState::Done {
+            done.push(unit);
+        } else {
+            return None;
         }
     }
     (!changing.is_empty() && !done.is_empty()).then_some((changing, done))

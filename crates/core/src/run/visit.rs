@@ -236,9 +236,10 @@ impl Visit {
 
     /// When both judges agreed to it, while nothing of it was begun.
     pub(super) fn approved(&self) -> Option<Timestamp> {
-        match self.state {
-            VisitState::Waiting { approved, .. } => approved,
-            _ => None,
+        if let VisitState::Waiting { approved, .. } = self.state {
+            approved
+        } else {
+            None
         }
     }
 
@@ -274,9 +275,10 @@ impl Visit {
 
     /// Why it fails its wave, if it does.
     pub(super) fn broken(&self) -> Option<&str> {
-        match &self.state {
-            VisitState::Failed { why, .. } | VisitState::Stuck { why } => Some(why),
-            _ => None,
+        if let VisitState::Failed { why, .. } | VisitState::Stuck { why } = &self.state {
+            Some(why)
+        } else {
+            None
         }
     }
 
@@ -296,9 +298,10 @@ impl Visit {
 
     /// What it must be for its wave to pass.
     pub(super) fn wanted<'a>(&self, stage: &'a StageSpec) -> Wanted<'a> {
-        match self.state {
-            VisitState::NotEntered { .. } => Wanted::Serving,
-            _ => Wanted::On(&stage.revision),
+        if matches!(self.state, VisitState::NotEntered { .. }) {
+            Wanted::Serving
+        } else {
+            Wanted::On(&stage.revision)
         }
     }
 
@@ -306,10 +309,10 @@ impl Visit {
     pub(super) fn may_have(&self, phase: Phase) -> bool {
         match (&self.state, phase) {
             (VisitState::Waiting { prepared, .. }, Phase::Prepare) => !prepared,
-            (VisitState::Waiting { .. }, Phase::Enter | Phase::Change | Phase::Leave) => true,
+            (VisitState::Waiting { .. }, Phase::Enter | Phase::Change | Phase::Leave)
+            | (VisitState::Stuck { .. }, Phase::Leave) => true,
             (VisitState::UnderWay { done }, _) => done.is_none_or(|done| phase > done),
             (VisitState::Failed { phase: failed, .. }, Phase::Leave) => *failed == Phase::Enter,
-            (VisitState::Stuck { .. }, Phase::Leave) => true,
             (
                 VisitState::Unprepared { .. }
                 | VisitState::Failed { .. }
@@ -333,12 +336,10 @@ impl Visit {
         }
     }
 
-    /// It is announced that it is taken out of service, or brought back.
-    pub(super) fn begins(&mut self, at: Timestamp, phase: Option<Phase>) {
+    /// It is announced that it is taken out of service.
+    pub(super) fn has_its_turn(&mut self, at: Timestamp) {
         self.since.get_or_insert(at);
-        if phase.is_some()
-            && let VisitState::Waiting { prepared, .. } = self.state
-        {
+        if let VisitState::Waiting { prepared, .. } = self.state {
             let done = prepared.then_some(Phase::Prepare);
             self.state = VisitState::UnderWay { done };
         }

@@ -128,9 +128,11 @@ impl State {
         let failed: Vec<(&UnitId, &String)> = wave
             .units
             .iter()
-            .filter_map(|(unit, visit)| match &visit.state {
-                VisitState::Unprepared { why } => Some((unit, why)),
-                _ => None,
+            .filter_map(|(unit, visit)| {
+                let VisitState::Unprepared { why } = &visit.state else {
+                    return None;
+                };
+                Some((unit, why))
             })
             .collect();
         if failed.is_empty() {

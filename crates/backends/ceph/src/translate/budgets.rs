@@ -66,12 +66,11 @@ fn known(facts: &Facts) -> Option<&PgMap> {
 
 fn of(facts: &Facts, pgs: Option<&PgMap>, places: &BTreeMap<&str, u32>, permitted: &Permitted) -> Budgets {
     let mut builder = BudgetsBuilder::default();
-    match pgs {
-        Some(pgs) => placement_groups(facts, pgs, places, permitted, &mut builder),
-        None => {
-            let osds: Vec<(Ix, u32)> = of_kind("osd.", places).collect();
-            builder.add("placement groups", "unknown", 0, &osds);
-        }
+    if let Some(pgs) = pgs {
+        placement_groups(facts, pgs, places, permitted, &mut builder);
+    } else {
+        let osds: Vec<(Ix, u32)> = of_kind("osd.", places).collect();
+        builder.add("placement groups", "unknown", 0, &osds);
     }
     daemons(facts, places, permitted, &mut builder);
     builder.build()
