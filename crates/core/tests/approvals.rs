@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    Budgets, BudgetsBuilder, ClusterName, Code, Condition, ConditionName, Gate, GoingBack, Ix, Kind,
-    OnFailure, Part, PartName, Phase, Policy, Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit,
-    UnitId, UnitState, Verdict, Width,
+    Budgets, BudgetsBuilder, ClusterName, Code, Condition, ConditionName, Gate, GoingBack, HostName, Ix,
+    Kind, OnFailure, Part, PartName, Phase, Policy, Reason, Revision, RunId, Snapshot, StageSpec, Target,
+    Unit, UnitId, UnitState, Verdict, Width,
 };
 use stagger_core::run::{
-    Action, Answer, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start, VERSION,
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start, VERSION,
 };
 
 const AGE: i64 = 20;
@@ -555,4 +555,68 @@ fn a_stage_begins_only_when_the_one_before_left_nothing_or_a_person_accepts_it()
             assert_eq!(phases(&story.announced()), ["prepare osd.1"], "it is back");
         }
     }
+}
+
+/// Seen: a host died in its visit, a person said that it is off, and seven healthy OSDs of the wave were brought back.
+#[test]
+fn for_a_host_that_is_off_nobody_goes_back() {
+    let mut story = Story::prepared(false);
+    let changes = story.announced();
+    let (lost, _) = changes[0].clone();
+    for (intent, effect) in changes.into_iter().skip(1) {
+        story.units.insert(effect.action.unit().unwrap().clone(), NEW);
+        story.settle(intent, done());
+    }
+    story.units.insert(unit("osd.0"), DOWN);
+    story.healthy = false;
+    story.generation += 1;
+    story.write(Event::Asked {
+        command: Command::Confirm {
+            host: HostName::new("h0").unwrap(),
+            ended: vec![lost],
+        },
+        by: "anna@ops1".to_owned(),
+    });
+    assert_eq!(story.waits().code, Code::GatesShut);
+    story.now += 1000;
+    let held = story.waits();
+    assert_eq!(held.code, Code::GatesShut, "{held}");
+    assert!(
+        held.detail.contains("osd.0: h0 is off, as anna@ops1 said"),
+        "{held}"
+    );
+    // Once a person resumes, as the host is back, it has its turn again, and is asked about like any other.
+    let mut resumed = Story {
+        units: story.units.clone(),
+        run: story.run.clone(),
+        ..Story::new(false)
+    };
+    (resumed.now, resumed.generation, resumed.healthy) = (story.now, story.generation, false);
+    resumed.write(Event::Asked {
+        command: Command::Resume,
+        by: "anna@ops1".to_owned(),
+    });
+    assert_eq!(resumed.next(), Decision::Judge(vec![vec![unit("osd.0")]]));
+    assert_eq!(phases(&resumed.announced()), ["change osd.0"]);
+    // Or the host is back before, and its OSD runs what it ran before: the wave passes, and it has its turn again.
+    story.units.insert(unit("osd.0"), (UnitState::Serving, "18"));
+    story.healthy = true;
+    story.generation += 1;
+    assert_eq!(story.waits().code, Code::UnitsSetAside);
+    story.now += 60;
+    assert_eq!(phases(&story.announced()), ["change osd.0"]);
+}
+
+/// Seen: the clock of the next holder was 40 s behind, and an approval of 47 s ago counted as fresh.
+#[test]
+fn who_takes_over_does_not_go_by_another_machines_clock() {
+    let mut story = Story::prepared(false);
+    let (open, effect) = story.announced().remove(0);
+    assert_eq!(story.run.begins_before(open), effect.before);
+    story.write(Event::LeaseTaken {
+        fence: 9,
+        holder: "another".to_owned(),
+    });
+    story.now -= 40;
+    assert!(story.run.begins_before(open).unwrap() < at(story.now));
 }

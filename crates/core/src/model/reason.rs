@@ -107,6 +107,8 @@ codes! {
     GuardFailed = "guard-failed",
     /// A guest that can neither move nor be stopped.
     GuestStuck = "guest-stuck",
+    /// Its host is off, by a person's word.
+    HostOff = "host-off",
     /// Its turn interrupts a service, and nobody has permitted that.
     InterruptionNotPermitted = "interruption-not-permitted",
     /// The journal speaks of what is not there.

@@ -41,6 +41,10 @@ impl State {
                 self.gates = None;
                 self.judged = None;
                 self.plan_is_fresh = false;
+                // Until when something may begin was written by the clock of another machine.
+                for deadline in self.deadlines.values_mut() {
+                    *deadline = Timestamp::MIN;
+                }
                 if let Some(wave) = &mut self.wave {
                     wave.taken_over(at);
                 }
@@ -202,7 +206,7 @@ impl State {
                 });
                 *earned += 1;
                 for (unit, visit) in wave.units {
-                    if visit.is_untouched() {
+                    if visit.set_aside_for().is_some() {
                         continue;
                     }
                     self.aside.remove(&unit);

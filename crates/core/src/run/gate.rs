@@ -12,6 +12,8 @@ pub(super) enum Wanted<'a> {
     On(&'a Revision),
     /// It serves, on whatever it runs.
     Serving,
+    /// Anything will do.
+    Nothing,
 }
 
 /// The gates that are shut, each with its why.
@@ -36,12 +38,15 @@ pub(super) fn not_serving<'a>(
 ) -> Vec<(UnitId, String)> {
     let mut found = Vec::new();
     for (id, wanted) in units {
+        if matches!(wanted, Wanted::Nothing) {
+            continue;
+        }
         let why = match snapshot.find(id).map(|ix| snapshot.unit(ix)) {
             None => "it is gone".to_owned(),
             Some(unit) => match (unit.state, wanted) {
                 (UnitState::Down, _) => "it is down".to_owned(),
                 (UnitState::Unknown, _) => "nobody could tell whether it serves".to_owned(),
-                (UnitState::Serving, Wanted::Serving) => continue,
+                (UnitState::Serving, Wanted::Serving | Wanted::Nothing) => continue,
                 (UnitState::Serving, Wanted::On(revision)) if unit.revision.as_ref() == Some(revision) => {
                     continue;
                 }

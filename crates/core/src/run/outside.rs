@@ -3,14 +3,31 @@
 use super::decide::Decision;
 use super::event::Event;
 use super::state::State;
-use super::visit::OpenWave;
+use super::visit::{OpenWave, VisitState};
 use crate::model::{Code, Reason, Snapshot, Unit, UnitId, UnitState};
 
 impl State {
     /// Holds until the gates open: while every unit of the wave serves as it should, what shuts them is no evidence
     /// against the change (law 10).
     pub(super) fn hold_for_gates(&self, why: &Reason) -> Decision {
-        let detail = format!("every unit of the wave serves as it should, and {}", why.detail);
+        let lost = self.wave.iter().flat_map(|wave| &wave.units);
+        let lost: Vec<String> = lost
+            .filter_map(|(unit, visit)| {
+                let VisitState::Lost { why, .. } = &visit.state else {
+                    return None;
+                };
+                Some(format!("{unit}: {why}"))
+            })
+            .collect();
+        let detail = match lost.as_slice() {
+            [] => format!("every unit of the wave serves as it should, and {}", why.detail),
+            lost => format!(
+                "{}; `stagger resume {}` once it is back; the others of the wave serve, and {}",
+                lost.join("; "),
+                self.start.run,
+                why.detail
+            ),
+        };
         self.hold_while(Code::GatesShut, Some(detail))
             .unwrap_or_else(|| self.hold(Reason::new(Code::GatesShut, why.detail.clone())))
     }

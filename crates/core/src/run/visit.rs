@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::gate::Wanted;
-use crate::model::{PartName, Phase, Reason, Revision, StageSpec, UnitId};
+use crate::model::{Code, PartName, Phase, Reason, Revision, StageSpec, UnitId};
 use crate::plan::Move;
 
 /// A wave being carried out.
@@ -128,6 +128,14 @@ pub enum VisitState {
         /// Why not.
         why: String,
     },
+    /// Its host is off, by a person's word: nothing more is done to it before a person resumes, and it tells nothing of
+    /// the change.
+    Lost {
+        /// Whether its software is laid out.
+        prepared: bool,
+        /// Whose word.
+        why: String,
+    },
     /// All its phases were done.
     Done,
 }
@@ -163,7 +171,7 @@ impl OpenWave {
 
     /// Whether all its visits are over.
     pub(super) fn is_through(&self) -> bool {
-        let is_over = |visit: &Visit| matches!(visit.state, VisitState::Done | VisitState::NotEntered { .. });
+        let is_over = |visit: &Visit| visit.state == VisitState::Done || visit.set_aside_for().is_some();
         self.goes_on() && self.units.values().all(is_over)
     }
 
@@ -258,7 +266,8 @@ impl Visit {
             VisitState::Unprepared { .. }
             | VisitState::Failed { .. }
             | VisitState::Stuck { .. }
-            | VisitState::NotEntered { .. } => None,
+            | VisitState::NotEntered { .. }
+            | VisitState::Lost { .. } => None,
         }
     }
 
@@ -268,7 +277,8 @@ impl Visit {
             VisitState::Unprepared { why }
             | VisitState::Failed { why, .. }
             | VisitState::Stuck { why }
-            | VisitState::NotEntered { why } => Some(why),
+            | VisitState::NotEntered { why }
+            | VisitState::Lost { why, .. } => Some(why),
             VisitState::Waiting { .. } | VisitState::UnderWay { .. } | VisitState::Done => None,
         }
     }
@@ -298,10 +308,29 @@ impl Visit {
 
     /// What it must be for its wave to pass.
     pub(super) fn wanted<'a>(&self, stage: &'a StageSpec) -> Wanted<'a> {
-        if matches!(self.state, VisitState::NotEntered { .. }) {
-            Wanted::Serving
-        } else {
-            Wanted::On(&stage.revision)
+        match self.state {
+            VisitState::Lost { .. } => Wanted::Nothing,
+            VisitState::NotEntered { .. } => Wanted::Serving,
+            VisitState::Waiting { .. }
+            | VisitState::Unprepared { .. }
+            | VisitState::UnderWay { .. }
+            | VisitState::Failed { .. }
+            | VisitState::Stuck { .. }
+            | VisitState::Done => Wanted::On(&stage.revision),
+        }
+    }
+
+    /// Why it is not done when its wave passes, if it is not: it is set aside.
+    pub(super) fn set_aside_for(&self) -> Option<Reason> {
+        match &self.state {
+            VisitState::NotEntered { why } => Some(Reason::new(Code::CouldNotBeEntered, why)),
+            VisitState::Lost { why, .. } => Some(Reason::new(Code::HostOff, why)),
+            VisitState::Waiting { .. }
+            | VisitState::Unprepared { .. }
+            | VisitState::UnderWay { .. }
+            | VisitState::Failed { .. }
+            | VisitState::Stuck { .. }
+            | VisitState::Done => None,
         }
     }
 
@@ -318,6 +347,7 @@ impl Visit {
                 | VisitState::Failed { .. }
                 | VisitState::Stuck { .. }
                 | VisitState::NotEntered { .. }
+                | VisitState::Lost { .. }
                 | VisitState::Done,
                 _,
             ) => false,
@@ -328,7 +358,7 @@ impl Visit {
     pub(super) fn may_be_restarted(&self) -> bool {
         match self.state {
             VisitState::Failed { phase, .. } => phase != Phase::Enter,
-            VisitState::NotEntered { .. } | VisitState::Done => true,
+            VisitState::NotEntered { .. } | VisitState::Lost { .. } | VisitState::Done => true,
             VisitState::Waiting { .. }
             | VisitState::Unprepared { .. }
             | VisitState::UnderWay { .. }
@@ -400,6 +430,14 @@ impl Visit {
         }
     }
 
+    /// Its host is off, by a person's word. What was not stopped yet has not changed, and is planned again.
+    pub(super) fn is_lost(&mut self, prepared: bool, why: &str) {
+        if self.is_begun() {
+            let why = why.to_owned();
+            self.state = VisitState::Lost { prepared, why };
+        }
+    }
+
     /// It serves on the target after all: what is left of its turn goes on. `is_last`: nothing comes after the change.
     pub(super) fn recovered(&mut self, is_last: bool) {
         if self.broken().is_some() {
@@ -416,6 +454,14 @@ impl Visit {
     /// A person says that it is tried once more.
     pub(super) fn tried_again(&mut self) {
         self.corrected = false;
+        // Its host may be back, and it may serve there: both judges are asked about all of its turn.
+        if let VisitState::Lost { prepared, .. } = self.state {
+            self.since = None;
+            self.state = VisitState::Waiting {
+                prepared,
+                approved: None,
+            };
+        }
         if matches!(self.went_back, Some(Err(_))) {
             self.went_back = None;
         }

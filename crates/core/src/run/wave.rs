@@ -349,6 +349,7 @@ impl State {
                 | VisitState::Failed { .. }
                 | VisitState::Stuck { .. }
                 | VisitState::NotEntered { .. }
+                | VisitState::Lost { .. }
                 | VisitState::Done => None,
             })
             .collect()
@@ -399,13 +400,11 @@ impl State {
         match self.gates_after(now, snapshot, stage, wave, &missing) {
             Waited::Open => {
                 let aside = wave.units.iter().filter_map(|(unit, visit)| {
-                    let VisitState::NotEntered { why } = &visit.state else {
-                        return None;
-                    };
+                    let reason = visit.set_aside_for()?;
                     let tries = self.aside.get(unit).map_or(0, |aside| aside.tries);
                     Some(Event::SetAside {
                         unit: unit.clone(),
-                        reason: Reason::new(Code::CouldNotBeEntered, why),
+                        reason,
                         until: self.start.policy.retry.after(now, tries),
                     })
                 });

@@ -2,16 +2,25 @@
 
 use jiff::Timestamp;
 
-use super::event::{Outcome, Seq};
+use super::event::{Action, Outcome, Seq};
 use super::state::State;
+use super::visit::OpenWave;
 use crate::model::HostName;
 
 impl State {
     /// A host is off: what was open on it has failed. Nothing goes on there, so no fence is needed either.
     pub(super) fn apply_off(&mut self, seq: Seq, at: Timestamp, host: HostName, ended: Vec<Seq>, by: &str) {
+        let why = format!("{host} is off, as {by} said");
         for intent in ended {
-            let why = format!("{host} is off, as {by} said");
-            self.settle_by_word(seq, at, intent, Outcome::Failed { why });
+            let unit = self.open.get(&intent).and_then(Action::unit).cloned();
+            self.settle_by_word(seq, at, intent, Outcome::Failed { why: why.clone() });
+            // That its host is off speaks against nobody's release: the others of its wave stay where they are.
+            let goes_on = self.wave.as_ref().is_some_and(OpenWave::goes_on);
+            let unit = unit.filter(|_| goes_on);
+            let prepared = unit.as_ref().is_some_and(|unit| self.prepared.contains_key(unit));
+            if let Some(visit) = unit.and_then(|unit| self.visit(&unit)) {
+                visit.is_lost(prepared, &why);
+            }
         }
         self.off.insert(host);
         self.held = None;
