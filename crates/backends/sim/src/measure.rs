@@ -117,21 +117,24 @@ impl World {
         let at = self.elapsed() / 1000;
         // It was down when it was last looked at, and came up by itself since.
         let seen_down = !self.truth.said.serving.contains(&id);
+        // Excused is only what came after both judges had answered, and only as long as their word counts: a call that came late
+        // within that is no other than one that came at once.
+        let counts = self
+            .grace
+            .approval
+            .is_none_or(|approval| self.elapsed().saturating_sub(self.truth.judged_at) <= approval * 1000);
+        let since_judged = |unit: &UnitId| self.truth.since_judged.contains(unit);
+        let raced = bad
+            .as_ref()
+            .is_some_and(|bad| counts && (seen_down || bad.absent.iter().any(since_judged)));
         match (bad, contradicted) {
+            (Some(_), _) if raced => self.truth.raced += 1,
             (Some(Bad { what: why, .. }), _) | (None, Some(why)) if self.truth.landing => {
                 let text = format!("at {at} s, {what} {id}, late: {why}");
                 self.truth.late_unsafe.push(text);
             }
             (Some(bad), _) => {
-                // Excused is only what came after both judges had answered, and only as long as their word counts.
-                let counts = self.grace.approval.is_none_or(|approval| {
-                    self.elapsed().saturating_sub(self.truth.judged_at) <= approval * 1000
-                });
-                let since_judged = |unit: &UnitId| self.truth.since_judged.contains(unit);
-                let raced = counts && (seen_down || bad.absent.iter().any(since_judged));
-                if raced {
-                    self.truth.raced += 1;
-                } else if bad.said_fine && self.lied_to() && !self.oracle_refused(&id) {
+                if bad.said_fine && self.lied_to() && !self.oracle_refused(&id) {
                     self.truth.undetectable += 1;
                 } else {
                     let text = format!("at {at} s, {what} {id}: {}", bad.what);
