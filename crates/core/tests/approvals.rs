@@ -607,6 +607,32 @@ fn for_a_host_that_is_off_nobody_goes_back() {
     assert_eq!(phases(&story.announced()), ["change osd.0"]);
 }
 
+/// The wave would be dropped, and what was done to the unit forgotten.
+#[test]
+fn one_that_is_lost_alone_is_started_once_more_when_a_person_resumes() {
+    let mut story = Story::prepared(false);
+    let changes = story.announced();
+    for (_, effect) in &changes {
+        story.units.insert(effect.action.unit().unwrap().clone(), DOWN);
+    }
+    story.generation += 1;
+    let ended = changes.iter().map(|(intent, _)| *intent).collect();
+    for command in [
+        Command::Confirm {
+            host: HostName::new("h0").unwrap(),
+            ended,
+        },
+        Command::Resume,
+    ] {
+        let by = "anna@ops1".to_owned();
+        story.write(Event::Asked { command, by });
+    }
+    assert_eq!(
+        phases(&story.announced()),
+        ["restart osd.0", "restart osd.1", "restart osd.2"]
+    );
+}
+
 /// Seen: the clock of the next holder was 40 s behind, and an approval of 47 s ago counted as fresh.
 #[test]
 fn who_takes_over_does_not_go_by_another_machines_clock() {

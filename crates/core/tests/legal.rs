@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    ClusterName, Code, GoingBack, Kind, Part, PartName, Phase, Policy, Reason, Revision, RunId, StageSpec,
-    Target, UnitId, Width,
+    ClusterName, Code, GoingBack, HostName, Kind, Part, PartName, Phase, Policy, Reason, Revision, RunId,
+    StageSpec, Target, UnitId, Width,
 };
 use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Outcome, Run, Seq, Start, VERSION};
 
@@ -129,6 +129,13 @@ fn failed() -> Event {
     }
 }
 
+fn is_off(intent: Seq) -> Event {
+    asked(Command::Confirm {
+        host: HostName::new("h0").unwrap(),
+        ended: vec![intent],
+    })
+}
+
 /// A run with these events after its start.
 fn run(events: Vec<Event>) -> Run {
     let all = [started(), lease(1)].into_iter().chain(events);
@@ -177,6 +184,7 @@ fn states() -> Vec<(&'static str, Run)> {
             [changed(), vec![visit(Phase::Leave), settled(9, true)]].concat(),
         ),
         ("all done", all_done()),
+        ("lost", [entering(), vec![is_off(5)]].concat()),
         ("broken", broken()),
         ("wave failed", wave_failed()),
         ("going back", back),

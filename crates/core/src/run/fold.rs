@@ -384,8 +384,7 @@ impl State {
                     taken.until = Timestamp::MIN;
                 }
                 if let Some(wave) = &mut self.wave {
-                    wave.units.values_mut().for_each(Visit::tried_again);
-                    wave.forgiven();
+                    wave.tried_again();
                 }
                 self.gates = None;
             }

@@ -211,6 +211,17 @@ impl OpenWave {
         }
     }
 
+    /// A person says that all of it is tried once more. A wave of which nothing else was begun would be dropped, were its
+    /// lost unit to wait again: what was done to that would be forgotten.
+    pub(super) fn tried_again(&mut self) {
+        let goes_on = |visit: &Visit| visit.is_begun() && !matches!(visit.state, VisitState::Lost { .. });
+        let others = self.units.values().any(goes_on);
+        for visit in self.units.values_mut() {
+            visit.tried_again(others);
+        }
+        self.forgiven();
+    }
+
     /// Its units serve on the target after all, or a person says that it is tried once more.
     pub(super) fn forgiven(&mut self) {
         if self.is_agreed() {
@@ -358,11 +369,12 @@ impl Visit {
     pub(super) fn may_be_restarted(&self) -> bool {
         match self.state {
             VisitState::Failed { phase, .. } => phase != Phase::Enter,
-            VisitState::NotEntered { .. } | VisitState::Lost { .. } | VisitState::Done => true,
+            VisitState::NotEntered { .. } | VisitState::Done => true,
             VisitState::Waiting { .. }
             | VisitState::Unprepared { .. }
             | VisitState::UnderWay { .. }
-            | VisitState::Stuck { .. } => false,
+            | VisitState::Stuck { .. }
+            | VisitState::Lost { .. } => false,
         }
     }
 
@@ -451,16 +463,31 @@ impl Visit {
         }
     }
 
-    /// A person says that it is tried once more.
-    pub(super) fn tried_again(&mut self) {
+    /// A person says that it is tried once more. `others`: its wave goes on with others.
+    fn tried_again(&mut self, others: bool) {
         self.corrected = false;
-        // Its host may be back, and it may serve there: both judges are asked about all of its turn.
-        if let VisitState::Lost { prepared, .. } = self.state {
-            self.since = None;
-            self.state = VisitState::Waiting {
-                prepared,
-                approved: None,
-            };
+        match &mut self.state {
+            // Its host may be back, and it may serve there: both judges are asked about all of its turn.
+            VisitState::Lost { prepared, .. } if others => {
+                self.since = None;
+                self.state = VisitState::Waiting {
+                    prepared: *prepared,
+                    approved: None,
+                };
+            }
+            VisitState::Lost { why, .. } => {
+                self.state = VisitState::Failed {
+                    phase: Phase::Change,
+                    why: std::mem::take(why),
+                };
+            }
+            VisitState::Waiting { .. }
+            | VisitState::Unprepared { .. }
+            | VisitState::UnderWay { .. }
+            | VisitState::Failed { .. }
+            | VisitState::Stuck { .. }
+            | VisitState::NotEntered { .. }
+            | VisitState::Done => {}
         }
         if matches!(self.went_back, Some(Err(_))) {
             self.went_back = None;
