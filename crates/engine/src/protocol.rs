@@ -101,7 +101,7 @@ pub fn to_start(again: Vec<Seq>, announced: Vec<Seq>, under_way: &BTreeSet<Seq>)
 }
 
 /// What is known of earlier calls for the same intent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Earlier {
     /// There was none.
     None,

@@ -54,6 +54,7 @@ fn with_all_rails_every_law_holds() {
     for visits in [Visits::Fenced, Visits::Conditional, Visits::Bounded] {
         holds(&Setup::new(visits, false, 2, 2).with_a_stranger());
     }
+    holds(&Setup::new(Visits::Bounded, false, 2, 2).with_time());
 }
 
 #[test]
@@ -66,6 +67,9 @@ fn with_all_rails_every_law_holds_for_three_conductors_and_three_holders() {
     holds(&Setup::new(Visits::Fenced, true, 2, 3));
     for visits in [Visits::Fenced, Visits::Conditional, Visits::Bounded] {
         holds(&Setup::new(visits, false, 3, 3).with_a_stranger());
+    }
+    for visits in [Visits::Fenced, Visits::Conditional] {
+        holds(&Setup::new(visits, false, 2, 2).with_time());
     }
 }
 
@@ -225,11 +229,32 @@ const CASES: &[Case] = &[
         breaks: Law::OneDownAtMost,
         says: "A run begins on another machine and waits for nothing; the call of the holder before lands afterwards.",
     },
+    Case {
+        name: "begun-in-time",
+        visits: Visits::Fenced,
+        guard: false,
+        without: &[Rail::BegunInTime],
+        breaks: Law::NoOldWord,
+        says: "A command is on its way to its host for longer than the judges' word lasts; another unit goes down \
+               meanwhile.",
+    },
+    Case {
+        name: "sent-in-time",
+        visits: Visits::Bounded,
+        guard: false,
+        without: &[Rail::SentInTime],
+        breaks: Law::NoOldWord,
+        says: "A holder is paused between what the judges said and the call, and makes it when another unit has long \
+               gone down.",
+    },
 ];
 
 impl Case {
     fn with(&self) -> Setup {
         let setup = Setup::new(self.visits, self.guard, 2, 2);
+        if self.breaks == Law::NoOldWord {
+            return setup.with_time();
+        }
         if self.without.contains(&Rail::Stranger) {
             setup.with_a_stranger()
         } else {

@@ -12,7 +12,7 @@ use stagger_core::model::{
 };
 use stagger_core::run::{Action, Decision, Entry, Event, Run, Seen, Start};
 
-use super::world::{UNITS, What};
+use super::world::{LAST_TICK, UNITS, What};
 
 /// What a journal has come to.
 #[derive(Debug)]
@@ -36,9 +36,26 @@ type Digest = [u8; 32];
 pub(crate) struct Book {
     folds: Vec<Fold>,
     by_content: BTreeMap<Digest, FoldIx>,
-    appended: BTreeMap<(FoldIx, u8, Digest), Option<FoldIx>>,
-    decided: BTreeMap<(FoldIx, Option<(u8, u8)>), Decision>,
-    snapshots: BTreeMap<u8, Snapshot>,
+    appended: BTreeMap<(FoldIx, u8, u8, Digest), Option<FoldIx>>,
+    decided: BTreeMap<(FoldIx, u8, Option<Sight>), Decision>,
+    snapshots: BTreeMap<(u8, u8), Snapshot>,
+}
+
+/// What was observed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Sight {
+    /// As [`World::view`](super::world::World::view) has it.
+    pub(crate) view: u8,
+    /// Where the journal stood then.
+    pub(crate) as_of: u8,
+    /// At which tick.
+    pub(crate) tick: u8,
+}
+
+/// When a tick is: an approval does not last until the next.
+pub(crate) fn time(tick: u8) -> Timestamp {
+    let age = i64::from(Policy::default().approval_age) + 1;
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(age * i64::from(tick))
 }
 
 fn digest(text: &str) -> Digest {
@@ -90,17 +107,17 @@ impl Book {
     }
 
     /// The journal with these events more; `None`: they cannot follow.
-    pub(crate) fn append(&mut self, at: FoldIx, token: u8, events: &[Event]) -> Option<FoldIx> {
-        let key = (at, token, digest(&serde_json::to_string(events).unwrap()));
+    pub(crate) fn append(&mut self, at: FoldIx, token: u8, tick: u8, events: &[Event]) -> Option<FoldIx> {
+        let key = (at, token, tick, digest(&serde_json::to_string(events).unwrap()));
         if let Some(known) = self.appended.get(&key) {
             return *known;
         }
-        let after = self.applied(at, token, events);
+        let after = self.applied(at, token, tick, events);
         self.appended.insert(key, after);
         after
     }
 
-    fn applied(&mut self, at: FoldIx, token: u8, events: &[Event]) -> Option<FoldIx> {
+    fn applied(&mut self, at: FoldIx, token: u8, tick: u8, events: &[Event]) -> Option<FoldIx> {
         let fold = self.fold(at);
         let (mut run, mut passed, mut in_wave) = (fold.run.clone(), fold.passed, fold.in_wave);
         for event in events {
@@ -115,7 +132,7 @@ impl Book {
             }
             let entry = Entry {
                 seq: run.seq() + 1,
-                at: Timestamp::UNIX_EPOCH,
+                at: time(tick),
                 event: event.clone(),
             };
             run.apply(entry).ok()?;
@@ -138,24 +155,34 @@ impl Book {
         Some(known)
     }
 
-    /// What the real run decides on that journal, with a view of the world and where the journal stood
-    /// when it was observed.
-    pub(crate) fn decide(&mut self, at: FoldIx, seen: Option<(u8, u8)>) -> Decision {
-        if let Some(decision) = self.decided.get(&(at, seen)) {
+    /// What the real run decides on that journal at that tick, with what was observed.
+    pub(crate) fn decide(&mut self, at: FoldIx, tick: u8, seen: Option<Sight>) -> Decision {
+        let key = (at, tick, seen);
+        if let Some(decision) = self.decided.get(&key) {
             return decision.clone();
         }
-        let snapshot = seen.map(|(view, as_of)| (self.snapshot(view).clone(), as_of));
+        let snapshot = seen.map(|sight| (self.snapshot(sight).clone(), sight.as_of));
         let seen_by_run = snapshot.as_ref().map(|(snapshot, as_of)| Seen {
             snapshot,
             as_of: u64::from(*as_of),
         });
-        let decision = self.fold(at).run.next(Timestamp::UNIX_EPOCH, seen_by_run);
-        self.decided.insert((at, seen), decision.clone());
+        let decision = self.fold(at).run.next(time(tick), seen_by_run);
+        self.decided.insert(key, decision.clone());
         decision
     }
 
-    pub(crate) fn snapshot(&mut self, view: u8) -> &Snapshot {
-        self.snapshots.entry(view).or_insert_with(|| snapshot(view))
+    pub(crate) fn snapshot(&mut self, sight: Sight) -> &Snapshot {
+        let key = (sight.view, sight.tick);
+        self.snapshots
+            .entry(key)
+            .or_insert_with(|| snapshot(sight.view, time(sight.tick)))
+    }
+
+    /// The last tick at which what is announced there may begin; `None`: whenever. Before all ticks: it has to be judged.
+    pub(crate) fn ends(&self, at: FoldIx, seq: u8) -> Option<i16> {
+        let before = self.fold(at).run.begins_before(u64::from(seq))?;
+        let in_time = (0..=LAST_TICK).filter(|tick| time(*tick) < before);
+        Some(in_time.max().map_or(-1, i16::from))
     }
 }
 
@@ -244,11 +271,11 @@ fn start(guard: bool) -> Start {
     }
 }
 
-fn snapshot(view: u8) -> Snapshot {
-    let unit = |at: usize| {
-        let bits = view >> (2 * (UNITS - 1 - at));
+fn snapshot(view: u8, at: Timestamp) -> Snapshot {
+    let unit = |nth: usize| {
+        let bits = view >> (2 * (UNITS - 1 - nth));
         Unit {
-            id: name(at),
+            id: name(nth),
             kind: kind(),
             state: if bits & 2 == 2 {
                 UnitState::Serving
@@ -265,7 +292,7 @@ fn snapshot(view: u8) -> Snapshot {
     budgets.add("data", "all", 1, &[(Ix(0), 1), (Ix(1), 1)]);
     Snapshot::new(
         ClusterName::new("c").unwrap(),
-        Timestamp::UNIX_EPOCH,
+        at,
         format!("state {view}"),
         (0..UNITS).map(unit).collect(),
         budgets.build(),

@@ -7,9 +7,9 @@ use std::time::Duration;
 use stagger_core::model::UnitId;
 use stagger_core::run::{Action, Answer as Judgement, Decision, Event};
 use stagger_engine::backend::{self, BackendError};
-use stagger_engine::protocol;
+use stagger_engine::protocol::{self, Earlier};
 
-use super::book::{Book, FoldIx, is_modelled, name, place, what};
+use super::book::{Book, FoldIx, Sight, is_modelled, name, place, what};
 use super::laws::Law;
 use super::rails::{Rail, Setup, Visits};
 use super::system::{Conductor, Stands, System};
@@ -57,8 +57,8 @@ impl System {
         }
         let before = book.fold(self.journal).token;
         let (Some(journal), Some(run)) = (
-            book.append(self.journal, token, events),
-            book.append(run, token, events),
+            book.append(self.journal, token, self.world.tick, events),
+            book.append(run, token, self.world.tick, events),
         ) else {
             return if setup.watches(Law::JournalMakesSense) {
                 Appended::Broken(Law::JournalMakesSense)
@@ -156,9 +156,11 @@ impl System {
         let Conductor::Driving { run, seen, calls, .. } = self.conductors[at].clone() else {
             return None;
         };
-        match book.decide(run, seen) {
+        // What was seen counts as long as an approval.
+        let seen = seen.filter(|seen| seen.tick == self.world.tick);
+        match book.decide(run, self.world.tick, seen) {
             Decision::Observe => {
-                let seen = Some((self.world.view(), book.seq(run)));
+                let seen = Some(self.look(book, run));
                 self.conductors[at] = Conductor::Driving {
                     token,
                     run,
@@ -171,18 +173,31 @@ impl System {
                 let judged: Vec<Event> = sets.into_iter().map(|set| self.judge(book, seen, set)).collect();
                 return self.record(setup, book, token, &judged, |_, calls| calls);
             }
+            // What fell comes back by itself: nothing is restarted.
             Decision::Act { fresh, .. } if !fresh.iter().all(|effect| is_modelled(&effect.action)) => {
-                return None;
+                self.conductors[at] = Conductor::Driving {
+                    token,
+                    run,
+                    seen: None,
+                    calls,
+                };
             }
             Decision::Act { fresh, again } => {
                 let again = if setup.has(Rail::Adopt) { again } else { Vec::new() };
                 let first = u64::from(book.seq(run)) + 1;
                 let announced: Vec<u64> = (first..).take(fresh.len()).collect();
                 let under_way: BTreeSet<u64> = calls.iter().map(|(seq, _)| u64::from(*seq)).collect();
-                let start = protocol::to_start(again, announced, &under_way);
+                let start = protocol::to_start(again, announced.clone(), &under_way);
                 let intents: Vec<Event> = fresh.into_iter().map(Event::from).collect();
                 let with_started = |_: &mut Self, mut calls: Calls| {
-                    let ready = |seq: u64| (u8::try_from(seq).unwrap(), Stands::Ready { stray: false });
+                    let ready = |seq: u64| {
+                        let earlier = if announced.contains(&seq) {
+                            Earlier::None
+                        } else {
+                            Earlier::Adopted
+                        };
+                        (u8::try_from(seq).unwrap(), Stands::Ready { earlier })
+                    };
                     calls.extend(start.into_iter().map(ready));
                     calls
                 };
@@ -203,11 +218,19 @@ impl System {
         Some(Ok(()))
     }
 
-    fn judge(&self, book: &mut Book, seen: Option<(u8, u8)>, units: Vec<UnitId>) -> Event {
+    fn look(&self, book: &Book, run: FoldIx) -> Sight {
+        Sight {
+            view: self.world.view(),
+            as_of: book.seq(run),
+            tick: self.world.tick,
+        }
+    }
+
+    fn judge(&self, book: &mut Book, seen: Option<Sight>, units: Vec<UnitId>) -> Event {
         let ours = match seen {
             None => Judgement::Unknown { why: String::new() },
-            Some((view, _)) => {
-                let snapshot = book.snapshot(view);
+            Some(sight) => {
+                let snapshot = book.snapshot(sight);
                 let set: Vec<_> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
                 match stagger_core::check::may_stop(snapshot, &set) {
                     Ok(()) => Judgement::Yes,
@@ -215,7 +238,7 @@ impl System {
                 }
             }
         };
-        let down = |at: &usize| !self.world.units[*at].up;
+        let down = |at: &usize| !self.world.serves(*at);
         let others = (0..self.world.units.len()).filter(|at| !units.contains(&name(*at)));
         let theirs = if units.len() + others.filter(down).count() <= 1 {
             Judgement::Yes
@@ -257,7 +280,7 @@ impl System {
         };
         let calls = then(self, calls);
         // What was seen before the world may have changed is as good as nothing.
-        let seen = seen.filter(|_| book.decide(run, seen) != Decision::Observe);
+        let seen = seen.filter(|_| book.decide(run, self.world.tick, seen) != Decision::Observe);
         self.conductors[at] = Conductor::Driving {
             token,
             run,
@@ -268,26 +291,73 @@ impl System {
     }
 
     /// As the task of a call in `Driver`: the lock is looked at here, not where it was announced.
-    pub(super) fn send(&mut self, setup: &Setup, book: &Book, token: u8, seq: u8) -> Option<Result<(), Law>> {
+    pub(super) fn send(
+        &mut self,
+        setup: &Setup,
+        book: &mut Book,
+        token: u8,
+        seq: u8,
+    ) -> Option<Result<(), Law>> {
         let at = self.index(token);
         let Conductor::Driving { run, calls, .. } = &mut self.conductors[at] else {
             return None;
         };
         let (_, stands) = calls.iter_mut().find(|(at, _)| *at == seq)?;
-        let Stands::Ready { stray } = *stands else {
+        let Stands::Ready { earlier } = *stands else {
             return None;
         };
         let what = what(book.fold(*run).run.intent(u64::from(seq))?);
-        *stands = Stands::Sent { stray };
+        let ends = book.ends(*run, seq).filter(|_| setup.ages);
+        let is_late = ends.is_some_and(|ends| ends < i16::from(self.world.tick));
+        let mut ends = ends.and_then(|ends| u8::try_from(ends).ok());
+        if is_late && setup.has(Rail::SentInTime) {
+            if earlier == Earlier::None {
+                let answer = Answer::Expired;
+                *stands = Stands::Answered { earlier, answer };
+                return Some(Ok(()));
+            }
+            // What is down already loses nothing by it.
+            if self.world.serves(what.unit()) {
+                return self.judge_again(setup, book, token, what.unit());
+            }
+            ends = None;
+        }
+        *stands = Stands::Sent { earlier };
         let rail = what.rail(setup);
         if rail != Visits::Fenced && setup.has(Rail::SenderStops) && !self.lock.lives.contains(&token) {
             return None;
         }
-        if stray && !self.waited_out(setup, token, seq, what) {
+        if earlier == Earlier::Stray && !self.waited_out(setup, token, seq, what) {
             return None;
         }
-        self.world.send(seq, token, what);
+        self.world.send(seq, token, what, ends);
         Some(Ok(()))
+    }
+
+    /// As `Driver::judge_again`: both judges are asked once more about what nobody knows whether it began. To be asked in
+    /// vain changes nothing.
+    fn judge_again(
+        &mut self,
+        setup: &Setup,
+        book: &mut Book,
+        token: u8,
+        unit: usize,
+    ) -> Option<Result<(), Law>> {
+        let at = self.index(token);
+        let Conductor::Driving { run, .. } = self.conductors[at] else {
+            return None;
+        };
+        let seen = self.look(book, run);
+        let judged = self.judge(book, Some(seen), vec![name(unit)]);
+        let Event::Judged {
+            ours: Judgement::Yes,
+            theirs: Judgement::Yes,
+            ..
+        } = &judged
+        else {
+            return None;
+        };
+        self.record(setup, book, token, &[judged], |_, calls| calls)
     }
 
     /// As `Driver::try_later`: what is bounded has ended before its intent is tried again.
@@ -329,12 +399,12 @@ impl System {
             return None;
         };
         let (_, stands) = calls.iter_mut().find(|(at, _)| *at == seq)?;
-        let Stands::Ready { stray } = *stands else {
+        let Stands::Ready { earlier } = *stands else {
             return None;
         };
-        *stands = Stands::Answered { stray, answer };
+        *stands = Stands::Answered { earlier, answer };
         let what = what(book.fold(*run).run.intent(u64::from(seq))?);
-        (!stray || self.waited_out(setup, token, seq, what)).then_some(what)
+        (earlier != Earlier::Stray || self.waited_out(setup, token, seq, what)).then_some(what)
     }
 
     /// An answer is taken by the driver's own rule: it settles the intent, or the call is made again.
@@ -350,7 +420,7 @@ impl System {
             return None;
         };
         let (_, stands) = calls.iter_mut().find(|(at, _)| *at == seq)?;
-        let Stands::Answered { stray, answer } = *stands else {
+        let Stands::Answered { earlier, answer } = *stands else {
             return None;
         };
         let answer = match answer {
@@ -358,22 +428,24 @@ impl System {
             Answer::Refused => Err(BackendError::permanent("call", "fenced out")),
             // The backend reads again and tries again: the same call to the driver.
             Answer::Conflict => {
-                *stands = Stands::Ready { stray };
+                *stands = Stands::Ready { earlier };
                 return Some(Ok(()));
             }
             Answer::Lost if setup.has(Rail::LostIsNotFailed) => {
                 Err(BackendError::transient("call", "no answer").may_land())
             }
             Answer::Lost | Answer::NotSent => Err(BackendError::transient("call", "no answer")),
+            Answer::Expired => Err(BackendError::expired("call", "it was agreed to too long ago")),
         };
-        let earlier = if stray && setup.has(Rail::LostIsNotFailed) {
-            protocol::Earlier::Stray
-        } else {
-            protocol::Earlier::None
+        let earlier = match earlier {
+            Earlier::Stray if !setup.has(Rail::LostIsNotFailed) => Earlier::None,
+            Earlier::None | Earlier::Adopted | Earlier::Stray => earlier,
         };
         match protocol::settles(answer, earlier) {
             Err(_) => {
-                *stands = Stands::Ready { stray: true };
+                *stands = Stands::Ready {
+                    earlier: Earlier::Stray,
+                };
                 Some(Ok(()))
             }
             Ok(outcome) => {

@@ -28,6 +28,8 @@ pub(crate) enum Law {
     GuardGivenBack,
     /// Every append can follow those before it.
     JournalMakesSense,
+    /// Nothing is stopped on a word of the judges that is older than what has gone down since.
+    NoOldWord,
     /// From everywhere the end can be reached.
     EndReachable,
 }

@@ -34,11 +34,15 @@ pub(crate) enum Rail {
     LostIsNotFailed,
     /// Who follows a holder whose journal is elsewhere takes each unit for one with an open intent.
     Stranger,
+    /// Nothing is sent on a word of the judges that is too old; they are asked again.
+    SentInTime,
+    /// A host begins nothing after the end that the call carries.
+    BegunInTime,
 }
 
 impl Rail {
     /// All of them.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::JournalToken,
         Self::JournalPlace,
         Self::WorldFence,
@@ -51,6 +55,8 @@ impl Rail {
         Self::Lock,
         Self::LostIsNotFailed,
         Self::Stranger,
+        Self::SentInTime,
+        Self::BegunInTime,
     ];
 }
 
@@ -81,6 +87,9 @@ pub(crate) struct Setup {
     /// Whether a holder may come that has a journal of its own, and knows nothing of the one before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) stranger: bool,
+    /// Whether time passes: an approval lasts for one tick, and a unit may go down by itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) ages: bool,
     /// What is switched off.
     #[serde(default)]
     pub(crate) without: BTreeSet<Rail>,
@@ -97,6 +106,7 @@ impl Setup {
             conductors,
             tokens,
             stranger: false,
+            ages: false,
             without: BTreeSet::new(),
             only: None,
         }
@@ -105,6 +115,12 @@ impl Setup {
     /// The same with two machines: the second one's journal is its own.
     pub(crate) fn with_a_stranger(mut self) -> Self {
         self.stranger = true;
+        self
+    }
+
+    /// The same where time passes.
+    pub(crate) fn with_time(mut self) -> Self {
+        self.ages = true;
         self
     }
 

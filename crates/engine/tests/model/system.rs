@@ -1,10 +1,12 @@
 //! The whole: the lock, the journal, the conductors and the cluster, and every step that one of them
 //! can take next.
 
-use super::book::{Book, FoldIx};
+use stagger_engine::protocol::Earlier;
+
+use super::book::{Book, FoldIx, Sight};
 use super::laws::{self, Law};
 use super::rails::{Rail, Setup};
-use super::world::{Answer, Call, World};
+use super::world::{Answer, Call, UNITS, World};
 
 /// The lock in the cluster. Who holds it is known by its token.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,12 +23,12 @@ impl Lock {
     }
 }
 
-/// How a call stands in the process that makes it. `stray`: an earlier one for the same intent may land.
+/// How a call stands in the process that makes it, and what is known of earlier ones for the same intent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stands {
-    Ready { stray: bool },
-    Sent { stray: bool },
-    Answered { stray: bool, answer: Answer },
+    Ready { earlier: Earlier },
+    Sent { earlier: Earlier },
+    Answered { earlier: Earlier, answer: Answer },
 }
 
 /// A process that carries out the run, or would.
@@ -45,8 +47,8 @@ pub(crate) enum Conductor {
     Driving {
         token: u8,
         run: FoldIx,
-        /// What it observed, and where the journal stood then.
-        seen: Option<(u8, u8)>,
+        /// What it observed.
+        seen: Option<Sight>,
         calls: Vec<(u8, Stands)>,
     },
 }
@@ -93,6 +95,9 @@ pub(crate) enum Step {
     End(usize),
     LoseCall(usize),
     LoseAnswer(usize),
+    Age,
+    Fall(usize),
+    Rise(usize),
 }
 
 impl System {
@@ -107,7 +112,7 @@ impl System {
             journal: 0,
             apart: 0,
             conductors: vec![Conductor::Away; setup.conductors],
-            world: World::new(),
+            world: World::new(setup),
         }
     }
 
@@ -154,6 +159,8 @@ impl System {
                 steps.push(Step::LoseCall(at));
             }
         }
+        steps.push(Step::Age);
+        steps.extend((0..UNITS).flat_map(|unit| [Step::Fall(unit), Step::Rise(unit)]));
         steps
     }
 
@@ -190,7 +197,9 @@ impl System {
                 *seen = None;
                 calls.retain(|(_, stands)| match stands {
                     Stands::Ready { .. } | Stands::Sent { .. } => true,
-                    Stands::Answered { answer, .. } => matches!(answer, Answer::Lost | Answer::Conflict),
+                    Stands::Answered { answer, .. } => {
+                        matches!(answer, Answer::Lost | Answer::Conflict)
+                    }
                 });
                 if calls.is_empty() {
                     let token = *token;
@@ -264,6 +273,9 @@ impl System {
                     Ok(answer) => self.answer(&call, answer),
                 }
             }
+            Step::Age => return self.world.age(setup).then_some(Ok(())),
+            Step::Fall(unit) => return self.world.fall(unit).then_some(Ok(())),
+            Step::Rise(unit) => return self.world.rise(unit).then_some(Ok(())),
             Step::LoseCall(at) => {
                 self.world.flight.remove(at);
             }
@@ -305,10 +317,10 @@ impl System {
                 && *token == call.token
             {
                 for (seq, stands) in calls {
-                    if let Stands::Sent { stray } = *stands
+                    if let Stands::Sent { earlier } = *stands
                         && *seq == call.seq
                     {
-                        *stands = Stands::Answered { stray, answer };
+                        *stands = Stands::Answered { earlier, answer };
                     }
                 }
             }

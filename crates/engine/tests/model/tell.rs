@@ -2,7 +2,7 @@
 
 use stagger_core::run::Decision;
 
-use super::book::{Book, is_modelled, what};
+use super::book::{Book, is_modelled, name, what};
 use super::system::{Conductor, Step, System};
 use super::world::What;
 
@@ -44,6 +44,9 @@ impl System {
             Step::End(at) => format!("{} ends", call(at)),
             Step::LoseCall(at) => format!("{} is lost", call(at)),
             Step::LoseAnswer(at) => format!("{} goes unanswered", call(at)),
+            Step::Age => "what the judges have said is too old by now".to_owned(),
+            Step::Fall(unit) => format!("{} goes down by itself", name(unit)),
+            Step::Rise(unit) => format!("{} comes back", name(unit)),
         }
     }
 
@@ -58,7 +61,7 @@ impl System {
         let Conductor::Driving { run, seen, .. } = &self.conductors[self.index(token)] else {
             return String::new();
         };
-        match book.decide(*run, *seen) {
+        match book.decide(*run, self.world.tick, *seen) {
             Decision::Observe => "observes".to_owned(),
             Decision::Judge(_) => "asks both judges".to_owned(),
             Decision::Record(events) => {

@@ -6,12 +6,17 @@ use super::rails::{Rail, Setup, Visits};
 /// How many units there are.
 pub(crate) const UNITS: usize = 2;
 
+/// The last tick: where time passes, it does so once.
+pub(crate) const LAST_TICK: u8 = 1;
+
 /// A unit as it truly is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Unit {
     pub(crate) up: bool,
     pub(crate) new: bool,
     pub(crate) guarded: bool,
+    /// It went down by itself, at that tick.
+    pub(crate) fell: Option<u8>,
     /// The newest token that it has met.
     fence: u8,
     /// Counts its changes.
@@ -70,6 +75,8 @@ pub(crate) struct Call {
     pub(crate) token: u8,
     pub(crate) what: What,
     generation: u8,
+    /// The last tick at which it may begin; `None`: whenever.
+    ends: Option<u8>,
     /// It is at work on its host.
     pub(crate) running: bool,
     /// Nobody waits for its answer any more.
@@ -88,22 +95,29 @@ pub(crate) enum Answer {
     Lost,
     /// The host was not reached: nothing was sent.
     NotSent,
+    /// Nothing was begun, since what the judges had said was too old.
+    Expired,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct World {
     pub(crate) units: [Unit; UNITS],
     pub(crate) flight: Vec<Call>,
+    /// What time it is.
+    pub(crate) tick: u8,
+    /// Whether a unit may still go down by itself: one does, once.
+    may_fall: bool,
     /// Intents whose command has ended: hosts keep the result.
     kept: Vec<u8>,
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(setup: &Setup) -> Self {
         let unit = Unit {
             up: true,
             new: false,
             guarded: false,
+            fell: None,
             fence: 0,
             generation: 0,
             last: 0,
@@ -111,17 +125,56 @@ impl World {
         Self {
             units: [unit.clone(), unit],
             flight: Vec::new(),
+            tick: 0,
+            may_fall: setup.ages,
             kept: Vec::new(),
         }
     }
 
-    pub(crate) fn send(&mut self, seq: u8, token: u8, what: What) {
+    /// Time passes. What is no command on a host has landed or died by then.
+    pub(crate) fn age(&mut self, setup: &Setup) -> bool {
+        let may = |call: &Call| call.what.rail(setup) == Visits::Fenced;
+        let passes = setup.ages && self.tick < LAST_TICK && self.flight.iter().all(may);
+        self.tick += u8::from(passes);
+        passes
+    }
+
+    /// A unit goes down by itself.
+    pub(crate) fn fall(&mut self, unit: usize) -> bool {
+        let falls = std::mem::take(&mut self.may_fall);
+        if falls {
+            self.units[unit].fell = Some(self.tick);
+        }
+        falls
+    }
+
+    /// It comes back.
+    pub(crate) fn rise(&mut self, unit: usize) -> bool {
+        self.units[unit].fell.take().is_some()
+    }
+
+    pub(crate) fn serves(&self, unit: usize) -> bool {
+        self.units[unit].up && self.units[unit].fell.is_none()
+    }
+
+    /// Whether a call would stop a unit though another has been down for longer than an approval lasts.
+    fn goes_by_an_old_word(&self, call: &Call) -> bool {
+        let What::Enter(unit) = call.what else {
+            return false;
+        };
+        let mut others = (0..UNITS).filter(|at| *at != unit);
+        let long_down = |at: usize| self.units[at].fell.is_some_and(|since| since < self.tick);
+        self.serves(unit) && others.any(long_down)
+    }
+
+    pub(crate) fn send(&mut self, seq: u8, token: u8, what: What, ends: Option<u8>) {
         let generation = self.units[what.unit()].generation;
         self.flight.push(Call {
             seq,
             token,
             what,
             generation,
+            ends,
             running: false,
             forgotten: false,
         });
@@ -186,6 +239,9 @@ impl World {
             Visits::Bounded => {}
         }
         self.flight.remove(at);
+        if self.goes_by_an_old_word(&call) && setup.watches(Law::NoOldWord) {
+            return Some(Err(Law::NoOldWord));
+        }
         Some(self.take_effect(setup, &call).map(|()| Some(Answer::Done)))
     }
 
@@ -216,6 +272,13 @@ impl World {
             {
                 return None;
             }
+        }
+        if setup.has(Rail::BegunInTime) && call.ends.is_some_and(|ends| ends < self.tick) {
+            self.flight.remove(at);
+            return Some(Ok(Some(Answer::Expired)));
+        }
+        if self.goes_by_an_old_word(&call) && setup.watches(Law::NoOldWord) {
+            return Some(Err(Law::NoOldWord));
         }
         let twice = self.kept.contains(&call.seq) || self.flight.iter().any(|other| at_work(&other));
         if twice && setup.watches(Law::EffectOnce) {
@@ -261,13 +324,14 @@ impl World {
     /// Forgets what can make no difference any more: results that nobody can ask for, and calls that
     /// would be refused or find their work done with nobody listening. Fences and generations only grow.
     pub(crate) fn tidy(&mut self, setup: &Setup, open: impl Fn(u8) -> bool) {
-        let (units, kept) = (&self.units, &self.kept);
+        let (units, kept, tick) = (&self.units, &self.kept, self.tick);
         self.flight.retain(|call| {
             let unit = &units[call.what.unit()];
             let dead = match call.what.rail(setup) {
                 Visits::Fenced => {
                     setup.has(Rail::WorldFence) && call.token < unit.fence
                         || setup.has(Rail::EffectLock) && kept.contains(&call.seq)
+                        || setup.has(Rail::BegunInTime) && call.ends.is_some_and(|ends| ends < tick)
                 }
                 Visits::Conditional => setup.has(Rail::Generation) && call.generation != unit.generation,
                 Visits::Bounded => false,
@@ -281,8 +345,8 @@ impl World {
 
     /// What an observation shows, as a number.
     pub(crate) fn view(&self) -> u8 {
-        self.units.iter().fold(0, |view, unit| {
-            view << 2 | u8::from(unit.up) << 1 | u8::from(unit.new)
+        (0..UNITS).fold(0, |view, at| {
+            view << 2 | u8::from(self.serves(at)) << 1 | u8::from(self.units[at].new)
         })
     }
 }
