@@ -97,6 +97,20 @@ fn what_is_appended_is_read(client: &Client) -> Result<()> {
     );
     let runs = other.runs()?;
     ensure!(runs.len() == 1 && runs[0].run == run, "{runs:?}");
+    // Whoever keeps the lock tells the cluster of the journal's end, which must not take a question.
+    let beside = store.beside()?.context("the store is to be had only once")?;
+    store.append(&run, 1, seq, Timestamp::now(), events(1))?;
+    let (told, read) = (beside.mark(&run, None)?, other.mark(&run, None)?);
+    ensure!(
+        told.as_ref().is_some_and(|mark| mark.seq == seq + 1) && told == read,
+        "{told:?} is told, and {read:?} is read"
+    );
+    let before = other.mark(&run, Some(seq))?;
+    ensure!(before.is_some() && before != read, "{before:?}");
+    ensure!(
+        other.mark(&run, Some(seq + 2))?.is_none(),
+        "an event that never was has a mark"
+    );
     Ok(())
 }
 

@@ -265,8 +265,8 @@ fn osds_of(cluster: &LaidOut, pool: &str) -> Result<BTreeSet<String>> {
     Ok(acting.iter().map(ToString::to_string).collect())
 }
 
-/// A pool that can spare none of its two copies: its OSDs are named and left, and all others are done. Once it
-/// has a third copy they go too, by themselves.
+/// A pool that can spare none of its two copies: nothing is begun without a word. Where what can be done is asked for, its
+/// OSDs are named and left, and all others are done. Once it has a third copy they go too, by themselves.
 #[test]
 #[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
 fn an_osd_never_ok_to_stop() -> Result<()> {
@@ -305,13 +305,25 @@ fn an_osd_never_ok_to_stop() -> Result<()> {
             id.is_some_and(|id| stuck.contains(id))
         };
         ask_for(cluster, &new)?;
+        let blocked = |status: &Value, reason: &str| status["upgrade"]["conditions"][2]["reason"] == reason;
+        let status = cluster.wait_told("nothing is begun", Duration::from_mins(2), |status| {
+            Ok(blocked(status, "TargetOutOfReach"))
+        })?;
+        let message = status["message"].as_str().unwrap_or_default();
+        ensure!(
+            message.contains("`spec.updatePolicy.interruptions: pool.brittle` permits it"),
+            "{message}"
+        );
+        let untouched = images(cluster)?;
+        ensure!(untouched == BTreeSet::from([old.clone()]), "{untouched:?}");
+        cluster.patch_cluster(&json!({ "spec": { "updatePolicy": { "partial": true } } }))?;
         let status = cluster.wait_told("all others are done", Duration::from_mins(8), |status| {
-            Ok(status["upgrade"]["conditions"][2]["reason"] == "UnitsLeft")
+            Ok(blocked(status, "UnitsLeft"))
         })?;
         let message = status["message"].as_str().unwrap_or_default();
         for osd in &stuck {
             ensure!(
-                message.contains(&format!("osd.{osd} (never-ok-to-stop")),
+                message.contains(&format!("osd.{osd} (interruption-not-permitted")),
                 "{message}"
             );
         }

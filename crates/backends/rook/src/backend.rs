@@ -13,7 +13,7 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::facts::rgw::Gateway;
 use stagger_ceph::translate::{
-    Baseline, HealthPolicy, Permitted, absent, budgets, conditions, units, with_recovered,
+    Baseline, HealthPolicy, Permitted, absent, budgets, conditions, interruptions, units, with_recovered,
 };
 use stagger_core::model::{
     ClusterId, ClusterName, IdError, PartName, Phase, Reason, Revision, Snapshot, Unit, UnitId,
@@ -582,6 +582,20 @@ fn with_wanted_standbys(baseline: &Baseline, watched: &Watched) -> Baseline {
     }
 }
 
+/// The interruptions that a wish permits, by their names or their sorts.
+///
+/// Rook itself upgrades a manager, a metadata server or a gateway that is alone, and whoever lays a cluster out so says as
+/// much. Who skips all checks asks for nobody's word.
+pub fn permitted(wish: Option<&Wish>) -> impl Iterator<Item = String> {
+    let unchecked = wish.is_some_and(|wish| wish.skip_checks);
+    let sorts = if unchecked { &["mon", "pool"][..] } else { &[] };
+    let named = wish
+        .into_iter()
+        .flat_map(|wish| wish.policy.interruptions.clone());
+    let sorts = ["mgr", "mds", "rgw"].iter().chain(sorts);
+    sorts.map(|sort| (*sort).to_owned()).chain(named)
+}
+
 /// A snapshot of these facts and of what Kubernetes shows. `memory`: of the run that it is for.
 ///
 /// # Errors
@@ -608,9 +622,7 @@ pub fn snapshot(
         .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     let mut conditions = conditions(facts, &units, &health, baseline.as_ref())
         .map_err(|error| BackendError::transient(tried, error.to_string()))?;
-    // Rook itself upgrades a manager, a metadata server or a gateway that is alone, and whoever lays a cluster out so
-    // says as much.
-    let permitted: Permitted = ["mgr", "mds", "rgw"].map(str::to_owned).into_iter().collect();
+    let permitted: Permitted = permitted(memory.map(|memory| &memory.wish)).collect();
     let facts = if memory.is_some_and(|memory| memory.wish.skip_checks) {
         unchecked::taken(&mut conditions);
         &unchecked::without_groups(facts)
@@ -618,6 +630,8 @@ pub fn snapshot(
         facts
     };
     let budgets = budgets(facts, &places, &permitted);
+    let interruptions = interruptions(facts, &places, &permitted)
+        .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     let left = migrations::conditions(&watched.deployments())
         .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     conditions.extend(left);
@@ -630,6 +644,9 @@ pub fn snapshot(
         conditions,
         BTreeMap::new(),
     )
-    .and_then(|snapshot| with_recovered(snapshot.with_absent(absent), facts, &permitted))
+    .and_then(|snapshot| {
+        let snapshot = snapshot.with_absent(absent).with_interruptions(interruptions);
+        with_recovered(snapshot, facts, &permitted)
+    })
     .map_err(|error| BackendError::transient(tried, error.to_string()))
 }

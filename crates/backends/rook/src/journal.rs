@@ -78,12 +78,14 @@ struct Tail {
 
 /// The store of one cluster. Its calls wait for the API server in the runtime that they are made in, which
 /// must have several threads.
+#[derive(Clone)]
 pub struct KubeStore {
     maps: Api<ConfigMap>,
     cluster: ClusterName,
     asked: Asked,
     operator: Option<Version>,
-    tails: BTreeMap<RunId, Tail>,
+    /// The last chunk of each chain that was read or written, also for the same store [beside](Store::beside).
+    tails: Arc<Mutex<BTreeMap<RunId, Tail>>>,
 }
 
 impl KubeStore {
@@ -94,7 +96,7 @@ impl KubeStore {
             cluster,
             asked,
             operator: None,
-            tails: BTreeMap::new(),
+            tails: Arc::default(),
         }
     }
 
@@ -116,6 +118,16 @@ impl KubeStore {
 
     fn outranked_by(&self, head: &ConfigMap) -> Option<String> {
         outranked(self.operator.as_ref()?, head)
+    }
+
+    fn tail(&self, run: &RunId) -> Option<Tail> {
+        let tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
+        tails.get(run).cloned()
+    }
+
+    fn remember(&self, run: RunId, tail: Tail) {
+        let mut tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
+        tails.insert(run, tail);
     }
 
     fn head_name(&self) -> String {
@@ -282,7 +294,7 @@ impl KubeStore {
                 found: tail.seq,
             });
         }
-        self.tails.insert(run.clone(), tail.clone());
+        self.remember(run.clone(), tail.clone());
         Ok(tail)
     }
 
@@ -359,7 +371,7 @@ impl Store for KubeStore {
                 let data = json!({ FENCE: fence.to_string() });
                 if let Some(written) = self.set(&tail.name, tail.version.as_deref(), &data)? {
                     let version = written.metadata.resource_version;
-                    self.tails.insert(listed.run.clone(), Tail { version, ..tail });
+                    self.remember(listed.run.clone(), Tail { version, ..tail });
                     break;
                 }
             }
@@ -414,7 +426,7 @@ impl Store for KubeStore {
             seq: 1,
             sum,
         };
-        self.tails.insert(run, tail);
+        self.remember(run, tail);
         Ok(entry)
     }
 
@@ -426,8 +438,8 @@ impl Store for KubeStore {
         at: Timestamp,
         events: Vec<Event>,
     ) -> Result<Vec<Entry>, StoreError> {
-        let mut tail = match self.tails.get(run) {
-            Some(tail) => tail.clone(),
+        let mut tail = match self.tail(run) {
+            Some(tail) => tail,
             None => self.why_not(run, fence, after)?,
         };
         loop {
@@ -461,7 +473,7 @@ impl Store for KubeStore {
             data.insert(FENCE.to_owned(), json!(fence.to_string()));
             if let Some(written) = self.set(&tail.name, tail.version.as_deref(), &Value::Object(data))? {
                 new.version = written.metadata.resource_version;
-                self.tails.insert(run.clone(), new);
+                self.remember(run.clone(), new);
                 return Ok(entries);
             }
             // Somebody's hand on a label is no reason to stop.
@@ -539,6 +551,10 @@ impl Store for KubeStore {
     }
 
     fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
+        // What was last written is known: whoever keeps the lock must not wait for the API server.
+        if let (None, Some(Tail { seq, sum, .. })) = (at, self.tail(run)) {
+            return Ok(Some(Mark { seq, sum }));
+        }
         let chunks = self.chain(run)?;
         let Some(seq) = at.or_else(|| chunks.iter().filter_map(last_seq).max()) else {
             return Ok(None);
@@ -549,6 +565,10 @@ impl Store for KubeStore {
             .and_then(|line| line.split_once(' '))
             .map(|(sum, _)| sum.to_owned());
         Ok(sum.map(|sum| Mark { seq, sum }))
+    }
+
+    fn beside(&self) -> Result<Option<Box<dyn Store>>, StoreError> {
+        Ok(Some(Box::new(self.clone())))
     }
 }
 

@@ -51,6 +51,14 @@ pub struct UpdatePolicy {
     #[schemars(length(max = 32))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<UpdateWindow>,
+    /// What may be gone for a moment though nothing stands in for it, by its name or by that of its sort:
+    /// `pool.rbd`, `mon`. A manager, a metadata server or a gateway that is alone needs no word.
+    #[schemars(length(max = 64))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interruptions: Vec<String>,
+    /// Whether what can be done is done where not all can be: else an upgrade that would end half-way is not begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partial: Option<bool>,
     /// OSDs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub osds: OsdPolicy,
@@ -315,6 +323,8 @@ fn policy(spec: &CephClusterSpec, by_change: Failure, remarks: &mut Vec<Remark>)
             }
         }
     }
+    policy.interruptions.extend(new.interruptions.iter().cloned());
+    policy.partial = new.partial.unwrap_or(false);
     policy.on_failure = match new.on_failure.unwrap_or(by_change) {
         Failure::Rollback => OnFailure::Rollback,
         Failure::Stop => OnFailure::Stop,

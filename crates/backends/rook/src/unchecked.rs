@@ -29,13 +29,14 @@ pub(crate) fn taken(conditions: &mut [Condition]) {
     }
 }
 
-/// The policy: one OSD at a time, beside those that are down already.
+/// The policy: one OSD at a time, beside those that are down already, and as far as that gets.
 pub(crate) fn policy(policy: &Policy, osds_down: u32) -> Policy {
     let mut policy = policy.clone();
     if let Ok(osd) = Kind::new("osd") {
         policy.max_in_parallel_of.insert(osd, Limit::Count(osds_down + 1));
     }
     policy.max_reduced_redundancy = None;
+    policy.partial = true;
     policy
 }
 

@@ -167,6 +167,7 @@ mod tests {
                 json!({ "cephVersion": { "image": "ceph:21" } }),
                 "ceph:21",
             );
+            other(json!({ "interruptions": ["mon"] }), json!({}), "updatePolicy");
             other(json!({}), json!({ "cephVersion": {} }), "not set");
         }
     }

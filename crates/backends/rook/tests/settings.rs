@@ -45,6 +45,23 @@ fn a_new_release_goes_back_and_a_new_revision_goes_on() {
 }
 
 #[test]
+fn what_a_person_permits_is_part_of_the_policy() {
+    let nothing = read(json!({})).policy;
+    assert!(nothing.interruptions.is_empty() && !nothing.partial);
+    let said = json!({ "updatePolicy": { "interruptions": ["pool.rbd", "mon"], "partial": true } });
+    let policy = read(said).policy;
+    assert_eq!(
+        policy
+            .interruptions
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>(),
+        ["mon", "pool.rbd"]
+    );
+    assert!(policy.partial);
+}
+
+#[test]
 fn old_fields_are_honoured() {
     let settings = read(json!({
         "skipUpgradeChecks": true,

@@ -13,7 +13,6 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings, SoftwareByKind};
 use stagger_ceph::facts::release::Version;
 use stagger_ceph::target::Disturbance;
-use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::{ClusterName, RunId, UnitId};
 use stagger_engine::hosts::Hosts;
 use stagger_engine::store::Store as _;
@@ -34,6 +33,7 @@ use super::provision::Provision;
 use super::removal::Removal;
 use super::status::{self, Watchers, Writer};
 use crate::agents::Stand;
+use crate::backend::permitted;
 use crate::cluster::CephCluster;
 use crate::daemons::{is_wanted, kind_of};
 use crate::journal::{Asked, KubeStore};
@@ -408,7 +408,7 @@ impl One {
         Ok(None)
     }
 
-    async fn ceph(&self, health: HealthPolicy) -> Result<CephBackend, Blocked> {
+    async fn ceph(&self, wish: &Wish) -> Result<CephBackend, Blocked> {
         let access = self.shared.access(&self.namespace, &self.name).await?;
         let cluster = CephConfig {
             name: self.cluster.clone(),
@@ -428,7 +428,7 @@ impl One {
             cluster,
             hosts: Hosts::default(),
             software: SoftwareByKind::default(),
-            health,
+            health: wish.health(),
         };
         let session = || -> Arc<dyn CephApi> {
             Arc::new(Questions {
@@ -436,6 +436,7 @@ impl One {
                 metrics: Arc::clone(&self.metrics),
             })
         };
-        Ok(CephBackend::new(session(), settings, None).lock_over(session()))
+        let backend = CephBackend::new(session(), settings, None).lock_over(session());
+        Ok(backend.permitting(permitted(Some(wish))))
     }
 }

@@ -9,6 +9,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use stagger_core::run::{self, Ending, Entry};
+use stagger_engine::backend::Anchor;
+use stagger_engine::driver::Notice;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -54,6 +56,22 @@ fn bad(action: &'static str, reason: &'static str, note: impl Into<String>) -> N
     News {
         warns: true,
         ..good(action, reason, note)
+    }
+}
+
+/// What was known before a run's first event.
+pub(super) fn of_notice(notice: &Notice) -> Option<News> {
+    match notice {
+        // The operator's own status says who leads.
+        Notice::Locked { .. } => None,
+        Notice::Behind(Anchor { run, seq, .. }) => Some(bad(
+            "Upgrade",
+            "JournalIsOlder",
+            format!(
+                "the journal of run {run} is older than the cluster, which was told of its event {seq}: were its ConfigMaps \
+                 restored? Each daemon is first made to refuse what was begun since"
+            ),
+        )),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a run leaves undone, and whether it is tried again by itself.
 
-use stagger_core::model::{Code, Reason, RunId, UnitId};
-use stagger_core::plan::Plan;
+use stagger_core::model::{Code, Nouns, Policy, Reason, RunId, UnitId};
+use stagger_core::plan::{self, Plan};
 use stagger_core::run::{Command, Ending, Entry, Event, Run};
 
 use super::blocked::Blocked;
@@ -12,6 +12,8 @@ use crate::wish::Wish;
 
 /// Reasons of units that were tried and failed. What was left for another reason may go when that has passed.
 const FAILED: [Code; 3] = [Code::WentBack, Code::VisitFailed, Code::CouldNotBeEntered];
+/// The field that permits interruptions.
+const INTERRUPTIONS: &str = "spec.updatePolicy.interruptions";
 /// So many are named.
 const NAMED: usize = 5;
 
@@ -116,6 +118,32 @@ pub(super) fn not_begun(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
     })
 }
 
+/// Why a run with this plan is not begun: it would end half-way, behind what cannot be undone.
+pub(super) fn out_of_reach(plan: &Plan, policy: &Policy, nouns: Nouns) -> Option<Blocked> {
+    let reasons = plan::out_of_reach(plan, policy, nouns);
+    if reasons.is_empty() {
+        return None;
+    }
+    let all: Vec<String> = reasons
+        .iter()
+        .map(|reason| in_the_spec(&reason.to_string()))
+        .collect();
+    Some(Blocked::for_now(
+        "TargetOutOfReach",
+        format!(
+            "{}; it is looked at again by itself, and spec.updatePolicy.partial does what can be done and ends before what \
+             waits",
+            all.join("; ")
+        ),
+    ))
+}
+
+/// A command line's options, as the fields of a spec.
+fn in_the_spec(text: &str) -> String {
+    text.replace("--interrupt, or interruptions in [policy]", INTERRUPTIONS)
+        .replace("`--interrupt ", &format!("`{INTERRUPTIONS}: "))
+}
+
 fn named<'a>(left: impl Iterator<Item = (&'a str, &'a Reason)>) -> String {
     let all: Vec<String> = left.map(|(what, why)| format!("{what} ({why})")).collect();
     let shown: Vec<&str> = all.iter().take(NAMED).map(String::as_str).collect();
@@ -136,7 +164,7 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
     use stagger_ceph::translate::Baseline;
-    use stagger_core::model::{ClusterName, Policy};
+    use stagger_core::model::{BudgetsBuilder, ClusterName, Policy, Snapshot};
     use stagger_core::run::Start;
 
     use super::*;
@@ -174,6 +202,54 @@ mod tests {
         }
         let blocked = not_begun(&plan(&json!([]), &[]), &differing).unwrap();
         assert!(blocked.passes && blocked.reason == "UnknownToCeph" && blocked.why.contains("osd.7"));
+    }
+
+    /// It would be found out half-way, behind what cannot be undone.
+    #[test]
+    fn a_run_that_would_end_half_way_is_not_begun() {
+        let step = json!([{ "step": { "name": "require-osd-release-20", "why": "w" } }]);
+        let mut made = plan(&step, &[]);
+        let nouns = Snapshot::new(
+            ClusterName::new("c").unwrap(),
+            Timestamp::UNIX_EPOCH,
+            String::new(),
+            Vec::new(),
+            BudgetsBuilder::default().build(),
+            Vec::new(),
+            BTreeMap::new(),
+        )
+        .unwrap()
+        .nouns();
+        assert_eq!(said(out_of_reach(&made, &Policy::default(), nouns)), None);
+        made.left_alone = serde_json::from_value(json!([{
+            "unit": "osd.7", "stage": "osd", "needed_by": "require-osd-release-20",
+            "reason": Reason::new(Code::UnitDown, "it is down"),
+        }]))
+        .unwrap();
+        made.interruptions = serde_json::from_value(json!([{
+            "name": "pool.rbd", "sort": "pool", "units": 2, "seconds": 20, "what": "clients of the pool rbd wait",
+            "permitted": false,
+        }]))
+        .unwrap();
+        let (reason, why) = said(out_of_reach(&made, &Policy::default(), nouns)).unwrap();
+        assert_eq!(reason, "TargetOutOfReach");
+        for word in [
+            "osd.7 is left alone",
+            "require-osd-release-20 waits",
+            "spec.updatePolicy.partial",
+        ] {
+            assert!(why.contains(word), "{word}: {why}");
+        }
+        // The words are those of a spec, and not of a command line.
+        assert!(
+            why.contains("`spec.updatePolicy.interruptions: pool.rbd`") && !why.contains("--interrupt"),
+            "{why}"
+        );
+        let partial = Policy {
+            partial: true,
+            ..Policy::default()
+        };
+        assert_eq!(said(out_of_reach(&made, &partial, nouns)), None);
     }
 
     /// What a run was given up for is in its journal: a status may be lost.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_core::run::{Entry, Run};
 use stagger_core::view::{self, RunView, Verdict, Waiting};
-use stagger_engine::driver::Listener;
+use stagger_engine::driver::{Listener, Notice};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -368,6 +368,12 @@ fn of_run(told: &mut Told, view: &RunView) {
 }
 
 impl Listener for Telling {
+    fn notice(&mut self, notice: &Notice) {
+        if let Some(news) = events::of_notice(notice) {
+            self.watchers.events.tell(news);
+        }
+    }
+
     fn event(&mut self, entry: &Entry, run: &Run) {
         let event = serde_json::to_value(&entry.event).unwrap_or_default();
         tracing::info!(seq = entry.seq, event = event["event"].as_str(), "journal");

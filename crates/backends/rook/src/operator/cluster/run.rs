@@ -66,7 +66,7 @@ impl One {
         if found.spec.update_policy.pause.unwrap_or(false) {
             return Err(Blocked::until_changed("Paused", "spec.updatePolicy.pause is set"));
         }
-        let ceph = self.ceph(wish.health()).await?;
+        let ceph = self.ceph(&wish).await?;
         let mut facts = ceph.facts().await?;
         backend::one_gateway_each(&mut facts);
         let release = release.to_string();
@@ -87,7 +87,9 @@ impl One {
             earned: &BTreeMap::new(),
             parent: None,
         });
-        if let Some(blocked) = left::not_begun(&planned, differing) {
+        if let Some(blocked) = left::not_begun(&planned, differing)
+            .or_else(|| left::out_of_reach(&planned, &policy, seen.nouns()))
+        {
             return Err(blocked);
         }
         let baseline = serde_json::to_value(&memory)
@@ -216,7 +218,7 @@ impl One {
             )
         })?;
         let wish = memory.wish.clone();
-        let ceph = self.ceph(wish.health()).await?;
+        let ceph = self.ceph(&wish).await?;
         let backend = self.backend(ceph, memory);
         let (driver, lease) =
             supervisor::resume(self.parts(&backend), &Identity::of_this_process(), run).await?;
