@@ -490,7 +490,7 @@ pub(crate) struct Approve {
     /// Which run; the newest, if not given.
     #[arg(conflicts_with = "Kube")]
     pub(crate) run: Option<RunId>,
-    /// Which door.
+    /// Which door, or which interruption that the plan names: last-mon, mds.a.
     pub(crate) door: PartName,
     #[command(flatten)]
     /// Or whose run.

@@ -89,7 +89,13 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             kube::ask(cli, &wish.heard, &Asked::Approve { door }).await
         }
         Command::Approve(wish) => control::approve(cli, wish.run.as_ref(), &wish.door),
-        Command::Confirm(wish) => control::confirm(cli, wish),
+        Command::Confirm(wish) if wish.heard.kube.is_meant() => {
+            kube::ask(cli, &wish.heard, &control::confirmed(wish)).await
+        }
+        Command::Confirm(wish) => control::ask(cli, wish.run.as_ref(), &control::confirmed(wish)),
+        Command::Settle(wish) if wish.heard.kube.is_meant() => {
+            kube::ask(cli, &wish.heard, &control::settled(wish)).await
+        }
         Command::Settle(wish) => control::settle(cli, wish),
         Command::Artifacts(wish) => look::show_artifacts(cli, wish),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,

@@ -1,5 +1,6 @@
 //! The one small trait through which a plan and a run see the world.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -267,6 +268,10 @@ pub trait Backend: Send + Sync {
 
     /// Asks the system's own oracle whether a set may go down now.
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError>;
+
+    /// A person permits these interruptions, by their names or by their sorts: what is observed and asked from now on goes
+    /// by that. A world in which nothing has to be permitted heeds none.
+    fn permit(&self, _interruptions: BTreeSet<String>) {}
 
     /// On which host the effects of a unit run, as far as that is known; by default the unit is the host.
     fn host_of(&self, unit: &UnitId) -> Option<String> {

@@ -210,7 +210,7 @@ impl Driver {
             artifacts,
             listener,
         } = parts;
-        Self {
+        let driver = Self {
             held_since: clock.now(),
             backend,
             store,
@@ -227,7 +227,13 @@ impl Driver {
             lease: None,
             failures: 0,
             stranger: false,
-        }
+        };
+        driver.permit();
+        driver
+    }
+
+    fn permit(&self) {
+        self.backend.permit(self.run.permitted().collect());
     }
 
     /// From now on nothing is sent unless this lease is certainly ours: what is bounded or conditional
@@ -317,6 +323,15 @@ impl Driver {
         for entry in entries {
             places.push(entry.seq);
             self.run.apply(entry.clone())?;
+            if matches!(
+                &entry.event,
+                Event::Asked {
+                    command: Command::Approve { .. },
+                    ..
+                }
+            ) {
+                self.permit();
+            }
             self.listener.event(&entry, &self.run);
         }
         Ok(places)

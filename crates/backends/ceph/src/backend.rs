@@ -83,7 +83,7 @@ pub struct CephBackend {
     lock_api: Arc<dyn CephApi>,
     settings: CephSettings,
     memory: Option<Memory>,
-    permitted: Permitted,
+    permitted: Mutex<Permitted>,
     lock: Lock,
     /// On which host each daemon was last seen; a daemon that is down is in no list of Ceph's.
     places: Mutex<BTreeMap<UnitId, String>>,
@@ -103,10 +103,12 @@ impl CephBackend {
             lock_api: Arc::clone(&api),
             api,
             settings,
-            permitted: memory
-                .iter()
-                .flat_map(|memory| memory.interruptions.iter().cloned())
-                .collect(),
+            permitted: Mutex::new(
+                memory
+                    .iter()
+                    .flat_map(|memory| memory.interruptions.iter().cloned())
+                    .collect(),
+            ),
             memory,
             lock,
             places,
@@ -124,8 +126,15 @@ impl CephBackend {
     /// Where a person permits these interruptions, before there is a run that would remember them.
     #[must_use]
     pub fn permitting(mut self, interruptions: impl IntoIterator<Item = String>) -> Self {
-        self.permitted = interruptions.into_iter().collect();
+        self.permitted = Mutex::new(interruptions.into_iter().collect());
         self
+    }
+
+    fn permitted(&self) -> Permitted {
+        self.permitted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// All facts, now.
@@ -168,7 +177,7 @@ impl CephBackend {
             health,
             self.memory.as_ref().map(|memory| &memory.baseline),
             durations,
-            &self.permitted,
+            &self.permitted(),
         )
         .map_err(|error| BackendError::transient("make sense of the cluster's facts", in_full(&error)))
     }
@@ -241,17 +250,23 @@ impl Backend for CephBackend {
         let Answer::No { why } = answer else {
             return Ok(answer);
         };
-        if self.permitted.is_empty() {
+        let permitted = self.permitted();
+        if permitted.is_empty() {
             return Ok(Answer::No { why });
         }
         let facts = self.facts().await?;
-        let found = overridden::by_word(&*self.api, &facts, &self.permitted, units).await?;
+        let found = overridden::by_word(&*self.api, &facts, &permitted, units).await?;
         Ok(match found {
             Some(word) => Answer::Overridden {
                 why: format!("{why}; {word}"),
             },
             None => Answer::No { why },
         })
+    }
+
+    fn permit(&self, interruptions: BTreeSet<String>) {
+        let permitted = interruptions.into_iter().collect();
+        *self.permitted.lock().unwrap_or_else(PoisonError::into_inner) = permitted;
     }
 
     fn host_of(&self, unit: &UnitId) -> Option<String> {

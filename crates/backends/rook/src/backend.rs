@@ -1,7 +1,7 @@
 //! The backend: Ceph's facts and guards as on plain hosts, daemons as Deployments.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -62,6 +62,8 @@ pub struct Memory {
 /// A Ceph cluster laid out by Rook.
 pub struct RookBackend {
     parts: Parts,
+    /// The interruptions that a person permits.
+    permitted: Mutex<Permitted>,
     deployments: Api<Deployment>,
 }
 
@@ -174,6 +176,7 @@ impl RookBackend {
     pub fn new(parts: Parts) -> Self {
         Self {
             deployments: Api::namespaced(parts.client.clone(), &parts.namespace),
+            permitted: Mutex::new(permitted(Some(&parts.memory.wish)).collect()),
             parts,
         }
     }
@@ -458,7 +461,21 @@ impl Backend for RookBackend {
             watched,
             ..
         } = &self.parts;
-        snapshot(cluster, &facts, Some(memory), watched)
+        let permitted = self
+            .permitted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        snapshot(cluster, &facts, Some(memory), &permitted, watched)
+    }
+
+    fn permit(&self, interruptions: BTreeSet<String>) {
+        let all: BTreeSet<String> = permitted(Some(&self.parts.memory.wish))
+            .chain(interruptions)
+            .collect();
+        let permitted = all.iter().cloned().collect();
+        *self.permitted.lock().unwrap_or_else(PoisonError::into_inner) = permitted;
+        self.parts.ceph.permit(all);
     }
 
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
@@ -472,6 +489,12 @@ impl Backend for RookBackend {
         let (answer, note) = unchecked::answer(units, said.map_err(|error| error.to_string()));
         note.into_iter().for_each(&self.parts.unchecked);
         Ok(answer)
+    }
+
+    /// A daemon that is bound to a node is on that; another may be anywhere.
+    fn host_of(&self, unit: &UnitId) -> Option<String> {
+        let deployment = self.parts.watched.daemon(unit)?;
+        Watched::node_of(&deployment).cloned()
     }
 
     fn rail(&self, action: &Action) -> Rail {
@@ -596,7 +619,8 @@ pub fn permitted(wish: Option<&Wish>) -> impl Iterator<Item = String> {
     sorts.map(|sort| (*sort).to_owned()).chain(named)
 }
 
-/// A snapshot of these facts and of what Kubernetes shows. `memory`: of the run that it is for.
+/// A snapshot of these facts and of what Kubernetes shows. `memory`: of the run that it is for; `permitted`: the interruptions
+/// that a person permits.
 ///
 /// # Errors
 /// Facts that make no snapshot.
@@ -604,6 +628,7 @@ pub fn snapshot(
     cluster: &ClusterName,
     facts: &Facts,
     memory: Option<&Memory>,
+    permitted: &Permitted,
     watched: &Watched,
 ) -> Result<Snapshot, BackendError> {
     let tried = "make sense of the cluster's facts";
@@ -622,15 +647,14 @@ pub fn snapshot(
         .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     let mut conditions = conditions(facts, &units, &health, baseline.as_ref())
         .map_err(|error| BackendError::transient(tried, error.to_string()))?;
-    let permitted: Permitted = permitted(memory.map(|memory| &memory.wish)).collect();
     let facts = if memory.is_some_and(|memory| memory.wish.skip_checks) {
         unchecked::taken(&mut conditions);
         &unchecked::without_groups(facts)
     } else {
         facts
     };
-    let budgets = budgets(facts, &places, &permitted);
-    let interruptions = interruptions(facts, &places, &permitted)
+    let budgets = budgets(facts, &places, permitted);
+    let interruptions = interruptions(facts, &places, permitted)
         .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     let left = migrations::conditions(&watched.deployments())
         .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
@@ -646,7 +670,7 @@ pub fn snapshot(
     )
     .and_then(|snapshot| {
         let snapshot = snapshot.with_absent(absent).with_interruptions(interruptions);
-        with_recovered(snapshot, facts, &permitted)
+        with_recovered(snapshot, facts, permitted)
     })
     .map_err(|error| BackendError::transient(tried, error.to_string()))
 }

@@ -224,11 +224,15 @@ impl Watched {
         })
     }
 
-    /// The node on which alone the pods of a Deployment may run, by its selector, if that takes no new pods or
-    /// is gone.
-    pub fn closed_node(&self, deployment: &Deployment) -> Option<String> {
+    /// The node on which alone the pods of a Deployment may run, by its selector.
+    pub fn node_of(deployment: &Deployment) -> Option<&String> {
         let template = deployment.spec.template.spec.as_ref()?;
-        let hostname = template.node_selector.as_ref()?.get(names::HOSTNAME)?;
+        template.node_selector.as_ref()?.get(names::HOSTNAME)
+    }
+
+    /// The same, if that node takes no new pods or is gone.
+    pub fn closed_node(&self, deployment: &Deployment) -> Option<String> {
+        let hostname = Self::node_of(deployment)?;
         let takes = |node: &Node| {
             let spec = node.spec.as_ref();
             node.labels().get(names::HOSTNAME) == Some(hostname)

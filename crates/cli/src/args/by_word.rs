@@ -1,5 +1,7 @@
 //! What a person can say that nobody else can tell.
 
+use super::Heard;
+
 use clap::{Args, ValueEnum};
 use stagger_core::model::{HostName, RunId};
 use stagger_core::run::Seq;
@@ -12,8 +14,11 @@ pub(crate) struct Confirm {
     /// What is true of it.
     pub(crate) word: HostIs,
     /// Which run; the newest, if not given.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "Kube")]
     pub(crate) run: Option<RunId>,
+    #[command(flatten)]
+    /// Or whose run.
+    pub(crate) heard: Heard,
 }
 
 /// What a person can say of a host.
@@ -31,8 +36,11 @@ pub(crate) struct Settle {
     /// How it ended.
     pub(crate) how: Ended,
     /// Which run; the newest, if not given.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "Kube")]
     pub(crate) run: Option<RunId>,
+    #[command(flatten)]
+    /// Or whose run.
+    pub(crate) heard: Heard,
 }
 
 /// How an effect ended.

@@ -1,8 +1,8 @@
 //! Commands to a run: left in the journal for whoever carries it out.
 
 use jiff::Timestamp;
-use stagger_core::model::{Part, PartName, RunId, StageSpec};
-use stagger_core::run::{Command, Run};
+use stagger_core::model::{PartName, RunId};
+use stagger_core::run::{Command, Run, Seq};
 use stagger_core::view;
 use stagger_engine::supervisor;
 
@@ -72,53 +72,57 @@ pub(crate) fn approve(cli: &Cli, run: Option<&RunId>, door: &PartName) -> Result
 }
 
 /// `confirm`: a host is off.
-pub(crate) fn confirm(cli: &Cli, wish: &Confirm) -> Result<Exit, CliError> {
-    let Confirm {
-        host,
-        word: HostIs::IsOff,
-        run,
-    } = wish;
-    let command = Command::Confirm {
-        host: host.clone(),
+pub(crate) fn confirmed(wish: &Confirm) -> Command {
+    let HostIs::IsOff = wish.word;
+    Command::Confirm {
+        host: wish.host.clone(),
         ended: Vec::new(),
-    };
-    ask(cli, run.as_ref(), &command)
+    }
 }
 
-/// `settle`: an effect that the run waits for.
+/// `settle`: how an effect ended.
+pub(crate) fn settled(wish: &Settle) -> Command {
+    Command::Settle {
+        intent: wish.intent,
+        done: wish.how == Ended::Done,
+    }
+}
+
+/// The same of a run here: of an effect that it waits for.
 pub(crate) fn settle(cli: &Cli, wish: &Settle) -> Result<Exit, CliError> {
     let store = store(cli)?;
     let run = which(&*store, wish.run.as_ref())?;
-    let state = supervisor::replay(&*store, &run)?;
-    if state.intent(wish.intent).is_none() {
-        let open: Vec<String> = state.open().map(|(seq, _)| seq.to_string()).collect();
-        let error = CliError::usage(format!("run {run} waits for no effect {}", wish.intent));
-        return Err(error.hint(if open.is_empty() {
-            "it waits for none: `stagger history` shows how each ended".to_owned()
-        } else {
-            format!("those that it waits for: {}", open.join(", "))
-        }));
+    waits_for(&supervisor::replay(&*store, &run)?, wish.intent)?;
+    ask(cli, Some(&run), &settled(wish))
+}
+
+/// Refuses an effect that a run does not wait for.
+pub(crate) fn waits_for(run: &Run, intent: Seq) -> Result<(), CliError> {
+    if run.intent(intent).is_some() {
+        return Ok(());
     }
-    let command = Command::Settle {
-        intent: wish.intent,
-        done: wish.how == Ended::Done,
-    };
-    ask(cli, Some(&run), &command)
+    let open: Vec<String> = run.open().map(|(seq, _)| seq.to_string()).collect();
+    let error = CliError::usage(format!("run {} waits for no effect {intent}", run.start().run));
+    Err(error.hint(if open.is_empty() {
+        "it waits for none: `stagger history` shows how each ended".to_owned()
+    } else {
+        format!("those that it waits for: {}", open.join(", "))
+    }))
 }
 
 /// Refuses a door that a run does not have.
 pub(crate) fn knows(run: &Run, door: &PartName) -> Result<(), CliError> {
-    let start = run.start();
-    let of = |part: &Part| match part {
-        Part::Stage(stage) => stage.door_before_last.as_ref().map(|door| door.name.clone()),
-        Part::Step(step) => step.door.as_ref().map(|door| door.name.clone()),
-    };
-    let doors: Vec<PartName> = start.target.parts.iter().filter_map(of).collect();
-    let mut accepted = start.target.stages().filter_map(StageSpec::accepted_by);
-    if doors.contains(door) || accepted.any(|word| word == *door) {
+    if run.knows(door) {
         return Ok(());
     }
-    let names: Vec<_> = doors.iter().map(PartName::as_str).collect();
+    let start = run.start();
+    let mut names: Vec<String> = start.target.words().map(|word| word.to_string()).collect();
+    let interruptions = run.plan().into_iter().flat_map(|plan| &plan.interruptions);
+    names.extend(
+        interruptions
+            .filter(|found| !found.permitted)
+            .map(|found| found.name.clone()),
+    );
     let error = CliError::usage(format!("run {} has no door {door}", start.run));
     Err(error.hint(format!("its doors: {}", names.join(", "))))
 }

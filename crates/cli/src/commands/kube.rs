@@ -67,13 +67,16 @@ pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, C
     Ok(Exit::Done)
 }
 
-/// `pause`, `resume`, `approve`, `abort`, `rollback`: left for the operator, which then says that it has heard.
+/// `pause`, `resume`, `approve`, `abort`, `rollback`, `confirm`, `settle`: left for the operator, which then says that it has heard.
 pub(crate) async fn ask(cli: &Cli, wish: &Heard, command: &Command) -> Result<Exit, CliError> {
     let remote = find(&wish.kube).await?;
     let told = remote.told().await?;
     may_ask(&told, command, wish.no_wait)?;
-    if let (Command::Approve { door }, Some(run)) = (command, told.under_way()) {
-        control::knows(&replayed(&remote, &told.name, &run.run)?, door)?;
+    let replayed = |run: &RunId| replayed(&remote, &told.name, run);
+    match (command, told.under_way()) {
+        (Command::Approve { door }, Some(run)) => control::knows(&replayed(&run.run)?, door)?,
+        (Command::Settle { intent, .. }, Some(run)) => control::waits_for(&replayed(&run.run)?, *intent)?,
+        (_, _) => {}
     }
     let said = remote.say(&words(command)).await?;
     let who = format!("CephCluster {}/{}", told.namespace, told.name);

@@ -146,6 +146,22 @@ pub struct StageSpec {
     pub maintenance: Option<Maintenance>,
 }
 
+impl Target {
+    /// The words that a person may say in its course: of one-way doors, and of what may be left behind.
+    pub fn words(&self) -> impl Iterator<Item = PartName> {
+        self.parts
+            .iter()
+            .flat_map(|part| match part {
+                Part::Stage(stage) => {
+                    let door = stage.door_before_last.as_ref().map(|door| door.name.clone());
+                    [door, stage.accepted_by()]
+                }
+                Part::Step(step) => [step.door.as_ref().map(|door| door.name.clone()), None],
+            })
+            .flatten()
+    }
+}
+
 impl StageSpec {
     /// The word by which a person accepts what was left behind of it; `None`: the procedure does not permit that.
     pub fn accepted_by(&self) -> Option<PartName> {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::decide::Decision;
 use super::event::{Ending, Event};
 use super::state::State;
-use crate::model::{Code, Gate, Part, Reason, Snapshot, UnitId};
+use crate::model::{Code, Gate, Interruption, Part, Reason, Snapshot, UnitId};
 use crate::plan::{Ask, Plan, plan};
 
 impl State {
@@ -105,11 +105,40 @@ impl State {
         if let Some(wait) = self.wait_for_gates(now, ask.snapshot, &gates, true) {
             return Some(wait);
         }
-        (current.generation != ask.snapshot.generation()).then(|| {
-            Decision::Record(vec![Event::Planned {
+        if current.generation != ask.snapshot.generation() {
+            return Some(Decision::Record(vec![Event::Planned {
                 plan: Box::new(plan(ask)),
-            }])
-        })
+            }]));
+        }
+        self.wait_for_a_word(ask.snapshot, current)
+    }
+
+    /// What nothing stands in for any more since the run began is asked for, as it would have been before it. Whoever asked for
+    /// what can be done is asked for nothing.
+    fn wait_for_a_word(&self, snapshot: &Snapshot, current: &Plan) -> Option<Decision> {
+        let left = |unit: &UnitId| {
+            let mut left = current.left_alone.iter();
+            left.any(|left| left.unit == *unit && left.reason.code == Code::InterruptionNotPermitted)
+        };
+        let asked_for: Vec<&Interruption> = snapshot
+            .interruptions()
+            .iter()
+            .filter(|found| !found.permitted && found.units.iter().any(left))
+            .collect();
+        let first = asked_for.first().filter(|_| !self.start.policy.partial)?;
+        let run = &self.start.run;
+        let words: Vec<String> = asked_for
+            .iter()
+            .map(|found| format!("`stagger approve {run} {}`", found.name))
+            .collect();
+        Some(self.hold(Reason::new(
+            Code::InterruptionNotPermitted,
+            format!(
+                "{}; {} permits it, and it goes on by itself once something stands in",
+                first.what,
+                words.join(" and ")
+            ),
+        )))
     }
 
     /// While units are set aside for a time, neither a step nor the end comes.

@@ -389,6 +389,10 @@ impl State {
                 self.gates = None;
             }
             Command::Approve { door } => {
+                // An interruption that is permitted makes another plan.
+                if !self.start.target.words().any(|word| word == door) {
+                    self.plan_is_fresh = false;
+                }
                 self.doors.insert(door);
                 self.held = None;
             }

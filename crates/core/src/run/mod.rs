@@ -35,7 +35,7 @@ pub use visit::{Failure, GateWait, OpenWave, Visit, VisitState, WavePhase, Way};
 
 use jiff::Timestamp;
 
-use crate::model::{Reason, Snapshot, UnitId};
+use crate::model::{PartName, Reason, Snapshot, UnitId};
 use crate::plan::Plan;
 
 /// The newest version of the journal's events.
@@ -120,6 +120,20 @@ impl Run {
     /// The newest plan.
     pub fn plan(&self) -> Option<&Plan> {
         self.state.plan.as_deref()
+    }
+
+    /// The interruptions that a person permits, by their names or by their sorts: in the policy, and by word since then.
+    pub fn permitted(&self) -> impl Iterator<Item = String> {
+        let of_policy = self.start().policy.interruptions.iter().cloned();
+        let words = self.state.doors.iter().map(ToString::to_string);
+        of_policy.chain(words)
+    }
+
+    /// Whether somebody may approve that: a door, what may be left behind, or an interruption that its plan names.
+    pub fn knows(&self, word: &PartName) -> bool {
+        let interruptions = self.plan().into_iter().flat_map(|plan| &plan.interruptions);
+        let mut names = interruptions.flat_map(|found| [&found.name, &found.sort]);
+        self.start().target.words().any(|known| known == *word) || names.any(|name| name == word.as_str())
     }
 
     /// The wave that is open.

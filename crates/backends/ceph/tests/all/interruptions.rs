@@ -336,8 +336,10 @@ fn asked(answer: Value, thin: bool, words: &[&str], units: &[&str]) -> Answer {
         software: SoftwareByKind::default(),
         health: HealthPolicy::default(),
     };
+    // As a run has it said, from its policy and in its course.
     let words: BTreeSet<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    let backend = CephBackend::new(Arc::new(api), settings, None).permitting(words);
+    let backend = CephBackend::new(Arc::new(api), settings, None);
+    backend.permit(words);
     let units: Vec<UnitId> = units.iter().map(|name| unit(name)).collect();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

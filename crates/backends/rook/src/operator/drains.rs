@@ -26,7 +26,7 @@ use super::budgets::Ensure;
 use super::health::Pulse;
 use super::metrics::ClusterMetrics;
 use super::status::{Drained, Writer};
-use crate::backend::{failed, one_gateway_each, snapshot};
+use crate::backend::{failed, one_gateway_each, permitted, snapshot};
 use crate::cluster::CephCluster;
 use crate::daemons::osd_of;
 use crate::drains::{Groups, Memory, Open, Osd, Seen, Wanted, decide, fixed, level};
@@ -276,7 +276,7 @@ impl Drains {
         }
         let cluster = ClusterName::new(&self.name)
             .map_err(|error| BackendError::permanent("name the cluster", error.to_string()))?;
-        snapshot(&cluster, &facts, None, &self.watched)
+        snapshot(&cluster, &facts, None, &permitted(None).collect(), &self.watched)
     }
 
     async fn ask_level(&mut self) -> Result<Option<String>, BackendError> {

@@ -1,7 +1,7 @@
 //! What a person wants of a run, by the CephCluster: a pause, another image, commands.
 
 use kube::ResourceExt as _;
-use stagger_core::model::PartName;
+use stagger_core::model::{HostName, PartName};
 use stagger_core::run::Command;
 
 use super::COMMAND;
@@ -68,13 +68,33 @@ impl Wishes {
     }
 }
 
-/// `resume`, `pause`, `abort`, `rollback`, `approve DOOR`; what stands behind `#` only makes it a new one.
+/// `resume`, `pause`, `abort`, `rollback`, `approve DOOR`, `confirm NODE is-off`, `settle NUMBER done` or `failed`; what stands
+/// behind `#` only makes it a new one.
 fn read_command(text: &str) -> Option<Command> {
     let text = text.split('#').next().unwrap_or_default().trim();
     match text.split_once(' ') {
         Some(("approve", door)) => Some(Command::Approve {
             door: PartName::new(door.trim()).ok()?,
         }),
+        Some(("confirm", said)) => {
+            let (host, "is-off") = said.trim().split_once(' ')? else {
+                return None;
+            };
+            Some(Command::Confirm {
+                host: HostName::new(host).ok()?,
+                ended: Vec::new(),
+            })
+        }
+        Some(("settle", said)) => {
+            let (intent, how) = said.trim().split_once(' ')?;
+            let done = match how {
+                "done" => true,
+                "failed" => false,
+                _ => return None,
+            };
+            let intent = intent.parse().ok()?;
+            Some(Command::Settle { intent, done })
+        }
         Some(_) => None,
         None => match text {
             "resume" => Some(Command::Resume),
@@ -116,6 +136,12 @@ mod tests {
             "retry#1",
             "approve",
             "approve a door",
+            "confirm node-3",
+            "confirm node-3 is-on",
+            "confirm -oProxyCommand=x is-off",
+            "settle 12",
+            "settle twelve done",
+            "settle 12 perhaps",
             "resume now",
             "delete",
         ] {
@@ -132,6 +158,18 @@ mod tests {
             Command::Abort,
             Command::Rollback,
             Command::Approve { door },
+            Command::Confirm {
+                host: HostName::new("node-3").unwrap(),
+                ended: Vec::new(),
+            },
+            Command::Settle {
+                intent: 12,
+                done: true,
+            },
+            Command::Settle {
+                intent: 13,
+                done: false,
+            },
         ] {
             let written = told::anew(&told::words(&command), Some("abort#6"), None);
             assert_eq!(read_command(&written), Some(command), "{written}");

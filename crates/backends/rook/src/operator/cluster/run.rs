@@ -21,7 +21,7 @@ use stagger_engine::supervisor::{self, Identity};
 use tokio::sync::watch;
 
 use super::{NOOUT, One, Pass};
-use crate::backend::{self, Memory, RookBackend, snapshot, units_of};
+use crate::backend::{self, Memory, RookBackend, permitted, snapshot, units_of};
 use crate::cluster::CephCluster;
 use crate::daemons::kind_of;
 use crate::made::{Book, Made};
@@ -78,7 +78,8 @@ impl One {
         migrations::place(&mut target, &self.watched.deployments())
             .map_err(|error| Blocked::until_changed("Internal", error.to_string()))?;
         let memory = self.memory(&facts, &release, wish)?;
-        let seen = snapshot(&self.cluster, &facts, Some(&memory), &self.watched)?;
+        let permitted = permitted(Some(&memory.wish)).collect();
+        let seen = snapshot(&self.cluster, &facts, Some(&memory), &permitted, &self.watched)?;
         let planned = plan(&Ask {
             snapshot: &seen,
             target: &target,
