@@ -4,7 +4,7 @@
 //! before and after. An effect that is under way keeps running while others settle.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -22,7 +22,7 @@ use crate::deadline::Deadline;
 use crate::lease::Watch;
 pub use crate::protocol::units_of;
 use crate::protocol::{self, Earlier};
-use crate::raising;
+use crate::raising::{self, Unguarded};
 use crate::store::{Store, StoreError};
 use crate::strays::{Strays, pause_after};
 
@@ -112,6 +112,8 @@ pub struct Driver {
     announced: BTreeSet<Seq>,
     /// Intents with a call that may still land.
     strays: Strays,
+    /// Units of open intents on which the fence could not be raised yet: their hosts were not reached.
+    unguarded: Arc<Mutex<BTreeSet<UnitId>>>,
     lease: Option<Watch>,
     failures: u32,
     /// A holder before us wrote its intents where we cannot read them.
@@ -184,10 +186,10 @@ impl Driver {
     }
 
     /// Carries on a run that is in the journal. The first act is to raise the fence where an intent
-    /// is open.
+    /// is open. What is open on a host that is not reached stays so, and blocks nobody else.
     ///
     /// # Errors
-    /// The journal cannot be read or written, or a stray call cannot be ruled out.
+    /// The journal cannot be read or written.
     pub async fn resume(parts: Parts, run: Run, fence: u64, holder: &str) -> Result<Self, DriveError> {
         let mut driver = Self::new(parts, run, fence);
         if driver.run.ended().is_none() {
@@ -197,7 +199,7 @@ impl Driver {
             }])?;
             // A person may have said meanwhile which host is off.
             driver.take_commands()?;
-            driver.rule_out_stray_calls().await?;
+            driver.rule_out_stray_calls().await;
         }
         Ok(driver)
     }
@@ -224,6 +226,7 @@ impl Driver {
             started: BTreeSet::new(),
             announced: BTreeSet::new(),
             strays: Strays::default(),
+            unguarded: Arc::default(),
             lease: None,
             failures: 0,
             stranger: false,
@@ -264,13 +267,23 @@ impl Driver {
         self.seen.as_ref().map(|seen| &seen.snapshot)
     }
 
-    async fn rule_out_stray_calls(&mut self) -> Result<(), DriveError> {
+    /// Where the fence cannot be raised, a call of the holder before may still land: like one of ours without an answer, it
+    /// is made again until its outcome is known, and nothing is done to its unit before the fence is raised there.
+    async fn rule_out_stray_calls(&mut self) {
         let open = self.run.open().map(|(_, action)| action);
         let protocol::TakingOver {
             raise: fenced,
             wait: bound,
         } = protocol::taking_over(open, |action| self.backend.rail(action));
-        self.keep_out(&fenced, bound).await
+        let unguarded = self.keep_out(&fenced, bound).await;
+        let now = self.clock.now();
+        for (seq, action) in self.run.open() {
+            if let Some(why) = units_of(action).iter().find_map(|unit| unguarded.why(unit)) {
+                self.strays.add(seq, why, now, Duration::ZERO);
+            }
+        }
+        let mut known = self.unguarded.lock().unwrap_or_else(PoisonError::into_inner);
+        known.extend(unguarded.units().cloned());
     }
 
     /// As if each unit, and the cluster as a whole, had an open intent of each kind.
@@ -279,22 +292,22 @@ impl Driver {
         let bound = protocol::longest_bound(&self.run.start().target, &units, |action| {
             self.backend.rail(action)
         });
-        self.keep_out(&units, bound).await
+        self.keep_out(&units, bound).await.error().map_or(Ok(()), Err)
     }
 
-    async fn keep_out(&mut self, fenced: &[UnitId], bound: Duration) -> Result<(), DriveError> {
+    async fn keep_out(&mut self, fenced: &[UnitId], bound: Duration) -> Unguarded {
         let is_off = |unit: &&UnitId| {
             let host = self.backend.host_of(unit);
             host.is_some_and(|host| self.run.is_off(&host))
         };
         let fenced: Vec<UnitId> = fenced.iter().filter(|unit| !is_off(unit)).cloned().collect();
-        raising::raise(&self.backend, self.fence, &fenced).await?;
+        let unguarded = raising::raise(&self.backend, self.fence, &fenced).await;
         if !bound.is_zero() {
             let bound = SignedDuration::try_from(bound).unwrap_or(SignedDuration::MAX);
             // Whoever had the lock before began nothing after that.
             let until = self.held_since.saturating_add(bound).unwrap_or(Timestamp::MAX);
             if until <= self.clock.now() {
-                return Ok(());
+                return unguarded;
             }
             let why = Reason::new(
                 Code::WaitingOutCalls,
@@ -307,7 +320,7 @@ impl Driver {
             self.listener.waiting(until, waiting, &self.run);
             self.clock.sleep_until(until).await;
         }
-        Ok(())
+        unguarded
     }
 
     fn append(&mut self, events: Vec<Event>) -> Result<Vec<Seq>, DriveError> {
@@ -568,7 +581,10 @@ impl Driver {
             }
             let why = Reason::new(
                 Code::OutcomeUnknown,
-                "a call may still be under way; it is made again until its outcome is known",
+                format!(
+                    "a call may still be under way; it is made again until its outcome is known: {}",
+                    self.strays.last().unwrap_or_default()
+                ),
             );
             let waiting = Waiting {
                 why: &why,
@@ -636,7 +652,11 @@ impl Driver {
         let backend = Arc::clone(&self.backend);
         let artifacts = self.artifacts.clone();
         let lease = self.lease.clone();
+        let unguarded = Arc::clone(&self.unguarded);
         self.under_way.spawn(async move {
+            if let Err(error) = guarded(&*backend, call.fence, &unguarded, &action).await {
+                return (seq, Ok(Err(error)));
+            }
             // Here, not where it was announced: a process can be paused in between.
             if let Some(why) = lease.and_then(|lease| lease.lost()) {
                 return (seq, Err(NotSent(why)));
@@ -684,6 +704,29 @@ impl Driver {
             }
         }
     }
+}
+
+/// Raises the fence first on those of an action's units where it is not yet raised.
+async fn guarded(
+    backend: &dyn Backend,
+    fence: u64,
+    unguarded: &Mutex<BTreeSet<UnitId>>,
+    action: &Action,
+) -> Result<(), BackendError> {
+    let known = || unguarded.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut units = units_of(action);
+    units.retain(|unit| known().contains(unit));
+    if units.is_empty() {
+        return Ok(());
+    }
+    backend
+        .raise_fence(fence, &units)
+        .await
+        .map_err(BackendError::may_land)?;
+    for unit in units {
+        known().remove(&unit);
+    }
+    Ok(())
 }
 
 async fn perform(

@@ -1,4 +1,4 @@
-//! The fence is raised wherever that is possible, and the hosts where it is not are named: one that died does not
+//! The fence is raised wherever that is possible, and the hosts where it is not are known: one that died does not
 //! keep the others unguarded.
 
 use std::collections::BTreeMap;
@@ -13,17 +13,38 @@ use crate::driver::DriveError;
 /// So many hosts at once.
 const AT_ONCE: usize = 16;
 
-/// Raises the fence on these units.
-///
-/// # Errors
-/// Where it could not be; everywhere else it is raised.
-pub(crate) async fn raise(
-    backend: &Arc<dyn Backend>,
-    fence: u64,
-    units: &[UnitId],
-) -> Result<(), DriveError> {
+/// The hosts where the fence could not be raised, with their units and why.
+#[derive(Debug, Default)]
+pub(crate) struct Unguarded(BTreeMap<String, (Vec<UnitId>, BackendError)>);
+
+impl Unguarded {
+    /// Which units are.
+    pub(crate) fn units(&self) -> impl Iterator<Item = &UnitId> {
+        self.0.values().flat_map(|(units, _)| units)
+    }
+
+    /// Why a unit is, if it is.
+    pub(crate) fn why(&self, unit: &UnitId) -> Option<&BackendError> {
+        let mut hosts = self.0.values();
+        hosts.find_map(|(units, error)| units.contains(unit).then_some(error))
+    }
+
+    /// The same as an error, for who cannot go on without.
+    pub(crate) fn error(&self) -> Option<DriveError> {
+        let (_, (_, first)) = self.0.first_key_value()?;
+        let names: Vec<&str> = self.units().map(UnitId::as_str).collect();
+        Some(DriveError::StrayCall {
+            units: names.join(" "),
+            hosts: self.0.keys().map(String::as_str).collect::<Vec<_>>().join(" "),
+            why: first.to_string(),
+        })
+    }
+}
+
+/// Raises the fence on these units, and tells where that could not be; everywhere else it is raised.
+pub(crate) async fn raise(backend: &Arc<dyn Backend>, fence: u64, units: &[UnitId]) -> Unguarded {
     if units.is_empty() || backend.raise_fence(fence, units).await.is_ok() {
-        return Ok(());
+        return Unguarded::default();
     }
     // Once more, host by host: which are they?
     let mut hosts: BTreeMap<String, Vec<UnitId>> = BTreeMap::new();
@@ -58,18 +79,5 @@ pub(crate) async fn raise(
             }
         }
     }
-    let Some((_, (_, first))) = failed.first_key_value() else {
-        return Ok(());
-    };
-    let why = first.to_string();
-    let names: Vec<&str> = failed
-        .values()
-        .flat_map(|(units, _)| units)
-        .map(UnitId::as_str)
-        .collect();
-    Err(DriveError::StrayCall {
-        units: names.join(" "),
-        hosts: failed.keys().map(String::as_str).collect::<Vec<_>>().join(" "),
-        why,
-    })
+    Unguarded(failed)
 }

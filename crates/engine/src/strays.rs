@@ -68,6 +68,12 @@ impl Strays {
         self.0.values().map(|stray| stray.until).min()
     }
 
+    /// What came of the one that is tried again next.
+    pub(crate) fn last(&self) -> Option<&str> {
+        let next = self.0.values().min_by_key(|stray| stray.until);
+        next.map(|stray| stray.last.as_str())
+    }
+
     /// Those that were tried often enough: a person has to look.
     pub(crate) fn given_up(&self) -> Option<Reason> {
         let (seq, stray) = self.0.iter().find(|(_, stray)| stray.times >= TRIES)?;

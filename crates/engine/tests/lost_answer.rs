@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "what is made here is made of valid names")]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ struct OneUnit {
     others: u64,
     /// There is another unit, and the first takes no fence.
     deaf: bool,
+    /// The first is not reached at all now.
+    away: AtomicBool,
     /// Up, what it runs, and the calls made to it.
     unit: Mutex<(bool, &'static str, Vec<String>)>,
 }
@@ -126,7 +129,8 @@ impl Backend for OneUnit {
 
     async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
         let names: Vec<_> = units.iter().map(UnitId::as_str).collect();
-        if self.deaf && names.contains(&"u.1") {
+        let is_away = self.deaf || self.away.load(Ordering::Relaxed);
+        if is_away && names.contains(&"u.1") {
             return Err(BackendError::transient("raise the fence", "u.1 is away"));
         }
         let raised = format!("fence {fence} on {}", names.join(" "));
@@ -200,15 +204,10 @@ impl Begun {
             lost,
             others,
             deaf,
+            away: AtomicBool::new(false),
             unit: Mutex::new((true, "1", Vec::new())),
         });
-        let parts = Parts {
-            backend: Arc::clone(&world) as Arc<dyn Backend>,
-            store: Box::new(SqliteStore::open(&folder.path().join("journal.db")).unwrap()),
-            clock,
-            artifacts: Artifacts::in_folder(folder.path().join("artifacts")),
-            listener: Box::new(Nobody),
-        };
+        let parts = parts(&world, &folder);
         let run = RunId::new("r1").unwrap();
         let who = Identity::of_this_process();
         let (driver, lease) = supervisor::start(
@@ -229,8 +228,41 @@ impl Begun {
         }
     }
 
+    /// Another process takes it over.
+    async fn taken_over(self) -> Self {
+        let Self {
+            world,
+            driver,
+            _lease,
+            folder,
+        } = self;
+        let run = driver.run().start().run.clone();
+        drop((driver, _lease));
+        world.unit.lock().unwrap().2.clear();
+        let who = Identity::of_this_process();
+        let (driver, lease) = supervisor::resume(parts(&world, &folder), &who, &run)
+            .await
+            .unwrap();
+        Self {
+            world,
+            driver,
+            _lease: lease,
+            folder,
+        }
+    }
+
     fn calls(&self) -> Vec<String> {
         self.world.unit.lock().unwrap().2.clone()
+    }
+}
+
+fn parts(world: &Arc<OneUnit>, folder: &tempfile::TempDir) -> Parts {
+    Parts {
+        backend: Arc::clone(world) as Arc<dyn Backend>,
+        store: Box::new(SqliteStore::open(&folder.path().join("journal.db")).unwrap()),
+        clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
+        artifacts: Artifacts::in_folder(folder.path().join("artifacts")),
+        listener: Box::new(Nobody),
     }
 }
 
@@ -379,4 +411,33 @@ async fn a_host_that_takes_no_fence_is_named_and_keeps_no_other_unguarded() {
     begun.driver.ask(off(), "anna@ops1").unwrap();
     let end = begun.driver.drive(|| None).await.unwrap();
     assert_eq!(end, Step::Over(Ending::Done));
+}
+
+/// What is open there stays so, is tried again, and nothing is done to the unit before the fence is raised on it.
+#[tokio::test]
+async fn a_host_that_is_not_reached_by_who_takes_over_blocks_nobody_else() {
+    let mut begun = Begun::with(8, 0).await;
+    begun.driver.drive(|| None).await.unwrap();
+    let intent = begun.open();
+    begun.world.away.store(true, Ordering::Relaxed);
+    let mut begun = begun.taken_over().await;
+    assert_eq!(begun.open(), intent, "the run was taken over all the same");
+    let Step::Held(reason) = begun.driver.drive(|| None).await.unwrap() else {
+        panic!("it is not held")
+    };
+    assert_eq!(reason.code, Code::OutcomeUnknown);
+    for words in ["u.1 is away", "stagger confirm HOST is-off"] {
+        assert!(reason.detail.contains(words), "{reason}");
+    }
+    assert_eq!(begun.calls(), Vec::<String>::new(), "nothing was sent to it");
+    begun.world.away.store(false, Ordering::Relaxed);
+    begun.driver.ask(Command::Resume, "anna@ops1").unwrap();
+    begun.driver.drive(|| None).await.unwrap();
+    let calls = begun.calls();
+    assert_eq!(
+        calls[..2],
+        ["fence 2 on u.1".to_owned(), format!("Enter {intent}")]
+    );
+    let fences = calls.iter().filter(|call| call.starts_with("fence")).count();
+    assert_eq!(fences, 1, "{calls:?}");
 }

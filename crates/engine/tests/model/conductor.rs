@@ -117,8 +117,14 @@ impl System {
         self.stop(token);
     }
 
-    /// As `Driver::resume`: its first acts, by the driver's own rule.
-    pub(super) fn rule_out(&mut self, setup: &Setup, book: &mut Book, token: u8) -> Option<Result<(), Law>> {
+    /// As `Driver::resume`: its first acts, by the driver's own rule. `but`: a unit with an open intent that is not reached.
+    pub(super) fn rule_out(
+        &mut self,
+        setup: &Setup,
+        book: &mut Book,
+        token: u8,
+        but: Option<usize>,
+    ) -> Option<Result<(), Law>> {
         let at = self.index(token);
         let Conductor::Adopted { run, .. } = self.conductors[at] else {
             return None;
@@ -128,6 +134,10 @@ impl System {
         let (mut units, mut wait): (Vec<usize>, _) = (first.raise.iter().map(place).collect(), first.wait);
         let ruled_out = book.fold(run).run.ruled_out();
         if setup.has(Rail::Stranger) && protocol::had_a_stranger(ruled_out, u64::from(token)) {
+            // Nothing is known of what may be open there: it is waited for.
+            if but.is_some() {
+                return None;
+            }
             let all: Vec<UnitId> = (0..self.world.units.len()).map(name).collect();
             let target = &book.fold(run).run.start().target;
             wait = wait.max(protocol::longest_bound(target, &all, |action| {
@@ -135,25 +145,60 @@ impl System {
             }));
             units = (0..self.world.units.len()).collect();
         }
+        let is_raised = |unit: &usize| units.contains(unit) && setup.has(Rail::RaiseFirst);
+        if but.is_some_and(|but| !is_raised(&but)) {
+            return None;
+        }
+        units.retain(|unit| Some(*unit) != but);
         if setup.has(Rail::RaiseFirst) && !self.world.raise_fence(setup, token, &units) {
             return None;
         }
         if setup.has(Rail::WaitOut) && !wait.is_zero() && self.world.has_older_bounded(setup, token) {
             return None;
         }
+        // What is open on a unit that was not reached may still land.
+        let is_stray = |action: &Action| is_modelled(action) && Some(what(action).unit()) == but;
+        let strays = book.fold(run).run.open().filter(|(_, action)| is_stray(action));
+        let stray = Stands::Ready {
+            earlier: Earlier::Stray,
+        };
+        let calls = strays
+            .map(|(seq, _)| (u8::try_from(seq).unwrap(), stray))
+            .collect();
         self.conductors[at] = Conductor::Driving {
             token,
             run,
             seen: None,
-            calls: Vec::new(),
+            calls,
+            unguarded: but,
         };
         Some(Ok(()))
+    }
+
+    /// As `guarded` in `Driver`: the fence is raised first where it is not yet. `false`: it waits there.
+    fn guarded(&mut self, setup: &Setup, token: u8, unit: usize) -> bool {
+        let at = self.index(token);
+        let Conductor::Driving { unguarded, .. } = &mut self.conductors[at] else {
+            return false;
+        };
+        if *unguarded == Some(unit) {
+            *unguarded = None;
+            return self.world.raise_fence(setup, token, &[unit]);
+        }
+        true
     }
 
     /// As `Driver::step`.
     pub(super) fn go(&mut self, setup: &Setup, book: &mut Book, token: u8) -> Option<Result<(), Law>> {
         let at = self.index(token);
-        let Conductor::Driving { run, seen, calls, .. } = self.conductors[at].clone() else {
+        let Conductor::Driving {
+            run,
+            seen,
+            calls,
+            unguarded,
+            ..
+        } = self.conductors[at].clone()
+        else {
             return None;
         };
         // What was seen counts as long as an approval.
@@ -166,6 +211,7 @@ impl System {
                     run,
                     seen,
                     calls,
+                    unguarded,
                 };
             }
             Decision::Record(events) => return self.record(setup, book, token, &events, |_, calls| calls),
@@ -180,6 +226,7 @@ impl System {
                     run,
                     seen: None,
                     calls,
+                    unguarded,
                 };
             }
             Decision::Act { fresh, again } => {
@@ -209,6 +256,7 @@ impl System {
                     run,
                     seen: None,
                     calls,
+                    unguarded,
                 };
             }
             // Nothing in the model fails for good: a run that is held is one that does not end.
@@ -263,7 +311,14 @@ impl System {
         then: impl FnOnce(&mut Self, Calls) -> Calls,
     ) -> Option<Result<(), Law>> {
         let at = self.index(token);
-        let Conductor::Driving { run, seen, calls, .. } = self.conductors[at].clone() else {
+        let Conductor::Driving {
+            run,
+            seen,
+            calls,
+            unguarded,
+            ..
+        } = self.conductors[at].clone()
+        else {
             return None;
         };
         let run = if events.is_empty() {
@@ -286,6 +341,7 @@ impl System {
             run,
             seen,
             calls,
+            unguarded,
         };
         Some(Ok(()))
     }
@@ -327,7 +383,9 @@ impl System {
         if rail != Visits::Fenced && setup.has(Rail::SenderStops) && !self.lock.lives.contains(&token) {
             return None;
         }
-        if earlier == Earlier::Stray && !self.waited_out(setup, token, seq, what) {
+        if earlier == Earlier::Stray && !self.waited_out(setup, token, seq, what)
+            || !self.guarded(setup, token, what.unit())
+        {
             return None;
         }
         self.world.send(seq, token, what, ends);
@@ -371,7 +429,7 @@ impl System {
     /// An ensure that finds what it wants is done, and has sent nothing.
     pub(super) fn read(&mut self, setup: &Setup, book: &Book, token: u8, seq: u8) -> Option<Result<(), Law>> {
         let what = self.answer_unsent(setup, book, token, seq, Answer::Done)?;
-        self.world.is_so(what).then_some(Ok(()))
+        (self.guarded(setup, token, what.unit()) && self.world.is_so(what)).then_some(Ok(()))
     }
 
     /// A unit cannot be reached. In the model it can be again later, so only entering fails by it.

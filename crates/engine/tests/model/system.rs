@@ -50,6 +50,8 @@ pub(crate) enum Conductor {
         /// What it observed.
         seen: Option<Sight>,
         calls: Vec<(u8, Stands)>,
+        /// Where the fence is not raised yet, as the unit was not reached.
+        unguarded: Option<usize>,
     },
 }
 
@@ -85,6 +87,7 @@ pub(crate) enum Step {
     Adopt(u8),
     BeginElsewhere(u8),
     RuleOut(u8),
+    RuleOutBut(u8, usize),
     Go(u8),
     Send(u8, u8),
     Read(u8, u8),
@@ -126,7 +129,10 @@ impl System {
                 Conductor::Locked { token } => {
                     steps.extend([Step::Adopt(*token), Step::BeginElsewhere(*token)]);
                 }
-                Conductor::Adopted { token, .. } => steps.push(Step::RuleOut(*token)),
+                Conductor::Adopted { token, .. } => {
+                    steps.push(Step::RuleOut(*token));
+                    steps.extend((0..UNITS).map(|unit| Step::RuleOutBut(*token, unit)));
+                }
                 Conductor::Driving { token, calls, .. } => {
                     steps.push(Step::Go(*token));
                     for (seq, stands) in calls {
@@ -252,7 +258,8 @@ impl System {
             }
             Step::Adopt(token) => return Some(self.adopt(setup, book, token)),
             Step::BeginElsewhere(token) => return self.begin_elsewhere(setup, book, token),
-            Step::RuleOut(token) => return self.rule_out(setup, book, token),
+            Step::RuleOut(token) => return self.rule_out(setup, book, token, None),
+            Step::RuleOutBut(token, unit) => return self.rule_out(setup, book, token, Some(unit)),
             Step::Go(token) => return self.go(setup, book, token),
             Step::Send(token, seq) => return self.send(setup, book, token, seq),
             Step::Read(token, seq) => return self.read(setup, book, token, seq),

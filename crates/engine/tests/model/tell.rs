@@ -22,6 +22,12 @@ impl System {
                 format!("token {token} begins a run on another machine, in a journal of its own")
             }
             Step::RuleOut(token) => format!("token {token} rules out stray calls"),
+            Step::RuleOutBut(token, unit) => {
+                format!(
+                    "token {token} rules out stray calls, and does not reach {}",
+                    name(unit)
+                )
+            }
             Step::Go(token) => format!("token {token} goes on ({})", self.tell_decision(book, token)),
             Step::Send(token, seq) => format!("token {token} sends {}", self.tell_intent(book, token, seq)),
             Step::Read(token, seq) => {
