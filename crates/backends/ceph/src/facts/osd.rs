@@ -241,6 +241,19 @@ impl OsdMap {
     }
 }
 
+/// The epoch alone of `osd dump`.
+///
+/// # Errors
+/// No JSON, or not that shape.
+pub fn epoch(bytes: &[u8], origin: &str) -> Result<u32, ParseError> {
+    #[derive(Deserialize)]
+    struct Raw {
+        epoch: u32,
+    }
+    let raw: Raw = from_json(bytes, origin)?;
+    Ok(raw.epoch)
+}
+
 /// What an OSD says about itself, as of its last start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OsdMetadata {

@@ -197,6 +197,7 @@ fn placement_groups(
     let mut scratch = Scratch::default();
     let mut name = String::new();
     let mut costs: Vec<(Ix, u32)> = Vec::new();
+    let counts = pgs.counts();
     let mut at = 0;
     while at < pgs.len() {
         let pool_id = pgs.at(at).id.pool;
@@ -213,12 +214,19 @@ fn placement_groups(
                 .and_then(|pool| pool.stretch)
                 .map(|stretch| Sites::new(facts, stretch, |osd| place.of(osd))),
         };
-        let (mut rows, mut flat) = (Vec::new(), Vec::new());
+        let groups = counts.get(&pool_id).copied().unwrap_or(0) as usize;
+        let mut rows = Vec::with_capacity(groups);
+        let mut flat = Vec::with_capacity(groups * pool.map_or(0, |pool| pool.size as usize));
         while at < pgs.len() && pgs.at(at).id.pool == pool_id {
             rows_of(&pgs.at(at), &of_pool, &place, &mut scratch, &mut rows, &mut flat);
             at += 1;
         }
-        for row in distinct(rows, &flat) {
+        let rows = distinct(rows, &flat);
+        builder.reserve(
+            rows.len(),
+            rows.iter().map(|row| (row.end - row.start) as usize).sum(),
+        );
+        for row in rows {
             costs.clear();
             costs.extend(members(&row, &flat).iter().map(|at| (Ix(*at), 1)));
             let id = PgId {
