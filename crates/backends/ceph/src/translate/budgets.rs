@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use stagger_core::model::{Budgets, BudgetsBuilder, Ix, Snapshot, SnapshotError};
 
 use super::interruptions::{self, Permitted, is_thin, lone_server, pool_name};
-use super::sites::Sites;
+use super::sites::{self, Sites};
 use crate::facts::osd::Pool;
 use crate::facts::pg::{HOLE, Pg, PgId, PgMap};
 use crate::facts::pg_state::PgState;
@@ -23,6 +23,8 @@ use crate::facts::{Facts, Known};
 /// | one of a stretch pool, besides | its acting OSDs by site | see [`Sites`] |
 /// | one that does not serve, whose report is stale or unknown, whose pool is gone, or that has no complete member | all of them | none |
 /// | the monitors' quorum | all in the map | as many as leave more than half; of one or two one, if a person permits it |
+/// | in stretch mode the monitors of a site, besides | all of the site | one |
+/// | in stretch mode OSDs, while a site is missing or not clean yet, besides | all | none |
 /// | managers | all | all but one; the only one, if a person permits it |
 /// | metadata servers of a file system | its own and the common standbys | as many as stand by; one where there are several ranks, of which one is left when their turn comes; the only one, if a person permits it |
 /// | object gateways | those of one service and zone | all but one; the only one, if a person permits it |
@@ -99,6 +101,7 @@ fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, permitted: &Permitted, b
         _ => count.saturating_sub(count / 2 + 1),
     };
     builder.add_for(NONE, "monitors", "quorum", spare, &mons);
+    sites::of_mode(facts, places, builder);
     let mgrs: Vec<(Ix, u32)> = of_kind("mgr.", places).collect();
     let spare = match mgrs.len() as u32 {
         1 => lone("mgr", "mgr."),
