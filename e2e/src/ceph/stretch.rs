@@ -5,13 +5,18 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use serde_json::json;
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
 
 use super::spec::{CephSpec, Kind};
 use crate::command::run;
 use crate::rados::{Rados, Target};
+
+/// By then data has moved to where the new rule wants it.
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// The rule of all pools of such a cluster.
 const RULE: &str = "stretch_rule";
@@ -51,7 +56,27 @@ pub(super) fn begin(
         "dividing_bucket": "datacenter",
     });
     rados.command(Target::Mon, "mon enable_stretch_mode", fields)?;
+    // For seconds the manager goes on telling how the groups were before, which was clean.
+    let begun = Instant::now();
+    while !all_on_four(&rados.command(Target::Mgr, "pg dump", json!({}))?) {
+        ensure!(
+            begun.elapsed() < LIMIT,
+            "not all placement groups had four OSDs {} s after stretch mode began",
+            LIMIT.as_secs()
+        );
+        thread::sleep(Duration::from_millis(200));
+    }
     Ok(())
+}
+
+/// Whether each group is clean on two OSDs of each site.
+fn all_on_four(dump: &Value) -> bool {
+    let groups = dump["pg_map"]["pg_stats"].as_array();
+    let settled = |group: &Value| {
+        let acting = group["acting"].as_array().map_or(0, Vec::len);
+        group["state"] == "active+clean" && acting == 4
+    };
+    groups.is_some_and(|groups| !groups.is_empty() && groups.iter().all(settled))
 }
 
 /// A rule of two steps can only be written into the map itself.
