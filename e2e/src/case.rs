@@ -39,9 +39,20 @@ pub fn under_load(
     releases: &[Release],
     work: impl FnOnce(&Cluster, &mut Phases) -> Result<()>,
 ) -> Result<()> {
+    of_shape_under_load(name, CephSpec::default(), release, releases, work)
+}
+
+/// The same on a cluster of another shape.
+pub fn of_shape_under_load(
+    name: &str,
+    spec: CephSpec,
+    release: Release,
+    releases: &[Release],
+    work: impl FnOnce(&Cluster, &mut Phases) -> Result<()>,
+) -> Result<()> {
     case(name, || {
         let mut phases = Phases::begin();
-        let cluster = Cluster::boot_with(release, CephSpec::default(), releases)?;
+        let cluster = Cluster::boot_with(release, spec, releases)?;
         phases.lap("boot");
         let result = loaded(&cluster, &mut phases, |phases| work(&cluster, phases));
         if result.is_err() {

@@ -12,6 +12,7 @@ mod boot;
 mod conf;
 mod files;
 pub mod spec;
+mod stretch;
 
 use std::fs;
 use std::path::{Path, PathBuf};

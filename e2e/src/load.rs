@@ -17,7 +17,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 pub use report::{Figures, Report, Trouble};
 
-use crate::ceph::spec::{EC_POOL, FS, HOST_POOL, RACK_POOL};
+use crate::ceph::spec::FS;
 use crate::ceph::{Cluster, Kind, LOAD_CLIENT, S3_USER, rgw_address};
 use report::Event;
 
@@ -60,7 +60,7 @@ impl Load {
             events,
             seen: Vec::new(),
         };
-        for pool in [HOST_POOL, RACK_POOL, EC_POOL] {
+        for pool in cluster.spec().load_pools().iter().copied() {
             let command = program(cluster, "load-rados.py", &[LOAD_CLIENT, pool, pool], true)?;
             load.add(pool, command, &sender)?;
         }

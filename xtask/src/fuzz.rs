@@ -37,6 +37,14 @@ const LONG: u32 = 60;
 
 const FIXTURES: &str = "crates/backends/ceph/tests/fixtures";
 
+/// What a CephCluster may ask for.
+const SPEC: &str = r#"{"cephVersion":{"image":"ceph:20"},"dataDirHostPath":"/var/lib/rook","skipUpgradeChecks":false,
+"updatePolicy":{"onFailure":"rollback","doorsOpenAfterMinutes":5,"healthErrorsToIgnore":["POOL_NO_REDUNDANCY"],
+"interruptions":["pool.rbd"],"partial":true,"windows":[{"days":["sat"],"from":"22:00","until":"05:00","zone":"UTC"}],
+"osds":{"maxInParallelPerCluster":"15%","grow":true,"soakSeconds":30}},"priorityClassNames":{"osd":"high"},
+"resources":{"osd":{"limits":{"memory":"4Gi"}}},"annotations":{"all":{"a":"b"}},
+"storage":{"useAllNodes":true,"osdMaxUpdatesInParallel":4}}"#;
+
 /// Builds all targets, and runs that one, or all, for so many seconds each.
 pub(crate) fn fuzz(seconds: u32, only: Option<&str>) -> Result<()> {
     let compiler = compiler()?;
@@ -171,6 +179,9 @@ fn seeds(target: &str) -> Result<Vec<(String, Vec<u8>)>> {
         )]),
         "policy" => Ok(policies()),
         "journal" => journals(),
+        "ganeti" => ganeti(),
+        "ironic" => Ok(ironic()),
+        "kubernetes" => Ok(vec![("spec.json".to_owned(), SPEC.as_bytes().to_vec())]),
         "scenario" => files("scenarios", "toml"),
         other => bail!("xtask/src/fuzz.rs has no seeds for the target {other}"),
     }
@@ -196,6 +207,49 @@ fn answers() -> Result<Vec<(String, Vec<u8>)>> {
         bail!("only {} recorded answers were found in {FIXTURES}", seeds.len());
     }
     Ok(seeds)
+}
+
+/// The recorded answers of Ganeti, and the files that the transcripts are made with.
+fn ganeti() -> Result<Vec<(String, Vec<u8>)>> {
+    const RAPI: &str = "crates/backends/ganeti-rapi/tests/fixtures/rapi";
+    const REQUEST: &str = "crates/backends/ganeti/tests/fixtures/request.json";
+    let text =
+        |path: &str| std::fs::read_to_string(root().join(path)).with_context(|| format!("read {path}"));
+    let mut answers = serde_json::Map::new();
+    for (name, file) in [
+        ("info", "info"),
+        ("groups", "groups_bulk"),
+        ("nodes", "nodes_bulk"),
+        ("boots", "query_nodes"),
+        ("instances", "instances_bulk"),
+    ] {
+        let answer = serde_json::from_str(&text(&format!("{RAPI}/{file}.json"))?)
+            .with_context(|| format!("read {file}.json"))?;
+        answers.insert(name.to_owned(), answer);
+    }
+    let answers = serde_json::Value::Object(answers).to_string();
+    let mut seeds = vec![
+        ("answers".to_owned(), format!("a{answers}").into_bytes()),
+        ("request".to_owned(), format!("i{}", text(REQUEST)?).into_bytes()),
+    ];
+    for (name, file) in files("crates/cli/tests/transcripts/inputs", "data")? {
+        seeds.push((name, [b"t".to_vec(), file].concat()));
+    }
+    Ok(seeds)
+}
+
+fn ironic() -> Vec<(String, Vec<u8>)> {
+    let table = "b# pxname,svname,qcur,qmax,scur,smax,slim,stot,status\n\
+                 ironic,FRONTEND,,,2,9,100,20,OPEN\n\
+                 ironic,api1,0,0,1,4,,10,UP\n\
+                 ironic,api2,0,0,1,4,,10,DRAIN\n\
+                 ironic,BACKEND,0,0,2,9,100,20,UP\n";
+    let releases = ["29.0", "26.1.6", "2025.1", "master"];
+    let releases = releases.map(|text| (text.to_owned(), format!("r{text}").into_bytes()));
+    [("table".to_owned(), table.as_bytes().to_vec())]
+        .into_iter()
+        .chain(releases)
+        .collect()
 }
 
 /// The recorded clusters as `observe --save` writes them.

@@ -24,6 +24,9 @@ struct Args {
     /// How many OSDs, on 12 hosts in 3 racks.
     #[arg(long, default_value_t = CephSpec::default().osds)]
     osds: u32,
+    /// Two data centres in stretch mode instead: 12 OSDs on 6 hosts, 5 monitors.
+    #[arg(long, conflicts_with = "osds")]
+    stretch: bool,
     /// Run clients with load all the while, tell of failures, and print their figures at the end.
     #[arg(long)]
     load: bool,
@@ -34,9 +37,13 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let spec = CephSpec {
-        osds: args.osds,
-        ..CephSpec::default()
+    let spec = if args.stretch {
+        CephSpec::stretched()
+    } else {
+        CephSpec {
+            osds: args.osds,
+            ..CephSpec::default()
+        }
     };
     let cluster = Cluster::boot_with(args.release, spec, &args.releases)?;
     if args.keep {

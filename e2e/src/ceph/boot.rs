@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
 
 use super::spec::{CephSpec, FS, Kind, Rule};
-use super::{Cluster, Lap, S3_USER, files, is_clean, logs_tail};
+use super::{Cluster, Lap, S3_USER, files, is_clean, logs_tail, stretch};
 use crate::command::run;
 use crate::folder::Folder;
 use crate::machine::Needed;
@@ -112,6 +112,11 @@ impl Boot<'_> {
             self.s3_user()?;
         }
         self.lap("mds and rgw started");
+        if self.spec.stretch {
+            let crushtool = || self.sandbox.command_in(&self.root.path, "crushtool");
+            stretch::begin(self.spec, self.dir(), &mut rados, crushtool)?;
+            self.lap("stretch mode");
+        }
         self.healthy(&mut rados)?;
         self.lap("HEALTH_OK");
         Ok(rados)

@@ -43,10 +43,10 @@ pub(super) fn text(dir: &Path, fsid: &str, spec: &CephSpec) -> String {
         .replace("{modules}", MGR_MODULES_OFF)
         .replace("{load}", LOAD_CLIENT);
     for osd in 0..spec.osds {
-        let (rack, host) = spec.place(osd);
+        let location = spec.crush_location(osd);
         add(
             &mut conf,
-            format_args!("[osd.{osd}]\ncrush_location = root=default rack=rack{rack} host=host{host}\n"),
+            format_args!("[osd.{osd}]\ncrush_location = {location}\n"),
         );
     }
     for (index, daemon) in spec.daemons(Kind::Rgw).iter().enumerate() {

@@ -79,6 +79,9 @@ pub struct CephSpec {
     pub rack_pgs: u32,
     /// Placement groups of the erasure-coded pool.
     pub ec_pgs: u32,
+    /// Whether it spans two sites in stretch mode: each rack is a data centre, and the last monitor, in a third, is the
+    /// tiebreaker. Ceph takes no erasure-coded pool there, and puts every pool on both sites.
+    pub stretch: bool,
 }
 
 impl Default for CephSpec {
@@ -94,6 +97,7 @@ impl Default for CephSpec {
             host_pgs: 16,
             rack_pgs: 16,
             ec_pgs: 8,
+            stretch: false,
         }
     }
 }
@@ -108,14 +112,39 @@ pub const EC_POOL: &str = "ec";
 pub const FS: &str = "fs";
 
 impl CephSpec {
+    /// Two sites with two monitors and six OSDs on three hosts each, and a tiebreaker.
+    pub fn stretched() -> Self {
+        Self {
+            mons: 5,
+            osds: 12,
+            racks: 2,
+            hosts_per_rack: 3,
+            stretch: true,
+            ..Self::default()
+        }
+    }
+
     /// Says why a cluster of this shape cannot become healthy.
     pub fn check(&self) -> Result<()> {
         let hosts = self.racks * self.hosts_per_rack;
-        ensure!(
-            self.racks >= 3,
-            "{} racks: the pool over racks needs 3",
-            self.racks
-        );
+        if self.stretch {
+            ensure!(
+                self.racks == 2,
+                "{} data centres: Ceph stretches over 2",
+                self.racks
+            );
+            ensure!(
+                self.mons >= 3,
+                "{} mons: each of two data centres needs one, and a third breaks ties",
+                self.mons
+            );
+        } else {
+            ensure!(
+                self.racks >= 3,
+                "{} racks: the pool over racks needs 3",
+                self.racks
+            );
+        }
         ensure!(
             self.osds >= hosts,
             "{} OSDs on {hosts} hosts: each host needs one",
@@ -160,6 +189,36 @@ impl CephSpec {
         (host / self.hosts_per_rack, host)
     }
 
+    /// The data centre of the mon number `index` of a cluster in stretch mode: they take turns, and the tiebreaker, the
+    /// last one, has one of its own.
+    pub(crate) fn site_of_mon(&self, index: u32) -> u32 {
+        if index + 1 == self.mons {
+            self.racks
+        } else {
+            index % self.racks
+        }
+    }
+
+    /// Where an OSD stands, as in `crush_location`.
+    pub(crate) fn crush_location(&self, osd: u32) -> String {
+        let (rack, host) = self.place(osd);
+        let level = if self.stretch {
+            "datacenter=dc"
+        } else {
+            "rack=rack"
+        };
+        format!("root=default {level}{rack} host=host{host}")
+    }
+
+    /// The pools to which clients of the load write whole objects.
+    pub fn load_pools(&self) -> &'static [&'static str] {
+        if self.stretch {
+            &[HOST_POOL]
+        } else {
+            &[HOST_POOL, RACK_POOL, EC_POOL]
+        }
+    }
+
     /// The pools, with how many placement groups each has; the mgr adds one of its own with one.
     pub(crate) fn pools(&self) -> Vec<Pool> {
         let pool = |name: &'static str, pgs: u32, rule: Rule, application: &'static str| Pool {
@@ -168,11 +227,11 @@ impl CephSpec {
             rule,
             application,
         };
-        let mut pools = vec![
-            pool(HOST_POOL, self.host_pgs, Rule::Hosts, "test"),
-            pool(RACK_POOL, self.rack_pgs, Rule::Racks, "test"),
-            pool(EC_POOL, self.ec_pgs, Rule::Erasure, "test"),
-        ];
+        let mut pools = vec![pool(HOST_POOL, self.host_pgs, Rule::Hosts, "test")];
+        if !self.stretch {
+            pools.push(pool(RACK_POOL, self.rack_pgs, Rule::Racks, "test"));
+            pools.push(pool(EC_POOL, self.ec_pgs, Rule::Erasure, "test"));
+        }
         if self.mdss > 0 {
             pools.push(pool("fs-meta", 2, Rule::Hosts, "cephfs"));
             pools.push(pool("fs-data", 4, Rule::Hosts, "cephfs"));
@@ -223,5 +282,17 @@ mod tests {
         assert!(pgs <= 64, "{pgs} placement groups");
         assert_eq!(spec.place(0), (0, 0));
         assert_eq!(spec.place(23), (2, 11));
+        assert_eq!(spec.crush_location(23), "root=default rack=rack2 host=host11");
+    }
+
+    #[test]
+    fn a_stretched_one_has_two_sites_and_a_tiebreaker() {
+        let spec = CephSpec::stretched();
+        spec.check().unwrap();
+        let sites: Vec<u32> = (0..spec.mons).map(|mon| spec.site_of_mon(mon)).collect();
+        assert_eq!(sites, [0, 1, 0, 1, 2]);
+        assert_eq!(spec.crush_location(0), "root=default datacenter=dc0 host=host0");
+        assert_eq!(spec.crush_location(11), "root=default datacenter=dc1 host=host5");
+        assert!(spec.pools().iter().all(|pool| pool.rule == Rule::Hosts));
     }
 }

@@ -6,6 +6,7 @@
 mod going_back;
 mod interrupted;
 mod rivals;
+mod stretch;
 mod upgrades;
 
 use std::time::Duration;

@@ -9,7 +9,8 @@
 //! only the complete members of a degraded group; so it passes over a group when only its incomplete
 //! members are asked about, though it stops serving when too few of them are left; and over one that has
 //! no complete member at all. It counts a member that the OSD map knows to be down when the group has
-//! not been reported since. It takes a stale report for a fresh one.
+//! not been reported since. It takes a stale report for a fresh one. And it does not count the sites of a stretch pool: of
+//! four copies in two sites it lets both of one site go, and the group cannot peer.
 
 mod compare;
 mod largest;

@@ -17,7 +17,7 @@ use stagger_core::model::{
 use crate::facts::Facts;
 use crate::facts::release::{self, Version};
 use crate::going_back::going_back;
-use crate::translate::{HealthPolicy, units};
+use crate::translate::{HealthPolicy, SITES_WHOLE, units};
 
 /// When placement groups are well enough to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -131,7 +131,7 @@ fn compile(
         .require_osd_release
         .is_some_and(|now| now < wanted.major)
     {
-        parts.push(Part::Step(require_release(wanted, policy)?));
+        parts.push(Part::Step(require_release(facts, wanted, policy)?));
     }
     let mut running: BTreeMap<Version, u32> = BTreeMap::new();
     for version in units.iter().filter_map(version_of) {
@@ -155,7 +155,7 @@ fn version_of(unit: &Unit) -> Option<Version> {
     Version::parse(unit.revision.as_ref()?.as_str())
 }
 
-fn gates(names: &[&str], policy: &TargetPolicy) -> Result<Vec<Gate>, IdError> {
+fn gates(facts: &Facts, names: &[&str], policy: &TargetPolicy) -> Result<Vec<Gate>, IdError> {
     let pgs = match policy.pgs {
         PgGate::Clean => "pgs-clean",
         PgGate::NotDegraded => "pgs-not-degraded",
@@ -176,7 +176,8 @@ fn gates(names: &[&str], policy: &TargetPolicy) -> Result<Vec<Gate>, IdError> {
             timeout: SignedDuration::from_secs(i64::from(policy.timeout)),
         })
     };
-    names.iter().chain(&whole).map(gate).collect()
+    let sites = facts.osds.stretch_mode.map(|_| SITES_WHOLE);
+    names.iter().chain(&whole).chain(&sites).map(gate).collect()
 }
 
 fn stage(
@@ -206,7 +207,7 @@ fn stage(
         // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
         phases: vec![Phase::Prepare, Phase::Change],
         guards: guards(kind, policy)?,
-        gates: gates(own, policy)?,
+        gates: gates(facts, own, policy)?,
         door_before_last: if kind == "mon" {
             last_mon(facts, wanted)?
         } else {
@@ -300,7 +301,7 @@ fn back(units: &[Unit], kind: &str, wanted: &Version, policy: &TargetPolicy) -> 
         .unwrap_or(GoingBack::Restart)
 }
 
-fn require_release(wanted: &Version, policy: &TargetPolicy) -> Result<StepSpec, IdError> {
+fn require_release(facts: &Facts, wanted: &Version, policy: &TargetPolicy) -> Result<StepSpec, IdError> {
     let major = wanted.major;
     let name = format!("require-osd-release-{major}");
     let release = release::name(major).unwrap_or_default();
@@ -308,6 +309,7 @@ fn require_release(wanted: &Version, policy: &TargetPolicy) -> Result<StepSpec, 
         name: PartName::new(name.clone())?,
         done_when: ConditionName::new(name.clone())?,
         before: gates(
+            facts,
             &[
                 &format!("osds-run-{major}"),
                 &format!("min-mon-release-{major}"),

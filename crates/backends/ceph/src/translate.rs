@@ -24,11 +24,12 @@ pub(crate) use absent::is_absent;
 pub use baseline::{Baseline, BaselineError};
 pub use budgets::{budgets, with_recovered};
 pub use codes::{CAUSED, Cause};
-pub(crate) use conditions::OLDEST;
+pub(crate) use conditions::{OLDEST, SITES_WHOLE};
 pub use conditions::{conditions, unaccepted};
 pub(crate) use interruptions::pool_name;
 pub use interruptions::{Permitted, interruptions};
 pub use others::bystanders;
+pub(crate) use sites::of_monitors;
 pub use units::units;
 
 use crate::facts::Facts;

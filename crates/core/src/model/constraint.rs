@@ -165,6 +165,19 @@ impl BudgetsBuilder {
         budgets.name_ends.push(budgets.names.len() as u32);
     }
 
+    /// Makes room for so many more with so many members in all, where somebody knows how many come: a million of them
+    /// would be copied again and again.
+    pub fn reserve(&mut self, budgets: usize, members: usize) {
+        let all = &mut self.budgets;
+        all.members.reserve(members);
+        all.costs.reserve(members);
+        all.offsets.reserve(budgets + 1);
+        all.limits.reserve(budgets);
+        all.shares.reserve(budgets);
+        all.group.reserve(budgets);
+        all.name_ends.reserve(budgets);
+    }
+
     /// All that was added.
     pub fn build(mut self) -> Budgets {
         if !self.any_cost {

@@ -96,8 +96,8 @@ pub async fn collect(
             tokio::time::sleep(options.pause).await;
         }
         let facts = read(api, options, now).await?;
-        let after = OsdMap::read(&ask(api, Whom::Mon, "osd dump").await?, "osd dump")?;
-        match contradiction(&facts, &after) {
+        let after = osd::epoch(&ask(api, Whom::Mon, "osd dump").await?, "osd dump")?;
+        match contradiction(&facts, after) {
             None => return Ok(facts),
             Some(found) => why = found,
         }
@@ -108,12 +108,12 @@ pub async fn collect(
     })
 }
 
-fn contradiction(facts: &Facts, after: &OsdMap) -> Option<String> {
+fn contradiction(facts: &Facts, after: u32) -> Option<String> {
     let before = &facts.osds;
-    if before.epoch != after.epoch {
+    if before.epoch != after {
         return Some(format!(
-            "the OSD map went from epoch {} to {} meanwhile",
-            before.epoch, after.epoch
+            "the OSD map went from epoch {} to {after} meanwhile",
+            before.epoch
         ));
     }
     if before.fsid != facts.mons.fsid {

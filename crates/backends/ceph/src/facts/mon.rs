@@ -17,6 +17,12 @@ pub struct Quorum {
     pub ranks: BTreeMap<String, u32>,
     /// Those in quorum.
     pub in_quorum: Vec<String>,
+    /// Where each stands, by level: `datacenter`, `dc1`. Those of which the map tells it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub places: BTreeMap<String, BTreeMap<String, String>>,
+    /// The one that breaks ties between two sites, in stretch mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tiebreaker: Option<String>,
     /// The one that leads them.
     pub leader: String,
     /// The release that every monitor must have at least; it moves by itself when the last one has it.
@@ -36,6 +42,8 @@ struct RawMap {
     fsid: String,
     #[serde(default)]
     min_mon_release: u32,
+    #[serde(default)]
+    tiebreaker_mon: String,
     mons: Vec<RawMon>,
 }
 
@@ -44,6 +52,44 @@ struct RawMon {
     name: String,
     #[serde(default)]
     rank: u32,
+    #[serde(default)]
+    crush_location: RawPlace,
+}
+
+/// Where a monitor stands: `"{datacenter=dc1,rack=r2}"` before release 20, and a list of pairs from there on. While
+/// monitors are upgraded either comes, as the one that leads them writes it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawPlace {
+    Text(String),
+    Pairs(Vec<RawPair>),
+}
+
+impl Default for RawPlace {
+    fn default() -> Self {
+        Self::Pairs(Vec::new())
+    }
+}
+
+#[derive(Deserialize)]
+struct RawPair {
+    key: String,
+    val: String,
+}
+
+fn place(raw: &RawPlace) -> BTreeMap<String, String> {
+    let text = match raw {
+        RawPlace::Text(text) => text,
+        RawPlace::Pairs(pairs) => {
+            let pairs = pairs.iter();
+            return pairs.map(|pair| (pair.key.clone(), pair.val.clone())).collect();
+        }
+    };
+    let pairs = text.trim_start_matches('{').trim_end_matches('}').split(',');
+    let pairs = pairs.filter_map(|pair| pair.split_once('='));
+    pairs
+        .map(|(level, name)| (level.trim().to_owned(), name.trim().to_owned()))
+        .collect()
 }
 
 impl Quorum {
@@ -58,6 +104,11 @@ impl Quorum {
             .mons
             .iter()
             .map(|mon| (mon.name.clone(), mon.rank))
+            .collect();
+        let placed = raw.monmap.mons.iter();
+        let places = placed
+            .map(|mon| (mon.name.clone(), place(&mon.crush_location)))
+            .filter(|(_, place)| !place.is_empty())
             .collect();
         let mut mons: Vec<String> = raw.monmap.mons.into_iter().map(|mon| mon.name).collect();
         mons.sort();
@@ -84,6 +135,8 @@ impl Quorum {
             mons,
             ranks,
             in_quorum,
+            places,
+            tiebreaker: Some(raw.monmap.tiebreaker_mon).filter(|name| !name.is_empty()),
             leader: raw.quorum_leader_name,
             min_mon_release: raw.monmap.min_mon_release,
         })

@@ -17,9 +17,9 @@ pub struct OsdMap {
     pub require_osd_release: Option<u32>,
     /// Flags of the whole cluster: `noout`, `pause`.
     pub flags: Vec<String>,
-    /// Whether the cluster spans two sites with a tiebreaker monitor, as `mon enable_stretch_mode` makes it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub stretch_mode: bool,
+    /// How it spans two sites with a tiebreaker monitor, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stretch_mode: Option<StretchMode>,
     /// Flags of single CRUSH nodes and OSDs, by their name.
     pub node_flags: BTreeMap<String, Vec<String>>,
     /// The pools, by number.
@@ -46,6 +46,22 @@ pub struct Pool {
     /// What its placement groups need besides `min_size` to serve: OSDs in several places.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stretch: Option<Stretch>,
+}
+
+/// A cluster that `mon enable_stretch_mode` has made one of two sites.
+///
+/// Where a site's OSDs and its monitors are all gone, Ceph degrades it: groups peer with the other site's OSDs alone, and
+/// with one copy. It recovers while the site's OSDs are back and not clean yet, and until then the other site must not go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct StretchMode {
+    /// How many sites there are.
+    pub sites: u32,
+    /// The level of the sites, by its number.
+    pub level: u32,
+    /// A site is gone, and the other one goes on alone.
+    pub degraded: bool,
+    /// A site has come back, and does not count yet.
+    pub recovering: bool,
 }
 
 /// A group of a stretch pool peers only with OSDs below so many buckets of a level, whatever its `min_size`.
@@ -97,6 +113,25 @@ struct RawMap {
 struct RawStretchMode {
     #[serde(default)]
     stretch_mode_enabled: bool,
+    #[serde(default)]
+    stretch_bucket_count: u32,
+    #[serde(default)]
+    stretch_mode_bucket: u32,
+    #[serde(default)]
+    degraded_stretch_mode: u32,
+    #[serde(default)]
+    recovering_stretch_mode: u32,
+}
+
+impl RawStretchMode {
+    fn known(&self) -> Option<StretchMode> {
+        self.stretch_mode_enabled.then_some(StretchMode {
+            sites: self.stretch_bucket_count,
+            level: self.stretch_mode_bucket,
+            degraded: self.degraded_stretch_mode > 0,
+            recovering: self.recovering_stretch_mode > 0,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -233,12 +268,25 @@ impl OsdMap {
                 .filter(|f| !f.is_empty())
                 .map(str::to_owned)
                 .collect(),
-            stretch_mode: raw.stretch_mode.stretch_mode_enabled,
+            stretch_mode: raw.stretch_mode.known(),
             node_flags: raw.crush_node_flags,
             pools,
             osds,
         })
     }
+}
+
+/// The epoch alone of `osd dump`.
+///
+/// # Errors
+/// No JSON, or not that shape.
+pub fn epoch(bytes: &[u8], origin: &str) -> Result<u32, ParseError> {
+    #[derive(Deserialize)]
+    struct Raw {
+        epoch: u32,
+    }
+    let raw: Raw = from_json(bytes, origin)?;
+    Ok(raw.epoch)
 }
 
 /// What an OSD says about itself, as of its last start.

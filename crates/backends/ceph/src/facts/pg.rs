@@ -8,6 +8,7 @@ use std::io::Read;
 
 use super::parse::{ParseCause, ParseError, invalid};
 use super::pg_read::{self, Row};
+use super::pg_scan;
 use super::pg_state::PgState;
 
 /// Where an erasure-coded placement group lacks a shard, Ceph writes this in place of an OSD.
@@ -35,6 +36,27 @@ impl PgId {
         Some(Self {
             pool: pool.parse().ok()?,
             seed: u32::from_str_radix(seed, 16).ok()?,
+        })
+    }
+}
+
+impl PgId {
+    /// The same from a short text, digit by digit; there are a million of them.
+    pub(super) fn of_bytes(text: &[u8]) -> Option<Self> {
+        let dot = text.iter().position(|byte| *byte == b'.')?;
+        let (pool, seed) = (&text[..dot], &text[dot + 1..]);
+        // More digits than these may not fit: the longer way tells.
+        if !(1..=9).contains(&pool.len()) || !(1..=8).contains(&seed.len()) {
+            return None;
+        }
+        let digits = |text: &[u8], base: u32| {
+            text.iter().try_fold(0_u32, |number, byte| {
+                Some(number * base + char::from(*byte).to_digit(base)?)
+            })
+        };
+        Some(Self {
+            pool: digits(pool, 10)?,
+            seed: digits(seed, 16)?,
         })
     }
 }
@@ -100,7 +122,11 @@ impl PgMap {
     /// # Errors
     /// As [`PgMap::read`].
     pub fn read_slice(bytes: &[u8], origin: &str) -> Result<Self, ParseError> {
-        Self::finish(pg_read::from_slice(bytes), origin)
+        let read = match pg_scan::plain(bytes) {
+            Some(map) => Ok(Some(map)),
+            None => pg_read::from_slice(bytes),
+        };
+        Self::finish(read, origin)
     }
 
     fn finish(read: Result<Option<Self>, serde_json::Error>, origin: &str) -> Result<Self, ParseError> {
@@ -116,6 +142,20 @@ impl PgMap {
                 format!("placement group {} stands there twice", pair[0]),
             )),
             None => Ok(map),
+        }
+    }
+
+    /// With room for so many groups of three.
+    pub(super) fn with_capacity(groups: usize) -> Self {
+        Self {
+            ids: Vec::with_capacity(groups),
+            states: Vec::with_capacity(groups),
+            reported: Vec::with_capacity(groups),
+            acting_ends: Vec::with_capacity(groups),
+            ends: Vec::with_capacity(groups),
+            complete_known: Vec::with_capacity(groups),
+            osds: Vec::with_capacity(3 * groups),
+            up: BTreeMap::new(),
         }
     }
 
@@ -249,6 +289,15 @@ impl PgMap {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
+    }
+
+    /// How many groups each pool has, by its number.
+    pub fn counts(&self) -> BTreeMap<u32, u32> {
+        let mut counts = BTreeMap::new();
+        for ids in self.ids.chunk_by(|one, next| one.pool == next.pool) {
+            *counts.entry(ids[0].pool).or_default() += ids.len() as u32;
+        }
+        counts
     }
 
     /// The group at that place.

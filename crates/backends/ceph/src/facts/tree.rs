@@ -157,6 +157,13 @@ impl CrushTree {
         })
     }
 
+    /// The name of the level of that number, if any bucket is of it.
+    pub fn level_name(&self, number: u32) -> Option<&str> {
+        let mut buckets = self.buckets.values();
+        let found = buckets.find(|bucket| bucket.level_number == Some(number))?;
+        Some(&found.level)
+    }
+
     /// The failure domains of a host of that name by level; the host alone if the tree has none.
     pub fn domains_of_host(&self, host: &str) -> BTreeMap<String, String> {
         let short = host.split('.').next().unwrap_or(host);

@@ -104,6 +104,8 @@ pub struct Proof {
     pub stopping: Vec<u32>,
     /// How many it needs; 0 if the pool is gone.
     pub min_size: u32,
+    /// In how many sites it has OSDs then, and in how many it needs some, where those are too few.
+    pub sites: Option<(u32, u32)>,
 }
 
 impl fmt::Display for Proof {
@@ -115,6 +117,7 @@ impl fmt::Display for Proof {
             acting,
             stopping,
             min_size,
+            sites,
         } = self;
         let list = |osds: &[u32]| {
             let names: Vec<String> = osds.iter().map(ToString::to_string).collect();
@@ -124,13 +127,12 @@ impl fmt::Display for Proof {
             Some(pool) => format!("of pool {pool}"),
             None => "of a pool that is gone".to_owned(),
         };
-        write!(
-            f,
-            "{id} {pool} is {state} on {}; without {} it has {} and needs {min_size}",
-            list(acting),
-            list(stopping),
-            acting.len() - stopping.len(),
-        )
+        let (on, without) = (list(acting), list(stopping));
+        write!(f, "{id} {pool} is {state} on {on}; without {without} it has ")?;
+        match sites {
+            Some((left, needed)) => write!(f, "OSDs in {left} of {needed} sites that it needs"),
+            None => write!(f, "{} and needs {min_size}", acting.len() - stopping.len()),
+        }
     }
 }
 
@@ -223,6 +225,7 @@ fn proof(oracle: &Oracle<'_>, id: PgId, set: &[u32]) -> Option<Proof> {
             .copied()
             .filter(|osd| set.binary_search(osd).is_ok())
             .collect(),
+        sites: pool.and_then(|pool| oracle.too_few_sites(&acting, pool, set)),
         acting,
         min_size: pool.map_or(0, |pool| pool.min_size),
     })

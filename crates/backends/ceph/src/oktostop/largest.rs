@@ -181,7 +181,15 @@ impl<'a> Growing<'a> {
                 (!acts || self.spare[at] >= 1)
                     && (!complete || self.spare_complete[at] >= 1)
                     && self.spare[at] > BLOCKED / 2
+                    && self.keeps_sites(at, osd)
             })
+    }
+
+    /// Whether the group at that place can peer without this one too.
+    fn keeps_sites(&self, at: usize, osd: u32) -> bool {
+        let pg = self.oracle.pgs.at(at);
+        self.oracle
+            .keeps_sites(&pg, |asked| asked == osd || self.members.contains(&asked))
     }
 
     fn try_add(&mut self, osd: u32) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{NoSuchOsd, Verdict};
-use crate::facts::osd::{OsdMap, Pool};
+use crate::facts::osd::{OsdMap, Pool, Stretch};
 use crate::facts::pg::{HOLE, Pg, PgMap};
 use crate::facts::pg_state::PgState;
 use crate::facts::tree::CrushTree;
@@ -65,8 +65,10 @@ impl<'a> Oracle<'a> {
             if !pg.state.known() {
                 unknown.push(at as u32);
             }
+            let pool = osds.pools.get(&pg.id.pool);
             plain.push(
-                pg.state.settled()
+                pool.is_none_or(|pool| pool.stretch.is_none())
+                    && pg.state.settled()
                     && pg.state.has(PgState::ACTIVE)
                     && !pg.state.has(PgState::DEGRADED)
                     && pg.live().all(|osd| up[place(osd)]),
@@ -221,7 +223,44 @@ impl<'a> Oracle<'a> {
         if !pg.state.settled() || !pg.state.has(PgState::ACTIVE) || !enough(pg.acting, pool.min_size) {
             return false;
         }
-        !pg.state.has(PgState::DEGRADED) || (!complete.is_empty() && enough(complete, pool.min_size))
+        if pg.state.has(PgState::DEGRADED) && (complete.is_empty() || !enough(complete, pool.min_size)) {
+            return false;
+        }
+        self.keeps_sites(pg, |osd| set.binary_search(&osd).is_ok())
+    }
+
+    /// Whether a group of a stretch pool can peer without those that are asked about. Of a degraded group that holds for the
+    /// complete members too.
+    pub(super) fn keeps_sites(&self, pg: &Pg<'_>, asked: impl Fn(u32) -> bool) -> bool {
+        let Some(stretch) = self.pool(pg).and_then(|pool| pool.stretch) else {
+            return true;
+        };
+        let can_peer = |members: &[u32]| {
+            let mut up = members.iter().filter(|osd| self.up(**osd));
+            if !up.any(|osd| asked(*osd)) {
+                return true;
+            }
+            let sites = self.sites(members, stretch, &asked);
+            sites.len() >= stretch.buckets as usize
+                && stretch.mandatory.is_none_or(|site| sites.contains(&site))
+        };
+        can_peer(pg.acting) && (!pg.state.has(PgState::DEGRADED) || can_peer(pg.complete.unwrap_or_default()))
+    }
+
+    /// In how many sites members are left, and in how many there must be some, where those are too few.
+    pub(super) fn too_few_sites(&self, members: &[u32], pool: &Pool, set: &[u32]) -> Option<(u32, u32)> {
+        let stretch = pool.stretch?;
+        let left = self.sites(members, stretch, |osd| set.binary_search(&osd).is_ok());
+        let left = left.len() as u32;
+        (left < stretch.buckets).then_some((left, stretch.buckets))
+    }
+
+    /// Below which buckets of the barrier's level members are left. A group peers with as many as its pool asks, the
+    /// mandatory one among them: `PeeringState::stretch_set_can_peer` of Ceph.
+    fn sites(&self, members: &[u32], stretch: Stretch, asked: impl Fn(u32) -> bool) -> BTreeSet<i64> {
+        let left = members.iter().filter(|osd| self.up(**osd) && !asked(**osd));
+        left.filter_map(|osd| self.tree.above(*osd, stretch.barrier))
+            .collect()
     }
 }
 

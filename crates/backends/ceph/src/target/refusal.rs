@@ -3,11 +3,12 @@
 use stagger_core::model::{GoingBack, Reason, Unit};
 
 use super::{Refusal, Running, TargetPolicy, version_of};
+use crate::facts::osd::{Pool, StretchMode};
 use crate::facts::release::{self, Version};
 use crate::facts::stores::NO_LEVELDB;
 use crate::facts::{Facts, Known};
 use crate::going_back::going_back;
-use crate::translate::{CAUSED, unaccepted};
+use crate::translate::{CAUSED, of_monitors, unaccepted};
 
 /// Upgrades may pass over one release, and no more.
 const LONGEST_JUMP: u32 = 2;
@@ -132,33 +133,78 @@ fn orchestrator(facts: &Facts) -> Option<Reason> {
     }
 }
 
-/// Groups of such pools stop serving with OSDs of one site alone, which neither `min_size` nor Ceph's own oracle
-/// counts; and nobody has seen yet how this program does there.
+/// What has been upgraded on a real cluster: stretch mode over two sites with a tiebreaker, each site with monitors to
+/// spare, and every pool over both sites. `ok-to-stop` counts `min_size` alone there and approves a whole site; the budgets
+/// here keep one OSD in each. Nothing is begun while a site is missing.
 fn stretch(facts: &Facts) -> Option<Reason> {
-    let pools: Vec<&str> = facts
-        .osds
-        .pools
-        .values()
-        .filter(|pool| pool.stretch.is_some())
-        .map(|pool| pool.name.as_str())
-        .collect();
-    if pools.is_empty() && !facts.osds.stretch_mode {
-        return None;
-    }
-    let what = if pools.is_empty() {
-        "it is in stretch mode".to_owned()
-    } else {
-        format!(
-            "the groups of these pools need OSDs of several sites: {}",
-            pools.join(", ")
-        )
+    let Some(mode) = facts.osds.stretch_mode else {
+        let pools = facts.osds.pools.values().filter(|pool| pool.stretch.is_some());
+        let pools: Vec<&str> = pools.map(|pool| pool.name.as_str()).collect();
+        return (!pools.is_empty()).then(|| {
+            unproven(&format!(
+                "the groups of these pools need OSDs of several sites, outside stretch mode: {}",
+                pools.join(", ")
+            ))
+        });
     };
-    let why = format!(
-        "{what}. Ceph's own answer to ok-to-stop counts only min_size there, and approves what leaves groups that \
-         cannot peer; upgrade such a cluster site by site, by hand"
-    );
-    Some(Reason::of_backend("stretch-cluster", why))
+    if mode.degraded || mode.recovering {
+        let why = "the cluster is in stretch mode, and a site is missing or its placement groups are not clean yet: Ceph \
+                   counts on the other one alone. Bring that site back, and wait for HEALTH_OK";
+        return Some(Reason::of_backend("site-missing", why));
+    }
+    odd_stretch(facts, mode).map(|what| unproven(&what))
 }
+
+fn unproven(what: &str) -> Reason {
+    let why = format!(
+        "{what}. Ceph's own answer to ok-to-stop counts only min_size there, and approves what leaves groups that cannot \
+         peer; upgrade such a cluster site by site, by hand"
+    );
+    Reason::of_backend("stretch-cluster", why)
+}
+
+/// How a cluster in stretch mode differs from those that are known.
+fn odd_stretch(facts: &Facts, mode: StretchMode) -> Option<String> {
+    if mode.sites != SITES {
+        return Some(format!(
+            "it is in stretch mode over {} sites, not {SITES}",
+            mode.sites
+        ));
+    }
+    let on_both = |pool: &Pool| {
+        let stretch = pool.stretch.filter(|stretch| stretch.barrier == mode.level);
+        stretch.is_some_and(|stretch| stretch.buckets == SITES)
+    };
+    let odd = facts.osds.pools.values().filter(|pool| !on_both(pool));
+    let odd: Vec<&str> = odd.map(|pool| pool.name.as_str()).collect();
+    if !odd.is_empty() {
+        return Some(format!(
+            "it is in stretch mode, and these pools are not kept in both sites: {}",
+            odd.join(", ")
+        ));
+    }
+    let Some(tiebreaker) = &facts.mons.tiebreaker else {
+        return Some("it is in stretch mode, and no monitor is named as the tiebreaker".to_owned());
+    };
+    let sites = of_monitors(facts);
+    if let Some(nowhere) = sites.get(&None) {
+        return Some(format!(
+            "it is in stretch mode, and nobody can tell at which site these monitors stand: {}",
+            nowhere.join(", ")
+        ));
+    }
+    let voters = sites.values().filter(|mons| !mons.contains(&tiebreaker.as_str()));
+    let counts: Vec<usize> = voters.map(Vec::len).collect();
+    (counts.len() != SITES as usize || counts.iter().any(|count| *count < 2)).then(|| {
+        format!(
+            "it is in stretch mode, and besides the tiebreaker {tiebreaker} its sites have {counts:?} monitors: each of two \
+             needs two, so that none is without one while they restart"
+        )
+    })
+}
+
+/// Ceph stretches over so many.
+const SITES: u32 = 2;
 
 /// The first releases that do not open a store of that sort any more.
 const NO_FILESTORE: u32 = 18;

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use stagger_core::model::{Budgets, BudgetsBuilder, Ix, Snapshot, SnapshotError};
 
 use super::interruptions::{self, Permitted, is_thin, lone_server, pool_name};
-use super::sites::Sites;
+use super::sites::{self, Sites};
 use crate::facts::osd::Pool;
 use crate::facts::pg::{HOLE, Pg, PgId, PgMap};
 use crate::facts::pg_state::PgState;
@@ -23,6 +23,8 @@ use crate::facts::{Facts, Known};
 /// | one of a stretch pool, besides | its acting OSDs by site | see [`Sites`] |
 /// | one that does not serve, whose report is stale or unknown, whose pool is gone, or that has no complete member | all of them | none |
 /// | the monitors' quorum | all in the map | as many as leave more than half; of one or two one, if a person permits it |
+/// | in stretch mode the monitors of a site, besides | all of the site | one |
+/// | in stretch mode OSDs, while a site is missing or not clean yet, besides | all | none |
 /// | managers | all | all but one; the only one, if a person permits it |
 /// | metadata servers of a file system | its own and the common standbys | as many as stand by; one where there are several ranks, of which one is left when their turn comes; the only one, if a person permits it |
 /// | object gateways | those of one service and zone | all but one; the only one, if a person permits it |
@@ -99,6 +101,7 @@ fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, permitted: &Permitted, b
         _ => count.saturating_sub(count / 2 + 1),
     };
     builder.add_for(NONE, "monitors", "quorum", spare, &mons);
+    sites::of_mode(facts, places, builder);
     let mgrs: Vec<(Ix, u32)> = of_kind("mgr.", places).collect();
     let spare = match mgrs.len() as u32 {
         1 => lone("mgr", "mgr."),
@@ -197,6 +200,7 @@ fn placement_groups(
     let mut scratch = Scratch::default();
     let mut name = String::new();
     let mut costs: Vec<(Ix, u32)> = Vec::new();
+    let counts = pgs.counts();
     let mut at = 0;
     while at < pgs.len() {
         let pool_id = pgs.at(at).id.pool;
@@ -213,12 +217,19 @@ fn placement_groups(
                 .and_then(|pool| pool.stretch)
                 .map(|stretch| Sites::new(facts, stretch, |osd| place.of(osd))),
         };
-        let (mut rows, mut flat) = (Vec::new(), Vec::new());
+        let groups = counts.get(&pool_id).copied().unwrap_or(0) as usize;
+        let mut rows = Vec::with_capacity(groups);
+        let mut flat = Vec::with_capacity(groups * pool.map_or(0, |pool| pool.size as usize));
         while at < pgs.len() && pgs.at(at).id.pool == pool_id {
             rows_of(&pgs.at(at), &of_pool, &place, &mut scratch, &mut rows, &mut flat);
             at += 1;
         }
-        for row in distinct(rows, &flat) {
+        let rows = distinct(rows, &flat);
+        builder.reserve(
+            rows.len(),
+            rows.iter().map(|row| (row.end - row.start) as usize).sum(),
+        );
+        for row in rows {
             costs.clear();
             costs.extend(members(&row, &flat).iter().map(|at| (Ix(*at), 1)));
             let id = PgId {

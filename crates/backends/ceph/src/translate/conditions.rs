@@ -14,6 +14,7 @@
 //! | `pgs-not-degraded` | all are active with all their copies, by fresh reports; data may still move |
 //! | `mds-active` | every file system has all its ranks |
 //! | `rgw-serving` | every gateway of the map and of the baseline serves |
+//! | `sites-whole` | in stretch mode: no site is missing, or was and is not clean yet. Other clusters have no such condition |
 //! | `require-osd-release-N` | the cluster demands release N of OSDs |
 //! | `min-mon-release-N` | the cluster demands release N of monitors |
 //! | `osds-run-N` | every OSD that is up runs release N or later: Ceph asks no others |
@@ -27,12 +28,15 @@ use stagger_core::model::{Condition, ConditionName, IdError, Unit, UnitId, UnitS
 use super::codes::caused;
 use super::{Baseline, HealthPolicy, is_absent, pg_conditions};
 use crate::facts::health::Complaint;
-use crate::facts::osd::Osd;
+use crate::facts::osd::{Osd, StretchMode};
 use crate::facts::release::{self, Version};
 use crate::facts::{Facts, Known};
 
 /// The oldest release for which `require-osd-release-N` and its like are told.
 pub(crate) const OLDEST: u32 = 16;
+
+/// The condition that clusters in stretch mode have besides.
+pub(crate) const SITES_WHOLE: &str = "sites-whole";
 
 /// All conditions of a cluster.
 ///
@@ -56,6 +60,9 @@ pub fn conditions(
     ];
     for (name, found) in pg_conditions::all(facts) {
         all.push(condition(name, found)?);
+    }
+    if let Some(mode) = facts.osds.stretch_mode {
+        all.push(condition(SITES_WHOLE, sites_whole(mode))?);
     }
     for major in release::known().filter(|major| *major >= OLDEST) {
         let require = facts.osds.require_osd_release;
@@ -220,6 +227,17 @@ fn quorum(facts: &Facts) -> Found {
         Verdict::No,
         format!("not in quorum: {}; in quorum: {inside}", some(out)),
     )
+}
+
+fn sites_whole(mode: StretchMode) -> Found {
+    let why = if mode.recovering {
+        "a site has come back, and its placement groups are not clean yet"
+    } else if mode.degraded {
+        "a site is missing: placement groups serve from the other one alone"
+    } else {
+        "both sites are there"
+    };
+    (yes(!mode.degraded && !mode.recovering), why.to_owned())
 }
 
 fn osds_up_in(facts: &Facts, baseline: Option<&Baseline>) -> Found {

@@ -1,7 +1,5 @@
 //! The conditions on placement groups.
 
-use std::collections::BTreeMap;
-
 use stagger_core::model::Verdict;
 
 use super::conditions::{Found, some, yes};
@@ -53,10 +51,7 @@ fn known(facts: &Facts, pgs: &PgMap) -> Found {
         );
         return (Verdict::Unknown, why);
     }
-    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
-    for pg in pgs.iter() {
-        *counts.entry(pg.id.pool).or_default() += 1;
-    }
+    let counts = pgs.counts();
     let short = facts.osds.pools.iter().filter_map(|(id, pool)| {
         let count = counts.get(id).copied().unwrap_or(0);
         (count != pool.pg_num).then(|| format!("{} has {count} of {}", pool.name, pool.pg_num))
@@ -75,20 +70,44 @@ fn known(facts: &Facts, pgs: &PgMap) -> Found {
     )
 }
 
+/// The epochs at which the OSDs came up that are up. A million groups ask, three times each.
+struct CameUp<'a> {
+    /// By number.
+    near: Vec<Option<u32>>,
+    facts: &'a Facts,
+}
+
+/// Numbers of OSDs are small unless somebody has chosen them; from here on they are searched for.
+const FAR: u32 = 1 << 20;
+
+impl<'a> CameUp<'a> {
+    fn of(facts: &'a Facts) -> Self {
+        let near = facts.osds.osds.range(..FAR);
+        let mut found = vec![None; near.clone().next_back().map_or(0, |(last, _)| *last as usize + 1)];
+        for (id, osd) in near.filter(|(_, osd)| osd.up) {
+            found[*id as usize] = Some(osd.up_from);
+        }
+        Self { near: found, facts }
+    }
+
+    fn at(&self, osd: u32) -> Option<u32> {
+        if osd < FAR {
+            return self.near.get(osd as usize).copied().flatten();
+        }
+        let osd = self.facts.osds.osds.get(&osd)?;
+        osd.up.then_some(osd.up_from)
+    }
+}
+
 /// For some seconds a manager may show a group as it was before one of its OSDs went down and came back.
 /// A report made after that OSD came up cannot be from before.
 fn fresh(facts: &Facts, pgs: &PgMap) -> Found {
-    // Those that are up, with the epoch at which they came up.
-    let up = facts.osds.osds.iter().filter(|(_, osd)| osd.up);
-    let came_up: Vec<(u32, u32)> = up.map(|(id, osd)| (*id, osd.up_from)).collect();
+    let came_up = CameUp::of(facts);
     let old: Vec<Pg<'_>> = pgs
         .iter()
         .filter(|pg| {
             pg.live()
-                .any(|osd| match came_up.binary_search_by_key(&osd, |(id, _)| *id) {
-                    Ok(at) => pg.reported < came_up[at].1,
-                    Err(_) => true,
-                })
+                .any(|osd| came_up.at(osd).is_none_or(|epoch| pg.reported < epoch))
         })
         .collect();
     if old.is_empty() {

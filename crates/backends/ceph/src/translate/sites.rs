@@ -1,6 +1,11 @@
-//! Stretch pools: a group peers only with OSDs below several buckets, sites, whatever its `min_size`.
+//! Clusters that span sites.
+//!
+//! A group of a stretch pool peers only with OSDs below several buckets, sites, whatever its `min_size`. And in stretch mode
+//! a site whose monitors are all gone is one whose OSDs Ceph may give up.
 
 use std::collections::BTreeMap;
+
+use stagger_core::model::{BudgetsBuilder, Ix};
 
 use crate::facts::Facts;
 use crate::facts::osd::Stretch;
@@ -68,5 +73,44 @@ impl Sites {
         };
         budgets.extend(mandatory);
         budgets
+    }
+}
+
+/// The sites of a cluster in stretch mode with their monitors. The tiebreaker has one of its own. `None` for a monitor of
+/// which nobody can tell where it stands.
+pub(crate) fn of_monitors(facts: &Facts) -> BTreeMap<Option<&str>, Vec<&str>> {
+    let mut sites: BTreeMap<Option<&str>, Vec<&str>> = BTreeMap::new();
+    let Some(mode) = facts.osds.stretch_mode else {
+        return sites;
+    };
+    let level = facts.tree.level_name(mode.level);
+    for mon in &facts.mons.mons {
+        let place = facts.mons.places.get(mon);
+        let site = place.and_then(|place| place.get(level?)).map(String::as_str);
+        sites.entry(site).or_default().push(mon);
+    }
+    sites
+}
+
+/// What a cluster in stretch mode asks besides: of the monitors of a site one at a time, and no OSD at all while a site is
+/// missing or not clean yet. A monitor that stands nobody knows where counts in each site.
+pub(super) fn of_mode(facts: &Facts, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBuilder) {
+    let Some(mode) = facts.osds.stretch_mode else {
+        return;
+    };
+    let sites = of_monitors(facts);
+    let at = |mon: &&str| places.get(format!("mon.{mon}").as_str()).map(|at| (Ix(*at), 1));
+    let nowhere = sites.get(&None).into_iter().flatten();
+    for (site, mons) in sites
+        .iter()
+        .filter_map(|(site, mons)| Some((site.as_ref()?, mons)))
+    {
+        let members: Vec<(Ix, u32)> = mons.iter().chain(nowhere.clone()).filter_map(at).collect();
+        builder.add_for(0, "monitors", &format!("one at a time in {site}"), 1, &members);
+    }
+    if mode.degraded || mode.recovering {
+        let osds = places.iter().filter(|(id, _)| id.starts_with("osd."));
+        let osds: Vec<(Ix, u32)> = osds.map(|(_, at)| (Ix(*at), 1)).collect();
+        builder.add_for(0, "stretch mode", "a site is missing", 0, &osds);
     }
 }

@@ -16,5 +16,6 @@ mod keys;
 mod laws;
 mod oktostop;
 mod recovering;
+mod stretch;
 mod target;
 mod translate;

@@ -127,9 +127,6 @@ fn nothing_is_begun_where_it_should_not_be() {
     assert_eq!(slugs(&managed, "18.2.7"), ["orchestrator-unknown"]);
 
     let mut stretched = sixteen();
-    stretched.osds.stretch_mode = true;
-    assert_eq!(slugs(&stretched, "18.2.7"), ["stretch-cluster"]);
-    stretched.osds.stretch_mode = false;
     stretched.osds.pools.get_mut(&2).unwrap().stretch = Some(Stretch {
         buckets: 2,
         barrier: 8,
@@ -166,9 +163,8 @@ fn a_stretch_pool_is_known_by_what_the_map_says_of_it() {
     let mut dump: serde_json::Value = serde_json::from_str(&text("18.2.7/osd_dump.json")).unwrap();
     dump["pools"][1]["peering_crush_bucket_count"] = 2.into();
     dump["pools"][1]["peering_crush_bucket_barrier"] = 8.into();
-    dump["stretch_mode"]["stretch_mode_enabled"] = true.into();
     let read = OsdMap::read(dump.to_string().as_bytes(), "osd dump").unwrap();
-    assert!(read.stretch_mode);
+    assert_eq!(read.stretch_mode, None);
     let stretched: Vec<_> = read.pools.values().filter_map(|pool| pool.stretch).collect();
     let expected = Stretch {
         buckets: 2,
@@ -177,7 +173,7 @@ fn a_stretch_pool_is_known_by_what_the_map_says_of_it() {
     };
     assert_eq!(stretched, [expected]);
     let plain = recorded("18.2.7").osds;
-    assert!(!plain.stretch_mode && plain.pools.values().all(|pool| pool.stretch.is_none()));
+    assert!(plain.stretch_mode.is_none() && plain.pools.values().all(|pool| pool.stretch.is_none()));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Facts;
+use stagger_ceph::facts::osd::StretchMode;
 use stagger_ceph::facts::release::{self, Version};
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy};
@@ -296,8 +297,20 @@ fn too_new(wanted: &Version, ours: &semver::Version) -> Option<String> {
     })
 }
 
+/// Why a cluster that spans sites is left alone here: clusters of hosts have been upgraded so, and none of Rook.
+fn spans_sites(mode: Option<StretchMode>) -> Option<String> {
+    mode.map(|_| {
+        "stretch-cluster: it is in stretch mode, and no cluster of Rook in that mode has been upgraded with this operator. \
+         Leave it to Rook's own operator, site by site"
+            .to_owned()
+    })
+}
+
 /// The stages and steps; their revisions are those of pods.
 fn target_of(facts: &Facts, release: &str, wish: &Wish, health: HealthPolicy) -> Result<Target, Blocked> {
+    if let Some(why) = spans_sites(facts.osds.stretch_mode) {
+        return Err(Blocked::for_now("Refused", why));
+    }
     let wanted = TargetPolicy {
         pgs: PgGate::Clean,
         hold: wish.policy.gate_hold,
@@ -328,6 +341,18 @@ fn target_of(facts: &Facts, release: &str, wish: &Wish, health: HealthPolicy) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cluster_over_two_sites_is_left_alone() {
+        let mode = StretchMode {
+            sites: 2,
+            level: 8,
+            degraded: false,
+            recovering: false,
+        };
+        assert!(spans_sites(Some(mode)).is_some_and(|why| why.starts_with("stretch-cluster: ")));
+        assert_eq!(spans_sites(None), None);
+    }
 
     #[test]
     fn a_release_that_came_after_the_operator_is_too_new_for_it() {
