@@ -101,8 +101,8 @@ impl State {
             .left_alone
             .iter()
             .find(|left| PASSING.contains(&left.reason.code))?;
-        let gates = self.stage(&waiting.stage)?.gates;
-        if let Some(wait) = self.wait_for_gates(now, ask.snapshot, &gates, true) {
+        let stage = self.stage(&waiting.stage)?;
+        if let Some(wait) = self.wait_for_gates(now, ask.snapshot, &stage.gates, true) {
             return Some(wait);
         }
         (current.generation != ask.snapshot.generation()).then(|| {

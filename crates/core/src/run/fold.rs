@@ -67,7 +67,7 @@ impl State {
                 self.gates = None;
                 self.judged = None;
                 self.held = None;
-                let revision = self.stage(&stage).map(|stage| stage.revision);
+                let revision = self.stage(&stage).map(|stage| stage.revision.clone());
                 let fresh = |(unit, before)| {
                     let is_prepared = revision.is_some() && self.prepared.get(&unit) == revision.as_ref();
                     (unit, Visit::fresh(before, is_prepared, None))
