@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use stagger_core::model::UnitId;
+use stagger_core::plan::Move;
 use stagger_core::run::Command;
 
 use crate::fault::{Fault, Says};
@@ -100,6 +101,44 @@ struct Bad {
 impl World {
     /// Judges the stop of a unit that is up, right before it falls.
     pub(crate) fn judge_stop(&mut self, unit: usize, what: &str) {
+        self.judge(unit, what, |world| match world.daemons[unit].osd {
+            Some(osd) => world.bad_osd(osd),
+            None => world.bad_daemon(unit),
+        });
+    }
+
+    /// Judges that a unit is drained, right before it is and after its guests have gone.
+    pub(crate) fn judge_drain(&mut self, unit: usize, moves: &[Move]) {
+        self.judge(unit, "drain", |world| {
+            let full = world.over_filled(moves);
+            match full.first() {
+                None => world.bad_daemon(unit),
+                Some(first) => Some(Bad {
+                    what: format!("{} has more guests than memory", world.daemons[*first].id),
+                    absent: full.iter().map(|node| world.daemons[*node].id.clone()).collect(),
+                    said_fine: false,
+                }),
+            }
+        });
+    }
+
+    /// Judges the restart of a unit by whom it carries: no guest goes down with its node, whatever anybody has said.
+    pub(crate) fn judge_reboot(&mut self, unit: usize) {
+        let guests = self.running_on(unit);
+        if !self.daemons[unit].up || guests.is_empty() {
+            return;
+        }
+        let at = self.elapsed() / 1000;
+        let (id, guests) = (&self.daemons[unit].id, guests.join(" "));
+        let text = format!("at {at} s, restart {id}: {guests} run there");
+        if self.truth.landing {
+            self.truth.late_unsafe.push(text);
+        } else {
+            self.truth.violations.push(text);
+        }
+    }
+
+    fn judge(&mut self, unit: usize, what: &str, bad: impl Fn(&Self) -> Option<Bad>) {
         let id = self.daemons[unit].id.clone();
         self.truth.stops += 1;
         *self.truth.visits.entry(id.clone()).or_insert(0) += 1;
@@ -110,10 +149,7 @@ impl World {
             return;
         }
         let contradicted = self.contradicted(&id);
-        let bad = match self.daemons[unit].osd {
-            Some(osd) => self.bad_osd(osd),
-            None => self.bad_daemon(unit),
-        };
+        let bad = bad(self);
         let at = self.elapsed() / 1000;
         // It was down when it was last looked at, and came up by itself since.
         let seen_down = !self.truth.said.serving.contains(&id);
@@ -148,7 +184,7 @@ impl World {
             }
             (None, None) => {}
         }
-        if self.daemons[unit].osd.is_some() {
+        if self.daemons[unit].osd.is_some() || self.drains() {
             self.osd_stopped_by_run();
         }
     }
@@ -235,12 +271,15 @@ impl World {
             let pool = &self.spec.pools[group.pool];
             let up = group.shards.iter().flatten();
             let up = up.filter(|other| **other != osd && self.daemons[**other as usize].up);
-            let mut left = up.count() as u32;
+            let up: Vec<u32> = up.copied().collect();
+            let mut left = up.len() as u32;
             if !group.missing[*shard as usize] {
                 let complete = self.complete(*pg as usize).filter(|other| *other != osd);
                 left = left.min(complete.count() as u32);
             }
-            if left >= pool.min_size {
+            let sites = self.sites(up.iter().copied());
+            let loses_a_site = sites < pool.sites && self.sites(up.into_iter().chain([osd])) >= pool.sites;
+            if left >= pool.min_size && !loses_a_site {
                 continue;
             }
             let said = self.truth.said.missing.get(*pg as usize);
@@ -259,17 +298,27 @@ impl World {
                 })
                 .count() as u32;
             return Some(Bad {
-                what: format!(
-                    "placement group {} has {left} left, and needs {}",
-                    self.pg_name(*pg as usize),
-                    pool.min_size
-                ),
+                what: if loses_a_site {
+                    format!(
+                        "placement group {} has OSDs in {sites} sites left, and needs {}",
+                        self.pg_name(*pg as usize),
+                        pool.sites
+                    )
+                } else {
+                    format!(
+                        "placement group {} has {left} left, and needs {}",
+                        self.pg_name(*pg as usize),
+                        pool.min_size
+                    )
+                },
                 absent: others
                     .filter(|(_, other)| !self.daemons[*other as usize].up)
                     .map(|(_, other)| self.daemons[other as usize].id.clone())
                     .collect(),
                 // What is said to be incomplete is said to be missed by nobody.
-                said_fine: said_left >= pool.min_size || said.is_some_and(|said| said[*shard as usize]),
+                // Nobody is told a lie about where an OSD stands.
+                said_fine: !loses_a_site
+                    && (said_left >= pool.min_size || said.is_some_and(|said| said[*shard as usize])),
             });
         }
         None
@@ -281,12 +330,12 @@ impl World {
             .into_iter()
             .find(|service| self.members(*service).any(|at| at == unit))?;
         let others = || self.members(service).filter(|at| *at != unit);
-        let left = others().filter(|at| self.daemons[*at].up).count() as u32;
+        let left = others().filter(|at| self.daemons[*at].serves()).count() as u32;
         let (kind, need) = (service.kind, service.need);
         (left < need).then(|| Bad {
             what: format!("{left} of {kind} are left, and {need} are needed"),
             absent: others()
-                .filter(|at| !self.daemons[*at].up)
+                .filter(|at| !self.daemons[*at].serves())
                 .map(|at| self.daemons[at].id.clone())
                 .collect(),
             said_fine: false,

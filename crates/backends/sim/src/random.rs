@@ -1,7 +1,10 @@
 //! Random clusters with random faults, from a seed.
 
+mod balanced;
 mod cluster;
 mod faults;
+mod guests;
+mod stretch;
 
 use stagger_core::model::{Doors, Growth, IdError, Limit, OnFailure, Policy, Retry, Search};
 use stagger_core::run::Command;
@@ -19,6 +22,12 @@ use crate::target::{Back, TargetSpec};
 pub fn scenario(seed: u64) -> Result<Scenario, IdError> {
     let mut rng = Rng::new(seed);
     let cluster = cluster::cluster(&mut rng, seed)?;
+    let cluster = match rng.below(100) {
+        0..13 => stretch::stretched(&mut rng, cluster),
+        13..26 => guests::guests(&mut rng, cluster::without_storage(cluster)),
+        26..39 => balanced::balanced(&mut rng, cluster::without_storage(cluster)),
+        _ => cluster,
+    };
     let policy = policy(&mut rng);
     let heal = rng.between(100, 1500) as u32;
     let faults = (0..rng.below(5))

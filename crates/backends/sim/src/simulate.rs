@@ -169,6 +169,7 @@ async fn one_run(
     let run = RunId::new(format!("sim-{}", scenario.cluster.name))?;
     let began = clock.now();
     sim.world().grace = grace(scenario);
+    sim.world().wanted = Some(scenario.target.to.clone());
     let shared = Shared::new(sim, store, &scenario.journal);
     let story = Story::new(scenario, began).with(shared.clone());
     let alone = [Conductor::default()];
