@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::decide::Decision;
 use super::event::{Ending, Event};
+use super::left::leaves_others;
 use super::state::State;
 use crate::model::{Code, Gate, Part, Reason, Snapshot, UnitId};
 use crate::plan::{Ask, Plan, plan};
@@ -41,6 +42,12 @@ impl State {
             .or_else(|| self.wait_for_health(now, ask, current))
         {
             return wait;
+        }
+        // What was left by what was not known then is not left for good.
+        if !left.is_empty()
+            && let Some(anew) = leaves_others(ask, current)
+        {
+            return anew;
         }
         left.sort();
         let outcome = if left.is_empty() {
