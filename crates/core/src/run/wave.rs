@@ -600,7 +600,7 @@ fn moves_of(wave: &OpenWave, unit: &UnitId) -> Vec<Move> {
 }
 
 /// A unit that could not be entered is left, as what it was.
-fn leave(wave: &OpenWave, unit: &UnitId, visit: &Visit) -> Action {
+pub(super) fn leave(wave: &OpenWave, unit: &UnitId, visit: &Visit) -> Action {
     Action::Visit {
         unit: unit.clone(),
         phase: Phase::Leave,
