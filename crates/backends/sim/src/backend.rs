@@ -316,7 +316,7 @@ impl World {
 
     /// A host begins nothing after its deadline; of what it has done before it tells at any time.
     pub(crate) fn may_begin(&self, call: &Call) -> Result<(), BackendError> {
-        if self.effects.contains(&call.key()) {
+        if self.effects.contains(&call.key()) || self.failed.contains_key(&call.key()) {
             return Ok(());
         }
         call.may_begin(&format!("call {}", call.key()))

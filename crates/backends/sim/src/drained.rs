@@ -56,6 +56,7 @@ impl World {
     }
 
     /// Why a visit cannot be carried out, with as much of it done as there is: it was taken out of service, and no more.
+    /// Of a call that has failed so its host tells the same whenever it comes again.
     pub(crate) fn stops_half_way(&mut self, call: &Call, action: &Action) -> Result<(), BackendError> {
         let Action::Visit {
             unit, phase, moves, ..
@@ -66,50 +67,53 @@ impl World {
         let Some(at) = self.by_id.get(unit).copied().filter(|_| self.drains()) else {
             return Ok(());
         };
-        if self.effects.contains(&call.key()) {
+        let key = call.key();
+        if self.effects.contains(&key) {
             return Ok(());
         }
-        let tried = format!("call {}", call.key());
-        if *phase == Phase::Leave && !self.daemons[at].up {
-            let why = format!("{unit} does not answer: it stays out of service");
-            return Err(BackendError::transient(tried, why));
-        }
-        if *phase != Phase::Enter {
+        let failed = self.failed.get(&key).cloned();
+        let Some(why) = failed.or_else(|| self.half_way(at, *phase, moves)) else {
             return Ok(());
-        }
-        if self.spec.guests.is_some() && !self.daemons[at].up {
-            let why = format!("{unit} does not answer: see to it first");
-            return Err(BackendError::transient(tried, why));
+        };
+        self.failed.insert(key.clone(), why.clone());
+        Err(BackendError::transient(format!("call {key}"), why))
+    }
+
+    fn half_way(&mut self, unit: usize, phase: Phase, moves: &[Move]) -> Option<String> {
+        let daemon = &self.daemons[unit];
+        let id = daemon.id.clone();
+        match phase {
+            Phase::Leave if !daemon.up => {
+                return Some(format!("{id} does not answer: it stays out of service"));
+            }
+            Phase::Enter if !daemon.up && self.spec.guests.is_some() => {
+                return Some(format!("{id} does not answer: see to it first"));
+            }
+            Phase::Enter => {}
+            Phase::Prepare | Phase::Change | Phase::Leave => return None,
         }
         let is_away = |a_move: &Move| {
             let to = self.by_id.get(&a_move.to);
             to.is_none_or(|to| !self.daemons[*to].serves())
         };
         if let Some(moved) = moves.iter().position(is_away) {
-            let why = format!("{} is not in service", moves[moved].to);
-            self.enter(at, &moves[..moved]);
-            return Err(BackendError::transient(tried, why));
+            self.enter(unit, &moves[..moved]);
+            return Some(format!("{} is not in service", moves[moved].to));
         }
-        let stuck = self.faults.iter().enumerate().find_map(|(fault, state)| {
+        let (fault, moved) = self.faults.iter().enumerate().find_map(|(fault, state)| {
             let is_left = |times: u32| times == 0 || state.used < times;
             match &state.fault {
-                Fault::DrainHangs { unit: of, times } if of == unit && is_left(*times) => Some((fault, 0)),
+                Fault::DrainHangs { unit: of, times } if *of == id && is_left(*times) => Some((fault, 0)),
                 Fault::MoveFails { guest, times } if is_left(*times) => {
                     let place = moves.iter().position(|a_move| a_move.guest == *guest);
                     place.map(|place| (fault, place))
                 }
                 _ => None,
             }
-        });
-        let Some((fault, moved)) = stuck else {
-            return Ok(());
-        };
+        })?;
         self.faults[fault].used += 1;
-        self.enter(at, &moves[..moved]);
-        Err(BackendError::transient(
-            tried,
-            format!("{unit} is drained, and what is on it does not leave"),
-        ))
+        self.enter(unit, &moves[..moved]);
+        Some(format!("{id} is drained, and what is on it does not leave"))
     }
 
     /// Takes a unit out of service.
@@ -157,13 +161,18 @@ impl World {
         if !is_changed && !self.daemons[unit].starting {
             self.change(unit, wanted);
         }
-        self.daemons[unit].leaves_when_up = true;
+        self.give_back(unit);
+        "restarted".to_owned()
+    }
+
+    /// Gives a unit back as soon as it is up.
+    pub(crate) fn give_back(&mut self, unit: usize) {
         if self.daemons[unit].up {
             self.leave(unit);
         } else {
+            self.daemons[unit].leaves_when_up = true;
             self.start(unit);
         }
-        "restarted".to_owned()
     }
 
     fn stands_otherwise(&mut self, unit: usize) {
@@ -175,7 +184,7 @@ impl World {
     /// The units that are drained, though they answer, and could be given back.
     pub(crate) fn left_drained(&self) -> impl Iterator<Item = &UnitId> {
         let all = self.daemons.iter().enumerate();
-        let left = all.filter(|(at, daemon)| daemon.drained && daemon.outages == 0 && !self.answers_no(*at));
+        let left = all.filter(|(at, daemon)| daemon.drained && daemon.up && !self.answers_no(*at));
         left.map(|(_, daemon)| &daemon.id)
     }
 }

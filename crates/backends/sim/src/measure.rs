@@ -40,6 +40,10 @@ pub struct Truth {
     since_judged: BTreeSet<UnitId>,
     /// When that was, in milliseconds.
     judged_at: u64,
+    /// The same since the last observation: what the oracle does not look at, our own judge alone has judged.
+    since_observed: BTreeSet<UnitId>,
+    /// When that was, in milliseconds.
+    observed_at: u64,
     /// What the last observation said.
     said: Said,
     /// What the oracle said last, and of what set.
@@ -61,6 +65,7 @@ impl Truth {
     /// A fault took a unit down.
     pub(crate) fn fault_hit(&mut self, unit: &UnitId) {
         self.since_judged.insert(unit.clone());
+        self.since_observed.insert(unit.clone());
     }
 
     /// An observation was answered with this.
@@ -71,6 +76,12 @@ impl Truth {
 
     /// An observation was answered as the last one was.
     pub(crate) fn observed_again(&mut self, now: u64) {
+        self.since_observed.clear();
+        self.observed_at = now;
+        self.judged(now);
+    }
+
+    fn judged(&mut self, now: u64) {
         self.since_judged.clear();
         self.judged_at = now;
     }
@@ -83,7 +94,7 @@ impl Truth {
     /// The oracle was asked, and said so; `honest`: by the truth.
     pub(crate) fn asked(&mut self, set: &[UnitId], yes: bool, honest: bool, now: u64) {
         if honest {
-            self.observed_again(now);
+            self.judged(now);
         }
         self.oracle = Some((set.iter().cloned().collect(), yes));
     }
@@ -96,6 +107,8 @@ struct Bad {
     absent: Vec<UnitId>,
     /// By what was said alone it would be safe.
     said_fine: bool,
+    /// The oracle does not look at that.
+    unasked: bool,
 }
 
 impl World {
@@ -117,6 +130,7 @@ impl World {
                     what: format!("{} has more guests than memory", world.daemons[*first].id),
                     absent: full.iter().map(|node| world.daemons[*node].id.clone()).collect(),
                     said_fine: false,
+                    unasked: true,
                 }),
             }
         });
@@ -155,14 +169,19 @@ impl World {
         let seen_down = !self.truth.said.serving.contains(&id);
         // Excused is only what came after both judges had answered, and only as long as their word counts: a call that came late
         // within that is no other than one that came at once.
-        let counts = self
-            .grace
-            .approval
-            .is_none_or(|approval| self.elapsed().saturating_sub(self.truth.judged_at) <= approval * 1000);
-        let since_judged = |unit: &UnitId| self.truth.since_judged.contains(unit);
-        let raced = bad
-            .as_ref()
-            .is_some_and(|bad| counts && (seen_down || bad.absent.iter().any(since_judged)));
+        let raced = bad.as_ref().is_some_and(|bad| {
+            let (since, judged_at) = if bad.unasked {
+                (&self.truth.since_observed, self.truth.observed_at)
+            } else {
+                (&self.truth.since_judged, self.truth.judged_at)
+            };
+            let passed = self.elapsed().saturating_sub(judged_at);
+            let counts = self
+                .grace
+                .approval
+                .is_none_or(|approval| passed <= approval * 1000);
+            counts && (seen_down || bad.absent.iter().any(|unit| since.contains(unit)))
+        });
         match (bad, contradicted) {
             (Some(_), _) if raced => self.truth.raced += 1,
             (Some(Bad { what: why, .. }), _) | (None, Some(why)) if self.truth.landing => {
@@ -235,11 +254,11 @@ impl World {
         if !self.truth.said.known && !self.on_osd[osd as usize].is_empty() {
             return Some("the states of placement groups were not known".to_owned());
         }
-        // Only what truth and report both call complete counts.
+        // By what was said alone: what is true beside it the other judge has looked at, and `bad` does.
         for (pg, shard) in &self.on_osd[osd as usize] {
             let said = self.truth.said.missing.get(*pg as usize)?;
             let pool = &self.spec.pools[self.pgs[*pg as usize].pool];
-            if said[*shard as usize] && self.pgs[*pg as usize].missing[*shard as usize] {
+            if said[*shard as usize] {
                 continue;
             }
             let shards = self.pgs[*pg as usize].shards.iter().enumerate();
@@ -247,16 +266,12 @@ impl World {
                 .filter_map(|(at, other)| other.map(|other| (at, other)))
                 .filter(|(at, other)| {
                     let daemon = &self.daemons[*other as usize];
-                    *other != osd
-                        && !said[*at]
-                        && !self.pgs[*pg as usize].missing[*at]
-                        && daemon.up
-                        && self.truth.said.serving.contains(&daemon.id)
+                    *other != osd && !said[*at] && daemon.up && self.truth.said.serving.contains(&daemon.id)
                 })
                 .count();
             if (left as u32) < pool.min_size {
                 return Some(format!(
-                    "placement group {} would have {left} of {} that all sources call complete",
+                    "placement group {} would have {left} of {} that are said to be complete",
                     self.pg_name(*pg as usize),
                     pool.min_size
                 ));
@@ -319,6 +334,7 @@ impl World {
                 // Nobody is told a lie about where an OSD stands.
                 said_fine: !loses_a_site
                     && (said_left >= pool.min_size || said.is_some_and(|said| said[*shard as usize])),
+                unasked: loses_a_site,
             });
         }
         None
@@ -339,6 +355,7 @@ impl World {
                 .map(|at| self.daemons[at].id.clone())
                 .collect(),
             said_fine: false,
+            unasked: false,
         })
     }
 

@@ -10,6 +10,7 @@ use stagger_core::model::{Doors, Growth, IdError, Limit, OnFailure, Policy, Retr
 use stagger_core::run::Command;
 
 use crate::Scenario;
+use crate::journal::JournalIll;
 use crate::person::Person;
 use crate::rng::Rng;
 use crate::scenario::{Ask, Expect};
@@ -58,9 +59,12 @@ pub fn scenario(seed: u64) -> Result<Scenario, IdError> {
     } else {
         Vec::new()
     };
+    // Open: of a drain that a journal has lost nobody knows who carries it on (`tests/open/`).
+    let is_drained = cluster.guests.is_some() || cluster.balanced.is_some();
     let journal = if rng.percent(15) {
         (0..rng.between(1, 2))
             .map(|_| faults::journal(&mut rng))
+            .filter(|ill| !(is_drained && matches!(ill, JournalIll::PutBack { .. })))
             .collect()
     } else {
         Vec::new()

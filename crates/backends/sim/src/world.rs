@@ -192,6 +192,8 @@ pub struct World {
     /// What the cluster was last told of the journal.
     pub(crate) anchor: Option<Anchor>,
     pub(crate) effects: BTreeSet<String>,
+    /// The calls that were carried out in part, and why they failed.
+    pub(crate) failed: BTreeMap<String, String>,
     pub(crate) require: Option<Revision>,
     pub(crate) generation: u64,
     /// Counts what changes the cluster's words and not its generation.

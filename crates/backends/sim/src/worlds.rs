@@ -335,6 +335,11 @@ pub fn shrunk(found: &Found) -> Found {
     }
 }
 
+/// One less where there are several; where there is none of something there is none in a smaller world.
+fn one_less(count: u32) -> u32 {
+    if count > 1 { count - 1 } else { count }
+}
+
 /// After so many plays a world is small enough.
 const MOST_PLAYS: u32 = 2_000;
 
@@ -355,9 +360,9 @@ fn smaller(world: &Scenario) -> Vec<Scenario> {
         less(&|one| drop(one.cluster.pools.remove(at)));
     }
     less(&|one| one.cluster.racks = one.cluster.racks.div_ceil(2));
-    less(&|one| one.cluster.racks = one.cluster.racks.saturating_sub(1).max(1));
-    less(&|one| one.cluster.hosts_per_rack = one.cluster.hosts_per_rack.saturating_sub(1).max(1));
-    less(&|one| one.cluster.osds_per_host = one.cluster.osds_per_host.saturating_sub(1).max(1));
+    less(&|one| one.cluster.racks = one_less(one.cluster.racks));
+    less(&|one| one.cluster.hosts_per_rack = one_less(one.cluster.hosts_per_rack));
+    less(&|one| one.cluster.osds_per_host = one_less(one.cluster.osds_per_host));
     less(&|one| one.cluster.mds = 0);
     less(&|one| one.cluster.rgws = 0);
     less(&|one| one.cluster.mons = one.cluster.mons.min(3));

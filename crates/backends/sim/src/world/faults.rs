@@ -99,7 +99,9 @@ impl World {
         });
         for unit in 0..self.daemons.len() {
             let daemon = &self.daemons[unit];
-            if daemon.wanted || (daemon.baseline && !but.contains(&daemon.id)) {
+            if daemon.drained && !but.contains(&daemon.id) {
+                self.give_back(unit);
+            } else if daemon.wanted || (daemon.baseline && !but.contains(&daemon.id)) {
                 self.start(unit);
             }
         }
@@ -119,11 +121,16 @@ impl World {
         })
     }
 
-    /// A person starts all that is down, but what the run has in its hands.
+    /// A person starts all that is down, and gives back what is drained, but what the run has in its hands.
     pub(crate) fn start_all(&mut self, but: &BTreeSet<UnitId>) {
         for unit in 0..self.daemons.len() {
             let daemon = &self.daemons[unit];
-            if !daemon.up && !daemon.destroyed && !but.contains(&daemon.id) && !self.is_off(daemon.host) {
+            if daemon.serves() || daemon.destroyed || but.contains(&daemon.id) || self.is_off(daemon.host) {
+                continue;
+            }
+            if daemon.drained {
+                self.give_back(unit);
+            } else {
                 self.start(unit);
             }
         }

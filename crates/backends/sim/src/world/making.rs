@@ -292,6 +292,7 @@ impl World {
             orphans: BTreeSet::new(),
             taken_by: BTreeMap::new(),
             effects: BTreeSet::new(),
+            failed: BTreeMap::new(),
             require: None,
             generation: 1,
             changes: 0,
