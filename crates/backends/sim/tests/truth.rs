@@ -22,7 +22,7 @@ fn nothing_is_stopped_that_is_not_safe_to_stop() {
     };
     let worlds = Worlds {
         seed: number("SEED", 1),
-        count: number("CASES", 8_000),
+        count: number("CASES", 6_000),
         twice: 100,
         threads: 2,
     };

@@ -81,7 +81,9 @@ impl World {
     /// A unit that the run has stopped and not asked to start again, though it could.
     fn is_held(&self, unit: usize) -> bool {
         let daemon = &self.daemons[unit];
-        daemon.ours_to_give_back && !daemon.serves() && daemon.outages == 0 && !self.answers_no(unit)
+        // One that is drained and on its way up was asked to start already.
+        let is_out = !daemon.serves() && (daemon.up || !daemon.drained);
+        daemon.ours_to_give_back && is_out && daemon.outages == 0 && !self.answers_no(unit)
     }
 
     /// Whoever calls it gets no for an answer, or none.
