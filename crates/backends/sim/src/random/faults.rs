@@ -30,7 +30,7 @@ pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
     // What storage alone has, others have not.
     let drawn = match (&spec.guests, &spec.balanced) {
         (Some(guests), _) if rng.percent(30) && !guests.guests.is_empty() => {
-            return guests::fault(rng, guests, when);
+            return Ok(guests::fault(rng, guests, when));
         }
         (_, Some(_)) if rng.percent(20) => return Ok(balanced::fault(rng, unit)),
         (None, None) => rng.below(18),

@@ -1,6 +1,6 @@
 //! Random hosts of guests.
 
-use stagger_core::model::{Evacuate, IdError, LocalGuests, Moving, SharedGuests, Spare, Standbys, Storage};
+use stagger_core::model::{Evacuate, LocalGuests, Moving, SharedGuests, Spare, Standbys, Storage};
 
 use crate::SimSpec;
 use crate::fault::{Fault, When};
@@ -71,9 +71,9 @@ fn guest(rng: &mut Rng, nodes: u32, usual: Storage) -> GuestSpec {
 }
 
 /// A fault that only such a cluster has.
-pub(super) fn fault(rng: &mut Rng, spec: &GuestsSpec, when: When) -> Result<Fault, IdError> {
+pub(super) fn fault(rng: &mut Rng, spec: &GuestsSpec, when: When) -> Fault {
     let number = rng.below(spec.guests.len() as u64);
-    Ok(if rng.percent(60) {
+    if rng.percent(60) {
         Fault::MoveFails {
             guest: crate::guests::guest_name(number as usize),
             times: rng.below(4) as u32,
@@ -83,5 +83,5 @@ pub(super) fn fault(rng: &mut Rng, spec: &GuestsSpec, when: When) -> Result<Faul
             guest: number as u32,
             when,
         }
-    })
+    }
 }
