@@ -11,7 +11,7 @@ use crate::report::{built, cargo, root};
 const TWICE: u64 = 100;
 
 /// Each commit plays so many worlds that nobody has played before. 3,000 take half a minute; it is to be so many once what
-/// is open (`crates/backends/sim/tests/open/`) is mended: one of 6,000 worlds finds something.
+/// is open (`crates/backends/sim/tests/open/`) is mended: one of 5,000 worlds finds something.
 const NEW: u64 = 300;
 
 /// Builds what plays them for speed, and plays so many worlds. Without a seed one is drawn.

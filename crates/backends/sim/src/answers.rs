@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    Absent, Condition, ConditionName, IdError, Ix, Kind, Reason, Snapshot, SnapshotError, Unit, UnitId,
-    UnitState, Verdict,
+    Absent, Condition, ConditionName, IdError, Ix, Kind, Reason, RoomsError, Snapshot, SnapshotError, Unit,
+    UnitId, UnitState, Verdict,
 };
 use stagger_core::run::Answer;
 use stagger_engine::backend::BackendError;
 
+use crate::balanced::{UNPIN, UNPINNED};
 use crate::fault::{Fault, Says};
+use crate::guests::NODE;
 use crate::measure::Said;
 use crate::target::require_condition;
 use crate::world::World;
@@ -22,6 +24,19 @@ pub(crate) enum ObserveError {
     Id(#[from] IdError),
     #[error("the facts do not fit together")]
     Snapshot(#[from] SnapshotError),
+    #[error("hosts and guests do not fit together")]
+    Rooms(#[from] RoomsError),
+}
+
+/// A condition that nothing is down.
+fn down(names: &[&str]) -> (Verdict, String) {
+    match names {
+        [] => (Verdict::Yes, "as before the run".to_owned()),
+        some => (
+            Verdict::No,
+            format!("{} down", some[..some.len().min(8)].join(" ")),
+        ),
+    }
 }
 
 impl World {
@@ -36,7 +51,9 @@ impl World {
 
     /// Why the states of placement groups are not to be trusted, if that is known.
     fn pgs_unknown(&self) -> Option<&'static str> {
-        if self.active_mgr.is_none() {
+        if self.drains() {
+            None
+        } else if self.active_mgr.is_none() {
             Some("no manager is active")
         } else if self.elapsed() < self.blind_until {
             Some("the manager has just become active")
@@ -84,10 +101,13 @@ impl World {
             let mut domains = BTreeMap::new();
             domains.insert("host".to_owned(), self.host_name(daemon.host));
             domains.insert("rack".to_owned(), self.rack_name(daemon.host));
+            if let Some(site) = self.site_name(daemon.host) {
+                domains.insert("site".to_owned(), site);
+            }
             units.push(Unit {
                 id: daemon.id.clone(),
                 kind: daemon.kind.clone(),
-                state: if daemon.up {
+                state: if daemon.serves() {
                     UnitState::Serving
                 } else {
                     UnitState::Down
@@ -103,7 +123,7 @@ impl World {
         let conditions = self.conditions(unknown)?;
         let seconds = &self.spec.seconds;
         let mut durations = BTreeMap::new();
-        for kind in ["mon", "mgr", "mds", "rgw"] {
+        for kind in ["mon", "mgr", "mds", "rgw", "conductor", "api", NODE] {
             durations.insert(
                 Kind::new(kind)?,
                 SignedDuration::from_secs(i64::from(seconds.restart)),
@@ -115,7 +135,7 @@ impl World {
             serving: self
                 .daemons
                 .iter()
-                .filter(|d| d.up)
+                .filter(|d| d.serves())
                 .map(|d| d.id.clone())
                 .collect(),
             missing: (0..self.pgs.len())
@@ -141,6 +161,9 @@ impl World {
                 "it is in the map of OSDs, and there is nothing behind it",
             ),
         }));
+        if let Some(rooms) = self.rooms()? {
+            snapshot = snapshot.with_rooms(rooms)?;
+        }
         if recovers {
             let places = self
                 .daemons
@@ -155,23 +178,18 @@ impl World {
         Ok(snapshot)
     }
 
+    /// The units of these kinds that served before the run and do not now.
+    fn worse(&self, kinds: &[&str]) -> Vec<&str> {
+        let all = self.daemons.iter();
+        all.filter(|d| kinds.contains(&d.kind.as_str()) && d.baseline && !d.serves())
+            .map(|d| d.id.as_str())
+            .collect()
+    }
+
     fn conditions(&self, unknown: Option<&'static str>) -> Result<Vec<Condition>, IdError> {
-        let worse = |kinds: &[&str]| -> Vec<&str> {
-            let all = self.daemons.iter();
-            all.filter(|d| kinds.contains(&d.kind.as_str()) && d.baseline && !d.up)
-                .map(|d| d.id.as_str())
-                .collect()
-        };
-        let down = |names: &[&str]| match names {
-            [] => (Verdict::Yes, "as before the run".to_owned()),
-            some => (
-                Verdict::No,
-                format!("{} down", some[..some.len().min(8)].join(" ")),
-            ),
-        };
         let mons: Vec<_> = self.daemons.iter().filter(|d| d.kind.as_str() == "mon").collect();
         let up = mons.iter().filter(|d| d.up).count();
-        let quorum = if up * 2 > mons.len() && worse(&["mon"]).is_empty() {
+        let quorum = if up * 2 > mons.len() && self.worse(&["mon"]).is_empty() {
             Verdict::Yes
         } else {
             Verdict::No
@@ -201,16 +219,21 @@ impl World {
             None if dirty == 0 => (Verdict::Yes, format!("{} active and clean", self.pgs.len())),
             None => (Verdict::No, format!("{dirty} of {} are not", self.pgs.len())),
         };
-        let mut list = vec![
+        let mut list = if self.drains() {
+            self.conditions_of_what_is_drained()
+        } else {
+            Vec::new()
+        };
+        list.extend([
             (
                 "quorum".to_owned(),
                 (quorum, format!("{up} of {} in quorum", mons.len())),
             ),
             (
                 "daemons-running".to_owned(),
-                down(&worse(&["mon", "mgr", "mds", "rgw"])),
+                down(&self.worse(&["mon", "mgr", "mds", "rgw"])),
             ),
-            ("osds-up-in".to_owned(), down(&worse(&["osd"]))),
+            ("osds-up-in".to_owned(), down(&self.worse(&["osd"]))),
             ("pgs-known".to_owned(), known),
             ("pgs-clean".to_owned(), clean),
             ("mgr-active".to_owned(), mgr),
@@ -218,7 +241,7 @@ impl World {
                 "mds-active".to_owned(),
                 (mds, format!("{mds_up} for {ranks} ranks")),
             ),
-        ];
+        ]);
         let health = if self.is_on(|fault| matches!(fault, Fault::Warning { .. })) {
             (Verdict::No, "PG_NOT_DEEP_SCRUBBED".to_owned())
         } else {
@@ -241,6 +264,24 @@ impl World {
             .collect()
     }
 
+    /// What the gates of hosts of guests, and of services behind a balancer, ask for.
+    fn conditions_of_what_is_drained(&self) -> Vec<(String, (Verdict, String))> {
+        let guests = self.guests_down();
+        let guests: Vec<&str> = guests.iter().map(String::as_str).collect();
+        let begun = self.steps.iter().any(|step| step.as_str() == UNPIN);
+        let begun = if begun { Verdict::Yes } else { Verdict::No };
+        // Whom a visit has drained is on its way, and its own gate waits for it.
+        let silent = self.daemons.iter().filter(|d| d.baseline && !d.up && !d.drained);
+        let silent: Vec<&str> = silent.map(|daemon| daemon.id.as_str()).collect();
+        vec![
+            ("nodes-answer".to_owned(), down(&silent)),
+            ("guests-up".to_owned(), down(&guests)),
+            ("conductors-serve".to_owned(), down(&self.worse(&["conductor"]))),
+            ("apis-serve".to_owned(), down(&self.worse(&["api"]))),
+            (UNPINNED.to_owned(), (begun, "as it was taken".to_owned())),
+        ]
+    }
+
     /// A placement group that is worse than before the run, as reported.
     fn is_dirty(&self, pg: usize) -> bool {
         let missing = self.said_missing(pg);
@@ -252,6 +293,11 @@ impl World {
 
     /// What the oracle answers now.
     pub(crate) fn oracle(&mut self, set: &[UnitId]) -> Result<Answer, BackendError> {
+        if self.drains() {
+            // Neither Ganeti nor Ironic has one.
+            self.truth.no_oracle();
+            return Ok(Answer::NoOracle);
+        }
         let now = self.elapsed();
         let says = self.faults.iter().find_map(|state| match &state.fault {
             Fault::Oracle { says, .. } if state.on => Some(*says),

@@ -310,12 +310,13 @@ impl World {
         self.fenced_in(call, action)?;
         self.may_begin(call)?;
         self.obstacle(call, action)?;
+        self.stops_half_way(call, action)?;
         Ok(self.take_effect(call, action))
     }
 
     /// A host begins nothing after its deadline; of what it has done before it tells at any time.
     pub(crate) fn may_begin(&self, call: &Call) -> Result<(), BackendError> {
-        if self.effects.contains(&call.key()) {
+        if self.effects.contains(&call.key()) || self.failed.contains_key(&call.key()) {
             return Ok(());
         }
         call.may_begin(&format!("call {}", call.key()))
@@ -352,7 +353,9 @@ impl World {
                     if unit == of && Some(*phase) == now && used == 0 =>
                 {
                     self.faults[at].used += 1;
-                    self.take_effect(call, action);
+                    if self.stops_half_way(call, action).is_ok() {
+                        self.take_effect(call, action);
+                    }
                     return Err(BackendError::transient(tried, "the answer was lost").may_land());
                 }
                 (Fault::Doubled { unit, phase, seconds }, Some((of, now)))
@@ -390,6 +393,11 @@ impl World {
                 self.guards.remove(&(guard.clone(), units.clone()));
                 format!("{guard} given back")
             }
+            Action::Step { step } if self.drains() => {
+                self.steps.insert(step.clone());
+                self.generation += 1;
+                "done".to_owned()
+            }
             Action::Step { .. } => {
                 // No OSD that is up may be older than what is required.
                 let up = self.daemons.iter().filter(|d| d.osd.is_some() && d.up);
@@ -402,7 +410,7 @@ impl World {
                 unit,
                 phase,
                 revision,
-                ..
+                moves,
             } => {
                 let Some(at) = self.by_id.get(unit).copied() else {
                     return format!("{unit} is gone");
@@ -413,6 +421,18 @@ impl World {
                 }
                 match phase {
                     Phase::Prepare => format!("{revision} laid out"),
+                    Phase::Enter if self.drains() => {
+                        self.enter(at, moves);
+                        "drained".to_owned()
+                    }
+                    Phase::Change if self.drains() => {
+                        self.change(at, revision);
+                        "restarted".to_owned()
+                    }
+                    Phase::Leave if self.drains() => {
+                        self.leave(at);
+                        "given back".to_owned()
+                    }
                     Phase::Enter => {
                         if self.daemons[at].up {
                             self.judge_stop(at, "stop");
@@ -459,6 +479,15 @@ impl World {
         if !self.effects.insert(call.key()) {
             return "done before".to_owned();
         }
+        if let (Some(wanted), true) = (self.wanted.clone(), self.spec.guests.is_some()) {
+            return self.restart_and_leave(at, &wanted);
+        }
+        // Nothing of what is restarted stays drained.
+        let served = self.daemons[at].serves();
+        if std::mem::take(&mut self.daemons[at].drained) {
+            self.generation += 1;
+            self.watched.touched = true;
+        }
         let there = revision.is_some_and(|r| self.daemons[at].up && self.daemons[at].runs == *r);
         if there {
             return "it is there".to_owned();
@@ -466,7 +495,7 @@ impl World {
         if what == "bring back" {
             self.judge_going_back(at);
         }
-        if self.daemons[at].up {
+        if served {
             self.judge_stop(at, what);
         }
         self.fall(at);

@@ -117,6 +117,30 @@ pub enum Fault {
         #[serde(default)]
         when: When,
     },
+    /// A guest cannot be moved: the node that it is on is drained, and no more.
+    MoveFails {
+        /// Which guest.
+        guest: String,
+        /// So often; 0: always.
+        #[serde(default)]
+        times: u32,
+    },
+    /// Somebody starts a guest that did not run.
+    GuestStarts {
+        /// Its number.
+        guest: u32,
+        /// When.
+        #[serde(default)]
+        when: When,
+    },
+    /// A service is drained, and its requests do not end: the call fails.
+    DrainHangs {
+        /// Which.
+        unit: UnitId,
+        /// So often; 0: always.
+        #[serde(default)]
+        times: u32,
+    },
     /// Taking guards fails.
     GuardFails {
         /// So often; 0: always.
@@ -187,6 +211,9 @@ impl Fault {
             Self::Outage { .. } => "outage",
             Self::Doubled { .. } => "doubled",
             Self::HostOff { .. } => "host-off",
+            Self::MoveFails { .. } => "move-fails",
+            Self::GuestStarts { .. } => "guest-starts",
+            Self::DrainHangs { .. } => "drain-hangs",
             Self::StalePgs { .. } => "stale-pgs",
             Self::Oracle { .. } => "oracle",
             Self::OracleNo { .. } => "oracle-no",
@@ -200,6 +227,7 @@ impl Fault {
         match self {
             Self::Outage { when, .. }
             | Self::HostOff { when, .. }
+            | Self::GuestStarts { when, .. }
             | Self::StalePgs { when, .. }
             | Self::Oracle { when, .. }
             | Self::OracleNo { when, .. }
@@ -212,6 +240,8 @@ impl Fault {
             | Self::CallLate { .. }
             | Self::AnswerLost { .. }
             | Self::Doubled { .. }
+            | Self::MoveFails { .. }
+            | Self::DrainHangs { .. }
             | Self::GuardFails { .. } => None,
         }
     }

@@ -99,7 +99,9 @@ pub(crate) fn findings(ending: &SimEnding, world: &World, looked_after: bool) ->
     found.extend(of(Class::LateUnsafe, &truth.late_unsafe));
     found.extend(of(Class::UndoneWork, &truth.undone));
     if matches!(ending, SimEnding::Over(_)) {
-        let left: Vec<String> = world.guards_known().map(ToString::to_string).collect();
+        let guards = world.guards_known().map(ToString::to_string);
+        let drained = world.left_drained().map(|unit| format!("{unit} is drained"));
+        let left: Vec<String> = guards.chain(drained).collect();
         found.extend(of(Class::GuardLeft, &left));
     }
     found.extend(of(Class::WrongEnding, &wrong_ending(ending, world, looked_after)));

@@ -11,11 +11,14 @@
 
 mod answers;
 pub mod backend;
+pub mod balanced;
 pub mod clock;
 pub mod conductors;
 pub mod copy;
+mod drained;
 pub mod fault;
 pub mod findings;
+pub mod guests;
 pub mod journal;
 mod may_be_down;
 mod measure;

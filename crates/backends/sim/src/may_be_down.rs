@@ -1,7 +1,11 @@
 //! What may be down together, as the cluster says it.
 
+use std::collections::BTreeMap;
+
 use stagger_core::model::{Budgets, BudgetsBuilder, Ix};
 
+use crate::balanced;
+use crate::placement::{self, Pg};
 use crate::world::World;
 
 /// Daemons of one kind that stand in for each other.
@@ -27,11 +31,11 @@ impl World {
     /// All services that are not storage.
     pub(crate) fn services(&self) -> Vec<Service> {
         let mut all = Vec::new();
-        for (kind, name) in SERVICES {
-            let groups = if kind == "rgw" {
-                self.spec.rgw_groups.max(1)
-            } else {
-                1
+        for (kind, name) in SERVICES.into_iter().chain(balanced::KINDS) {
+            let groups = match kind {
+                "rgw" => self.spec.rgw_groups.max(1),
+                "conductor" => self.conductor_groups(),
+                _ => 1,
             };
             for group in 0..groups {
                 let members = self.daemons.iter();
@@ -54,6 +58,11 @@ impl World {
             }
         }
         all
+    }
+
+    fn conductor_groups(&self) -> u32 {
+        let groups = self.spec.balanced.iter().flat_map(|spec| &spec.conductors);
+        groups.max().map_or(0, |last| last + 1)
     }
 
     /// The daemons of a service, by their places in the world.
@@ -86,6 +95,37 @@ impl World {
         lacking.peek().is_some() && lacking.all(|osd| self.daemons[osd as usize].up)
     }
 
+    /// What besides `min_size` a group of a stretch pool asks, as the Ceph backend reckons it: OSDs that are up, and how
+    /// many of them may go.
+    fn may_leave_their_sites(&self, pg: &Pg, place: &[Ix]) -> Vec<(Vec<(Ix, u32)>, u32)> {
+        let needed = self.spec.pools[pg.pool].sites;
+        if needed == 0 {
+            return Vec::new();
+        }
+        let mut sites: BTreeMap<u32, Vec<(Ix, u32)>> = BTreeMap::new();
+        let mut all = Vec::new();
+        for osd in pg.shards.iter().flatten() {
+            let daemon = &self.daemons[*osd as usize];
+            let member = (place[*osd as usize], 1);
+            all.push(member);
+            let site = placement::site_of(&self.spec, daemon.host).filter(|_| daemon.up);
+            if let Some(site) = site {
+                sites.entry(site).or_default().push(member);
+            }
+        }
+        let Some(to_spare) = (sites.len() as u32).checked_sub(needed) else {
+            return vec![(all, 0)];
+        };
+        if to_spare > 0 && sites.values().any(|of_it| of_it.len() == 1) {
+            return vec![(all, to_spare)];
+        }
+        let stays_one = |of_it: Vec<_>| {
+            let limit = of_it.len() as u32 - 1;
+            (of_it, limit)
+        };
+        sites.into_values().map(stays_one).collect()
+    }
+
     fn budgets<'a>(
         &self,
         unknown: Option<&'static str>,
@@ -104,6 +144,7 @@ impl World {
                 &members,
             );
         }
+        self.pairs(&mut budgets, place);
         let pools = self.spec.pools.iter();
         let names: Vec<String> = pools
             .map(|pool| format!("placement group of pool {}", pool.name))
@@ -124,6 +165,12 @@ impl World {
                 None => (members.len() as u32).saturating_sub(self.spec.pools[pg.pool].min_size),
             };
             budgets.add(&names[pg.pool], &self.pg_name(at), limit(&all), &all);
+            let sites = self.may_leave_their_sites(pg, place);
+            for (number, (members, limit)) in (1..).zip(sites) {
+                let limit = unknown.map_or(limit, |_| 0);
+                let name = format!("{} by site {number}", self.pg_name(at));
+                budgets.add_for(0, &names[pg.pool], &name, limit, &members);
+            }
             // It serves with those that are up, and keeps its data on those that are complete.
             if missing.contains(&true) {
                 let complete = members(true);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use stagger_core::model::UnitId;
+use stagger_core::plan::Move;
 use stagger_core::run::Command;
 
 use crate::fault::{Fault, Says};
@@ -39,6 +40,10 @@ pub struct Truth {
     since_judged: BTreeSet<UnitId>,
     /// When that was, in milliseconds.
     judged_at: u64,
+    /// The same since the last observation: what the oracle does not look at, our own judge alone has judged.
+    since_observed: BTreeSet<UnitId>,
+    /// When that was, in milliseconds.
+    observed_at: u64,
     /// What the last observation said.
     said: Said,
     /// What the oracle said last, and of what set.
@@ -60,6 +65,7 @@ impl Truth {
     /// A fault took a unit down.
     pub(crate) fn fault_hit(&mut self, unit: &UnitId) {
         self.since_judged.insert(unit.clone());
+        self.since_observed.insert(unit.clone());
     }
 
     /// An observation was answered with this.
@@ -70,6 +76,12 @@ impl Truth {
 
     /// An observation was answered as the last one was.
     pub(crate) fn observed_again(&mut self, now: u64) {
+        self.since_observed.clear();
+        self.observed_at = now;
+        self.judged(now);
+    }
+
+    fn judged(&mut self, now: u64) {
         self.since_judged.clear();
         self.judged_at = now;
     }
@@ -82,7 +94,7 @@ impl Truth {
     /// The oracle was asked, and said so; `honest`: by the truth.
     pub(crate) fn asked(&mut self, set: &[UnitId], yes: bool, honest: bool, now: u64) {
         if honest {
-            self.observed_again(now);
+            self.judged(now);
         }
         self.oracle = Some((set.iter().cloned().collect(), yes));
     }
@@ -95,11 +107,52 @@ struct Bad {
     absent: Vec<UnitId>,
     /// By what was said alone it would be safe.
     said_fine: bool,
+    /// The oracle does not look at that.
+    unasked: bool,
 }
 
 impl World {
     /// Judges the stop of a unit that is up, right before it falls.
     pub(crate) fn judge_stop(&mut self, unit: usize, what: &str) {
+        self.judge(unit, what, |world| match world.daemons[unit].osd {
+            Some(osd) => world.bad_osd(osd),
+            None => world.bad_daemon(unit),
+        });
+    }
+
+    /// Judges that a unit is drained, right before it is and after its guests have gone.
+    pub(crate) fn judge_drain(&mut self, unit: usize, moves: &[Move]) {
+        self.judge(unit, "drain", |world| {
+            let full = world.over_filled(moves);
+            match full.first() {
+                None => world.bad_daemon(unit),
+                Some(first) => Some(Bad {
+                    what: format!("{} has more guests than memory", world.daemons[*first].id),
+                    absent: full.iter().map(|node| world.daemons[*node].id.clone()).collect(),
+                    said_fine: false,
+                    unasked: true,
+                }),
+            }
+        });
+    }
+
+    /// Judges the restart of a unit by whom it carries: no guest goes down with its node, whatever anybody has said.
+    pub(crate) fn judge_reboot(&mut self, unit: usize) {
+        let guests = self.running_on(unit);
+        if !self.daemons[unit].up || guests.is_empty() {
+            return;
+        }
+        let at = self.elapsed() / 1000;
+        let (id, guests) = (&self.daemons[unit].id, guests.join(" "));
+        let text = format!("at {at} s, restart {id}: {guests} run there");
+        if self.truth.landing {
+            self.truth.late_unsafe.push(text);
+        } else {
+            self.truth.violations.push(text);
+        }
+    }
+
+    fn judge(&mut self, unit: usize, what: &str, bad: impl Fn(&Self) -> Option<Bad>) {
         let id = self.daemons[unit].id.clone();
         self.truth.stops += 1;
         *self.truth.visits.entry(id.clone()).or_insert(0) += 1;
@@ -110,23 +163,25 @@ impl World {
             return;
         }
         let contradicted = self.contradicted(&id);
-        let bad = match self.daemons[unit].osd {
-            Some(osd) => self.bad_osd(osd),
-            None => self.bad_daemon(unit),
-        };
+        let bad = bad(self);
         let at = self.elapsed() / 1000;
         // It was down when it was last looked at, and came up by itself since.
         let seen_down = !self.truth.said.serving.contains(&id);
         // Excused is only what came after both judges had answered, and only as long as their word counts: a call that came late
         // within that is no other than one that came at once.
-        let counts = self
-            .grace
-            .approval
-            .is_none_or(|approval| self.elapsed().saturating_sub(self.truth.judged_at) <= approval * 1000);
-        let since_judged = |unit: &UnitId| self.truth.since_judged.contains(unit);
-        let raced = bad
-            .as_ref()
-            .is_some_and(|bad| counts && (seen_down || bad.absent.iter().any(since_judged)));
+        let raced = bad.as_ref().is_some_and(|bad| {
+            let (since, judged_at) = if bad.unasked {
+                (&self.truth.since_observed, self.truth.observed_at)
+            } else {
+                (&self.truth.since_judged, self.truth.judged_at)
+            };
+            let passed = self.elapsed().saturating_sub(judged_at);
+            let counts = self
+                .grace
+                .approval
+                .is_none_or(|approval| passed <= approval * 1000);
+            counts && (seen_down || bad.absent.iter().any(|unit| since.contains(unit)))
+        });
         match (bad, contradicted) {
             (Some(_), _) if raced => self.truth.raced += 1,
             (Some(Bad { what: why, .. }), _) | (None, Some(why)) if self.truth.landing => {
@@ -148,7 +203,7 @@ impl World {
             }
             (None, None) => {}
         }
-        if self.daemons[unit].osd.is_some() {
+        if self.daemons[unit].osd.is_some() || self.drains() {
             self.osd_stopped_by_run();
         }
     }
@@ -199,11 +254,11 @@ impl World {
         if !self.truth.said.known && !self.on_osd[osd as usize].is_empty() {
             return Some("the states of placement groups were not known".to_owned());
         }
-        // Only what truth and report both call complete counts.
+        // By what was said alone: what is true beside it the other judge has looked at, and `bad` does.
         for (pg, shard) in &self.on_osd[osd as usize] {
             let said = self.truth.said.missing.get(*pg as usize)?;
             let pool = &self.spec.pools[self.pgs[*pg as usize].pool];
-            if said[*shard as usize] && self.pgs[*pg as usize].missing[*shard as usize] {
+            if said[*shard as usize] {
                 continue;
             }
             let shards = self.pgs[*pg as usize].shards.iter().enumerate();
@@ -211,16 +266,12 @@ impl World {
                 .filter_map(|(at, other)| other.map(|other| (at, other)))
                 .filter(|(at, other)| {
                     let daemon = &self.daemons[*other as usize];
-                    *other != osd
-                        && !said[*at]
-                        && !self.pgs[*pg as usize].missing[*at]
-                        && daemon.up
-                        && self.truth.said.serving.contains(&daemon.id)
+                    *other != osd && !said[*at] && daemon.up && self.truth.said.serving.contains(&daemon.id)
                 })
                 .count();
             if (left as u32) < pool.min_size {
                 return Some(format!(
-                    "placement group {} would have {left} of {} that all sources call complete",
+                    "placement group {} would have {left} of {} that are said to be complete",
                     self.pg_name(*pg as usize),
                     pool.min_size
                 ));
@@ -235,12 +286,15 @@ impl World {
             let pool = &self.spec.pools[group.pool];
             let up = group.shards.iter().flatten();
             let up = up.filter(|other| **other != osd && self.daemons[**other as usize].up);
-            let mut left = up.count() as u32;
+            let up: Vec<u32> = up.copied().collect();
+            let mut left = up.len() as u32;
             if !group.missing[*shard as usize] {
                 let complete = self.complete(*pg as usize).filter(|other| *other != osd);
                 left = left.min(complete.count() as u32);
             }
-            if left >= pool.min_size {
+            let sites = self.sites(up.iter().copied());
+            let loses_a_site = sites < pool.sites && self.sites(up.into_iter().chain([osd])) >= pool.sites;
+            if left >= pool.min_size && !loses_a_site {
                 continue;
             }
             let said = self.truth.said.missing.get(*pg as usize);
@@ -259,17 +313,28 @@ impl World {
                 })
                 .count() as u32;
             return Some(Bad {
-                what: format!(
-                    "placement group {} has {left} left, and needs {}",
-                    self.pg_name(*pg as usize),
-                    pool.min_size
-                ),
+                what: if loses_a_site {
+                    format!(
+                        "placement group {} has OSDs in {sites} sites left, and needs {}",
+                        self.pg_name(*pg as usize),
+                        pool.sites
+                    )
+                } else {
+                    format!(
+                        "placement group {} has {left} left, and needs {}",
+                        self.pg_name(*pg as usize),
+                        pool.min_size
+                    )
+                },
                 absent: others
                     .filter(|(_, other)| !self.daemons[*other as usize].up)
                     .map(|(_, other)| self.daemons[other as usize].id.clone())
                     .collect(),
                 // What is said to be incomplete is said to be missed by nobody.
-                said_fine: said_left >= pool.min_size || said.is_some_and(|said| said[*shard as usize]),
+                // Nobody is told a lie about where an OSD stands.
+                said_fine: !loses_a_site
+                    && (said_left >= pool.min_size || said.is_some_and(|said| said[*shard as usize])),
+                unasked: loses_a_site,
             });
         }
         None
@@ -281,15 +346,16 @@ impl World {
             .into_iter()
             .find(|service| self.members(*service).any(|at| at == unit))?;
         let others = || self.members(service).filter(|at| *at != unit);
-        let left = others().filter(|at| self.daemons[*at].up).count() as u32;
+        let left = others().filter(|at| self.daemons[*at].serves()).count() as u32;
         let (kind, need) = (service.kind, service.need);
         (left < need).then(|| Bad {
             what: format!("{left} of {kind} are left, and {need} are needed"),
             absent: others()
-                .filter(|at| !self.daemons[*at].up)
+                .filter(|at| !self.daemons[*at].serves())
                 .map(|at| self.daemons[at].id.clone())
                 .collect(),
             said_fine: false,
+            unasked: false,
         })
     }
 

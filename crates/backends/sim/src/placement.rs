@@ -1,5 +1,7 @@
 //! Where placement groups lie: a seeded function of the cluster, as CRUSH is.
 
+use std::collections::BTreeMap;
+
 use crate::rng::hash;
 use crate::spec::{Level, SimSpec};
 
@@ -23,6 +25,11 @@ pub(crate) fn rack_of(spec: &SimSpec, host: u32) -> u32 {
     host / spec.hosts_per_rack.max(1)
 }
 
+/// The site of a host, by number; one that is in no rack, as that of the tiebreaker, is in none.
+pub(crate) fn site_of(spec: &SimSpec, host: u32) -> Option<u32> {
+    (host < spec.hosts()).then(|| rack_of(spec, host).checked_rem(spec.sites))?
+}
+
 fn domain(spec: &SimSpec, level: Level, osd: u32) -> u32 {
     match level {
         Level::Osd => osd,
@@ -41,7 +48,7 @@ pub(crate) fn place(spec: &SimSpec, is_out: &[bool]) -> Vec<Pg> {
             };
             // Of each domain its best OSD, then the best domains.
             let mut best: Vec<(u64, u32)> = Vec::new();
-            let mut of: std::collections::BTreeMap<u32, (u64, u32)> = std::collections::BTreeMap::new();
+            let mut of: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
             for osd in (0..spec.osds()).filter(|osd| !is_out[*osd as usize]) {
                 let rank = (draw(2, osd), osd);
                 let place = of.entry(domain(spec, pool.domain, osd)).or_insert(rank);
@@ -49,6 +56,9 @@ pub(crate) fn place(spec: &SimSpec, is_out: &[bool]) -> Vec<Pg> {
             }
             best.extend(of.iter().map(|(domain, (_, osd))| (draw(1, *domain), *osd)));
             best.sort_unstable();
+            if pool.sites > 0 {
+                best = by_turns(spec, &best);
+            }
             let shards: Vec<_> = (0..pool.size as usize)
                 .map(|shard| best.get(shard).map(|(_, osd)| *osd))
                 .collect();
@@ -61,4 +71,19 @@ pub(crate) fn place(spec: &SimSpec, is_out: &[bool]) -> Vec<Pg> {
         }
     }
     pgs
+}
+
+/// The best of each site, then the second of each, and so on.
+fn by_turns(spec: &SimSpec, best: &[(u64, u32)]) -> Vec<(u64, u32)> {
+    let mut taken: BTreeMap<Option<u32>, u32> = BTreeMap::new();
+    let mut turns: Vec<(u32, (u64, u32))> = best
+        .iter()
+        .map(|place| {
+            let turn = taken.entry(site_of(spec, host_of(spec, place.1))).or_default();
+            *turn += 1;
+            (*turn, *place)
+        })
+        .collect();
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.into_iter().map(|(_, place)| place).collect()
 }

@@ -169,6 +169,7 @@ async fn one_run(
     let run = RunId::new(format!("sim-{}", scenario.cluster.name))?;
     let began = clock.now();
     sim.world().grace = grace(scenario);
+    sim.world().wanted = Some(scenario.target.to.clone());
     let shared = Shared::new(sim, store, &scenario.journal);
     let story = Story::new(scenario, began).with(shared.clone());
     let alone = [Conductor::default()];
@@ -257,8 +258,8 @@ fn could_go_on(
     }))
 }
 
-/// What was left for these reasons was tried, and is a person's business.
-const HAD_ITS_TURN: [&str; 1] = ["went-back"];
+/// What was left for these reasons was tried as often as policy says, and is a person's business.
+const HAD_ITS_TURN: [&str; 2] = ["went-back", "could-not-be-entered"];
 
 fn planned(sim: &Sim, scenario: &Scenario, target: &Target) -> Result<Plan, SimError> {
     let snapshot = {

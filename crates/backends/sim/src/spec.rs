@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{ClusterName, Revision, UnitId};
 
+use crate::balanced::BalancedSpec;
+use crate::guests::GuestsSpec;
+
 /// What the cluster is made of, and how fast it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,6 +21,9 @@ pub struct SimSpec {
     pub racks: u32,
     /// Hosts in each rack.
     pub hosts_per_rack: u32,
+    /// The racks stand in so many sites by turns, and the last monitor in none of them, as the tiebreaker; 0: in no sites.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sites: u32,
     /// OSDs on each host; they are numbered host by host.
     pub osds_per_host: u32,
     /// Monitors, named `mon.a` and so on, on the first hosts.
@@ -53,6 +59,12 @@ pub struct SimSpec {
     /// Units that are down before anything begins.
     #[serde(default)]
     pub down: Vec<UnitId>,
+    /// Hosts of guests, in the place of storage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guests: Option<GuestsSpec>,
+    /// Services behind a balancer, in the place of storage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balanced: Option<BalancedSpec>,
     /// How long things take.
     #[serde(default)]
     pub seconds: Seconds,
@@ -73,6 +85,10 @@ pub struct PoolSpec {
     pub k: u32,
     /// Shards lie in different ones of these.
     pub domain: Level,
+    /// Shards lie in all sites by turns, and a placement group serves only with OSDs in so many of them; 0: wherever
+    /// they are.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sites: u32,
     /// Placement groups.
     pub pgs: u32,
 }

@@ -9,6 +9,8 @@ use stagger_core::model::{
     Phase, Policy, Revision, StageSpec, StepSpec, Target, Width,
 };
 
+use crate::balanced;
+use crate::guests;
 use crate::spec::SimSpec;
 
 /// Where a scenario leads.
@@ -71,8 +73,8 @@ pub fn require_condition(to: &Revision) -> String {
 /// # Errors
 /// A name made from the release is not valid.
 pub fn target(spec: &SimSpec, want: &TargetSpec, policy: &Policy) -> Result<Target, IdError> {
-    let gates = || -> Result<Vec<Gate>, IdError> {
-        GATES
+    let gates_of = |names: &[&str]| -> Result<Vec<Gate>, IdError> {
+        names
             .iter()
             .map(|name| {
                 Ok(Gate {
@@ -83,9 +85,16 @@ pub fn target(spec: &SimSpec, want: &TargetSpec, policy: &Policy) -> Result<Targ
             })
             .collect()
     };
+    let gates = || gates_of(&GATES);
     let mut phases = Phase::all();
     if spec.seconds.install > 0 {
         phases.insert(0, Phase::Prepare);
+    }
+    if let Some(nodes) = &spec.guests {
+        return guests::target(nodes, want, gates_of);
+    }
+    if let Some(services) = &spec.balanced {
+        return balanced::target(services, want, &phases, gates_of);
     }
     let stage = |name: &str| -> Result<StageSpec, IdError> {
         let kind = Kind::new(name)?;

@@ -1,10 +1,13 @@
 //! What is true of the simulated cluster, and how it goes on by itself.
 //!
-//! [`making`] makes it, from a specification or as the copy of a real one, [`copied`] says what a copy
-//! shows of itself, [`standing`] counts what it comes to for its placement groups, and [`watch`] judges each
-//! second of it.
+//! [`making`] makes it, from a specification or as the copy of a real one, [`data`] lies on its OSDs, [`faults`] befall
+//! it, [`copied`] says what a copy shows of itself, [`standing`] counts what it comes to for its placement groups, and
+//! [`watch`] judges each second of it. Units that are drained before they are changed are in [`drained`](crate::drained),
+//! guests in [`guests`](crate::guests).
 
 mod copied;
+mod data;
+mod faults;
 mod making;
 mod standing;
 mod watch;
@@ -19,12 +22,14 @@ use std::task::Waker;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{GuardName, Kind, Phase, Revision, Snapshot, UnitId};
+use stagger_core::model::{GuardName, Kind, PartName, Phase, Revision, Snapshot, UnitId};
+use stagger_core::plan::Move;
 use stagger_core::run::Action;
 use stagger_engine::backend::{Anchor, BackendError, Call, Claim};
 use tokio::sync::oneshot;
 
 use crate::fault::{Fault, On};
+use crate::guests::GuestSpec;
 use crate::measure::Truth;
 use crate::placement::{self, Pg};
 use crate::rng::hash;
@@ -69,10 +74,23 @@ pub(crate) struct Daemon {
     pub(crate) ours: bool,
     /// The run stopped it, and has not asked it to start again.
     pub(crate) ours_to_give_back: bool,
+    /// It is up, and kept from serving: its guests are elsewhere, or no request comes to it.
+    pub(crate) drained: bool,
+    /// What was moved away from it, as it is noted there.
+    pub(crate) away: Vec<Move>,
+    /// It is given back as soon as it is up.
+    pub(crate) leaves_when_up: bool,
     /// It fell, or did not come up as it usually does, on the release that it was changed to.
     pub(crate) failed: bool,
     /// Counts its starts and stops, so that what was due for one of them is not taken for another.
     pub(crate) turn: u64,
+}
+
+impl Daemon {
+    /// Whether it does what it is there for.
+    pub(crate) fn serves(&self) -> bool {
+        self.up && !self.drained
+    }
 }
 
 /// Where something stands among all that is due: when, then what the seed says, then which was first.
@@ -143,6 +161,12 @@ pub struct World {
     shown: Arc<AtomicU64>,
     pub(crate) daemons: Vec<Daemon>,
     pub(crate) by_id: BTreeMap<UnitId, usize>,
+    /// Of hosts of guests, where each guest is.
+    pub(crate) guests: Vec<GuestSpec>,
+    /// What a host that was rebooted is said to run.
+    pub(crate) wanted: Option<Revision>,
+    /// The steps that were taken, where there is no storage.
+    pub(crate) steps: BTreeSet<PartName>,
     pub(crate) pgs: Vec<Pg>,
     /// The placement groups of each OSD, with its shard there.
     pub(crate) on_osd: Vec<Vec<(u32, u32)>>,
@@ -168,6 +192,8 @@ pub struct World {
     /// What the cluster was last told of the journal.
     pub(crate) anchor: Option<Anchor>,
     pub(crate) effects: BTreeSet<String>,
+    /// The calls that were carried out in part, and why they failed.
+    pub(crate) failed: BTreeMap<String, String>,
     pub(crate) require: Option<Revision>,
     pub(crate) generation: u64,
     /// Counts what changes the cluster's words and not its generation.
@@ -329,9 +355,11 @@ impl World {
             } => u64::from(self.spec.seconds.install) * (500 + drawn % 501),
             _ => 0,
         };
-        let there = drawn % (takes + 1) + install;
+        let way = drawn % (takes + 1);
+        let (before, after) = self.takes(action);
+        let there = way + install + before;
         let place = self.place(self.now + there);
-        let arrives = Due::Arrives(call.clone(), action.clone(), answer, takes + install - there);
+        let arrives = Due::Arrives(call.clone(), action.clone(), answer, takes - way + after);
         self.agenda.insert(place, arrives);
         answered
     }
@@ -388,7 +416,9 @@ impl World {
         }
         self.truth.late += 1;
         self.truth.landing = true;
-        self.take_effect(call, action);
+        if self.stops_half_way(call, action).is_ok() {
+            self.take_effect(call, action);
+        }
         self.truth.landing = false;
         for unit in stagger_engine::driver::units_of(action) {
             self.truth.fault_hit(&unit);
@@ -406,7 +436,7 @@ impl World {
         let late = self.slowness(unit) > 0;
         let daemon = &mut self.daemons[unit];
         daemon.wanted = true;
-        daemon.ours_to_give_back = false;
+        daemon.ours_to_give_back &= daemon.drained;
         daemon.failed |= late && daemon.installed != daemon.first;
         if daemon.up || daemon.starting || daemon.outages > 0 {
             return;
@@ -418,6 +448,11 @@ impl World {
         let slow = self.slowness(unit);
         let spread = hash(&[self.spec.seed, unit as u64, turn]) % (u64::from(usual) * 250 + 1);
         self.due(u64::from(usual + slow) * 1000 + spread, Due::Up { unit, turn });
+    }
+
+    /// From start to up, in seconds.
+    pub(crate) fn until_up(&self, unit: usize) -> u32 {
+        self.usual_start(unit) + self.slowness(unit)
     }
 
     /// From start to serving, in seconds.
@@ -480,6 +515,9 @@ impl World {
         }
         self.elect();
         self.watched.touched = true;
+        if self.daemons[unit].leaves_when_up {
+            self.leave(unit);
+        }
     }
 
     /// A unit goes down, by whatever cause.
@@ -496,57 +534,6 @@ impl World {
         self.write_on(unit);
         self.settle(unit);
         self.elect();
-    }
-
-    /// Clients write without a pause: where a placement group of this OSD serves, what is written is
-    /// missing on those of its shards that are down.
-    fn write_on(&mut self, unit: usize) {
-        let Some(osd) = self.daemons[unit].osd else { return };
-        for (pg, _) in &self.on_osd[osd as usize] {
-            let pg = *pg as usize;
-            let pool = &self.spec.pools[self.pgs[pg].pool];
-            if (self.complete(pg).count() as u32) < pool.min_size {
-                continue;
-            }
-            for shard in 0..self.pgs[pg].shards.len() {
-                let down = self.pgs[pg].shards[shard].is_some_and(|osd| !self.daemons[osd as usize].up);
-                self.pgs[pg].missing[shard] |= down;
-            }
-        }
-    }
-
-    fn recover(&mut self, unit: usize) {
-        let Some(osd) = self.daemons[unit].osd else { return };
-        let mut again = false;
-        for (pg, shard) in self.on_osd[osd as usize].clone() {
-            let pool = &self.spec.pools[self.pgs[pg as usize].pool];
-            let sources = self.complete(pg as usize).count();
-            let group = &mut self.pgs[pg as usize];
-            if sources >= pool.k as usize || group.alone(shard) {
-                group.missing[shard as usize] = false;
-            } else {
-                again |= group.missing[shard as usize];
-            }
-        }
-        self.write_on(unit);
-        self.watched.touched = true;
-        self.daemons[unit].ours &= again;
-        self.settle(unit);
-        if again {
-            let turn = self.daemons[unit].turn;
-            let recovery = u64::from(self.spec.seconds.recovery.max(1)) * 1000;
-            self.due(recovery, Due::Recovered { unit, turn });
-        }
-        self.generation += 1;
-    }
-
-    /// The OSDs that are up and have all objects of a placement group.
-    pub(crate) fn complete(&self, pg: usize) -> impl Iterator<Item = u32> + '_ {
-        let pg = &self.pgs[pg];
-        pg.shards
-            .iter()
-            .zip(&pg.missing)
-            .filter_map(|(osd, missing)| osd.filter(|osd| !missing && self.daemons[*osd as usize].up))
     }
 
     fn elect(&mut self) {
@@ -571,141 +558,6 @@ impl World {
                 self.daemons[unit].up && (before.count() as u32) < self.spec.mds_ranks
             }
             _ => false,
-        }
-    }
-
-    /// Counts a stop of an OSD by the run: faults may wait for it.
-    pub(crate) fn osd_stopped_by_run(&mut self) {
-        self.osd_stops += 1;
-        let ready: Vec<(usize, u32)> = self
-            .faults
-            .iter()
-            .enumerate()
-            .filter(|(_, state)| state.armed)
-            .filter_map(|(at, state)| {
-                let when = state.fault.when()?;
-                (when.osd_stop == self.osd_stops).then_some((at, when.at))
-            })
-            .collect();
-        for (at, after) in ready {
-            self.faults[at].armed = false;
-            self.due(u64::from(after) * 1000, Due::FaultOn(at));
-        }
-    }
-
-    fn fault_on(&mut self, at: usize) {
-        self.faults[at].on = true;
-        self.changes += 1;
-        let fault = self.faults[at].fault.clone();
-        if let Some(when) = fault.when().filter(|when| when.lasts > 0) {
-            self.due(u64::from(when.lasts) * 1000, Due::FaultOff(at));
-        }
-        match fault {
-            Fault::Outage { what, .. } | Fault::HostOff { host: what, .. } => {
-                let hit: Vec<usize> = (0..self.daemons.len())
-                    .filter(|unit| {
-                        let daemon = &self.daemons[*unit];
-                        daemon.id.as_str() == what
-                            || self.host_name(daemon.host) == what
-                            || self.rack_name(daemon.host) == what
-                    })
-                    .collect();
-                for unit in &hit {
-                    self.daemons[*unit].outages += 1;
-                    self.daemons[*unit].failed |= self.daemons[*unit].installed != self.daemons[*unit].first;
-                    if self.daemons[*unit].up {
-                        self.truth.fault_hit(&self.daemons[*unit].id);
-                    }
-                    self.fall(*unit);
-                    // One that was down already is down for another reason now.
-                    self.settle(*unit);
-                }
-                self.faults[at].hit = hit;
-            }
-            Fault::StalePgs { .. } => {
-                self.frozen = Some(self.pgs.iter().map(|pg| pg.missing.clone()).collect());
-            }
-            _ => {}
-        }
-    }
-
-    fn fault_off(&mut self, at: usize) {
-        if !std::mem::take(&mut self.faults[at].on) {
-            return;
-        }
-        self.changes += 1;
-        for unit in std::mem::take(&mut self.faults[at].hit) {
-            self.daemons[unit].outages = self.daemons[unit].outages.saturating_sub(1);
-            if self.daemons[unit].wanted {
-                self.start(unit);
-            }
-        }
-        if matches!(self.faults[at].fault, Fault::StalePgs { .. }) {
-            self.frozen = None;
-        }
-    }
-
-    /// All faults end, and a person starts what ran at first and does not: all but what the run has in
-    /// its hands.
-    pub fn heal(&mut self, but: &BTreeSet<UnitId>) {
-        self.healed = true;
-        self.changes += 1;
-        self.watched.touched = true;
-        for at in 0..self.faults.len() {
-            self.fault_off(at);
-        }
-        self.faults.clear();
-        self.agenda.retain(|_, due| {
-            !matches!(
-                due,
-                Due::FaultOn(_) | Due::FaultOff(_) | Due::Crash { .. } | Due::Late(..)
-            )
-        });
-        for unit in 0..self.daemons.len() {
-            let daemon = &self.daemons[unit];
-            if daemon.wanted || (daemon.baseline && !but.contains(&daemon.id)) {
-                self.start(unit);
-            }
-        }
-    }
-
-    /// Whether a host is off.
-    pub(crate) fn is_off(&self, host: u32) -> bool {
-        let name = self.host_name(host);
-        self.offs().any(|off| *off == name)
-    }
-
-    /// The hosts that are off now.
-    pub(crate) fn offs(&self) -> impl Iterator<Item = &String> {
-        self.faults.iter().filter_map(|state| match &state.fault {
-            Fault::HostOff { host, .. } if state.on => Some(host),
-            _ => None,
-        })
-    }
-
-    /// A person starts all that is down, but what the run has in its hands.
-    pub(crate) fn start_all(&mut self, but: &BTreeSet<UnitId>) {
-        for unit in 0..self.daemons.len() {
-            let daemon = &self.daemons[unit];
-            if !daemon.up && !daemon.destroyed && !but.contains(&daemon.id) && !self.is_off(daemon.host) {
-                self.start(unit);
-            }
-        }
-    }
-
-    /// A person lets each pool serve with one less than it has, where that keeps its data.
-    pub(crate) fn serve_with_one_less(&mut self) {
-        for at in 0..self.spec.pools.len() {
-            let groups = self.pgs.iter().filter(|pg| pg.pool == at);
-            let there = groups.map(|pg| pg.shards.iter().flatten().count() as u32);
-            let Some(least) = there.min() else { continue };
-            let pool = &mut self.spec.pools[at];
-            let wanted = least.saturating_sub(1).max(pool.k);
-            if wanted < pool.min_size {
-                pool.min_size = wanted;
-                self.generation += 1;
-                self.watched.touched = true;
-            }
         }
     }
 
@@ -764,24 +616,8 @@ impl World {
         format!("rack-{}", placement::rack_of(&self.spec, host))
     }
 
-    /// Makes a unit's data anew: all of it is missing until it is backfilled.
-    pub(crate) fn wipe(&mut self, unit: usize) {
-        self.changes += 1;
-        if let Some(osd) = self.daemons[unit].osd {
-            for (pg, shard) in &self.on_osd[osd as usize] {
-                self.pgs[*pg as usize].missing[*shard as usize] = true;
-            }
-        }
-    }
-}
-
-impl Pg {
-    /// Whether a shard is the only one that there is: then nothing was written while it was away.
-    fn alone(&self, shard: u32) -> bool {
-        let others = self.shards.iter().enumerate();
-        others
-            .filter(|(at, osd)| osd.is_some() && *at as u32 != shard)
-            .count()
-            == 0
+    /// The name of the site of a host, if it stands in one.
+    pub(crate) fn site_name(&self, host: u32) -> Option<String> {
+        placement::site_of(&self.spec, host).map(|site| format!("site-{site}"))
     }
 }

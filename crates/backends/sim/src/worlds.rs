@@ -19,6 +19,7 @@ use stagger_engine::store::Store;
 
 use crate::clock::Pace;
 use crate::findings::{Class, Finding};
+use crate::guests::GuestSpec;
 use crate::memory::MemoryStore;
 use crate::random;
 use crate::rng::hash;
@@ -220,6 +221,9 @@ fn shapes(world: &Scenario) -> Vec<&'static str> {
         ("one process, nothing befalls it", world.is_calm()),
         ("one process", world.conductors.len() == 1),
         ("several processes", world.conductors.len() > 1),
+        ("stretched over sites", spec.sites > 0),
+        ("hosts of guests", spec.guests.is_some()),
+        ("services behind a balancer", spec.balanced.is_some()),
         ("OSDs dead and out", is_among(&spec.down, &spec.out)),
         (
             "OSDs down and in",
@@ -234,7 +238,7 @@ fn shapes(world: &Scenario) -> Vec<&'static str> {
             spec.pools.iter().any(|pool| pool.domain == Level::Rack),
         ),
         ("gateways in groups", spec.rgws > 0 && spec.rgw_groups > 1),
-        ("one monitor or manager", spec.mons < 2 || spec.mgrs < 2),
+        ("one monitor or manager", spec.mons == 1 || spec.mgrs == 1),
         ("software laid out first", spec.seconds.install > 0),
         ("doors asked for", world.policy.doors == Doors::Ask),
         ("part of the way is enough", world.policy.partial),
@@ -269,7 +273,7 @@ fn first_finding(played: &Played, again: Option<&Played>) -> Option<Finding> {
 }
 
 /// Each world of so many has a real store.
-const REAL_STORE: u64 = 20;
+const REAL_STORE: u64 = 50;
 
 /// Plays one world, and tells a listener all that comes of it.
 ///
@@ -331,6 +335,11 @@ pub fn shrunk(found: &Found) -> Found {
     }
 }
 
+/// One less where there are several; where there is none of something there is none in a smaller world.
+fn one_less(count: u32) -> u32 {
+    if count > 1 { count - 1 } else { count }
+}
+
 /// After so many plays a world is small enough.
 const MOST_PLAYS: u32 = 2_000;
 
@@ -351,9 +360,9 @@ fn smaller(world: &Scenario) -> Vec<Scenario> {
         less(&|one| drop(one.cluster.pools.remove(at)));
     }
     less(&|one| one.cluster.racks = one.cluster.racks.div_ceil(2));
-    less(&|one| one.cluster.racks = one.cluster.racks.saturating_sub(1).max(1));
-    less(&|one| one.cluster.hosts_per_rack = one.cluster.hosts_per_rack.saturating_sub(1).max(1));
-    less(&|one| one.cluster.osds_per_host = one.cluster.osds_per_host.saturating_sub(1).max(1));
+    less(&|one| one.cluster.racks = one_less(one.cluster.racks));
+    less(&|one| one.cluster.hosts_per_rack = one_less(one.cluster.hosts_per_rack));
+    less(&|one| one.cluster.osds_per_host = one_less(one.cluster.osds_per_host));
     less(&|one| one.cluster.mds = 0);
     less(&|one| one.cluster.rgws = 0);
     less(&|one| one.cluster.mons = one.cluster.mons.min(3));
@@ -367,6 +376,42 @@ fn smaller(world: &Scenario) -> Vec<Scenario> {
         less(&|one| one.cluster.pools[at].pgs = one.cluster.pools[at].pgs.div_ceil(2));
         less(&|one| one.cluster.pools[at].pgs = one.cluster.pools[at].pgs.saturating_sub(1).max(1));
     }
+    let guests = world.cluster.guests.as_ref().map_or(0, |spec| spec.guests.len());
+    for at in 0..guests {
+        less(&|one| {
+            if let Some(spec) = &mut one.cluster.guests {
+                spec.guests.remove(at);
+            }
+        });
+    }
+    less(&|one| {
+        if let Some(spec) = &mut one.cluster.guests
+            && spec.memory.len() > 1
+        {
+            let last = spec.memory.len() as u32 - 1;
+            let is_there = |guest: &GuestSpec| guest.node != last && guest.standby != Some(last);
+            if spec.guests.iter().all(is_there) && spec.last != Some(last) {
+                spec.memory.pop();
+            }
+        }
+    });
+    let conductors = world
+        .cluster
+        .balanced
+        .as_ref()
+        .map_or(0, |spec| spec.conductors.len());
+    for at in 0..conductors {
+        less(&|one| {
+            if let Some(spec) = &mut one.cluster.balanced {
+                spec.conductors.remove(at);
+            }
+        });
+    }
+    less(&|one| {
+        if let Some(spec) = &mut one.cluster.balanced {
+            spec.apis = spec.apis.saturating_sub(1);
+        }
+    });
     for at in 0..world.asks.len() {
         less(&|one| drop(one.asks.remove(at)));
     }

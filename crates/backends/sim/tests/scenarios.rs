@@ -116,7 +116,7 @@ fn nothing_else_lies_among_the_scenarios() {
     }
 }
 
-/// What was found and is not mended yet: one of 30,000 worlds of the seed 20261123.
+/// What was found and is not mended yet: docs/simulation.md says why.
 #[test]
 fn what_is_open_is_still_found_and_moves_when_it_is_not() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/open");

@@ -1,6 +1,8 @@
 //! Names as types, so that a unit is never taken for a stage.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A name that cannot be one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,13 +35,14 @@ fn validate(what: &'static str, text: &str) -> Result<(), IdError> {
     })
 }
 
+// Shared, not copied: the same names stand in each observation, plan and event, by the ten thousand.
 macro_rules! id_type {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        #[serde(try_from = "String")]
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// The name, checked: 1 to 200 bytes without white space or control characters.
@@ -57,7 +60,13 @@ macro_rules! id_type {
             type Error = IdError;
             fn try_from(text: String) -> Result<Self, IdError> {
                 validate($what, &text)?;
-                Ok(Self(text))
+                Ok(Self(text.into()))
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
 
@@ -70,7 +79,7 @@ macro_rules! id_type {
 
         impl From<$name> for String {
             fn from(id: $name) -> String {
-                id.0
+                id.0.as_ref().to_owned()
             }
         }
 

@@ -1,6 +1,7 @@
 //! All that was observed of one cluster at one time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,8 @@ use super::{
 };
 
 /// All that was observed of one cluster at one time. Units are sorted as people count.
+///
+/// Copies share what they hold: what nothing has changed is observed again and again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "SnapshotDocument", into = "SnapshotDocument")]
@@ -19,12 +22,12 @@ pub struct Snapshot {
     cluster: ClusterName,
     observed_at: Timestamp,
     generation: String,
-    units: Vec<Unit>,
-    budgets: Budgets,
-    recovered: Option<Budgets>,
-    conditions: BTreeMap<ConditionName, Condition>,
-    durations: BTreeMap<Kind, SignedDuration>,
-    rooms: Option<Rooms>,
+    units: Arc<Vec<Unit>>,
+    budgets: Arc<Budgets>,
+    recovered: Option<Arc<Budgets>>,
+    conditions: Arc<BTreeMap<ConditionName, Condition>>,
+    durations: Arc<BTreeMap<Kind, SignedDuration>>,
+    rooms: Option<Arc<Rooms>>,
     absent: Vec<Absent>,
     interruptions: Vec<Interruption>,
     bystanders: Vec<Bystander>,
@@ -129,16 +132,16 @@ impl Snapshot {
         if let Some(pair) = units.windows(2).find(|pair| pair[0].id == pair[1].id) {
             return Err(SnapshotError::Twice(pair[0].id.clone()));
         }
-        let conditions = conditions.into_iter().map(|c| (c.name.clone(), c)).collect();
+        let conditions: BTreeMap<_, _> = conditions.into_iter().map(|c| (c.name.clone(), c)).collect();
         Ok(Self {
             cluster,
             observed_at,
             generation,
-            units,
-            budgets,
+            units: Arc::new(units),
+            budgets: Arc::new(budgets),
             recovered: None,
-            conditions,
-            durations,
+            conditions: Arc::new(conditions),
+            durations: Arc::new(durations),
             rooms: None,
             absent: Vec::new(),
             interruptions: Vec::new(),
@@ -154,7 +157,7 @@ impl Snapshot {
         if let Some(host) = rooms.hosts().iter().find(|host| self.find(&host.unit).is_none()) {
             return Err(SnapshotError::Rooms(RoomsError::NoUnit(host.unit.clone())));
         }
-        self.rooms = Some(rooms);
+        self.rooms = Some(Arc::new(rooms));
         Ok(self)
     }
 
@@ -165,7 +168,7 @@ impl Snapshot {
     /// Members that are not units.
     pub fn with_recovered(mut self, budgets: Budgets) -> Result<Self, SnapshotError> {
         budgets.fit(self.units.len()).map_err(SnapshotError::Budgets)?;
-        self.recovered = Some(budgets);
+        self.recovered = Some(Arc::new(budgets));
         Ok(self)
     }
 
@@ -208,7 +211,8 @@ impl Snapshot {
     /// The same with these units serving.
     #[must_use]
     pub(crate) fn serving(mut self, units: &[UnitId]) -> Self {
-        for unit in self.units.iter_mut().filter(|unit| units.contains(&unit.id)) {
+        let all = Arc::make_mut(&mut self.units);
+        for unit in all.iter_mut().filter(|unit| units.contains(&unit.id)) {
             unit.state = UnitState::Serving;
         }
         self
@@ -216,7 +220,7 @@ impl Snapshot {
 
     /// What its units carry, if they are hosts of guests.
     pub fn rooms(&self) -> Option<&Rooms> {
-        self.rooms.as_ref()
+        self.rooms.as_deref()
     }
 
     /// What the cluster's books name and nothing counts on, sorted as people count.
@@ -275,7 +279,7 @@ impl Snapshot {
     /// What may be down together once all that recovers by itself has done so: plans are made by it. A run waits at its
     /// gates until it is so, and each unit is judged by [`Snapshot::budgets`].
     pub fn budgets_once_recovered(&self) -> &Budgets {
-        self.recovered.as_ref().unwrap_or(&self.budgets)
+        self.recovered.as_deref().unwrap_or(&self.budgets)
     }
 
     /// Whether it recovers by itself, so that other things may be down together later than now.
@@ -404,12 +408,12 @@ impl From<Snapshot> for SnapshotDocument {
             cluster,
             observed_at,
             generation,
-            units,
-            budgets: budgets.into(),
-            recovered: recovered.map(Into::into),
-            conditions: conditions.into_values().collect(),
-            durations: durations.into_iter().map(|(k, d)| (k, d.as_secs())).collect(),
-            rooms,
+            units: Arc::unwrap_or_clone(units),
+            budgets: Arc::unwrap_or_clone(budgets).into(),
+            recovered: recovered.map(|recovered| Arc::unwrap_or_clone(recovered).into()),
+            conditions: Arc::unwrap_or_clone(conditions).into_values().collect(),
+            durations: durations.iter().map(|(k, d)| (k.clone(), d.as_secs())).collect(),
+            rooms: rooms.map(Arc::unwrap_or_clone),
             absent,
             interruptions,
             bystanders,

@@ -1,6 +1,7 @@
 //! A target turned around: what a run has changed goes back to what it ran before, in the reverse
 //! order, as far as that is possible. Rollback is a plan with the same rails.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::State;
@@ -119,8 +120,8 @@ impl State {
     }
 
     /// The stage of that name, on the way there or back.
-    pub(super) fn stage(&self, name: &PartName) -> Option<StageSpec> {
-        self.start.target.stage(name).cloned().or_else(|| {
+    pub(super) fn stage(&self, name: &PartName) -> Option<Cow<'_, StageSpec>> {
+        self.start.target.stage(name).map(Cow::Borrowed).or_else(|| {
             self.start.target.parts.iter().find_map(|part| {
                 let Part::Stage(stage) = part else { return None };
                 let before = name
@@ -128,12 +129,12 @@ impl State {
                     .strip_prefix(stage.name.as_str())?
                     .strip_prefix("-back-to-")?;
                 let revision = Revision::new(before).ok()?;
-                Some(StageSpec {
+                Some(Cow::Owned(StageSpec {
                     name: name.clone(),
                     revision,
                     door_before_last: None,
                     ..stage.clone()
-                })
+                }))
             })
         })
     }

@@ -8,7 +8,7 @@ use super::event::{Action, Event};
 use super::gate::{self, Wanted};
 use super::state::State;
 use super::visit::{Failure, OpenWave, Visit, Way};
-use super::wave::Waited;
+use super::wave::{Waited, leave};
 use crate::model::{Code, GoingBack, OnFailure, Reason, Snapshot, StageSpec, UnitId};
 
 impl State {
@@ -23,6 +23,15 @@ impl State {
         let Failure { blamed, reason, .. } = failure;
         let all: Vec<UnitId> = wave.units.keys().cloned().collect();
         if self.aborting {
+            // What could be neither entered nor left may be left by now, and nobody comes back to it.
+            let stuck = wave
+                .units
+                .iter()
+                .filter(|(_, visit)| visit.is_stuck() && !visit.corrected);
+            let stuck: Vec<Action> = stuck.map(|(unit, visit)| leave(wave, unit, visit)).collect();
+            if !stuck.is_empty() {
+                return Decision::act(stuck);
+            }
             return Decision::Record(vec![Event::WaveWentBack]);
         }
         if !failure.collected {

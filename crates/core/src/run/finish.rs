@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::decide::Decision;
 use super::event::{Ending, Event};
+use super::left::leaves_others;
 use super::state::State;
 use crate::model::{Code, Gate, Interruption, Part, Reason, Snapshot, UnitId};
 use crate::plan::{Ask, Plan, plan};
@@ -41,6 +42,12 @@ impl State {
             .or_else(|| self.wait_for_health(now, ask, current))
         {
             return wait;
+        }
+        // What was left by what was not known then is not left for good.
+        if !left.is_empty()
+            && let Some(anew) = leaves_others(ask, current)
+        {
+            return anew;
         }
         left.sort();
         let outcome = if left.is_empty() {
@@ -101,8 +108,8 @@ impl State {
             .left_alone
             .iter()
             .find(|left| PASSING.contains(&left.reason.code))?;
-        let gates = self.stage(&waiting.stage)?.gates;
-        if let Some(wait) = self.wait_for_gates(now, ask.snapshot, &gates, true) {
+        let stage = self.stage(&waiting.stage)?;
+        if let Some(wait) = self.wait_for_gates(now, ask.snapshot, &stage.gates, true) {
             return Some(wait);
         }
         if current.generation != ask.snapshot.generation() {

@@ -67,7 +67,7 @@ impl State {
                 self.gates = None;
                 self.judged = None;
                 self.held = None;
-                let revision = self.stage(&stage).map(|stage| stage.revision);
+                let revision = self.stage(&stage).map(|stage| stage.revision.clone());
                 let fresh = |(unit, before)| {
                     let is_prepared = revision.is_some() && self.prepared.get(&unit) == revision.as_ref();
                     (unit, Visit::fresh(before, is_prepared, None))
@@ -317,7 +317,8 @@ impl State {
             }
             (_, None | Some(None | Some((_, None)))) => Some("a unit is visited that is in no open wave"),
             (Action::Visit { phase, .. }, Some(Some((wave, Some(visit))))) => {
-                if wave.leads_back() || wave.failure().is_some() {
+                let gives_up = self.aborting && *phase == Phase::Leave && visit.is_stuck();
+                if wave.leads_back() || (wave.failure().is_some() && !gives_up) {
                     Some("a unit is visited whose wave goes back")
                 } else if !wave.is_agreed() && *phase > Phase::Prepare {
                     Some("a unit is visited to which the judges have not agreed")
@@ -400,6 +401,9 @@ impl State {
                 self.aborting = true;
                 self.paused = false;
                 self.held = None;
+                if let Some(wave) = &mut self.wave {
+                    wave.gives_up();
+                }
             }
             Command::Rollback => {
                 let reason = Reason::new(Code::AskedToGoBack, format!("{by} asked for it"));

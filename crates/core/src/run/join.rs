@@ -4,6 +4,8 @@
 //! only right while nothing is on its way: so units join while all that are under way are being changed, and none
 //! is being entered or left. Both judges are asked about them, as about a wave.
 
+use std::borrow::Cow;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::decide::{Decision, Seen};
@@ -55,7 +57,7 @@ impl State {
     }
 
     /// The open wave and its stage, if units may join it at all.
-    fn flowing(&self) -> Option<(&OpenWave, StageSpec)> {
+    fn flowing(&self) -> Option<(&OpenWave, Cow<'_, StageSpec>)> {
         let wave = self.wave.as_ref()?;
         let is_asked = self.paused || self.aborting || self.going_back.is_some() || self.held.is_some();
         let stage = self.stage(&wave.stage)?;

@@ -8,6 +8,13 @@ use super::state::State;
 use crate::model::{Code, Part, PartName, Reason};
 use crate::plan::{Ask, LeftAlone, Plan, plan};
 
+/// A plan made now, if it leaves others alone than the current one, or for another reason.
+pub(super) fn leaves_others(ask: &Ask<'_>, current: &Plan) -> Option<Decision> {
+    let plan = plan(ask);
+    (plan.left_alone != current.left_alone)
+        .then(|| Decision::Record(vec![Event::Planned { plan: Box::new(plan) }]))
+}
+
 impl State {
     /// Holds before that part while units of the stages before it were left, or ends there where it was to do what can
     /// be done. `None`: none was left, or a person has accepted it where the procedure permits that.
@@ -51,12 +58,12 @@ impl State {
         {
             return Some(wait);
         }
-        // It goes on by itself once what was left can be done.
-        if current.generation != ask.snapshot.generation() {
-            let plan = plan(ask);
-            if plan.left_alone != current.left_alone {
-                return Some(Decision::Record(vec![Event::Planned { plan: Box::new(plan) }]));
-            }
+        // It goes on by itself once what was left can be done. Before it ends for good that is looked at in any case: the world
+        // may be in the same state, and more be known of it.
+        if (self.start.policy.partial || current.generation != ask.snapshot.generation())
+            && let Some(anew) = leaves_others(ask, current)
+        {
+            return Some(anew);
         }
         let reason = self.told(part, is_step, &left);
         if self.start.policy.partial {

@@ -222,6 +222,13 @@ impl OpenWave {
         self.forgiven();
     }
 
+    /// The run is to end: what could be neither entered nor left is left once more.
+    pub(super) fn gives_up(&mut self) {
+        for visit in self.units.values_mut().filter(|visit| visit.is_stuck()) {
+            visit.corrected = false;
+        }
+    }
+
     /// Its units serve on the target after all, or a person says that it is tried once more.
     pub(super) fn forgiven(&mut self) {
         if self.is_agreed() {
@@ -343,6 +350,11 @@ impl Visit {
             | VisitState::Stuck { .. }
             | VisitState::Done => None,
         }
+    }
+
+    /// Whether it could be neither entered nor left.
+    pub(super) fn is_stuck(&self) -> bool {
+        matches!(self.state, VisitState::Stuck { .. })
     }
 
     /// Whether that phase may be announced now.

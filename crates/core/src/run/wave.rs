@@ -239,7 +239,8 @@ impl State {
         let set: Vec<Ix> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
         crate::check::may_stop(snapshot, &set)?;
         let Some(wave) = &self.wave else { return Ok(()) };
-        let Some(maintenance) = self.stage(&wave.stage).and_then(|stage| stage.maintenance) else {
+        let stage = self.stage(&wave.stage);
+        let Some(maintenance) = stage.as_ref().and_then(|stage| stage.maintenance.as_ref()) else {
             return Ok(());
         };
         let is_begun = |unit| wave.units.get(unit).is_some_and(Visit::is_begun);
@@ -249,7 +250,7 @@ impl State {
                 .all(|unit| wave.units.contains_key(unit) && !is_begun(unit))
         {
             let moves = units.iter().flat_map(|unit| moves_of(wave, unit)).collect();
-            return crate::check::may_empty(snapshot, &maintenance, units, moves);
+            return crate::check::may_empty(snapshot, maintenance, units, moves);
         }
         if units.iter().any(|unit| !wave.units.contains_key(unit)) {
             return self.may_join(snapshot, units);
@@ -599,7 +600,7 @@ fn moves_of(wave: &OpenWave, unit: &UnitId) -> Vec<Move> {
 }
 
 /// A unit that could not be entered is left, as what it was.
-fn leave(wave: &OpenWave, unit: &UnitId, visit: &Visit) -> Action {
+pub(super) fn leave(wave: &OpenWave, unit: &UnitId, visit: &Visit) -> Action {
     Action::Visit {
         unit: unit.clone(),
         phase: Phase::Leave,

@@ -59,6 +59,7 @@ pub(super) fn cluster(rng: &mut Rng, seed: u64) -> Result<SimSpec, IdError> {
         release: "18.2.7".parse()?,
         seed,
         racks: racks as u32,
+        sites: 0,
         hosts_per_rack: hosts as u32,
         osds_per_host: osds as u32,
         mons: if rng.percent(4) {
@@ -76,6 +77,8 @@ pub(super) fn cluster(rng: &mut Rng, seed: u64) -> Result<SimSpec, IdError> {
         pools,
         out,
         down,
+        guests: None,
+        balanced: None,
         seconds: Seconds {
             restart: 5,
             restart_osd: rng.between(2, 20) as u32,
@@ -88,6 +91,23 @@ pub(super) fn cluster(rng: &mut Rng, seed: u64) -> Result<SimSpec, IdError> {
             lock: 30,
         },
     })
+}
+
+/// The same without anything that stores.
+pub(super) fn without_storage(spec: SimSpec) -> SimSpec {
+    SimSpec {
+        osds_per_host: 0,
+        mons: 0,
+        mgrs: 0,
+        mds: 0,
+        rgws: 0,
+        destroyed: Vec::new(),
+        recovering: 0,
+        pools: Vec::new(),
+        out: Vec::new(),
+        down: Vec::new(),
+        ..spec
+    }
 }
 
 /// How many of each level there are.
@@ -130,6 +150,7 @@ fn pool(rng: &mut Rng, at: u64, wide: &Wide) -> PoolSpec {
         size: size as u32,
         min_size: min_size as u32,
         k: k as u32,
+        sites: 0,
         domain,
         pgs: rng.between(1, 8) as u32,
     }

@@ -2,16 +2,16 @@
 
 use stagger_core::model::{IdError, Phase, UnitId};
 
+use super::{balanced, guests};
 use crate::SimSpec;
 use crate::conductors::{Conductor, Ill};
 use crate::fault::{Fault, On, Says, When};
+use crate::guests::node_name;
 use crate::journal::JournalIll;
 use crate::rng::Rng;
 
 pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
-    let osd = UnitId::new(format!("osd.{}", rng.below(u64::from(spec.osds()))))?;
-    let mon = UnitId::new("mon.a")?;
-    let unit = if rng.percent(85) { osd } else { mon };
+    let unit = unit(rng, spec)?;
     let when = if rng.percent(60) {
         When {
             osd_stop: rng.between(1, 12) as u32,
@@ -27,7 +27,16 @@ pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
     };
     let phase = *rng.pick(&[Phase::Prepare, Phase::Enter, Phase::Change, Phase::Leave]);
     let on = if rng.percent(80) { On::New } else { On::Any };
-    Ok(match rng.below(18) {
+    // What storage alone has, others have not.
+    let drawn = match (&spec.guests, &spec.balanced) {
+        (Some(guests), _) if rng.percent(30) && !guests.guests.is_empty() => {
+            return Ok(guests::fault(rng, guests, when));
+        }
+        (_, Some(_)) if rng.percent(20) => return Ok(balanced::fault(rng, unit)),
+        (None, None) => rng.below(18),
+        (Some(_), _) | (_, Some(_)) => *rng.pick(&[0, 1, 2, 3, 4, 5, 6, 10, 11, 12, 13, 15, 16, 17]),
+    };
+    Ok(match drawn {
         0 => Fault::Slow {
             unit,
             seconds: rng.between(10, 200) as u32,
@@ -64,6 +73,10 @@ pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
         },
         9 => Fault::OracleNo { unit, when },
         10 => Fault::Blind { when },
+        11 if spec.sites > 0 && rng.percent(50) => Fault::Outage {
+            what: format!("site-{}", rng.below(u64::from(spec.sites))),
+            when,
+        },
         11 => Fault::Outage {
             what: format!("rack-{}", rng.below(u64::from(spec.racks))),
             when,
@@ -95,6 +108,27 @@ pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
             when,
         },
     })
+}
+
+/// A unit on which something goes wrong: of storage mostly an OSD.
+fn unit(rng: &mut Rng, spec: &SimSpec) -> Result<UnitId, IdError> {
+    if let Some(guests) = &spec.guests {
+        return node_name(rng.below(guests.memory.len() as u64) as u32);
+    }
+    if let Some(services) = &spec.balanced {
+        let (kind, count) = if rng.percent(60) {
+            ("conductor", services.conductors.len() as u64)
+        } else {
+            ("api", u64::from(services.apis))
+        };
+        let letter = char::from_u32(u32::from('a') + rng.below(count) as u32).unwrap_or('a');
+        return UnitId::new(format!("{kind}.{letter}"));
+    }
+    if rng.percent(85) {
+        UnitId::new(format!("osd.{}", rng.below(u64::from(spec.osds()))))
+    } else {
+        UnitId::new("mon.a")
+    }
 }
 
 pub(super) fn conductor(rng: &mut Rng) -> Conductor {

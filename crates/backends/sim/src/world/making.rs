@@ -10,6 +10,7 @@ use super::copied::{Copied, recovery, visit};
 use super::{Daemon, Due, EPOCH, FaultState, World};
 use crate::copy::ClusterCopy;
 use crate::fault::Fault;
+use crate::guests::{NODE, node_name};
 use crate::measure::Truth;
 use crate::placement::{self, Pg};
 use crate::rng::hash;
@@ -52,33 +53,58 @@ impl World {
                 baseline: up,
                 ours: false,
                 ours_to_give_back: false,
+                drained: false,
+                away: Vec::new(),
+                leaves_when_up: false,
                 failed: false,
                 turn: 0,
                 id,
             });
             Ok(())
         };
+        let nodes = spec
+            .guests
+            .as_ref()
+            .map_or(0, |guests| guests.memory.len() as u32);
+        for node in 0..nodes {
+            add(node_name(node)?, NODE, node, None)?;
+        }
         for osd in 0..spec.osds() {
             let host = placement::host_of(&spec, osd);
             add(UnitId::new(format!("osd.{osd}"))?, "osd", host, Some(osd))?;
         }
+        let balanced = spec.balanced.as_ref();
         let kinds = [
             ("mon", spec.mons),
             ("mgr", spec.mgrs),
             ("mds", spec.mds),
             ("rgw", spec.rgws),
+            (
+                "conductor",
+                balanced.map_or(0, |spec| spec.conductors.len() as u32),
+            ),
+            ("api", balanced.map_or(0, |spec| spec.apis)),
         ];
         for (kind, count) in kinds {
             for number in 0..count {
                 // Spread over the racks: the first host of each, then the second.
                 let rack = number % spec.racks.max(1);
                 let host = (rack * spec.hosts_per_rack + number / spec.racks.max(1)) % hosts;
+                // The tiebreaker stands in no site, on the host behind the last.
+                let tiebreaker = spec.sites > 0 && kind == "mon" && number + 1 == count;
+                let host = if tiebreaker { hosts } else { host };
                 add(name(kind, number)?, kind, host, None)?;
             }
         }
         let gateways = daemons.iter_mut().filter(|daemon| daemon.kind.as_str() == "rgw");
         for (number, gateway) in gateways.enumerate() {
             gateway.group = number as u32 % spec.rgw_groups.max(1);
+        }
+        let conductors = daemons
+            .iter_mut()
+            .filter(|daemon| daemon.kind.as_str() == "conductor");
+        for (conductor, group) in conductors.zip(balanced.iter().flat_map(|spec| &spec.conductors)) {
+            conductor.group = *group;
         }
         let is_out: Vec<bool> = daemons.iter().take(spec.osds() as usize).map(|d| d.out).collect();
         let pgs = placement::place(&spec, &is_out);
@@ -153,6 +179,9 @@ impl World {
                 baseline: up,
                 ours: false,
                 ours_to_give_back: false,
+                drained: false,
+                away: Vec::new(),
+                leaves_when_up: false,
                 failed: false,
                 turn: 0,
             }
@@ -169,6 +198,7 @@ impl World {
             size: pool.size,
             min_size: pool.min_size,
             k: pool.k,
+            sites: 0,
             // Where its shards lie is known.
             domain: Level::Host,
             pgs: 0,
@@ -178,6 +208,7 @@ impl World {
             release: unknown.clone(),
             seed,
             racks: 0,
+            sites: 0,
             hosts_per_rack: 0,
             osds_per_host: 0,
             mons: 0,
@@ -191,6 +222,8 @@ impl World {
             pools: pools.collect(),
             out: Vec::new(),
             down: Vec::new(),
+            guests: None,
+            balanced: None,
             seconds: Seconds {
                 recovery: recovery(visit(&copy.snapshot, &Kind::new("osd")?)),
                 poll: copy.poll,
@@ -230,6 +263,12 @@ impl World {
             .map(|(at, d)| (d.id.clone(), at))
             .collect();
         Self {
+            guests: spec
+                .guests
+                .as_ref()
+                .map_or_else(Vec::new, |spec| spec.guests.clone()),
+            wanted: None,
+            steps: BTreeSet::new(),
             spec,
             now: 0,
             shown: Arc::default(),
@@ -253,6 +292,7 @@ impl World {
             orphans: BTreeSet::new(),
             taken_by: BTreeMap::new(),
             effects: BTreeSet::new(),
+            failed: BTreeMap::new(),
             require: None,
             generation: 1,
             changes: 0,

@@ -108,7 +108,7 @@ impl World {
     }
 
     /// Looks again at the groups of an OSD that has changed.
-    pub(super) fn settle(&mut self, unit: usize) {
+    pub(crate) fn settle(&mut self, unit: usize) {
         let now = self.now;
         let Some(copy) = &mut self.copy else { return };
         copy.standings.pass(now);

@@ -81,11 +81,13 @@ impl World {
     /// A unit that the run has stopped and not asked to start again, though it could.
     fn is_held(&self, unit: usize) -> bool {
         let daemon = &self.daemons[unit];
-        daemon.ours_to_give_back && !daemon.up && daemon.outages == 0 && !self.answers_no(unit)
+        // One that is drained and on its way up was asked to start already.
+        let is_out = !daemon.serves() && (daemon.up || !daemon.drained);
+        daemon.ours_to_give_back && is_out && daemon.outages == 0 && !self.answers_no(unit)
     }
 
     /// Whoever calls it gets no for an answer, or none.
-    fn answers_no(&self, unit: usize) -> bool {
+    pub(crate) fn answers_no(&self, unit: usize) -> bool {
         let id = &self.daemons[unit].id;
         self.faults.iter().any(|state| match &state.fault {
             Fault::PerformFails { unit, times, .. } => unit == id && (*times == 0 || state.used > 0),
@@ -103,24 +105,34 @@ impl World {
             let pg = &self.pgs[at];
             let pool = &self.spec.pools[pg.pool];
             let (mut up, mut whole, mut up_else, mut whole_else) = (0, 0, 0, 0);
+            let (mut there, mut there_else) = (Vec::new(), Vec::new());
             for (osd, missing) in pg.shards.iter().zip(&pg.missing) {
                 let Some(osd) = osd.map(|osd| osd as usize) else {
                     continue;
                 };
                 let is_up = self.daemons[osd].up;
                 let would_be_up = is_up || self.is_held(osd);
+                if pool.sites > 0 {
+                    there.extend(is_up.then_some(osd as u32));
+                    there_else.extend(would_be_up.then_some(osd as u32));
+                }
                 up += u32::from(is_up);
                 whole += u32::from(is_up && !missing);
                 up_else += u32::from(would_be_up);
                 whole_else += u32::from(would_be_up && !missing);
             }
-            let serves = |up: u32, whole: u32| up >= pool.min_size && whole >= pool.k;
-            if !serves(up, whole) && serves(up_else, whole_else) {
+            let serves = |up: u32, whole: u32, there: Vec<u32>| {
+                up >= pool.min_size && whole >= pool.k && self.sites(there.into_iter()) >= pool.sites
+            };
+            if !serves(up, whole, there) && serves(up_else, whole_else, there_else) {
                 kept.push(format!("placement group {}", self.pg_name(at)));
             }
         }
         for service in self.services() {
-            let up = self.members(service).filter(|at| self.daemons[*at].up).count() as u32;
+            let up = self
+                .members(service)
+                .filter(|at| self.daemons[*at].serves())
+                .count() as u32;
             let held = self.members(service).filter(|at| self.is_held(*at)).count() as u32;
             if up < service.need && up + held >= service.need {
                 kept.push(format!("the service of the {}s", service.kind));
@@ -139,7 +151,9 @@ impl World {
     /// The units that the run has stopped and never asked to start again.
     pub(crate) fn kept_out(&self) -> impl Iterator<Item = &str> {
         let all = self.daemons.iter().enumerate();
-        let held = all.filter(|(at, daemon)| self.copy.is_none() && self.is_held(*at) && !daemon.wanted);
+        let held = all.filter(|(at, daemon)| {
+            self.copy.is_none() && self.is_held(*at) && !daemon.wanted && !daemon.drained
+        });
         held.map(|(_, daemon)| daemon.id.as_str())
     }
 
