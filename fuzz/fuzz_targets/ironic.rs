@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stagger_ironic::balancer::{Server, Shown};
+use stagger_ironic::balancer::Shown;
+use stagger_ironic::config::Server;
 use stagger_ironic::releases::Releases;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -116,7 +116,7 @@ pub(crate) fn knows(run: &Run, door: &PartName) -> Result<(), CliError> {
         return Ok(());
     }
     let start = run.start();
-    let mut names: Vec<String> = start.target.words().map(|word| word.to_string()).collect();
+    let mut names: Vec<String> = start.target.doors().map(ToString::to_string).collect();
     let interruptions = run.plan().into_iter().flat_map(|plan| &plan.interruptions);
     names.extend(
         interruptions

@@ -147,18 +147,19 @@ pub struct StageSpec {
 }
 
 impl Target {
+    /// Its one-way doors.
+    pub fn doors(&self) -> impl Iterator<Item = &PartName> {
+        let doors = self.parts.iter().filter_map(|part| match part {
+            Part::Stage(stage) => stage.door_before_last.as_ref(),
+            Part::Step(step) => step.door.as_ref(),
+        });
+        doors.map(|door| &door.name)
+    }
+
     /// The words that a person may say in its course: of one-way doors, and of what may be left behind.
     pub fn words(&self) -> impl Iterator<Item = PartName> {
-        self.parts
-            .iter()
-            .flat_map(|part| match part {
-                Part::Stage(stage) => {
-                    let door = stage.door_before_last.as_ref().map(|door| door.name.clone());
-                    [door, stage.accepted_by()]
-                }
-                Part::Step(step) => [step.door.as_ref().map(|door| door.name.clone()), None],
-            })
-            .flatten()
+        let accepted = self.stages().filter_map(StageSpec::accepted_by);
+        self.doors().cloned().chain(accepted)
     }
 }
 
