@@ -233,11 +233,11 @@ impl Begun {
         let Self {
             world,
             driver,
-            _lease,
+            _lease: lease,
             folder,
         } = self;
         let run = driver.run().start().run.clone();
-        drop((driver, _lease));
+        drop((driver, lease));
         world.unit.lock().unwrap().2.clear();
         let who = Identity::of_this_process();
         let (driver, lease) = supervisor::resume(parts(&world, &folder), &who, &run)

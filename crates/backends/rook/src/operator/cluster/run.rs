@@ -67,7 +67,7 @@ impl One {
         if found.spec.update_policy.pause.unwrap_or(false) {
             return Err(Blocked::until_changed("Paused", "spec.updatePolicy.pause is set"));
         }
-        let ceph = self.ceph(&wish).await?;
+        let ceph = self.ceph(wish).await?;
         let mut facts = ceph.facts().await?;
         backend::one_gateway_each(&mut facts);
         let release = release.to_string();
