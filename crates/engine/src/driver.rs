@@ -296,11 +296,8 @@ impl Driver {
     }
 
     async fn keep_out(&mut self, fenced: &[UnitId], bound: Duration) -> Unguarded {
-        let is_off = |unit: &&UnitId| {
-            let host = self.backend.host_of(unit);
-            host.is_some_and(|host| self.run.is_off(&host))
-        };
-        let fenced: Vec<UnitId> = fenced.iter().filter(|unit| !is_off(unit)).cloned().collect();
+        let fenced = fenced.iter().filter(|unit| !self.is_off(unit));
+        let fenced: Vec<UnitId> = fenced.cloned().collect();
         let unguarded = raising::raise(&self.backend, self.fence, &fenced).await;
         if !bound.is_zero() {
             let bound = SignedDuration::try_from(bound).unwrap_or(SignedDuration::MAX);
@@ -370,9 +367,14 @@ impl Driver {
         // Appended first: a command taken twice is the same command, one lost is not.
         self.append(events)?;
         self.store.taken(&run, last)?;
+        self.forget_what_is_settled();
+        Ok(())
+    }
+
+    /// A person's word may have settled what was made again.
+    fn forget_what_is_settled(&mut self) {
         let open = &self.run;
         self.strays.retain(|seq| open.intent(seq).is_some());
-        Ok(())
     }
 
     /// A word about a host, with what is open there.
@@ -399,8 +401,9 @@ impl Driver {
         self.append(vec![Event::Asked {
             command,
             by: by.to_owned(),
-        }])
-        .map(|_| ())
+        }])?;
+        self.forget_what_is_settled();
+        Ok(())
     }
 
     /// One step.
@@ -653,8 +656,9 @@ impl Driver {
         let artifacts = self.artifacts.clone();
         let lease = self.lease.clone();
         let unguarded = Arc::clone(&self.unguarded);
+        let raised_first = self.raised_first(&action);
         self.under_way.spawn(async move {
-            if let Err(error) = guarded(&*backend, call.fence, &unguarded, &action).await {
+            if let Err(error) = guard(&*backend, call.fence, &unguarded, raised_first).await {
                 return (seq, Ok(Err(error)));
             }
             // Here, not where it was announced: a process can be paused in between.
@@ -666,6 +670,23 @@ impl Driver {
             }
             (seq, Ok(perform(&*backend, &artifacts, &call, &action).await))
         });
+    }
+
+    /// The units on which the fence has to be raised before that is done. What is bounded does not meet it, and where a person
+    /// says that the host is off there is nothing to rule out.
+    fn raised_first(&self, action: &Action) -> Vec<UnitId> {
+        let unguarded = self.unguarded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut units = match self.backend.rail(action) {
+            Rail::Fenced | Rail::Conditional => units_of(action),
+            Rail::Bounded(_) => Vec::new(),
+        };
+        units.retain(|unit| unguarded.contains(unit) && !self.is_off(unit));
+        units
+    }
+
+    fn is_off(&self, unit: &UnitId) -> bool {
+        let host = self.backend.host_of(unit);
+        host.is_some_and(|host| self.run.is_off(&host))
     }
 
     /// What is known of earlier calls for that intent.
@@ -706,26 +727,20 @@ impl Driver {
     }
 }
 
-/// Raises the fence first on those of an action's units where it is not yet raised.
-async fn guarded(
+/// Raises the fence where it is not yet raised.
+async fn guard(
     backend: &dyn Backend,
     fence: u64,
     unguarded: &Mutex<BTreeSet<UnitId>>,
-    action: &Action,
+    units: Vec<UnitId>,
 ) -> Result<(), BackendError> {
-    let known = || unguarded.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut units = units_of(action);
-    units.retain(|unit| known().contains(unit));
     if units.is_empty() {
         return Ok(());
     }
-    backend
-        .raise_fence(fence, &units)
-        .await
-        .map_err(BackendError::may_land)?;
-    for unit in units {
-        known().remove(&unit);
-    }
+    let raised = backend.raise_fence(fence, &units).await;
+    raised.map_err(BackendError::may_land)?;
+    let mut unguarded = unguarded.lock().unwrap_or_else(PoisonError::into_inner);
+    unguarded.retain(|unit| !units.contains(unit));
     Ok(())
 }
 

@@ -441,3 +441,26 @@ async fn a_host_that_is_not_reached_by_who_takes_over_blocks_nobody_else() {
     let fences = calls.iter().filter(|call| call.starts_with("fence")).count();
     assert_eq!(fences, 1, "{calls:?}");
 }
+
+/// Its fence can be raised by nobody: a person's word leads on.
+#[tokio::test]
+async fn a_host_that_is_not_reached_and_is_off_keeps_nobody_waiting() {
+    let mut begun = Begun::with(8, 0).await;
+    begun.driver.drive(|| None).await.unwrap();
+    begun.world.away.store(true, Ordering::Relaxed);
+    let mut begun = begun.taken_over().await;
+    begun.driver.drive(|| None).await.unwrap();
+    assert_eq!(begun.calls(), Vec::<String>::new());
+    begun.driver.ask(off(), "anna@ops1").unwrap();
+    assert_eq!(begun.driver.run().open().count(), 0);
+    // Its unit has its turn again, and eight answers more are lost: a person is asked again, and nobody waits for a fence.
+    let Step::Held(reason) = begun.driver.drive(|| None).await.unwrap() else {
+        panic!("it is not held")
+    };
+    assert!(reason.detail.contains("enter: no answer"), "{reason}");
+    begun.driver.ask(Command::Resume, "anna@ops1").unwrap();
+    let end = begun.driver.drive(|| None).await.unwrap();
+    assert_eq!(end, Step::Over(Ending::Done));
+    let fences = begun.calls().into_iter().filter(|call| call.starts_with("fence"));
+    assert_eq!(fences.count(), 0, "{:?}", begun.calls());
+}
