@@ -88,7 +88,12 @@ fn is_given_up(ending: &Ending) -> bool {
 /// Why a run with this plan is not begun; `None`: it has something to do. `differing`: the daemons that have
 /// another image.
 pub(super) fn not_begun(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
-    if plan.stages().next().is_some() {
+    // What comes first waits for what is left: a run would begin and end, again and again.
+    let waits = plan.parts.first().is_some_and(|first| {
+        let mut left = plan.left_alone.iter();
+        left.any(|left| left.needed_by.as_ref() == Some(first.name()))
+    });
+    if plan.stages().next().is_some() && !waits {
         return None;
     }
     if !plan.left_alone.is_empty() {
@@ -164,7 +169,7 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
     use stagger_ceph::translate::Baseline;
-    use stagger_core::model::{BudgetsBuilder, ClusterName, Policy, Snapshot};
+    use stagger_core::model::{BudgetsBuilder, ClusterName, GoingBack, Policy, Snapshot};
     use stagger_core::run::Start;
 
     use super::*;
@@ -200,6 +205,21 @@ mod tests {
             assert_eq!(reason, "UnitsLeft");
             assert!(why.contains("osd.7 (never-ok-to-stop: why)"), "{why}");
         }
+        // Where what can be done is asked for, what is left is done with all that comes before what waits for it.
+        let stage = |name: &str| {
+            json!({ "stage": {
+            "name": name, "kind": name, "revision": "20", "all": 1, "parallel": 1, "waves": [], "at_least": 0, "at_least_because": "",
+            "going_back": GoingBack::Restart,
+        } })
+        };
+        let with = |first: &str| {
+            let mut plan = plan(&json!([]), &left);
+            plan.parts = serde_json::from_value(json!([stage(first)])).unwrap();
+            plan.left_alone[0].needed_by = Some("rgw".parse().unwrap());
+            plan
+        };
+        assert_eq!(said(not_begun(&with("mds"), &differing)), None);
+        assert_eq!(said(not_begun(&with("rgw"), &differing)).unwrap().0, "UnitsLeft");
         let blocked = not_begun(&plan(&json!([]), &[]), &differing).unwrap();
         assert!(blocked.passes && blocked.reason == "UnknownToCeph" && blocked.why.contains("osd.7"));
     }
