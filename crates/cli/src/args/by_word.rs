@@ -1,10 +1,10 @@
 //! What a person can say that nobody else can tell.
 
-use super::Heard;
-
 use clap::{Args, ValueEnum};
 use stagger_core::model::{HostName, RunId};
 use stagger_core::run::Seq;
+
+use super::Heard;
 
 /// `confirm`
 #[derive(Debug, Args)]

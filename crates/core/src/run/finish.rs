@@ -141,7 +141,7 @@ impl State {
         Some(self.hold(Reason::new(
             Code::InterruptionNotPermitted,
             format!(
-                "{}; {} permits it, and it goes on by itself once something stands in",
+                "{}; {} permits it, or bring back what stood in for it; then `stagger resume {run}` goes on",
                 first.what,
                 words.join(" and ")
             ),

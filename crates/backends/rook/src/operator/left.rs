@@ -104,7 +104,11 @@ pub(super) fn not_begun(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
         return Some(Blocked::for_now(
             "UnitsLeft",
             format!(
-                "all others have the image; it goes on by itself when these may go: {}",
+                "{}; it goes on by itself when these may go: {}",
+                match plan.parts.first().filter(|_| waits) {
+                    Some(first) => format!("{} waits for what was left", first.name()),
+                    None => "all others have the image".to_owned(),
+                },
                 named(left)
             ),
         ));
@@ -219,7 +223,11 @@ mod tests {
             plan
         };
         assert_eq!(said(not_begun(&with("mds"), &differing)), None);
-        assert_eq!(said(not_begun(&with("rgw"), &differing)).unwrap().0, "UnitsLeft");
+        let (reason, why) = said(not_begun(&with("rgw"), &differing)).unwrap();
+        assert!(
+            reason == "UnitsLeft" && why.starts_with("rgw waits for what was left;"),
+            "{why}"
+        );
         let blocked = not_begun(&plan(&json!([]), &[]), &differing).unwrap();
         assert!(blocked.passes && blocked.reason == "UnknownToCeph" && blocked.why.contains("osd.7"));
     }
