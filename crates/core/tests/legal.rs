@@ -188,6 +188,7 @@ fn states() -> Vec<(&'static str, Run)> {
         ("broken", broken()),
         ("wave failed", wave_failed()),
         ("going back", back),
+        ("just taken over", [entered(), vec![lease(2)]].concat()),
         ("over", ended),
     ];
     all.into_iter()
@@ -202,6 +203,7 @@ fn events(open: Option<Seq>) -> Vec<(&'static str, Event)> {
         ("another start", started()),
         ("lease, newer", lease(2)),
         ("lease, older", lease(1)),
+        ("journal behind", Event::JournalBehind),
         ("wave opened", opened(&["osd.2"])),
         (
             "wave joined",

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{Code, Reason, Snapshot, UnitId, UnitState};
+use stagger_core::model::{Code, Phase, Reason, Snapshot, UnitId, UnitState};
 use stagger_core::run::{
     Action, Answer, Command, Decision, Effect, Ending, Entry, Event, IllegalEvent, Run, Seen, Seq,
 };
@@ -423,6 +423,10 @@ impl Driver {
             };
             self.rule_out_a_strangers_calls(&snapshot).await?;
             self.stranger = false;
+            if self.run.ended().is_none() {
+                self.append(vec![Event::JournalBehind])?;
+                self.forget_what_is_settled();
+            }
             return Ok(Step::Again);
         }
         let seen = self.seen.as_ref().map(|seen| Seen {
@@ -661,6 +665,12 @@ impl Driver {
             if let Err(error) = guard(&*backend, call.fence, &unguarded, raised_first).await {
                 return (seq, Ok(Err(error)));
             }
+            if changes_units(&action)
+                && let Some(lease) = &lease
+                && let Err(why) = lease.anchored(&*backend, seq).await
+            {
+                return (seq, Err(NotSent(why)));
+            }
             // Here, not where it was announced: a process can be paused in between.
             if let Some(why) = lease.and_then(|lease| lease.lost()) {
                 return (seq, Err(NotSent(why)));
@@ -724,6 +734,15 @@ impl Driver {
                 end @ (Step::Held(_) | Step::Over(_)) => return Ok(end),
             }
         }
+    }
+}
+
+/// Whether a journal that has forgotten it would not know what a unit is. A guard that is forgotten goes by itself.
+fn changes_units(action: &Action) -> bool {
+    match action {
+        Action::Visit { phase, .. } => *phase > Phase::Prepare,
+        Action::Restart { .. } | Action::GoBack { .. } | Action::Step { .. } => true,
+        Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Collect { .. } => false,
     }
 }
 

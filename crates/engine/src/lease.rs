@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinHandle;
 
-use crate::backend::{Anchor, Backend, Claim, LockError};
+use stagger_core::run::Seq;
+
+use crate::backend::{Anchor, Backend, Claim, LockError, Persistence};
 use crate::clock::{Clock, Moment, within};
 use crate::store::{Mark, Store};
 
@@ -24,8 +26,8 @@ pub struct Lease {
 #[derive(Clone, Default)]
 struct Beside {
     store: Arc<Mutex<Option<Box<dyn Store>>>>,
-    /// What the cluster was last told.
-    told: Arc<Mutex<Option<Mark>>>,
+    /// What the cluster was last told. Held while it is told something newer: one place after another.
+    told: Arc<AsyncMutex<Option<Mark>>>,
 }
 
 impl std::fmt::Debug for Beside {
@@ -38,6 +40,11 @@ impl Beside {
     fn with<T>(&self, ask: impl FnOnce(&mut dyn Store) -> T) -> Option<T> {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         store.as_mut().map(|store| ask(&mut **store))
+    }
+
+    fn is_none(&self) -> bool {
+        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        store.is_none()
     }
 
     /// A store that cannot be written is no reason to let go of the lock: who is at work is shown, not obeyed.
@@ -61,17 +68,22 @@ impl Beside {
             .flatten()
     }
 
-    /// Tells the cluster where the journal stands. An older place that lands late says less, and nothing wrong.
-    async fn anchor(&self, backend: &dyn Backend, claim: &Claim) -> Result<(), LockError> {
-        let told = || self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(mark) = self.mark(claim).filter(|mark| told().as_ref() != Some(mark)) else {
-            return Ok(());
+    /// Tells the cluster where the journal stands, unless it knows of that place already. Never of an older place than before:
+    /// that would be one of a journal that was put back. Returns the place of which it knows then; 0: of none.
+    async fn anchor(&self, backend: &dyn Backend, claim: &Claim, at_least: Seq) -> Result<Seq, LockError> {
+        let mut told = self.told.lock().await;
+        let known = told.as_ref().map_or(0, |mark| mark.seq);
+        if known >= at_least {
+            return Ok(known);
+        }
+        let Some(mark) = self.mark(claim).filter(|mark| mark.seq > known) else {
+            return Ok(known);
         };
         let Mark { seq, sum } = mark.clone();
         let run = claim.run.clone();
         backend.anchor(&Anchor { run, seq, sum }).await?;
-        *told() = Some(mark);
-        Ok(())
+        *told = Some(mark);
+        Ok(seq)
     }
 }
 
@@ -82,9 +94,46 @@ pub struct Watch {
     alive: watch::Receiver<Moment>,
     expires: Duration,
     clock: Arc<dyn Clock>,
+    claim: Claim,
+    beside: Beside,
 }
 
+/// So long after the cluster could not be told of the journal it is tried again.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
+
 impl Watch {
+    /// Before something is begun, the cluster knows that the journal stands at its announcement or behind it: a journal that is
+    /// put back from before that is noticed, however short the time between.
+    ///
+    /// Where it cannot be told, it is tried again as long as the lock is ours. Where it never can, the renewals of the lock have
+    /// to do.
+    ///
+    /// # Errors
+    /// Why nothing must be begun: the lock is lost, or the journal has lost the announcement already.
+    pub async fn anchored(&self, backend: &dyn Backend, seq: Seq) -> Result<(), String> {
+        if self.beside.is_none() {
+            return Ok(());
+        }
+        loop {
+            if let Some(why) = self.lost() {
+                return Err(why);
+            }
+            match self.beside.anchor(backend, &self.claim, seq).await {
+                Ok(known) if known >= seq => return Ok(()),
+                Ok(_) => return Err("the journal has lost what it was told to announce".to_owned()),
+                Err(LockError::Backend(error)) if error.persistence != Persistence::Permanent => {
+                    tracing::warn!(%error, "the journal could not be anchored; nothing is begun before");
+                    self.clock.pause(TELL_AGAIN).await;
+                }
+                Err(LockError::Backend(error)) => {
+                    tracing::warn!(%error, "the journal could not be anchored");
+                    return Ok(());
+                }
+                Err(error @ (LockError::Held(_) | LockError::Lost(_))) => return Err(error.to_string()),
+            }
+        }
+    }
+
     /// Why the lock may not be ours any more, if so.
     pub fn lost(&self) -> Option<String> {
         if let Some(why) = self.lost.borrow().clone() {
@@ -118,13 +167,15 @@ impl Lease {
         let (renewed, alive) = watch::channel(clock.moment());
         backend.renew(&claim, fence).await?;
         let (tell, lost) = watch::channel(None);
+        let beside = Beside::default();
         let watch = Watch {
             lost,
             alive,
             expires: backend.lock_expires(),
             clock: Arc::clone(clock),
+            claim: claim.clone(),
+            beside: beside.clone(),
         };
-        let beside = Beside::default();
         let keeper = keep(
             Arc::clone(backend),
             Arc::clone(clock),
@@ -154,7 +205,7 @@ impl Lease {
     /// # Errors
     /// The cluster cannot be asked.
     pub async fn anchor(&self, backend: &Arc<dyn Backend>) -> Result<(), LockError> {
-        self.beside.anchor(&**backend, &self.claim).await
+        self.beside.anchor(&**backend, &self.claim, Seq::MAX).await.map(drop)
     }
 
     /// This process does nothing more, and says so; the lock goes by itself, as something of it may still be under way.
@@ -227,9 +278,9 @@ async fn keep(
                     renewed.send_replace(sent);
                     pause = expires / 3;
                     beside.beat(&claim, fence, expires);
-                    let anchored = beside.anchor(&*backend, &claim);
+                    let anchored = beside.anchor(&*backend, &claim, Seq::MAX);
                     match within(&*clock, expires / 6, anchored).await {
-                        Some(Ok(())) => {}
+                        Some(Ok(_)) => {}
                         Some(Err(error)) => tracing::warn!(%error, "the journal could not be anchored"),
                         None => tracing::warn!("the journal could not be anchored in time"),
                     }
@@ -284,16 +335,8 @@ mod tests {
             renewals,
             unanswered,
         });
-        let claim = Claim {
-            incarnation: "1".to_owned(),
-            run: RunId::new("r").unwrap(),
-            host: "h".to_owned(),
-            process: 1,
-            since: jiff::Timestamp::UNIX_EPOCH,
-            life: None,
-        };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        Lease::take(&backend, &clock, claim, 0).await.unwrap()
+        Lease::take(&backend, &clock, claim(), 0).await.unwrap()
     }
 
     #[async_trait]
@@ -373,6 +416,17 @@ mod tests {
         );
     }
 
+    fn claim() -> Claim {
+        Claim {
+            incarnation: "1".to_owned(),
+            run: RunId::new("r").unwrap(),
+            host: "h".to_owned(),
+            process: 1,
+            since: jiff::Timestamp::UNIX_EPOCH,
+            life: None,
+        }
+    }
+
     fn watch(renewed: Moment) -> (Watch, watch::Sender<Option<String>>) {
         let (tell, lost) = watch::channel(None);
         let (_, alive) = watch::channel(renewed);
@@ -384,6 +438,8 @@ mod tests {
                 alive,
                 expires,
                 clock,
+                claim: claim(),
+                beside: Beside::default(),
             },
             tell,
         )

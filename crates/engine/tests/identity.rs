@@ -91,6 +91,11 @@ impl Backend for Named {
             ..
         } = action
         {
+            let told = truth.anchor.as_ref().filter(|anchor| anchor.run == call.run);
+            assert!(
+                *phase == Phase::Prepare || told.is_some_and(|anchor| anchor.seq >= call.seq),
+                "{phase:?} {unit} is begun, and the cluster knows of {told:?} only"
+            );
             truth.calls.push(format!("{phase:?} {unit} {}", call.fence));
             let (up, runs) = truth.units.get_mut(unit.as_str()).unwrap();
             match phase {
@@ -491,6 +496,31 @@ async fn a_journal_that_is_older_than_the_world_is_a_strangers() {
         "of every unit, as its intents are unknown: {calls:?}"
     );
     assert!(then.iter().any(|call| call.starts_with("Enter")), "{calls:?}");
+}
+
+/// Nobody has renewed the lock since, and nobody has given it back.
+#[tokio::test]
+async fn a_backup_that_lacks_only_the_last_thing_is_noticed() {
+    let setting = Setting::new();
+    let backend = setting.named("lab", "id-1");
+    let (mut driver, lease) = setting.start(&backend, "r1", "2").await.unwrap();
+    so_far(&mut driver, &setting, 1).await;
+    let backup = setting.folder.path().join("backup.db");
+    Place::File(setting.journal()).copy(&backup).unwrap();
+    so_far(&mut driver, &setting, 1).await;
+    drop((driver, lease));
+    for file in ["journal.db-wal", "journal.db-shm"] {
+        std::fs::remove_file(setting.folder.path().join(file)).ok();
+    }
+    std::fs::rename(&backup, setting.journal()).unwrap();
+    let taken = setting.resume(&backend, "r1").await.unwrap();
+    let noticed = setting.notices.0.lock().unwrap().clone();
+    assert!(matches!(&noticed[..], [Notice::Behind(_)]), "{noticed:?}");
+    to_the_end(taken, &backend).await;
+    let store = Place::File(setting.journal()).open().unwrap();
+    let journal = store.journal(&RunId::new("r1").unwrap()).unwrap();
+    let behind = |entry: &Entry| entry.event == stagger_core::run::Event::JournalBehind;
+    assert!(journal.iter().any(behind), "it is written down");
 }
 
 #[tokio::test]

@@ -161,6 +161,9 @@ impl World {
                 "it is in the map of OSDs, and there is nothing behind it",
             ),
         }));
+        if self.drains() {
+            snapshot = snapshot.with_drained(self.seen_drained());
+        }
         if let Some(rooms) = self.rooms()? {
             snapshot = snapshot.with_rooms(rooms)?;
         }

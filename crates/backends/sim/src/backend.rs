@@ -310,6 +310,7 @@ impl World {
         self.fenced_in(call, action)?;
         self.may_begin(call)?;
         self.obstacle(call, action)?;
+        self.caller = Some(call.run.clone());
         self.stops_half_way(call, action)?;
         Ok(self.take_effect(call, action))
     }
@@ -376,6 +377,17 @@ impl World {
 
     /// Ensures what an action names.
     pub(crate) fn take_effect(&mut self, call: &Call, action: &Action) -> String {
+        let is_laid_out = matches!(
+            action,
+            Action::Visit {
+                phase: Phase::Prepare,
+                ..
+            }
+        );
+        let begun = action.unit().filter(|_| !is_laid_out);
+        if let Some(at) = begun.and_then(|unit| self.by_id.get(unit)) {
+            self.daemons[*at].begun_by = call.seq;
+        }
         match action {
             Action::TakeGuard {
                 guard,

@@ -16,7 +16,7 @@ use stagger_core::view::Waiting;
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
 use stagger_engine::clock::{Clock, Moment};
-use stagger_engine::driver::{DriveError, Listener, Parts};
+use stagger_engine::driver::{DriveError, Listener, Notice, Parts};
 use stagger_engine::store::{Store as _, StoreError};
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 
@@ -232,14 +232,18 @@ impl Stage<'_> {
             store: Box::new(self.store.clone()),
             clock: Arc::new(clock.clone()),
             artifacts: self.artifacts.clone(),
-            listener: Box::new(Both(Arc::clone(&self.listener))),
+            listener: Box::new(Both(Arc::clone(&self.listener), self.sim.clone())),
         };
         let begun = match self.store.journal(&self.run) {
             Ok(entries) => !entries.is_empty(),
             Err(error) => !matches!(error, StoreError::NoRun(_)),
         };
         let started = if begun {
-            supervisor::resume(parts, who, &self.run).await
+            let resumed = supervisor::resume(parts, who, &self.run).await;
+            if resumed.is_ok() {
+                self.sim.world().carried_on();
+            }
+            resumed
         } else {
             let Scenario {
                 cluster,
@@ -536,9 +540,15 @@ impl Backend for Link {
 }
 
 /// One listener for all of them.
-struct Both(Arc<Mutex<Box<dyn Listener>>>);
+struct Both(Arc<Mutex<Box<dyn Listener>>>, Sim);
 
 impl Listener for Both {
+    fn notice(&mut self, notice: &Notice) {
+        if matches!(notice, Notice::Behind(_)) {
+            self.1.world().told_behind = true;
+        }
+    }
+
     fn event(&mut self, entry: &Entry, run: &Run) {
         self.0
             .lock()

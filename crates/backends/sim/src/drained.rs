@@ -3,7 +3,7 @@
 //! Such a unit goes out of service while it is up: guests leave it, or no request comes to it any more. Then it is rebooted or
 //! restarted, and given back. Whoever leaves it drained keeps it out of service.
 
-use stagger_core::model::{Phase, Revision, UnitId};
+use stagger_core::model::{Drained, Phase, Revision, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::Action;
 use stagger_engine::backend::{BackendError, Call};
@@ -89,8 +89,12 @@ impl World {
             Phase::Enter if !daemon.up && self.spec.guests.is_some() => {
                 return Some(format!("{id} does not answer: see to it first"));
             }
+            Phase::Change => {
+                let who = self.has_come_to(unit)?;
+                return Some(format!("{id} is not out of service any more: {who} runs there"));
+            }
             Phase::Enter => {}
-            Phase::Prepare | Phase::Change | Phase::Leave => return None,
+            Phase::Prepare | Phase::Leave => return None,
         }
         let is_away = |a_move: &Move| {
             let to = self.by_id.get(&a_move.to);
@@ -124,7 +128,10 @@ impl World {
         if self.daemons[unit].serves() {
             self.judge_drain(unit, moves);
         }
-        self.daemons[unit].drained = true;
+        let is_noted = self.spec.guests.is_some();
+        let daemon = &mut self.daemons[unit];
+        daemon.drained = true;
+        daemon.drained_by = self.caller.clone().filter(|_| is_noted);
         self.stands_otherwise(unit);
     }
 
@@ -144,6 +151,7 @@ impl World {
         self.bring_back(unit);
         let daemon = &mut self.daemons[unit];
         daemon.drained = false;
+        daemon.drained_by = None;
         daemon.leaves_when_up = false;
         self.stands_otherwise(unit);
         self.start(unit);
@@ -179,6 +187,15 @@ impl World {
         self.watched.touched = true;
         self.generation += 1;
         self.settle(unit);
+    }
+
+    /// The units that answer and are drained, as everybody sees it.
+    pub(crate) fn seen_drained(&self) -> impl Iterator<Item = Drained> {
+        let all = self.daemons.iter().filter(|daemon| daemon.drained && daemon.up);
+        all.map(|daemon| Drained {
+            unit: daemon.id.clone(),
+            by: daemon.drained_by.clone(),
+        })
     }
 
     /// The units that are drained, though they answer, and could be given back.

@@ -23,19 +23,22 @@ pub enum Class {
     GuardLeft,
     /// The run could have been finished, or says of itself what is not so.
     WrongEnding,
+    /// The journal has lost what was begun, and whoever carried it on was not told.
+    Untold,
     /// Played again, it goes another way.
     Unrepeatable,
 }
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::UnsafeStop,
         Self::UnsafeSeconds,
         Self::LateUnsafe,
         Self::UndoneWork,
         Self::GuardLeft,
         Self::WrongEnding,
+        Self::Untold,
         Self::Unrepeatable,
     ];
 
@@ -48,6 +51,7 @@ impl Class {
             Self::UndoneWork => "undone-work",
             Self::GuardLeft => "guard-left",
             Self::WrongEnding => "wrong-ending",
+            Self::Untold => "untold",
             Self::Unrepeatable => "unrepeatable",
         }
     }
@@ -98,6 +102,7 @@ pub(crate) fn findings(ending: &SimEnding, world: &World, looked_after: bool) ->
     found.extend(of(Class::UnsafeSeconds, &truth.unsafe_seconds));
     found.extend(of(Class::LateUnsafe, &truth.late_unsafe));
     found.extend(of(Class::UndoneWork, &truth.undone));
+    found.extend(of(Class::Untold, &truth.untold));
     if matches!(ending, SimEnding::Over(_)) {
         let guards = world.guards_known().map(ToString::to_string);
         let drained = world.left_drained().map(|unit| format!("{unit} is drained"));

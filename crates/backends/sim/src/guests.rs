@@ -180,6 +180,17 @@ impl World {
             .collect()
     }
 
+    /// A guest that somebody has started on a node while the run was at work. A visit looks at its node once more before it
+    /// reboots it, as Ganeti's does, and refuses.
+    pub(crate) fn has_come_to(&self, unit: usize) -> Option<String> {
+        let here = |number: &&usize| {
+            let guest = self.guests.get(**number);
+            guest.is_some_and(|guest| guest.runs && guest.node as usize == unit)
+        };
+        let number = self.started_by_others.iter().find(here)?;
+        self.daemons[unit].up.then(|| guest_name(*number))
+    }
+
     /// The guests that should run and whose node is away.
     pub(crate) fn guests_down(&self) -> Vec<String> {
         let all = self.guests.iter().enumerate();
@@ -265,6 +276,7 @@ impl World {
             return;
         }
         self.guests[number].runs = true;
+        self.started_by_others.insert(number);
         self.generation += 1;
         // What it takes there, nobody who judged before could know.
         let id = self.daemons[node].id.clone();

@@ -28,6 +28,8 @@ pub struct Truth {
     pub unsafe_seconds: Vec<String>,
     /// Units that served on the target and were brought back with nothing against it.
     pub undone: Vec<String>,
+    /// The journal had lost what was begun, and whoever carried the run on did not hear of it.
+    pub untold: Vec<String>,
     /// A person asked to go back.
     pub(crate) asked_back: bool,
     /// One of them has its effect right now.

@@ -22,7 +22,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{GuardName, Kind, PartName, Phase, Revision, Snapshot, UnitId};
+use stagger_core::model::{GuardName, Kind, PartName, Phase, Revision, RunId, Snapshot, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::Action;
 use stagger_engine::backend::{Anchor, BackendError, Call, Claim};
@@ -76,6 +76,10 @@ pub(crate) struct Daemon {
     pub(crate) ours_to_give_back: bool,
     /// It is up, and kept from serving: its guests are elsewhere, or no request comes to it.
     pub(crate) drained: bool,
+    /// Whose visit that is, as it is noted there.
+    pub(crate) drained_by: Option<RunId>,
+    /// The place of what was done to it last, in the journal.
+    pub(crate) begun_by: u64,
     /// What was moved away from it, as it is noted there.
     pub(crate) away: Vec<Move>,
     /// It is given back as soon as it is up.
@@ -187,6 +191,14 @@ pub struct World {
     pub(crate) host_fence: BTreeMap<u32, u64>,
     /// Guards that were taken by what the journal has lost: nobody knows of them, and they go at their expiry.
     pub(crate) orphans: BTreeSet<(GuardName, Vec<UnitId>)>,
+    /// Guests that somebody has started since it began.
+    pub(crate) started_by_others: BTreeSet<usize>,
+    /// Who calls.
+    pub(crate) caller: Option<RunId>,
+    /// The journal has lost what was begun, and nobody has carried the run on since.
+    pub(crate) forgotten: bool,
+    /// Whoever carries it on was told that the journal is older than the cluster knows.
+    pub(crate) told_behind: bool,
     /// Of each guard, by which event it was taken.
     pub(crate) taken_by: BTreeMap<(GuardName, Vec<UnitId>), u64>,
     /// What the cluster was last told of the journal.
@@ -575,6 +587,22 @@ impl World {
         let lost = self.taken_by.iter().filter(|(_, seq)| **seq > after);
         let lost: Vec<_> = lost.map(|(guard, _)| guard.clone()).collect();
         self.orphans.extend(lost);
+        for daemon in self.daemons.iter_mut().filter(|daemon| daemon.begun_by > after) {
+            // Nothing that the run has tells of it any more.
+            daemon.ours_to_give_back = false;
+            daemon.begun_by = after;
+            self.forgotten = true;
+        }
+    }
+
+    /// Somebody carries the run on: of what its journal has lost the cluster must have told.
+    pub(crate) fn carried_on(&mut self) {
+        let told = std::mem::take(&mut self.told_behind);
+        if std::mem::take(&mut self.forgotten) && !told {
+            let at = self.elapsed() / 1000;
+            let text = format!("at {at} s, the journal has lost what was begun, and nobody was told");
+            self.truth.untold.push(text);
+        }
     }
 
     /// The guards that are set now, of which the run knows.

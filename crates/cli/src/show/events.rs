@@ -41,6 +41,10 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
     Some(match &entry.event {
         Event::Started(start) => ("started", format!("{}, run {}", start.target.title, start.run)),
         Event::LeaseTaken { fence, holder } => ("lease", format!("token {fence}, {holder}")),
+        Event::JournalBehind => (
+            "behind",
+            "others may have acted of whom the journal knows nothing: what was entered is left, and judged anew".to_owned(),
+        ),
         Event::Planned { plan } => (
             "planned",
             format!(

@@ -3,6 +3,7 @@
 mod absent;
 mod condition;
 mod constraint;
+mod drained;
 mod guard;
 mod ids;
 mod interruption;
@@ -20,6 +21,7 @@ mod window;
 pub use absent::Absent;
 pub use condition::{Condition, Gate, Verdict};
 pub use constraint::{BudgetColumns, BudgetError, Budgets, BudgetsBuilder, Down, Violation};
+pub use drained::Drained;
 pub use guard::{GuardScope, GuardSpec};
 pub use ids::{
     ClusterId, ClusterName, ConditionName, GuardName, IdError, Kind, PartName, Revision, RunId, UnitId,

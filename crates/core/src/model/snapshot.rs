@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Absent, Budgets, Bystander, ClusterName, Condition, ConditionName, Interruption, Ix, Kind, Rooms,
+    Absent, Budgets, Bystander, ClusterName, Condition, ConditionName, Drained, Interruption, Ix, Kind, Rooms,
     RoomsError, Unit, UnitId, UnitState, Verdict,
 };
 
@@ -31,6 +31,7 @@ pub struct Snapshot {
     absent: Vec<Absent>,
     interruptions: Vec<Interruption>,
     bystanders: Vec<Bystander>,
+    drained: Vec<Drained>,
 }
 
 /// The document as stored and shown: `kind` and `version` first, so that a later release knows it.
@@ -64,6 +65,9 @@ struct SnapshotDocument {
     /// Daemons that no stage is for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     bystanders: Vec<Bystander>,
+    /// Units that answer and are kept out of service.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    drained: Vec<Drained>,
 }
 
 const DOCUMENT: &str = "snapshot";
@@ -146,6 +150,7 @@ impl Snapshot {
             absent: Vec::new(),
             interruptions: Vec::new(),
             bystanders: Vec::new(),
+            drained: Vec::new(),
         })
     }
 
@@ -201,6 +206,16 @@ impl Snapshot {
         self
     }
 
+    /// The same with units that answer and are kept out of service. Whoever is no unit is left out.
+    #[must_use]
+    pub fn with_drained(mut self, drained: impl IntoIterator<Item = Drained>) -> Self {
+        let is_unit = |drained: &Drained| self.find(&drained.unit).is_some();
+        let mut drained: Vec<Drained> = drained.into_iter().filter(is_unit).collect();
+        drained.sort();
+        self.drained = drained;
+        self
+    }
+
     /// The same, observed once more at that time, when nothing had changed.
     #[must_use]
     pub fn observed_again(mut self, at: Timestamp) -> Self {
@@ -236,6 +251,11 @@ impl Snapshot {
     /// Daemons that no stage is for.
     pub fn bystanders(&self) -> &[Bystander] {
         &self.bystanders
+    }
+
+    /// Units that answer and are kept out of service, by name. They are down.
+    pub fn drained(&self) -> &[Drained] {
+        &self.drained
     }
 
     /// Which cluster.
@@ -354,6 +374,7 @@ impl TryFrom<SnapshotDocument> for Snapshot {
             absent,
             interruptions,
             bystanders,
+            drained,
         } = document;
         if kind != DOCUMENT || version > VERSION {
             return Err(SnapshotError::Document { kind, version });
@@ -374,7 +395,8 @@ impl TryFrom<SnapshotDocument> for Snapshot {
         )?
         .with_absent(absent)
         .with_interruptions(interruptions)
-        .with_bystanders(bystanders);
+        .with_bystanders(bystanders)
+        .with_drained(drained);
         if let Some(recovered) = recovered {
             let recovered = Budgets::try_from(recovered).map_err(SnapshotError::Budgets)?;
             snapshot = snapshot.with_recovered(recovered)?;
@@ -401,6 +423,7 @@ impl From<Snapshot> for SnapshotDocument {
             absent,
             interruptions,
             bystanders,
+            drained,
         } = snapshot;
         Self {
             kind: DOCUMENT.to_owned(),
@@ -417,6 +440,7 @@ impl From<Snapshot> for SnapshotDocument {
             absent,
             interruptions,
             bystanders,
+            drained,
         }
     }
 }

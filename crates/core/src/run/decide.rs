@@ -109,15 +109,20 @@ impl State {
         if let Some(decision) = self.give_back_guards(next_stage) {
             return decision;
         }
+        if let Some(decision) = self.give_back_units(now, snapshot) {
+            return decision;
+        }
         if self.aborting {
-            return Decision::Record(vec![Event::Ended {
+            let ended = Decision::Record(vec![Event::Ended {
                 outcome: Ending::Aborted,
             }]);
+            return self.wait_to_give_back(snapshot).unwrap_or(ended);
         }
         if let Some(reason) = self.rolled_back.clone().filter(|_| self.going_back.is_none()) {
-            return Decision::Record(vec![Event::Ended {
+            let ended = Decision::Record(vec![Event::Ended {
                 outcome: Ending::RolledBack { reason },
             }]);
+            return self.wait_to_give_back(snapshot).unwrap_or(ended);
         }
         if self.paused {
             return self.hold(Reason::new(

@@ -40,6 +40,9 @@ pub enum Event {
         /// Which incarnation of which process on which host.
         holder: String,
     },
+    /// Something was done of which this journal knows nothing: it was put back from a backup, or somebody else had the lock
+    /// meanwhile. The fence is raised everywhere. Nobody relies on what was entered: it is left, and judged anew.
+    JournalBehind,
     /// A plan, made from a fresh observation; the one before is its parent.
     Planned {
         /// The plan.

@@ -17,6 +17,9 @@ impl State {
         current: &Plan,
         way_back: Option<Vec<(String, Reason)>>,
     ) -> Decision {
+        if let Some(wait) = self.wait_to_give_back(ask.snapshot) {
+            return wait;
+        }
         let mut left: Vec<_> = current
             .left_alone
             .iter()
@@ -40,6 +43,7 @@ impl State {
         if let Some(wait) = self
             .wait_for_aside(now, ask, current)
             .or_else(|| self.wait_for_health(now, ask, current))
+            .or_else(|| self.once_more(now, current))
         {
             return wait;
         }
@@ -146,6 +150,22 @@ impl State {
                 words.join(" and ")
             ),
         )))
+    }
+
+    /// Those that the oracle has refused as often as policy says are asked about once more before the run ends without them:
+    /// what it said then may have been of a bad moment, and nothing was done to them.
+    pub(super) fn once_more(&self, now: Timestamp, current: &Plan) -> Option<Decision> {
+        let again = current.left_alone.iter().filter_map(|left| {
+            let aside = self.aside.get(&left.unit)?;
+            let is_refused = aside.until.is_none() && aside.reason.code == Code::OracleSaysNo;
+            (is_refused && aside.tries <= self.start.policy.retry.tries).then(|| Event::SetAside {
+                unit: left.unit.clone(),
+                reason: aside.reason.clone(),
+                until: Some(now),
+            })
+        });
+        let again: Vec<Event> = again.collect();
+        (!again.is_empty()).then_some(Decision::Record(again))
     }
 
     /// While units are set aside for a time, neither a step nor the end comes.

@@ -1,10 +1,10 @@
 //! The state after one more event: which may follow which, and what comes of each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::event::{Action, Command, Entry, Event, Seq};
+use super::event::{Action, Command, Entry, Event, Outcome, Seq};
 use super::join;
 use super::state::{Aside, Gates, IllegalEvent, Judged, Judgement, LastWave, State};
 use super::visit::{Failure, GateWait, OpenWave, Visit, WavePhase, Way};
@@ -49,6 +49,15 @@ impl State {
                     wave.taken_over(at);
                 }
             }
+            Event::JournalBehind => {
+                if self.ruled_out >= self.fence {
+                    return illegal("whoever holds the lock has gone on already");
+                }
+                self.changed = seq;
+                self.judged = None;
+                self.plan_is_fresh = false;
+                self.doubt_what_was_entered(at);
+            }
             Event::Planned { plan } => {
                 if self.wave.as_ref().is_some_and(|wave| !wave.is_agreed()) {
                     return illegal("a wave is open that is not agreed to");
@@ -72,7 +81,8 @@ impl State {
                     let is_prepared = revision.is_some() && self.prepared.get(&unit) == revision.as_ref();
                     (unit, Visit::fresh(before, is_prepared, None))
                 };
-                let units = units.into_iter().map(fresh).collect();
+                let units: BTreeMap<UnitId, Visit> = units.into_iter().map(fresh).collect();
+                self.owed.retain(|unit| !units.contains_key(unit));
                 // It is the first of the plan that was written right before.
                 let planned = self.plan.as_ref().and_then(|plan| plan.stage(&stage));
                 let moves = planned.and_then(|stage| Some(stage.waves.first()?.moves.clone()));
@@ -103,6 +113,7 @@ impl State {
                 );
                 // They join right after both judges agreed to them.
                 let set: Vec<UnitId> = units.iter().map(|(unit, _)| unit.clone()).collect();
+                self.owed.retain(|unit| !set.contains(unit));
                 let said = self
                     .judged
                     .take()
@@ -142,13 +153,10 @@ impl State {
                 self.deadlines.extend(before.map(|before| (seq, before)));
             }
             Event::Settled { intent, outcome } => {
-                let Some(action) = self.open.remove(&intent) else {
+                if !self.settle(at, intent, outcome) {
                     return illegal("it settles what is not open");
-                };
-                self.deadlines.remove(&intent);
-                self.announced.remove(&intent);
+                }
                 self.changed = seq;
-                self.apply_settled(at, action, outcome);
             }
             Event::GatesTurned { shut } => {
                 if let Some(wave) = &mut self.wave {
@@ -206,6 +214,9 @@ impl State {
                 });
                 *earned += 1;
                 for (unit, visit) in wave.units {
+                    if visit.is_not_over() {
+                        self.owed.insert(unit.clone());
+                    }
                     if visit.set_aside_for().is_some() {
                         continue;
                     }
@@ -232,6 +243,9 @@ impl State {
                     self.rolled_back = Some(reason);
                 }
                 for (unit, visit) in wave.units {
+                    if visit.is_not_over() {
+                        self.owed.insert(unit.clone());
+                    }
                     if visit.went_back == Some(Ok(())) {
                         self.done.remove(&unit);
                         self.prepared.remove(&unit);
@@ -307,6 +321,13 @@ impl State {
             .map(|unit| self.wave.as_ref().map(|wave| (wave, wave.units.get(unit))));
         match (action, of_unit) {
             (Action::TakeGuard { .. } | Action::DropGuard { .. }, _) => None,
+            // What no wave has in hand may be given back.
+            (
+                Action::Visit {
+                    phase: Phase::Leave, ..
+                },
+                Some(None),
+            ) => None,
             (Action::Step { .. }, _) => self
                 .wave
                 .is_some()
@@ -340,6 +361,35 @@ impl State {
     pub(super) fn is_last(&self, phase: Phase) -> bool {
         let stage = self.wave.as_ref().and_then(|wave| self.stage(&wave.stage));
         stage.is_some_and(|stage| stage.phases.iter().all(|other| *other <= phase))
+    }
+
+    /// What is known of who was entered is old: an *enter* is settled as failed, and what was entered is left again. What was
+    /// changed is so: its own host tells whether an earlier call did it.
+    fn doubt_what_was_entered(&mut self, at: Timestamp) {
+        const WHY: &str = "the journal does not know what has become of it since it was entered";
+        let is_enter = |action: &Action| matches!(action, Action::Visit { phase: Phase::Enter, .. });
+        let open = self.open.iter().filter(|(_, action)| is_enter(action));
+        let open: Vec<Seq> = open.map(|(seq, _)| *seq).collect();
+        for intent in open {
+            let why = WHY.to_owned();
+            self.settle(at, intent, Outcome::Failed { why });
+        }
+        let busy: BTreeSet<UnitId> = self.open.values().filter_map(Action::unit).cloned().collect();
+        let visits = self.wave.iter_mut().flat_map(|wave| &mut wave.units);
+        for (_, visit) in visits.filter(|(unit, _)| !busy.contains(unit)) {
+            visit.doubt_that_it_was_entered(WHY);
+        }
+    }
+
+    /// Whatever was announced there has ended so; `false`: it is not open.
+    pub(super) fn settle(&mut self, at: Timestamp, intent: Seq, outcome: Outcome) -> bool {
+        let Some(action) = self.open.remove(&intent) else {
+            return false;
+        };
+        self.deadlines.remove(&intent);
+        self.announced.remove(&intent);
+        self.apply_settled(at, action, outcome);
+        true
     }
 
     fn apply_judged(&mut self, seq: Seq, units: Vec<UnitId>, said: Judgement) {

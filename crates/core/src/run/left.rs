@@ -55,6 +55,7 @@ impl State {
         if let Some(wait) = self
             .wait_for_aside(now, ask, current)
             .or_else(|| self.wait_for_health(now, ask, current))
+            .or_else(|| self.once_more(now, current))
         {
             return Some(wait);
         }

@@ -57,7 +57,7 @@ fn of_one(journal: &[Entry], samples: &mut BTreeMap<Kind, Vec<SignedDuration>>) 
                 begun.insert(entry.seq, (entry.at, action));
             }
             // What another process carried on took its time for other reasons as well.
-            Event::LeaseTaken { .. } => begun.clear(),
+            Event::LeaseTaken { .. } | Event::JournalBehind => begun.clear(),
             Event::Settled {
                 intent,
                 outcome: Outcome::Done { .. },

@@ -5,7 +5,7 @@
 //! is waited for between waves, [`guards`] which guards come and go, [`wave`] leads an open wave, [`approval`] says
 //! who of it may be stopped now,
 //! [`outside`] one beside which something else fails,
-//! [`failure`] one that stays unhealthy, [`back`] turns a target around, [`finish`] ends it.
+//! [`failure`] one that stays unhealthy, [`giving_back`] says what no wave has in hand and is still drained, [`back`] turns a target around, [`finish`] ends it.
 
 mod approval;
 mod back;
@@ -15,6 +15,7 @@ mod failure;
 mod finish;
 mod fold;
 mod gate;
+mod giving_back;
 mod guards;
 mod join;
 mod left;

@@ -76,7 +76,9 @@ impl State {
                     *in_vain = 0;
                 }
                 let is_last = self.is_last(phase);
-                if let Some(visit) = self.visit(&unit) {
+                if self.wave.is_none() && phase == Phase::Leave {
+                    self.apply_given_back(at, unit, failed.is_some());
+                } else if let Some(visit) = self.visit(&unit) {
                     visit.settled(phase, is_last, failed);
                 }
             }

@@ -51,6 +51,10 @@ pub struct State {
     pub(super) prepared: BTreeMap<UnitId, Revision>,
     pub(super) last_wave: Option<LastWave>,
     pub(super) aside: BTreeMap<UnitId, Aside>,
+    /// Units whose visits were not over when their waves ended.
+    pub(super) owed: BTreeSet<UnitId>,
+    /// Of those, which were given back in vain.
+    pub(super) giving_back: BTreeMap<UnitId, GivingBack>,
     pub(super) judged: Option<Judged>,
     pub(super) gates: Option<Gates>,
     pub(super) doors: BTreeSet<PartName>,
@@ -103,6 +107,14 @@ pub(super) struct Aside {
     pub(super) reason: Reason,
     pub(super) until: Option<Timestamp>,
     pub(super) tries: u32,
+}
+
+/// A unit that no wave has in hand, and that was given back in vain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct GivingBack {
+    pub(super) tries: u32,
+    /// When it is tried again.
+    pub(super) again: Timestamp,
 }
 
 /// The last answers of the judges.
@@ -171,6 +183,8 @@ impl State {
             prepared: BTreeMap::new(),
             last_wave: None,
             aside: BTreeMap::new(),
+            owed: BTreeSet::new(),
+            giving_back: BTreeMap::new(),
             judged: None,
             gates: None,
             doors: BTreeSet::new(),

@@ -412,6 +412,25 @@ impl Visit {
         }
     }
 
+    /// Nobody knows whether what was entered still is: it counts as one that could not be.
+    pub(super) fn doubt_that_it_was_entered(&mut self, why: &str) {
+        if let VisitState::UnderWay {
+            done: Some(Phase::Enter),
+        } = self.state
+        {
+            self.state = VisitState::Failed {
+                phase: Phase::Enter,
+                why: why.to_owned(),
+            };
+        }
+    }
+
+    /// Whether it was begun, and neither finished nor left nor brought back.
+    pub(super) fn is_not_over(&self) -> bool {
+        let is_over = self.state == VisitState::Done || self.is_untouched() || self.went_back == Some(Ok(()));
+        self.is_begun() && !is_over
+    }
+
     /// A phase was done, or failed. `is_last`: no phase of its stage comes after it.
     pub(super) fn settled(&mut self, phase: Phase, is_last: bool, failed: Option<String>) {
         let approved = self.approved();

@@ -43,11 +43,8 @@ impl State {
 
     /// What was settled meanwhile stays so: the word may come late.
     fn settle_by_word(&mut self, seq: Seq, at: Timestamp, intent: Seq, outcome: Outcome) {
-        if let Some(action) = self.open.remove(&intent) {
-            self.deadlines.remove(&intent);
-            self.announced.remove(&intent);
+        if self.settle(at, intent, outcome) {
             self.changed = seq;
-            self.apply_settled(at, action, outcome);
         }
     }
 }

@@ -237,6 +237,7 @@ pub(super) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Opti
             Ending::Aborted => upgrade(bad, "UpgradeEnded", "a person ended it".to_owned()),
         },
         run::Event::LeaseTaken { .. }
+        | run::Event::JournalBehind
         | run::Event::Planned { .. }
         | run::Event::WaveOpened { .. }
         | run::Event::WaveJoined { .. }

@@ -70,9 +70,12 @@ impl World {
             return;
         }
         self.changes += 1;
+        // A machine that boots starts whatever is enabled there, also what somebody had stopped.
+        let boots = matches!(self.faults[at].fault, Fault::HostOff { .. });
         for unit in std::mem::take(&mut self.faults[at].hit) {
-            self.daemons[unit].outages = self.daemons[unit].outages.saturating_sub(1);
-            if self.daemons[unit].wanted {
+            let daemon = &mut self.daemons[unit];
+            daemon.outages = daemon.outages.saturating_sub(1);
+            if daemon.wanted || (boots && daemon.baseline) {
                 self.start(unit);
             }
         }

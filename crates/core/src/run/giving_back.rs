@@ -1,0 +1,78 @@
+//! Who drains gives back (law 8): what a visit of this run keeps out of service, and no wave has in hand, is left again. It is
+//! planned like any other then.
+//!
+//! Such a unit is one whose host was off when its wave ended and answers again, or one that was entered by what the journal has
+//! lost: of that its own note tells.
+
+use jiff::Timestamp;
+
+use super::decide::Decision;
+use super::event::Action;
+use super::state::{GivingBack, State};
+use crate::model::{Code, Phase, Reason, Snapshot, Unit};
+
+impl State {
+    /// Leaves what this run keeps drained; `None`: there is nothing of that, or it was tried in vain just now.
+    pub(super) fn give_back_units(&self, now: Timestamp, snapshot: &Snapshot) -> Option<Decision> {
+        let due = self
+            .kept_drained(snapshot)
+            .filter(|(_, tried)| tried.is_none_or(|tried| tried.again <= now));
+        let leave = due.filter_map(|(unit, _)| {
+            Some(Action::Visit {
+                unit: unit.id.clone(),
+                phase: Phase::Leave,
+                revision: unit.revision.clone()?,
+                moves: Vec::new(),
+            })
+        });
+        let leave: Vec<Action> = leave.collect();
+        (!leave.is_empty()).then(|| Decision::act(leave))
+    }
+
+    /// Waits until that may be tried again: before it, no run ends.
+    pub(super) fn wait_to_give_back(&self, snapshot: &Snapshot) -> Option<Decision> {
+        let (unit, tried) = self
+            .kept_drained(snapshot)
+            .filter_map(|(unit, tried)| Some((unit, tried?)))
+            .min_by_key(|(_, tried)| tried.again)?;
+        let why = format!("{} is drained, and is given back once more", unit.id);
+        Some(Decision::Wait {
+            until: Some(tried.again),
+            why: Reason::new(Code::UnitsSetAside, why),
+        })
+    }
+
+    /// What this run keeps drained, with how often it was given back in vain.
+    fn kept_drained<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+    ) -> impl Iterator<Item = (&'a Unit, Option<&'a GivingBack>)> {
+        snapshot
+            .drained()
+            .iter()
+            .filter(|drained| {
+                drained.by.as_ref() == Some(&self.start.run)
+                    || (drained.by.is_none() && self.owed.contains(&drained.unit))
+            })
+            .filter_map(|drained| {
+                let unit = snapshot.unit(snapshot.find(&drained.unit)?);
+                let tried = self.giving_back.get(&unit.id);
+                let is_left = tried.is_none_or(|tried| tried.tries < self.start.policy.retry.tries);
+                (is_left && unit.revision.is_some()).then_some((unit, tried))
+            })
+    }
+
+    /// What came of leaving a unit that no wave has in hand.
+    pub(super) fn apply_given_back(&mut self, at: Timestamp, unit: crate::model::UnitId, failed: bool) {
+        if failed {
+            let tried = self.giving_back.entry(unit).or_default();
+            let again = self.start.policy.retry.after(at, tried.tries);
+            tried.tries += 1;
+            tried.again = again.unwrap_or(at);
+        } else {
+            self.owed.remove(&unit);
+            self.giving_back.remove(&unit);
+        }
+        self.plan_is_fresh = false;
+    }
+}

@@ -1,0 +1,304 @@
+//! Who drains gives back: what a visit of this run keeps out of service and no wave has in hand.
+#![allow(missing_docs, clippy::unwrap_used, reason = "test code")]
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{
+    Budgets, ClusterName, Drained, GoingBack, Kind, Part, PartName, Phase, Policy, Revision, RunId, Snapshot,
+    StageSpec, Target, Unit, UnitId, UnitState, Width,
+};
+use stagger_core::run::{
+    Action, Answer, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start, VERSION,
+};
+
+/// One node, which a run is to reboot.
+struct World {
+    run: Run,
+    now: Timestamp,
+    /// Whose visit drains it, as it is noted there; `Err`: nothing is noted.
+    drained: Option<Result<&'static str, ()>>,
+    runs: &'static str,
+    /// Whether a *leave* does something.
+    leaves: bool,
+    /// What the oracle says.
+    oracle: Answer,
+    /// Each phase that was begun.
+    begun: Vec<(Phase, SignedDuration)>,
+    asked: u32,
+}
+
+fn node() -> UnitId {
+    UnitId::new("node-1").unwrap()
+}
+
+impl World {
+    fn new() -> Self {
+        let stage = StageSpec {
+            name: PartName::new("reboot").unwrap(),
+            kind: Kind::new("node").unwrap(),
+            revision: Revision::new("rebooted").unwrap(),
+            width: Width::Policy,
+            phases: Phase::all(),
+            guards: Vec::new(),
+            gates: Vec::new(),
+            door_before_last: None,
+            may_be_left: false,
+            going_back: GoingBack::Restart,
+            maintenance: None,
+        };
+        let start = Start {
+            version: VERSION,
+            run: RunId::new("r1").unwrap(),
+            cluster: ClusterName::new("lab").unwrap(),
+            target: Target {
+                title: "reboot".to_owned(),
+                parts: vec![Part::Stage(stage)],
+            },
+            policy: Policy {
+                canary_soak: 0,
+                gate_hold: 0,
+                ..Policy::default()
+            },
+            baseline: serde_json::Value::Null,
+            identity: None,
+        };
+        let first = Entry {
+            seq: 1,
+            at: Timestamp::UNIX_EPOCH,
+            event: Event::Started(Box::new(start)),
+        };
+        let mut world = Self {
+            run: Run::begin(first).unwrap(),
+            now: Timestamp::UNIX_EPOCH,
+            drained: None,
+            runs: "boot-1",
+            leaves: true,
+            oracle: Answer::NoOracle,
+            begun: Vec::new(),
+            asked: 0,
+        };
+        world.taken_over(1);
+        world
+    }
+
+    fn taken_over(&mut self, fence: u64) {
+        let holder = format!("process {fence}");
+        self.write(Event::LeaseTaken { fence, holder });
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let serves = self.drained.is_none();
+        let unit = Unit {
+            id: node(),
+            kind: Kind::new("node").unwrap(),
+            state: if serves { UnitState::Serving } else { UnitState::Down },
+            revision: Some(Revision::new(self.runs).unwrap()),
+            domains: BTreeMap::new(),
+            precedence: 0,
+            untouchable: None,
+        };
+        let snapshot = Snapshot::new(
+            ClusterName::new("lab").unwrap(),
+            self.now,
+            format!("{:?} {}", self.drained, self.runs),
+            vec![unit],
+            Budgets::default(),
+            Vec::new(),
+            BTreeMap::new(),
+        );
+        let drained = self.drained.map(|by| Drained {
+            unit: node(),
+            by: by.ok().map(|run| RunId::new(run).unwrap()),
+        });
+        snapshot.unwrap().with_drained(drained)
+    }
+
+    fn write(&mut self, event: Event) -> u64 {
+        let (seq, at) = (self.run.seq() + 1, self.now);
+        self.run.apply(Entry { seq, at, event }).unwrap();
+        seq
+    }
+
+    fn passed(&self) -> SignedDuration {
+        self.now.duration_since(Timestamp::UNIX_EPOCH)
+    }
+
+    fn carry_out(&mut self, action: &Action) -> Outcome {
+        let Action::Visit { phase, revision, .. } = action else {
+            panic!("{action:?}");
+        };
+        self.begun.push((*phase, self.passed()));
+        match phase {
+            Phase::Prepare => {}
+            Phase::Enter => self.drained = Some(Ok("r1")),
+            Phase::Change => {
+                assert!(self.drained.is_some(), "it is rebooted while it serves");
+                assert_eq!(revision.as_str(), "rebooted");
+                self.runs = "rebooted";
+            }
+            Phase::Leave if self.leaves => self.drained = None,
+            Phase::Leave => {
+                let why = "it does not answer".to_owned();
+                return Outcome::Failed { why };
+            }
+        }
+        Outcome::Done { note: String::new() }
+    }
+
+    /// Until it is over, or nothing comes of going on.
+    fn to_the_end(&mut self) -> Option<Ending> {
+        for _ in 0..500 {
+            let snapshot = self.snapshot();
+            let seen = Seen {
+                snapshot: &snapshot,
+                as_of: self.run.seq(),
+            };
+            match self.run.next(self.now, Some(seen)) {
+                Decision::Observe => {}
+                Decision::Record(events) => events.into_iter().for_each(|event| drop(self.write(event))),
+                Decision::Judge(sets) => {
+                    for units in sets {
+                        self.asked += 1;
+                        self.write(Event::Judged {
+                            units,
+                            ours: Answer::Yes,
+                            theirs: self.oracle.clone(),
+                            facts: None,
+                        });
+                    }
+                }
+                Decision::Act { fresh, again } => {
+                    let mut open = again;
+                    for Effect { action, before } in fresh {
+                        open.push(self.write(Event::Intent { action, before }));
+                    }
+                    for intent in open {
+                        let action = self.run.intent(intent).cloned().unwrap();
+                        let outcome = self.carry_out(&action);
+                        self.write(Event::Settled { intent, outcome });
+                    }
+                }
+                Decision::Wait { until, .. } => self.now = until?,
+                Decision::Hold(_) => return None,
+                Decision::Over(ending) => return Some(ending),
+            }
+        }
+        panic!("it never ends: {:?}", self.begun);
+    }
+
+    fn phases(&self) -> Vec<Phase> {
+        self.begun.iter().map(|(phase, _)| *phase).collect()
+    }
+}
+
+#[test]
+fn what_this_run_has_drained_by_a_visit_that_is_forgotten_is_left_first_and_planned_then() {
+    let mut world = World::new();
+    world.drained = Some(Ok("r1"));
+    assert_eq!(world.to_the_end(), Some(Ending::Done));
+    let all = [Phase::Leave, Phase::Enter, Phase::Change, Phase::Leave];
+    assert_eq!(world.phases(), all);
+}
+
+#[test]
+fn what_had_its_reboot_and_is_drained_is_only_left() {
+    let mut world = World::new();
+    world.drained = Some(Ok("r1"));
+    world.runs = "rebooted";
+    assert_eq!(world.to_the_end(), Some(Ending::Done));
+    assert_eq!(world.phases(), [Phase::Leave]);
+}
+
+#[test]
+fn what_others_have_drained_is_left_alone() {
+    for drained in [Ok("r0"), Err(())] {
+        let mut world = World::new();
+        world.drained = Some(drained);
+        let ending = world.to_the_end();
+        assert!(matches!(ending, Some(Ending::Incomplete { .. })), "{ending:?}");
+        assert_eq!(world.phases(), []);
+    }
+}
+
+#[test]
+fn it_is_tried_as_often_as_policy_says_and_the_run_does_not_end_before() {
+    let mut world = World::new();
+    world.drained = Some(Ok("r1"));
+    world.leaves = false;
+    let ending = world.to_the_end();
+    assert!(matches!(ending, Some(Ending::Incomplete { .. })), "{ending:?}");
+    let seconds: Vec<i64> = world.begun.iter().map(|(_, at)| at.as_secs()).collect();
+    // 15, 30, 60, 120 and 240 seconds between them.
+    assert_eq!(seconds, [0, 15, 45, 105, 225, 465]);
+}
+
+#[test]
+fn an_aborted_run_gives_back_before_it_ends() {
+    let mut world = World::new();
+    world.drained = Some(Ok("r1"));
+    world.write(Event::Asked {
+        command: stagger_core::run::Command::Abort,
+        by: "anna".to_owned(),
+    });
+    assert_eq!(world.to_the_end(), Some(Ending::Aborted));
+    assert_eq!(world.phases(), [Phase::Leave]);
+}
+
+/// Its journal was put back from a time when the node was entered, and it has been left since.
+fn entered(settled: bool) -> World {
+    let mut world = World::new();
+    world.write(Event::WaveOpened {
+        stage: PartName::new("reboot").unwrap(),
+        units: vec![(node(), Revision::new("boot-1").unwrap())],
+        not_serving: Vec::new(),
+    });
+    world.write(Event::Judged {
+        units: vec![node()],
+        ours: Answer::Yes,
+        theirs: Answer::NoOracle,
+        facts: None,
+    });
+    let action = Action::Visit {
+        unit: node(),
+        phase: Phase::Enter,
+        revision: Revision::new("rebooted").unwrap(),
+        moves: Vec::new(),
+    };
+    let intent = world.write(Event::Intent { action, before: None });
+    if settled {
+        let outcome = Outcome::Done { note: String::new() };
+        world.write(Event::Settled { intent, outcome });
+    }
+    world.taken_over(2);
+    world
+}
+
+#[test]
+fn nobody_relies_on_what_was_entered_by_a_journal_that_is_behind() {
+    for settled in [true, false] {
+        let mut world = entered(settled);
+        world.write(Event::JournalBehind);
+        assert_eq!(world.to_the_end(), Some(Ending::Done));
+        let all = [Phase::Leave, Phase::Enter, Phase::Change, Phase::Leave];
+        assert_eq!(world.phases(), all);
+    }
+}
+
+#[test]
+fn a_journal_that_is_not_behind_is_carried_on_where_it_stands() {
+    let mut world = entered(true);
+    world.drained = Some(Ok("r1"));
+    assert_eq!(world.to_the_end(), Some(Ending::Done));
+    assert_eq!(world.phases(), [Phase::Change, Phase::Leave]);
+}
+
+#[test]
+fn those_that_the_oracle_refuses_are_asked_about_once_more_before_the_run_ends() {
+    let mut world = World::new();
+    let why = "it would stop".to_owned();
+    world.oracle = Answer::No { why };
+    let ending = world.to_the_end();
+    assert!(matches!(ending, Some(Ending::Incomplete { .. })), "{ending:?}");
+    assert_eq!(world.asked, Policy::default().retry.tries + 1);
+}
