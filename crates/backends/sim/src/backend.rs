@@ -309,6 +309,9 @@ impl World {
         }
         self.fenced_in(call, action)?;
         self.may_begin(call)?;
+        if let Some(why) = self.failed.get(&call.key()) {
+            return Err(BackendError::transient(format!("call {}", call.key()), why.clone()));
+        }
         self.obstacle(call, action)?;
         self.caller = Some(call.run.clone());
         self.stops_half_way(call, action)?;
@@ -341,6 +344,12 @@ impl World {
                     if unit == of && (phase.is_none() || *phase == now) && (*times == 0 || used < *times) =>
                 {
                     self.faults[at].used += 1;
+                    if now == Some(Phase::Change) {
+                        let unit = self.by_id[unit];
+                        self.daemons[unit].change_failed = true;
+                    }
+                    // However often it comes, and however late.
+                    self.failed.insert(key, "the host answers no".to_owned());
                     return Err(BackendError::transient(tried, "the host answers no"));
                 }
                 (Fault::CallLate { unit, phase, seconds }, Some((of, now)))

@@ -71,8 +71,7 @@ impl World {
         if self.effects.contains(&key) {
             return Ok(());
         }
-        let failed = self.failed.get(&key).cloned();
-        let Some(why) = failed.or_else(|| self.half_way(at, *phase, moves)) else {
+        let Some(why) = self.half_way(at, *phase, moves) else {
             return Ok(());
         };
         self.failed.insert(key.clone(), why.clone());

@@ -19,9 +19,9 @@ use stagger_engine::supervisor::{self, SuperviseError};
 
 use crate::backend::Sim;
 use crate::clock::{Pace, PlayError};
-use crate::conductors::{Conductor, Stage};
+use crate::conductors::{Conductor, Ill, Stage};
 use crate::findings::{Class, Finding, findings};
-use crate::journal::Shared;
+use crate::journal::{JournalIll, Shared};
 use crate::measure::Truth;
 use crate::person::{Act, Looked, confirmations};
 use crate::scenario::Scenario;
@@ -223,9 +223,27 @@ fn grace(scenario: &Scenario) -> Grace {
         to_notice: if scenario.is_calm() {
             Grace::TO_NOTICE_CALMLY
         } else {
-            Grace::USUAL.to_notice
+            Grace::USUAL.to_notice + nobody_can(scenario)
         },
     }
+}
+
+/// For so many seconds nobody can carry the run out, whoever follows whom: whoever stands still least does so for so long, and
+/// without a journal nobody does anything.
+fn nobody_can(scenario: &Scenario) -> u64 {
+    let still = scenario.conductors.iter().map(|conductor| {
+        let ills = conductor.ills.iter().map(|ill| match *ill {
+            Ill::Paused { lasts, .. } | Ill::Sleeps { lasts, .. } | Ill::CutOff { lasts, .. } => lasts,
+            Ill::Killed { again, .. } => again,
+            Ill::ClockSet { .. } => 0,
+        });
+        ills.map(u64::from).sum::<u64>()
+    });
+    let full = scenario.journal.iter().map(|ill| match *ill {
+        JournalIll::Full { lasts, .. } => u64::from(lasts),
+        JournalIll::Torn { .. } | JournalIll::Unsure { .. } | JournalIll::PutBack { .. } => 0,
+    });
+    still.min().unwrap_or_default() + full.sum::<u64>()
 }
 
 /// A run that was over when all was well again, and left what can be done: it could have been finished.
@@ -259,7 +277,7 @@ fn could_go_on(
 }
 
 /// What was left for these reasons was tried as often as policy says, and is a person's business.
-const HAD_ITS_TURN: [&str; 2] = ["went-back", "could-not-be-entered"];
+const HAD_ITS_TURN: [&str; 1] = ["went-back"];
 
 fn planned(sim: &Sim, scenario: &Scenario, target: &Target) -> Result<Plan, SimError> {
     let snapshot = {

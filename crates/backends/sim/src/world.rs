@@ -86,6 +86,8 @@ pub(crate) struct Daemon {
     pub(crate) leaves_when_up: bool,
     /// It fell, or did not come up as it usually does, on the release that it was changed to.
     pub(crate) failed: bool,
+    /// Somebody tried to change it, and was told that it failed.
+    pub(crate) change_failed: bool,
     /// Counts its starts and stops, so that what was due for one of them is not taken for another.
     pub(crate) turn: u64,
 }
@@ -423,6 +425,7 @@ impl World {
         if self.comes_to_a_host_that_is_off(action)
             || self.fenced_in(call, action).is_err()
             || self.may_begin(call).is_err()
+            || self.failed.contains_key(&call.key())
         {
             return;
         }

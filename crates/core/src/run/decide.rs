@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::Run;
 use super::event::{Action, Effect, Ending, Event, Seq};
 use super::state::State;
+use super::visit::OpenWave;
 use crate::check;
 use crate::model::{
     Code, ConditionName, Ix, Reason, Snapshot, StageSpec, StepSpec, UnitId, UnitState, Verdict,
@@ -69,9 +70,12 @@ impl Run {
         if let Some(ending) = &state.ended {
             return Decision::Over(ending.clone());
         }
-        if !state.open.is_empty() {
+        let phases = state.next_phases(now);
+        // Who has begun goes on, whether or not anybody can look: what is down comes up by that.
+        let goes_on = state.wave.as_ref().is_some_and(OpenWave::is_begun) && !phases.is_empty();
+        if !state.open.is_empty() || goes_on {
             let renewals = state.renewals(now).into_iter().map(Effect::from);
-            let fresh: Vec<Effect> = renewals.chain(state.next_phases(now)).collect();
+            let fresh: Vec<Effect> = renewals.chain(phases).collect();
             if fresh.is_empty()
                 && !self.closing
                 && let Some(decision) = state.approve_rest(now, seen).or_else(|| state.join(now, seen))

@@ -152,13 +152,18 @@ impl State {
         )))
     }
 
-    /// Those that the oracle has refused as often as policy says are asked about once more before the run ends without them:
-    /// what it said then may have been of a bad moment, and nothing was done to them.
+    /// Those that the oracle has refused, or that could not be prepared or entered, as often as policy says are tried once more
+    /// before the run ends without them: it may have been a bad moment, and they are as they were.
     pub(super) fn once_more(&self, now: Timestamp, current: &Plan) -> Option<Decision> {
+        const AS_THEY_WERE: [Code; 3] = [
+            Code::OracleSaysNo,
+            Code::CouldNotBePrepared,
+            Code::CouldNotBeEntered,
+        ];
         let again = current.left_alone.iter().filter_map(|left| {
             let aside = self.aside.get(&left.unit)?;
-            let is_refused = aside.until.is_none() && aside.reason.code == Code::OracleSaysNo;
-            (is_refused && aside.tries <= self.start.policy.retry.tries).then(|| Event::SetAside {
+            let is_given_up = aside.until.is_none() && AS_THEY_WERE.contains(&aside.reason.code);
+            (is_given_up && aside.tries <= self.start.policy.retry.tries).then(|| Event::SetAside {
                 unit: left.unit.clone(),
                 reason: aside.reason.clone(),
                 until: Some(now),

@@ -327,10 +327,9 @@ impl Visit {
     /// What it must be for its wave to pass.
     pub(super) fn wanted<'a>(&self, stage: &'a StageSpec) -> Wanted<'a> {
         match self.state {
-            VisitState::Lost { .. } => Wanted::Nothing,
+            VisitState::Lost { .. } | VisitState::Unprepared { .. } => Wanted::Nothing,
             VisitState::NotEntered { .. } => Wanted::Serving,
             VisitState::Waiting { .. }
-            | VisitState::Unprepared { .. }
             | VisitState::UnderWay { .. }
             | VisitState::Failed { .. }
             | VisitState::Stuck { .. }
@@ -343,8 +342,8 @@ impl Visit {
         match &self.state {
             VisitState::NotEntered { why } => Some(Reason::new(Code::CouldNotBeEntered, why)),
             VisitState::Lost { why, .. } => Some(Reason::new(Code::HostOff, why)),
+            VisitState::Unprepared { why } => Some(Reason::new(Code::CouldNotBePrepared, why)),
             VisitState::Waiting { .. }
-            | VisitState::Unprepared { .. }
             | VisitState::UnderWay { .. }
             | VisitState::Failed { .. }
             | VisitState::Stuck { .. }

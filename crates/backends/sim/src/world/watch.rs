@@ -142,10 +142,10 @@ impl World {
     }
 
     /// Whether anything speaks against the release that the run brings: somebody who runs it fell or does not
-    /// serve, or did not come up in time.
+    /// serve, or did not come up in time; or somebody does not serve, and it was said that the change of it failed.
     pub(crate) fn speaks_against_the_change(&self) -> bool {
         let mut all = self.daemons.iter();
-        all.any(|d| d.failed || (d.installed != d.first && !d.up))
+        all.any(|d| d.failed || ((d.change_failed || d.installed != d.first) && !d.up))
     }
 
     /// The units that the run has stopped and never asked to start again.
