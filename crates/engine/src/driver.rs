@@ -537,8 +537,11 @@ impl Driver {
             .into_iter()
             .partition(|seq| of(seq).is_none_or(|unit| is_down(&unit)));
         let units: BTreeSet<UnitId> = late.iter().filter_map(of).collect();
+        // That it is down counts as long as the word of a judge: it may come up by itself.
+        let age = SignedDuration::from_secs(i64::from(self.run.start().policy.approval_age));
+        let until = self.clock.now().saturating_add(age).unwrap_or(Timestamp::MAX);
         for seq in down {
-            self.start(seq, false);
+            self.start(seq, Some(until));
         }
         if units.is_empty() {
             return Ok(Step::Again);
@@ -571,7 +574,7 @@ impl Driver {
             is_late && self.earlier(*seq) != Earlier::None
         });
         for seq in due {
-            self.start(seq, true);
+            self.start(seq, self.run.begins_before(seq));
         }
         if !late.is_empty() {
             return self.judge_again(late, now).await;
@@ -639,8 +642,8 @@ impl Driver {
         self.append(settled).map(|_| Step::Again)
     }
 
-    /// Makes the call for an intent; `in_time`: only while what the judges have said of it is fresh.
-    fn start(&mut self, seq: Seq, in_time: bool) {
+    /// Makes the call for an intent. It begins before `until`; `None`: whenever.
+    fn start(&mut self, seq: Seq, until: Option<Timestamp>) {
         let Some(action) = self.run.intent(seq).cloned() else {
             return;
         };
@@ -649,11 +652,7 @@ impl Driver {
             seq,
             announced: self.run.announced_under(seq).unwrap_or(self.fence),
             fence: self.fence,
-            deadline: self
-                .run
-                .begins_before(seq)
-                .filter(|_| in_time)
-                .map(|until| Deadline::new(until, Arc::clone(&self.clock))),
+            deadline: until.map(|until| Deadline::new(until, Arc::clone(&self.clock))),
         };
         self.started.insert(seq);
         let backend = Arc::clone(&self.backend);

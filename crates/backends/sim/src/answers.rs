@@ -90,6 +90,11 @@ impl World {
         Ok(snapshot)
     }
 
+    /// What an observation was answered with last.
+    pub(crate) fn last_shown(&self) -> Option<Snapshot> {
+        self.shown_last.as_ref().map(|(_, snapshot)| snapshot.clone())
+    }
+
     fn anew(&mut self, at: Timestamp, unknown: Option<&'static str>) -> Result<Snapshot, ObserveError> {
         let mut units = Vec::with_capacity(self.daemons.len());
         let mut place = vec![Ix(0); self.daemons.len()];

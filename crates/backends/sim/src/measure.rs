@@ -1,6 +1,6 @@
 //! Each stop is judged by the truth at that instant, and by what was said of it before.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::UnitId;
 use stagger_core::plan::Move;
@@ -37,7 +37,7 @@ pub struct Truth {
     /// Calls of older holders that were refused.
     pub refused: u32,
     /// How often each unit was stopped by the run.
-    pub visits: std::collections::BTreeMap<UnitId, u32>,
+    pub visits: BTreeMap<UnitId, u32>,
     /// Units that a fault took down since the judges were last asked.
     since_judged: BTreeSet<UnitId>,
     /// When that was, in milliseconds.
@@ -48,6 +48,8 @@ pub struct Truth {
     observed_at: u64,
     /// What the last observation said.
     said: Said,
+    /// When each unit was last said to be down, in milliseconds.
+    said_down: BTreeMap<UnitId, u64>,
     /// What the oracle said last, and of what set.
     oracle: Option<(BTreeSet<UnitId>, bool)>,
 }
@@ -72,6 +74,9 @@ impl Truth {
 
     /// An observation was answered with this.
     pub(crate) fn observed(&mut self, said: Said, now: u64) {
+        for back in said.serving.difference(&self.said.serving) {
+            self.said_down.insert(back.clone(), self.observed_at);
+        }
         self.said = said;
         self.observed_again(now);
     }
@@ -167,8 +172,11 @@ impl World {
         let contradicted = self.contradicted(&id);
         let bad = bad(self);
         let at = self.elapsed() / 1000;
-        // It was down when it was last looked at, and came up by itself since.
-        let seen_down = !self.truth.said.serving.contains(&id);
+        // It was down when it was looked at, and came up by itself since. That counts as long as the word of a judge.
+        let said_down = self.truth.said_down.get(&id).copied();
+        let age = self.grace.approval.unwrap_or(u64::MAX / 1000) * 1000;
+        let seen_down = !self.truth.said.serving.contains(&id)
+            || said_down.is_some_and(|said| self.elapsed().saturating_sub(said) <= age);
         // Excused is only what came after both judges had answered, and only as long as their word counts: a call that came late
         // within that is no other than one that came at once.
         let raced = bad.as_ref().is_some_and(|bad| {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{IdError, Reason, RunId, Target, UnitId};
+use stagger_core::model::{IdError, Reason, RunId, Snapshot, Target, UnitId};
 use stagger_core::plan::{Ask, Plan, plan};
 use stagger_core::run::{Command, Ending, Run};
 use stagger_engine::artifacts::Artifacts;
@@ -165,7 +165,7 @@ async fn one_run(
 ) -> Result<SimReport, SimError> {
     let clock = sim.clock();
     let target = target(&scenario.cluster, &scenario.target, &scenario.policy)?;
-    let forecast = planned(sim, scenario, &target)?;
+    let forecast = planned(&look(sim)?, scenario, &target);
     let run = RunId::new(format!("sim-{}", scenario.cluster.name))?;
     let began = clock.now();
     sim.world().grace = grace(scenario);
@@ -259,12 +259,14 @@ fn could_go_on(
     if !sim.world().is_healed() {
         return Ok(None);
     }
-    let plan = planned(sim, scenario, target)?;
-    let waves = plan.stages().flat_map(|stage| &stage.waves);
-    let now: BTreeSet<&str> = waves.flat_map(|wave| &wave.units).map(UnitId::as_str).collect();
+    // What has come about since it looked last, it could not know.
+    let seen = sim.world().last_shown().map(|seen| to_do(&seen, scenario, target));
+    let now = to_do(&look(sim)?, scenario, target);
+    let could_be_known = |what: &str| seen.as_ref().is_none_or(|seen| seen.contains(what));
     let could: Vec<String> = left
         .iter()
-        .filter(|(what, why)| now.contains(what.as_str()) && !HAD_ITS_TURN.contains(&why.code.code()))
+        .filter(|(what, _)| now.contains(what) && could_be_known(what))
+        .filter(|(_, why)| !HAD_ITS_TURN.contains(&why.code.code()))
         .map(|(what, why)| format!("{what} ({why})"))
         .collect();
     Ok((!could.is_empty()).then(|| Finding {
@@ -277,24 +279,35 @@ fn could_go_on(
 }
 
 /// What was left for these reasons was tried as often as policy says, and is a person's business.
-const HAD_ITS_TURN: [&str; 1] = ["went-back"];
+const HAD_ITS_TURN: [&str; 3] = ["went-back", "could-not-be-entered", "could-not-be-prepared"];
 
-fn planned(sim: &Sim, scenario: &Scenario, target: &Target) -> Result<Plan, SimError> {
-    let snapshot = {
-        let mut world = sim.world();
-        let now = world.time();
-        let seen = world.snapshot(now);
-        seen.map_err(|error| BackendError::permanent("observe the cluster", error.to_string()))?
-    };
+/// The units that a plan of these facts would visit.
+fn to_do(snapshot: &Snapshot, scenario: &Scenario, target: &Target) -> BTreeSet<String> {
+    let plan = planned(snapshot, scenario, target);
+    let waves = plan.stages().flat_map(|stage| &stage.waves);
+    waves
+        .flat_map(|wave| &wave.units)
+        .map(ToString::to_string)
+        .collect()
+}
+
+fn look(sim: &Sim) -> Result<Snapshot, SimError> {
+    let mut world = sim.world();
+    let now = world.time();
+    let seen = world.snapshot(now);
+    Ok(seen.map_err(|error| BackendError::permanent("observe the cluster", error.to_string()))?)
+}
+
+fn planned(snapshot: &Snapshot, scenario: &Scenario, target: &Target) -> Plan {
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
-    Ok(plan(&Ask {
-        snapshot: &snapshot,
+    plan(&Ask {
+        snapshot,
         target,
         policy: &scenario.policy,
         aside: &aside,
         earned: &earned,
         parent: None,
-    }))
+    })
 }
 
 /// What a run has in its hands.
