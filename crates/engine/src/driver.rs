@@ -577,7 +577,11 @@ impl Driver {
             self.start(seq, self.run.begins_before(seq));
         }
         if !late.is_empty() {
-            return self.judge_again(late, now).await;
+            let step = self.judge_again(late, now).await?;
+            // While nobody can be asked about those, what needs no word goes on.
+            if self.under_way.is_empty() || !matches!(step, Step::Wait { .. }) {
+                return Ok(step);
+            }
         }
         if self.under_way.is_empty()
             && let Some(until) = self.strays.next()

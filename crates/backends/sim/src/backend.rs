@@ -405,7 +405,11 @@ impl World {
             } => {
                 let until = self.elapsed() + u64::from(*expires) * 1000;
                 let which = (guard.clone(), units.clone());
-                self.orphans.remove(&which);
+                if self.has_lost(call) {
+                    self.orphans.insert(which.clone());
+                } else {
+                    self.orphans.remove(&which);
+                }
                 self.taken_by.insert(which.clone(), call.seq);
                 self.guards.insert(which, until);
                 format!("{guard} set")

@@ -59,7 +59,7 @@ pub(crate) fn carry_out<T>(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .on_thread_park(move || pass(&idle, pace))
         .build()?;
-    runtime.block_on(async {
+    let end = runtime.block_on(async {
         let mut story = pin!(story);
         poll_fn(|context| {
             if let Poll::Ready(end) = story.as_mut().poll(context) {
@@ -71,7 +71,11 @@ pub(crate) fn carry_out<T>(
             Poll::Pending
         })
         .await
-    })
+    });
+    // It keeps the runtime, which keeps the world.
+    let teller = lock(world).nobody_to_tell();
+    drop(teller);
+    end
 }
 
 /// Nobody has anything to do: time passes until somebody has.

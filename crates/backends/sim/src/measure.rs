@@ -220,7 +220,14 @@ impl World {
 
     /// A person asks the run for something.
     pub(crate) fn asked(&mut self, command: &Command) {
-        self.truth.asked_back |= matches!(command, Command::Rollback | Command::Abort);
+        match command {
+            Command::Rollback | Command::Abort => self.truth.asked_back = true,
+            Command::Confirm { host, .. } => {
+                self.said_off.insert(host.to_string());
+            }
+            Command::Resume => self.said_off.clear(),
+            _ => {}
+        }
     }
 
     /// Judges a unit's going back, right before it falls.
@@ -228,7 +235,7 @@ impl World {
         let daemon = &mut self.daemons[unit];
         let served = daemon.up && daemon.runs != daemon.first;
         // What goes back because it does not serve speaks against the change when others follow.
-        daemon.failed |= !daemon.up && daemon.installed != daemon.first;
+        daemon.failed |= !daemon.up && (daemon.change_failed || daemon.installed != daemon.first);
         let daemon = &self.daemons[unit];
         if self.copy.is_some() || !served || self.truth.asked_back || self.speaks_against_the_change() {
             return;

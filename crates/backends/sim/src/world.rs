@@ -193,6 +193,10 @@ pub struct World {
     pub(crate) host_fence: BTreeMap<u32, u64>,
     /// Guards that were taken by what the journal has lost: nobody knows of them, and they go at their expiry.
     pub(crate) orphans: BTreeSet<(GuardName, Vec<UnitId>)>,
+    /// Hosts that a person has said to be off: nothing there is touched until they say otherwise.
+    pub(crate) said_off: BTreeSet<String>,
+    /// How often the journal was put back: under which fence that was, and the last event that was left.
+    pub(crate) lost: Vec<(u64, u64)>,
     /// Guests that somebody has started since it began.
     pub(crate) started_by_others: BTreeSet<usize>,
     /// Who calls.
@@ -346,6 +350,11 @@ impl World {
     pub(crate) fn stuck(&mut self, teller: &Waker) -> bool {
         self.teller = Some(teller.clone());
         self.stuck
+    }
+
+    /// The story is over: nobody is told any more.
+    pub(crate) fn nobody_to_tell(&mut self) -> Option<Waker> {
+        self.teller.take()
     }
 
     /// How long a question takes there, and its answer back.
@@ -587,6 +596,7 @@ impl World {
 
     /// The journal has lost what came after that event.
     pub(crate) fn journal_lost(&mut self, after: u64) {
+        self.lost.push((self.fence, after));
         let lost = self.taken_by.iter().filter(|(_, seq)| **seq > after);
         let lost: Vec<_> = lost.map(|(guard, _)| guard.clone()).collect();
         self.orphans.extend(lost);
@@ -596,6 +606,12 @@ impl World {
             daemon.begun_by = after;
             self.forgotten = true;
         }
+    }
+
+    /// Whether the journal knows nothing of that call any more.
+    pub(crate) fn has_lost(&self, call: &Call) -> bool {
+        let mut lost = self.lost.iter();
+        lost.any(|(fence, after)| call.announced <= *fence && call.seq > *after)
     }
 
     /// Somebody carries the run on: of what its journal has lost the cluster must have told.

@@ -116,22 +116,6 @@ fn nothing_else_lies_among_the_scenarios() {
     }
 }
 
-/// What was found and is not mended yet: docs/simulation.md says why.
-#[test]
-fn what_is_open_is_still_found_and_moves_when_it_is_not() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/open");
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let world = Scenario::parse(&std::fs::read_to_string(&path).unwrap()).unwrap();
-        let report = common::play(&world);
-        assert!(
-            !report.findings.is_empty(),
-            "{}: nothing is found any more: move it to scenarios/found, with why",
-            path.display()
-        );
-    }
-}
-
 /// Worlds in which something was found once: the truth finds nothing in them any more, and each goes the same way
 /// when it is played again.
 #[test]

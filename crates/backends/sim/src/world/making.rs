@@ -296,6 +296,8 @@ impl World {
             host_fence: BTreeMap::new(),
             anchor: None,
             orphans: BTreeSet::new(),
+            said_off: BTreeSet::new(),
+            lost: Vec::new(),
             started_by_others: BTreeSet::new(),
             caller: None,
             forgotten: false,

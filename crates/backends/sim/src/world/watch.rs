@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use stagger_core::model::Phase;
+
 use super::World;
 use crate::fault::Fault;
 
@@ -83,7 +85,28 @@ impl World {
         let daemon = &self.daemons[unit];
         // One that is drained and on its way up was asked to start already.
         let is_out = !daemon.serves() && (daemon.up || !daemon.drained);
-        daemon.ours_to_give_back && is_out && daemon.outages == 0 && !self.answers_no(unit)
+        daemon.ours_to_give_back
+            && is_out
+            && daemon.outages == 0
+            && !self.answers_no(unit)
+            && !self.said_off.contains(&self.host_name(daemon.host))
+            && !self.nobody_knows_whether_it_is_entered(unit)
+    }
+
+    /// One call to drain it had no answer, and each one since is told that its requests do not end: the first may still be under
+    /// way, so that one is what is made again, until a person settles it.
+    fn nobody_knows_whether_it_is_entered(&self, unit: usize) -> bool {
+        let id = &self.daemons[unit].id;
+        let mut faults = self.faults.iter();
+        let hangs = faults.any(|state| matches!(&state.fault, Fault::DrainHangs { unit, .. } if unit == id));
+        let mut faults = self.faults.iter();
+        hangs
+            && faults.any(|state| match &state.fault {
+                Fault::AnswerLost { unit, phase } | Fault::CallLate { unit, phase, .. } => {
+                    unit == id && *phase == Phase::Enter && state.used > 0
+                }
+                _ => false,
+            })
     }
 
     /// Whoever calls it gets no for an answer, or none.
