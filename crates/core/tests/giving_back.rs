@@ -92,7 +92,11 @@ impl World {
         let unit = Unit {
             id: node(),
             kind: Kind::new("node").unwrap(),
-            state: if serves { UnitState::Serving } else { UnitState::Down },
+            state: if serves {
+                UnitState::Serving
+            } else {
+                UnitState::Down
+            },
             revision: Some(Revision::new(self.runs).unwrap()),
             domains: BTreeMap::new(),
             precedence: 0,

@@ -205,7 +205,10 @@ impl Lease {
     /// # Errors
     /// The cluster cannot be asked.
     pub async fn anchor(&self, backend: &Arc<dyn Backend>) -> Result<(), LockError> {
-        self.beside.anchor(&**backend, &self.claim, Seq::MAX).await.map(drop)
+        self.beside
+            .anchor(&**backend, &self.claim, Seq::MAX)
+            .await
+            .map(drop)
     }
 
     /// This process does nothing more, and says so; the lock goes by itself, as something of it may still be under way.

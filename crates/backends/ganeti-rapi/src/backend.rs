@@ -219,6 +219,7 @@ impl Backend for GanetiBackend {
         let planned = Planned {
             as_if_down: wished.is_some_and(|wished| wished.moving.as_if_down),
             moves,
+            run: Some(call.run.clone()),
             boots: self
                 .memory
                 .as_ref()

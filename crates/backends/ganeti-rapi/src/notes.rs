@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use stagger_core::model::RunId;
+
 /// How our tags begin.
 const PREFIX: &str = "stagger:";
 const AWAY: &str = "stagger:away:";
@@ -10,6 +12,7 @@ const COPY: &str = "stagger:copy:";
 const STOPPED: &str = "stagger:stopped:";
 const CANDIDATE: &str = "stagger:was:master-candidate";
 const REGULAR: &str = "stagger:was:regular";
+const RUN: &str = "stagger:run:";
 
 /// The role that a node had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub struct Notes {
     pub stopped: BTreeSet<String>,
     /// The role that it had.
     pub was: Option<Was>,
+    /// The runs whose visits it is; several where one began when another had been given up.
+    pub runs: BTreeSet<RunId>,
     /// Tags of ours that this release does not know.
     pub unknown: Vec<String>,
 }
@@ -61,6 +66,8 @@ impl Notes {
             } else if tag == REGULAR {
                 // Both: it was written twice, and a candidate it may be again.
                 notes.was.get_or_insert(Was::Regular);
+            } else if let Some(run) = tag.strip_prefix(RUN).and_then(|run| RunId::new(run).ok()) {
+                notes.runs.insert(run);
             } else if tag.starts_with(PREFIX) {
                 notes.unknown.push(tag.clone());
             }
@@ -77,12 +84,14 @@ impl Notes {
             Was::Candidate => CANDIDATE.to_owned(),
             Was::Regular => REGULAR.to_owned(),
         });
-        away.chain(copies).chain(stopped).chain(was).collect()
+        let runs = self.runs.iter().map(|run| format!("{RUN}{run}"));
+        away.chain(copies).chain(stopped).chain(was).chain(runs).collect()
     }
 
     /// Whether a visit has begun, and is not over.
     pub fn is_empty(&self) -> bool {
-        self.away.is_empty() && self.copies.is_empty() && self.stopped.is_empty() && self.was.is_none()
+        let nothing_away = self.away.is_empty() && self.copies.is_empty() && self.stopped.is_empty();
+        nothing_away && self.was.is_none() && self.runs.is_empty()
     }
 
     /// What of these is not noted yet.
@@ -93,6 +102,7 @@ impl Notes {
             copies: self.copies.difference(&noted.copies).cloned().collect(),
             stopped: self.stopped.difference(&noted.stopped).cloned().collect(),
             was: self.was.filter(|_| noted.was.is_none()),
+            runs: self.runs.difference(&noted.runs).cloned().collect(),
             unknown: Vec::new(),
         }
     }
@@ -111,9 +121,11 @@ mod tests {
             copies in proptest::collection::btree_set("[0-9a-f-]{36}", 0..5),
             stopped in proptest::collection::btree_set("[0-9a-f-]{36}", 0..5),
             was in proptest::option::of(proptest::bool::ANY),
+            runs in proptest::collection::btree_set("[0-9]{8}-[0-9]{4}-[0-9a-f]{4}", 0..2),
         ) {
             let was = was.map(|candidate| if candidate { Was::Candidate } else { Was::Regular });
-            let notes = Notes { away, copies, stopped, was, unknown: Vec::new() };
+            let runs = runs.iter().map(|run| RunId::new(run.as_str()).unwrap()).collect();
+            let notes = Notes { away, copies, stopped, was, runs, unknown: Vec::new() };
             let mut tags = notes.tags();
             // Ganeti's own rule for a tag.
             let allowed = |c: char| c.is_ascii_alphanumeric() || "_.+*/:@-".contains(c);

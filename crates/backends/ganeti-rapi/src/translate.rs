@@ -9,8 +9,8 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use stagger_core::model::{
-    Budgets, ClusterName, Condition, ConditionName, IdError, Ix, Kind, Moving, Reason, Revision, Snapshot,
-    SnapshotError, Unit, UnitId, UnitState, Verdict,
+    Budgets, ClusterName, Condition, ConditionName, Drained, IdError, Ix, Kind, Moving, Reason, Revision,
+    Snapshot, SnapshotError, Unit, UnitId, UnitState, Verdict,
 };
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti::translate as planning;
@@ -123,7 +123,24 @@ pub fn translate(
         vec![nodes_answer(facts, memory)?, instances_up(facts, memory)?],
         wished.durations.clone(),
     )?;
+    let snapshot = snapshot.with_drained(drained(&nodes)?);
     Ok(snapshot.with_rooms(planning::rooms(cluster, wished.ignore_ipolicy)?)?)
+}
+
+/// The nodes that answer and that a visit has drained.
+fn drained(nodes: &[&Node]) -> Result<Vec<Drained>, IdError> {
+    let by_us = nodes
+        .iter()
+        .filter(|node| node.role == Role::Drained && node.boot.is_some() && !node.notes.is_empty());
+    by_us
+        .map(|node| {
+            Ok(Drained {
+                unit: UnitId::new(node.name.clone())?,
+                // They are named by when they began.
+                by: node.notes.runs.last().cloned(),
+            })
+        })
+        .collect()
 }
 
 fn unit(

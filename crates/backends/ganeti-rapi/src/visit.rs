@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stagger_core::model::How;
+use stagger_core::model::{How, RunId};
 use stagger_core::plan;
 use stagger_ganeti::cluster::Status;
 
@@ -22,6 +22,8 @@ pub struct Planned {
     pub as_if_down: bool,
     /// What is moved.
     pub moves: Vec<plan::Move>,
+    /// The run whose visit it is.
+    pub run: Option<RunId>,
     /// Each node's boot id before the run: whoever has another one had its turn.
     pub boots: BTreeMap<String, String>,
 }
@@ -181,6 +183,13 @@ pub fn enter(
             Role::Regular => Some(Was::Regular),
             Role::Master | Role::Drained | Role::Offline => None,
         },
+        // Of a node that is drained already it was noted before.
+        runs: planned
+            .run
+            .iter()
+            .filter(|_| this.role != Role::Drained)
+            .cloned()
+            .collect(),
         ..Notes::default()
     };
     for instance in here {

@@ -310,7 +310,10 @@ impl World {
         self.fenced_in(call, action)?;
         self.may_begin(call)?;
         if let Some(why) = self.failed.get(&call.key()) {
-            return Err(BackendError::transient(format!("call {}", call.key()), why.clone()));
+            return Err(BackendError::transient(
+                format!("call {}", call.key()),
+                why.clone(),
+            ));
         }
         self.obstacle(call, action)?;
         self.caller = Some(call.run.clone());

@@ -260,7 +260,10 @@ fn could_go_on(
         return Ok(None);
     }
     // What has come about since it looked last, it could not know.
-    let seen = sim.world().last_shown().map(|seen| to_do(&seen, scenario, target));
+    let seen = sim
+        .world()
+        .last_shown()
+        .map(|seen| to_do(&seen, scenario, target));
     let now = to_do(&look(sim)?, scenario, target);
     let could_be_known = |what: &str| seen.as_ref().is_none_or(|seen| seen.contains(what));
     let could: Vec<String> = left

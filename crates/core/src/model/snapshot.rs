@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Absent, Budgets, Bystander, ClusterName, Condition, ConditionName, Drained, Interruption, Ix, Kind, Rooms,
-    RoomsError, Unit, UnitId, UnitState, Verdict,
+    Absent, Budgets, Bystander, ClusterName, Condition, ConditionName, Drained, Interruption, Ix, Kind,
+    Rooms, RoomsError, Unit, UnitId, UnitState, Verdict,
 };
 
 /// All that was observed of one cluster at one time. Units are sorted as people count.

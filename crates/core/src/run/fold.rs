@@ -367,7 +367,15 @@ impl State {
     /// changed is so: its own host tells whether an earlier call did it.
     fn doubt_what_was_entered(&mut self, at: Timestamp) {
         const WHY: &str = "the journal does not know what has become of it since it was entered";
-        let is_enter = |action: &Action| matches!(action, Action::Visit { phase: Phase::Enter, .. });
+        let is_enter = |action: &Action| {
+            matches!(
+                action,
+                Action::Visit {
+                    phase: Phase::Enter,
+                    ..
+                }
+            )
+        };
         let open = self.open.iter().filter(|(_, action)| is_enter(action));
         let open: Vec<Seq> = open.map(|(seq, _)| *seq).collect();
         for intent in open {

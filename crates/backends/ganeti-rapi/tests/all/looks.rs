@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stagger_core::model::{ClusterName, How, UnitId, UnitState, Verdict};
+use stagger_core::model::{ClusterName, How, RunId, UnitId, UnitState, Verdict};
 use stagger_core::plan::Move;
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti_rapi::config::Visits;
@@ -56,13 +56,16 @@ async fn a_node_is_noted_then_drained_then_emptied() {
     })
     .await;
     let visits = Visits::default();
-    let planned = planned(&[("db", How::Migrate, "n4"), ("web", How::Migrate, "n3")]);
+    let run = RunId::new("20261124-0000-abcd").unwrap();
+    let mut planned = planned(&[("db", How::Migrate, "n4"), ("web", How::Migrate, "n3")]);
+    planned.run = Some(run.clone());
     let next = |facts: &Facts| enter(facts, "n2", &visits, &planned).unwrap();
     let Some(Batch::Note(notes)) = next(&facts) else {
         panic!("{:?}", next(&facts))
     };
     assert_eq!(notes.away.len(), 2, "what is down is not moved");
     assert_eq!(notes.was, Some(Was::Candidate));
+    assert_eq!(notes.runs, [run].into(), "whose visit it is");
     facts.nodes.get_mut("n2").unwrap().notes = notes;
     assert_eq!(next(&facts), Some(Batch::Drain { promotes: false }));
     facts.candidates = Some(3);
@@ -90,6 +93,9 @@ async fn a_node_is_noted_then_drained_then_emptied() {
     }
     assert_eq!(next(&facts), None);
     assert!(may_reboot(&facts, "n2", &visits, &planned).is_ok());
+    facts.nodes.get_mut("n2").unwrap().notes.runs.clear();
+    let noted_by_an_older_release = may_reboot(&facts, "n2", &visits, &planned);
+    assert!(noted_by_an_older_release.is_ok());
 }
 
 #[tokio::test]

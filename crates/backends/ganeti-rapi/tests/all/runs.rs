@@ -46,6 +46,40 @@ async fn every_node_is_rebooted_once_the_master_last_and_all_is_as_before() {
     }
 }
 
+/// Its journal was put back from a backup that knows nothing of the visit to n3.
+#[tokio::test]
+async fn a_node_that_the_run_has_drained_and_forgotten_is_given_back_and_has_its_turn() {
+    for (noted, is_given_back) in [("stagger:run:run-1", true), ("stagger:run:run-0", false)] {
+        let setup = setup(mixed()).await;
+        let mut lives = Lives::new(&setup);
+        lives.begin().await;
+        {
+            let mut world = setup.world();
+            let uuid = world.now.instances["c"].uuid.clone();
+            world.now.instances.get_mut("c").unwrap().pnode = "n4".to_owned();
+            world.now.instances.get_mut("c").unwrap().snode = Some("n3".to_owned());
+            let node = world.now.nodes.get_mut("n3").unwrap();
+            node.role = "D";
+            let notes = ["stagger:was:master-candidate", noted].map(str::to_owned);
+            node.tags.extend(notes);
+            node.tags.insert(format!("stagger:away:{uuid}"));
+        }
+        let end = lives.live().await;
+        let End::Over(Ending::Incomplete { left }) = end else {
+            panic!("{end:?}")
+        };
+        let left: Vec<&str> = left.iter().map(|(unit, _)| unit.as_str()).collect();
+        if is_given_back {
+            assert_eq!(left, ["n1"], "the master only");
+            all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
+        } else {
+            // And nobody moves to it.
+            assert_eq!(left, ["n1", "n2", "n3", "n4"]);
+            assert_eq!(setup.world().now.nodes["n3"].role, "D", "that is another run's");
+        }
+    }
+}
+
 #[tokio::test]
 async fn without_a_command_for_it_the_master_is_left_alone() {
     let setup = setup(mixed()).await;
