@@ -8,23 +8,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{Code, Phase, Reason, Snapshot, UnitId, UnitState};
+use stagger_core::model::{Code, Reason, Snapshot, UnitId};
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, IllegalEvent, Run, Seen, Seq,
+    Action, Answer, Command, Decision, Ending, Entry, Event, IllegalEvent, Run, Seen, Seq,
 };
 use stagger_core::view::Waiting;
 use tokio::task::JoinSet;
 
 use crate::artifacts::Artifacts;
-use crate::backend::{Anchor, Backend, BackendError, Call, Claim, Persistence, Rail};
-use crate::clock::{Clock, within};
-use crate::deadline::Deadline;
+use crate::backend::{Anchor, Backend, BackendError, Claim, Persistence};
+use crate::clock::Clock;
 use crate::lease::Watch;
+use crate::protocol;
 pub use crate::protocol::units_of;
-use crate::protocol::{self, Earlier};
 use crate::raising::{self, Unguarded};
 use crate::store::{Store, StoreError};
 use crate::strays::{Strays, pause_after};
+
+mod calls;
+
+use calls::Answered;
 
 /// Why a run cannot be driven on by this process.
 #[derive(Debug, thiserror::Error)]
@@ -130,12 +133,6 @@ struct Sight {
     /// When it had come in.
     at: Timestamp,
 }
-
-/// What came of a call.
-type Answered = Result<Result<String, BackendError>, NotSent>;
-
-/// The lock was lost before the call was made.
-struct NotSent(String);
 
 /// What a driver is made of.
 pub struct Parts {
@@ -293,6 +290,11 @@ impl Driver {
             self.backend.rail(action)
         });
         self.keep_out(&units, bound).await.error().map_or(Ok(()), Err)
+    }
+
+    fn is_off(&self, unit: &UnitId) -> bool {
+        let host = self.backend.host_of(unit);
+        host.is_some_and(|host| self.run.is_off(&host))
     }
 
     async fn keep_out(&mut self, fenced: &[UnitId], bound: Duration) -> Unguarded {
@@ -520,208 +522,6 @@ impl Driver {
         self.append(events).map(|_| Step::Again)
     }
 
-    /// Calls of which nobody knows whether they began, and that would begin on an approval that is too old: both
-    /// judges are asked about their units once more. Those of which they say no wait.
-    async fn judge_again(&mut self, late: Vec<Seq>, now: Timestamp) -> Result<Step, DriveError> {
-        if let Step::Wait { until, why } = self.observe(now).await? {
-            return Ok(Step::Wait { until, why });
-        }
-        let of = |seq: &Seq| self.run.intent(*seq).and_then(Action::unit).cloned();
-        let is_down = |unit: &UnitId| {
-            let seen = self.seen.as_ref().map(|seen| &seen.snapshot);
-            let found = seen.and_then(|snapshot| Some(snapshot.unit(snapshot.find(unit)?)));
-            found.is_some_and(|unit| unit.state == UnitState::Down)
-        };
-        // What is down already loses nothing by what was announced, and may need it to come up.
-        let (down, late): (Vec<Seq>, Vec<Seq>) = late
-            .into_iter()
-            .partition(|seq| of(seq).is_none_or(|unit| is_down(&unit)));
-        let units: BTreeSet<UnitId> = late.iter().filter_map(of).collect();
-        // That it is down counts as long as the word of a judge: it may come up by itself.
-        let age = SignedDuration::from_secs(i64::from(self.run.start().policy.approval_age));
-        let until = self.clock.now().saturating_add(age).unwrap_or(Timestamp::MAX);
-        for seq in down {
-            self.start(seq, Some(until));
-        }
-        if units.is_empty() {
-            return Ok(Step::Again);
-        }
-        self.judge(vec![units.into_iter().collect()]).await?;
-        let now = self.clock.now();
-        for seq in late {
-            if self.run.begins_before(seq).is_some_and(|before| before <= now) {
-                let why = "it may not be stopped now, and nobody knows whether it was";
-                let error = BackendError::transient(format!("carry out effect {seq}"), why);
-                self.try_later(seq, &error.may_land());
-            }
-        }
-        Ok(Step::Again)
-    }
-
-    async fn act(&mut self, fresh: Vec<Effect>, again: Vec<Seq>) -> Result<Step, DriveError> {
-        let events: Vec<Event> = fresh.into_iter().map(Event::from).collect();
-        let announced = if events.is_empty() {
-            Vec::new()
-        } else {
-            self.append(events)?
-        };
-        self.announced.extend(&announced);
-        let now = self.clock.now();
-        let due = protocol::to_start(again, announced, &self.started);
-        let due = due.into_iter().filter(|seq| self.strays.is_due(*seq, now));
-        let (late, due): (Vec<Seq>, Vec<Seq>) = due.partition(|seq| {
-            let is_late = self.run.begins_before(*seq).is_some_and(|before| before <= now);
-            is_late && self.earlier(*seq) != Earlier::None
-        });
-        for seq in due {
-            self.start(seq, self.run.begins_before(seq));
-        }
-        if !late.is_empty() {
-            let step = self.judge_again(late, now).await?;
-            // While nobody can be asked about those, what needs no word goes on.
-            if self.under_way.is_empty() || !matches!(step, Step::Wait { .. }) {
-                return Ok(step);
-            }
-        }
-        if self.under_way.is_empty()
-            && let Some(until) = self.strays.next()
-        {
-            if let Some(reason) = self.strays.given_up() {
-                self.strays.begin_anew();
-                self.append(vec![Event::Held {
-                    reason: reason.clone(),
-                }])?;
-                return Ok(Step::Held(reason));
-            }
-            let why = Reason::new(
-                Code::OutcomeUnknown,
-                format!(
-                    "a call may still be under way; it is made again until its outcome is known: {}",
-                    self.strays.last().unwrap_or_default()
-                ),
-            );
-            let waiting = Waiting {
-                why: &why,
-                until: Some(until),
-            };
-            self.listener.waiting(until, waiting, &self.run);
-            return Ok(Step::Wait { until, why });
-        }
-        // Commands are looked for while long effects are under way.
-        let clock = Arc::clone(&self.clock);
-        let first = within(&*clock, Duration::from_secs(1), self.under_way.join_next()).await;
-        let Some(first) = first else {
-            return Ok(Step::Again);
-        };
-        let mut settled = Vec::new();
-        let mut next = first;
-        while let Some(ended) = next {
-            match ended {
-                Ok((seq, answered)) => {
-                    self.started.remove(&seq);
-                    let answer = answered.map_err(|NotSent(why)| DriveError::LeaseLost(why))?;
-                    if self.run.intent(seq).is_none() {
-                        // A person has settled it meanwhile.
-                        next = self.under_way.try_join_next();
-                        continue;
-                    }
-                    match protocol::settles(answer, self.earlier(seq)) {
-                        Ok(outcome) => {
-                            self.announced.remove(&seq);
-                            self.strays.remove(seq);
-                            settled.push(Event::Settled { intent: seq, outcome });
-                        }
-                        Err(error) => self.try_later(seq, &error),
-                    }
-                }
-                // A task is only aborted with its driver.
-                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-                Err(_) => {}
-            }
-            next = self.under_way.try_join_next();
-        }
-        if settled.is_empty() {
-            return Ok(Step::Again);
-        }
-        self.append(settled).map(|_| Step::Again)
-    }
-
-    /// Makes the call for an intent. It begins before `until`; `None`: whenever.
-    fn start(&mut self, seq: Seq, until: Option<Timestamp>) {
-        let Some(action) = self.run.intent(seq).cloned() else {
-            return;
-        };
-        let call = Call {
-            run: self.run.start().run.clone(),
-            seq,
-            announced: self.run.announced_under(seq).unwrap_or(self.fence),
-            fence: self.fence,
-            deadline: until.map(|until| Deadline::new(until, Arc::clone(&self.clock))),
-        };
-        self.started.insert(seq);
-        let backend = Arc::clone(&self.backend);
-        let artifacts = self.artifacts.clone();
-        let lease = self.lease.clone();
-        let unguarded = Arc::clone(&self.unguarded);
-        let raised_first = self.raised_first(&action);
-        self.under_way.spawn(async move {
-            if let Err(error) = guard(&*backend, call.fence, &unguarded, raised_first).await {
-                return (seq, Ok(Err(error)));
-            }
-            if changes_units(&action)
-                && let Some(lease) = &lease
-                && let Err(why) = lease.anchored(&*backend, seq).await
-            {
-                return (seq, Err(NotSent(why)));
-            }
-            // Here, not where it was announced: a process can be paused in between.
-            if let Some(why) = lease.and_then(|lease| lease.lost()) {
-                return (seq, Err(NotSent(why)));
-            }
-            if let Err(error) = call.may_begin(&format!("send call {}", call.key())) {
-                return (seq, Ok(Err(error)));
-            }
-            (seq, Ok(perform(&*backend, &artifacts, &call, &action).await))
-        });
-    }
-
-    /// The units on which the fence has to be raised before that is done. What is bounded does not meet it, and where a person
-    /// says that the host is off there is nothing to rule out.
-    fn raised_first(&self, action: &Action) -> Vec<UnitId> {
-        let unguarded = self.unguarded.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut units = match self.backend.rail(action) {
-            Rail::Fenced | Rail::Conditional => units_of(action),
-            Rail::Bounded(_) => Vec::new(),
-        };
-        units.retain(|unit| unguarded.contains(unit) && !self.is_off(unit));
-        units
-    }
-
-    fn is_off(&self, unit: &UnitId) -> bool {
-        let host = self.backend.host_of(unit);
-        host.is_some_and(|host| self.run.is_off(&host))
-    }
-
-    /// What is known of earlier calls for that intent.
-    fn earlier(&self, seq: Seq) -> Earlier {
-        if self.strays.has(seq) {
-            Earlier::Stray
-        } else if self.announced.contains(&seq) {
-            Earlier::None
-        } else {
-            Earlier::Adopted
-        }
-    }
-
-    fn try_later(&mut self, seq: Seq, error: &BackendError) {
-        tracing::warn!(seq, %error, "the outcome of a call is unknown");
-        let bound = match self.run.intent(seq).map(|action| self.backend.rail(action)) {
-            Some(Rail::Bounded(bound)) => bound,
-            Some(Rail::Fenced | Rail::Conditional) | None => Duration::ZERO,
-        };
-        self.strays.add(seq, error, self.clock.now(), bound);
-    }
-
     /// Steps until the run is over, held, or `stop` says so between two waits.
     ///
     /// # Errors
@@ -737,53 +537,5 @@ impl Driver {
                 end @ (Step::Held(_) | Step::Over(_)) => return Ok(end),
             }
         }
-    }
-}
-
-/// Whether a journal that has forgotten it would not know what a unit is. A guard that is forgotten goes by itself.
-fn changes_units(action: &Action) -> bool {
-    match action {
-        Action::Visit { phase, .. } => *phase > Phase::Prepare,
-        Action::Restart { .. } | Action::GoBack { .. } | Action::Step { .. } => true,
-        Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Collect { .. } => false,
-    }
-}
-
-/// Raises the fence where it is not yet raised.
-async fn guard(
-    backend: &dyn Backend,
-    fence: u64,
-    unguarded: &Mutex<BTreeSet<UnitId>>,
-    units: Vec<UnitId>,
-) -> Result<(), BackendError> {
-    if units.is_empty() {
-        return Ok(());
-    }
-    let raised = backend.raise_fence(fence, &units).await;
-    raised.map_err(BackendError::may_land)?;
-    let mut unguarded = unguarded.lock().unwrap_or_else(PoisonError::into_inner);
-    unguarded.retain(|unit| !units.contains(unit));
-    Ok(())
-}
-
-async fn perform(
-    backend: &dyn Backend,
-    artifacts: &Artifacts,
-    call: &Call,
-    action: &Action,
-) -> Result<String, BackendError> {
-    match action {
-        Action::Collect { units } => {
-            let files = backend.collect(call, units).await?;
-            artifacts
-                .keep(&call.run, call.seq, files)
-                .map_err(|error| BackendError::permanent("keep the artifacts", error.to_string()))
-        }
-        Action::TakeGuard { .. }
-        | Action::DropGuard { .. }
-        | Action::Visit { .. }
-        | Action::Restart { .. }
-        | Action::GoBack { .. }
-        | Action::Step { .. } => backend.perform(call, action).await,
     }
 }

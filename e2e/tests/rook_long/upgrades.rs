@@ -327,8 +327,13 @@ fn an_osd_never_ok_to_stop() -> Result<()> {
                 "{message}"
             );
         }
-        let others = images_of(cluster, |labels| !is_stuck(labels))?;
+        // What comes after the OSDs waits until none of them is left behind.
+        let is_after =
+            |labels: &Value| matches!(labels["app"].as_str(), Some("rook-ceph-mds" | "rook-ceph-rgw"));
+        let others = images_of(cluster, |labels| !is_stuck(labels) && !is_after(labels))?;
         ensure!(others == BTreeSet::from([new.clone()]), "{others:?}");
+        let waits = images_of(cluster, is_after)?;
+        ensure!(waits == BTreeSet::from([old.clone()]), "{waits:?}");
         let left = images_of(cluster, is_stuck)?;
         ensure!(left == BTreeSet::from([old]), "{left:?}");
         phases.lap(format!("all but {stuck:?}"));

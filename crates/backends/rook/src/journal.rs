@@ -8,6 +8,7 @@
 //!
 //! Each event carries a checksum over the one before and itself: its time, its version and what happened.
 
+mod line;
 mod prune;
 
 use std::collections::BTreeMap;
@@ -19,14 +20,12 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use semver::Version;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use stagger_core::model::{ClusterName, RunId};
-use stagger_core::releases::{Own as _, unpinned};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_engine::store::{Listed, Mark, Store, StoreError};
-use stagger_versioned::Held;
-use stagger_versioned::chain::Unreadable;
 use tokio::runtime::Handle;
+
+use line::{Unread, checksum, event, events, key_of, last_seq, line};
 
 /// The label of all these ConfigMaps, with the cluster's name.
 pub const LABEL: &str = "stagger.dev/journal-of";
@@ -40,8 +39,6 @@ const FENCE: &str = "fence";
 const HOLDER: &str = "holder";
 /// The key of the release of the operator that held it last.
 const OPERATOR: &str = "operator";
-/// What the keys of events begin with.
-const EVENT: &str = "event-";
 /// What the keys of runs begin with.
 const RUN: &str = "run-";
 
@@ -613,110 +610,9 @@ fn holds(map: &ConfigMap, data: &Value) -> bool {
         .all(|(key, value)| text(map, key) == value.as_str())
 }
 
-fn events(chunk: &ConfigMap) -> impl Iterator<Item = (&String, &String)> {
-    chunk
-        .data
-        .iter()
-        .flatten()
-        .filter(|(key, _)| key.starts_with(EVENT))
-}
-
-fn last_seq(chunk: &ConfigMap) -> Option<Seq> {
-    events(chunk)
-        .filter_map(|(key, _)| key.strip_prefix(EVENT)?.parse().ok())
-        .max()
-}
-
-fn key_of(seq: Seq) -> String {
-    format!("{EVENT}{seq:08}")
-}
-
-/// Why an event cannot be read.
-enum Unread {
-    /// It is not as its version should be.
-    Damaged(String),
-    /// It is, for all that this program knows.
-    OfAnotherRelease(String),
-}
-
-/// An event after its time: `1.0 {…}`, or without a version, as earlier builds wrote it.
-fn event(text: &str) -> Result<Event, Unread> {
-    let (version, body) = match text.split_once(' ') {
-        Some((version, body)) if !text.starts_with('{') => {
-            let version = version
-                .parse()
-                .map_err(|error: stagger_versioned::VersionError| Unread::Damaged(error.to_string()))?;
-            (Some(version), body)
-        }
-        Some(_) | None => (None, text),
-    };
-    match Event::chain().load_text(version, body) {
-        Ok(held) => Ok(held.value),
-        Err(why @ Unreadable::Malformed { .. }) => Err(Unread::Damaged(why.to_string())),
-        Err(why) => Err(Unread::OfAnotherRelease(why.to_string())),
-    }
-}
-
-/// The key and the text of an event, and its checksum.
-fn line(entry: &Entry, before: &str) -> Result<(String, String, String), StoreError> {
-    let held = Held::new(entry.event.clone());
-    let written = Event::chain().save_text(&held, &unpinned());
-    let written = written.map_err(|error| StoreError::Failed {
-        tried: "write an event".to_owned(),
-        why: error.to_string(),
-    })?;
-    let rest = format!("{} {} {}", entry.at, written.version, written.data);
-    let sum = checksum(before, entry.seq, &rest);
-    Ok((key_of(entry.seq), format!("{sum} {rest}"), sum))
-}
-
-fn checksum(before: &str, seq: Seq, rest: &str) -> String {
-    use std::fmt::Write as _;
-    let sum = Sha256::new()
-        .chain_update(before.as_bytes())
-        .chain_update(seq.to_le_bytes())
-        .chain_update(rest.as_bytes())
-        .finalize();
-    sum.iter().take(16).fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_is_read_with_its_version_or_as_it_was_before_there_were_versions() {
-        let entry = Entry {
-            seq: 3,
-            at: Timestamp::UNIX_EPOCH,
-            event: Event::WavePassed,
-        };
-        let (key, text, sum) = line(&entry, "").unwrap();
-        assert_eq!(key, "event-00000003");
-        assert_eq!(
-            text,
-            format!("{sum} 1970-01-01T00:00:00Z 1.0 {{\"event\":\"wave-passed\"}}")
-        );
-        let read = |text: &str| {
-            event(text).map_err(|why| match why {
-                Unread::Damaged(why) => format!("damaged: {why}"),
-                Unread::OfAnotherRelease(why) => why,
-            })
-        };
-        assert_eq!(read(r#"1.0 {"event":"wave-passed"}"#), Ok(Event::WavePassed));
-        let held = r#"{"event":"held","reason":{"slug":"paused","detail":"by anna at noon"}}"#;
-        assert!(matches!(read(held), Ok(Event::Held { .. })));
-        assert_eq!(read(r#"{"event":"wave-passed"}"#), Ok(Event::WavePassed));
-        let newer = read(r#"1.7 {"event":"wave-turned"}"#).unwrap_err();
-        assert!(newer.contains("from a later release"), "{newer}");
-        for bad in ["", "x {}", "1.0", "1.0 ", "1.0 {}", r#"{"event":"wave-turned"}"#] {
-            let why = read(bad).unwrap_err();
-            assert!(why.starts_with("damaged: "), "{bad}: {why}");
-        }
-    }
 
     #[test]
     fn an_older_operator_is_outranked_and_so_is_one_that_cannot_tell() {
