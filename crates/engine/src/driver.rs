@@ -56,6 +56,15 @@ pub enum DriveError {
     },
 }
 
+/// Where a holder before us wrote what this process cannot read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// In a journal of its own, on another machine.
+    Elsewhere,
+    /// In the part that this journal has lost: what it knows of its own units is old.
+    Lost,
+}
+
 /// What came of one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
@@ -120,7 +129,7 @@ pub struct Driver {
     lease: Option<Watch>,
     failures: u32,
     /// A holder before us wrote its intents where we cannot read them.
-    stranger: bool,
+    unread: Option<Unread>,
     /// The lock is ours since then at the latest: what a holder before began, it began before.
     held_since: Timestamp,
 }
@@ -226,7 +235,7 @@ impl Driver {
             unguarded: Arc::default(),
             lease: None,
             failures: 0,
-            stranger: false,
+            unread: None,
         };
         driver.permit();
         driver
@@ -242,11 +251,10 @@ impl Driver {
         self.lease = Some(lease);
     }
 
-    /// A holder before us kept its journal elsewhere, on another machine: its open intents are unknown,
-    /// so each unit may have one. Before anything is begun the fence is raised on all of them, which waits
-    /// for commands that are still under way there.
-    pub fn beware_of_a_stranger(&mut self) {
-        self.stranger = true;
+    /// Open intents of a holder before us are unknown, so each unit may have one. Before anything is begun the fence is
+    /// raised on all of them, which waits for commands that are still under way there.
+    pub fn beware_of_a_stranger(&mut self, unread: Unread) {
+        self.unread = Some(unread);
     }
 
     /// From here on no unit joins the open wave: it is finished, and then the caller stops.
@@ -419,13 +427,13 @@ impl Driver {
         self.take_commands()?;
         let now = self.clock.now();
         self.forget_what_is_old(now);
-        if self.stranger {
+        if let Some(unread) = self.unread {
             let Some(Sight { snapshot, .. }) = self.seen.take() else {
                 return self.observe(now).await;
             };
             self.rule_out_a_strangers_calls(&snapshot).await?;
-            self.stranger = false;
-            if self.run.ended().is_none() {
+            self.unread = None;
+            if unread == Unread::Lost && self.run.ended().is_none() {
                 self.append(vec![Event::JournalBehind])?;
                 self.forget_what_is_settled();
             }

@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{ClusterId, ClusterName, Policy, RunId, Target};
 use stagger_core::run::{Command, Event, Run, Start};
 
-use crate::backend::{Anchor, Backend, BackendError, Claim, Holder, LockError};
-use crate::driver::{DriveError, Driver, Notice, Parts};
+use crate::backend::{Backend, BackendError, Claim, Holder, LockError};
+use crate::driver::{DriveError, Driver, Notice, Parts, Unread};
 use crate::lease::Lease;
 use crate::life::{Life, Pulse, hostname, pulse};
 use crate::protocol;
@@ -149,7 +149,7 @@ pub async fn start(
     }
     let backend = Arc::clone(&parts.backend);
     let (lease, holder) = taken(&mut parts, who, &run, &before).await?;
-    let stranger = had_a_stranger(&mut parts, before.ruled_out, lease.fence()).await?;
+    let unread = unread(&mut parts, before.ruled_out, lease.fence()).await?;
     let start = Start {
         version: stagger_core::run::VERSION,
         run,
@@ -161,8 +161,9 @@ pub async fn start(
     };
     let mut driver = Driver::begin(parts, lease.fence(), &holder, Event::Started(Box::new(start)))?;
     driver.heed(lease.watch());
-    if stranger {
-        driver.beware_of_a_stranger();
+    if unread.is_some() {
+        // This run has nothing in hand of which it could know too little.
+        driver.beware_of_a_stranger(Unread::Elsewhere);
     }
     anchored(&lease, &backend).await;
     Ok((driver, lease))
@@ -200,11 +201,11 @@ pub async fn resume(parts: Parts, who: &Identity, run: &RunId) -> Result<(Driver
     // The holder before may have written until now.
     let replayed = replay(&*parts.store, run)?;
     let before = Before::of(&*parts.store, &cluster, &identity)?;
-    let stranger = had_a_stranger(&mut parts, before.ruled_out, lease.fence()).await?;
+    let unread = unread(&mut parts, before.ruled_out, lease.fence()).await?;
     let mut driver = Driver::resume(parts, replayed, lease.fence(), &holder).await?;
     driver.heed(lease.watch());
-    if stranger {
-        driver.beware_of_a_stranger();
+    if let Some(unread) = unread {
+        driver.beware_of_a_stranger(unread);
     }
     anchored(&lease, &backend).await;
     Ok((driver, lease))
@@ -252,26 +253,20 @@ async fn taken(
     Ok((lease, holder))
 }
 
-/// Whether a holder before us announced something of which this store knows nothing: in a journal elsewhere, or in a part
-/// that this one has lost.
-async fn had_a_stranger(parts: &mut Parts, ruled_out: u64, given: u64) -> Result<bool, SuperviseError> {
-    let behind = match parts.backend.anchored().await? {
-        Some(anchor) if is_behind(&*parts.store, &anchor)? => {
-            parts.listener.notice(&Notice::Behind(anchor));
-            true
+/// Where a holder before us may have announced something of which this store knows nothing. Of a journal that is on another
+/// machine only the tokens tell.
+async fn unread(parts: &mut Parts, ruled_out: u64, given: u64) -> Result<Option<Unread>, SuperviseError> {
+    if let Some(anchor) = parts.backend.anchored().await? {
+        match parts.store.mark(&anchor.run, Some(anchor.seq)) {
+            Ok(mark) if mark.as_ref().is_none_or(|mark| mark.sum != anchor.sum) => {
+                parts.listener.notice(&Notice::Behind(anchor));
+                return Ok(Some(Unread::Lost));
+            }
+            Ok(_) | Err(StoreError::NoRun(_)) => {}
+            Err(error) => return Err(error.into()),
         }
-        Some(_) | None => false,
-    };
-    Ok(behind || protocol::had_a_stranger(ruled_out, given))
-}
-
-/// Whether a journal here does not hold what the cluster was told of it. Of one that is elsewhere the tokens tell.
-fn is_behind(store: &dyn Store, anchor: &Anchor) -> Result<bool, SuperviseError> {
-    match store.mark(&anchor.run, Some(anchor.seq)) {
-        Ok(mark) => Ok(mark.is_none_or(|mark| mark.sum != anchor.sum)),
-        Err(StoreError::NoRun(_)) => Ok(false),
-        Err(error) => Err(error.into()),
     }
+    Ok(protocol::had_a_stranger(ruled_out, given).then_some(Unread::Elsewhere))
 }
 
 /// The next renewal tries it again.

@@ -48,6 +48,8 @@ pub struct Truth {
     observed_at: u64,
     /// What the last observation said.
     said: Said,
+    /// There was one.
+    was_observed: bool,
     /// When each unit was last said to be down, in milliseconds.
     said_down: BTreeMap<UnitId, u64>,
     /// What the oracle said last, and of what set.
@@ -74,9 +76,12 @@ impl Truth {
 
     /// An observation was answered with this.
     pub(crate) fn observed(&mut self, said: Said, now: u64) {
-        for back in said.serving.difference(&self.said.serving) {
-            self.said_down.insert(back.clone(), self.observed_at);
+        if self.was_observed {
+            for back in said.serving.difference(&self.said.serving) {
+                self.said_down.insert(back.clone(), self.observed_at);
+            }
         }
+        self.was_observed = true;
         self.said = said;
         self.observed_again(now);
     }
