@@ -435,6 +435,7 @@ impl Driver {
             self.unread = None;
             if unread == Unread::Lost && self.run.ended().is_none() {
                 self.append(vec![Event::JournalBehind])?;
+                self.lease.iter().for_each(Watch::compared);
                 self.forget_what_is_settled();
             }
             return Ok(Step::Again);

@@ -1,5 +1,6 @@
 //! Keeps the lock in the cluster alive while a run is carried out, and says when it is lost.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ struct Beside {
     store: Arc<Mutex<Option<Box<dyn Store>>>>,
     /// What the cluster was last told. Held while it is told something newer: one place after another.
     told: Arc<AsyncMutex<Option<Mark>>>,
+    /// Whether this journal was compared with what the cluster knows, and may be told of.
+    compared: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Beside {
@@ -68,9 +71,12 @@ impl Beside {
             .flatten()
     }
 
-    /// Tells the cluster where the journal stands, unless it knows of that place already. Never of an older place than before:
+    /// Tells the cluster where the journal stands, unless it knows of that place already or the two were not compared yet. Never of an older place than before:
     /// that would be one of a journal that was put back. Returns the place of which it knows then; 0: of none.
     async fn anchor(&self, backend: &dyn Backend, claim: &Claim, at_least: Seq) -> Result<Seq, LockError> {
+        if !self.compared.load(Ordering::Acquire) {
+            return Ok(0);
+        }
         let mut told = self.told.lock().await;
         let known = told.as_ref().map_or(0, |mark| mark.seq);
         if known >= at_least {
@@ -132,6 +138,12 @@ impl Watch {
                 Err(error @ (LockError::Held(_) | LockError::Lost(_))) => return Err(error.to_string()),
             }
         }
+    }
+
+    /// The journal was compared with what the cluster knows of it, and says so itself where it is behind: from now on the
+    /// cluster is told of its places. Before, whoever follows must find what we found.
+    pub fn compared(&self) {
+        self.beside.compared.store(true, Ordering::Release);
     }
 
     /// Why the lock may not be ours any more, if so.
@@ -309,7 +321,7 @@ async fn keep(
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
     use std::time::Instant;
 
     use async_trait::async_trait;

@@ -160,12 +160,7 @@ pub async fn start(
         baseline,
     };
     let mut driver = Driver::begin(parts, lease.fence(), &holder, Event::Started(Box::new(start)))?;
-    driver.heed(lease.watch());
-    if unread.is_some() {
-        // This run has nothing in hand of which it could know too little.
-        driver.beware_of_a_stranger(Unread::Elsewhere);
-    }
-    anchored(&lease, &backend).await;
+    heeded(&mut driver, &lease, unread, &backend).await;
     Ok((driver, lease))
 }
 
@@ -203,11 +198,7 @@ pub async fn resume(parts: Parts, who: &Identity, run: &RunId) -> Result<(Driver
     let before = Before::of(&*parts.store, &cluster, &identity)?;
     let unread = unread(&mut parts, before.ruled_out, lease.fence()).await?;
     let mut driver = Driver::resume(parts, replayed, lease.fence(), &holder).await?;
-    driver.heed(lease.watch());
-    if let Some(unread) = unread {
-        driver.beware_of_a_stranger(unread);
-    }
-    anchored(&lease, &backend).await;
+    heeded(&mut driver, &lease, unread, &backend).await;
     Ok((driver, lease))
 }
 
@@ -269,9 +260,19 @@ async fn unread(parts: &mut Parts, ruled_out: u64, given: u64) -> Result<Option<
     Ok(protocol::had_a_stranger(ruled_out, given).then_some(Unread::Elsewhere))
 }
 
-/// The next renewal tries it again.
-async fn anchored(lease: &Lease, backend: &Arc<dyn Backend>) {
+/// The driver goes by the lock and by what is unread. The cluster is told of the journal, unless that has lost something: whoever
+/// follows before it is ruled out has to find the same.
+async fn heeded(driver: &mut Driver, lease: &Lease, unread: Option<Unread>, backend: &Arc<dyn Backend>) {
+    driver.heed(lease.watch());
+    if let Some(unread) = unread {
+        driver.beware_of_a_stranger(unread);
+    }
+    if unread == Some(Unread::Lost) {
+        return;
+    }
+    lease.watch().compared();
     if let Err(error) = lease.anchor(backend).await {
+        // The next renewal tries it again.
         tracing::warn!(%error, "the journal could not be anchored");
     }
 }
