@@ -151,7 +151,7 @@ impl World {
     }
 
     /// Until it is over, or nothing comes of going on.
-    fn to_the_end(&mut self) -> Option<Ending> {
+    fn drive_on(&mut self) -> Option<Ending> {
         for _ in 0..500 {
             let snapshot = self.snapshot();
             let seen = Seen {
@@ -160,7 +160,11 @@ impl World {
             };
             match self.run.next(self.now, Some(seen)) {
                 Decision::Observe => {}
-                Decision::Record(events) => events.into_iter().for_each(|event| drop(self.write(event))),
+                Decision::Record(events) => {
+                    for event in events {
+                        self.write(event);
+                    }
+                }
                 Decision::Judge(sets) => {
                     for units in sets {
                         self.asked += 1;
@@ -200,7 +204,7 @@ impl World {
 fn what_this_run_has_drained_by_a_visit_that_is_forgotten_is_left_first_and_planned_then() {
     let mut world = World::new();
     world.drained = Some(Ok("r1"));
-    assert_eq!(world.to_the_end(), Some(Ending::Done));
+    assert_eq!(world.drive_on(), Some(Ending::Done));
     let all = [Phase::Leave, Phase::Enter, Phase::Change, Phase::Leave];
     assert_eq!(world.phases(), all);
 }
@@ -210,7 +214,7 @@ fn what_had_its_reboot_and_is_drained_is_only_left() {
     let mut world = World::new();
     world.drained = Some(Ok("r1"));
     world.runs = "rebooted";
-    assert_eq!(world.to_the_end(), Some(Ending::Done));
+    assert_eq!(world.drive_on(), Some(Ending::Done));
     assert_eq!(world.phases(), [Phase::Leave]);
 }
 
@@ -219,7 +223,7 @@ fn what_others_have_drained_is_left_alone() {
     for drained in [Ok("r0"), Err(())] {
         let mut world = World::new();
         world.drained = Some(drained);
-        let ending = world.to_the_end();
+        let ending = world.drive_on();
         assert!(matches!(ending, Some(Ending::Incomplete { .. })), "{ending:?}");
         assert_eq!(world.phases(), []);
     }
@@ -230,7 +234,7 @@ fn it_is_tried_as_often_as_policy_says_and_the_run_does_not_end_before() {
     let mut world = World::new();
     world.drained = Some(Ok("r1"));
     world.leaves = false;
-    let ending = world.to_the_end();
+    let ending = world.drive_on();
     assert!(matches!(ending, Some(Ending::Incomplete { .. })), "{ending:?}");
     let seconds: Vec<i64> = world.begun.iter().map(|(_, at)| at.as_secs()).collect();
     // 15, 30, 60, 120 and 240 seconds between them.
@@ -245,7 +249,7 @@ fn an_aborted_run_gives_back_before_it_ends() {
         command: stagger_core::run::Command::Abort,
         by: "anna".to_owned(),
     });
-    assert_eq!(world.to_the_end(), Some(Ending::Aborted));
+    assert_eq!(world.drive_on(), Some(Ending::Aborted));
     assert_eq!(world.phases(), [Phase::Leave]);
 }
 
@@ -283,7 +287,7 @@ fn nobody_relies_on_what_was_entered_by_a_journal_that_is_behind() {
     for settled in [true, false] {
         let mut world = entered(settled);
         world.write(Event::JournalBehind);
-        assert_eq!(world.to_the_end(), Some(Ending::Done));
+        assert_eq!(world.drive_on(), Some(Ending::Done));
         let all = [Phase::Leave, Phase::Enter, Phase::Change, Phase::Leave];
         assert_eq!(world.phases(), all);
     }
@@ -293,7 +297,7 @@ fn nobody_relies_on_what_was_entered_by_a_journal_that_is_behind() {
 fn a_journal_that_is_not_behind_is_carried_on_where_it_stands() {
     let mut world = entered(true);
     world.drained = Some(Ok("r1"));
-    assert_eq!(world.to_the_end(), Some(Ending::Done));
+    assert_eq!(world.drive_on(), Some(Ending::Done));
     assert_eq!(world.phases(), [Phase::Change, Phase::Leave]);
 }
 
@@ -302,7 +306,7 @@ fn those_that_the_oracle_refuses_are_asked_about_once_more_before_the_run_ends()
     let mut world = World::new();
     let why = "it would stop".to_owned();
     world.oracle = Answer::No { why };
-    let ending = world.to_the_end();
+    let ending = world.drive_on();
     assert!(matches!(ending, Some(Ending::Incomplete { .. })), "{ending:?}");
     assert_eq!(world.asked, Policy::default().retry.tries + 1);
 }

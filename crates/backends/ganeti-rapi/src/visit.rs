@@ -177,21 +177,7 @@ pub fn enter(
         .collect();
     let mut moves = Vec::new();
     let mut stops = Vec::new();
-    let mut notes = Notes {
-        was: match this.role {
-            Role::Candidate => Some(Was::Candidate),
-            Role::Regular => Some(Was::Regular),
-            Role::Master | Role::Drained | Role::Offline => None,
-        },
-        // Of a node that is drained already it was noted before.
-        runs: planned
-            .run
-            .iter()
-            .filter(|_| this.role != Role::Drained)
-            .cloned()
-            .collect(),
-        ..Notes::default()
-    };
+    let mut notes = of_the_node(this, planned);
     for instance in here {
         match instance.doing {
             // What does not run is not moved: its downtime is no longer for it. Of what is unclear: not here.
@@ -250,6 +236,25 @@ pub fn enter(
     } else {
         None
     })
+}
+
+/// What is noted of the node itself before it is drained.
+fn of_the_node(this: &Node, planned: &Planned) -> Notes {
+    Notes {
+        was: match this.role {
+            Role::Candidate => Some(Was::Candidate),
+            Role::Regular => Some(Was::Regular),
+            Role::Master | Role::Drained | Role::Offline => None,
+        },
+        // Of a node that is drained already it was noted before.
+        runs: planned
+            .run
+            .iter()
+            .filter(|_| this.role != Role::Drained)
+            .cloned()
+            .collect(),
+        ..Notes::default()
+    }
 }
 
 /// Whether too few master candidates would be left without that node, which Ganeti refuses: fewer than there

@@ -545,7 +545,7 @@ struct Both(Arc<Mutex<Box<dyn Listener>>>, Sim);
 impl Listener for Both {
     fn notice(&mut self, notice: &Notice) {
         if matches!(notice, Notice::Behind(_)) {
-            self.1.world().told_behind = true;
+            self.1.world().told_behind();
         }
     }
 

@@ -8,6 +8,7 @@
 mod copied;
 mod data;
 mod faults;
+mod lost;
 mod making;
 mod standing;
 mod watch;
@@ -35,6 +36,7 @@ use crate::placement::{self, Pg};
 use crate::rng::hash;
 use crate::spec::SimSpec;
 use copied::Copied;
+use lost::Begun;
 
 /// When every simulation begins.
 pub const EPOCH: i64 = 1_767_225_600;
@@ -201,10 +203,8 @@ pub struct World {
     pub(crate) started_by_others: BTreeSet<usize>,
     /// Who calls.
     pub(crate) caller: Option<RunId>,
-    /// The journal has lost what was begun, and nobody has carried the run on since.
-    pub(crate) forgotten: bool,
-    /// Whoever carries it on was told that the journal is older than the cluster knows.
-    pub(crate) told_behind: bool,
+    /// Whether the journal knows of all that was begun.
+    pub(crate) begun: Begun,
     /// Of each guard, by which event it was taken.
     pub(crate) taken_by: BTreeMap<(GuardName, Vec<UnitId>), u64>,
     /// What the cluster was last told of the journal.
@@ -592,45 +592,6 @@ impl World {
             _ => false,
         });
         (!under_way).then(|| self.effects.contains(key))
-    }
-
-    /// The journal has lost what came after that event.
-    pub(crate) fn journal_lost(&mut self, after: u64) {
-        self.lost.push((self.fence, after));
-        let lost = self.taken_by.iter().filter(|(_, seq)| **seq > after);
-        let lost: Vec<_> = lost.map(|(guard, _)| guard.clone()).collect();
-        self.orphans.extend(lost);
-        for daemon in self.daemons.iter_mut().filter(|daemon| daemon.begun_by > after) {
-            // Nothing that the run has tells of it any more.
-            daemon.ours_to_give_back = false;
-            daemon.begun_by = after;
-            self.forgotten = true;
-        }
-    }
-
-    /// Whether the journal knows nothing of that call any more.
-    pub(crate) fn has_lost(&self, call: &Call) -> bool {
-        let mut lost = self.lost.iter();
-        lost.any(|(fence, after)| call.announced <= *fence && call.seq > *after)
-    }
-
-    /// Somebody carries the run on: of what its journal has lost the cluster must have told.
-    pub(crate) fn carried_on(&mut self) {
-        let told = std::mem::take(&mut self.told_behind);
-        if std::mem::take(&mut self.forgotten) && !told {
-            let at = self.elapsed() / 1000;
-            let text = format!("at {at} s, the journal has lost what was begun, and nobody was told");
-            self.truth.untold.push(text);
-        }
-    }
-
-    /// The guards that are set now, of which the run knows.
-    pub(crate) fn guards_known(&self) -> impl Iterator<Item = &GuardName> {
-        let now = self.now;
-        let set = self.guards.iter().filter(move |(_, until)| **until > now);
-        set.map(|(guard, _)| guard)
-            .filter(|guard| !self.orphans.contains(*guard))
-            .map(|(name, _)| name)
     }
 
     /// Whether nothing is wrong with it any more.

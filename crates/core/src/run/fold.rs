@@ -320,9 +320,9 @@ impl State {
             .unit()
             .map(|unit| self.wave.as_ref().map(|wave| (wave, wave.units.get(unit))));
         match (action, of_unit) {
-            (Action::TakeGuard { .. } | Action::DropGuard { .. }, _) => None,
             // What no wave has in hand may be given back.
-            (
+            (Action::TakeGuard { .. } | Action::DropGuard { .. }, _)
+            | (
                 Action::Visit {
                     phase: Phase::Leave, ..
                 },

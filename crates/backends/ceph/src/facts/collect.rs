@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use super::health::{Health, read_crashes};
 use super::mds::FsMap;
@@ -132,28 +133,34 @@ async fn ask(api: &dyn CephApi, whom: Whom, prefix: &str) -> Result<Vec<u8>, Api
 
 async fn read(api: &dyn CephApi, options: &CollectOptions, now: Timestamp) -> Result<Facts, CollectError> {
     let mon = Whom::Mon;
-    let osds = OsdMap::read(&ask(api, mon, "osd dump").await?, "osd dump")?;
+    let osds = ask(api, mon, "osd dump").await?;
+    let mgrs = MgrMap::read(&ask(api, mon, "mgr dump").await?, "mgr dump")?;
+    let status = Status::read(&ask(api, mon, "status").await?, "status")?;
+    // A question to a manager that is not there would wait for one.
+    let absent = (!mgrs.available || mgrs.active.is_none()).then(|| "no manager is active".to_owned());
+    // The longest answer: it is read while the others are asked for.
+    let listed = match &absent {
+        Some(why) => Known::No(why.clone()),
+        None => listed(api, options, status.placement_groups).await?,
+    };
+    let osds = OsdMap::read(&osds, "osd dump")?;
     let tree = CrushTree::read(&ask(api, mon, "osd tree").await?, "osd tree")?;
     let osd_metadata = osd::read_metadata(&ask(api, mon, "osd metadata").await?, "osd metadata")?;
     let mons = Quorum::read(&ask(api, mon, "quorum_status").await?, "quorum_status")?;
     let mon_metadata = read_metadata(&ask(api, mon, "mon metadata").await?, "mon metadata")?;
-    let mgrs = MgrMap::read(&ask(api, mon, "mgr dump").await?, "mgr dump")?;
     let mgr_metadata = read_metadata(&ask(api, mon, "mgr metadata").await?, "mgr metadata")?;
     let fs = FsMap::read(&ask(api, mon, "fs dump").await?, "fs dump")?;
     let mds_metadata = read_metadata(&ask(api, mon, "mds metadata").await?, "mds metadata")?;
-    let status = Status::read(&ask(api, mon, "status").await?, "status")?;
     let health = json!({ "prefix": "health", "detail": "detail" });
     let health = Health::read(&api.ask(mon, health).await?, "health detail")?;
     let versions = Versions::read(&ask(api, mon, "versions").await?, "versions")?;
-    // A question to a manager that is not there would wait for one.
-    let absent = (!mgrs.available || mgrs.active.is_none()).then(|| "no manager is active".to_owned());
-    let (pgs, crashes, orchestrator) = match absent {
-        Some(why) => (Known::No(why.clone()), Known::No(why.clone()), Known::No(why)),
-        None => (
-            placement_groups(api, options, &osds, status.placement_groups).await?,
-            crashes(api).await?,
-            orchestrator(api, &mgrs).await?,
-        ),
+    let pgs = match listed {
+        Known::Yes(listed) => placement_groups(api, options, &osds, listed).await?,
+        Known::No(why) => Known::No(why),
+    };
+    let (crashes, orchestrator) = match absent {
+        Some(why) => (Known::No(why.clone()), Known::No(why)),
+        None => (crashes(api).await?, orchestrator(api, &mgrs).await?),
     };
     Ok(Facts {
         fsid: osds.fsid.clone(),
@@ -189,12 +196,18 @@ fn of_manager<T>(answer: Result<T, ApiError>) -> Result<Known<T>, ApiError> {
     }
 }
 
-async fn placement_groups(
+/// All placement groups, as they are being read.
+struct Listed {
+    /// Without what only the whole list has.
+    brief: bool,
+    reading: JoinHandle<Result<PgMap, ParseError>>,
+}
+
+async fn listed(
     api: &dyn CephApi,
     options: &CollectOptions,
-    osds: &OsdMap,
     count: u64,
-) -> Result<Known<PgMap>, CollectError> {
+) -> Result<Known<Listed>, CollectError> {
     let brief = count > options.in_full;
     let origin = if brief { "pg dump pgs_brief" } else { "pg dump" };
     let question = if brief {
@@ -202,12 +215,27 @@ async fn placement_groups(
     } else {
         json!({ "prefix": "pg dump" })
     };
-    let answer = match of_manager(api.ask(Whom::Mgr, question).await)? {
-        Known::Yes(answer) => answer,
-        Known::No(why) => return Ok(Known::No(why)),
+    Ok(match of_manager(api.ask(Whom::Mgr, question).await)? {
+        Known::Yes(answer) => Known::Yes(Listed {
+            brief,
+            reading: tokio::task::spawn_blocking(move || PgMap::read_slice(&answer, origin)),
+        }),
+        Known::No(why) => Known::No(why),
+    })
+}
+
+async fn placement_groups(
+    api: &dyn CephApi,
+    options: &CollectOptions,
+    osds: &OsdMap,
+    listed: Listed,
+) -> Result<Known<PgMap>, CollectError> {
+    let Listed { brief, reading } = listed;
+    let all = match reading.await {
+        Ok(read) => read?,
+        // Nobody aborts it.
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     };
-    let all = PgMap::read_slice(&answer, origin)?;
-    drop(answer);
     if !brief {
         return Ok(Known::Yes(all));
     }

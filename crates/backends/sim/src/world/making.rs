@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use stagger_core::model::{IdError, Kind, Revision, UnitId, UnitState};
 
 use super::copied::{Copied, recovery, visit};
+use super::lost::Begun;
 use super::{Daemon, Due, EPOCH, FaultState, World};
 use crate::copy::ClusterCopy;
 use crate::fault::Fault;
@@ -300,8 +301,7 @@ impl World {
             lost: Vec::new(),
             started_by_others: BTreeSet::new(),
             caller: None,
-            forgotten: false,
-            told_behind: false,
+            begun: Begun::default(),
             taken_by: BTreeMap::new(),
             effects: BTreeSet::new(),
             failed: BTreeMap::new(),
