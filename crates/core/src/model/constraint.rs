@@ -217,6 +217,11 @@ impl Budgets {
         self.limits.is_empty()
     }
 
+    /// How many members all of them have together.
+    pub fn seats(&self) -> usize {
+        self.members.len()
+    }
+
     /// Its members with their costs.
     pub fn members(&self, budget: usize) -> impl Iterator<Item = (Ix, u32)> + '_ {
         let span = self.offsets[budget] as usize..self.offsets[budget + 1] as usize;

@@ -22,7 +22,7 @@ enum Behind {
     /// That budget of the snapshot.
     Budget(usize),
     /// What guests ask of hosts; its place among those limits.
-    Guests(usize, Reason),
+    Guests(usize, Box<Reason>),
 }
 
 /// What is the same for all groups of a stage.
@@ -58,7 +58,8 @@ pub(super) fn pose<'a>(
     }
     let all = snapshot.budgets_once_recovered();
     let mut narrow = Budgets::default();
-    let mut names = Vec::new();
+    let mut names = Vec::with_capacity(all.len() + guests.len());
+    narrow.reserve(all.len() + guests.len(), all.seats());
     let mut touched_by = vec![0_u32; units.len()];
     let mut members = Vec::new();
     for budget in 0..all.len() {
@@ -82,7 +83,7 @@ pub(super) fn pose<'a>(
 
     for (at, limit) in guests.iter().enumerate() {
         narrow.push_with_costs(&limit.members, limit.most);
-        names.push(Behind::Guests(at, limit.why.clone()));
+        names.push(Behind::Guests(at, Box::new(limit.why.clone())));
     }
 
     let mut wide = vec![Wide {
@@ -244,7 +245,7 @@ impl Posed<'_> {
         match rule {
             Rule::Budget(at) => match &self.budgets[at as usize] {
                 Behind::Budget(budget) => Reason::new(Code::NeverOkToStop, self.budget(*budget)),
-                Behind::Guests(_, why) => why.clone(),
+                Behind::Guests(_, why) => (**why).clone(),
             },
             Rule::Wide(at) => Reason::new(
                 Code::MaxInParallelUsedUp,

@@ -251,14 +251,25 @@ impl Budgets {
 
     /// Adds a budget of (unit, cost).
     pub fn push_with_costs(&mut self, members: &[(u32, u32)], limit: u32) {
-        if self.costs.is_empty() {
+        let all_one = members.iter().all(|(_, cost)| *cost == 1);
+        if !(all_one && self.costs.is_empty()) {
             self.costs.resize(self.members.len(), 1);
+            self.costs.extend(members.iter().map(|(_, cost)| cost));
         }
-        for &(unit, cost) in members {
-            self.members.push(unit);
-            self.costs.push(cost);
-        }
+        self.members.extend(members.iter().map(|(unit, _)| unit));
         self.close(limit);
+    }
+
+    /// How many members all of them have together.
+    pub fn seats(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Makes room for so many budgets with so many members in all.
+    pub fn reserve(&mut self, budgets: usize, members: usize) {
+        self.ends.reserve(budgets);
+        self.limits.reserve(budgets);
+        self.members.reserve(members);
     }
 
     fn close(&mut self, limit: u32) {

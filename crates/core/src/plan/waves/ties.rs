@@ -96,7 +96,8 @@ impl Ties {
         for (unit, &original) in (0_u32..).zip(&placeable) {
             renumbered[original as usize] = Some(unit);
         }
-        let mut edges: Vec<(u32, u32)> = Vec::new();
+        // Three copies of which two must stay make three pairs: as many as they have members.
+        let mut edges: Vec<(u32, u32)> = Vec::with_capacity(problem.budgets.seats().min(PAIRS_IN_ALL));
         let mut crowds = Vec::new();
         let mut seats = Vec::new();
         let mut wide = wide(problem, &placeable);
