@@ -2,8 +2,6 @@
 #![no_main]
 
 use std::collections::BTreeMap;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use jiff::Timestamp;
 use libfuzzer_sys::fuzz_target;
@@ -15,13 +13,11 @@ use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::check::check;
 use stagger_core::model::{Growth, Limit, Policy};
 use stagger_core::plan::{Ask, plan};
+use tokio::runtime::{Builder, Runtime};
 
-/// A saved snapshot answers at once, so there is nothing to wait for.
-fn now<T>(work: impl Future<Output = T>) -> Option<T> {
-    match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(done) => Some(done),
-        Poll::Pending => None,
-    }
+thread_local! {
+    /// A long list of placement groups is read on a thread of its own.
+    static RUNTIME: Runtime = Builder::new_current_thread().build().unwrap();
 }
 
 fuzz_target!(|bytes: &[u8]| {
@@ -34,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
         ..CollectOptions::default()
     };
     let api = FromSaved::new(saved, "it");
-    let Some(Ok(facts)) = now(collect(&api, &options, taken)) else {
+    let Ok(facts) = RUNTIME.with(|runtime| runtime.block_on(collect(&api, &options, taken))) else {
         return;
     };
     let Ok(snapshot) = translate(
