@@ -6,10 +6,11 @@ use std::fmt::Write as _;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::postgres;
 use crate::report::{Report, built, root, target_folder, workspace};
+use crate::simulate;
 use crate::test::{ignored, must_be_root, set_up};
 
 /// Test files whose cases are long.
@@ -50,6 +51,7 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
     for file in FILES {
         known.extend(cases(file)?.into_iter().map(|case| (file, case)));
     }
+    known.push((WORLDS, simulate::MILLION.to_owned()));
     if let Some(stray) = wanted
         .iter()
         .find(|case| !known.iter().any(|(_, known)| known == *case))
@@ -63,12 +65,27 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
             continue;
         }
         let begun = Instant::now();
+        if *file == WORLDS {
+            let mut came = (false, String::new());
+            report.done(case, || {
+                came = simulate::a_million()?;
+                ensure!(
+                    came.0,
+                    "the truth has found something: see above, and scenarios/found"
+                );
+                Ok(())
+            });
+            let (ok, printed) = came;
+            let row = Row::of(ok, begun.elapsed().as_secs())?;
+            Page::record(case, row, &names, Some(printed))?;
+            continue;
+        }
         let mut command = ignored(file, Some(case));
         if postgres::FILES.contains(file) {
             postgres::told(&mut command)?;
         }
         let ok = report.run(case, &mut command)?;
-        Page::record(case, Row::of(ok, begun.elapsed().as_secs())?, &names)?;
+        Page::record(case, Row::of(ok, begun.elapsed().as_secs())?, &names, None)?;
     }
     if report.summary() {
         Ok(())
@@ -96,11 +113,20 @@ fn cases(file: &str) -> Result<Vec<String>> {
     Ok(cases)
 }
 
+/// Not a test file: random worlds, by the program that plays them.
+const WORLDS: &str = "worlds";
+
 const PAGE: &str = "docs/long-run.md";
+
+/// How the part on random worlds begins, after what, and how it ends.
+const OF_WORLDS: &str = "\n## A million random worlds\n\nWhat was printed of them the last time. Their seed is drawn each time.\n\n```text\n";
+const FENCE: &str = "```\n";
 
 /// The page: what came of each case when it was run last.
 struct Page {
     rows: BTreeMap<String, Row>,
+    /// What was printed of random worlds; empty: nothing yet.
+    worlds: String,
 }
 
 /// What came of one case. The commit has a `+` where the tree had changes that were not committed.
@@ -136,12 +162,13 @@ impl Row {
 impl Page {
     /// Writes a row. Parts of the long run may go on at the same time, so the page is read anew for each, and is
     /// one writer's meanwhile.
-    fn record(case: &str, row: Row, cases: &[&str]) -> Result<()> {
+    fn record(case: &str, row: Row, cases: &[&str], worlds: Option<String>) -> Result<()> {
         let path = target_folder().join("long-run.lock");
         let lock = std::fs::File::create(&path).with_context(|| format!("make {}", path.display()))?;
         lock.lock().context("wait for another part of the long run")?;
         let mut page = Self::read()?;
         page.rows.insert(case.to_owned(), row);
+        page.worlds = worlds.unwrap_or(page.worlds);
         page.rows.retain(|case, _| cases.contains(&case.as_str()));
         page.write(cases)
     }
@@ -158,6 +185,7 @@ impl Page {
     }
 
     fn of(text: &str) -> Self {
+        let (text, worlds) = text.split_once(OF_WORLDS).unwrap_or((text, ""));
         let rows = text
             .lines()
             .filter_map(|line| {
@@ -176,7 +204,8 @@ impl Page {
                     .then(|| ((*case).to_owned(), row))
             })
             .collect();
-        Self { rows }
+        let worlds = worlds.strip_suffix(FENCE).unwrap_or_default().to_owned();
+        Self { rows, worlds }
     }
 
     fn write(&self, cases: &[&str]) -> Result<()> {
@@ -200,6 +229,9 @@ impl Page {
                 ),
                 None => writeln!(text, "| {case} | not run | | | |"),
             };
+        }
+        if !self.worlds.is_empty() {
+            let _ = write!(text, "{OF_WORLDS}{}{FENCE}", self.worlds);
         }
         text
     }
@@ -239,6 +271,7 @@ mod tests {
         };
         let page = Page {
             rows: [("a::b".to_owned(), row)].into(),
+            worlds: "seed 7, 1000000 worlds\n".to_owned(),
         };
         let cases = ["a::b", "never"];
         let text = page.text(&cases, "rustc 1");

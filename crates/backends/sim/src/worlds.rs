@@ -97,6 +97,12 @@ pub fn seed_of(seed: u64, number: u64) -> u64 {
 
 /// Plays them all.
 pub fn play_all(worlds: &Worlds) -> Came {
+    play_telling(worlds, |_, _| ())
+}
+
+/// The same; after each world it is told how many were played, and in how many something was found.
+pub fn play_telling(worlds: &Worlds, tell: impl Fn(u64, usize) + Sync) -> Came {
+    let played = AtomicU64::new(0);
     let next = AtomicU64::new(0);
     let came: Mutex<Came> = Mutex::default();
     std::thread::scope(|scope| {
@@ -110,6 +116,7 @@ pub fn play_all(worlds: &Worlds) -> Came {
                     let one = play_one(worlds, number);
                     let mut came = came.lock().unwrap_or_else(PoisonError::into_inner);
                     came.add(one);
+                    tell(played.fetch_add(1, Ordering::Relaxed) + 1, came.found.len());
                 }
             });
         }

@@ -10,13 +10,16 @@ use stagger_core::run::{Entry, Run};
 use stagger_engine::driver::Listener;
 use stagger_sim::Scenario;
 use stagger_sim::findings::Class;
-use stagger_sim::worlds::{Came, Worlds, as_file, play_all, play_aloud, shrunk};
+use stagger_sim::worlds::{Came, Worlds, as_file, play_aloud, play_telling, shrunk};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// So many of the worlds in which something of a class was found are shrunk and written down.
 const WRITTEN: usize = 4;
+
+/// After so many worlds it is told how far it is.
+const TOLD_EACH: u64 = 20_000;
 
 /// So much of each event is printed.
 const WIDE: usize = 300;
@@ -36,7 +39,17 @@ fn main() -> ExitCode {
     let Wish { worlds, found } = wish;
     say(&format!("seed {}, {} worlds", worlds.seed, worlds.count));
     let begun = Instant::now();
-    let came = play_all(&worlds);
+    let came = play_telling(&worlds, |played, found| {
+        if played.is_multiple_of(TOLD_EACH) {
+            let seconds = begun.elapsed().as_secs();
+            // Beside the table, which is kept.
+            let text = format!(
+                "{played} of {} worlds in {seconds} s, {found} with findings",
+                worlds.count
+            );
+            writeln!(std::io::stderr(), "{text}").ok();
+        }
+    });
     let seconds = begun.elapsed().as_secs_f64();
     say(&table(&worlds, &came, seconds));
     if came.found.is_empty() {
