@@ -11,7 +11,7 @@ use crate::report::{built, cargo, root, say};
 /// So many of the first worlds are played twice, to see that they go the same way.
 const TWICE: u64 = 100;
 
-/// Each commit plays so many worlds that nobody has played before: it takes half a minute.
+/// Each commit plays so many worlds that nobody has played before: some seconds.
 const NEW: u64 = 3_000;
 
 /// The case of the long run that plays a million.

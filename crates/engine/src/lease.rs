@@ -71,8 +71,8 @@ impl Beside {
             .flatten()
     }
 
-    /// Tells the cluster where the journal stands, unless it knows of that place already or the two were not compared yet. Never of an older place than before:
-    /// that would be one of a journal that was put back. Returns the place of which it knows then; 0: of none.
+    /// Tells the cluster where the journal stands, unless it knows of that place already or the two were not compared yet.
+    /// Never of an older place than before: that would be one of a journal that was put back. Returns the place of which it knows then; 0: of none.
     async fn anchor(&self, backend: &dyn Backend, claim: &Claim, at_least: Seq) -> Result<Seq, LockError> {
         if !self.compared.load(Ordering::Acquire) {
             return Ok(0);
