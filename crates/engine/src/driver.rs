@@ -95,6 +95,8 @@ pub enum Notice {
     },
     /// The journal is older than what the cluster was told of it: what was done since is unknown.
     Behind(Anchor),
+    /// The cluster was told last of a run that the journal does not know, and one that began before is carried on.
+    Unheard(Anchor),
 }
 
 /// Is told of every event as it is written.
@@ -435,7 +437,8 @@ impl Driver {
             self.unread = None;
             if unread == Unread::Lost && self.run.ended().is_none() {
                 self.append(vec![Event::JournalBehind])?;
-                self.lease.iter().for_each(Watch::compared);
+                let up_to = self.run.seq();
+                self.lease.iter().for_each(|lease| lease.compared(up_to));
                 self.forget_what_is_settled();
             }
             return Ok(Step::Again);

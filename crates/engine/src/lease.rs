@@ -1,6 +1,6 @@
 //! Keeps the lock in the cluster alive while a run is carried out, and says when it is lost.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ struct Beside {
     store: Arc<Mutex<Option<Box<dyn Store>>>>,
     /// What the cluster was last told. Held while it is told something newer: one place after another.
     told: Arc<AsyncMutex<Option<Mark>>>,
-    /// Whether this journal was compared with what the cluster knows, and may be told of.
-    compared: Arc<AtomicBool>,
+    /// Where the journal stood when it had been compared with what the cluster knows, and might be told of; 0: not yet.
+    compared: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Beside {
@@ -74,7 +74,8 @@ impl Beside {
     /// Tells the cluster where the journal stands, unless it knows of that place already or the two were not compared yet.
     /// Never of an older place than before: that would be one of a journal that was put back. Returns the place of which it knows then; 0: of none.
     async fn anchor(&self, backend: &dyn Backend, claim: &Claim, at_least: Seq) -> Result<Seq, LockError> {
-        if !self.compared.load(Ordering::Acquire) {
+        let compared = self.compared.load(Ordering::Acquire);
+        if compared == 0 {
             return Ok(0);
         }
         let mut told = self.told.lock().await;
@@ -82,7 +83,10 @@ impl Beside {
         if known >= at_least {
             return Ok(known);
         }
-        let Some(mark) = self.mark(claim).filter(|mark| mark.seq > known) else {
+        let Some(mark) = self
+            .mark(claim)
+            .filter(|mark| mark.seq > known && mark.seq >= compared)
+        else {
             return Ok(known);
         };
         let Mark { seq, sum } = mark.clone();
@@ -140,10 +144,10 @@ impl Watch {
         }
     }
 
-    /// The journal was compared with what the cluster knows of it, and says so itself where it is behind: from now on the
-    /// cluster is told of its places. Before, whoever follows must find what we found.
-    pub fn compared(&self) {
-        self.beside.compared.store(true, Ordering::Release);
+    /// Up to that place the journal was compared with what the cluster knows of it, and says so itself where it is behind: from
+    /// there on the cluster is told of its places. Before, whoever follows must find what we found.
+    pub fn compared(&self, up_to: Seq) {
+        self.beside.compared.store(up_to, Ordering::Release);
     }
 
     /// Why the lock may not be ours any more, if so.

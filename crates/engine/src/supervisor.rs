@@ -149,7 +149,7 @@ pub async fn start(
     }
     let backend = Arc::clone(&parts.backend);
     let (lease, holder) = taken(&mut parts, who, &run, &before).await?;
-    let unread = unread(&mut parts, before.ruled_out, lease.fence()).await?;
+    let unread = unread(&mut parts, before.ruled_out, lease.fence(), false).await?;
     let start = Start {
         version: stagger_core::run::VERSION,
         run,
@@ -196,7 +196,7 @@ pub async fn resume(parts: Parts, who: &Identity, run: &RunId) -> Result<(Driver
     // The holder before may have written until now.
     let replayed = replay(&*parts.store, run)?;
     let before = Before::of(&*parts.store, &cluster, &identity)?;
-    let unread = unread(&mut parts, before.ruled_out, lease.fence()).await?;
+    let unread = unread(&mut parts, before.ruled_out, lease.fence(), true).await?;
     let mut driver = Driver::resume(parts, replayed, lease.fence(), &holder).await?;
     heeded(&mut driver, &lease, unread, &backend).await;
     Ok((driver, lease))
@@ -245,12 +245,22 @@ async fn taken(
 }
 
 /// Where a holder before us may have announced something of which this store knows nothing. Of a journal that is on another
-/// machine only the tokens tell.
-async fn unread(parts: &mut Parts, ruled_out: u64, given: u64) -> Result<Option<Unread>, SuperviseError> {
+/// machine only the tokens tell, whoever begins a run; one that goes on (`resumed`) had its run open then, or was put back from
+/// before that.
+async fn unread(
+    parts: &mut Parts,
+    ruled_out: u64,
+    given: u64,
+    resumed: bool,
+) -> Result<Option<Unread>, SuperviseError> {
     if let Some(anchor) = parts.backend.anchored().await? {
         match parts.store.mark(&anchor.run, Some(anchor.seq)) {
             Ok(mark) if mark.as_ref().is_none_or(|mark| mark.sum != anchor.sum) => {
                 parts.listener.notice(&Notice::Behind(anchor));
+                return Ok(Some(Unread::Lost));
+            }
+            Err(StoreError::NoRun(_)) if resumed => {
+                parts.listener.notice(&Notice::Unheard(anchor));
                 return Ok(Some(Unread::Lost));
             }
             Ok(_) | Err(StoreError::NoRun(_)) => {}
@@ -270,7 +280,7 @@ async fn heeded(driver: &mut Driver, lease: &Lease, unread: Option<Unread>, back
     if unread == Some(Unread::Lost) {
         return;
     }
-    lease.watch().compared();
+    lease.watch().compared(driver.run().seq());
     if let Err(error) = lease.anchor(backend).await {
         // The next renewal tries it again.
         tracing::warn!(%error, "the journal could not be anchored");

@@ -538,6 +538,70 @@ async fn a_backup_that_lacks_only_the_last_thing_is_noticed() {
     assert!(journal.iter().any(behind), "it is written down");
 }
 
+/// What the cluster is told next is not that the journal has lost what was lost already.
+#[tokio::test]
+async fn a_journal_that_is_put_back_twice_is_noticed_twice() {
+    let setting = Setting::new();
+    let backend = setting.named("lab", "id-1");
+    let (mut driver, lease) = setting.start(&backend, "r1", "2").await.unwrap();
+    so_far(&mut driver, &setting, 6).await;
+    drop((driver, lease));
+    let put_back = |events: u32| {
+        let raw = rusqlite::Connection::open(setting.journal()).unwrap();
+        for trigger in 1..=4 {
+            raw.execute_batch(&format!(
+                "drop trigger if exists journal_is_append_only_{trigger}"
+            ))
+            .unwrap();
+        }
+        raw.execute("delete from journal where seq > ?1", [events])
+            .unwrap();
+        raw.execute("update run set events = ?1", [events]).unwrap();
+    };
+    put_back(8);
+    let (mut driver, lease) = setting.resume(&backend, "r1").await.unwrap();
+    while driver.run().ruled_out() < lease.fence() {
+        driver.step().await.unwrap();
+    }
+    let of_this_run = setting.truth.lock().unwrap().anchor.clone().unwrap();
+    put_back(3);
+    lease.anchor(&backend).await.unwrap();
+    let told = setting.truth.lock().unwrap().anchor.clone().unwrap();
+    assert_eq!(told, of_this_run, "it is told of nothing older");
+    drop((driver, lease));
+    setting.notices.0.lock().unwrap().clear();
+    let (driver, lease) = setting.resume(&backend, "r1").await.unwrap();
+    let noticed = setting.notices.0.lock().unwrap().clone();
+    assert!(matches!(&noticed[..], [.., Notice::Behind(_)]), "{noticed:?}");
+    drop((driver, lease));
+}
+
+/// A run is carried on, and the cluster was told of one that began since: the journal was put back from before that.
+#[tokio::test]
+async fn a_run_that_another_came_after_relies_on_nothing_that_it_had_in_hand() {
+    let setting = Setting::new();
+    let backend = setting.named("lab", "id-1");
+    let (mut driver, lease) = setting.start(&backend, "r1", "2").await.unwrap();
+    so_far(&mut driver, &setting, 1).await;
+    drop((driver, lease));
+    setting.truth.lock().unwrap().anchor = Some(Anchor {
+        run: RunId::new("r2").unwrap(),
+        seq: 12,
+        sum: "0".to_owned(),
+    });
+    let (mut driver, lease) = setting.resume(&backend, "r1").await.unwrap();
+    let noticed = setting.notices.0.lock().unwrap().clone();
+    assert!(
+        matches!(&noticed[..], [.., Notice::Unheard(anchor)] if anchor.seq == 12),
+        "{noticed:?}"
+    );
+    driver.drive(|| None).await.unwrap();
+    drop((driver, lease));
+    let journal = setting.store().journal(&RunId::new("r1").unwrap()).unwrap();
+    let behind = |entry: &Entry| entry.event == stagger_core::run::Event::JournalBehind;
+    assert!(journal.iter().any(behind), "it is written down");
+}
+
 #[tokio::test]
 async fn a_journal_that_has_all_that_the_world_was_told_is_nobody_elses() {
     let setting = Setting::new();

@@ -54,6 +54,8 @@ pub struct Truth {
     said_down: BTreeMap<UnitId, u64>,
     /// What the oracle said last, and of what set.
     oracle: Option<(BTreeSet<UnitId>, bool)>,
+    /// When that was, in milliseconds.
+    oracle_at: u64,
 }
 
 /// What an observation said, for comparison.
@@ -109,6 +111,7 @@ impl Truth {
             self.judged(now);
         }
         self.oracle = Some((set.iter().cloned().collect(), yes));
+        self.oracle_at = now;
     }
 }
 
@@ -124,6 +127,16 @@ struct Bad {
 }
 
 impl World {
+    /// The oracle said no of a set with that unit, and its word still counts.
+    pub(crate) fn was_just_refused(&self, unit: &str) -> bool {
+        let age = self.grace.approval.unwrap_or(u64::MAX / 1000) * 1000;
+        let Truth {
+            oracle, oracle_at, ..
+        } = &self.truth;
+        let refused = |(set, yes): &(BTreeSet<UnitId>, bool)| !yes && set.iter().any(|id| id.as_str() == unit);
+        oracle.as_ref().is_some_and(refused) && self.elapsed().saturating_sub(*oracle_at) <= age
+    }
+
     /// Judges the stop of a unit that is up, right before it falls.
     pub(crate) fn judge_stop(&mut self, unit: usize, what: &str) {
         self.judge(unit, what, |world| match world.daemons[unit].osd {

@@ -270,6 +270,7 @@ fn could_go_on(
         .iter()
         .filter(|(what, _)| now.contains(what) && could_be_known(what))
         .filter(|(_, why)| !HAD_ITS_TURN.contains(&why.code.code()))
+        .filter(|(what, _)| !sim.world().was_just_refused(what))
         .map(|(what, why)| format!("{what} ({why})"))
         .collect();
     Ok((!could.is_empty()).then(|| Finding {

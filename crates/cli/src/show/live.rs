@@ -67,6 +67,10 @@ impl Listener for Progress {
                 "the journal of run {run} is older than the cluster, which was told of its event {seq}: it was restored, or \
                  its database lost its last writes. Each host is asked first to refuse what was begun since"
             )),
+            Notice::Unheard(Anchor { run, .. }) => print::talk(&format!(
+                "run {run} of this cluster began since, and this journal does not know it: it was restored from before, or that run \
+                 has its journal elsewhere. Each host is asked first to refuse what was begun since"
+            )),
         }
     }
 

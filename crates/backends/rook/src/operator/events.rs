@@ -72,6 +72,14 @@ pub(super) fn of_notice(notice: &Notice) -> Option<News> {
                  restored? Each daemon is first made to refuse what was begun since"
             ),
         )),
+        Notice::Unheard(Anchor { run, .. }) => Some(bad(
+            "Upgrade",
+            "JournalIsOlder",
+            format!(
+                "run {run} of this cluster began since, and is not in these ConfigMaps: were they restored, or has it its journal \
+                 elsewhere? Each daemon is first made to refuse what was begun since"
+            ),
+        )),
     }
 }
 

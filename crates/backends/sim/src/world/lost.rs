@@ -24,6 +24,7 @@ impl World {
         let lost = self.taken_by.iter().filter(|(_, seq)| **seq > after);
         let lost: Vec<_> = lost.map(|(guard, _)| guard.clone()).collect();
         self.orphans.extend(lost);
+        self.watched.touched = true;
         for daemon in self.daemons.iter_mut().filter(|daemon| daemon.begun_by > after) {
             // Nothing that the run has tells of it any more.
             daemon.ours_to_give_back = false;
