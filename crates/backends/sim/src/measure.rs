@@ -133,7 +133,8 @@ impl World {
         let Truth {
             oracle, oracle_at, ..
         } = &self.truth;
-        let refused = |(set, yes): &(BTreeSet<UnitId>, bool)| !yes && set.iter().any(|id| id.as_str() == unit);
+        let refused =
+            |(set, yes): &(BTreeSet<UnitId>, bool)| !yes && set.iter().any(|id| id.as_str() == unit);
         oracle.as_ref().is_some_and(refused) && self.elapsed().saturating_sub(*oracle_at) <= age
     }
 

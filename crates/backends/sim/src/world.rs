@@ -379,12 +379,23 @@ impl World {
             _ => 0,
         };
         let way = drawn % (takes + 1);
-        let (before, after) = self.takes(action);
+        let (install, before, after) = if self.is_over(call, action) {
+            (0, 0, 0)
+        } else {
+            let (before, after) = self.takes(action);
+            (install, before, after)
+        };
         let there = way + install + before;
         let place = self.place(self.now + there);
         let arrives = Due::Arrives(call.clone(), action.clone(), answer, takes - way + after);
         self.agenda.insert(place, arrives);
         answered
+    }
+
+    /// The host has carried that call out, and only answers.
+    fn is_over(&self, call: &Call, action: &Action) -> bool {
+        let unit = action.unit().and_then(|unit| self.by_id.get(unit));
+        self.effects.contains(&call.key()) && unit.is_some_and(|at| self.daemons[*at].up)
     }
 
     fn happen(&mut self, due: Due) -> Next {
