@@ -341,6 +341,9 @@ pub(crate) struct Wish {
     /// Begin with full waves instead of 1, 2, 4 …
     #[arg(long)]
     pub(crate) no_growth: bool,
+    /// Units begin as soon as there is room for them, without waiting for the whole wave before.
+    #[arg(long)]
+    pub(crate) no_barriers: bool,
     /// Permit an interruption that the plan names, or each of a sort: mds.a, pool.rbd, mgr.
     #[arg(long, value_name = "NAME")]
     pub(crate) interrupt: Vec<String>,

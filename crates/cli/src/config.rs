@@ -157,6 +157,7 @@ pub(crate) fn over(mut policy: Policy, wish: &Wish) -> Result<Policy, CliError> 
     if wish.no_growth {
         policy.growth = Growth::None;
     }
+    policy.barrier &= !wish.no_barriers;
     policy.interruptions.extend(wish.interrupt.iter().cloned());
     policy.partial |= wish.partial;
     // How many steps fit into the time is known once there is something to plan for.

@@ -108,11 +108,11 @@ impl Story {
             precedence: 0,
             untouchable: None,
         });
-        let condition = Condition {
-            name: ConditionName::new("healthy").unwrap(),
-            verdict: if self.healthy { Verdict::Yes } else { Verdict::No },
-            why: "PG_NOT_DEEP_SCRUBBED".to_owned(),
-        };
+        let condition = Condition::new(
+            ConditionName::new("healthy").unwrap(),
+            if self.healthy { Verdict::Yes } else { Verdict::No },
+            "PG_NOT_DEEP_SCRUBBED",
+        );
         let mut now = BudgetsBuilder::default();
         if self.recovers {
             now.add("placement group", "1.0", 0, &[(Ix(1), 1), (Ix(2), 1), (Ix(3), 1)]);

@@ -69,11 +69,11 @@ fn seen(second: i64, other: UnitState, clean: Verdict) -> Snapshot {
         precedence: 0,
         untouchable: None,
     };
-    let clean = Condition {
-        name: ConditionName::new("pgs-clean").unwrap(),
-        verdict: clean,
-        why: "4 placement groups are degraded".to_owned(),
-    };
+    let clean = Condition::new(
+        ConditionName::new("pgs-clean").unwrap(),
+        clean,
+        "4 placement groups are degraded",
+    );
     Snapshot::new(
         ClusterName::new("lab").unwrap(),
         Timestamp::from_second(second).unwrap(),

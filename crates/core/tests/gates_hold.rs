@@ -34,11 +34,7 @@ fn well(second: i64) -> Snapshot {
         precedence: 0,
         untouchable: None,
     };
-    let condition = Condition {
-        name: quorum(),
-        verdict: Verdict::Yes,
-        why: String::new(),
-    };
+    let condition = Condition::new(quorum(), Verdict::Yes, "");
     let cluster = ClusterName::new("lab").unwrap();
     let budgets = Budgets::default();
     Snapshot::new(

@@ -36,11 +36,11 @@ fn seen(second: i64, first: (UnitState, &str), health: Verdict) -> Snapshot {
         precedence: 0,
         untouchable: None,
     };
-    let health = Condition {
-        name: ConditionName::new("health").unwrap(),
-        verdict: health,
-        why: "six placement groups do not serve".to_owned(),
-    };
+    let health = Condition::new(
+        ConditionName::new("health").unwrap(),
+        health,
+        "six placement groups do not serve",
+    );
     Snapshot::new(
         ClusterName::new("lab").unwrap(),
         Timestamp::from_second(second).unwrap(),

@@ -209,6 +209,7 @@ fn events(open: Option<Seq>) -> Vec<(&'static str, Event)> {
             "wave joined",
             Event::WaveJoined {
                 units: vec![(unit("osd.2"), revision("18"))],
+                passed: Vec::new(),
             },
         ),
         ("judged", judged()),

@@ -14,7 +14,8 @@
 # and different daemons may be worked on at the same time; one daemon's verbs take turns.
 #
 # Faults, for tests: a line "RELEASE fail" in <cluster>/fault/KIND.ID makes the start of that release
-# fail before the store is opened; "RELEASE crash-after N" has it killed N seconds after its start.
+# fail before the store is opened; "RELEASE crash-after N" has it killed N seconds after its start; "RELEASE start-after N" has its
+# starts answered at once, and it begins N seconds later.
 #
 # Exit: 0 done, 1 failed (or stopped, for status), 2 wrong use, 3 unknown release.
 set -eu
@@ -138,6 +139,16 @@ start() {
         say "$daemon on $release: made to fail before its store is opened (fault/$daemon)"
         exit 1
     fi
+    case $fault in
+        'start-after '*)
+            if [ -z "${STARTS_LATE:-}" ]; then
+                after=${fault#start-after }
+                STARTS_LATE=1 setsid sh -c 'sleep "$1"; shift; exec "$@"' late "$after" "$0" start "$kind" "$id" \
+                    </dev/null >/dev/null 2>&1 9>&- &
+                return 0
+            fi
+            ;;
+    esac
     tries=0
     until launch >"$said" 2>&1; do
         # A process that has just ended may hold its lock for a moment. The exit code tells nothing:

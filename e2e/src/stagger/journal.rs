@@ -186,7 +186,45 @@ impl Journal {
                 "the judges on {wave:?}"
             );
         }
+        for (at, event) in self.events.iter().enumerate() {
+            if event["event"] != "wave-joined" {
+                continue;
+            }
+            let agreed = self.events[at..]
+                .iter()
+                .filter(|event| event["event"] == "judged");
+            let agreed = agreed.filter(|event| {
+                let yes = |who: &str| event[who]["answer"] == "yes" || event[who]["answer"] == "no-oracle";
+                yes("ours") && yes("theirs")
+            });
+            let asked: BTreeSet<String> = agreed.flat_map(|event| strings(&event["units"])).collect();
+            let joined = Self::joined(event);
+            ensure!(
+                joined.iter().all(|unit| asked.contains(unit)),
+                "the judges on {joined:?}, which joined"
+            );
+        }
         Ok(())
+    }
+
+    /// When that phase of a unit's visit was over, in seconds of the day.
+    pub fn settled(&self, phase: &str, unit: &str) -> Option<f64> {
+        let is_it = |event: &&Value| {
+            let action = &event["action"];
+            action["action"] == "visit" && action["phase"] == phase && action["unit"] == unit
+        };
+        let intent = self.of("intent").find(is_it)?["seq"].as_u64()?;
+        let settled = self.of("settled").find(|event| event["intent"] == intent)?;
+        Some(seconds(&settled["at"]))
+    }
+
+    /// The units that joined a wave by that event.
+    pub fn joined(event: &Value) -> Vec<String> {
+        let units = event["units"].as_array().into_iter().flatten();
+        units
+            .filter_map(|unit| unit[0].as_str())
+            .map(str::to_owned)
+            .collect()
     }
 
     /// How long each stage took, from its first wave to the end of its last, in seconds.

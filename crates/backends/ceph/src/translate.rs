@@ -5,6 +5,7 @@
 mod absent;
 pub mod baseline;
 mod budgets;
+mod but_for;
 mod codes;
 mod conditions;
 mod interruptions;

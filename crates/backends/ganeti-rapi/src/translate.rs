@@ -264,11 +264,7 @@ fn condition(name: &str, wrong: &[String], fine: String) -> Result<Condition, Id
         [first] => (Verdict::No, first.clone()),
         [first, rest @ ..] => (Verdict::No, format!("{first} and {} more like it", rest.len())),
     };
-    Ok(Condition {
-        name: ConditionName::new(name)?,
-        verdict,
-        why,
-    })
+    Ok(Condition::new(ConditionName::new(name)?, verdict, why))
 }
 
 fn nodes_answer(facts: &Facts, memory: Option<&Memory>) -> Result<Condition, IdError> {

@@ -114,11 +114,7 @@ pub fn conditions(
                 Ok(why) => (Verdict::Yes, why),
                 Err(found) => found,
             };
-            Ok(Condition {
-                name: ConditionName::new(name)?,
-                verdict,
-                why,
-            })
+            Ok(Condition::new(ConditionName::new(name)?, verdict, why))
         })
         .collect()
 }

@@ -115,6 +115,7 @@ pub(crate) fn conditions(deployments: &[impl Borrow<Deployment>]) -> Result<Vec<
                 || "nothing is left to do".to_owned(),
                 |first| format!("{first} and {} more are left", left.count()),
             ),
+            but_for: Vec::new(),
         });
     }
     Ok(conditions)

@@ -120,10 +120,12 @@ mod tests {
         ];
         let mut conditions: Vec<Condition> = all
             .iter()
-            .map(|name| Condition {
-                name: ConditionName::new(*name).unwrap(),
-                verdict: Verdict::Unknown,
-                why: "nobody knows".to_owned(),
+            .map(|name| {
+                Condition::new(
+                    ConditionName::new(*name).unwrap(),
+                    Verdict::Unknown,
+                    "nobody knows",
+                )
             })
             .collect();
         taken(&mut conditions);

@@ -261,15 +261,36 @@ impl World {
             require_condition(require),
             (Verdict::Yes, format!("require_osd_release {require}")),
         ));
+        let late = self.only_lack_osds();
         list.into_iter()
             .map(|(name, (verdict, why))| {
+                let but_for = match name.as_str() {
+                    "osds-up-in" | "pgs-clean" if verdict == Verdict::No => late.clone(),
+                    _ => Vec::new(),
+                };
                 Ok(Condition {
-                    name: ConditionName::new(name)?,
-                    verdict,
-                    why,
+                    but_for,
+                    ..Condition::new(ConditionName::new(name)?, verdict, why)
                 })
             })
             .collect()
+    }
+
+    /// The OSDs that are down, if nothing but that ails any placement group.
+    fn only_lack_osds(&self) -> Vec<UnitId> {
+        let serves = |pg: &usize| {
+            let missing = self.said_missing(*pg);
+            let shards = self.pgs[*pg].shards.iter().zip(missing);
+            // What is up again and lacks objects recovers.
+            shards
+                .filter_map(|(osd, missing)| osd.map(|osd| (&self.daemons[osd as usize], *missing)))
+                .all(|(daemon, missing)| !(missing && daemon.up))
+        };
+        if !(0..self.pgs.len()).all(|pg| serves(&pg)) {
+            return Vec::new();
+        }
+        let osds = self.daemons.iter().filter(|d| d.osd.is_some() && d.baseline);
+        osds.filter(|d| !d.up).map(|d| d.id.clone()).collect()
     }
 
     /// What the gates of hosts of guests, and of services behind a balancer, ask for.

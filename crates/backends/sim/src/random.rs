@@ -100,6 +100,7 @@ fn policy(rng: &mut Rng) -> Policy {
             Limit::Count(2),
         ]),
         growth: *rng.pick(&[Growth::Double, Growth::None]),
+        barrier: !rng.percent(30),
         canary_soak: 2,
         approval_age: *rng.pick(&[20, 20, 12, 60]),
         gate_hold: 2,

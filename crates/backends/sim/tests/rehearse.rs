@@ -82,11 +82,7 @@ fn copy(pool: Pool, down: Option<u32>) -> ClusterCopy {
     let mons: Vec<(Ix, u32)> = (2..5).map(|at| (Ix(at), 1)).collect();
     budgets.add_for(0, "monitors", "quorum", 1, &mons);
     budgets.add_for(0, "managers", "one stays", 1, &[(Ix(0), 1), (Ix(1), 1)]);
-    let well = |name: &str, verdict| Condition {
-        name: ConditionName::new(name).unwrap(),
-        verdict,
-        why: "as it was".to_owned(),
-    };
+    let well = |name: &str, verdict| Condition::new(ConditionName::new(name).unwrap(), verdict, "as it was");
     let mut conditions: Vec<Condition> = GATES.iter().map(|name| well(name, Verdict::Yes)).collect();
     conditions.push(well("require-osd-release-20", Verdict::No));
     let durations = ["mon", "mgr", "osd"]

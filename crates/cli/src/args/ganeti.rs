@@ -31,10 +31,6 @@ pub(crate) struct Reboot {
     /// How nodes with instances on shared storage are taken.
     #[arg(long, value_name = "WAY", default_value = "sets", requires = "reboot")]
     pub(crate) non_drbd: NonDrbd,
-    /// Each node begins as soon as there is room for it, without waiting for its whole wave; so does
-    /// --non-drbd rolling.
-    #[arg(long, requires = "reboot")]
-    pub(crate) no_barriers: bool,
     /// Whether nodes may be down together that have a secondary in common: if it has room for the instances of
     /// both, or never.
     #[arg(long, value_name = "RULE", default_value = "capacity", requires = "reboot")]

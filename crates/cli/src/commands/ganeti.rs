@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    ClusterName, Evacuate, Kind, LocalGuests, Moving, Part, Policy, SharedGuests, Snapshot, Spare, Standbys,
-    Target,
+    ClusterName, Evacuate, Kind, LocalGuests, Moving, Policy, SharedGuests, Snapshot, Spare, Standbys, Target,
 };
 use stagger_ganeti::cluster::{Cluster, Template};
 use stagger_ganeti::iallocator;
@@ -253,21 +252,13 @@ fn target(cluster: &Cluster, wish: &args::Reboot) -> Result<Target, CliError> {
         moving: moving(wish),
         local_storage: templates(&wish.local_storage)?,
     };
-    let mut target = reboot(cluster, &wanted).map_err(|error| {
+    reboot(cluster, &wanted).map_err(|error| {
         let exit = match &error {
             TargetError::Masters { .. } => Exit::No,
             TargetError::Select(_) | TargetError::NoSuchStorage(_) | TargetError::Name(_) => Exit::Usage,
         };
         CliError::new(exit, error.to_string())
-    })?;
-    for part in &mut target.parts {
-        if let Part::Stage(stage) = part
-            && let Some(maintenance) = &mut stage.maintenance
-        {
-            maintenance.flowing |= wish.no_barriers;
-        }
-    }
-    Ok(target)
+    })
 }
 
 /// What is wished of instances.

@@ -58,7 +58,7 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
             "wave",
             format!("{stage}: {}", compress(units.iter().map(|(unit, _)| unit))),
         ),
-        Event::WaveJoined { units } => ("joined", compress(units.iter().map(|(unit, _)| unit))),
+        Event::WaveJoined { units, .. } => ("joined", compress(units.iter().map(|(unit, _)| unit))),
         Event::Judged {
             units, ours, theirs, ..
         } => ("judged", judged(units, ours, theirs)),

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-use super::ConditionName;
+use super::{ConditionName, UnitId};
 
 /// Yes, no, or nobody could tell. Unknown never counts as yes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,6 +39,28 @@ pub struct Condition {
     pub verdict: Verdict,
     /// The facts behind it: `m0, m1 of 3 in quorum`.
     pub why: String,
+    /// It is not so for these units alone, which are down: were they up, it would be. Empty: something else keeps it from
+    /// being so, or nobody can tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub but_for: Vec<UnitId>,
+}
+
+impl Condition {
+    /// One of which nobody tells for whom alone it is not so.
+    pub fn new(name: ConditionName, verdict: Verdict, why: impl Into<String>) -> Self {
+        Self {
+            name,
+            verdict,
+            why: why.into(),
+            but_for: Vec::new(),
+        }
+    }
+
+    /// Whether it is so, or would be if these units were up.
+    pub fn holds_but_for(&self, down: &[&UnitId]) -> bool {
+        let excused = || !self.but_for.is_empty() && self.but_for.iter().all(|unit| down.contains(&unit));
+        self.verdict == Verdict::Yes || excused()
+    }
 }
 
 /// A condition, how long it must have held, and how long to wait for it.

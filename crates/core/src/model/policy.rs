@@ -257,6 +257,10 @@ pub struct Policy {
     // Its name of before is in old journals and configurations.
     #[serde(alias = "max_degraded", deserialize_with = "percent")]
     pub max_reduced_redundancy: Option<u32>,
+    /// Whether a wave waits for the last of the one before. Otherwise units begin as soon as there is room for them: beside
+    /// those of the wave before that are not up yet, once all others serve and only those keep gates shut.
+    #[serde(skip_serializing_if = "Clone::clone")]
+    pub barrier: bool,
     /// How long all gates of a wave must have held before the next one starts, in seconds.
     pub soak: u32,
     /// How long after the first unit of each kind, in seconds; `soak` if that is longer.
@@ -299,6 +303,7 @@ impl Default for Policy {
             order: Order::FewestWaves,
             max_domains: BTreeMap::new(),
             max_reduced_redundancy: None,
+            barrier: true,
             soak: 0,
             canary_soak: 30,
             gate_hold: 5,

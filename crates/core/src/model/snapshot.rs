@@ -314,11 +314,10 @@ impl Snapshot {
 
     /// That condition; one that was not observed is unknown.
     pub fn condition(&self, name: &ConditionName) -> Condition {
-        self.conditions.get(name).cloned().unwrap_or_else(|| Condition {
-            name: name.clone(),
-            verdict: Verdict::Unknown,
-            why: "not observed".to_owned(),
-        })
+        self.conditions
+            .get(name)
+            .cloned()
+            .unwrap_or_else(|| Condition::new(name.clone(), Verdict::Unknown, "not observed"))
     }
 
     /// How long one visit to a unit of that kind usually takes, if it was measured or given.

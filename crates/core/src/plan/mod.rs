@@ -260,7 +260,7 @@ fn plan_stage(
         going_back: stage.going_back.clone(),
         schedule: None,
     };
-    if scheduled && world.is_some() {
+    if scheduled && (world.is_some() || !policy.barrier) {
         planned.schedule = Some(schedule::schedule(ask, stage, &planned));
     }
     (Some(planned), left)

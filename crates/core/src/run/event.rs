@@ -58,11 +58,14 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_serving: Vec<UnitId>,
     },
-    /// More units join the open wave: others of it are done, and both judges agreed. They are those of the first
-    /// wave of the plan right before.
+    /// More units join the open wave: others of it are done, and there is room. They are those of the first wave of the plan
+    /// right before.
     WaveJoined {
         /// They, with what they run now.
         units: Vec<(UnitId, Revision)>,
+        /// Those that are done and leave it: they serve, and what keeps gates shut is not theirs.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        passed: Vec<UnitId>,
     },
     /// Both judges were asked whether a set may go down now.
     Judged {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::event::{Action, Command, Entry, Event, Outcome, Seq};
 use super::join;
 use super::state::{Aside, Gates, IllegalEvent, Judged, Judgement, LastWave, State};
-use super::visit::{Failure, GateWait, OpenWave, Visit, WavePhase, Way};
+use super::visit::{Failure, GateWait, OpenWave, Visit, VisitState, WavePhase, Way};
 use crate::model::{Code, ConditionName, OnFailure, Phase, Reason, UnitId};
 
 impl State {
@@ -97,13 +97,34 @@ impl State {
                     waiting: None,
                 });
             }
-            Event::WaveJoined { units } => {
+            Event::WaveJoined { units, passed } => {
                 let plan = self.plan.as_deref().filter(|_| self.plan_is_fresh);
                 let Some(wave) = self.wave.as_mut().filter(|wave| wave.goes_on()) else {
                     return illegal("there is no wave that could be joined");
                 };
                 if units.iter().any(|(unit, _)| wave.units.contains_key(unit)) {
                     return illegal("a unit joins that is in the wave");
+                }
+                let is_done = |unit| {
+                    wave.units
+                        .get(unit)
+                        .is_some_and(|visit| visit.state == VisitState::Done)
+                };
+                if !passed.iter().all(is_done) {
+                    return illegal("a unit leaves the wave whose turn is not over");
+                }
+                if !passed.is_empty() {
+                    let since = wave.waiting.take().map_or(at, |waiting| waiting.since);
+                    self.gates = None;
+                    for unit in passed {
+                        if let Some(visit) = wave.units.remove(&unit) {
+                            self.aside.remove(&unit);
+                            self.done.entry(unit).or_insert(visit.before);
+                        }
+                    }
+                    for visit in wave.units.values_mut() {
+                        visit.overdue_since.get_or_insert(since);
+                    }
                 }
                 let planned = plan.and_then(|plan| join::first_wave(plan, wave));
                 wave.moves.extend(

@@ -1,6 +1,6 @@
 //! Which gates are shut.
 
-use crate::model::{ConditionName, Gate, Revision, Snapshot, UnitId, UnitState, Verdict};
+use crate::model::{ConditionName, Gate, Revision, Snapshot, UnitId, UnitState};
 
 /// The name of the gate that every wave has: its units serve on the revision they should have.
 pub(super) const UNITS_SERVING: &str = "units-serving";
@@ -18,10 +18,19 @@ pub(super) enum Wanted<'a> {
 
 /// The gates that are shut, each with its why.
 pub(super) fn shut(gates: &[Gate], snapshot: &Snapshot) -> Vec<(ConditionName, String)> {
+    shut_but_for(gates, snapshot, &[])
+}
+
+/// The gates that would be shut if these units were up.
+pub(super) fn shut_but_for(
+    gates: &[Gate],
+    snapshot: &Snapshot,
+    down: &[&UnitId],
+) -> Vec<(ConditionName, String)> {
     gates
         .iter()
         .map(|gate| snapshot.condition(&gate.condition))
-        .filter(|condition| condition.verdict != Verdict::Yes)
+        .filter(|condition| !condition.holds_but_for(down))
         .map(|condition| {
             (
                 condition.name,

@@ -1,4 +1,4 @@
-//! Without barriers: more units join the open wave as soon as others of it are done and have made room.
+//! Without barriers, for hosts of guests: more units join the open wave as soon as others of it are done and have made room.
 //!
 //! Who joins is the first wave of a plan made on fresh facts, in which whoever is under way is down. That plan is
 //! only right while nothing is on its way: so units join while all that are under way are being changed, and none
@@ -28,11 +28,8 @@ impl State {
         };
         let plan = self.joining(snapshot)?;
         let first = first_wave(&plan, wave)?;
-        let end = now
-            .saturating_add(SignedDuration::from_secs(i64::from(first.seconds)))
-            .unwrap_or(Timestamp::MAX);
-        let windows = &self.start.policy.windows;
-        if !windows.is_empty() && !windows.iter().any(|window| window.holds(now, end)) {
+        let end = end_of(now, first);
+        if !self.may_run(now, end) {
             return None;
         }
         // An answer counts for what it was asked about, while nothing has changed since.
@@ -46,6 +43,7 @@ impl State {
                 });
                 let joined = Event::WaveJoined {
                     units: units.collect(),
+                    passed: Vec::new(),
                 };
                 Some(Decision::Record(vec![
                     Event::Planned { plan: Box::new(plan) },
@@ -56,12 +54,22 @@ impl State {
         }
     }
 
+    /// Whether policy has what is done until then run now.
+    pub(super) fn may_run(&self, now: Timestamp, end: Timestamp) -> bool {
+        let windows = &self.start.policy.windows;
+        windows.is_empty() || windows.iter().any(|window| window.holds(now, end))
+    }
+
     /// The open wave and its stage, if units may join it at all.
     fn flowing(&self) -> Option<(&OpenWave, Cow<'_, StageSpec>)> {
         let wave = self.wave.as_ref()?;
         let is_asked = self.paused || self.aborting || self.going_back.is_some() || self.held.is_some();
         let stage = self.stage(&wave.stage)?;
-        let flows = stage.maintenance.as_ref().is_some_and(|wished| wished.flowing);
+        let barrier = self.start.policy.barrier;
+        let flows = stage
+            .maintenance
+            .as_ref()
+            .is_some_and(|wished| wished.flowing || !barrier);
         (wave.goes_on() && !is_asked && flows).then_some((wave, stage))
     }
 
@@ -102,6 +110,11 @@ impl State {
         if !gate::not_serving(serve, snapshot).is_empty() || !gate::shut(&stage.gates, snapshot).is_empty() {
             return None;
         }
+        self.next_of(snapshot, &stage, wave)
+    }
+
+    /// The plan of what is left of that stage, whose first wave may join the one that is open.
+    pub(super) fn next_of(&self, snapshot: &Snapshot, stage: &StageSpec, wave: &OpenWave) -> Option<Plan> {
         let aside = self.aside_now(snapshot.observed_at(), snapshot);
         let target = &self.start.target;
         let ask = Ask {
@@ -118,10 +131,16 @@ impl State {
         // Each wave that growth keeps small earns the next.
         let earned = self.earned.get(&wave.stage).copied().unwrap_or(0);
         let grown = growth_cap(self.start.policy.growth, earned, planned.parallel) >= planned.parallel;
-        let last = stage.maintenance.as_ref()?.last.as_ref();
+        let last = stage.maintenance.as_ref().and_then(|wished| wished.last.as_ref());
         let may = grown && first.door.is_none() && !last.is_some_and(|last| first.units.contains(last));
         may.then_some(plan)
     }
+}
+
+/// When that wave is over, if it begins now.
+pub(super) fn end_of(now: Timestamp, wave: &Wave) -> Timestamp {
+    now.saturating_add(SignedDuration::from_secs(i64::from(wave.seconds)))
+        .unwrap_or(Timestamp::MAX)
 }
 
 /// The first wave of a plan, if it is of the open wave's stage.

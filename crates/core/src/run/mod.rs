@@ -13,6 +13,7 @@ mod decide;
 mod event;
 mod failure;
 mod finish;
+mod flow;
 mod fold;
 mod gate;
 mod giving_back;

@@ -89,6 +89,8 @@ pub struct Visit {
     pub went_back: Option<Result<(), String>>,
     /// Whether that made its data anew.
     pub rebuilt: bool,
+    /// Since when others have been waiting for it, where they no longer do.
+    pub overdue_since: Option<Timestamp>,
 }
 
 /// How far a unit's turn has come.
@@ -247,6 +249,7 @@ impl Visit {
             corrected: false,
             went_back: None,
             rebuilt: false,
+            overdue_since: None,
         }
     }
 

@@ -100,7 +100,7 @@ impl State {
         if let Some(decision) = self.ask_about_rest(now, snapshot, wave, closing) {
             return decision;
         }
-        self.after_visits(now, snapshot, &stage, wave)
+        self.after_visits(now, snapshot, &stage, wave, closing)
     }
 
     /// What has to be laid out before anybody is asked; `None`: all of it is.
@@ -362,6 +362,7 @@ impl State {
         snapshot: &Snapshot,
         stage: &StageSpec,
         wave: &OpenWave,
+        closing: bool,
     ) -> Decision {
         if !self.aborting
             && self.going_back.is_none()
@@ -398,6 +399,9 @@ impl State {
         }
         let wanted = wave.units.iter().map(|(unit, visit)| (unit, visit.wanted(stage)));
         let missing = gate::not_serving(wanted, snapshot);
+        if let Some(decision) = self.join_in_wait(now, snapshot, stage, wave, closing) {
+            return decision;
+        }
         match self.gates_after(now, snapshot, stage, wave, &missing) {
             Waited::Open => {
                 let aside = wave.units.iter().filter_map(|(unit, visit)| {
@@ -526,7 +530,10 @@ impl State {
         wave: &OpenWave,
         missing: &[(UnitId, String)],
     ) -> Waited {
-        let mut shut = gate::shut(&stage.gates, snapshot);
+        // Of those for whom others need not wait only this is told: they do not serve yet.
+        let parted = self.parted(snapshot, stage, wave);
+        let late = parted.map(|parted| parted.late).unwrap_or_default();
+        let mut shut = gate::shut_but_for(&stage.gates, snapshot, &late);
         shut.extend(gate::as_gate(missing));
         let names = |gates: &[(crate::model::ConditionName, String)]| -> Vec<_> {
             gates.iter().map(|(name, _)| name.clone()).collect()

@@ -281,11 +281,10 @@ impl Facts {
     }
 
     pub fn snapshot(&self, at: Timestamp) -> Snapshot {
-        let conditions = self.conditions.iter().map(|(name, verdict)| Condition {
-            name: name.parse().unwrap(),
-            verdict: *verdict,
-            why: String::new(),
-        });
+        let conditions = self
+            .conditions
+            .iter()
+            .map(|(name, verdict)| Condition::new(name.parse().unwrap(), *verdict, ""));
         Snapshot::new(
             "random".parse().unwrap(),
             at,

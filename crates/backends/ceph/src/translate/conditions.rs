@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use stagger_core::model::{Condition, ConditionName, IdError, Unit, UnitId, UnitState, Verdict};
 
 use super::codes::caused;
-use super::{Baseline, HealthPolicy, is_absent, pg_conditions};
+use super::{Baseline, HealthPolicy, but_for, is_absent, pg_conditions};
 use crate::facts::health::Complaint;
 use crate::facts::osd::{Osd, StretchMode};
 use crate::facts::release::{self, Version};
@@ -80,6 +80,7 @@ pub fn conditions(
         )?);
         all.push(condition(&format!("osds-run-{major}"), osds_run(facts, major))?);
     }
+    but_for::tell(facts, units, baseline, &mut all)?;
     Ok(all)
 }
 
@@ -87,11 +88,7 @@ pub fn conditions(
 pub(super) type Found = (Verdict, String);
 
 fn condition(name: &str, (verdict, why): Found) -> Result<Condition, IdError> {
-    Ok(Condition {
-        name: ConditionName::new(name)?,
-        verdict,
-        why,
-    })
+    Ok(Condition::new(ConditionName::new(name)?, verdict, why))
 }
 
 pub(super) fn yes(it_is: bool) -> Verdict {

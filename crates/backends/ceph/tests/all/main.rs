@@ -7,6 +7,7 @@
 
 mod absent;
 mod api;
+mod but_for;
 mod cluster;
 mod facts;
 mod garbage;

@@ -163,11 +163,7 @@ impl World {
         } else {
             (was.verdict, was.why.clone())
         };
-        Condition {
-            name: was.name.clone(),
-            verdict,
-            why,
-        }
+        Condition::new(was.name.clone(), verdict, why)
     }
 
     /// What has become of a condition that was well, if it is not any more.
