@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::report::{built, cargo, root, say};
 
-/// So many of the first worlds are played twice, to see that they go the same way.
-const TWICE: u64 = 100;
-
 /// Each commit plays so many worlds that nobody has played before: some seconds.
 const NEW: u64 = 3_000;
+
+/// So many of the first worlds are played twice, to see that they go the same way to the byte: all of a commit's.
+const TWICE: u64 = NEW;
 
 /// The case of the long run that plays a million.
 pub(crate) const MILLION: &str = "a_million_random_worlds";
