@@ -14,8 +14,11 @@ use super::ties::{PAIR_WEIGHT, Ties};
 /// the powers of two tried on maps of erasure-coded pools, this gave the fewest waves.
 const SHUT_OUT: i32 = 128;
 
-/// The score of a unit that cannot join.
-const CLOSED: i32 = i32::MIN;
+/// The score of a unit that cannot join, and what it goes on counting from.
+const CLOSED: i32 = -(3 << 29);
+/// The lowest score of a unit that can join. Four million neighbours would lift a score from one to the other:
+/// so nobody asks, a million times, whether a unit can still join.
+const OPEN: i32 = -(1 << 30);
 /// Ties to crowds count up to this, so that scores stay far from the ends of their type.
 const MOST_CROWDED: u32 = 1 << 29;
 /// So many scores are looked at in one go; most goes find nothing.
@@ -53,11 +56,11 @@ struct Scores {
     /// How strongly crowds tie it to units not yet placed.
     crowds: Vec<u32>,
     /// What speaks for placing it now: how many pairs it forms with units that this wave shuts out, less how
-    /// many of its crowds one more unit may use up, times `SHUT_OUT`; and its crowds. `CLOSED` if it cannot
-    /// join the wave. All are looked through for each unit that is placed, so they are small and stand next
+    /// many of its crowds one more unit may use up, times `SHUT_OUT`; and its crowds. Below `OPEN` if it
+    /// cannot join the wave. All are looked through for each unit that is placed, so they are small and stand next
     /// to each other.
     for_now: Vec<i32>,
-    /// How many are not `CLOSED`.
+    /// How many can join.
     open: usize,
     /// These, once they are few.
     few: Option<Vec<u32>>,
@@ -111,7 +114,7 @@ impl Scores {
         }
         // Rules that bind every unit have become tight: whoever has no room now has none later either.
         for unit in 0..self.for_now.len() as u32 {
-            if self.for_now[unit as usize] != CLOSED && !forming.has_room(unit) {
+            if self.for_now[unit as usize] >= OPEN && !forming.has_room(unit) {
                 self.close(unit);
             }
         }
@@ -123,9 +126,7 @@ impl Scores {
             return None;
         }
         if self.few.is_none() && self.open < self.for_now.len() / 16 {
-            let open = (0_u32..)
-                .zip(&self.for_now)
-                .filter(|(_, score)| **score != CLOSED);
+            let open = (0_u32..).zip(&self.for_now).filter(|(_, score)| **score >= OPEN);
             self.few = Some(open.map(|(unit, _)| unit).collect());
         }
         let Some(mut few) = self.few.take() else {
@@ -134,7 +135,7 @@ impl Scores {
         let mut best = None;
         few.retain(|&unit| {
             let score = self.for_now[unit as usize];
-            if score == CLOSED {
+            if score < OPEN {
                 return false;
             }
             best = best.max(Some((score, std::cmp::Reverse((self.shuts_out(unit), unit)))));
@@ -145,11 +146,11 @@ impl Scores {
     }
 
     fn best_of_many(&self) -> Option<u32> {
-        let mut most = CLOSED;
+        let mut most = OPEN;
         let mut found: Option<(i32, u32)> = None;
         for (block, scores) in (0_u32..).zip(self.for_now.chunks(BLOCK)) {
-            let highest = scores.iter().fold(CLOSED, |most, &score| most.max(score));
-            if highest == CLOSED || highest < most {
+            let highest = scores.iter().fold(i32::MIN, |most, &score| most.max(score));
+            if highest < most {
                 continue;
             }
             if highest > most {
@@ -177,16 +178,13 @@ impl Scores {
 
     fn close(&mut self, unit: u32) {
         let score = &mut self.for_now[unit as usize];
-        self.open -= usize::from(*score != CLOSED);
+        self.open -= usize::from(*score >= OPEN);
         *score = CLOSED;
     }
 
     #[inline]
     fn pull(&mut self, unit: u32, by: i32) {
-        // Without a branch: whether a unit is open is anybody's guess, and this is done most often of all.
-        let score = &mut self.for_now[unit as usize];
-        let open = i32::from(*score != CLOSED);
-        *score += open * by * SHUT_OUT;
+        self.for_now[unit as usize] += by * SHUT_OUT;
     }
 
     /// A unit joined the wave and shut out others.
