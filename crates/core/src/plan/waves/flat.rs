@@ -19,26 +19,34 @@ pub(super) fn neighbours(units: usize, edges: Vec<(u32, u32)>) -> (Vec<u32>, Vec
     for unit in 0..units {
         starts[unit + 1] += starts[unit];
     }
-    let mut flat = vec![0_u32; edges.len() * 2];
+    let mut met = vec![0_u32; edges.len() * 2];
     let mut next = starts.clone();
     for (a, b) in edges {
         for (from, to) in [(a, b), (b, a)] {
-            flat[next[from as usize] as usize] = to;
+            met[next[from as usize] as usize] = to;
             next[from as usize] += 1;
+        }
+    }
+    // Whoever meets a unit is met by it. Gone through in order, they are put down in order: nothing is sorted.
+    let mut flat = vec![0_u32; met.len()];
+    next.copy_from_slice(&starts);
+    for unit in 0..units {
+        for &other in &met[starts[unit] as usize..starts[unit + 1] as usize] {
+            let place = &mut next[other as usize];
+            // Again and again, where they meet more than once.
+            if *place == starts[other as usize] || flat[*place as usize - 1] != unit as u32 {
+                flat[*place as usize] = unit as u32;
+                *place += 1;
+            }
         }
     }
     let mut ends = Vec::with_capacity(units);
     let mut kept = 0;
     for unit in 0..units {
-        let (start, end) = (starts[unit] as usize, starts[unit + 1] as usize);
-        flat[start..end].sort_unstable();
-        let begin = kept;
-        for at in start..end {
-            if kept == begin || flat[kept - 1] != flat[at] {
-                flat[kept] = flat[at];
-                kept += 1;
-            }
-        }
+        let list = starts[unit] as usize..next[unit] as usize;
+        let length = list.len();
+        flat.copy_within(list, kept);
+        kept += length;
         ends.push(kept as u32);
     }
     flat.truncate(kept);
