@@ -322,12 +322,9 @@ impl Judge<'_> {
     fn against_policy(&self, policy: &Policy, set: &[Ix], earned: u32) -> Vec<(Fault, String)> {
         let mut said = Vec::new();
         let snapshot = self.ask.snapshot;
-        let of_kind: Vec<_> = snapshot.of_kind(&self.stage.kind).map(|(_, unit)| unit).collect();
-        let down = of_kind
-            .iter()
-            .filter(|unit| unit.state != UnitState::Serving)
-            .count();
-        let parallel = policy.parallel(&self.stage.kind, of_kind.len() as u32);
+        let of_kind = || snapshot.of_kind(&self.stage.kind).map(|(_, unit)| unit);
+        let down = of_kind().filter(|unit| unit.state != UnitState::Serving).count();
+        let parallel = policy.parallel(&self.stage.kind, of_kind().count() as u32);
         if down + set.len() > parallel as usize {
             let detail = format!("{} units and {down} down already, at most {parallel}", set.len());
             said.push((Fault::OverParallel, detail));

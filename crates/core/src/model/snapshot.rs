@@ -285,8 +285,9 @@ impl Snapshot {
 
     /// The place of that unit.
     pub fn find(&self, id: &UnitId) -> Option<Ix> {
+        let wanted = id.natural();
         self.units
-            .binary_search_by(|unit| unit.id.natural().cmp(&id.natural()))
+            .binary_search_by(|unit| unit.id.natural().cmp(&wanted))
             .ok()
             .map(|at| Ix(at as u32))
     }
