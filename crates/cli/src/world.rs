@@ -9,7 +9,7 @@ use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::{CephBackend, Memory, hosts_of};
 use stagger_ceph::config::CephSettings;
 use stagger_ceph::facts::Facts;
-use stagger_ceph::target::{TargetPolicy, target};
+use stagger_ceph::target::{TargetPolicy, target_for};
 use stagger_ceph::translate::{Baseline, units};
 use stagger_core::model::{ClusterId, Order, Policy, Snapshot, Target};
 use stagger_sim::ClusterCopy;
@@ -107,7 +107,7 @@ impl World {
             before_rollback: self.settings.software.of("osd").before_rollback.is_some(),
             health: self.settings.health.clone(),
         };
-        target(&self.facts, release, &wanted)
+        target_for(&self.facts, self.snapshot.units(), release, &wanted)
             .map_err(|refusal| CliError::refused(&format!("the upgrade to {release}"), &refusal.0))
     }
 

@@ -108,10 +108,26 @@ struct Running {
 /// # Errors
 /// All reasons why nothing should be begun, not only the first.
 pub fn target(facts: &Facts, release: &str, policy: &TargetPolicy) -> Result<Target, Refusal> {
-    let reason = |error: IdError| Refusal(vec![Reason::of_backend("bad-name", error.to_string())]);
-    let units = units(facts, None).map_err(reason)?;
-    let wanted = refusal::judge(facts, &units, release, policy)?;
-    compile(facts, &units, &wanted, policy).map_err(reason)
+    let units = units(facts, None).map_err(bad_name)?;
+    target_for(facts, &units, release, policy)
+}
+
+/// The same where the units are there already that these facts make.
+///
+/// # Errors
+/// As [`target`].
+pub fn target_for(
+    facts: &Facts,
+    units: &[Unit],
+    release: &str,
+    policy: &TargetPolicy,
+) -> Result<Target, Refusal> {
+    let wanted = refusal::judge(facts, units, release, policy)?;
+    compile(facts, units, &wanted, policy).map_err(bad_name)
+}
+
+fn bad_name(error: IdError) -> Refusal {
+    Refusal(vec![Reason::of_backend("bad-name", error.to_string())])
 }
 
 fn compile(
