@@ -1,6 +1,7 @@
 //! The daemons as units.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use stagger_core::model::{HostName, IdError, Kind, Reason, Revision, Unit, UnitId, UnitState, plain};
 
@@ -24,18 +25,24 @@ pub fn units(facts: &Facts, baseline: Option<&Baseline>) -> Result<Vec<Unit>, Id
     osds(facts, baseline, &mut units)?;
     mdss(facts, &mut units)?;
     rgws(facts, &mut units)?;
-    let mut all: BTreeMap<UnitId, Unit> = BTreeMap::new();
-    for unit in units {
-        // A metadata server can be in two lists while it moves; where it serves counts.
-        match all.get(&unit.id) {
-            Some(known) if known.state <= unit.state => {}
-            Some(_) | None => drop(all.insert(unit.id.clone(), unit)),
+    sort(&mut units);
+    // A metadata server can be in two lists while it moves; where it serves counts.
+    units.dedup_by(|later, first| {
+        let same = later.id == first.id;
+        if same && later.state < first.state {
+            std::mem::swap(later, first);
         }
-    }
+        same
+    });
+    let mut gone = Vec::new();
     for (id, daemon) in baseline.into_iter().flat_map(|baseline| &baseline.daemons) {
         // An OSD or a monitor that is in no map any more was removed by somebody.
-        if ["mgr", "mds", "rgw"].contains(&daemon.kind.as_str()) && !all.contains_key(id) {
-            let unit = Unit {
+        if ["mgr", "mds", "rgw"].contains(&daemon.kind.as_str())
+            && units
+                .binary_search_by(|unit| unit.id.natural().cmp(&id.natural()))
+                .is_err()
+        {
+            gone.push(Unit {
                 id: id.clone(),
                 kind: daemon.kind.clone(),
                 state: UnitState::Down,
@@ -43,21 +50,25 @@ pub fn units(facts: &Facts, baseline: Option<&Baseline>) -> Result<Vec<Unit>, Id
                 domains: daemon.domains.clone(),
                 precedence: 0,
                 untouchable: None,
-            };
-            all.insert(id.clone(), unit);
+            });
         }
     }
-    let mut units: Vec<Unit> = all.into_values().collect();
-    units.sort_by(|a, b| a.id.natural().cmp(&b.id.natural()).then_with(|| a.id.cmp(&b.id)));
+    units.append(&mut gone);
+    sort(&mut units);
     Ok(units)
 }
 
+/// As people count. Those of one name stay in their order.
+fn sort(units: &mut [Unit]) {
+    units.sort_by(|a, b| a.id.natural().cmp(&b.id.natural()));
+}
+
 struct Seen<'a> {
-    kind: &'static str,
+    kind: &'a Kind,
     name: &'a str,
     host: Option<&'a str>,
     state: UnitState,
-    version: Option<&'a str>,
+    revision: Option<Revision>,
     domains: BTreeMap<String, String>,
     last: bool,
 }
@@ -68,15 +79,15 @@ fn unit(seen: Seen<'_>) -> Result<Unit, IdError> {
         name,
         host,
         state,
-        version,
+        revision,
         domains,
         last,
     } = seen;
     Ok(Unit {
         id: UnitId::new(format!("{kind}.{name}"))?,
-        kind: Kind::new(kind)?,
+        kind: kind.clone(),
         state,
-        revision: version.map(Revision::new).transpose()?,
+        revision,
         domains,
         precedence: if last { LAST } else { 0 },
         untouchable: bad_name(name, host),
@@ -115,14 +126,15 @@ fn about<'a>(
 }
 
 fn mons(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+    let kind = Kind::new("mon")?;
     for name in &facts.mons.mons {
         let (version, host, domains) = about(facts, &facts.mon_metadata, name);
         units.push(unit(Seen {
-            kind: "mon",
+            kind: &kind,
             name,
             host,
             state: serving(facts.mons.in_quorum.contains(name)),
-            version,
+            revision: version.map(Revision::new).transpose()?,
             domains,
             last: *name == facts.mons.leader,
         })?);
@@ -131,6 +143,7 @@ fn mons(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
 }
 
 fn mgrs(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+    let kind = Kind::new("mgr")?;
     let active = facts
         .mgrs
         .active
@@ -140,11 +153,11 @@ fn mgrs(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     for (name, serves, last) in active.chain(standbys) {
         let (version, host, domains) = about(facts, &facts.mgr_metadata, name);
         units.push(unit(Seen {
-            kind: "mgr",
+            kind: &kind,
             name,
             host,
             state: serving(serves),
-            version,
+            revision: version.map(Revision::new).transpose()?,
             domains,
             last,
         })?);
@@ -153,6 +166,9 @@ fn mgrs(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
 }
 
 fn osds(facts: &Facts, baseline: Option<&Baseline>, units: &mut Vec<Unit>) -> Result<(), IdError> {
+    let kind = Kind::new("osd")?;
+    // Thousands of OSDs run a few releases.
+    let mut revisions: BTreeMap<&str, Revision> = BTreeMap::new();
     for (id, osd) in &facts.osds.osds {
         if is_absent(facts, baseline, *id, osd) {
             continue;
@@ -165,12 +181,19 @@ fn osds(facts: &Facts, baseline: Option<&Baseline>, units: &mut Vec<Unit>) -> Re
         {
             domains = facts.tree.domains_of_host(host);
         }
+        let revision = match metadata.and_then(|osd| osd.version.as_deref()) {
+            None => None,
+            Some(version) => Some(match revisions.entry(version) {
+                Entry::Occupied(known) => known.get().clone(),
+                Entry::Vacant(place) => place.insert(Revision::new(version)?).clone(),
+            }),
+        };
         units.push(unit(Seen {
-            kind: "osd",
+            kind: &kind,
             name: &id.to_string(),
             host: metadata.and_then(|osd| osd.host.as_deref()),
             state: serving(osd.up),
-            version: metadata.and_then(|osd| osd.version.as_deref()),
+            revision,
             domains,
             last: false,
         })?);
@@ -179,6 +202,7 @@ fn osds(facts: &Facts, baseline: Option<&Baseline>, units: &mut Vec<Unit>) -> Re
 }
 
 fn mdss(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+    let kind = Kind::new("mds")?;
     let servers = facts.fs.filesystems.iter().flat_map(|fs| &fs.servers);
     // One on its way to a rank or stopping does not serve, and nobody says that it is down either.
     let servers = servers.map(|mds| {
@@ -199,11 +223,11 @@ fn mdss(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     for (name, state, last) in servers.chain(standbys) {
         let (version, host, domains) = about(facts, &facts.mds_metadata, name);
         units.push(unit(Seen {
-            kind: "mds",
+            kind: &kind,
             name,
             host,
             state,
-            version,
+            revision: version.map(Revision::new).transpose()?,
             domains,
             last,
         })?);
@@ -212,14 +236,15 @@ fn mdss(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
 }
 
 fn rgws(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+    let kind = Kind::new("rgw")?;
     for gateway in &facts.gateways {
         let host = gateway.host.as_deref();
         units.push(unit(Seen {
-            kind: "rgw",
+            kind: &kind,
             name: &gateway.name,
             host,
             state: UnitState::Serving,
-            version: gateway.version.as_deref(),
+            revision: gateway.version.as_deref().map(Revision::new).transpose()?,
             domains: host
                 .map(|host| facts.tree.domains_of_host(host))
                 .unwrap_or_default(),
