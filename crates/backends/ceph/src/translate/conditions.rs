@@ -22,6 +22,7 @@
 //! What nobody can tell is unknown, never yes.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use stagger_core::model::{Condition, ConditionName, IdError, Unit, UnitId, UnitState, Verdict};
 
@@ -64,6 +65,7 @@ pub fn conditions(
     if let Some(mode) = facts.osds.stretch_mode {
         all.push(condition(SITES_WHOLE, sites_whole(mode))?);
     }
+    let running = Running::of(facts);
     for major in release::known().filter(|major| *major >= OLDEST) {
         let require = facts.osds.require_osd_release;
         let why = format!("require_osd_release is {}", named(require));
@@ -78,7 +80,7 @@ pub fn conditions(
             &format!("min-mon-release-{major}"),
             (yes(now >= major), why),
         )?);
-        all.push(condition(&format!("osds-run-{major}"), osds_run(facts, major))?);
+        all.push(condition(&format!("osds-run-{major}"), running.osds_run(major))?);
     }
     but_for::tell(facts, units, baseline, &mut all)?;
     Ok(all)
@@ -98,12 +100,12 @@ pub(super) fn yes(it_is: bool) -> Verdict {
 /// `a, b, c and 12 more`.
 pub(super) fn some<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
     const SHOWN: usize = 5;
-    let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
-    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        format!("{shown} and {} more", names.len() - SHOWN)
-    } else {
-        shown
+    let mut names = names.into_iter();
+    let shown: Vec<String> = names.by_ref().take(SHOWN).map(|name| name.to_string()).collect();
+    let shown = shown.join(", ");
+    match names.count() {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 
@@ -342,38 +344,51 @@ fn rgw_serving(units: &[Unit]) -> Found {
     }
 }
 
-fn osds_run(facts: &Facts, major: u32) -> Found {
-    let (mut older, mut unknown) = (Vec::new(), Vec::new());
-    let up = || facts.osds.osds.iter().filter(|(_, osd)| osd.up);
-    for (id, _) in up() {
-        let found = facts.osd_metadata.binary_search_by_key(id, |osd| osd.id).ok();
-        let version = found
-            .and_then(|at| facts.osd_metadata[at].version.as_deref())
-            .and_then(Version::parse);
-        match version {
-            None => unknown.push(format!("osd.{id}")),
-            Some(version) if version.major < major => older.push(format!("osd.{id} ({version})")),
-            Some(_) => {}
+/// What the OSDs run that are up, with their numbers.
+struct Running {
+    known: Vec<(u32, Version)>,
+    unknown: Vec<u32>,
+}
+
+impl Running {
+    fn of(facts: &Facts) -> Self {
+        let mut running = Self {
+            known: Vec::with_capacity(facts.osds.osds.len()),
+            unknown: Vec::new(),
+        };
+        for (id, _) in facts.osds.osds.iter().filter(|(_, osd)| osd.up) {
+            let found = facts.osd_metadata.binary_search_by_key(id, |osd| osd.id).ok();
+            let version = found
+                .and_then(|at| facts.osd_metadata[at].version.as_deref())
+                .and_then(Version::parse);
+            match version {
+                Some(version) => running.known.push((*id, version)),
+                None => running.unknown.push(*id),
+            }
         }
+        running
     }
-    if !older.is_empty() {
-        (
-            Verdict::No,
-            format!("{} OSDs are older: {}", older.len(), some(older)),
-        )
-    } else if !unknown.is_empty() {
-        (
-            Verdict::Unknown,
-            format!(
-                "the version of {} OSDs is not known: {}",
-                unknown.len(),
-                some(unknown)
-            ),
-        )
-    } else {
-        (
-            Verdict::Yes,
-            format!("all {} OSDs that are up run {major} or later", up().count()),
-        )
+
+    fn osds_run(&self, major: u32) -> Found {
+        let older = || self.known.iter().filter(|(_, version)| version.major < major);
+        let (count, unknown) = (older().count(), self.unknown.len());
+        if count > 0 {
+            let named = older().map(|(id, version)| fmt::from_fn(move |f| write!(f, "osd.{id} ({version})")));
+            (Verdict::No, format!("{count} OSDs are older: {}", some(named)))
+        } else if unknown > 0 {
+            let named = self
+                .unknown
+                .iter()
+                .map(|id| fmt::from_fn(move |f| write!(f, "osd.{id}")));
+            (
+                Verdict::Unknown,
+                format!("the version of {unknown} OSDs is not known: {}", some(named)),
+            )
+        } else {
+            (
+                Verdict::Yes,
+                format!("all {} OSDs that are up run {major} or later", self.known.len()),
+            )
+        }
     }
 }
