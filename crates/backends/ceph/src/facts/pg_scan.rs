@@ -49,20 +49,18 @@ fn groups(text: &mut Scanner<'_>) -> Option<PgMap> {
 
 /// One row. A key that comes twice, or one that brief rows do not have and that means something, is not plain.
 fn group(text: &mut Scanner<'_>, map: &mut PgMap, row: &mut Row, up: &mut Vec<u32>) -> Option<()> {
-    let (mut id, mut state, mut has_acting, mut has_up) = (None, None, false, false);
+    let (mut id, mut state, mut acting, mut belongs) = (None, None, None, None);
     text.take(b'{')?;
     loop {
         match text.key()? {
             b"pgid" if id.is_none() => id = Some(PgId::of_bytes(text.text()?)?),
             b"state" if state.is_none() => state = Some(read_state(text.text()?)?),
-            b"acting" if !has_acting => {
+            b"acting" if acting.is_none() => {
+                let begun = text.at;
                 text.osds(&mut row.acting)?;
-                has_acting = true;
+                acting = Some(&text.bytes[begun..text.at]);
             }
-            b"up" if !has_up => {
-                text.osds(up)?;
-                has_up = true;
-            }
+            b"up" if belongs.is_none() => belongs = Some(text.list()?),
             b"up_primary" | b"acting_primary" => text.value()?,
             _ => return None,
         }
@@ -72,11 +70,13 @@ fn group(text: &mut Scanner<'_>, map: &mut PgMap, row: &mut Row, up: &mut Vec<u3
     }
     text.take(b'}')?;
     let (id, state) = (id?, state?);
-    if !has_acting {
-        return None;
+    let acting = acting?;
+    row.up = None;
+    // Nearly all groups are clean: nobody asks where those belong, and it is where they are.
+    if let Some(bytes) = belongs.filter(|bytes| *bytes != acting || !state.clean()) {
+        Scanner { bytes, at: 0 }.osds(up)?;
+        row.up = (!state.clean()).then(|| up.clone());
     }
-    // Nearly all groups are clean, and nobody asks where those belong.
-    row.up = (has_up && !state.clean()).then(|| up.clone());
     map.push_row(id, state, row);
     Some(())
 }
@@ -168,6 +168,14 @@ impl<'a> Scanner<'a> {
         let found = self.bytes[self.at..].starts_with(word);
         self.at += word.len();
         found.then_some(())
+    }
+
+    /// The bytes of what may be a list of OSDs; [`Self::osds`] tells whether it is one.
+    fn list(&mut self) -> Option<&'a [u8]> {
+        let rest = &self.bytes[self.at..];
+        let end = rest.iter().position(|byte| *byte == b']')?;
+        self.at += end + 1;
+        Some(&rest[..=end])
     }
 
     /// A list of OSDs, in place of what was in it.
