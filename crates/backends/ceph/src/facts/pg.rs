@@ -322,6 +322,11 @@ impl PgMap {
 
     /// All of them in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = Pg<'_>> {
-        (0..self.len()).map(|at| self.at(at))
+        self.iter_from(0)
+    }
+
+    /// Those from that place on.
+    pub fn iter_from(&self, at: usize) -> impl Iterator<Item = Pg<'_>> {
+        (at..self.len()).map(|at| self.at(at))
     }
 }

@@ -220,8 +220,8 @@ fn placement_groups(
         let groups = counts.get(&pool_id).copied().unwrap_or(0) as usize;
         let mut rows = Vec::with_capacity(groups);
         let mut flat = Vec::with_capacity(groups * pool.map_or(0, |pool| pool.size as usize));
-        while at < pgs.len() && pgs.at(at).id.pool == pool_id {
-            rows_of(&pgs.at(at), &of_pool, &place, &mut scratch, &mut rows, &mut flat);
+        for pg in pgs.iter_from(at).take_while(|pg| pg.id.pool == pool_id) {
+            rows_of(&pg, &of_pool, &place, &mut scratch, &mut rows, &mut flat);
             at += 1;
         }
         let rows = distinct(rows, &flat);
@@ -250,38 +250,34 @@ fn members<'a>(row: &Row, flat: &'a [u32]) -> &'a [u32] {
 
 /// Each set of members and limit once, under the first name; in the order of the names.
 fn distinct(mut rows: Vec<Row>, flat: &[u32]) -> Vec<Row> {
-    // By a hash first: a million lists are slow to compare. Which hash does not show in what comes out.
-    let mut order: Vec<(u64, u32)> = (0_u32..)
-        .zip(&rows)
-        .map(|(at, row)| (hash(row.limit, members(row, flat)), at))
-        .collect();
-    let rank = |at: u32| {
-        let row = &rows[at as usize];
-        // Rows are in the order of the names, and both budgets of a degraded group have its name.
-        (row.limit, members(row, flat), at)
-    };
-    order.sort_unstable_by(|(a_hash, a), (b_hash, b)| {
-        a_hash.cmp(b_hash).then_with(|| rank(*a).cmp(&rank(*b)))
-    });
-    let mut first = 0;
+    // Places in a table by a hash, a free one after each that is taken: a million lists are slow to sort.
+    let mut table = vec![FREE; (rows.len() * 2).next_power_of_two()];
+    let last = table.len() - 1;
     let mut repeated = vec![false; rows.len()];
-    for at in 1..order.len() {
-        let ((hash, one), (its_hash, other)) = (order[first], order[at]);
-        let (one, other) = (one as usize, other as usize);
-        let same = hash == its_hash
-            && rows[one].limit == rows[other].limit
-            && members(&rows[one], flat) == members(&rows[other], flat);
-        if same {
-            rows[one].share += rows[other].share;
-            repeated[other] = true;
-        } else {
-            first = at;
+    for at in 0..rows.len() {
+        let (limit, share) = (rows[at].limit, rows[at].share);
+        let own = members(&rows[at], flat);
+        let mut place = hash(limit, own) as usize & last;
+        while table[place] != FREE {
+            let first = &mut rows[table[place] as usize];
+            if first.limit == limit && members(first, flat) == own {
+                first.share += share;
+                repeated[at] = true;
+                break;
+            }
+            place = (place + 1) & last;
+        }
+        if !repeated[at] {
+            table[place] = at as u32;
         }
     }
     let mut repeated = repeated.into_iter();
     rows.retain(|_| !repeated.next().unwrap_or_default());
     rows
 }
+
+/// No row.
+const FREE: u32 = u32::MAX;
 
 /// Any numbers that differ where lists do, nearly always.
 fn hash(limit: u32, members: &[u32]) -> u64 {
