@@ -261,6 +261,9 @@ impl PgMap {
     /// a group of that pool is complete on them.
     #[must_use]
     pub fn recovered(&self, is_whole: impl Fn(u32, &[u32]) -> bool) -> Option<Self> {
+        if self.up.is_empty() {
+            return None;
+        }
         let recovers = |pg: &Pg<'_>| pg.state.recovers() && pg.up.is_some_and(|up| is_whole(pg.id.pool, up));
         if !self.iter().any(|pg| recovers(&pg)) {
             return None;
