@@ -37,7 +37,7 @@ impl Recorded {
 impl CephApi for Recorded {
     async fn command(&self, _whom: Whom, command: Value) -> Result<Answer, ApiError> {
         let file = Self::file(&self.folder, &command);
-        match std::fs::read(&file) {
+        match read(file.clone()).await {
             Ok(out) => {
                 let err = std::fs::read_to_string(file.with_extension("stderr")).unwrap_or_default();
                 Ok(Answer {
@@ -52,6 +52,15 @@ impl CephApi for Recorded {
             }),
             Err(source) => Err(ApiError::Recording { file, source }),
         }
+    }
+}
+
+/// The longest answers are tens of megabytes: whoever asks for another meanwhile does not wait.
+async fn read(file: PathBuf) -> std::io::Result<Vec<u8>> {
+    match tokio::task::spawn_blocking(move || std::fs::read(file)).await {
+        Ok(read) => read,
+        // Nobody aborts it.
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 

@@ -11,12 +11,12 @@ use super::health::{Health, read_crashes};
 use super::mds::FsMap;
 use super::mgr::MgrMap;
 use super::mon::Quorum;
-use super::osd::{self, OsdMap};
+use super::osd::{self, OsdMap, OsdMetadata};
 use super::pg::PgMap;
 use super::rgw::Status;
 use super::tree::CrushTree;
 use super::versions::Versions;
-use super::{Facts, Known, ParseError, read_metadata};
+use super::{DaemonMetadata, Facts, Known, ParseError, read_metadata};
 use crate::api::{ApiError, CephApi, Whom};
 
 /// How much is asked.
@@ -138,22 +138,26 @@ async fn read(api: &dyn CephApi, options: &CollectOptions, now: Timestamp) -> Re
     let status = Status::read(&ask(api, mon, "status").await?, "status")?;
     // A question to a manager that is not there would wait for one.
     let absent = (!mgrs.available || mgrs.active.is_none()).then(|| "no manager is active".to_owned());
-    // The longest answer: it is read while the others are asked for.
-    let listed = match &absent {
-        Some(why) => Known::No(why.clone()),
-        None => listed(api, options, status.placement_groups).await?,
+    // The longest answer: it comes and is read while the others are asked for.
+    let listed = async {
+        match &absent {
+            Some(why) => Ok(Known::No(why.clone())),
+            None => listed(api, options, status.placement_groups).await,
+        }
     };
-    let osds = OsdMap::read(&osds, "osd dump")?;
-    let tree = CrushTree::read(&ask(api, mon, "osd tree").await?, "osd tree")?;
-    let osd_metadata = osd::read_metadata(&ask(api, mon, "osd metadata").await?, "osd metadata")?;
-    let mons = Quorum::read(&ask(api, mon, "quorum_status").await?, "quorum_status")?;
-    let mon_metadata = read_metadata(&ask(api, mon, "mon metadata").await?, "mon metadata")?;
-    let mgr_metadata = read_metadata(&ask(api, mon, "mgr metadata").await?, "mgr metadata")?;
-    let fs = FsMap::read(&ask(api, mon, "fs dump").await?, "fs dump")?;
-    let mds_metadata = read_metadata(&ask(api, mon, "mds metadata").await?, "mds metadata")?;
-    let health = json!({ "prefix": "health", "detail": "detail" });
-    let health = Health::read(&api.ask(mon, health).await?, "health detail")?;
-    let versions = Versions::read(&ask(api, mon, "versions").await?, "versions")?;
+    let (listed, told) = tokio::try_join!(listed, of_monitors(api, osds))?;
+    let OfMonitors {
+        osds,
+        tree,
+        osd_metadata,
+        mons,
+        mon_metadata,
+        mgr_metadata,
+        fs,
+        mds_metadata,
+        health,
+        versions,
+    } = told;
     let pgs = match listed {
         Known::Yes(listed) => placement_groups(api, options, &osds, listed).await?,
         Known::No(why) => Known::No(why),
@@ -181,6 +185,40 @@ async fn read(api: &dyn CephApi, options: &CollectOptions, now: Timestamp) -> Re
         versions,
         crashes,
         orchestrator,
+    })
+}
+
+/// What the monitors tell whatever else there is.
+struct OfMonitors {
+    osds: OsdMap,
+    tree: CrushTree,
+    osd_metadata: Vec<OsdMetadata>,
+    mons: Quorum,
+    mon_metadata: Vec<DaemonMetadata>,
+    mgr_metadata: Vec<DaemonMetadata>,
+    fs: FsMap,
+    mds_metadata: Vec<DaemonMetadata>,
+    health: Health,
+    versions: Versions,
+}
+
+/// `osds`: the map, as it was answered.
+async fn of_monitors(api: &dyn CephApi, osds: Vec<u8>) -> Result<OfMonitors, CollectError> {
+    let mon = Whom::Mon;
+    let map = OsdMap::read(&osds, "osd dump")?;
+    drop(osds);
+    let health = json!({ "prefix": "health", "detail": "detail" });
+    Ok(OfMonitors {
+        osds: map,
+        tree: CrushTree::read(&ask(api, mon, "osd tree").await?, "osd tree")?,
+        osd_metadata: osd::read_metadata(&ask(api, mon, "osd metadata").await?, "osd metadata")?,
+        mons: Quorum::read(&ask(api, mon, "quorum_status").await?, "quorum_status")?,
+        mon_metadata: read_metadata(&ask(api, mon, "mon metadata").await?, "mon metadata")?,
+        mgr_metadata: read_metadata(&ask(api, mon, "mgr metadata").await?, "mgr metadata")?,
+        fs: FsMap::read(&ask(api, mon, "fs dump").await?, "fs dump")?,
+        mds_metadata: read_metadata(&ask(api, mon, "mds metadata").await?, "mds metadata")?,
+        health: Health::read(&api.ask(mon, health).await?, "health detail")?,
+        versions: Versions::read(&ask(api, mon, "versions").await?, "versions")?,
     })
 }
 
