@@ -76,9 +76,19 @@ pub fn translate(
         .enumerate()
         .map(|(at, unit)| (unit.id.as_str(), at as u32))
         .collect();
-    let budgets = budgets(facts, &places, permitted);
+    // A million placement groups are gone through for either.
+    let (budgets, conditions) = std::thread::scope(|scope| {
+        let conditions = scope.spawn(|| conditions(facts, &units, policy, baseline));
+        let budgets = budgets(facts, &places, permitted);
+        (
+            budgets,
+            conditions
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        )
+    });
     let interruptions = interruptions(facts, &places, permitted)?;
-    let conditions = conditions(facts, &units, policy, baseline)?;
+    let conditions = conditions?;
     let snapshot = Snapshot::new(
         cluster.clone(),
         facts.collected_at,
