@@ -108,7 +108,7 @@ struct Running {
 /// # Errors
 /// All reasons why nothing should be begun, not only the first.
 pub fn target(facts: &Facts, release: &str, policy: &TargetPolicy) -> Result<Target, Refusal> {
-    let units = units(facts, None).map_err(bad_name)?;
+    let units = units(facts, None).map_err(|error| bad_name(&error))?;
     target_for(facts, &units, release, policy)
 }
 
@@ -123,10 +123,10 @@ pub fn target_for(
     policy: &TargetPolicy,
 ) -> Result<Target, Refusal> {
     let wanted = refusal::judge(facts, units, release, policy)?;
-    compile(facts, units, &wanted, policy).map_err(bad_name)
+    compile(facts, units, &wanted, policy).map_err(|error| bad_name(&error))
 }
 
-fn bad_name(error: IdError) -> Refusal {
+fn bad_name(error: &IdError) -> Refusal {
     Refusal(vec![Reason::of_backend("bad-name", error.to_string())])
 }
 
