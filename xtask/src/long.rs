@@ -9,9 +9,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::postgres;
-use crate::report::{Report, built, root, target_folder, workspace};
+use crate::report::{Report, root, target_folder, workspace};
 use crate::simulate;
-use crate::test::{ignored, must_be_root, set_up};
+use crate::test::{ignored, must_be_root, set_up, versions};
 
 /// Test files whose cases are long.
 const FILES: [&str; 20] = [
@@ -209,7 +209,9 @@ impl Page {
     }
 
     fn write(&self, cases: &[&str]) -> Result<()> {
-        let text = self.text(cases, &versions()?.join(", "));
+        let rust = said(Command::new("rustc").arg("--version"))?;
+        let versions = [&[rust], versions()?.as_slice()].concat();
+        let text = self.text(cases, &versions.join(", "));
         std::fs::write(root().join(PAGE), text).with_context(|| format!("write {PAGE}"))
     }
 
@@ -235,18 +237,6 @@ impl Page {
         }
         text
     }
-}
-
-/// Rust, and the exact versions of Ceph, Ganeti and Ironic in the cache.
-fn versions() -> Result<Vec<String>> {
-    let mut found = vec![said(Command::new("rustc").arg("--version"))?];
-    for program in ["ceph-roots", "ganeti-root", "ironic-root"] {
-        let roots = built(program)
-            .output()
-            .with_context(|| format!("ask {program} for its versions"))?;
-        found.extend(String::from_utf8_lossy(&roots.stdout).lines().map(str::to_owned));
-    }
-    Ok(found)
 }
 
 fn said(command: &mut Command) -> Result<String> {

@@ -10,13 +10,16 @@ mod long;
 mod postgres;
 mod report;
 mod simulate;
+mod story;
 mod test;
 
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const MENU: &str = "cargo xtask test [--quick | --long [CASE…]]   set up what the tests need, and run them
+const MENU: &str = "cargo xtask test [--quick | --all]            set up what the tests need, and run them; stories that passed here
+                                              with the same inputs only with --all
+cargo xtask test --long [CASE…]               every named case; writes docs/long-run.md
 cargo xtask bench ceph [--osds N]             planning on large maps beside its peers; writes docs/bench.md
 cargo xtask bench kubernetes [--osds N]       the operator on 1,000 OSDs; writes docs/bench-kubernetes.md
 cargo xtask bench ganeti [--patience SECONDS] reboot groups of large clusters beside hroller; writes docs/bench-ganeti.md
@@ -43,6 +46,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
     match words {
         ["test"] => test::test(test::Extent::Usual),
         ["test", "--quick"] => test::test(test::Extent::Quick),
+        ["test", "--all"] => test::test(test::Extent::All),
         ["test", "--long", cases @ ..] => long::long(cases),
         ["simulate", "--worlds", worlds] => simulate::simulate(worlds.parse()?, None),
         ["simulate", "--worlds", worlds, "--seed", seed] => {

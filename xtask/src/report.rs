@@ -65,7 +65,7 @@ pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) ok: bool,
     pub(crate) took: Duration,
-    /// What it said of its failure.
+    /// What it said of its failure, or why it was not run.
     pub(crate) why: Vec<String>,
 }
 
@@ -73,6 +73,8 @@ pub(crate) struct Row {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
+    /// So many of them were not run: they are known to pass.
+    known: usize,
 }
 
 impl Report {
@@ -114,6 +116,13 @@ impl Report {
         self.add(name, why.is_empty(), begun.elapsed(), why);
     }
 
+    /// What need not be done, and why.
+    pub(crate) fn known(&mut self, name: &str, why: &str) {
+        say(&format!("== {name}: not run again, {why}"));
+        self.add(name, true, Duration::ZERO, vec![format!("not run again: {why}")]);
+        self.known += 1;
+    }
+
     fn add(&mut self, name: &str, ok: bool, took: Duration, why: Vec<String>) {
         self.rows.push(Row {
             name: name.to_owned(),
@@ -141,8 +150,9 @@ impl Report {
         say(&format!("  {:<6} {:>6.0} s  in all", "", total.as_secs_f64()));
         writeln!(
             std::io::stdout(),
-            "{} passed, {failed} failed",
-            self.rows.len() - failed
+            "{} passed, {failed} failed, {} not run again",
+            self.rows.len() - failed - self.known,
+            self.known
         )
         .ok();
         failed == 0

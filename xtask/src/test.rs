@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use crate::report::{Report, built, cargo, root, say, workspace};
+use crate::story::STORIES;
 use crate::{fuzz, generate, layers, licences, postgres, simulate};
 
 /// How much.
@@ -12,52 +13,27 @@ use crate::{fuzz, generate, layers, licences, postgres, simulate};
 pub(crate) enum Extent {
     /// What needs neither root nor packages.
     Quick,
-    /// That, and one story on each real system.
+    /// That, and one story on each real system, unless it passed here with the same inputs.
     Usual,
+    /// That, and every story.
+    All,
 }
 
 /// Runs the tests and prints one plain summary.
 pub(crate) fn test(extent: Extent) -> Result<()> {
     let mut report = Report::default();
-    if extent == Extent::Usual {
+    if extent != Extent::Quick {
         must_be_root()?;
     }
     quick(&mut report)?;
-    if extent == Extent::Usual && report.rows.iter().all(|row| row.ok) {
+    if extent != Extent::Quick && report.rows.iter().all(|row| row.ok) {
         set_up(&mut report)?;
         postgres::tests(&mut report)?;
-        report.run(
-            "Ceph: the story on a real cluster",
-            &mut ignored("ceph_story", None),
-        )?;
-        report.run(
-            "Ganeti: the story on a real cluster",
-            &mut ignored("ganeti_story", None),
-        )?;
-        report.run(
-            "Ironic: the story on a real cluster",
-            &mut ignored("ironic_story", None),
-        )?;
         report.run("programs of Kubernetes", &mut built("kubernetes-servers"))?;
-        report.run(
-            "Kubernetes: the definitions on a real API server",
-            &mut ignored("kubernetes_api", None),
-        )?;
-        report.run(
-            "Kubernetes: the operator on a real API server without Ceph",
-            &mut ignored("operator_alone", None),
-        )?;
-        report.run(
-            "Kubernetes: the story on a real cluster laid out by Rook",
-            &mut ignored("rook_story", None),
-        )?;
-        report.run(
-            "Ganeti: reboot groups beside those of the real hroller",
-            &mut ignored(
-                "ganeti_differential",
-                Some("hundreds_of_clusters_as_hroller_sees_them"),
-            ),
-        )?;
+        let versions = versions()?;
+        for story in &STORIES {
+            story.run(&mut report, &versions, extent == Extent::All)?;
+        }
     }
     if report.summary() {
         Ok(())
@@ -115,6 +91,18 @@ pub(crate) fn set_up(report: &mut Report) -> Result<()> {
     report.run("root of Ganeti", &mut built("ganeti-root"))?;
     report.run("root of Ironic", &mut built("ironic-root"))?;
     Ok(())
+}
+
+/// The exact versions of Ceph, Ganeti and Ironic in the cache.
+pub(crate) fn versions() -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for program in ["ceph-roots", "ganeti-root", "ironic-root"] {
+        let roots = built(program)
+            .output()
+            .with_context(|| format!("ask {program} for its versions"))?;
+        found.extend(String::from_utf8_lossy(&roots.stdout).lines().map(str::to_owned));
+    }
+    Ok(found)
 }
 
 /// What a test file leaves out of the quick tests, or one case of it.
