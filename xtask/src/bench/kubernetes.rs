@@ -51,7 +51,7 @@ pub(crate) fn bench(osds: u32) -> Result<()> {
         bail!("stagger does not build");
     }
     say(&format!("{osds} OSDs: making the map"));
-    let map = Map::make(&maps::root_of_ceph()?, maps::Shape::of_hosts(osds))?;
+    let (map, _) = Map::make(&maps::root_of_ceph()?, maps::Shape::of_hosts(osds))?;
     let folder = tempfile::tempdir().context("make a folder for the answers")?;
     answers::write(&map, folder.path())?;
     let walk = peers::rounds(&map).rook;

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use tempfile::TempDir;
 
 /// How a cluster is laid out.
 #[derive(Debug, Clone, Copy)]
@@ -60,8 +61,15 @@ impl Shape {
 pub(crate) struct Map {
     pub(crate) shape: Shape,
     pub(crate) groups: Vec<[u32; 3]>,
-    /// How long `osdmaptool` took to map it once.
-    pub(crate) mapping: Duration,
+}
+
+/// `osdmaptool` with the file of a map, in the root of Ceph.
+#[derive(Debug)]
+pub(crate) struct Mapper {
+    ceph: PathBuf,
+    /// As the root has it; in a folder that goes with this.
+    file: String,
+    _work: TempDir,
 }
 
 /// The folder where real systems are kept.
@@ -99,7 +107,7 @@ pub(crate) fn root_of_ceph() -> Result<PathBuf> {
 
 impl Map {
     /// Makes a map of that shape with about 32 placement groups for each OSD.
-    pub(crate) fn make(ceph: &Path, shape: Shape) -> Result<Self> {
+    pub(crate) fn make(ceph: &Path, shape: Shape) -> Result<(Self, Mapper)> {
         let work = tempfile::Builder::new()
             .prefix("stagger-bench-")
             .tempdir_in(ceph.join("tmp"))
@@ -107,17 +115,7 @@ impl Map {
         let inside = Path::new("/tmp").join(work.path().file_name().context("a folder has a name")?);
         let file = |name: &str| inside.join(name).display().to_string();
         let (crush, map) = (file("crush"), file("map"));
-        let run = |words: &[&str]| -> Result<Vec<u8>> {
-            let output = Command::new("chroot")
-                .arg(ceph)
-                .args(words)
-                .output()
-                .context("chroot into the root of Ceph")?;
-            if !output.status.success() {
-                bail!("{}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr));
-            }
-            Ok(output.stdout)
-        };
+        let run = |words: &[&str]| run(ceph, words);
         let (count, host, rack) = (
             shape.osds.to_string(),
             shape.host.to_string(),
@@ -163,29 +161,57 @@ impl Map {
             "--clobber",
         ])?;
         run(&["osdmaptool", &map, "--import-crush", &crush])?;
-        let begun = Instant::now();
-        let dump = run(&[
-            "osdmaptool",
-            &map,
-            "--mark-up-in",
-            "--test-map-pgs-dump",
-            "--pool",
-            "1",
-        ])?;
-        let mapping = begun.elapsed();
-        let groups = String::from_utf8_lossy(&dump)
+        let groups = String::from_utf8_lossy(&dump(ceph, &map)?)
             .lines()
             .filter_map(group)
             .collect::<Vec<_>>();
         if groups.is_empty() {
             bail!("osdmaptool printed no placement groups");
         }
-        Ok(Self {
-            shape,
-            groups,
-            mapping,
-        })
+        let mapper = Mapper {
+            ceph: ceph.to_owned(),
+            file: map,
+            _work: work,
+        };
+        Ok((Self { shape, groups }, mapper))
     }
+}
+
+impl Mapper {
+    /// How long `osdmaptool` takes to map every placement group, once.
+    pub(crate) fn time(&self) -> Result<Duration> {
+        let begun = Instant::now();
+        dump(&self.ceph, &self.file)?;
+        Ok(begun.elapsed())
+    }
+}
+
+/// Every placement group of the map, as `osdmaptool` prints them.
+fn dump(ceph: &Path, map: &str) -> Result<Vec<u8>> {
+    run(
+        ceph,
+        &[
+            "osdmaptool",
+            map,
+            "--mark-up-in",
+            "--test-map-pgs-dump",
+            "--pool",
+            "1",
+        ],
+    )
+}
+
+/// What a program in the root of Ceph prints.
+fn run(ceph: &Path, words: &[&str]) -> Result<Vec<u8>> {
+    let output = Command::new("chroot")
+        .arg(ceph)
+        .args(words)
+        .output()
+        .context("chroot into the root of Ceph")?;
+    if !output.status.success() {
+        bail!("{}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output.stdout)
 }
 
 /// `1.0  [a,b,c]  a`

@@ -102,7 +102,6 @@ impl Set<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_host_is_one_round_where_nothing_else_fits() {
@@ -112,7 +111,6 @@ mod tests {
         let map = Map {
             shape: Shape::of_hosts(3 * host),
             groups: groups.collect(),
-            mapping: Duration::ZERO,
         };
         let three = Rounds {
             rook: 3,
