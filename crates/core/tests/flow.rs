@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    Budgets, ClusterName, Condition, ConditionName, Gate, GoingBack, Growth, Kind, Limit, OnFailure, Part,
-    PartName, Phase, Policy, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict,
-    Width,
+    Budgets, ClusterName, Code, Condition, ConditionName, Gate, GoingBack, Growth, Kind, Limit, OnFailure,
+    Part, PartName, Phase, Policy, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState,
+    Verdict, Width,
 };
 use stagger_core::run::{
-    Action, Answer, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start, VERSION,
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start, VERSION,
 };
 
 /// Six OSDs, of which two may be down at once. Each is up again after 10 s, one of them later.
@@ -24,6 +24,8 @@ struct World {
     slow: (usize, i64),
     /// How long data recovers after a start, in seconds.
     recovers: i64,
+    /// What a person asks for once the slow one is on its way down.
+    asks: Option<Command>,
     /// Each start, in seconds since the beginning.
     started: Vec<(usize, i64)>,
     journal: Vec<Event>,
@@ -84,6 +86,7 @@ impl World {
             // Of the second wave.
             slow: (3, 300),
             recovers: 0,
+            asks: None,
             started: Vec::new(),
             journal: Vec::new(),
         };
@@ -213,17 +216,28 @@ impl World {
                         let outcome = self.carry_out(&action);
                         self.write(Event::Settled { intent, outcome });
                     }
+                    if self.started.iter().any(|(at, _)| *at == self.slow.0)
+                        && let Some(command) = self.asks.take()
+                    {
+                        self.ask(command);
+                    }
                 }
                 // As often as a driver looks.
                 Decision::Wait { until, .. } => {
                     let soon = self.now + SignedDuration::from_secs(5);
                     self.now = until.map_or(soon, |until| until.min(soon));
                 }
+                Decision::Hold(why) if why.code == Code::Paused => self.ask(Command::Resume),
                 Decision::Hold(why) => panic!("{why}"),
                 Decision::Over(ending) => return ending,
             }
         }
         panic!("it never ends: {:?}", self.started);
+    }
+
+    fn ask(&mut self, command: Command) {
+        let by = "anna@ops1".to_owned();
+        self.write(Event::Asked { command, by });
     }
 
     fn joined(&self) -> Vec<(usize, usize)> {
@@ -293,6 +307,19 @@ fn nobody_joins_while_data_recovers() {
         .filter(|at| *at > second)
         .min();
     assert!(next.unwrap() >= second + 10 + 120, "{:?}", world.started);
+}
+
+#[test]
+fn nobody_joins_once_a_person_has_asked_for_an_end() {
+    for command in [Command::Pause, Command::Abort, Command::Rollback] {
+        let mut world = World::new(false);
+        let slow = slow(&mut world);
+        world.asks = Some(command.clone());
+        let ending = world.drive_on();
+        assert_eq!(world.joined(), [], "{command:?}");
+        let late = world.started_at(slow) + 300;
+        assert!(world.seconds() >= late, "it is waited for: {ending:?}");
+    }
 }
 
 /// It never is: nobody joins once it is overdue, and what goes back is what is in its wave then.
