@@ -1,0 +1,95 @@
+//! What is done with the word of a system's own oracle.
+
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod scripted;
+
+use jiff::Timestamp;
+use scripted::{OLD, World, at_once, names, stage};
+use stagger_core::model::{Code, Growth, Limit, Policy, Retry, UnitId, Width};
+use stagger_core::run::{Answer, Decision, Ending};
+
+/// Four OSDs that are planned in one wave.
+fn run(oracle: fn(&[UnitId]) -> Answer) -> World {
+    let policy = Policy {
+        growth: Growth::None,
+        max_in_parallel: Limit::Count(4),
+        gate_timeout: 60,
+        retry: Retry {
+            first: 10,
+            longest: 60,
+            tries: 2,
+        },
+        ..at_once()
+    };
+    let units = ["osd.0", "osd.1", "osd.2", "osd.3"];
+    let mut world = World::new(&units, vec![stage("osd", Width::Policy, Vec::new())], policy);
+    world.oracle = oracle;
+    world
+}
+
+fn no(why: &str) -> Answer {
+    Answer::No { why: why.to_owned() }
+}
+
+/// Who is on the new release.
+fn done(world: &World) -> String {
+    let done = world.units.iter().filter(|(_, runs)| runs.as_str() != OLD);
+    names(&done.map(|(unit, _)| unit.clone()).collect::<Vec<_>>())
+}
+
+#[test]
+fn a_no_to_one_of_them_keeps_that_one_back_and_nobody_else() {
+    let mut world = run(|units| {
+        if names(units).contains("osd.2") {
+            no("a group of it has no other copy")
+        } else {
+            Answer::Yes
+        }
+    });
+    let Decision::Wait { why, .. } = world.drive(|_| false) else {
+        panic!("it should wait for osd.2")
+    };
+    assert_eq!(why.code, Code::UnitsSetAside);
+    assert_eq!(done(&world), "osd.0 osd.1 osd.3");
+    let first = ["osd.0 osd.1 osd.2 osd.3", "osd.0", "osd.1", "osd.2", "osd.3"];
+    assert_eq!(world.asked[..5], first, "all together, then each alone");
+}
+
+#[test]
+fn a_no_to_all_of_them_together_parts_them() {
+    let mut world = run(|units| match units.len() {
+        0..=2 => Answer::Yes,
+        _ => no("three of a group at once"),
+    });
+    let Decision::Wait { .. } = world.drive(|_| false) else {
+        panic!("the second half should wait")
+    };
+    assert_eq!(done(&world), "osd.0 osd.1");
+    world.second = 1;
+    assert_eq!(world.drive(|_| false), Decision::Over(Ending::Done));
+}
+
+#[test]
+fn who_cannot_tell_is_asked_again_after_two_seconds_and_not_without_an_end() {
+    let mut world = run(|_| Answer::Unknown {
+        why: "no manager".to_owned(),
+    });
+    let told = |decision: Decision| match decision {
+        Decision::Wait { until, why } => (until.unwrap(), why.code),
+        other => panic!("it should wait: {other:?}"),
+    };
+    let at = |second| Timestamp::from_second(second).unwrap();
+    assert_eq!(told(world.drive(|_| false)), (at(2), Code::OracleUnknown));
+    world.second = 1;
+    assert_eq!(told(world.drive(|_| false)), (at(2), Code::OracleUnknown));
+    assert_eq!(world.asked.len(), 1);
+    world.second = 2;
+    assert_eq!(told(world.drive(|_| false)), (at(4), Code::OracleUnknown));
+    assert_eq!(world.asked.len(), 2);
+    world.second = 60;
+    world.drive(|world| world.run.held().is_some());
+    let (held, _) = world.run.held().unwrap();
+    assert_eq!(held.code, Code::OracleUnknown);
+    assert_eq!(done(&world), "", "and nothing was stopped");
+}

@@ -1,0 +1,261 @@
+//! A run on a world in which everything comes to pass that is announced, step by step.
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "each test uses a part of it, and it is test code"
+)]
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{
+    Budgets, Condition, Gate, GoingBack, GuardSpec, Part, Phase, Policy, Revision, Snapshot, StageSpec,
+    Target, Unit, UnitId, UnitState, Verdict, Width,
+};
+use stagger_core::run::{Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, Seen, Start};
+
+pub const OLD: &str = "16";
+pub const NEW: &str = "18";
+
+/// A run on a world that does what it is told, but for guards in `refuses`.
+pub struct World {
+    pub run: Run,
+    /// Each unit with what it runs. All serve.
+    pub units: BTreeMap<UnitId, Revision>,
+    pub second: i64,
+    pub health: Verdict,
+    /// Guards that cannot be given back.
+    pub refuses: Vec<&'static str>,
+    /// Units that do not start on [`NEW`], however often that is tried.
+    pub broken: Vec<&'static str>,
+    /// Those of them that do not start on what they ran before either.
+    pub lost: Vec<&'static str>,
+    /// What the oracle says of a set.
+    pub oracle: fn(&[UnitId]) -> Answer,
+    /// Each set that it was asked about: `osd.0 osd.1`.
+    pub asked: Vec<String>,
+    /// What was done: `osd.0 to 18`, `take noout`, `drop silence of osd.0`.
+    pub done: Vec<String>,
+}
+
+impl World {
+    /// Each unit runs [`OLD`]. Its kind is its name without the number.
+    pub fn new(units: &[&str], parts: Vec<Part>, policy: Policy) -> Self {
+        let start = Start {
+            version: stagger_core::run::VERSION,
+            run: "r1".parse().unwrap(),
+            cluster: "lab".parse().unwrap(),
+            target: Target {
+                title: "up".to_owned(),
+                parts,
+            },
+            policy,
+            baseline: serde_json::Value::Null,
+            identity: None,
+        };
+        let first = Entry {
+            seq: 1,
+            at: Timestamp::UNIX_EPOCH,
+            event: Event::Started(Box::new(start)),
+        };
+        Self {
+            run: Run::begin(first).unwrap(),
+            units: units
+                .iter()
+                .map(|id| (id.parse().unwrap(), OLD.parse().unwrap()))
+                .collect(),
+            second: 0,
+            health: Verdict::Yes,
+            refuses: Vec::new(),
+            broken: Vec::new(),
+            lost: Vec::new(),
+            oracle: |_| Answer::Yes,
+            asked: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let units = self.units.iter().map(|(id, runs)| Unit {
+            id: id.clone(),
+            kind: id.as_str().split('.').next().unwrap().parse().unwrap(),
+            state: if self.does_not_start(id, runs) {
+                UnitState::Down
+            } else {
+                UnitState::Serving
+            },
+            revision: Some(runs.clone()),
+            domains: BTreeMap::new(),
+            precedence: 0,
+            untouchable: None,
+        });
+        let health = Condition::new("health".parse().unwrap(), self.health, "a clock is off");
+        Snapshot::new(
+            "lab".parse().unwrap(),
+            self.now(),
+            format!("{:?}", self.units),
+            units.collect(),
+            Budgets::default(),
+            vec![health],
+            BTreeMap::new(),
+        )
+        .unwrap()
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(self.second).unwrap()
+    }
+
+    fn append(&mut self, event: Event) {
+        let entry = Entry {
+            seq: self.run.seq() + 1,
+            at: self.now(),
+            event,
+        };
+        self.run.apply(entry).unwrap();
+    }
+
+    pub fn asks(&mut self, command: Command) {
+        let by = "test".to_owned();
+        self.append(Event::Asked { command, by });
+    }
+
+    fn does_not_start(&self, unit: &UnitId, runs: &Revision) -> bool {
+        let one_of = |units: &[&str]| units.contains(&unit.as_str());
+        match runs.as_str() {
+            NEW => one_of(&self.broken),
+            // It was down, and stays so.
+            _ => one_of(&self.lost) && self.done.iter().any(|done| *done == format!("{unit} to {NEW}")),
+        }
+    }
+
+    fn carry_out(&mut self, action: Action, before: Option<Timestamp>) {
+        let of = |units: &[UnitId]| match units {
+            [] => String::new(),
+            units => format!(" of {}", names(units)),
+        };
+        let mut outcome = Outcome::Done { note: String::new() };
+        self.done.push(match &action {
+            Action::TakeGuard { guard, units, .. } => format!("take {guard}{}", of(units)),
+            Action::DropGuard { guard, units } => {
+                if self.refuses.contains(&guard.as_str()) {
+                    outcome = Outcome::Failed {
+                        why: "no quorum".to_owned(),
+                    };
+                }
+                format!("drop {guard}{}", of(units))
+            }
+            Action::Visit { unit, revision, .. } | Action::GoBack { unit, revision, .. } => {
+                self.units.insert(unit.clone(), revision.clone());
+                let done = format!("{unit} to {revision}");
+                if self.does_not_start(unit, revision) {
+                    outcome = not_started();
+                }
+                done
+            }
+            Action::Restart { unit } => {
+                outcome = not_started();
+                format!("restart {unit}")
+            }
+            Action::Collect { units } => format!("collect{}", of(units)),
+            Action::Step { step } => panic!("nobody has a step {step}"),
+        });
+        self.append(Event::Intent { action, before });
+        let intent = self.run.seq();
+        self.append(Event::Settled { intent, outcome });
+    }
+
+    fn next(&self) -> Decision {
+        let seen = self.snapshot();
+        let as_of = self.run.seq();
+        self.run.next(
+            self.now(),
+            Some(Seen {
+                snapshot: &seen,
+                as_of,
+            }),
+        )
+    }
+
+    /// Goes on until it has to wait for something, or is over, or `until` says so.
+    pub fn drive(&mut self, until: impl Fn(&Self) -> bool) -> Decision {
+        for _ in 0..500 {
+            let next = self.next();
+            if until(self) {
+                return next;
+            }
+            match next {
+                Decision::Record(events) => events.into_iter().for_each(|event| self.append(event)),
+                Decision::Judge(sets) => {
+                    for units in sets {
+                        self.asked.push(names(&units));
+                        let theirs = (self.oracle)(&units);
+                        self.append(Event::Judged {
+                            units,
+                            ours: Answer::Yes,
+                            theirs,
+                            facts: None,
+                        });
+                    }
+                }
+                Decision::Act { fresh, .. } => {
+                    for Effect { action, before } in fresh {
+                        self.carry_out(action, before);
+                    }
+                }
+                other => return other,
+            }
+        }
+        panic!("it does not end: {:?}", self.done)
+    }
+
+    /// The same, until so many things were done.
+    pub fn drive_to(&mut self, count: usize) -> Decision {
+        self.drive(|world| world.done.len() == count)
+    }
+}
+
+fn not_started() -> Outcome {
+    Outcome::Failed {
+        why: "it does not start".to_owned(),
+    }
+}
+
+/// Their names in one line.
+pub fn names(units: &[UnitId]) -> String {
+    let names: Vec<&str> = units.iter().map(UnitId::as_str).collect();
+    names.join(" ")
+}
+
+/// A stage of all units of that kind, which is done at once and waits a minute for health.
+pub fn stage(kind: &str, width: Width, guards: Vec<GuardSpec>) -> Part {
+    Part::Stage(StageSpec {
+        name: kind.parse().unwrap(),
+        kind: kind.parse().unwrap(),
+        revision: NEW.parse().unwrap(),
+        width,
+        phases: vec![Phase::Change],
+        guards,
+        gates: vec![Gate {
+            condition: "health".parse().unwrap(),
+            hold: SignedDuration::ZERO,
+            timeout: SignedDuration::from_secs(60),
+        }],
+        door_before_last: None,
+        may_be_left: false,
+        going_back: GoingBack::Restart,
+        maintenance: None,
+    })
+}
+
+/// A policy that waits for nothing.
+pub fn at_once() -> Policy {
+    Policy {
+        soak: 0,
+        canary_soak: 0,
+        gate_hold: 0,
+        ..Policy::default()
+    }
+}
