@@ -258,8 +258,8 @@ fn page(rows: &[Row]) -> String {
         "# Bench\n\nWritten by `cargo xtask bench ceph`; not by hand. Whole processes of the release binary: start, reading,\n\
          planning and printing included. Maps: three copies, `min_size` 2, 20 OSDs a host, 20 hosts a rack, the host as\n\
          failure domain, made with `crushtool` and `osdmaptool`. The peer of the time is `osdmaptool --test-map-pgs-dump`\n\
-         on the same map in the same run, each five times in turns: medians. Rook's walk and first fit are counted on the same placement groups, with no limit\n\
-         on the size of a set.\n\n",
+         on the same map in the same run, each five times in turns: medians. Rook's walk and first fit are counted on the\n\
+         same placement groups, with no limit on the size of a set.\n\n",
     );
     text.push_str(
         "| OSDs | groups | waves, 10 s of search | first plan | at least | Rook's walk | first fit |\n|---|---|---|---|---|---|---|\n",

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::postgres;
-use crate::report::{Report, root, target_folder, workspace};
+use crate::report::{Report, root, said, target_folder, workspace};
 use crate::simulate;
 use crate::test::{ignored, must_be_root, set_up, versions};
 
@@ -237,14 +237,6 @@ impl Page {
         }
         text
     }
-}
-
-fn said(command: &mut Command) -> Result<String> {
-    let output = command
-        .current_dir(root())
-        .output()
-        .with_context(|| format!("run {command:?}"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 #[cfg(test)]

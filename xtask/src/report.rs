@@ -53,6 +53,15 @@ pub(crate) fn built(program: &str) -> Command {
     command
 }
 
+/// What a program prints, without the end of its last line.
+pub(crate) fn said(command: &mut Command) -> Result<String> {
+    let output = command
+        .current_dir(root())
+        .output()
+        .with_context(|| format!("run {command:?}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 /// A line for people.
 pub(crate) fn say(text: &str) {
     // Nobody reads on: that is no reason to fail.

@@ -1,6 +1,7 @@
 //! A story of each real system. One that passed on this machine with the very inputs that it would be run with now is
 //! not run again, and the summary says so.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -8,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use sha2::{Digest as _, Sha256};
 
 use crate::bench::maps::cache;
-use crate::report::{Report, root};
+use crate::report::{Report, root, said};
 use crate::test::ignored;
 
 /// One case on a real system, or all of a file.
@@ -88,23 +89,25 @@ impl Story {
     pub(crate) fn run(&self, report: &mut Report, versions: &[String], again: bool) -> Result<()> {
         let inputs = self.inputs(versions)?;
         let passed = self.passed()?;
-        if let Some(when) = std::fs::read_to_string(&passed)
-            .ok()
-            .filter(|_| !again)
-            .and_then(|text| text.strip_prefix(&inputs).map(|when| when.trim().to_owned()))
-        {
-            report.known(self.name, &format!("it passed with these inputs at {when}"));
+        let before = std::fs::read_to_string(&passed).unwrap_or_default();
+        if let Some(when) = before.strip_prefix(&inputs).filter(|_| !again) {
+            report.known(
+                self.name,
+                &format!("it passed with these inputs at {}", when.trim()),
+            );
             return Ok(());
         }
+        // It may fail now with what it passed with before: then it is no longer known to pass.
+        std::fs::write(&passed, "").with_context(|| format!("write {}", passed.display()))?;
         if report.run(self.name, &mut ignored(self.file, self.case))? {
-            let when = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%MZ"]).output()?;
-            let text = format!("{inputs} {}", String::from_utf8_lossy(&when.stdout));
-            std::fs::write(&passed, text).with_context(|| format!("write {}", passed.display()))?;
+            let when = said(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%MZ"]))?;
+            std::fs::write(&passed, format!("{inputs} {when}\n"))
+                .with_context(|| format!("write {}", passed.display()))?;
         }
         Ok(())
     }
 
-    /// The file that says with which inputs it passed last, and when.
+    /// The file that says with which inputs it passed last, and when; empty while it does not.
     fn passed(&self) -> Result<PathBuf> {
         let folder = cache()?.join("passed");
         std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
@@ -140,8 +143,12 @@ impl Story {
         add(format!("{self:?} {versions:?}").as_bytes());
         for file in files {
             add(file.as_bytes());
-            // Deleted, and still known to git: without content.
-            add(&std::fs::read(root().join(file)).unwrap_or_default());
+            match std::fs::read(root().join(file)) {
+                Ok(content) => add(&content),
+                // Deleted, and still known to git.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error).with_context(|| format!("read {file}")),
+            }
         }
         Ok(digest
             .finalize()
@@ -152,8 +159,6 @@ impl Story {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
@@ -162,7 +167,11 @@ mod tests {
             for folder in SHARED.iter().chain(story.crates) {
                 assert!(root().join(folder).exists(), "{folder}");
             }
-            assert!(Path::new(&root()).join("e2e/tests").exists());
+            let file = root().join("e2e/tests").join(story.file);
+            assert!(
+                file.join("main.rs").exists() || file.with_extension("rs").exists(),
+                "{file:?}"
+            );
             let one = story.inputs(&["Ceph 20.2.4".to_owned()]).expect("files are read");
             assert_eq!(
                 one,
