@@ -4,7 +4,7 @@
 
 mod scripted;
 
-use scripted::{NEW, World, at_once, names, stage};
+use scripted::{World, at_once, stage};
 use stagger_core::model::{Code, GoingBack, Growth, Limit, OnFailure, Part, Policy, Reason, Width};
 use stagger_core::run::{Command, Decision, Ending};
 
@@ -30,12 +30,6 @@ fn impossible() -> GoingBack {
     GoingBack::Impossible {
         why: "16 cannot read it".to_owned(),
     }
-}
-
-/// Who is on the new release.
-fn on_new(world: &World) -> String {
-    let done = world.units.iter().filter(|(_, runs)| runs.as_str() == NEW);
-    names(&done.map(|(unit, _)| unit.clone()).collect::<Vec<_>>())
 }
 
 fn held(world: &mut World) -> Reason {
@@ -65,7 +59,7 @@ fn rollback_takes_the_wave_back_and_then_the_run() {
     assert!(reason.detail.contains("osd.1"), "{reason}");
     assert_eq!(world.done[..4], BEFORE);
     assert_eq!(world.done[4..], BACK);
-    assert_eq!(on_new(&world), "");
+    assert_eq!(world.on_new(), "");
 }
 
 #[test]
@@ -81,7 +75,7 @@ fn continue_takes_the_one_back_and_goes_on_without_it() {
     assert_eq!(left, [("osd.1", &Code::WentBack)]);
     assert_eq!(world.done[..4], BEFORE);
     assert_eq!(world.done[4..], ["osd.1 to 16", "osd.2 to 18", "osd.3 to 18"]);
-    assert_eq!(on_new(&world), "osd.0 osd.2 osd.3");
+    assert_eq!(world.on_new(), "osd.0 osd.2 osd.3");
 }
 
 #[test]
@@ -97,7 +91,7 @@ fn stop_touches_nothing_until_a_person_says_so() {
         Decision::Over(Ending::RolledBack { .. })
     ));
     assert_eq!(world.done[4..], BACK);
-    assert_eq!(on_new(&world), "");
+    assert_eq!(world.on_new(), "");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 mod scripted;
 
 use jiff::Timestamp;
-use scripted::{OLD, World, at_once, names, stage};
+use scripted::{World, at_once, names, stage};
 use stagger_core::model::{Code, Growth, Limit, Policy, Retry, UnitId, Width};
 use stagger_core::run::{Answer, Decision, Ending};
 
@@ -32,12 +32,6 @@ fn no(why: &str) -> Answer {
     Answer::No { why: why.to_owned() }
 }
 
-/// Who is on the new release.
-fn done(world: &World) -> String {
-    let done = world.units.iter().filter(|(_, runs)| runs.as_str() != OLD);
-    names(&done.map(|(unit, _)| unit.clone()).collect::<Vec<_>>())
-}
-
 #[test]
 fn a_no_to_one_of_them_keeps_that_one_back_and_nobody_else() {
     let mut world = run(|units| {
@@ -51,7 +45,7 @@ fn a_no_to_one_of_them_keeps_that_one_back_and_nobody_else() {
         panic!("it should wait for osd.2")
     };
     assert_eq!(why.code, Code::UnitsSetAside);
-    assert_eq!(done(&world), "osd.0 osd.1 osd.3");
+    assert_eq!(world.on_new(), "osd.0 osd.1 osd.3");
     let first = ["osd.0 osd.1 osd.2 osd.3", "osd.0", "osd.1", "osd.2", "osd.3"];
     assert_eq!(world.asked[..5], first, "all together, then each alone");
 }
@@ -65,7 +59,7 @@ fn a_no_to_all_of_them_together_parts_them() {
     let Decision::Wait { .. } = world.drive(|_| false) else {
         panic!("the second half should wait")
     };
-    assert_eq!(done(&world), "osd.0 osd.1");
+    assert_eq!(world.on_new(), "osd.0 osd.1");
     world.second = 1;
     assert_eq!(world.drive(|_| false), Decision::Over(Ending::Done));
 }
@@ -91,5 +85,5 @@ fn who_cannot_tell_is_asked_again_after_two_seconds_and_not_without_an_end() {
     world.drive(|world| world.run.held().is_some());
     let (held, _) = world.run.held().unwrap();
     assert_eq!(held.code, Code::OracleUnknown);
-    assert_eq!(done(&world), "", "and nothing was stopped");
+    assert_eq!(world.on_new(), "", "and nothing was stopped");
 }

@@ -1,4 +1,4 @@
-//! A run on a world in which everything comes to pass that is announced, step by step.
+//! A run on a world in which what is announced comes to pass, step by step.
 #![allow(
     dead_code,
     missing_docs,
@@ -19,10 +19,10 @@ use stagger_core::run::{Action, Answer, Command, Decision, Effect, Entry, Event,
 pub const OLD: &str = "16";
 pub const NEW: &str = "18";
 
-/// A run on a world that does what it is told, but for guards in `refuses`.
+/// A run on a world that does what it is told, but for `refuses`, `broken` and `lost`.
 pub struct World {
     pub run: Run,
-    /// Each unit with what it runs. All serve.
+    /// Each unit with what it runs.
     pub units: BTreeMap<UnitId, Revision>,
     pub second: i64,
     pub health: Verdict,
@@ -214,6 +214,12 @@ impl World {
     /// The same, until so many things were done.
     pub fn drive_to(&mut self, count: usize) -> Decision {
         self.drive(|world| world.done.len() == count)
+    }
+
+    /// Who is on [`NEW`]: `osd.0 osd.1`.
+    pub fn on_new(&self) -> String {
+        let done = self.units.iter().filter(|(_, runs)| runs.as_str() == NEW);
+        names(&done.map(|(unit, _)| unit.clone()).collect::<Vec<_>>())
     }
 }
 
