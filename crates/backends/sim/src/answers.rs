@@ -40,6 +40,11 @@ fn down(names: &[&str]) -> (Verdict, String) {
 }
 
 impl World {
+    /// What is observed now is not so, and nothing shows it.
+    fn deceives(&self) -> bool {
+        self.is_on(|fault| matches!(fault, Fault::StalePgs { hidden: true, .. }))
+    }
+
     fn is_on(&self, which: impl Fn(&Fault) -> bool) -> bool {
         self.faults.iter().any(|state| state.on && which(&state.fault))
     }
@@ -81,8 +86,8 @@ impl World {
         if let Some((as_it_was, snapshot)) = &self.shown_last
             && *as_it_was == as_it_is
         {
-            let now = self.elapsed();
-            self.truth.observed_again(now);
+            let (lies, now) = (self.deceives(), self.elapsed());
+            self.truth.observed_again(lies, now);
             return Ok(snapshot.clone().observed_again(at));
         }
         let snapshot = self.anew(at, unknown)?;
@@ -181,8 +186,8 @@ impl World {
             let once = self.may_be_down_once_recovered(&places);
             snapshot = snapshot.with_recovered(once)?;
         }
-        let now = self.elapsed();
-        self.truth.observed(said, now);
+        let (lies, now) = (self.deceives(), self.elapsed());
+        self.truth.observed(said, lies, now);
         Ok(snapshot)
     }
 

@@ -6,7 +6,6 @@ use stagger_core::model::UnitId;
 use stagger_core::plan::Move;
 use stagger_core::run::Command;
 
-use crate::fault::{Fault, Says};
 use crate::world::World;
 
 /// What came of a run by the truth.
@@ -48,6 +47,8 @@ pub struct Truth {
     observed_at: u64,
     /// What the last observation said.
     said: Said,
+    /// A lie that looked as the truth does was part of it.
+    said_lies: bool,
     /// There was one.
     was_observed: bool,
     /// When each unit was last said to be down, in milliseconds.
@@ -56,6 +57,8 @@ pub struct Truth {
     oracle: Option<(BTreeSet<UnitId>, bool)>,
     /// When that was, in milliseconds.
     oracle_at: u64,
+    /// It was deceived then, or lied.
+    oracle_lies: bool,
 }
 
 /// What an observation said, for comparison.
@@ -76,8 +79,8 @@ impl Truth {
         self.since_observed.insert(unit.clone());
     }
 
-    /// An observation was answered with this.
-    pub(crate) fn observed(&mut self, said: Said, now: u64) {
+    /// An observation was answered with this; `lies`: a lie that looked as the truth does was part of it.
+    pub(crate) fn observed(&mut self, said: Said, lies: bool, now: u64) {
         if self.was_observed {
             for back in said.serving.difference(&self.said.serving) {
                 self.said_down.insert(back.clone(), self.observed_at);
@@ -85,11 +88,12 @@ impl Truth {
         }
         self.was_observed = true;
         self.said = said;
-        self.observed_again(now);
+        self.observed_again(lies, now);
     }
 
     /// An observation was answered as the last one was.
-    pub(crate) fn observed_again(&mut self, now: u64) {
+    pub(crate) fn observed_again(&mut self, lies: bool, now: u64) {
+        self.said_lies = lies;
         self.since_observed.clear();
         self.observed_at = now;
         self.judged(now);
@@ -103,6 +107,7 @@ impl Truth {
     /// There is no oracle.
     pub(crate) fn no_oracle(&mut self) {
         self.oracle = None;
+        self.oracle_lies = false;
     }
 
     /// The oracle was asked, and said so; `honest`: by the truth.
@@ -111,6 +116,7 @@ impl Truth {
             self.judged(now);
         }
         self.oracle = Some((set.iter().cloned().collect(), yes));
+        self.oracle_lies = !honest;
         self.oracle_at = now;
     }
 }
@@ -271,14 +277,12 @@ impl World {
         matches!(&self.truth.oracle, Some((set, false)) if set.contains(id))
     }
 
+    /// One of the two lied when it was asked, and its word still counts.
     fn lied_to(&self) -> bool {
-        self.faults.iter().any(|state| {
-            state.on
-                && matches!(
-                    state.fault,
-                    Fault::StalePgs { hidden: true, .. } | Fault::Oracle { says: Says::Yes, .. }
-                )
-        })
+        let age = self.grace.approval.unwrap_or(u64::MAX / 1000) * 1000;
+        let counts = |at: u64| self.elapsed().saturating_sub(at) <= age;
+        let truth = &self.truth;
+        truth.said_lies && counts(truth.observed_at) || truth.oracle_lies && counts(truth.oracle_at)
     }
 
     /// A source that spoke against this stop.
