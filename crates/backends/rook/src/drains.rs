@@ -1,25 +1,28 @@
-//! Node drains: which failure domain may go down now, and what keeps the others up.
+//! Node drains: which OSDs may be evicted now, and what keeps the others up.
 //!
 //! A drain is done by its client: it cordons a node and asks for evictions until they are granted. What
-//! may be granted is told by PodDisruptionBudgets. Rook's design (managed PodDisruptionBudgets, see
+//! may be granted is told by a PodDisruptionBudget. Rook's design (managed PodDisruptionBudgets, see
 //! `docs/coverage.md`) is followed here, with its known failures put right:
 //!
+//! - **An eviction is open only if it is proven**: beside the states of the placement groups as they are now, and all
+//!   that is down or leaving. That holds for the first failure domain that drains, for the next one while the first
+//!   recovers, and for the default budget, which lets one OSD go anywhere.
 //! - A drain is a node that is cordoned *and* has an OSD that is down or going; a cordon alone blocks nobody.
 //! - The domain that drains is chosen once and kept, until its OSDs are back or all placement groups are
 //!   clean without them: a node that stays drained blocks nobody.
 //! - Placement groups count as clean only if it is known: what is stale or missing blocks as the contrary. Nor
 //!   are they clean without an OSD that is on its way out while Ceph has it up: they are clean with it.
+//! - There is one budget, and it is switched by one write: no pod is ever under two, which the eviction API answers with
+//!   an error, and no moment is without one.
 //! - Closing comes before opening, with a look in between: what was let go while a look was made may have lost
-//!   more since than it shows. So a domain is let go only by a look at which all others were closed, or stay open.
+//!   more since than it shows. So an OSD is let go only by a look at which all others were closed, or stay open.
 //! - What is wanted is worked out anew each time from what is seen, so nothing of before is left behind.
-//! - While a run's wave is open nothing goes that is not proven, beside those of it that are down or may yet be
-//!   stopped: those that had their turn and serve again count as all others.
+//! - The OSDs of a run's wave that are down or may yet be stopped count as down: those that had their turn and serve
+//!   again count as all others.
 //! - Where it is proven that two domains may be down together, both may drain.
 //!
-//! [`decide`] is pure; [`steps`](budgets::steps) puts what is wanted into an order in which no moment is
-//! without protection.
+//! [`decide`] is pure.
 
-pub mod budgets;
 pub mod fixed;
 pub mod level;
 
@@ -27,8 +30,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-
-use budgets::{Budget, Selects};
 
 /// An OSD as Kubernetes and Ceph show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,8 +74,20 @@ pub enum Groups {
     },
 }
 
-/// Whether a set of OSDs may be down together, by our own check on fresh facts.
-pub type Proof<'a> = &'a dyn Fn(&BTreeSet<u32>) -> bool;
+/// What may go, by our own check on fresh facts.
+pub trait Judge {
+    /// Whether all of `set` may go together beside `gone`: what is down or leaving, and what a wave may stop.
+    ///
+    /// # Errors
+    /// What that would break, in words.
+    fn may_go(&self, gone: &BTreeSet<u32>, set: &BTreeSet<u32>) -> Result<(), String>;
+
+    /// Whether each of `set` may go beside `gone`, whichever it is, if it is only one.
+    ///
+    /// # Errors
+    /// What one of them would break, in words.
+    fn any_one_may_go(&self, gone: &BTreeSet<u32>, set: &BTreeSet<u32>) -> Result<(), String>;
+}
 
 /// What there is to decide on.
 #[derive(Clone, Copy)]
@@ -93,20 +106,29 @@ pub struct Seen<'a> {
     pub maintenance: SignedDuration,
     /// The OSDs of a run's open wave that are down, or may yet be stopped; `None`: no wave is open.
     pub wave: Option<&'a BTreeSet<u32>>,
-    /// What may be down together.
-    pub proven: Proof<'a>,
-    /// What the budgets let go while this was seen.
+    /// What may go.
+    pub judge: &'a dyn Judge,
+    /// What the budget let go while this was seen.
     pub open: &'a Open,
 }
 
-/// Of which failure domains anything may be evicted.
+/// Which OSDs may be evicted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Open {
-    /// Of any, or nobody knows: the default budget is there.
+    /// Any, or nobody knows: the default budget is there.
     #[default]
-    Anywhere,
-    /// Of these only.
-    Domains(BTreeSet<String>),
+    Any,
+    /// These only.
+    Only(BTreeSet<u32>),
+}
+
+/// The PodDisruptionBudget over OSDs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Budget {
+    /// The OSDs that it is not over: those that may all be evicted, or that are down and hold nothing.
+    pub without: BTreeSet<u32>,
+    /// How many of all others may be unavailable: one, or none.
+    pub max_unavailable: u32,
 }
 
 impl Seen<'_> {
@@ -125,27 +147,27 @@ pub struct Memory {
 /// What there should be.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wanted {
-    /// The budgets over OSDs, and no others.
-    pub budgets: Vec<Budget>,
+    /// The budget over OSDs; `None`: there should be none.
+    pub budget: Option<Budget>,
     /// The failure domains with `noout`, with when it goes, and no others.
     pub noout: BTreeMap<String, Timestamp>,
     /// What to remember.
     pub memory: Memory,
-    /// What these budgets let go.
+    /// What the budget lets go.
     pub open: Open,
     /// Whether more may be let go by the next look, since something was closed by this one.
     pub again: bool,
-    /// The domains of which nothing may be evicted, each with the reason in words.
+    /// The domains of which something may not be evicted now, each with the reason in words.
     pub blocked: BTreeMap<String, String>,
-    /// OSDs whose Deployment lacks the label of the level: they are blocked with all others.
+    /// OSDs whose Deployment lacks the label of the level: they are blocked while any other is down.
     pub unplaced: BTreeSet<u32>,
 }
 
 /// What there should be, given what is seen and remembered.
 pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
-    let Some(level) = seen.level.filter(|_| seen.managed && !seen.osds.is_empty()) else {
+    if seen.level.is_none() || !seen.managed || seen.osds.is_empty() {
         return Wanted::default();
-    };
+    }
     let unplaced: BTreeSet<u32> = seen
         .osds
         .iter()
@@ -157,52 +179,65 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
         .iter()
         .filter(|osd| osd.is_down() && !seen.is_of_wave(osd.id))
         .collect();
+    let gone = ids(fallen.iter().copied());
+    // Clean without them: they hold nothing that others would miss, and do not count.
     let clean = *seen.groups == Groups::Clean && !fallen.iter().any(|osd| osd.up);
+    let mut why_not_any = None;
     if seen.wave.is_none() && (fallen.is_empty() || clean) {
-        // Clean without them: they hold nothing that others would miss, and do not count.
-        let without = fallen.iter().map(|osd| osd.id).collect();
-        return Wanted {
-            budgets: vec![Budget::over_all(without)],
-            unplaced,
-            ..Wanted::default()
-        };
+        let others: BTreeSet<u32> = ids(seen.osds).difference(&gone).copied().collect();
+        match seen.judge.any_one_may_go(&gone, &others) {
+            Ok(()) => {
+                return Wanted {
+                    budget: Some(Budget {
+                        without: gone,
+                        max_unavailable: 1,
+                    }),
+                    unplaced,
+                    ..Wanted::default()
+                };
+            }
+            Err(why) => why_not_any = Some(why),
+        }
     }
-    let chosen = chosen(memory, &fallen);
-    let may_go = released(&seen, &chosen, &fallen);
-    let free: BTreeSet<String> = match seen.open {
-        Open::Domains(open) if open.is_subset(&may_go) => may_go.clone(),
-        Open::Domains(open) => open.intersection(&may_go).cloned().collect(),
-        Open::Anywhere => BTreeSet::new(),
+    let counted = if clean { Vec::new() } else { fallen };
+    let gone: BTreeSet<u32> = gone
+        .into_iter()
+        .chain(seen.wave.into_iter().flatten().copied())
+        .collect();
+    let chosen = chosen(memory, &counted);
+    let mut refused = BTreeMap::new();
+    let may_go = released(&seen, &chosen, &gone, &mut refused);
+    let free: BTreeSet<u32> = match seen.open {
+        Open::Only(open) if open.is_subset(&may_go) => may_go.clone(),
+        Open::Only(open) => open.intersection(&may_go).copied().collect(),
+        Open::Any => BTreeSet::new(),
     };
-    let why = why(&seen, &may_go, &fallen);
-    let domains: BTreeSet<&String> = seen.osds.iter().filter_map(|osd| osd.domain.as_ref()).collect();
+    let may_go_on = domains_of(seen.osds.iter().filter(|osd| may_go.contains(&osd.id)));
+    let why = why(&seen, &may_go_on, &counted, why_not_any);
+    let waits = |osd: &&Osd| !may_go.contains(&osd.id) && !gone.contains(&osd.id);
+    let blocked = domains_of(seen.osds.iter().filter(waits))
+        .into_iter()
+        .map(|domain| {
+            let own = refused.remove(&domain);
+            let why = own.map_or_else(|| why.clone(), |own| format!("{why}; without {domain}: {own}"));
+            (domain, why)
+        });
     let mut wanted = Wanted {
+        blocked: blocked.collect(),
         unplaced,
         again: free != may_go,
+        budget: Some(Budget {
+            without: free.clone(),
+            max_unavailable: 0,
+        }),
+        open: Open::Only(free),
         ..Wanted::default()
     };
-    if may_go.is_empty() {
-        // Nothing may go: that takes one budget, not one for each domain.
-        wanted.budgets.push(Budget::closed());
-    }
-    for domain in domains.into_iter().filter(|domain| !free.contains(*domain)) {
-        if !may_go.is_empty() {
-            let budget = Budget::blocking(level, Selects::Domain(domain.clone()));
-            wanted.budgets.push(budget);
-        }
-        if !may_go.contains(domain) {
-            wanted.blocked.insert(domain.clone(), why.clone());
-        }
-    }
-    if !wanted.unplaced.is_empty() && !may_go.is_empty() {
-        wanted.budgets.push(Budget::blocking(level, Selects::Unplaced));
-    }
-    wanted.open = Open::Domains(free);
-    let fell = domains_of(fallen.iter().copied());
-    let drained = domains_of(fallen.iter().copied().filter(|osd| osd.drains()));
+    let fell = domains_of(counted.iter().copied());
+    let drained = domains_of(counted.iter().copied().filter(|osd| osd.drains()));
     for domain in chosen
         .into_iter()
-        .chain(may_go)
+        .chain(may_go_on)
         .filter(|domain| fell.contains(domain))
     {
         let since = memory.draining.get(&domain).copied().unwrap_or(seen.now);
@@ -213,6 +248,10 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
         wanted.memory.draining.insert(domain, since);
     }
     wanted
+}
+
+fn ids<'a>(osds: impl IntoIterator<Item = &'a Osd>) -> BTreeSet<u32> {
+    osds.into_iter().map(|osd| osd.id).collect()
 }
 
 fn domains_of<'a>(osds: impl Iterator<Item = &'a Osd>) -> BTreeSet<String> {
@@ -235,44 +274,62 @@ fn chosen(memory: &Memory, fallen: &[&Osd]) -> BTreeSet<String> {
     drained.into_iter().chain(down).take(1).collect()
 }
 
-/// The domains of which anything may be evicted now.
-///
-/// Where nothing but one domain has fallen, it is that: Ceph's pools are made to bear it. Beside a fault
-/// elsewhere, a second drain or a run's wave only what is proven may go.
-fn released(seen: &Seen<'_>, chosen: &BTreeSet<String>, fallen: &[&Osd]) -> BTreeSet<String> {
+/// The OSDs of which any may be evicted now, all of them together: those of the domains that drain, then those of domains
+/// with a cordoned node; as a whole where that is proven, else all that are on its cordoned nodes. A drain that cannot come
+/// to its end is not begun, or two of them wait for each other; of one that has begun as much goes as can. Why a domain is
+/// not released as a whole goes into `refused`.
+fn released(
+    seen: &Seen<'_>,
+    chosen: &BTreeSet<String>,
+    gone: &BTreeSet<u32>,
+    refused: &mut BTreeMap<String, String>,
+) -> BTreeSet<u32> {
     let mut free = BTreeSet::new();
-    let inside = |osd: &&Osd| osd.domain.as_ref().is_some_and(|domain| chosen.contains(domain));
-    if seen.wave.is_none() && chosen.len() == 1 && fallen.iter().all(inside) {
-        free.clone_from(chosen);
-    }
-    let drained = domains_of(fallen.iter().copied().filter(|osd| osd.drains()));
-    let waiting = domains_of(seen.osds.iter().filter(|osd| osd.cordoned));
-    for domain in chosen.iter().chain(&drained).chain(&waiting) {
-        let mut with = free.clone();
-        if with.insert(domain.clone()) && may_all_be_down(seen, &with, fallen) {
-            free = with;
+    let cordoned = domains_of(seen.osds.iter().filter(|osd| osd.cordoned));
+    for domain in chosen.iter().chain(cordoned.difference(chosen)) {
+        let of_it = || {
+            let here = |osd: &&Osd| osd.domain.as_ref() == Some(domain) && !gone.contains(&osd.id);
+            seen.osds.iter().filter(here)
+        };
+        let Err(why) = release(seen.judge, &ids(of_it()), gone, &mut free) else {
+            continue;
+        };
+        let asked = ids(of_it().filter(|osd| osd.cordoned));
+        if release(seen.judge, &asked, gone, &mut free).is_err() && chosen.first() == Some(domain) {
+            let asked: Vec<u32> = asked.into_iter().collect();
+            release_some(seen.judge, &asked, gone, &mut free);
         }
+        refused.insert(domain.clone(), why);
     }
     free
 }
 
-/// Whether everything in these domains may be down together, beside what is down already and the wave.
-fn may_all_be_down(seen: &Seen<'_>, domains: &BTreeSet<String>, fallen: &[&Osd]) -> bool {
-    let inside = |osd: &&Osd| osd.domain.as_ref().is_some_and(|domain| domains.contains(domain));
-    let set: BTreeSet<u32> = seen
-        .osds
-        .iter()
-        .filter(inside)
-        .map(|osd| osd.id)
-        .chain(fallen.iter().map(|osd| osd.id))
-        .chain(seen.wave.into_iter().flatten().copied())
-        .collect();
-    (seen.proven)(&set)
+/// Adds a set to what is free, if it may all go beside that.
+fn release(
+    judge: &dyn Judge,
+    set: &BTreeSet<u32>,
+    gone: &BTreeSet<u32>,
+    free: &mut BTreeSet<u32>,
+) -> Result<(), String> {
+    let with = free.union(set).copied().collect();
+    judge.may_go(gone, &with)?;
+    *free = with;
+    Ok(())
+}
+
+/// Adds of these what may go, halving what may not.
+fn release_some(judge: &dyn Judge, osds: &[u32], gone: &BTreeSet<u32>, free: &mut BTreeSet<u32>) {
+    let set = osds.iter().copied().collect();
+    if release(judge, &set, gone, free).is_err() && osds.len() > 1 {
+        let (first, second) = osds.split_at(osds.len() / 2);
+        release_some(judge, first, gone, free);
+        release_some(judge, second, gone, free);
+    }
 }
 
 /// Why nothing else may go, in words.
-fn why(seen: &Seen<'_>, may_go: &BTreeSet<String>, fallen: &[&Osd]) -> String {
-    let ids = |ids: &mut dyn Iterator<Item = u32>| {
+fn why(seen: &Seen<'_>, may_go: &BTreeSet<String>, fallen: &[&Osd], why_not_any: Option<String>) -> String {
+    let names = |ids: &mut dyn Iterator<Item = u32>| {
         let all: Vec<_> = ids.map(|id| format!("osd.{id}")).collect();
         match all.len() {
             0..=6 => all.join(" "),
@@ -287,7 +344,7 @@ fn why(seen: &Seen<'_>, may_go: &BTreeSet<String>, fallen: &[&Osd]) -> String {
         } else {
             format!(" ({} may go on draining)", place.join(", "))
         };
-        let down = ids(&mut fallen.iter().map(|osd| osd.id));
+        let down = names(&mut fallen.iter().map(|osd| osd.id));
         parts.push(format!("{down} down{place}"));
     }
     match seen.wave {
@@ -296,7 +353,7 @@ fn why(seen: &Seen<'_>, may_go: &BTreeSet<String>, fallen: &[&Osd]) -> String {
             parts.push("an upgrade's wave is not over, though its OSDs are back".to_owned());
         }
         Some(wave) => {
-            let ids = ids(&mut wave.iter().copied());
+            let ids = names(&mut wave.iter().copied());
             parts.push(format!("{ids} of an upgrade's wave"));
         }
     }
@@ -304,11 +361,12 @@ fn why(seen: &Seen<'_>, may_go: &BTreeSet<String>, fallen: &[&Osd]) -> String {
         Groups::Clean => {
             let up: Vec<u32> = fallen.iter().filter(|osd| osd.up).map(|osd| osd.id).collect();
             if !up.is_empty() {
-                let up = ids(&mut up.into_iter());
+                let up = names(&mut up.into_iter());
                 parts.push(format!("the placement groups are clean, but still with {up}"));
             }
         }
         Groups::NotClean { why } => parts.push(why.clone()),
     }
+    parts.extend(why_not_any);
     parts.join("; ")
 }

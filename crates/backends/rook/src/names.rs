@@ -36,35 +36,6 @@ pub fn topology(level: &str) -> String {
     format!("topology-location-{level}")
 }
 
-/// The name of the budget that blocks a failure domain: Rook's where that is a name that an object may
-/// have, else one as near to it as can be, with a few letters that keep two of them apart.
-pub fn blocking_budget(level: &str, domain: &str) -> String {
-    let name = format!("{OSD_APP}-{level}-{domain}");
-    if is_object_name(&name) {
-        return name;
-    }
-    let plain: String = name
-        .to_ascii_lowercase()
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || c == '.' {
-                c
-            } else {
-                '-'
-            }
-        })
-        .take(LONGEST - 9)
-        .collect();
-    let sum = Sha256::digest(name.as_bytes());
-    let [a, b, c, d, ..] = sum.0;
-    let plain: Vec<_> = plain
-        .split('.')
-        .map(|part| part.trim_matches('-'))
-        .filter(|part| !part.is_empty())
-        .collect();
-    format!("{}-{a:02x}{b:02x}{c:02x}{d:02x}", plain.join("."))
-}
-
 /// The longest name of a Job, whose pods' names and labels hold it too.
 const LONGEST_OF_JOB: usize = 63;
 
@@ -96,34 +67,4 @@ fn is_object_name(name: &str) -> bool {
         !part.is_empty() && part.chars().all(inner) && !part.starts_with('-') && !part.ends_with('-')
     };
     name.len() <= LONGEST && name.split('.').all(good)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_crush_name_that_no_object_may_have_gets_a_name_of_its_own() {
-        assert_eq!(blocking_budget("zone", "zone-a"), "rook-ceph-osd-zone-zone-a");
-        assert_eq!(
-            blocking_budget("host", "n1.example.com"),
-            "rook-ceph-osd-host-n1.example.com"
-        );
-        let odd = [
-            "Rack_1",
-            "rack_1",
-            "rack 1",
-            "-rack",
-            "rack-",
-            "a..b",
-            "räck",
-            &"r".repeat(300),
-        ];
-        let names: Vec<_> = odd.iter().map(|domain| blocking_budget("rack", domain)).collect();
-        for (domain, name) in odd.iter().zip(&names) {
-            assert!(is_object_name(name), "{domain:?} became {name:?}");
-        }
-        let distinct: std::collections::BTreeSet<_> = names.iter().collect();
-        assert_eq!(distinct.len(), names.len(), "{names:?}");
-    }
 }

@@ -6,6 +6,9 @@ use serde::Deserialize;
 
 use crate::names::LEVELS;
 
+/// Where `host` stands among the levels.
+const HOST: usize = 1;
+
 #[derive(Deserialize)]
 struct OsdDump {
     pools: Vec<Pool>,
@@ -30,8 +33,9 @@ struct Step {
     kind: String,
 }
 
-/// The level, from what `osd dump` and `osd crush rule dump` answer; `None`: there are no pools. A level
-/// that Ceph does not name itself counts as `host`: it cannot be compared with others.
+/// The level, from what `osd dump` and `osd crush rule dump` answer; `None`: there are no pools. `host` is the lowest: a
+/// single OSD has no label of its own, and nobody drains less than a host. A level that Ceph does not name itself counts as
+/// `host` too: it cannot be compared with others.
 ///
 /// # Errors
 /// An answer that is not understood, in words.
@@ -51,7 +55,8 @@ pub fn lowest(osd_dump: &[u8], rules: &[u8]) -> Result<Option<String>, String> {
         // The last choice of a rule is its finest: no two copies are in one of those.
         let chosen = rule.steps.iter().rev().find(|step| step.op.starts_with("choose"));
         let kind = chosen.map_or("osd", |step| step.kind.as_str());
-        let place = LEVELS.iter().position(|level| *level == kind).unwrap_or(1);
+        let place = LEVELS.iter().position(|level| *level == kind);
+        let place = place.unwrap_or(HOST).max(HOST);
         lowest = Some(lowest.map_or(place, |before| before.min(place)));
     }
     Ok(lowest.map(|place| LEVELS[place].to_owned()))
@@ -74,7 +79,10 @@ mod tests {
                 {"op": "set_chooseleaf_tries", "num": 5},
                 {"op": "take", "item": -1, "item_name": "default"},
                 {"op": "choose_indep", "num": 2, "type": "rack"},
-                {"op": "chooseleaf_indep", "num": 2, "type": "host"}, {"op": "emit"}]}
+                {"op": "chooseleaf_indep", "num": 2, "type": "host"}, {"op": "emit"}]},
+            {"rule_id": 3, "rule_name": "anywhere", "steps": [
+                {"op": "take", "item": -1, "item_name": "default"},
+                {"op": "choose_firstn", "num": 0, "type": "osd"}, {"op": "emit"}]}
         ]"#;
         let pools = |rules: &[i64]| {
             let pools: Vec<_> = rules
@@ -88,6 +96,8 @@ mod tests {
         assert_eq!(level(&[1]), Ok(Some("zone".to_owned())));
         assert_eq!(level(&[1, 0]), Ok(Some("host".to_owned())));
         assert_eq!(level(&[2]), Ok(Some("host".to_owned())));
+        // No Deployment has a label for a single OSD.
+        assert_eq!(level(&[1, 3]), Ok(Some("host".to_owned())));
         assert!(level(&[9]).unwrap_err().contains("rule 9"));
         assert!(lowest(b"", rules).is_err());
     }

@@ -1,26 +1,24 @@
 //! PodDisruptionBudgets as objects: what there is, and what it takes to have what there should be.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use stagger_engine::backend::BackendError;
 
 use crate::backend::failed;
 use crate::cluster::CephCluster;
-use crate::drains::Wanted;
-use crate::drains::budgets::{Budget, Selects, Step, steps};
+use crate::drains::Budget;
 use crate::drains::fixed::{Fixed, Permits};
 use crate::names;
 use crate::watched::Watched;
 
 const TRIED: &str = "bring the PodDisruptionBudgets to what they should be";
 
-/// So many budgets are written at once.
+/// So many budgets are deleted at once.
 const AT_ONCE: usize = 8;
 
 /// What the names of budgets over other daemons begin with.
@@ -49,46 +47,35 @@ impl<'a> Ensure<'a> {
         }
     }
 
-    /// Those over OSDs, in the order that leaves no moment without protection.
-    pub(super) async fn over_osds(&self, wanted: &Wanted) -> Result<(), BackendError> {
-        let mut there = BTreeMap::new();
-        for one in &self.there {
-            let name = one.name_any();
-            let as_wanted = wanted.budgets.iter().find(|budget| budget.name == name);
-            // What somebody else made for OSDs is left alone, unless it has the name of one of ours.
-            if as_wanted.is_none() && !(name.starts_with(names::OSD_APP) && self.is_of_cluster(one)) {
-                continue;
-            }
+    /// That over OSDs, and away with those that Rook, or an older release, has made beside it. It comes first, so that no
+    /// moment is without one.
+    pub(super) async fn over_osds(&self, wanted: Option<&Budget>) -> Result<(), BackendError> {
+        if let Some(budget) = wanted {
+            let spec = spec_of(budget);
+            let there = self
+                .there
+                .iter()
+                .find(|one| one.name_any() == names::DEFAULT_BUDGET);
             // One that is not as it should be is made so, whatever it is.
-            let shown = as_wanted.filter(|budget| is_as(one, &spec_of(budget)));
-            let shown = shown.cloned().unwrap_or_else(|| Budget {
-                name: name.clone(),
-                level: "unlike".to_owned(),
-                selects: Selects::Unplaced,
-                max_unavailable: u32::MAX,
-            });
-            there.insert(name, shown);
-        }
-        // Several at once: a large cluster has many domains to block while one is emptied. None is removed
-        // before all that there should be are there.
-        let (apply, delete): (Vec<Step>, Vec<Step>) = steps(&there, &wanted.budgets)
-            .into_iter()
-            .partition(|step| matches!(step, Step::Apply(_)));
-        for all in [apply, delete] {
-            let mut under_way =
-                stream::iter(all.into_iter().map(|step| self.carry_out(step))).buffer_unordered(AT_ONCE);
-            while let Some(done) = under_way.next().await {
-                done?;
+            if !there.is_some_and(|one| is_as(one, &spec)) {
+                self.apply(names::DEFAULT_BUDGET, &spec, None).await?;
             }
+        }
+        // What somebody else made for OSDs is left alone.
+        let is_stale = |one: &&Arc<PodDisruptionBudget>| {
+            let name = one.name_any();
+            let is_wanted = wanted.is_some() && name == names::DEFAULT_BUDGET;
+            !is_wanted && name.starts_with(names::OSD_APP) && self.is_of_cluster(one)
+        };
+        let stale: Vec<_> = self.there.iter().filter(is_stale).cloned().collect();
+        let deleting = stale
+            .into_iter()
+            .map(|one| async move { self.delete(&one).await });
+        let mut deleting = stream::iter(deleting).buffer_unordered(AT_ONCE);
+        while let Some(done) = deleting.next().await {
+            done?;
         }
         Ok(())
-    }
-
-    async fn carry_out(&self, step: Step) -> Result<(), BackendError> {
-        match step {
-            Step::Apply(budget) => self.apply(&budget.name, &spec_of(&budget), None).await,
-            Step::Delete(name) => self.delete(&name).await,
-        }
     }
 
     /// Those of daemons that no failure domain binds.
@@ -105,7 +92,7 @@ impl<'a> Ensure<'a> {
             let name = one.name_any();
             let ours = OTHERS.iter().any(|start| name.starts_with(start)) && is_labelled(one);
             if ours && wanted.iter().all(|budget| budget.name != name) {
-                self.delete(&name).await?;
+                self.delete(one).await?;
             }
         }
         Ok(())
@@ -149,8 +136,17 @@ impl<'a> Ensure<'a> {
         Ok(())
     }
 
-    async fn delete(&self, name: &str) -> Result<(), BackendError> {
-        match self.api.delete(name, &DeleteParams::default()).await {
+    /// Deletes just what was seen: one that somebody has changed or made anew since stays, and is looked at again.
+    async fn delete(&self, seen: &PodDisruptionBudget) -> Result<(), BackendError> {
+        let name = seen.name_any();
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                resource_version: seen.resource_version(),
+                uid: seen.uid(),
+            }),
+            ..DeleteParams::default()
+        };
+        match self.api.delete(&name, &params).await {
             Ok(_) => tracing::info!(budget = name, "deleted"),
             Err(kube::Error::Api(answer)) if answer.code == 404 => {}
             Err(error) => return Err(failed(TRIED, &error)),
@@ -173,17 +169,9 @@ fn is_as(one: &PodDisruptionBudget, spec: &Value) -> bool {
 
 fn spec_of(budget: &Budget) -> Value {
     let mut expressions = vec![json!({ "key": names::APP, "operator": "In", "values": [names::OSD_APP] })];
-    let label = names::topology(&budget.level);
-    match &budget.selects {
-        Selects::AllBut(without) if without.is_empty() => {}
-        Selects::AllBut(without) => {
-            let ids: Vec<String> = without.iter().map(u32::to_string).collect();
-            expressions.push(json!({ "key": names::OSD, "operator": "NotIn", "values": ids }));
-        }
-        Selects::Domain(domain) => {
-            expressions.push(json!({ "key": label, "operator": "In", "values": [domain] }));
-        }
-        Selects::Unplaced => expressions.push(json!({ "key": label, "operator": "DoesNotExist" })),
+    if !budget.without.is_empty() {
+        let ids: Vec<String> = budget.without.iter().map(u32::to_string).collect();
+        expressions.push(json!({ "key": names::OSD, "operator": "NotIn", "values": ids }));
     }
     json!({
         "maxUnavailable": budget.max_unavailable,

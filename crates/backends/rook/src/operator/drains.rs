@@ -1,8 +1,9 @@
 //! Drains: sees what goes down, decides by [`crate::drains`], and has it so.
 //!
-//! While every OSD serves and no node is cordoned, nothing is asked of Ceph and nothing is written. What was
-//! set in Ceph is written down before it is set, in Rook's own ConfigMap, so that it is taken back also by
-//! an operator that is started later.
+//! While every OSD serves and no node is cordoned, nothing is asked of the API server and nothing is written. Ceph is asked
+//! for its `status`, and for more only if its map of OSDs is another than that by which each OSD was proven to be one that
+//! may go, or a placement group is not clean. What was set in Ceph is written down before it is set, in a ConfigMap, so that
+//! it is taken back also by an operator that is started later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,8 +16,11 @@ use kube::{Api, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stagger_ceph::api::{CephApi, Whom};
+use stagger_ceph::facts::pg_state::PgState;
 use stagger_ceph::facts::{CollectOptions, collect};
-use stagger_core::model::{ClusterName, ConditionName, Snapshot, UnitId, Verdict};
+use stagger_ceph::translate::Permitted;
+use stagger_core::explain::violation;
+use stagger_core::model::{ClusterName, ConditionName, Down, Ix, Snapshot, UnitId, UnitState, Verdict};
 use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -29,7 +33,7 @@ use super::status::{Drained, Writer};
 use crate::backend::{failed, one_gateway_each, permitted, snapshot};
 use crate::cluster::CephCluster;
 use crate::daemons::osd_of;
-use crate::drains::{Groups, Memory, Open, Osd, Seen, Wanted, decide, fixed, level};
+use crate::drains::{Groups, Judge, Memory, Open, Osd, Seen, Wanted, decide, fixed, level};
 use crate::exposed::{Wave, Waves};
 use crate::names;
 use crate::watched::Watched;
@@ -38,10 +42,12 @@ use crate::watched::Watched;
 const STATE: &str = "rook-ceph-pdbstatemap";
 /// The key in it that is ours.
 const KEY: &str = "stagger";
-/// The label of an OSD that is being replaced.
+/// Rook's annotation of an OSD that is being replaced.
 const REPLACED: &str = "osd.rook.io/replace-in-progress";
 /// How often it is looked again while something is down.
 const LOOK: Duration = Duration::from_secs(2);
+/// How often Ceph is asked for its status while all is well.
+const WELL: Duration = Duration::from_secs(5);
 /// How long changes are gathered before they are looked at together.
 const BURST: Duration = Duration::from_millis(100);
 /// The same while something is down, and each look asks Ceph.
@@ -87,6 +93,8 @@ pub(super) struct Drains {
     api: Option<Arc<dyn CephApi>>,
     /// The level of failure domains, once it was asked for.
     level: Level,
+    /// The map of OSDs by which each OSD was proven to be one that may go, all placement groups being clean.
+    proven_at: Option<u64>,
     /// What is remembered, once it was read.
     kept: Option<Kept>,
     /// What the budgets let go, as far as this process has made them.
@@ -118,8 +126,9 @@ impl Drains {
             writer,
             api: None,
             level: Level::NotAsked,
+            proven_at: None,
             kept: None,
-            open: Open::Anywhere,
+            open: Open::Any,
             alone: None,
             failing: None,
         }
@@ -202,7 +211,7 @@ impl Drains {
         self.writer.exposed().is_changing(&wave);
         let budgets = Ensure::new(&self.shared.client, found, self.watched.budgets());
         if !managed && kept == Kept::default() {
-            budgets.over_osds(&Wanted::default()).await?;
+            budgets.over_osds(None).await?;
             budgets.fixed(&[], &self.watched).await?;
             // Budgets are somebody else's: a wave does not wait for them.
             self.writer.exposed().is_closed(wave);
@@ -219,7 +228,9 @@ impl Drains {
         };
         budgets.fixed(&others, &self.watched).await?;
         let serves = |osd: &Osd| osd.serves && !osd.leaving;
-        let calm = wave.is_none() && kept == Kept::default() && self.osds(None).iter().all(serves);
+        let serve = wave.is_none() && kept == Kept::default() && self.osds(None).iter().all(serves);
+        let well_at = if serve { self.well_at().await? } else { None };
+        let calm = well_at.is_some() && well_at == self.proven_at;
         // Pools may have come and gone since it was asked.
         if self.level == Level::NotAsked || !calm {
             self.level = self.ask_level().await?.map_or(Level::NoPools, Level::Of);
@@ -229,14 +240,14 @@ impl Drains {
             Level::NotAsked | Level::NoPools => None,
         };
         let mut osds = self.osds(level.as_deref());
-        let (seen_in_ceph, groups) = if calm {
-            (None, Groups::Clean)
+        let permitted = permitted(None).chain(found.spec.update_policy.interruptions.clone());
+        let (judge, groups): (Box<dyn Judge + Send + Sync>, _) = if calm {
+            (Box::new(AsProven), Groups::Clean)
         } else {
-            let seen = self.look(&mut osds).await?;
+            let seen = self.look(&mut osds, &permitted.collect()).await?;
             let groups = groups(&seen)?;
-            (Some(seen), groups)
+            (Box::new(Look(seen)), groups)
         };
-        let proven = |set: &BTreeSet<u32>| seen_in_ceph.as_ref().is_some_and(|seen| may_stop(seen, set));
         let minutes = spec.osd_maintenance_timeout.unwrap_or(MAINTENANCE);
         let wanted = decide(
             Seen {
@@ -247,24 +258,43 @@ impl Drains {
                 groups: &groups,
                 maintenance: SignedDuration::from_mins(minutes),
                 wave: wave.as_ref(),
-                proven: &proven,
+                judge: &*judge,
                 open: &open,
             },
             &kept.memory,
         );
-        budgets.over_osds(&wanted).await?;
+        budgets.over_osds(wanted.budget.as_ref()).await?;
         self.open = wanted.open.clone();
         self.writer.exposed().is_closed(wave);
         self.ensure_noout(&wanted, &mut kept).await?;
         self.tell(&wanted, &osds);
         self.tell_unplaced(&wanted, level.as_deref().unwrap_or_default());
         self.kept = Some(kept);
-        let next = if wanted.again { Duration::ZERO } else { LOOK };
-        Ok((!calm).then_some(next))
+        // Whatever was looked at is newer than that map.
+        self.proven_at = well_at.filter(|_| wanted.open == Open::Any && groups == Groups::Clean);
+        let next = match self.proven_at {
+            Some(_) => WELL,
+            None if wanted.again => Duration::ZERO,
+            None => LOOK,
+        };
+        Ok(Some(next))
+    }
+
+    /// The epoch of Ceph's map of OSDs, if all of them are up and all placement groups are clean.
+    async fn well_at(&mut self) -> Result<Option<u64>, BackendError> {
+        let tried = "ask Ceph for its status";
+        let api = self.api().await?;
+        let text = api
+            .ask(Whom::Mon, json!({ "prefix": "status" }))
+            .await
+            .map_err(|error| BackendError::transient(tried, error.to_string()))?;
+        let status: Status = serde_json::from_slice(&text)
+            .map_err(|error| BackendError::transient(tried, format!("`status`: {error}")))?;
+        Ok(status.is_well().then_some(status.osdmap.epoch))
     }
 
     /// What Ceph says of its OSDs and placement groups.
-    async fn look(&mut self, osds: &mut [Osd]) -> Result<Snapshot, BackendError> {
+    async fn look(&mut self, osds: &mut [Osd], permitted: &Permitted) -> Result<Snapshot, BackendError> {
         let api = self.api().await?;
         let mut facts = collect(&*api, &CollectOptions::default(), Timestamp::now())
             .await
@@ -276,7 +306,7 @@ impl Drains {
         }
         let cluster = ClusterName::new(&self.name)
             .map_err(|error| BackendError::permanent("name the cluster", error.to_string()))?;
-        snapshot(&cluster, &facts, None, &permitted(None).collect(), &self.watched)
+        snapshot(&cluster, &facts, None, permitted, &self.watched)
     }
 
     async fn ask_level(&mut self) -> Result<Option<String>, BackendError> {
@@ -322,10 +352,9 @@ impl Drains {
             let bound = pods
                 .iter()
                 .find_map(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));
-            let labels = deployment.labels();
             osds.push(Osd {
                 id,
-                domain: labels.get(&label).cloned(),
+                domain: deployment.labels().get(&label).cloned(),
                 serves,
                 leaving,
                 // Until Ceph is asked.
@@ -333,7 +362,7 @@ impl Drains {
                 cordoned: bound
                     .or(pinned)
                     .is_some_and(|node| self.watched.is_cordoned(&node)),
-                replaced: labels.contains_key(REPLACED),
+                replaced: deployment.annotations().contains_key(REPLACED),
             });
         }
         osds
@@ -474,17 +503,25 @@ impl Drains {
     fn tell(&self, wanted: &Wanted, osds: &[Osd]) {
         let draining: BTreeSet<String> = wanted.memory.draining.keys().cloned().collect();
         let something = !wanted.blocked.is_empty() || !wanted.noout.is_empty() || !draining.is_empty();
+        let is_free = |osd: &Osd| match &wanted.open {
+            Open::Any => true,
+            Open::Only(open) => open.contains(&osd.id),
+        };
+        let waiting: BTreeSet<String> = osds
+            .iter()
+            .filter(|osd| osd.cordoned && osd.serves && !is_free(osd))
+            .filter_map(|osd| osd.domain.clone())
+            .filter(|domain| wanted.blocked.contains_key(domain))
+            .collect();
+        // Of a domain that is waited for it is known what keeps just that one.
+        let first = waiting.first().and_then(|domain| wanted.blocked.get(domain));
+        let why = first.or_else(|| wanted.blocked.values().next());
         let told = something.then(|| Drained {
             blocked: wanted.blocked.keys().take(20).cloned().collect(),
             blocked_count: wanted.blocked.len(),
-            why: wanted.blocked.values().next().cloned().unwrap_or_default(),
+            why: why.cloned().unwrap_or_default(),
             draining,
-            waiting: osds
-                .iter()
-                .filter(|osd| osd.cordoned)
-                .filter_map(|osd| osd.domain.clone())
-                .filter(|domain| wanted.blocked.contains_key(domain))
-                .collect(),
+            waiting,
             noout: wanted.noout.clone(),
         });
         self.writer.tell(|now| now.drains = told);
@@ -506,11 +543,91 @@ fn groups(seen: &Snapshot) -> Result<Groups, BackendError> {
     Ok(Groups::Clean)
 }
 
-/// Whether these OSDs may be down together, beside all that is down already.
-fn may_stop(seen: &Snapshot, set: &BTreeSet<u32>) -> bool {
-    let found: Option<Vec<_>> = set
-        .iter()
-        .map(|id| seen.find(&UnitId::new(format!("osd.{id}")).ok()?))
-        .collect();
-    found.is_some_and(|set| stagger_core::check::may_stop(seen, &set).is_ok())
+/// What `status` says, as far as it is asked.
+#[derive(Deserialize)]
+struct Status {
+    osdmap: OsdMap,
+    pgmap: PgMap,
+}
+
+#[derive(Deserialize)]
+struct OsdMap {
+    epoch: u64,
+    num_osds: u32,
+    num_up_osds: u32,
+}
+
+#[derive(Deserialize)]
+struct PgMap {
+    pgs_by_state: Vec<InState>,
+}
+
+#[derive(Deserialize)]
+struct InState {
+    state_name: String,
+}
+
+impl Status {
+    fn is_well(&self) -> bool {
+        let mut states = self.pgmap.pgs_by_state.iter();
+        self.osdmap.num_osds == self.osdmap.num_up_osds
+            && states.all(|state| PgState::parse(&state.state_name).clean())
+    }
+}
+
+/// Nothing is asked of Ceph: it is as it was when each OSD was proven to be one that may go.
+struct AsProven;
+
+impl Judge for AsProven {
+    fn may_go(&self, _: &BTreeSet<u32>, _: &BTreeSet<u32>) -> Result<(), String> {
+        Err("only one at a time was proven".to_owned())
+    }
+
+    fn any_one_may_go(&self, _: &BTreeSet<u32>, _: &BTreeSet<u32>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// What was just seen of Ceph.
+struct Look(Snapshot);
+
+impl Look {
+    fn unit(&self, osd: u32) -> Result<Ix, String> {
+        let id = UnitId::new(format!("osd.{osd}")).ok();
+        let found = id.and_then(|id| self.0.find(&id));
+        found.ok_or_else(|| format!("Ceph does not know osd.{osd}"))
+    }
+
+    fn units(&self, osds: &BTreeSet<u32>) -> Result<Vec<Ix>, String> {
+        let units = osds.iter().map(|osd| {
+            let unit = self.unit(*osd)?;
+            match self.0.unit(unit).state {
+                UnitState::Unknown => Err(format!("it is not known whether osd.{osd} serves")),
+                UnitState::Serving | UnitState::Down => Ok(unit),
+            }
+        });
+        units.collect()
+    }
+
+    /// What is down, and what is as good as that; what Ceph does not know nobody misses.
+    fn down(&self, gone: &BTreeSet<u32>) -> Down {
+        let gone: Vec<Ix> = gone.iter().filter_map(|osd| self.unit(*osd).ok()).collect();
+        self.0.down().with(&gone)
+    }
+}
+
+impl Judge for Look {
+    fn may_go(&self, gone: &BTreeSet<u32>, set: &BTreeSet<u32>) -> Result<(), String> {
+        let budgets = self.0.budgets();
+        let permitted = budgets.permit(&self.down(gone), &self.units(set)?);
+        permitted.map_err(|found| violation(&self.0, budgets, &found))
+    }
+
+    fn any_one_may_go(&self, gone: &BTreeSet<u32>, set: &BTreeSet<u32>) -> Result<(), String> {
+        let budgets = self.0.budgets();
+        let each: Vec<Vec<Ix>> = self.units(set)?.into_iter().map(|unit| vec![unit]).collect();
+        let mut permitted = budgets.permit_each(&self.down(gone), &each).into_iter();
+        let refused = permitted.find_map(Result::err);
+        refused.map_or(Ok(()), |found| Err(violation(&self.0, budgets, &found)))
+    }
 }
