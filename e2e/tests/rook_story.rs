@@ -1,13 +1,14 @@
 //! What an administrator of a cluster that Rook laid out sees, on a real Kubernetes with real Ceph daemons
 //! in its pods: one story that folds several cases.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use stagger_e2e::case::Phases;
 use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods};
+use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
@@ -49,7 +50,7 @@ fn upgraded(cluster: &LaidOut, operators: &mut Vec<Operator>, phases: &mut Phase
                 budget["spec"][field] == count && budget["status"]["expectedPods"].as_u64() >= Some(2)
             })
         };
-        let over_osds = cluster.osd_budgets()? == BTreeSet::from(["rook-ceph-osd".to_owned()]);
+        let over_osds = cluster.osd_budgets()? == BTreeMap::from([("rook-ceph-osd".to_owned(), 1)]);
         Ok(over_osds && fixed.into_iter().all(stands))
     })?;
     phases.lap("nothing to do at first");
@@ -124,10 +125,38 @@ fn drained(cluster: &LaidOut, phases: &mut Phases) -> Result<()> {
     let second = cluster.drain("host6", 10);
     ensure!(second.is_err(), "a second node was drained beside the first");
     phases.lap("a second one refused");
+    // It comes back with empty disks, and what is recovered to them takes its time.
+    cluster.replace_disks("host2", Release::Tentacle)?;
+    let flag = |how: &str, flag: &str| {
+        let wish = json!({ "key": flag });
+        cluster.ceph.rados().command(Target::Mon, how, wish).map(|_| ())
+    };
+    for held in ["norecover", "nobackfill"] {
+        flag("osd set", held)?;
+    }
     cluster.uncordon("host2")?;
+    cluster.wait_told("its OSDs are up", Duration::from_mins(2), |_| {
+        let dump = cluster.ceph.rados().mon("osd dump")?;
+        let osds = dump["osds"].as_array().context("no OSDs")?;
+        Ok(osds.iter().all(|osd| osd["up"] == 1))
+    })?;
+    let second = cluster.drain("host6", 20);
+    ensure!(
+        second.is_err(),
+        "a second node was drained before the first had its data"
+    );
+    let status = cluster.wait_told("why it waits", Duration::from_secs(10), |status| {
+        Ok(status["drains"]["waiting"] == json!(["host6"]))
+    })?;
+    let why = status["drains"]["why"].as_str().unwrap_or_default();
+    ensure!(why.contains("without host6: placement group"), "{status:#}");
+    phases.lap("a second one refused while the first has empty disks");
+    for held in ["norecover", "nobackfill"] {
+        flag("osd unset", held)?;
+    }
     cluster
-        .drain("host6", 120)
-        .context("the second node, once the first is back")?;
+        .drain("host6", 180)
+        .context("the second node, once the first has its data")?;
     cluster.uncordon("host6")?;
     phases.lap("the second one drained after it");
     cluster.wait_told("nothing is left", Duration::from_mins(2), |status| {

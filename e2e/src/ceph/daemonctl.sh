@@ -8,6 +8,7 @@
 #   daemonctl plain-wal osd ID RELEASE the OSD stopped, and its log put into the form of before release 20, by
 #                                      the tool of that release
 #   daemonctl rebuild mon ID RELEASE   the mon's store made anew on that release, then started
+#   daemonctl empty osd ID RELEASE     the OSD destroyed and made anew on an empty disk; it is not started
 #   daemonctl rebuild osd ID RELEASE   the OSD destroyed and made anew on that release, then started
 #
 # KIND is mon, mgr, osd, mds or rgw. It runs inside the cluster's namespaces. Each verb may be repeated,
@@ -24,7 +25,7 @@ dir=$(cd "$(dirname "$0")" && pwd)
 conf=$dir/ceph.conf
 
 say() { echo "daemonctl: $*" >&2; }
-wrong() { say "$*"; say "use: daemonctl use|start|stop|restart|status|release|plain-wal|rebuild KIND ID [RELEASE]"; exit 2; }
+wrong() { say "$*"; say "use: daemonctl use|start|stop|restart|status|release|plain-wal|empty|rebuild KIND ID [RELEASE]"; exit 2; }
 
 [ $# -ge 3 ] || wrong "too few words"
 verb=$1 kind=$2 id=$3 asked=${4:-}
@@ -240,6 +241,11 @@ case $verb in
             tail -n 12 "$dir/log/plain-wal-$daemon" >&2
             exit 1
         fi
+        ;;
+    empty)
+        [ "$kind" = osd ] || wrong "a $kind has no disk"
+        root_of "$asked"
+        rebuild_osd
         ;;
     rebuild)
         root_of "$asked"

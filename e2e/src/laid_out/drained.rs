@@ -1,11 +1,13 @@
 //! Drains as an administrator does them, and what they leave.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{LaidOut, NAMESPACE};
+use super::{LaidOut, NAMESPACE, deployments};
+use crate::ceph::Kind;
+use crate::roots::Release;
 
 impl LaidOut {
     /// `kubectl drain`, for at most so many seconds.
@@ -64,17 +66,35 @@ impl LaidOut {
         Ok(Some(why))
     }
 
-    /// The names of the budgets over OSDs.
+    /// How many OSDs each budget over OSDs lets go, by its name.
     ///
     /// # Errors
     /// The server does not answer.
-    pub fn osd_budgets(&self) -> Result<BTreeSet<String>> {
+    pub fn osd_budgets(&self) -> Result<BTreeMap<String, u64>> {
         let all = self.all("poddisruptionbudgets")?;
         Ok(all
             .iter()
-            .filter_map(|one| one["metadata"]["name"].as_str().map(str::to_owned))
-            .filter(|name| name.starts_with("rook-ceph-osd"))
+            .filter_map(|one| {
+                let name = one["metadata"]["name"].as_str()?;
+                let lets_go = one["spec"]["maxUnavailable"].as_u64()?;
+                name.starts_with("rook-ceph-osd")
+                    .then(|| (name.to_owned(), lets_go))
+            })
             .collect())
+    }
+
+    /// Gives a drained node empty disks for its OSDs.
+    ///
+    /// # Errors
+    /// One of them runs, or Ceph does not answer.
+    pub fn replace_disks(&self, node: &str, release: Release) -> Result<()> {
+        for daemon in self.ceph.spec().all_daemons() {
+            if daemon.kind == Kind::Osd && deployments::place(&self.ceph, &daemon) == node {
+                let words = ["empty", "osd", &daemon.id, &release.major().to_string()];
+                self.ceph.daemonctl(&words)?;
+            }
+        }
+        Ok(())
     }
 
     /// The CRUSH nodes that have flags.
@@ -90,23 +110,21 @@ impl LaidOut {
     /// # Errors
     /// Somebody does not answer.
     pub fn is_at_rest(&self, status: &Value) -> Result<bool> {
-        let default = BTreeSet::from(["rook-ceph-osd".to_owned()]);
+        let default = BTreeMap::from([("rook-ceph-osd".to_owned(), 1)]);
         Ok(status["drains"].is_null() && self.osd_budgets()? == default && self.crush_flags()? == json!({}))
     }
 
     /// Asserts what there is while a node with OSDs is drained and no other.
     ///
     /// # Errors
-    /// A budget is missing or too many, or `noout` is not there.
+    /// A budget lets others go, or `noout` is not there.
     pub fn ensure_only_this_drains(&self, node: &str, status: &Value) -> Result<()> {
-        let hosts = self.ceph.spec().racks * self.ceph.spec().hosts_per_rack;
-        let blocking: BTreeSet<String> = (0..hosts)
-            .map(|host| format!("host{host}"))
-            .filter(|host| host != node)
-            .map(|host| format!("rook-ceph-osd-host-{host}"))
-            .collect();
         let there = self.osd_budgets()?;
-        ensure!(there == blocking, "the budgets are {there:?}");
+        let closed = BTreeMap::from([("rook-ceph-osd".to_owned(), 0)]);
+        ensure!(there == closed, "the budgets are {there:?}");
+        let hosts = self.ceph.spec().racks * self.ceph.spec().hosts_per_rack;
+        let blocked = status["drains"]["blockedCount"].as_u64();
+        ensure!(blocked == Some(u64::from(hosts) - 1), "{status:#}");
         ensure!(status["drains"]["noout"][node].is_string(), "{status:#}");
         let flags = self.crush_flags()?;
         ensure!(flags == json!({ node: ["noout"] }), "the flags are {flags}");

@@ -137,6 +137,14 @@ impl Seen<'_> {
     }
 }
 
+impl Budget {
+    /// Nothing may go.
+    pub const CLOSED: Self = Self {
+        without: BTreeSet::new(),
+        max_unavailable: 0,
+    };
+}
+
 /// What has to be remembered from one time to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Memory {

@@ -90,6 +90,12 @@ impl Exposed {
             .send_modify(|closed| closed.retain(|osd| now.is_some_and(|wave| wave.contains(osd))));
     }
 
+    /// Whether the budgets are not yet known to be closed for all of that wave.
+    pub fn waits_for(&self, wave: &Wave) -> bool {
+        let closed = self.closed.borrow();
+        wave.as_ref().is_some_and(|wave| !wave.is_subset(&closed))
+    }
+
     /// Says that now nothing may be evicted beside that wave that is not proven.
     pub fn is_closed(&self, wave: Wave) {
         self.closed.send_replace(wave.unwrap_or_default());

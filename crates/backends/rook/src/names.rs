@@ -6,6 +6,8 @@ use sha2::{Digest as _, Sha256};
 pub const APP: &str = "app";
 /// `app` of every OSD.
 pub const OSD_APP: &str = "rook-ceph-osd";
+/// `app` of every monitor.
+pub const MON_APP: &str = "rook-ceph-mon";
 /// The label with an OSD's number.
 pub const OSD: &str = "osd";
 /// The label of a node by which pods are bound to it.

@@ -5,26 +5,28 @@
 //! may go, or a placement group is not clean. What was set in Ceph is written down before it is set, in a ConfigMap, so that
 //! it is taken back also by an operator that is started later.
 
+mod kept;
+mod look;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, ResourceExt as _};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stagger_ceph::api::{CephApi, Whom};
-use stagger_ceph::facts::pg_state::PgState;
 use stagger_ceph::facts::{CollectOptions, collect};
 use stagger_ceph::translate::Permitted;
-use stagger_core::explain::violation;
-use stagger_core::model::{ClusterName, ConditionName, Down, Ix, Snapshot, UnitId, UnitState, Verdict};
+use stagger_core::model::{ClusterName, Snapshot};
 use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::kept::Kept;
+use self::look::{AsProven, Look, Status, groups};
 use super::Shared;
 use super::budgets::Ensure;
 use super::health::Pulse;
@@ -32,16 +34,13 @@ use super::metrics::ClusterMetrics;
 use super::status::{Drained, Writer};
 use crate::backend::{failed, one_gateway_each, permitted, snapshot};
 use crate::cluster::CephCluster;
-use crate::daemons::osd_of;
-use crate::drains::{Groups, Judge, Memory, Open, Osd, Seen, Wanted, decide, fixed, level};
+use crate::daemons::{self, osd_of};
+use crate::drains::{Budget, Groups, Judge, Open, Osd, Seen, Wanted, decide, fixed, level};
 use crate::exposed::{Wave, Waves};
 use crate::names;
+use crate::objects::Pod;
 use crate::watched::Watched;
 
-/// Rook's ConfigMap for what has to be remembered.
-const STATE: &str = "rook-ceph-pdbstatemap";
-/// The key in it that is ours.
-const KEY: &str = "stagger";
 /// Rook's annotation of an OSD that is being replaced.
 const REPLACED: &str = "osd.rook.io/replace-in-progress";
 /// How often it is looked again while something is down.
@@ -58,17 +57,19 @@ const ROOK_RUNS: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Why budgets may not be what they should be.
 const NOT_SEEN_TO: &str = "DrainsNotSeenTo";
+/// Nobody is in the quorum, as far as anybody knows.
+static EMPTY: BTreeSet<String> = BTreeSet::new();
 /// `osdMaintenanceTimeout`, if it is not set, in minutes.
 const MAINTENANCE: i64 = 30;
 
-/// What is remembered.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-struct Kept {
-    #[serde(default)]
-    memory: Memory,
-    /// The failure domains on which `noout` was set, or was about to be.
-    #[serde(default)]
-    noout: BTreeSet<String>,
+/// What is decided on.
+struct Sight {
+    level: Option<String>,
+    osds: Vec<Osd>,
+    groups: Groups,
+    judge: Box<dyn Judge + Send + Sync>,
+    /// What is proven if each OSD turns out to be one that may go.
+    proves: Option<Proven>,
 }
 
 /// The lowest level of failure domains of any pool.
@@ -77,6 +78,24 @@ enum Level {
     NotAsked,
     NoPools,
     Of(String),
+}
+
+/// By what the default budget is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Proven {
+    /// The epoch of the map of OSDs, all of which are up.
+    epoch: u64,
+    quorum: BTreeSet<String>,
+}
+
+impl Proven {
+    /// What that status would prove, if each OSD may go by that map.
+    fn by(status: &Status) -> Option<Self> {
+        Some(Self {
+            epoch: status.well_at()?,
+            quorum: status.quorum_names.clone(),
+        })
+    }
 }
 
 /// What sees to the drains of one cluster.
@@ -93,8 +112,8 @@ pub(super) struct Drains {
     api: Option<Arc<dyn CephApi>>,
     /// The level of failure domains, once it was asked for.
     level: Level,
-    /// The map of OSDs by which each OSD was proven to be one that may go, all placement groups being clean.
-    proven_at: Option<u64>,
+    /// What Ceph said when each OSD was proven to be one that may go, all placement groups being clean.
+    proven: Option<Proven>,
     /// What is remembered, once it was read.
     kept: Option<Kept>,
     /// What the budgets let go, as far as this process has made them.
@@ -126,7 +145,7 @@ impl Drains {
             writer,
             api: None,
             level: Level::NotAsked,
-            proven_at: None,
+            proven: None,
             kept: None,
             open: Open::Any,
             alone: None,
@@ -150,13 +169,14 @@ impl Drains {
     /// Sees to drains until its task is ended.
     pub(super) async fn see_to(mut self, mut told: watch::Receiver<Arc<CephCluster>>) {
         let mut changes = self.watched.changes();
+        let mut changed = true;
         loop {
             changes.borrow_and_update();
             let wave = self.waves.now();
             let found = told.borrow_and_update().clone();
             self.pulse.works();
             self.tell_unclear();
-            let next = match self.pass(&found, wave).await {
+            let next = match self.reconcile(&found, wave, changed).await {
                 Ok(next) => {
                     self.failing = None;
                     self.writer.trouble(NOT_SEEN_TO, BTreeMap::new());
@@ -178,13 +198,33 @@ impl Drains {
                 }
             };
             self.pulse.rests();
-            tokio::select! {
-                changed = told.changed() => if changed.is_err() { return },
-                changed = changes.changed() => if changed.is_err() { return },
-                changed = self.waves.changed() => if changed.is_err() { return },
-                () = again => {}
+            let woken = tokio::select! {
+                woken = told.changed() => woken.map(|()| true),
+                woken = changes.changed() => woken.map(|()| true),
+                woken = self.waves.changed() => woken.map(|()| true),
+                () = again => Ok(false),
+            };
+            match woken {
+                Ok(by_a_change) => changed = by_a_change,
+                Err(_) => return,
             }
         }
+    }
+
+    /// Looks again if Kubernetes shows something else than last time, or Ceph does.
+    async fn reconcile(
+        &mut self,
+        found: &CephCluster,
+        wave: Wave,
+        changed: bool,
+    ) -> Result<Option<Duration>, BackendError> {
+        if !changed && self.proven.is_some() {
+            let now = self.status().await.ok().as_ref().and_then(Proven::by);
+            if now == self.proven {
+                return Ok(Some(WELL));
+            }
+        }
+        self.pass(found, wave).await
     }
 
     /// One look, and after how long there should be another; `None`: when something changes.
@@ -199,7 +239,7 @@ impl Drains {
         let managed = spec.manage_pod_budgets.unwrap_or(false);
         let mut kept = match self.kept.take() {
             Some(kept) => kept,
-            None => self.read_kept().await?,
+            None => kept::read(&self.shared.client, &self.namespace).await?,
         };
         if self.alone.is_none_or(|since| since.elapsed() > ROOK_RUNS) {
             self.alone = None;
@@ -210,7 +250,7 @@ impl Drains {
         }
         self.writer.exposed().is_changing(&wave);
         let budgets = Ensure::new(&self.shared.client, found, self.watched.budgets());
-        if !managed && kept == Kept::default() {
+        if !managed && kept.is_idle() {
             budgets.over_osds(None).await?;
             budgets.fixed(&[], &self.watched).await?;
             // Budgets are somebody else's: a wave does not wait for them.
@@ -220,17 +260,80 @@ impl Drains {
             self.kept = Some(kept);
             return Ok(None);
         }
-        // These need nothing of Ceph, and do not wait for its answers.
+        let status = self.status().await;
+        // While Ceph does not answer, no monitor can be spared.
+        let quorum = status.as_ref().map_or(&EMPTY, |status| &status.quorum_names);
         let others = if managed {
-            fixed::wanted(&self.others())
+            fixed::wanted(&self.others(quorum))
         } else {
             Vec::new()
         };
         budgets.fixed(&others, &self.watched).await?;
+        let proven = self.proven.take();
+        let permitted = permitted(None).chain(found.spec.update_policy.interruptions.clone());
+        let looked = match status {
+            Ok(status) => self.see(&wave, &kept, proven, &status, permitted.collect()).await,
+            Err(error) => Err(error),
+        };
+        let sight = match looked {
+            Ok(sight) => sight,
+            Err(error) => {
+                // What is not known is not proven.
+                if managed && !self.watched.daemons().0.is_empty() {
+                    budgets.over_osds(Some(&Budget::CLOSED)).await?;
+                }
+                return Err(error);
+            }
+        };
+        let minutes = spec.osd_maintenance_timeout.unwrap_or(MAINTENANCE);
+        let wanted = decide(
+            Seen {
+                now: Timestamp::now(),
+                managed,
+                level: sight.level.as_deref(),
+                osds: &sight.osds,
+                groups: &sight.groups,
+                maintenance: SignedDuration::from_mins(minutes),
+                wave: wave.as_ref(),
+                judge: &*sight.judge,
+                open: &open,
+            },
+            &kept.memory,
+        );
+        budgets.over_osds(wanted.budget.as_ref()).await?;
+        self.open = wanted.open.clone();
+        let is_seen = !self.writer.exposed().waits_for(&wave) || self.shows_all_that_go().await?;
+        if is_seen {
+            self.writer.exposed().is_closed(wave);
+        }
+        self.ensure_noout(&wanted, &mut kept).await?;
+        self.tell(&wanted, &sight.osds);
+        self.tell_unplaced(&wanted, sight.level.as_deref().unwrap_or_default());
+        self.kept = Some(kept);
+        let is_well = wanted.open == Open::Any && sight.groups == Groups::Clean;
+        self.proven = sight.proves.filter(|_| is_well);
+        let next = match self.proven {
+            Some(_) => WELL,
+            None if wanted.again || !is_seen => Duration::ZERO,
+            None => LOOK,
+        };
+        Ok(Some(next))
+    }
+
+    /// What Kubernetes shows, and then Ceph, if it is not as it was `proven`.
+    async fn see(
+        &mut self,
+        wave: &Wave,
+        kept: &Kept,
+        proven: Option<Proven>,
+        status: &Status,
+        permitted: Permitted,
+    ) -> Result<Sight, BackendError> {
         let serves = |osd: &Osd| osd.serves && !osd.leaving;
-        let serve = wave.is_none() && kept == Kept::default() && self.osds(None).iter().all(serves);
-        let well_at = if serve { self.well_at().await? } else { None };
-        let calm = well_at.is_some() && well_at == self.proven_at;
+        let all_serve = wave.is_none() && kept.is_idle() && self.osds(None).iter().all(serves);
+        // Whatever is looked at from here on is newer than that.
+        let proves = Proven::by(status).filter(|_| all_serve);
+        let calm = proves.is_some() && proves == proven;
         // Pools may have come and gone since it was asked.
         if self.level == Level::NotAsked || !calm {
             self.level = self.ask_level().await?.map_or(Level::NoPools, Level::Of);
@@ -240,57 +343,66 @@ impl Drains {
             Level::NotAsked | Level::NoPools => None,
         };
         let mut osds = self.osds(level.as_deref());
-        let permitted = permitted(None).chain(found.spec.update_policy.interruptions.clone());
         let (judge, groups): (Box<dyn Judge + Send + Sync>, _) = if calm {
             (Box::new(AsProven), Groups::Clean)
         } else {
-            let seen = self.look(&mut osds, &permitted.collect()).await?;
+            let seen = self.look(&mut osds, &permitted).await?;
             let groups = groups(&seen)?;
             (Box::new(Look(seen)), groups)
         };
-        let minutes = spec.osd_maintenance_timeout.unwrap_or(MAINTENANCE);
-        let wanted = decide(
-            Seen {
-                now: Timestamp::now(),
-                managed,
-                level: level.as_deref(),
-                osds: &osds,
-                groups: &groups,
-                maintenance: SignedDuration::from_mins(minutes),
-                wave: wave.as_ref(),
-                judge: &*judge,
-                open: &open,
-            },
-            &kept.memory,
-        );
-        budgets.over_osds(wanted.budget.as_ref()).await?;
-        self.open = wanted.open.clone();
-        self.writer.exposed().is_closed(wave);
-        self.ensure_noout(&wanted, &mut kept).await?;
-        self.tell(&wanted, &osds);
-        self.tell_unplaced(&wanted, level.as_deref().unwrap_or_default());
-        self.kept = Some(kept);
-        // Whatever was looked at is newer than that map.
-        self.proven_at = well_at.filter(|_| wanted.open == Open::Any && groups == Groups::Clean);
-        let next = match self.proven_at {
-            Some(_) => WELL,
-            None if wanted.again => Duration::ZERO,
-            None => LOOK,
-        };
-        Ok(Some(next))
+        Ok(Sight {
+            level,
+            osds,
+            groups,
+            judge,
+            proves,
+        })
     }
 
-    /// The epoch of Ceph's map of OSDs, if all of them are up and all placement groups are clean.
-    async fn well_at(&mut self) -> Result<Option<u64>, BackendError> {
+    /// Whether the watch shows each pod of an OSD as the API server has it now, and no eviction is granted that has not
+    /// yet deleted its pod: it may be behind what was let go just before the budget was closed.
+    async fn shows_all_that_go(&self) -> Result<bool, BackendError> {
+        let tried = "read the pods of OSDs once more";
+        let (client, namespace) = (&self.shared.client, &self.namespace);
+        let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), namespace);
+        let budget = budgets
+            .get_opt(names::DEFAULT_BUDGET)
+            .await
+            .map_err(|error| failed(tried, &error))?;
+        let granted = budget.and_then(|budget| budget.status?.disrupted_pods);
+        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        let of_osds = ListParams::default().labels(&format!("{}={}", names::APP, names::OSD_APP));
+        let there = pods
+            .list_metadata(&of_osds)
+            .await
+            .map_err(|error| failed(tried, &error))?;
+        let goes = |pod: &ObjectMeta| (pod.uid.clone(), pod.deletion_timestamp.is_some());
+        let is_on_its_way = |pod: &ObjectMeta| {
+            let name = pod.name.as_ref();
+            pod.deletion_timestamp.is_none()
+                && name.is_some_and(|name| granted.iter().flatten().any(|(granted, _)| granted == name))
+        };
+        let shown = self.watched.pods();
+        let is_osd =
+            |pod: &&Arc<Pod>| pod.labels().get(names::APP).map(String::as_str) == Some(names::OSD_APP);
+        let shown: BTreeSet<_> = shown
+            .iter()
+            .filter(is_osd)
+            .map(|pod| goes(&pod.metadata))
+            .collect();
+        let now: BTreeSet<_> = there.items.iter().map(|pod| goes(&pod.metadata)).collect();
+        Ok(now == shown && !there.items.iter().any(|pod| is_on_its_way(&pod.metadata)))
+    }
+
+    async fn status(&mut self) -> Result<Status, BackendError> {
         let tried = "ask Ceph for its status";
         let api = self.api().await?;
         let text = api
             .ask(Whom::Mon, json!({ "prefix": "status" }))
             .await
             .map_err(|error| BackendError::transient(tried, error.to_string()))?;
-        let status: Status = serde_json::from_slice(&text)
-            .map_err(|error| BackendError::transient(tried, format!("`status`: {error}")))?;
-        Ok(status.is_well().then_some(status.osdmap.epoch))
+        serde_json::from_slice(&text)
+            .map_err(|error| BackendError::transient(tried, format!("`status`: {error}")))
     }
 
     /// What Ceph says of its OSDs and placement groups.
@@ -369,7 +481,7 @@ impl Drains {
     }
 
     /// All other daemons.
-    fn others(&self) -> Vec<fixed::Daemon> {
+    fn others(&self, quorum: &BTreeSet<String>) -> Vec<fixed::Daemon> {
         self.watched
             .deployments()
             .iter()
@@ -378,58 +490,28 @@ impl Drains {
                 let group = ["rook_file_system", "rook_object_store"]
                     .into_iter()
                     .find_map(|label| Some((label.to_owned(), labels.get(label)?.clone())));
+                let app = labels.get(names::APP)?.clone();
+                // Rook's monitors have no readiness probe: their pods are ready, whatever they do.
+                let is_out =
+                    app == names::MON_APP && !labels.get(daemons::ID).is_some_and(|id| quorum.contains(id));
                 let ready = deployment
                     .status
                     .as_ref()
-                    .and_then(|status| status.ready_replicas);
+                    .and_then(|status| status.ready_replicas)
+                    .filter(|_| !is_out);
                 let number = |count: Option<i32>, default: u32| {
                     count
                         .and_then(|count| u32::try_from(count).ok())
                         .unwrap_or(default)
                 };
                 Some(fixed::Daemon {
-                    app: labels.get(names::APP)?.clone(),
+                    app,
                     group,
                     count: number(deployment.spec.replicas, 1),
                     ready: number(ready, 0),
                 })
             })
             .collect()
-    }
-
-    async fn read_kept(&self) -> Result<Kept, BackendError> {
-        let maps: Api<ConfigMap> = Api::namespaced(self.shared.client.clone(), &self.namespace);
-        let tried = "read what is remembered of drains";
-        let map = maps.get_opt(STATE).await.map_err(|error| failed(tried, &error))?;
-        let text = map.as_ref().and_then(|map| map.data.as_ref()?.get(KEY));
-        match text {
-            None => Ok(Kept::default()),
-            Some(text) => serde_json::from_str(text).map_err(|error| {
-                BackendError::permanent(tried, error.to_string())
-                    .hint(format!("remove the key {KEY} from ConfigMap {STATE}"))
-            }),
-        }
-    }
-
-    async fn keep(&self, kept: &Kept) -> Result<(), BackendError> {
-        let maps: Api<ConfigMap> = Api::namespaced(self.shared.client.clone(), &self.namespace);
-        let tried = "remember what is done for drains";
-        let text =
-            serde_json::to_string(kept).map_err(|error| BackendError::permanent(tried, error.to_string()))?;
-        let text = (*kept != Kept::default()).then_some(text);
-        let map = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": STATE, "namespace": self.namespace },
-            "data": text.map_or_else(|| json!({}), |text| json!({ KEY: text })),
-        });
-        maps.patch(
-            STATE,
-            &PatchParams::apply(crate::backend::MANAGER).force(),
-            &Patch::Apply(&map),
-        )
-        .await
-        .map(|_| ())
-        .map_err(|error| failed(tried, &error))
     }
 
     /// First written down, then set; first taken back, then forgotten.
@@ -441,13 +523,13 @@ impl Drains {
         kept.memory = wanted.memory.clone();
         kept.noout.extend(added.iter().cloned());
         if *kept != before {
-            self.keep(kept).await?;
+            kept::write(&self.shared.client, &self.namespace, kept).await?;
         }
         self.noout("set-group", &added).await?;
         self.noout("unset-group", &gone).await?;
         if !gone.is_empty() {
             kept.noout = new;
-            self.keep(kept).await?;
+            kept::write(&self.shared.client, &self.namespace, kept).await?;
         }
         Ok(())
     }
@@ -525,109 +607,5 @@ impl Drains {
             noout: wanted.noout.clone(),
         });
         self.writer.tell(|now| now.drains = told);
-    }
-}
-
-/// Whether all placement groups have all their copies.
-fn groups(seen: &Snapshot) -> Result<Groups, BackendError> {
-    for name in ["pgs-known", "pg-stats-fresh", "pgs-clean"] {
-        let name = ConditionName::new(name)
-            .map_err(|error| BackendError::permanent("name a condition", error.to_string()))?;
-        let condition = seen.condition(&name);
-        if condition.verdict != Verdict::Yes {
-            return Ok(Groups::NotClean {
-                why: format!("{name} is {}", condition.why),
-            });
-        }
-    }
-    Ok(Groups::Clean)
-}
-
-/// What `status` says, as far as it is asked.
-#[derive(Deserialize)]
-struct Status {
-    osdmap: OsdMap,
-    pgmap: PgMap,
-}
-
-#[derive(Deserialize)]
-struct OsdMap {
-    epoch: u64,
-    num_osds: u32,
-    num_up_osds: u32,
-}
-
-#[derive(Deserialize)]
-struct PgMap {
-    pgs_by_state: Vec<InState>,
-}
-
-#[derive(Deserialize)]
-struct InState {
-    state_name: String,
-}
-
-impl Status {
-    fn is_well(&self) -> bool {
-        let mut states = self.pgmap.pgs_by_state.iter();
-        self.osdmap.num_osds == self.osdmap.num_up_osds
-            && states.all(|state| PgState::parse(&state.state_name).clean())
-    }
-}
-
-/// Nothing is asked of Ceph: it is as it was when each OSD was proven to be one that may go.
-struct AsProven;
-
-impl Judge for AsProven {
-    fn may_go(&self, _: &BTreeSet<u32>, _: &BTreeSet<u32>) -> Result<(), String> {
-        Err("only one at a time was proven".to_owned())
-    }
-
-    fn any_one_may_go(&self, _: &BTreeSet<u32>, _: &BTreeSet<u32>) -> Result<(), String> {
-        Ok(())
-    }
-}
-
-/// What was just seen of Ceph.
-struct Look(Snapshot);
-
-impl Look {
-    fn unit(&self, osd: u32) -> Result<Ix, String> {
-        let id = UnitId::new(format!("osd.{osd}")).ok();
-        let found = id.and_then(|id| self.0.find(&id));
-        found.ok_or_else(|| format!("Ceph does not know osd.{osd}"))
-    }
-
-    fn units(&self, osds: &BTreeSet<u32>) -> Result<Vec<Ix>, String> {
-        let units = osds.iter().map(|osd| {
-            let unit = self.unit(*osd)?;
-            match self.0.unit(unit).state {
-                UnitState::Unknown => Err(format!("it is not known whether osd.{osd} serves")),
-                UnitState::Serving | UnitState::Down => Ok(unit),
-            }
-        });
-        units.collect()
-    }
-
-    /// What is down, and what is as good as that; what Ceph does not know nobody misses.
-    fn down(&self, gone: &BTreeSet<u32>) -> Down {
-        let gone: Vec<Ix> = gone.iter().filter_map(|osd| self.unit(*osd).ok()).collect();
-        self.0.down().with(&gone)
-    }
-}
-
-impl Judge for Look {
-    fn may_go(&self, gone: &BTreeSet<u32>, set: &BTreeSet<u32>) -> Result<(), String> {
-        let budgets = self.0.budgets();
-        let permitted = budgets.permit(&self.down(gone), &self.units(set)?);
-        permitted.map_err(|found| violation(&self.0, budgets, &found))
-    }
-
-    fn any_one_may_go(&self, gone: &BTreeSet<u32>, set: &BTreeSet<u32>) -> Result<(), String> {
-        let budgets = self.0.budgets();
-        let each: Vec<Vec<Ix>> = self.units(set)?.into_iter().map(|unit| vec![unit]).collect();
-        let mut permitted = budgets.permit_each(&self.down(gone), &each).into_iter();
-        let refused = permitted.find_map(Result::err);
-        refused.map_or(Ok(()), |found| Err(violation(&self.0, budgets, &found)))
     }
 }

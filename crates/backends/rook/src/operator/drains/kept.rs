@@ -1,0 +1,151 @@
+//! What has to be remembered of drains, in a ConfigMap of our own, and what Rook has left in its own.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use stagger_engine::backend::BackendError;
+
+use crate::backend::{MANAGER, failed};
+use crate::drains::Memory;
+
+/// Ours.
+const OURS: &str = "stagger-drains";
+/// The key in it.
+const KEY: &str = "drains";
+/// Rook's, which it writes while it manages the budgets, and never after.
+const ROOKS: &str = "rook-ceph-pdbstatemap";
+/// How Rook's keys end that say since when it has `noout` on a failure domain.
+const SINCE: &str = "-noout-last-set-at";
+
+/// What is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Kept {
+    pub(super) memory: Memory,
+    /// The failure domains on which `noout` was set, or was about to be.
+    pub(super) noout: BTreeSet<String>,
+    /// The version of Rook's ConfigMap from which `noout` was taken over: what it says is of before that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    taken_over: Option<String>,
+}
+
+impl Kept {
+    /// Whether nothing drains, and nothing has to be given back.
+    pub(super) fn is_idle(&self) -> bool {
+        self.noout.is_empty() && self.memory == Memory::default()
+    }
+
+    /// With what Rook was at when it stopped managing the budgets: the `noout` that it has set is given back with ours.
+    fn taking_over(mut self, rooks: &ConfigMap) -> Self {
+        let version = rooks.resource_version();
+        if self.taken_over == version {
+            return self;
+        }
+        self.taken_over = version;
+        for (key, since) in rooks.data.iter().flatten() {
+            let Some(domain) = key.strip_suffix(SINCE) else {
+                continue;
+            };
+            self.noout.insert(domain.to_owned());
+            if let Ok(since) = since.parse::<Timestamp>() {
+                self.memory.draining.entry(domain.to_owned()).or_insert(since);
+            }
+        }
+        self
+    }
+}
+
+/// Reads what is remembered, and what Rook has left.
+pub(super) async fn read(client: &Client, namespace: &str) -> Result<Kept, BackendError> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let tried = "read what is remembered of drains";
+    let ours = maps.get_opt(OURS).await.map_err(|error| failed(tried, &error))?;
+    let text = ours.as_ref().and_then(|map| map.data.as_ref()?.get(KEY));
+    let kept = match text {
+        None => Kept::default(),
+        Some(text) => serde_json::from_str(text).map_err(|error| {
+            BackendError::permanent(tried, error.to_string()).hint(format!("delete ConfigMap {OURS}"))
+        })?,
+    };
+    let rooks = maps.get_opt(ROOKS).await.map_err(|error| failed(tried, &error))?;
+    Ok(match &rooks {
+        None => kept,
+        Some(rooks) => kept.taking_over(rooks),
+    })
+}
+
+/// Remembers it.
+pub(super) async fn write(client: &Client, namespace: &str, kept: &Kept) -> Result<(), BackendError> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let tried = "remember what is done for drains";
+    let text =
+        serde_json::to_string(kept).map_err(|error| BackendError::permanent(tried, error.to_string()))?;
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": OURS, "namespace": namespace },
+        "data": { KEY: text },
+    });
+    maps.patch(OURS, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&map))
+        .await
+        .map(|_| ())
+        .map_err(|error| failed(tried, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn rooks(version: &str, data: &[(&str, &str)]) -> ConfigMap {
+        let data: BTreeMap<String, String> = data
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        let mut map = ConfigMap {
+            data: Some(data),
+            ..ConfigMap::default()
+        };
+        map.metadata.resource_version = Some(version.to_owned());
+        map
+    }
+
+    #[test]
+    fn what_rook_had_set_is_given_back_with_ours_and_only_once() {
+        let map = rooks(
+            "7",
+            &[
+                ("draining-failure-domain", "zone-a"),
+                ("set-no-out", "true"),
+                ("zone-a-noout-last-set-at", "2026-11-24T10:00:00Z"),
+                ("zone-b-noout-last-set-at", ""),
+            ],
+        );
+        let kept = Kept::default().taking_over(&map);
+        assert_eq!(
+            kept.noout,
+            BTreeSet::from(["zone-a".to_owned(), "zone-b".to_owned()])
+        );
+        let since: Timestamp = "2026-11-24T10:00:00Z".parse().unwrap();
+        assert_eq!(
+            kept.memory.draining,
+            BTreeMap::from([("zone-a".to_owned(), since)])
+        );
+        // When it is over, a person may set it.
+        let later = Kept {
+            noout: BTreeSet::new(),
+            memory: Memory::default(),
+            ..kept
+        };
+        assert!(later.clone().taking_over(&map).is_idle());
+        // Rook was on again meanwhile.
+        let map = rooks("9", &[("zone-c-noout-last-set-at", "2026-11-25T10:00:00Z")]);
+        assert!(!later.taking_over(&map).is_idle());
+        assert!(Kept::default().taking_over(&rooks("1", &[])).is_idle());
+    }
+}

@@ -1,0 +1,144 @@
+//! What Ceph shows of itself, and the judge that goes by it.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use stagger_ceph::facts::pg_state::PgState;
+use stagger_core::explain::violation;
+use stagger_core::model::{ConditionName, Down, Ix, Snapshot, UnitId, UnitState, Verdict};
+use stagger_engine::backend::BackendError;
+
+use crate::drains::{Groups, Judge};
+
+/// What `status` says, as far as it is asked.
+#[derive(Deserialize)]
+pub(super) struct Status {
+    osdmap: OsdMap,
+    pgmap: PgMap,
+    /// The monitors that are in the quorum.
+    pub(super) quorum_names: BTreeSet<String>,
+}
+
+#[derive(Deserialize)]
+struct OsdMap {
+    epoch: u64,
+    num_osds: u32,
+    num_up_osds: u32,
+}
+
+#[derive(Deserialize)]
+struct PgMap {
+    pgs_by_state: Vec<InState>,
+}
+
+#[derive(Deserialize)]
+struct InState {
+    state_name: String,
+}
+
+impl Status {
+    /// The epoch of the map of OSDs, if all of them are up and all placement groups are clean.
+    pub(super) fn well_at(&self) -> Option<u64> {
+        let mut states = self.pgmap.pgs_by_state.iter();
+        let is_well = self.osdmap.num_osds == self.osdmap.num_up_osds
+            && states.all(|state| PgState::parse(&state.state_name).clean());
+        is_well.then_some(self.osdmap.epoch)
+    }
+}
+
+/// Nothing is asked of Ceph: it is as it was when each OSD was proven to be one that may go.
+pub(super) struct AsProven;
+
+impl Judge for AsProven {
+    fn may_go(&self, _: &BTreeSet<u32>, _: &BTreeSet<u32>) -> Result<(), String> {
+        Err("only one at a time was proven".to_owned())
+    }
+
+    fn any_one_may_go(&self, _: &BTreeSet<u32>, _: &BTreeSet<u32>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// What was just seen of Ceph.
+pub(super) struct Look(pub(super) Snapshot);
+
+impl Look {
+    fn unit(&self, osd: u32) -> Result<Ix, String> {
+        let id = UnitId::new(format!("osd.{osd}")).ok();
+        let found = id.and_then(|id| self.0.find(&id));
+        found.ok_or_else(|| format!("Ceph does not know osd.{osd}"))
+    }
+
+    fn units(&self, osds: &BTreeSet<u32>) -> Result<Vec<Ix>, String> {
+        let units = osds.iter().map(|osd| {
+            let unit = self.unit(*osd)?;
+            match self.0.unit(unit).state {
+                UnitState::Unknown => Err(format!("it is not known whether osd.{osd} serves")),
+                UnitState::Serving | UnitState::Down => Ok(unit),
+            }
+        });
+        units.collect()
+    }
+
+    /// What is down, and what is as good as that; what Ceph does not know nobody misses.
+    fn down(&self, gone: &BTreeSet<u32>) -> Down {
+        let gone: Vec<Ix> = gone.iter().filter_map(|osd| self.unit(*osd).ok()).collect();
+        self.0.down().with(&gone)
+    }
+}
+
+impl Judge for Look {
+    fn may_go(&self, gone: &BTreeSet<u32>, set: &BTreeSet<u32>) -> Result<(), String> {
+        let budgets = self.0.budgets();
+        let permitted = budgets.permit(&self.down(gone), &self.units(set)?);
+        permitted.map_err(|found| violation(&self.0, budgets, &found))
+    }
+
+    fn any_one_may_go(&self, gone: &BTreeSet<u32>, set: &BTreeSet<u32>) -> Result<(), String> {
+        let budgets = self.0.budgets();
+        let each: Vec<Vec<Ix>> = self.units(set)?.into_iter().map(|unit| vec![unit]).collect();
+        let mut permitted = budgets.permit_each(&self.down(gone), &each).into_iter();
+        let refused = permitted.find_map(Result::err);
+        refused.map_or(Ok(()), |found| Err(violation(&self.0, budgets, &found)))
+    }
+}
+
+/// Whether all placement groups have all their copies.
+pub(super) fn groups(seen: &Snapshot) -> Result<Groups, BackendError> {
+    for name in ["pgs-known", "pg-stats-fresh", "pgs-clean"] {
+        let name = ConditionName::new(name)
+            .map_err(|error| BackendError::permanent("name a condition", error.to_string()))?;
+        let condition = seen.condition(&name);
+        if condition.verdict != Verdict::Yes {
+            return Ok(Groups::NotClean {
+                why: format!("{name} is {}", condition.why),
+            });
+        }
+    }
+    Ok(Groups::Clean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_a_real_cluster_is_read() {
+        for release in ["16.2.15", "18.2.7", "20.2.4"] {
+            let file = format!(
+                "{}/../ceph/tests/fixtures/{release}/status.json",
+                env!("CARGO_MANIFEST_DIR")
+            );
+            let text = std::fs::read_to_string(&file).unwrap();
+            let status: Status = serde_json::from_str(&text).unwrap();
+            assert!(status.well_at().is_some(), "{file}");
+            assert_eq!(status.quorum_names.len(), 3, "{file}");
+            let down = text.replacen("\"num_up_osds\":", "\"num_up_osds\":1", 1);
+            let status: Status = serde_json::from_str(&down).unwrap();
+            assert_eq!(status.well_at(), None, "{file}");
+            let degraded = text.replacen("active+clean", "active+undersized+degraded", 1);
+            let status: Status = serde_json::from_str(&degraded).unwrap();
+            assert_eq!(status.well_at(), None, "{file}");
+        }
+    }
+}
