@@ -365,11 +365,15 @@ impl Drains {
         let tried = "read the pods of OSDs once more";
         let (client, namespace) = (&self.shared.client, &self.namespace);
         let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), namespace);
-        let budget = budgets
-            .get_opt(names::DEFAULT_BUDGET)
-            .await
-            .map_err(|error| failed(tried, &error))?;
-        let granted = budget.and_then(|budget| budget.status?.disrupted_pods);
+        // As the account may list them.
+        let it = ListParams::default().fields(&format!("metadata.name={}", names::DEFAULT_BUDGET));
+        let budgets = budgets.list(&it).await.map_err(|error| failed(tried, &error))?;
+        let granted: BTreeSet<String> = budgets
+            .items
+            .into_iter()
+            .filter_map(|budget| budget.status?.disrupted_pods)
+            .flat_map(BTreeMap::into_keys)
+            .collect();
         let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
         let of_osds = ListParams::default().labels(&format!("{}={}", names::APP, names::OSD_APP));
         let there = pods
@@ -378,9 +382,7 @@ impl Drains {
             .map_err(|error| failed(tried, &error))?;
         let goes = |pod: &ObjectMeta| (pod.uid.clone(), pod.deletion_timestamp.is_some());
         let is_on_its_way = |pod: &ObjectMeta| {
-            let name = pod.name.as_ref();
-            pod.deletion_timestamp.is_none()
-                && name.is_some_and(|name| granted.iter().flatten().any(|(granted, _)| granted == name))
+            pod.deletion_timestamp.is_none() && pod.name.as_ref().is_some_and(|name| granted.contains(name))
         };
         let shown = self.watched.pods();
         let is_osd =
