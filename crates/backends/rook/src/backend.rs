@@ -31,9 +31,9 @@ use crate::objects::{Deployment, Pod};
 use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, is_made_of, restarted};
 use crate::pod::{self, Fields};
 use crate::rollout::{Rollout, rollout};
-use crate::unchecked;
 use crate::watched::Watched;
 use crate::wish::Wish;
+use crate::{rook_operator, unchecked};
 
 /// The name under which fields of Deployments are ours.
 pub const MANAGER: &str = "stagger";
@@ -479,6 +479,16 @@ impl Backend for RookBackend {
     }
 
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        // It may have been scaled up since the run began, and both would write.
+        let Parts {
+            client,
+            namespace,
+            watched,
+            ..
+        } = &self.parts;
+        if let Some(why) = rook_operator::running(client, namespace, watched).await? {
+            return Ok(Answer::Unknown { why });
+        }
         if let Err(why) = self.others_stay(units).await {
             return Ok(Answer::Unknown { why });
         }

@@ -31,6 +31,7 @@ pub mod prepare;
 pub mod provision;
 pub mod removal;
 pub mod rollout;
+pub mod rook_operator;
 pub mod told;
 mod unchecked;
 pub mod versions;

@@ -1,6 +1,9 @@
 //! Rook's names and labels, as of its release 1.20.
 
+use kube::ResourceExt as _;
 use sha2::{Digest as _, Sha256};
+
+use crate::objects::Deployment;
 
 /// The label that says what a pod is.
 pub const APP: &str = "app";
@@ -14,6 +17,14 @@ pub const OSD: &str = "osd";
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The budget over all OSDs.
 pub const DEFAULT_BUDGET: &str = "rook-ceph-osd";
+
+/// Rook's annotation of the Deployment of an OSD that is being replaced.
+pub const REPLACED: &str = "osd.rook.io/replace-in-progress";
+
+/// Whether an OSD is being replaced: it is down for a reason that is no drain, and known.
+pub fn is_being_replaced(osd: &Deployment) -> bool {
+    osd.annotations().contains_key(REPLACED)
+}
 
 /// The levels of failure domains, from the lowest up.
 pub const LEVELS: [&str; 11] = [

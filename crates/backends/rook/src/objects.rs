@@ -11,13 +11,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, 
 use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::names;
 use crate::provision::BLOCK_PATH;
 
 /// A Deployment.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, Resource)]
 #[resource(inherit = v1::Deployment)]
 pub struct Deployment {
-    /// Its name, its labels, and those annotations that are ours: Rook keeps all of a Deployment in one.
+    /// Its name, its labels, and those annotations that are ours or asked for: Rook keeps all of a Deployment in one.
     #[serde(deserialize_with = "of_deployment")]
     pub metadata: ObjectMeta,
     /// What is wanted.
@@ -246,7 +247,7 @@ fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> 
 fn of_deployment<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     let mut seen = metadata(from)?;
     if let Some(annotations) = &mut seen.annotations {
-        annotations.retain(|name, _| name.starts_with("stagger.dev/"));
+        annotations.retain(|name, _| name.starts_with("stagger.dev/") || name == names::REPLACED);
     }
     Ok(seen)
 }
@@ -272,7 +273,10 @@ mod tests {
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {
                 "name": "rook-ceph-osd-3", "resourceVersion": "8", "managedFields": [{ "manager": "rook" }],
-                "annotations": { "stagger.dev/fence": "7", "banzaicloud.com/last-applied": "all of it" },
+                "annotations": {
+                    "stagger.dev/fence": "7", "banzaicloud.com/last-applied": "all of it",
+                    "osd.rook.io/replace-in-progress": "true",
+                },
             },
             "spec": { "replicas": 1, "selector": { "matchLabels": { "a": "b" } }, "template": { "spec": {
                 "hostNetwork": true, "hostPID": true, "nodeSelector": { "kubernetes.io/hostname": "n1" },
@@ -289,7 +293,8 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(provision::devices_of(&osd), ["/dev/sdb".to_owned()].into());
-        assert_eq!((ours::fence_of(&osd), osd.annotations().len()), (7, 1));
+        assert_eq!((ours::fence_of(&osd), osd.annotations().len()), (7, 2));
+        assert!(names::is_being_replaced(&osd));
         assert_eq!(osd.resource_version().as_deref(), Some("8"));
         assert_eq!(osd.metadata.managed_fields, None);
         let like = provision::like(Some(&osd));

@@ -43,9 +43,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::access::{AccessError, Programs, access};
 use crate::agents::Stand;
-use crate::backend::failed;
 use crate::cluster::CephCluster;
-use crate::objects::Deployment;
 use counted::{Questions, Requests};
 use health::Health;
 use metrics::{ClusterMetrics, Metrics};
@@ -151,17 +149,6 @@ impl Shared {
             api: Arc::new(Session::new(access)),
             metrics: Arc::clone(metrics),
         }))
-    }
-
-    /// How many of Rook's own operator there should be in a namespace. While there are any, nothing is
-    /// changed here.
-    async fn replicas_of_rook(&self, namespace: &str) -> Result<i32, BackendError> {
-        let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
-        let rook = deployments
-            .get_opt("rook-ceph-operator")
-            .await
-            .map_err(|error| failed("look for Rook's operator", &error))?;
-        Ok(rook.map_or(0, |rook| rook.spec.replicas.unwrap_or(1)))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::world::World;
 
 /// What came of a run by the truth.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Truth {
     /// Stops of serving units by the run.
     pub stops: u32,

@@ -39,6 +39,7 @@ use crate::daemons::{is_wanted, kind_of};
 use crate::journal::{Asked, KubeStore};
 use crate::ours::is_made_of;
 use crate::policy::Settings;
+use crate::rook_operator;
 use crate::watched::Watched;
 use crate::wish::Wish;
 
@@ -362,16 +363,9 @@ impl One {
 
     /// Two operators would undo each other's work.
     async fn no_other_operator(&self) -> Result<(), Blocked> {
-        match self.shared.replicas_of_rook(&self.namespace).await? {
-            0 => Ok(()),
-            replicas => Err(Blocked::for_now(
-                "RookOperatorRuns",
-                format!(
-                    "Deployment {}/rook-ceph-operator has {replicas} replicas; scale it to 0, and this one \
-                     goes on",
-                    self.namespace
-                ),
-            )),
+        match rook_operator::running(&self.shared.client, &self.namespace, &self.watched).await? {
+            None => Ok(()),
+            Some(why) => Err(Blocked::for_now("RookOperatorRuns", why)),
         }
     }
 

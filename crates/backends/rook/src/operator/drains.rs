@@ -37,12 +37,10 @@ use crate::cluster::CephCluster;
 use crate::daemons::{self, osd_of};
 use crate::drains::{Budget, Groups, Judge, Open, Osd, Seen, Wanted, decide, fixed, level};
 use crate::exposed::{Wave, Waves};
-use crate::names;
 use crate::objects::Pod;
 use crate::watched::Watched;
+use crate::{names, rook_operator};
 
-/// Rook's annotation of an OSD that is being replaced.
-const REPLACED: &str = "osd.rook.io/replace-in-progress";
 /// How often it is looked again while something is down.
 const LOOK: Duration = Duration::from_secs(2);
 /// How often Ceph is asked for its status while all is well.
@@ -243,7 +241,8 @@ impl Drains {
         };
         if self.alone.is_none_or(|since| since.elapsed() > ROOK_RUNS) {
             self.alone = None;
-            if self.shared.replicas_of_rook(&self.namespace).await? > 0 {
+            let rook = rook_operator::running(&self.shared.client, &self.namespace, &self.watched);
+            if rook.await?.is_some() {
                 return Ok(Some(ROOK_RUNS));
             }
             self.alone = Some(Instant::now());
@@ -476,7 +475,7 @@ impl Drains {
                 cordoned: bound
                     .or(pinned)
                     .is_some_and(|node| self.watched.is_cordoned(&node)),
-                replaced: deployment.annotations().contains_key(REPLACED),
+                replaced: names::is_being_replaced(&deployment),
             });
         }
         osds

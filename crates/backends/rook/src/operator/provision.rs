@@ -29,6 +29,7 @@ use crate::provision::{
     self, Act, Decided, Failed, Job, JobState, Known, NewOsd, NodeStatus, On, Owner, Prepare, Remark, Seen,
     Where, claimed, decide, wished,
 };
+use crate::rook_operator;
 use crate::watched::Watched;
 
 /// How long changes are gathered before they are looked at together.
@@ -147,8 +148,8 @@ impl Provision {
         acts.append(&mut wished.claims);
         let mut wrong = false;
         if !acts.is_empty() {
-            match self.shared.replicas_of_rook(&self.namespace).await {
-                Ok(0) => {
+            match rook_operator::running(&self.shared.client, &self.namespace, &self.watched).await {
+                Ok(None) => {
                     for act in acts {
                         let at = act.at().clone();
                         if let Err(error) = self.carry_out(found, &wished, act, now).await {

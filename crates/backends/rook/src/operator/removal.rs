@@ -26,13 +26,14 @@ use crate::objects::Deployment;
 use crate::policy::Settings;
 use crate::removal::{Osd, SafeToDestroy, candidates, states};
 use crate::watched::Watched;
+use crate::{names, rook_operator};
 
 /// How often it is looked again while an OSD does not serve.
 const LOOK: Duration = Duration::from_secs(15);
 /// The annotation of an OSD's Deployment that says that it goes.
 const REMOVING: &str = "stagger.dev/removing";
-/// The labels of what is not to be touched.
-const LEFT_ALONE: [&str; 2] = ["ceph.rook.io/do-not-reconcile", "osd.rook.io/replace-in-progress"];
+/// The label of what is not to be touched.
+const LEFT_ALONE: &str = "ceph.rook.io/do-not-reconcile";
 
 /// What sees to the removal of one cluster's OSDs.
 pub(super) struct Removal {
@@ -127,7 +128,8 @@ impl Removal {
 
     /// Removes what may be removed, and says what is kept and why.
     async fn pass(&mut self, waits: &BTreeMap<u32, Arc<Deployment>>) -> Result<Option<String>, BackendError> {
-        if self.shared.replicas_of_rook(&self.namespace).await? > 0 {
+        let rook = rook_operator::running(&self.shared.client, &self.namespace, &self.watched);
+        if rook.await?.is_some() {
             return Ok(None);
         }
         let api = self.api().await?;
@@ -153,12 +155,9 @@ impl Removal {
                 }
                 continue;
             };
-            let left_alone = LEFT_ALONE.iter().any(|label| {
-                deployment
-                    .labels()
-                    .get(*label)
-                    .is_some_and(|value| value != "false")
-            });
+            let labelled = deployment.labels().get(LEFT_ALONE);
+            let left_alone =
+                labelled.is_some_and(|value| value != "false") || names::is_being_replaced(deployment);
             osds.insert(
                 *id,
                 Osd {
