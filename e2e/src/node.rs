@@ -85,7 +85,8 @@ impl Node {
 pub struct Image {
     /// The root that its processes run in; none: the machine's own.
     pub root: Option<PathBuf>,
-    /// Folders laid over the root, the topmost first: files added or replaced without a copy of the root.
+    /// Folders laid over the root, the topmost first: files added or replaced without a copy of the root. None of
+    /// them may lie in the root.
     #[serde(default)]
     pub layers: Vec<PathBuf>,
     /// What a container without a command runs, before its arguments.

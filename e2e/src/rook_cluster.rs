@@ -41,6 +41,9 @@ pub const NAMESPACE: &str = "rook-ceph";
 /// The Deployment of the operator.
 pub const OPERATOR: &str = "rook-ceph-operator";
 
+/// What it logs when it has gone through a cluster.
+const RECONCILED: &str = "done reconciling ceph cluster";
+
 /// As large as each disk, which takes only what is written to it.
 const DISK: u64 = 6 << 30;
 /// How much of the machine's disk a cluster may take.
@@ -336,6 +339,27 @@ impl RookCluster {
             .ask(&[&rollout[..], &["--timeout=120s"]].concat())
             .context("Rook's operator does not run")
             .map(drop)
+    }
+
+    /// Waits until the operator that runs now has gone once through the whole cluster, by its own words.
+    ///
+    /// # Errors
+    /// It has not in time.
+    pub fn wait_reconciled(&self, limit: Duration) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let words = ["logs", "deployment/rook-ceph-operator", "-n", NAMESPACE];
+            let log = output(self.plane.kubectl().args(words))?;
+            if String::from_utf8_lossy(&log.stdout).contains(RECONCILED) {
+                return Ok(());
+            }
+            ensure!(
+                begun.elapsed() < limit,
+                "not within {} s: Rook's operator has gone through the cluster",
+                limit.as_secs()
+            );
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Kills the operator as a machine without power would, and waits for the one after it.

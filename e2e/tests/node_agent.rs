@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
+use stagger_e2e::command::run;
 use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::Plane;
 use stagger_e2e::kubernetes::servers::Servers;
@@ -79,13 +80,13 @@ fn pods_have_volumes_and_accounts() -> Result<()> {
 
 /// An image of two layers over the machine's own files, with a program that it starts by itself.
 fn layered(sandbox: &Sandbox) -> Result<Image> {
-    let layers = ["over", "under"].map(|name| sandbox.dir().join(name));
-    for layer in &layers {
-        fs::create_dir_all(layer.join("srv"))?;
-    }
-    fs::write(layers[0].join("srv/both"), "over")?;
-    fs::write(layers[1].join("srv/both"), "under")?;
-    fs::write(layers[1].join("srv/one"), "under")?;
+    let folder = sandbox.dir().join("layers");
+    fs::create_dir_all(&folder)?;
+    // In memory: no layer may lie in the root, and the root here is all of the machine's disk.
+    let make = "mount -t tmpfs tmpfs \"$0\"; cd \"$0\"; mkdir -p over/srv under/srv; \
+                echo over >over/srv/both; echo under | tee under/srv/both >under/srv/one";
+    run(sandbox.command("sh").args(["-euc", make]).arg(&folder))?;
+    let layers = ["over", "under"].map(|name| folder.join(name));
     Ok(Image {
         layers: layers.to_vec(),
         entrypoint: ["sh", "-euxc"].map(str::to_owned).into(),

@@ -25,7 +25,8 @@ fn rook_lays_out_a_cluster_and_hands_it_back_unharmed() -> Result<()> {
             say(format!("memory: {} MB", cluster.memory()? / 1_000_000));
             let before = cluster.incarnations()?;
             cluster.kill_operator()?;
-            phases.lap("another operator");
+            cluster.wait_reconciled(Duration::from_mins(5))?;
+            phases.lap("another operator has gone through it");
             cluster.wait_clean(Duration::from_mins(1))?;
             let restarts = cluster.restarts_since(&before)?;
             ensure!(restarts.is_empty(), "{restarts:?}");
