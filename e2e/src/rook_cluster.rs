@@ -65,7 +65,7 @@ pub struct RookCluster {
     sandbox: Sandbox,
     _folder: Folder,
     root: Root,
-    second: Option<SecondBuild>,
+    second: SecondBuild,
     spec: RookSpec,
 }
 
@@ -75,24 +75,10 @@ impl RookCluster {
     /// # Errors
     /// A part of it does not start, or not in time; what the operator said is told.
     pub fn start(rook: &Rook, spec: RookSpec, agent: &Path) -> Result<Self> {
-        Self::start_with(rook, spec, agent, None)
-    }
-
-    /// The same with a second build of Ceph at hand, which an update can go to.
-    ///
-    /// # Errors
-    /// As of [`RookCluster::start`].
-    pub fn start_to_update(rook: &Rook, spec: RookSpec, agent: &Path) -> Result<Self> {
-        let [root] = &roots::ensure(&[Release::Tentacle])?[..] else {
-            bail!("there is not one root of Ceph 20");
-        };
-        Self::start_with(rook, spec, agent, Some(SecondBuild::of(root)?))
-    }
-
-    fn start_with(rook: &Rook, spec: RookSpec, agent: &Path, second: Option<SecondBuild>) -> Result<Self> {
         let root = roots::ensure(&[Release::Tentacle])?
             .pop()
             .context("there is no root of Ceph 20")?;
+        let second = SecondBuild::of(&root)?;
         let folder = Folder::make("rook-", ROOM)?;
         let sandbox = Sandbox::start(folder.path(), &[&root.path])?;
         let plane = Plane::start(&sandbox)?;
@@ -102,7 +88,7 @@ impl RookCluster {
             kubeconfig: plane.kubeconfig(),
             folder: sandbox.dir().join("nodes"),
             nodes,
-            images: images::all(sandbox.dir(), &root, second.as_ref(), rook)?,
+            images: images::all(sandbox.dir(), &root, &second, rook)?,
         };
         let agent = Agent::start(&sandbox, &plane, agent, &settings)?;
         let this = Self {
@@ -173,6 +159,10 @@ impl RookCluster {
                 .ask(&[&["wait", &one, "-n", NAMESPACE], &ready[..]].concat())?;
             lap(&format!("the {one} is ready"));
         }
+        let available = ["--for=condition=Available", "--timeout=300s"];
+        self.plane
+            .ask(&[&["wait", "deployment", "--all", "-n", NAMESPACE], &available[..]].concat())?;
+        lap("every daemon runs");
         self.wait_clean(LIMIT)?;
         lap("all placement groups are clean");
         Ok(())
@@ -183,15 +173,9 @@ impl RookCluster {
         images::name(self.root.ceph_version())
     }
 
-    /// The name of the image that an update can go to.
-    ///
-    /// # Errors
-    /// The cluster was started without one.
-    pub fn next_image(&self) -> Result<String> {
-        let second = self.second.as_ref();
-        second
-            .map(|second| images::name(&second.version))
-            .context("this cluster was started without a second build of Ceph")
+    /// The name of the image that an update can go to: a second build of the same Ceph.
+    pub fn next_image(&self) -> String {
+        images::name(&self.second.version)
     }
 
     /// What was asked for.

@@ -32,7 +32,7 @@ pub fn beside_rook(
     };
     case(name, || {
         let mut phases = Phases::begin();
-        let cluster = RookCluster::start_to_update(&rook, spec, Path::new(agent))?;
+        let cluster = RookCluster::start(&rook, spec, Path::new(agent))?;
         phases.lap("laid out by Rook");
         let result = work(&cluster, &mut phases);
         if result.is_err() {

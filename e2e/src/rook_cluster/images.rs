@@ -41,7 +41,7 @@ pub(super) fn name(version: &str) -> String {
 pub(super) fn all(
     folder: &Path,
     root: &Root,
-    second: Option<&SecondBuild>,
+    second: &SecondBuild,
     rook: &Rook,
 ) -> Result<BTreeMap<String, Image>> {
     let stand_ins = stand_ins(folder)?;
@@ -57,13 +57,11 @@ pub(super) fn all(
         ..ceph.clone()
     };
     let mut all = BTreeMap::from([(rook_program::IMAGE.to_owned(), with_rook)]);
-    if let Some(second) = second {
-        let image = Image {
-            layers: vec![stand_ins, second.layer.clone()],
-            ..ceph.clone()
-        };
-        all.insert(name(&second.version), image);
-    }
+    let again = Image {
+        layers: vec![stand_ins, second.layer.clone()],
+        ..ceph.clone()
+    };
+    all.insert(name(&second.version), again);
     // The same once more, by another name.
     let first = name(root.ceph_version());
     all.insert(format!("{first}-again"), ceph.clone());

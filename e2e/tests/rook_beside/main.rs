@@ -5,6 +5,7 @@ mod written;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::json;
 use stagger_e2e::command::say;
 use stagger_e2e::rook_cluster::{RookSpec, SecondBuild, beside_rook};
 use stagger_e2e::roots::{Release, ensure as roots};
@@ -30,6 +31,46 @@ fn rook_lays_out_a_cluster_and_hands_it_back_unharmed() -> Result<()> {
             cluster.wait_clean(Duration::from_mins(1))?;
             let restarts = cluster.restarts_since(&before)?;
             ensure!(restarts.is_empty(), "{restarts:?}");
+            Ok(())
+        },
+    )
+}
+
+/// By itself, which shows that the second build is one to Rook, and to what an update of ours is to be compared.
+#[test]
+#[ignore = "needs root, Go, Ceph and Rook; cargo xtask test --long runs it"]
+fn rook_updates_by_itself_and_restarts_each_daemon_once() -> Result<()> {
+    let spec = RookSpec {
+        nodes: 3,
+        ..RookSpec::default()
+    };
+    beside_rook(
+        "rook_updates_by_itself_and_restarts_each_daemon_once",
+        AGENT,
+        spec,
+        |cluster, phases| {
+            let before = cluster.incarnations()?;
+            let image = cluster.next_image();
+            cluster.patch_cluster(&json!({ "spec": { "cephVersion": { "image": image } } }))?;
+            cluster.wait_told("Rook has updated all", Duration::from_mins(10), |status| {
+                Ok(status["phase"] == "Ready" && status["version"]["image"] == image)
+            })?;
+            phases.lap("updated by Rook");
+            cluster.wait_clean(Duration::from_mins(1))?;
+            let versions = cluster.rados()?.mon("versions")?;
+            let all: Vec<&String> = versions["overall"]
+                .as_object()
+                .context("no versions")?
+                .keys()
+                .collect();
+            let (_, version) = image.rsplit_once(":v").context("the image has a version")?;
+            let wanted = format!("ceph version {version} ");
+            ensure!(all.len() == 1 && all[0].starts_with(&wanted), "{versions:#}");
+            let restarts = cluster.restarts_since(&before)?;
+            ensure!(
+                restarts.len() == before.len() && restarts.values().all(|count| *count == 1),
+                "{restarts:?}"
+            );
             Ok(())
         },
     )

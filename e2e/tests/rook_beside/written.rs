@@ -26,6 +26,10 @@ fn what_rook_writes() -> Result<()> {
     };
     beside_rook("what_rook_writes", AGENT, spec, |cluster, phases| {
         let written = written(cluster)?;
+        for one in cluster.plane.objects(NAMESPACE, "deployments")? {
+            let (name, labels) = (&one["metadata"]["name"], &one["metadata"]["labels"]);
+            say(format!("{name} {labels} strategy {}", one["spec"]["strategy"]));
+        }
         let shown: BTreeMap<_, _> = written
             .iter()
             .map(|(kind, one)| (kind.to_string(), one))
