@@ -25,6 +25,8 @@ pub const IMAGE: &str = "docker.io/rook/ceph:v1.20.6";
 pub const PROGRAM: &str = "/usr/local/bin/rook";
 
 const MODULE: &str = "github.com/rook/rook";
+/// The commit of the release, by which the module inside that one goes: it has no versions of its own.
+const COMMIT: &str = "4e1b7a626891a215949ab42a6957a0ef1e1a25e6";
 /// Its manifests in the sources.
 const MANIFESTS: &str = "deploy/examples";
 
@@ -160,10 +162,10 @@ fn build(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let go = go::program()?;
     let sources = tempfile::tempdir_in(folder).context("making a folder for Rook's sources")?;
-    copy(&fetched(&go, MODULE)?, sources.path())?;
-    // A module in the module, which its `go.mod` looks for below it, and archives leave out.
+    copy(&fetched(&go, MODULE, RELEASE)?, sources.path())?;
+    // Its `go.mod` looks for that one below it, and archives leave it out.
     copy(
-        &fetched(&go, &format!("{MODULE}/pkg/apis"))?,
+        &fetched(&go, &format!("{MODULE}/pkg/apis"), COMMIT)?,
         &sources.path().join("pkg/apis"),
     )?;
     let program = sources.path().join("rook");
@@ -184,8 +186,8 @@ fn build(folder: &Path) -> Result<()> {
     fs::rename(&program, folder.join("rook")).context("moving Rook's program into place")
 }
 
-/// Where Go keeps a module of that release.
-fn fetched(go: &Path, module: &str) -> Result<PathBuf> {
+/// Where Go keeps a module.
+fn fetched(go: &Path, module: &str, version: &str) -> Result<PathBuf> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
     struct Fetched {
@@ -194,7 +196,7 @@ fn fetched(go: &Path, module: &str) -> Result<PathBuf> {
     let said = run(Command::new(go)
         .current_dir("/")
         .args(["mod", "download", "-json"])
-        .arg(format!("{module}@{RELEASE}")))
+        .arg(format!("{module}@{version}")))
     .with_context(|| format!("fetching {module}"))?;
     let fetched: Fetched = serde_json::from_str(&said).context("reading what Go fetched")?;
     Ok(fetched.dir)

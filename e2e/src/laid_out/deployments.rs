@@ -1,6 +1,5 @@
 //! Deployments of daemons with Rook's names and labels.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -97,43 +96,24 @@ fn deployment(daemon: &Daemon, image: &str, parts: &Parts) -> Value {
         "app.kubernetes.io/name": format!("ceph-{kind}"),
         "app.kubernetes.io/component": "cephclusters.ceph.rook.io",
         "app.kubernetes.io/managed-by": "rook-ceph-operator",
-        "app.kubernetes.io/created-by": "rook-ceph-operator",
-        "app.kubernetes.io/instance": id,
-        "app.kubernetes.io/part-of": NAMESPACE,
-        "rook.io/operator-namespace": NAMESPACE,
     });
     let node = &parts.node;
     if daemon.kind == Kind::Osd {
         labels["ceph-osd-id"] = json!(id);
         labels["failure-domain"] = json!(node);
-        labels["device-class"] = json!("hdd");
-        labels["device-type"] = json!("hdd");
-        labels["encrypted"] = json!("false");
-        labels["osd-store"] = json!("bluestore");
         labels["portable"] = json!("false");
         labels["topology-location-root"] = json!("default");
         labels["topology-location-rack"] = json!(format!("rack{}", parts.rack));
         labels["topology-location-host"] = json!(node);
     }
     match daemon.kind {
-        Kind::Mon => {
-            labels["mon_cluster"] = json!(NAMESPACE);
-            labels["mon_daemon"] = json!("true");
-        }
-        Kind::Mgr => labels["instance"] = json!(id),
-        Kind::Osd => {}
         Kind::Mds => labels["rook_file_system"] = json!("fs"),
         Kind::Rgw => labels["rook_object_store"] = json!("store"),
+        Kind::Mon | Kind::Mgr | Kind::Osd => {}
     }
-    let selected_by: &[&str] = match daemon.kind {
-        Kind::Mon => &["ceph_daemon_id", "mon", "mon_cluster"],
-        Kind::Mgr => &["ceph_daemon_id", "instance", "mgr"],
-        Kind::Osd => &["ceph-osd-id"],
-        Kind::Mds => &["ceph_daemon_id", "mds", "rook_file_system"],
-        Kind::Rgw => &["ceph_daemon_id", "rgw", "rook_object_store"],
-    };
-    let selected_by = ["app", "rook_cluster"].iter().chain(selected_by);
-    let selector: BTreeMap<&str, Value> = selected_by.map(|key| (*key, labels[*key].clone())).collect();
+    let selector = json!({
+        "app": labels["app"], "rook_cluster": NAMESPACE, "ceph_daemon_id": id,
+    });
     let mut of_deployment = labels.clone();
     let version = image.rsplit_once(":v").map_or("unknown", |(_, version)| version);
     of_deployment["ceph-version"] = json!(format!("{version}-0"));
