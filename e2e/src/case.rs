@@ -145,7 +145,7 @@ pub fn ironic_loaded(
 }
 
 /// Whether nothing of a cluster is left: no folder, no mount, no process that was told of it.
-fn ensure_gone(dir: &Path) -> Result<()> {
+pub(crate) fn ensure_gone(dir: &Path) -> Result<()> {
     ensure!(!dir.exists(), "{} is left", dir.display());
     let path = dir.display().to_string();
     let mounts = fs::read_to_string("/proc/self/mounts").context("reading the mounts")?;

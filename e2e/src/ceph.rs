@@ -225,7 +225,7 @@ impl Cluster {
 }
 
 /// Whether a `status` shows all OSDs up and all placement groups active and clean.
-fn is_clean(status: &Value, osds: u64) -> bool {
+pub(crate) fn is_clean(status: &Value, osds: u64) -> bool {
     let number = |path: &str| status.pointer(path).and_then(Value::as_u64);
     let states = status.pointer("/pgmap/pgs_by_state").and_then(Value::as_array);
     let clean: u64 = states

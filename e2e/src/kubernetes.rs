@@ -6,6 +6,7 @@
 mod certificates;
 pub mod go;
 pub mod helm;
+mod objects;
 pub mod servers;
 
 use std::fmt::Write as _;

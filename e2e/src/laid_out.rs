@@ -14,22 +14,21 @@ mod told;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 pub use case::{in_pods, in_pods_of};
+pub use deployments::{imitation, told_of};
 pub use operator::Operator;
 
 use crate::ceph::spec::FS;
 use crate::ceph::{CephSpec, Cluster, Daemon, Kind};
 use crate::command::{last_lines, output};
 use crate::kubernetes::Plane;
-use crate::node::{self, Agent, Broken, Image};
+use crate::node::{self, Agent, Broken, Image, Node};
 use crate::rados::Target;
 use crate::roots::Release;
 
@@ -81,17 +80,7 @@ impl LaidOut {
     /// # Errors
     /// The server refuses one.
     pub fn apply(&self, manager: &str, objects: &[Value]) -> Result<()> {
-        let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
-        let out = self.kubectl_reading(
-            &["apply", "--server-side", "--field-manager", manager, "-f", "-"],
-            &list,
-        )?;
-        ensure!(
-            out.status.success(),
-            "kubectl apply: {}",
-            String::from_utf8_lossy(&out.stderr)
-        );
-        Ok(())
+        self.plane.apply(manager, objects)
     }
 
     /// Writes an object as a whole as somebody of that name, as a program does that has read and changed it.
@@ -99,32 +88,7 @@ impl LaidOut {
     /// # Errors
     /// The server refuses it, as it does where somebody has written to it meanwhile.
     pub fn replace(&self, manager: &str, object: &Value) -> Result<()> {
-        let out = self.kubectl_reading(&["replace", "--field-manager", manager, "-f", "-"], object)?;
-        ensure!(
-            out.status.success(),
-            "kubectl replace: {}",
-            String::from_utf8_lossy(&out.stderr)
-        );
-        Ok(())
-    }
-
-    /// Runs `kubectl` with an object on its stdin, to its end.
-    fn kubectl_reading(&self, words: &[&str], object: &Value) -> Result<Output> {
-        let mut child = self
-            .plane
-            .kubectl()
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("starting kubectl")?;
-        let mut stdin = child.stdin.take().context("kubectl has no stdin")?;
-        stdin
-            .write_all(object.to_string().as_bytes())
-            .context("telling kubectl")?;
-        drop(stdin);
-        child.wait_with_output().context("waiting for kubectl")
+        self.plane.replace(manager, object)
     }
 
     /// An object as JSON.
@@ -132,10 +96,7 @@ impl LaidOut {
     /// # Errors
     /// There is none.
     pub fn get(&self, what: &str, name: &str) -> Result<Value> {
-        let text = self
-            .plane
-            .ask(&["get", what, name, "-n", NAMESPACE, "-o", "json"])?;
-        serde_json::from_str(&text).context("reading what kubectl printed")
+        self.plane.object(NAMESPACE, what, name)
     }
 
     /// All objects of a kind in the namespace.
@@ -143,12 +104,7 @@ impl LaidOut {
     /// # Errors
     /// The server does not answer.
     pub fn all(&self, what: &str) -> Result<Vec<Value>> {
-        let text = self.plane.ask(&["get", what, "-n", NAMESPACE, "-o", "json"])?;
-        let mut list: Value = serde_json::from_str(&text).context("reading what kubectl printed")?;
-        match list["items"].take() {
-            Value::Array(items) => Ok(items),
-            _ => Ok(Vec::new()),
-        }
+        self.plane.objects(NAMESPACE, what)
     }
 
     /// Changes the CephCluster as a person would.
@@ -350,7 +306,11 @@ fn settings(ceph: &Cluster, plane: &Plane, releases: &[Release]) -> Result<node:
     for osd in 0..ceph.spec().osds {
         let (rack, host) = ceph.spec().place(osd);
         let labels = BTreeMap::from([("topology.rook.io/rack".to_owned(), format!("rack{rack}"))]);
-        nodes.insert(format!("host{host}"), labels);
+        let node = Node {
+            labels,
+            ..Node::default()
+        };
+        nodes.insert(format!("host{host}"), node);
     }
     let mut images: BTreeMap<String, Image> = [STAGGER_IMAGE, NEXT_STAGGER_IMAGE]
         .map(|name| (name.to_owned(), Image::default()))

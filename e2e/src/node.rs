@@ -11,6 +11,7 @@
 //! [`Agent`].
 
 mod container;
+mod devices;
 mod fields;
 mod keys;
 mod logs;
@@ -20,6 +21,7 @@ mod played;
 mod pod;
 mod pod_logs;
 mod probe;
+mod resources;
 mod status;
 mod tokens;
 mod variables;
@@ -27,6 +29,7 @@ mod volumes;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -51,10 +54,30 @@ pub struct Settings {
     /// Where logs and volumes of pods are kept, in `pods/UID`, and the files of each node, in `hosts/NAME`. The
     /// folder that it is in is seen at the same path in all containers.
     pub folder: PathBuf,
-    /// The nodes that it is, with their labels.
-    pub nodes: BTreeMap<String, BTreeMap<String, String>>,
+    /// The nodes that it is.
+    pub nodes: BTreeMap<String, Node>,
     /// What the images hold, by name with tag.
     pub images: BTreeMap<String, Image>,
+}
+
+/// A node that the agent is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Node {
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its address and that of all its pods, put on the sandbox's loopback; none: `127.0.0.1`.
+    #[serde(default)]
+    pub address: Option<IpAddr>,
+    /// Its block devices. Pods see them and no others in `/dev`, and udev's records of them in
+    /// `/run/udev/data`; none: the machine's `/dev` is the node's.
+    #[serde(default)]
+    pub devices: Option<Vec<PathBuf>>,
+}
+
+impl Node {
+    fn address(&self) -> IpAddr {
+        self.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
 }
 
 /// What an image holds.
@@ -62,6 +85,13 @@ pub struct Settings {
 pub struct Image {
     /// The root that its processes run in; none: the machine's own.
     pub root: Option<PathBuf>,
+    /// Folders laid over the root, the topmost first: files added or replaced without a copy of the root. None of
+    /// them may lie in the root.
+    #[serde(default)]
+    pub layers: Vec<PathBuf>,
+    /// What a container without a command runs, before its arguments.
+    #[serde(default)]
+    pub entrypoint: Vec<String>,
     /// Variables that all its processes have.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -105,6 +135,23 @@ impl Shared {
     fn hosts(&self) -> PathBuf {
         self.settings.folder.join("hosts")
     }
+
+    /// Whether a pod's node has devices of its own.
+    fn own_devices(&self, pod: &Pod) -> bool {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+        let node = node.and_then(|name| self.settings.nodes.get(name));
+        node.is_some_and(|node| node.devices.is_some())
+    }
+
+    /// The `/dev` that a pod sees.
+    fn devices(&self, pod: &Pod) -> PathBuf {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        if self.own_devices(pod) {
+            self.hosts().join(node.unwrap_or_default()).join("dev")
+        } else {
+            PathBuf::from("/dev")
+        }
+    }
 }
 
 /// Runs the agent until its process ends.
@@ -126,7 +173,8 @@ pub async fn run(settings: Settings) -> Result<()> {
         log_port: logs.port()?,
     });
     tokio::spawn(logs.serve(Arc::clone(&shared)));
-    for name in shared.settings.nodes.keys() {
+    for (name, node) in &shared.settings.nodes {
+        devices::make(&shared.hosts().join(name), node)?;
         nodes::register(&shared, name).await?;
         tokio::spawn(nodes::keep_alive(Arc::clone(&shared), name.clone()));
     }
@@ -168,11 +216,15 @@ fn service(config: &Config) -> Result<BTreeMap<String, String>> {
     ]))
 }
 
-fn see(shared: &Arc<Shared>, known: &mut BTreeMap<String, watch::Sender<Pod>>, pod: Pod) {
+fn see(shared: &Arc<Shared>, known: &mut BTreeMap<String, watch::Sender<Pod>>, mut pod: Pod) {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
-    if !node.is_some_and(|node| shared.settings.nodes.contains_key(node)) {
+    let Some(node) = node.and_then(|node| shared.settings.nodes.get(node)) else {
         return;
-    }
+    };
+    // The kubelet knows it before the first container runs, and the API server only after its first report.
+    let status = pod.status.get_or_insert_default();
+    status.pod_ip = Some(node.address().to_string());
+    status.host_ip.clone_from(&status.pod_ip);
     if let Some(words) = played::is_played(&shared.settings.images, &pod) {
         let words = words.to_owned();
         tokio::spawn(played::play(Arc::clone(shared), pod, words));

@@ -8,15 +8,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
+use stagger_e2e::command::run;
 use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::Plane;
 use stagger_e2e::kubernetes::servers::Servers;
-use stagger_e2e::node::{Agent, Image, Settings};
+use stagger_e2e::loop_devices;
+use stagger_e2e::node::{Agent, Image, Node, Settings};
 use stagger_e2e::sandbox::Sandbox;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
 /// The image that is the machine itself.
 const IMAGE: &str = "machine:test";
+/// One with layers and a command of its own.
+const LAYERED: &str = "layered:test";
 /// A file that a pod writes into its root, and that the machine must not have.
 const WRITTEN: &str = "/written-by-a-pod-of-a-test";
 
@@ -26,13 +30,29 @@ fn pods_have_volumes_and_accounts() -> Result<()> {
     let folder = Folder::make("node-agent-", 1_000_000_000)?;
     let sandbox = Sandbox::start(folder.path(), &[])?;
     let plane = Plane::start(&sandbox)?;
+    let files = ["one", "other"].map(|name| sandbox.dir().join("disks").join(name));
+    let devices = loop_devices::make(&sandbox, &files, 1 << 20)?;
+    let own = |devices, address: &str| Node {
+        address: address.parse().ok(),
+        devices: Some(devices),
+        ..Node::default()
+    };
     let settings = Settings {
         kubeconfig: plane.kubeconfig(),
         folder: sandbox.dir().join("nodes"),
-        nodes: [("n0".to_owned(), [].into())].into(),
-        images: [(IMAGE.to_owned(), Image::default())].into(),
+        nodes: [
+            ("n0".to_owned(), Node::default()),
+            ("n1".to_owned(), own(devices[..1].to_vec(), "10.20.0.1")),
+            ("n2".to_owned(), own(devices[1..].to_vec(), "10.20.0.2")),
+        ]
+        .into(),
+        images: [
+            (IMAGE.to_owned(), Image::default()),
+            (LAYERED.to_owned(), layered(&sandbox)?),
+        ]
+        .into(),
     };
-    let _agent = Agent::start(&sandbox, &plane, Path::new(AGENT), &settings)?;
+    let agent = Agent::start(&sandbox, &plane, Path::new(AGENT), &settings)?;
     create(
         &plane,
         &json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "key" },
@@ -48,7 +68,89 @@ fn pods_have_volumes_and_accounts() -> Result<()> {
     let seen = what_is_missing_is_waited_for(&plane);
     seen.with_context(|| logs(&settings.folder))?;
     let seen = kubectl_shows_logs(&plane);
-    seen.with_context(|| logs(&settings.folder))
+    seen.with_context(|| logs(&settings.folder))?;
+    let seen = a_node_has_its_own_address_and_devices(&plane, &devices);
+    seen.with_context(|| logs(&settings.folder))?;
+    let dir = sandbox.dir().to_owned();
+    drop((agent, plane, sandbox));
+    let left = loop_devices::left(&dir)?;
+    ensure!(left.is_empty() && !dir.exists(), "left: {left:?}");
+    Ok(())
+}
+
+/// An image of two layers over the machine's own files, with a program that it starts by itself.
+fn layered(sandbox: &Sandbox) -> Result<Image> {
+    let folder = sandbox.dir().join("layers");
+    fs::create_dir_all(&folder)?;
+    // In memory: no layer may lie in the root, and the root here is all of the machine's disk.
+    let make = "mount -t tmpfs tmpfs \"$0\"; cd \"$0\"; mkdir -p over/srv under/srv; \
+                echo over >over/srv/both; echo under | tee under/srv/both >under/srv/one";
+    run(sandbox.command("sh").args(["-euc", make]).arg(&folder))?;
+    let layers = ["over", "under"].map(|name| folder.join(name));
+    Ok(Image {
+        layers: layers.to_vec(),
+        entrypoint: ["sh", "-euxc"].map(str::to_owned).into(),
+        ..Image::default()
+    })
+}
+
+/// Two pods on nodes with addresses and disks of their own.
+fn a_node_has_its_own_address_and_devices(plane: &Plane, devices: &[PathBuf]) -> Result<()> {
+    let pod = |node: &str, claims: String| {
+        let of = |path: &str| json!({ "fieldRef": { "fieldPath": path } });
+        let disks = json!({ "name": "disks", "mountPath": "/dev" });
+        let records = json!({ "name": "records", "mountPath": "/run/udev" });
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": node },
+            "spec": { "restartPolicy": "Never", "nodeName": node, "containers": [
+                { "name": "main", "image": LAYERED, "args": [claims],
+                  "resources": { "limits": { "memory": "1Gi" } },
+                  "env": [
+                    { "name": "POD", "valueFrom": of("status.podIP") },
+                    { "name": "HOST", "valueFrom": of("status.hostIP") },
+                    { "name": "LIMIT", "valueFrom": { "resourceFieldRef": { "resource": "limits.memory", "divisor": "1Mi" } } },
+                  ],
+                  "volumeMounts": [disks, records] },
+                // Without the volume it sees no other.
+                { "name": "bare", "image": IMAGE, "command": ["sh", "-c", "ls /dev/loop*"] },
+            ], "volumes": [
+                { "name": "disks", "hostPath": { "path": "/dev" } },
+                { "name": "records", "hostPath": { "path": "/run/udev" } },
+            ] } })
+    };
+    for (node, mine, others, address) in [
+        ("n1", &devices[0], &devices[1], "10.20.0.1"),
+        ("n2", &devices[1], &devices[0], "10.20.0.2"),
+    ] {
+        let claims = format!(
+            r#"test "$POD $HOST $LIMIT" = "{address} {address} 1024"
+            test "$(cat /srv/both) $(cat /srv/one)" = "over under"
+            test -b {mine}
+            test ! -e {others}
+            echo x >{mine}
+            echo x >/dev/null
+            echo $(cat /sys/class/block/{name}/dev) >/dev/shm/number
+            grep E:DEVTYPE=disk "/run/udev/data/b$(cat /dev/shm/number)""#,
+            mine = mine.display(),
+            others = others.display(),
+            name = mine.file_name().unwrap_or_default().display(),
+        );
+        create(plane, &pod(node, claims))?;
+        let succeeded = "--for=jsonpath={.status.phase}=Succeeded";
+        plane.ask(&["wait", "pod", node, succeeded, "--timeout=30s"])?;
+        let told = plane.ask(&[
+            "get",
+            "pod",
+            node,
+            "-o",
+            "jsonpath={.status.podIP} {.status.hostIP}",
+        ])?;
+        ensure!(told == format!("{address} {address}"), "{told}");
+        let node_address = "jsonpath={.status.addresses[0].address}";
+        ensure!(plane.ask(&["get", "node", node, "-o", node_address])? == address);
+        let seen = plane.ask(&["logs", node, "-c", "bare"])?;
+        ensure!(seen.trim() == mine.display().to_string(), "{seen}");
+    }
+    Ok(())
 }
 
 fn a_pod_has_all_it_asks_for(plane: &Plane, nodes: &Path) -> Result<()> {
@@ -58,7 +160,11 @@ fn a_pod_has_all_it_asks_for(plane: &Plane, nodes: &Path) -> Result<()> {
         r#"set -eux
         test "$(cat /scratch/note)" = written
         test "$(cat /part)" = part
-        test "$(stat -c %a /secret/deep/password)" = 600
+        test "$(stat -c %a /secret/deep/password /words/greeting /read-only/about/labels)" = '400
+640
+644'
+        test "$(cat /read-only/about/labels)" = 'app="all"'
+        if touch /read-only/about/new; then exit 9; fi
         test "$(cat /secret/deep/password)" = s3
         test "$(ls /words | tr '\n' ' ')" = "greeting other "
         if touch /words/new || touch /read-only/new; then exit 9; fi
@@ -81,6 +187,7 @@ fn a_pod_has_all_it_asks_for(plane: &Plane, nodes: &Path) -> Result<()> {
             "apiVersion": "v1", "kind": "Pod",
             "metadata": { "name": "all", "labels": { "app": "all" } },
             "spec": {
+                "nodeSelector": { "kubernetes.io/hostname": "n0" },
                 "initContainers": [{
                     "name": "first", "image": IMAGE,
                     "command": ["sh", "-c", "echo written >/scratch/note; echo part >/scratch/part"],
@@ -102,6 +209,8 @@ fn a_pod_has_all_it_asks_for(plane: &Plane, nodes: &Path) -> Result<()> {
                         mount("secret", "/secret"),
                         mount("words", "/words"),
                         mount("about", "/about"),
+                        // Its place is made in a volume that is read-only.
+                        mount("about", "/read-only/about"),
                     ],
                     // In the container's own /run.
                     "readinessProbe": { "exec": { "command": ["test", "-e", "/run/ready"] }, "periodSeconds": 1 },
@@ -110,8 +219,8 @@ fn a_pod_has_all_it_asks_for(plane: &Plane, nodes: &Path) -> Result<()> {
                     { "name": "work", "emptyDir": {} },
                     { "name": "node", "hostPath": { "path": "/var/lib/of-pods", "type": "DirectoryOrCreate" } },
                     { "name": "secret", "secret": { "secretName": "key",
-                        "items": [{ "key": "password", "path": "deep/password" }] } },
-                    { "name": "words", "configMap": { "name": "words" } },
+                        "items": [{ "key": "password", "path": "deep/password", "mode": 256 }] } },
+                    { "name": "words", "configMap": { "name": "words", "defaultMode": 416 } },
                     { "name": "about", "downwardAPI": { "items": [
                         { "path": "labels", "fieldRef": { "fieldPath": "metadata.labels" } }] } },
                 ],

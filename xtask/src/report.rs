@@ -68,11 +68,32 @@ pub(crate) fn say(text: &str) {
     writeln!(std::io::stderr(), "{text}").ok();
 }
 
+/// How something ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Passed,
+    Failed,
+    /// It was not run again: it is known to pass.
+    Known,
+    /// Cases of it lack something that cannot be had here, and said so.
+    Skipped,
+}
+
+impl Outcome {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Passed | Self::Known => "ok",
+            Self::Failed => "FAILED",
+            Self::Skipped => "skip",
+        }
+    }
+}
+
 /// One thing that was run.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    pub(crate) ok: bool,
+    pub(crate) outcome: Outcome,
     pub(crate) took: Duration,
     /// What it said of its failure, or why it was not run.
     pub(crate) why: Vec<String>,
@@ -82,13 +103,11 @@ pub(crate) struct Row {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
-    /// So many of them were not run: they are known to pass.
-    known: usize,
 }
 
 impl Report {
     /// Runs a program to its end; its output is shown as it comes.
-    pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> Result<bool> {
+    pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> Result<Outcome> {
         say(&format!("== {name}"));
         if std::io::stderr().is_terminal() {
             command.env("CARGO_TERM_COLOR", "always");
@@ -103,14 +122,18 @@ impl Report {
             .with_context(|| format!("start {name}: {command:?}"))?;
         // The command keeps its ends of the pipe, and with them open the pipe would have no end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let said = show(output);
+        let Shown { last, skipped } = show(output);
         let ok = child
             .wait()
             .with_context(|| format!("wait for {name}"))?
             .success();
-        let why = if ok { Vec::new() } else { why(said.into()) };
-        self.add(name, ok, begun.elapsed(), why);
-        Ok(ok)
+        let (outcome, why) = match (ok, skipped.is_empty()) {
+            (false, _) => (Outcome::Failed, why(last.into())),
+            (true, false) => (Outcome::Skipped, skipped),
+            (true, true) => (Outcome::Passed, Vec::new()),
+        };
+        self.add(name, outcome, begun.elapsed(), why);
+        Ok(outcome)
     }
 
     /// Does something to its end.
@@ -122,20 +145,25 @@ impl Report {
             why.push(format!("error: {error:#}"));
             say(&why[0]);
         }
-        self.add(name, why.is_empty(), begun.elapsed(), why);
+        let outcome = if why.is_empty() {
+            Outcome::Passed
+        } else {
+            Outcome::Failed
+        };
+        self.add(name, outcome, begun.elapsed(), why);
     }
 
     /// What need not be done, and why.
     pub(crate) fn known(&mut self, name: &str, why: &str) {
         say(&format!("== {name}: not run again, {why}"));
-        self.add(name, true, Duration::ZERO, vec![format!("not run again: {why}")]);
-        self.known += 1;
+        let why = vec![format!("not run again: {why}")];
+        self.add(name, Outcome::Known, Duration::ZERO, why);
     }
 
-    fn add(&mut self, name: &str, ok: bool, took: Duration, why: Vec<String>) {
+    fn add(&mut self, name: &str, outcome: Outcome, took: Duration, why: Vec<String>) {
         self.rows.push(Row {
             name: name.to_owned(),
-            ok,
+            outcome,
             took,
             why,
         });
@@ -144,27 +172,35 @@ impl Report {
     /// The summary, and whether all is well.
     pub(crate) fn summary(&self) -> bool {
         say("\nsummary");
-        for Row { name, ok, took, why } in &self.rows {
+        for Row {
+            name,
+            outcome,
+            took,
+            why,
+        } in &self.rows
+        {
             say(&format!(
                 "  {:<6} {:>6.0} s  {name}",
-                if *ok { "ok" } else { "FAILED" },
+                outcome.word(),
                 took.as_secs_f64()
             ));
             for line in why {
                 say(&format!("                  | {line}"));
             }
         }
-        let failed = self.rows.iter().filter(|row| !row.ok).count();
+        let count = |outcome| self.rows.iter().filter(|row| row.outcome == outcome).count();
         let total: Duration = self.rows.iter().map(|row| row.took).sum();
         say(&format!("  {:<6} {:>6.0} s  in all", "", total.as_secs_f64()));
         writeln!(
             std::io::stdout(),
-            "{} passed, {failed} failed, {} not run again",
-            self.rows.len() - failed - self.known,
-            self.known
+            "{} passed, {} failed, {} skipped, {} not run again",
+            count(Outcome::Passed),
+            count(Outcome::Failed),
+            count(Outcome::Skipped),
+            count(Outcome::Known),
         )
         .ok();
-        failed == 0
+        count(Outcome::Failed) == 0
     }
 }
 
@@ -173,20 +209,36 @@ const REMEMBERED: usize = 400;
 /// And so many of them, at most, stand in the summary.
 const TOLD: usize = 12;
 
-/// Passes on what a program prints; the end of it.
-fn show(output: PipeReader) -> VecDeque<String> {
+/// What a program printed, as far as it is told again.
+struct Shown {
+    /// The end of it.
+    last: VecDeque<String>,
+    /// Its cases that were not run, each with the reason.
+    skipped: Vec<String>,
+}
+
+/// Passes on what a program prints.
+fn show(output: PipeReader) -> Shown {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
-    let mut last = VecDeque::new();
+    let (mut last, mut skipped) = (VecDeque::new(), Vec::new());
     while output.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         std::io::stderr().write_all(&line).ok();
-        last.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
+        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        skipped.extend(skips(&text).map(str::to_owned));
+        last.push_back(text);
         if last.len() > REMEMBERED {
             last.pop_front();
         }
         line.clear();
     }
-    last
+    Shown { last, skipped }
+}
+
+/// `NAME skipped WHY` of a line `case NAME skipped WHY`, before which the harness may have put its dots.
+fn skips(line: &str) -> Option<&str> {
+    let said = line.trim_start_matches('.').strip_prefix("case ")?;
+    (said.split(' ').nth(1) == Some("skipped")).then_some(said)
 }
 
 /// The lines that tell why: from the first word of an error on, else the last ones.
@@ -214,9 +266,18 @@ mod tests {
         let mut report = Report::default();
         let script = "seq 500; echo 'Error: the disk is full' >&2; echo after; exit 3";
         let ok = report.run("one", Command::new("sh").args(["-c", script]));
-        assert!(!ok.expect("sh starts"));
+        assert_eq!(ok.expect("sh starts"), Outcome::Failed);
         assert_eq!(report.rows[0].why, ["Error: the disk is full", "after"]);
-        assert!(!report.rows[0].ok);
+    }
+
+    #[test]
+    fn what_could_not_be_run_is_no_success() {
+        let mut report = Report::default();
+        let script = "echo 'case one ok 1.0'; printf .; echo 'case two skipped there is no Rook' >&2";
+        let outcome = report.run("some", Command::new("sh").args(["-c", script]));
+        assert_eq!(outcome.expect("sh starts"), Outcome::Skipped);
+        assert_eq!(report.rows[0].why, ["two skipped there is no Rook"]);
+        assert!(report.summary(), "it is no failure either");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::report::{Report, built, cargo, root, say, workspace};
+use crate::report::{Outcome, Report, built, cargo, root, say, workspace};
 use crate::story::STORIES;
 use crate::{fuzz, generate, layers, licences, postgres, simulate};
 
@@ -26,7 +26,7 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
         must_be_root()?;
     }
     quick(&mut report)?;
-    if extent != Extent::Quick && report.rows.iter().all(|row| row.ok) {
+    if extent != Extent::Quick && report.rows.iter().all(|row| row.outcome != Outcome::Failed) {
         set_up(&mut report)?;
         postgres::tests(&mut report)?;
         report.run("programs of Kubernetes", &mut built("kubernetes-servers"))?;
@@ -55,8 +55,8 @@ pub(crate) fn must_be_root() -> Result<()> {
 }
 
 fn quick(report: &mut Report) -> Result<()> {
-    let complete = report.run("build", &mut workspace("build", &["--all-targets"]))?;
-    if !complete {
+    let build = report.run("build", &mut workspace("build", &["--all-targets"]))?;
+    if build == Outcome::Failed {
         return Ok(());
     }
     report.done("layers", layers::layers);

@@ -25,7 +25,7 @@ const SHA256: &str = "30c2b1bf7dcc88d3eb0a1364e47ddd9128edb3110a30e8a0ef61cd5856
 ///
 /// # Errors
 /// There is none, and it cannot be fetched.
-pub(super) fn program() -> Result<PathBuf> {
+pub(crate) fn program() -> Result<PathBuf> {
     let own = Command::new("go").args(["env", "GOVERSION"]).output();
     let said = own.map(|own| String::from_utf8_lossy(&own.stdout).into_owned());
     if said.is_ok_and(|said| minor(&said).is_some_and(|own| own >= OLDEST)) {

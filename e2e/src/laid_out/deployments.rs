@@ -1,6 +1,7 @@
 //! Deployments of daemons with Rook's names and labels.
 
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -8,8 +9,78 @@ use serde_json::{Value, json};
 use super::NAMESPACE;
 use crate::ceph::{Cluster, Daemon, Kind};
 
+/// What depends on the cluster that a daemon is of.
+struct Parts {
+    node: String,
+    /// Of an OSD.
+    rack: u32,
+    command: Vec<String>,
+    socket: PathBuf,
+}
+
 /// The Deployment of a daemon.
 pub(super) fn of(ceph: &Cluster, daemon: &Daemon, image: &str) -> Result<Value> {
+    let rack = match daemon.kind {
+        Kind::Osd => {
+            ceph.spec()
+                .place(daemon.id.parse().context("an OSD's id is a number")?)
+                .0
+        }
+        Kind::Mon | Kind::Mgr | Kind::Mds | Kind::Rgw => 0,
+    };
+    let parts = Parts {
+        node: place(ceph, daemon),
+        rack,
+        command: command(ceph, daemon)?,
+        socket: ceph
+            .dir()
+            .join("run")
+            .join(format!("{}.asok", daemon.ceph_name())),
+    };
+    Ok(deployment(daemon, image, &parts))
+}
+
+/// What the Deployment of a daemon has, as [`told_of`] tells it: the same on each cluster.
+pub fn imitation(daemon: &Daemon) -> Value {
+    let parts = Parts {
+        node: "node".to_owned(),
+        rack: 0,
+        command: Vec::new(),
+        socket: PathBuf::new(),
+    };
+    told_of(&deployment(daemon, "image", &parts))
+}
+
+/// What a Deployment has, by the names of it: what it selects its pods by, its labels and theirs, its annotations and
+/// theirs, how it replaces pods, and the variables of each container.
+pub fn told_of(deployment: &Value) -> Value {
+    let keys = |value: &Value| -> Vec<String> {
+        let all = value.as_object().into_iter().flatten();
+        all.map(|(key, _)| key.clone()).collect()
+    };
+    let (meta, spec) = (&deployment["metadata"], &deployment["spec"]);
+    let (of_pods, pod) = (&spec["template"]["metadata"], &spec["template"]["spec"]);
+    let mut variables = Vec::new();
+    for containers in ["initContainers", "containers"] {
+        for container in pod[containers].as_array().into_iter().flatten() {
+            let name = container["name"].as_str().unwrap_or_default();
+            let env = container["env"].as_array().into_iter().flatten();
+            variables.push(name.to_owned());
+            variables.extend(env.filter_map(|one| Some(format!("{name}: {}", one["name"].as_str()?))));
+        }
+    }
+    json!({
+        "selector": keys(&spec["selector"]["matchLabels"]),
+        "labels": keys(&meta["labels"]),
+        "labels of pods": keys(&of_pods["labels"]),
+        "annotations": keys(&meta["annotations"]),
+        "annotations of pods": keys(&of_pods["annotations"]),
+        "strategy": [spec["strategy"]["type"]],
+        "containers and their variables": variables,
+    })
+}
+
+fn deployment(daemon: &Daemon, image: &str, parts: &Parts) -> Value {
     let (kind, id) = (daemon.kind.to_string(), &daemon.id);
     let name = match daemon.kind {
         Kind::Mds => format!("rook-ceph-mds-fs-{id}"),
@@ -26,15 +97,14 @@ pub(super) fn of(ceph: &Cluster, daemon: &Daemon, image: &str) -> Result<Value> 
         "app.kubernetes.io/component": "cephclusters.ceph.rook.io",
         "app.kubernetes.io/managed-by": "rook-ceph-operator",
     });
-    let node = place(ceph, daemon);
+    let node = &parts.node;
     if daemon.kind == Kind::Osd {
-        let (rack, host) = ceph.spec().place(id.parse().context("an OSD's id is a number")?);
         labels["ceph-osd-id"] = json!(id);
         labels["failure-domain"] = json!(node);
         labels["portable"] = json!("false");
         labels["topology-location-root"] = json!("default");
-        labels["topology-location-rack"] = json!(format!("rack{rack}"));
-        labels["topology-location-host"] = json!(format!("host{host}"));
+        labels["topology-location-rack"] = json!(format!("rack{}", parts.rack));
+        labels["topology-location-host"] = json!(node);
     }
     match daemon.kind {
         Kind::Mds => labels["rook_file_system"] = json!("fs"),
@@ -55,14 +125,10 @@ pub(super) fn of(ceph: &Cluster, daemon: &Daemon, image: &str) -> Result<Value> 
         labels.remove("ceph_daemon_type");
         labels.remove("ceph_daemon_id");
     }
-    let socket = ceph
-        .dir()
-        .join("run")
-        .join(format!("{}.asok", daemon.ceph_name()));
-    let up = format!("test -S '{}'", socket.display());
+    let up = format!("test -S '{}'", parts.socket.display());
     let env =
         |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
-    Ok(json!({
+    json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": { "name": name, "namespace": NAMESPACE, "labels": of_deployment },
         "spec": {
@@ -81,7 +147,7 @@ pub(super) fn of(ceph: &Cluster, daemon: &Daemon, image: &str) -> Result<Value> 
                         "name": "chown-container-data-dir", "image": image, "command": ["true"],
                     }],
                     "containers": [{
-                        "name": kind, "image": image, "command": command(ceph, daemon)?,
+                        "name": kind, "image": image, "command": parts.command,
                         "env": [
                             env("POD_NAME", "metadata.name"),
                             env("NODE_NAME", "spec.nodeName"),
@@ -94,7 +160,7 @@ pub(super) fn of(ceph: &Cluster, daemon: &Daemon, image: &str) -> Result<Value> 
                 },
             },
         },
-    }))
+    })
 }
 
 /// OSDs are on the node that has their CRUSH host's name; others are spread.

@@ -57,7 +57,8 @@ impl LaidOut {
             "apiVersion": "policy/v1", "kind": "Eviction",
             "metadata": { "name": pod, "namespace": NAMESPACE },
         });
-        let out = self.kubectl_reading(&["create", "--raw", &path, "-f", "-"], &eviction)?;
+        let words = ["create", "--raw", &path, "-f", "-"];
+        let out = self.plane.kubectl_reading(&words, &eviction.to_string())?;
         if out.status.success() {
             return Ok(None);
         }

@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
+use super::fields::field;
 use super::keys::Found;
 use super::mounts::{Access, Mount, OwnRoot, mounts, needs_own_root, read_only_root};
 use super::pod_logs;
@@ -39,6 +40,8 @@ const MESSAGE: usize = 4096;
 pub(super) struct Inside {
     root: Root,
     env: BTreeMap<String, String>,
+    /// That of the pod.
+    address: String,
 }
 
 /// What they see of the files.
@@ -66,6 +69,11 @@ impl Inside {
                 command(&own.command(&line), &BTreeMap::new(), log)
             }
         }
+    }
+
+    /// Where it serves.
+    pub(super) fn address(&self) -> &str {
+        &self.address
     }
 
     /// Another process beside the first one, without output.
@@ -240,7 +248,8 @@ impl Run {
         env.extend(self.shared.service.clone());
         let env = found.and_then(|found| variables(&self.spec, &self.pod, &found, env));
         let env = env.map_err(configuring)?;
-        let root = if needs_own_root(&self.spec) {
+        let own_files = !image.layers.is_empty() || self.shared.own_devices(&self.pod);
+        let root = if own_files || needs_own_root(&self.spec) {
             let mut mounts = mounts(&self.spec, places, &env).map_err(configuring)?;
             if let Some(path) = self.message_path() {
                 mounts.push(Mount {
@@ -252,6 +261,8 @@ impl Run {
             let settings = &self.shared.settings.folder;
             Root::Own(OwnRoot {
                 image: image.root.clone().unwrap_or_else(|| PathBuf::from("/")),
+                layers: image.layers.clone(),
+                devices: self.shared.devices(&self.pod),
                 own: self.folder.clone(),
                 cluster: settings.parent().unwrap_or(settings).to_owned(),
                 access: match read_only_root(&self.spec) {
@@ -263,7 +274,8 @@ impl Run {
         } else {
             image.root.clone().map_or(Root::Machine, Root::Image)
         };
-        Ok((image.clone(), Inside { root, env }))
+        let address = field(&self.pod, "status.podIP").map_err(configuring)?;
+        Ok((image.clone(), Inside { root, env, address }))
     }
 
     /// Where it leaves its last words, if it has a place of its own for them: the usual one,
@@ -298,7 +310,7 @@ impl Run {
         let log = File::create(&path).ok();
         let hosts = self.shared.hosts();
         pod_logs::show(&hosts, &self.pod, &self.spec.name, state.restarts, &path).ok();
-        let words = words(&self.spec, &inside.env);
+        let words = words(&self.spec, &image.entrypoint, &inside.env);
         let name = words.first().map(String::as_str).unwrap_or_default();
         let broken = image.broken.get(name.rsplit('/').next().unwrap_or(name)).copied();
         if words.is_empty() || broken == Some(Broken::AtOnce) {

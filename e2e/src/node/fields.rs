@@ -16,7 +16,8 @@ pub(super) fn field(pod: &Pod, path: &str) -> Result<String, String> {
         "metadata.annotations" => meta.annotations.as_ref().map(lines),
         "spec.nodeName" => spec.and_then(|spec| spec.node_name.clone()),
         "spec.serviceAccountName" => spec.and_then(|spec| spec.service_account_name.clone()),
-        "status.podIP" | "status.podIPs" | "status.hostIP" | "status.hostIPs" => Some("127.0.0.1".to_owned()),
+        "status.podIP" | "status.podIPs" => pod.status.as_ref().and_then(|status| status.pod_ip.clone()),
+        "status.hostIP" | "status.hostIPs" => pod.status.as_ref().and_then(|status| status.host_ip.clone()),
         _ => {
             let named = |map: &str| path.strip_prefix(map)?.strip_prefix("['")?.strip_suffix("']");
             let (map, key) = if let Some(key) = named("metadata.labels") {
@@ -51,11 +52,14 @@ mod tests {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": { "name": "a", "labels": { "app": "x", "with/slash": "say \"y\"" } },
             "spec": { "containers": [], "nodeName": "n0" },
+            "status": { "podIP": "10.20.0.1", "hostIP": "10.20.0.1" },
         }))
         .unwrap();
         let ask = |path: &str| field(&pod, path);
         assert_eq!(ask("metadata.name").as_deref(), Ok("a"));
         assert_eq!(ask("spec.nodeName").as_deref(), Ok("n0"));
+        assert_eq!(ask("status.podIP"), ask("status.hostIPs"));
+        assert_eq!(ask("status.podIP").as_deref(), Ok("10.20.0.1"));
         assert_eq!(ask("metadata.labels['with/slash']").as_deref(), Ok("say \"y\""));
         assert_eq!(ask("metadata.labels['none']").as_deref(), Ok(""));
         assert_eq!(

@@ -43,7 +43,8 @@ impl Endpoint {
                     .with_single_cert(vec![own.cert.der().clone()], key.into())
             })
             .context("setting up TLS for the log endpoint")?;
-        let listener = TcpListener::bind("127.0.0.1:0")
+        // Each node has an address; in the sandbox's own network nobody else asks.
+        let listener = TcpListener::bind("0.0.0.0:0")
             .await
             .context("listening for those who ask for logs")?;
         Ok(Self {

@@ -9,23 +9,25 @@ use super::variables::expand;
 use super::volumes::Places;
 
 /// Makes the root in the mount namespace that it is started in, and becomes the command in it. Arguments:
-/// the image's root, the container's folder, the folder of the cluster, `ro` or `rw` for the root; then for
-/// each mount its source, its place in the root, and `ro` or `rw`; then `--` and the command.
+/// the image's root with the layers over it, the `/dev` of its node, the container's folder, the folder of the
+/// cluster, `ro` or `rw` for the root; then for each mount its source, its place in the root, and `ro` or `rw`;
+/// then `--` and the command.
 ///
-/// A place is looked up from inside, as links of the image lead elsewhere outside. Whatever fails ends it
+/// One volume may lie in another that is read-only, and its place has to be made first: so what is to be
+/// read-only becomes so when everything is mounted. A place is looked up from inside, as links of the image lead elsewhere outside. Whatever fails ends it
 /// with 128, as with a runtime that cannot make a container.
 const MAKE: &str = r#"
 set -eu
 trap 'exit 128' EXIT
-image=$1 own=$2 cluster=$3 access=$4; shift 4
+image=$1 devices=$2 own=$3 cluster=$4 access=$5 closed=; shift 5
 root=$own/root
 rm -rf "$own/upper" "$own/scratch"
 mkdir -p "$own/upper" "$own/scratch" "$root"
 mount -t overlay -o "lowerdir=$image,upperdir=$own/upper,workdir=$own/scratch" overlay "$root"
-for name in proc sys dev; do
-    mkdir -p "$root/$name"
-    mount --rbind "/$name" "$root/$name"
-done
+mkdir -p "$root/proc" "$root/sys" "$root/dev"
+mount --rbind /proc "$root/proc"
+mount --rbind /sys "$root/sys"
+mount --rbind "$devices" "$root/dev"
 mkdir -p "$root/run" "$root$cluster"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 mount --bind "$cluster" "$root$cluster"
@@ -41,9 +43,14 @@ while [ "$1" != -- ]; do
         [ -e "$place" ] || : >"$place"
     fi
     mount --rbind "$source" "$place"
-    [ "$mode" = rw ] || mount -o remount,bind,ro "$place"
+    [ "$mode" = rw ] || closed="$closed$place
+"
 done
 shift
+IFS='
+'
+for place in $closed; do mount -o remount,bind,ro "$place"; done
+unset IFS
 [ "$access" = rw ] || mount -o remount,bind,ro "$root"
 exec chroot "$root" "$@"
 "#;
@@ -76,6 +83,10 @@ pub(super) struct Mount {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OwnRoot {
     pub(super) image: PathBuf,
+    /// What lies over that, the topmost first.
+    pub(super) layers: Vec<PathBuf>,
+    /// The `/dev` of its node.
+    pub(super) devices: PathBuf,
     /// The container's folder.
     pub(super) own: PathBuf,
     /// The folder of the whole cluster, which is seen everywhere at its own path.
@@ -105,7 +116,9 @@ impl OwnRoot {
         ]
         .map(str::to_owned)
         .to_vec();
-        line.extend([&self.image, &self.own, &self.cluster].map(|path| shown(path)));
+        let layers = self.layers.iter().chain([&self.image]);
+        line.push(layers.map(|path| shown(path)).collect::<Vec<_>>().join(":"));
+        line.extend([&self.devices, &self.own, &self.cluster].map(|path| shown(path)));
         line.push(self.access.word());
         for mount in &self.mounts {
             line.extend([shown(&mount.source), mount.target.clone(), mount.access.word()]);
@@ -277,13 +290,15 @@ mod tests {
     fn the_command_line_ends_with_the_words() {
         let root = OwnRoot {
             image: "/".into(),
+            layers: vec!["/above".into()],
+            devices: "/dev".into(),
             own: "/own".into(),
             cluster: "/cluster".into(),
             access: Access::Read,
             mounts: of(&json!([{ "name": "data", "mountPath": "/d" }])).unwrap(),
         };
         let line = root.command(&["echo".to_owned(), "--".to_owned()]);
-        let expected = "mounts / /own /cluster ro /v/data /d rw -- echo --";
+        let expected = "mounts /above:/ /dev /own /cluster ro /v/data /d rw -- echo --";
         assert_eq!(line[7..].join(" "), expected);
     }
 }

@@ -12,6 +12,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::Shared;
+use super::resources::{MEMORY, PROCESSORS, STORAGE};
 
 /// Between two signs of life.
 const BEAT: Duration = Duration::from_secs(4);
@@ -21,7 +22,9 @@ const MANAGER: &str = "node-agent";
 /// Makes a node, or makes it as it should be.
 pub(super) async fn register(shared: &Shared, name: &str) -> Result<()> {
     let nodes: Api<Node> = Api::all(shared.client.clone());
-    let mut labels = shared.settings.nodes.get(name).cloned().unwrap_or_default();
+    let node = shared.settings.nodes.get(name).cloned().unwrap_or_default();
+    let address = node.address();
+    let mut labels = node.labels;
     labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
     labels.insert("kubernetes.io/os".to_owned(), "linux".to_owned());
     let node = json!({
@@ -33,13 +36,13 @@ pub(super) async fn register(shared: &Shared, name: &str) -> Result<()> {
         .patch(name, &params, &Patch::Apply(&node))
         .await
         .with_context(|| format!("making the node {name}"))?;
-    let room = json!({ "cpu": "64", "memory": "64Gi", "pods": "250", "ephemeral-storage": "100Gi" });
+    let room = json!({ "cpu": PROCESSORS, "memory": MEMORY, "pods": "250", "ephemeral-storage": STORAGE });
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let status = json!({
         "status": {
             "capacity": room, "allocatable": room,
             // No name: the API server would ask by it for logs, and nobody knows the address of it.
-            "addresses": [{ "type": "InternalIP", "address": "127.0.0.1" }],
+            "addresses": [{ "type": "InternalIP", "address": address }],
             "daemonEndpoints": { "kubeletEndpoint": { "Port": shared.log_port } },
             "conditions": [{
                 "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "it plays the kubelet",

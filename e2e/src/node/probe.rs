@@ -60,18 +60,20 @@ pub(super) async fn ask(probe: &Probe, inside: &Inside, first: u32, limit: Durat
             return false;
         };
         let path = get.path.as_deref().unwrap_or("/");
-        return timeout(limit, http(port, path)).await.unwrap_or(false);
+        return timeout(limit, http(inside.address(), port, path))
+            .await
+            .unwrap_or(false);
     }
     // Others are not used here; what cannot be asked has not answered.
     false
 }
 
 /// Whether `GET path` is answered with a status from 200 to 399.
-async fn http(port: i32, path: &str) -> bool {
-    let Ok(mut stream) = TcpStream::connect(format!("127.0.0.1:{port}")).await else {
+async fn http(address: &str, port: i32, path: &str) -> bool {
+    let Ok(mut stream) = TcpStream::connect(format!("{address}:{port}")).await else {
         return false;
     };
-    let question = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
+    let question = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     if stream.write_all(question.as_bytes()).await.is_err() {
         return false;
     }

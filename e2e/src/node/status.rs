@@ -97,12 +97,13 @@ pub(super) fn status(
             .and_then(|old| serde_json::to_value(old.last_transition_time.as_ref()?).ok());
         json!({ "type": kind, "status": status, "lastTransitionTime": same.unwrap_or_else(|| json!(since)) })
     };
+    let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
     let all = |states: &[ContainerState]| states.iter().map(|one| one.json(uid)).collect::<Vec<_>>();
     json!({
         "phase": phase,
         "startTime": time(started),
-        "hostIP": "127.0.0.1", "hostIPs": [{ "ip": "127.0.0.1" }],
-        "podIP": "127.0.0.1", "podIPs": [{ "ip": "127.0.0.1" }],
+        "hostIP": address, "hostIPs": [{ "ip": address }],
+        "podIP": address, "podIPs": [{ "ip": address }],
         "conditions": [
             condition("PodScheduled", true),
             condition("Initialized", initialized),

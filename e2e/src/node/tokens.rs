@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount, ServiceAccountTokenProject
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use super::volumes::Files;
+use super::volumes::{Content, Files};
 
 /// The tokens that a volume is to hold.
 pub(super) async fn files(client: &Client, pod: &Pod, sources: &[VolumeProjection]) -> Result<Files, String> {
@@ -15,7 +15,7 @@ pub(super) async fn files(client: &Client, pod: &Pod, sources: &[VolumeProjectio
         .filter_map(|source| source.service_account_token.as_ref())
     {
         let token = token(client, pod, wish).await?;
-        files.insert(wish.path.clone(), token.into_bytes());
+        files.insert(wish.path.clone(), Content::of(token.into_bytes()));
     }
     Ok(files)
 }

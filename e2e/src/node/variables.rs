@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{Container, EnvVarSource, Pod};
 
 use super::fields::field;
 use super::keys::{Found, Holder};
+use super::resources::resource;
 
 /// The objects that a container's variables come from.
 pub(super) fn wanted(spec: &Container) -> BTreeSet<Holder> {
@@ -58,7 +59,7 @@ pub(super) fn variables(
     for one in spec.env.iter().flatten() {
         let value = match &one.value_from {
             Some(from) => {
-                value(from, pod, found).map_err(|why| format!("the variable {}: {why}", one.name))?
+                value(from, spec, pod, found).map_err(|why| format!("the variable {}: {why}", one.name))?
             }
             None => Some(expand(one.value.as_deref().unwrap_or_default(), &env)),
         };
@@ -69,9 +70,12 @@ pub(super) fn variables(
     Ok(env)
 }
 
-fn value(from: &EnvVarSource, pod: &Pod, found: &Found) -> Result<Option<String>, String> {
+fn value(from: &EnvVarSource, spec: &Container, pod: &Pod, found: &Found) -> Result<Option<String>, String> {
     if let Some(of) = &from.field_ref {
         return field(pod, &of.field_path).map(Some);
+    }
+    if let Some(of) = &from.resource_field_ref {
+        return resource(spec, of).map(Some);
     }
     let (holder, key, optional) = if let Some(of) = &from.config_map_key_ref {
         (Holder::ConfigMap(of.name.clone()), &of.key, of.optional)
@@ -87,10 +91,11 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-/// The command line of a container, without that of its image.
-pub(super) fn words(spec: &Container, env: &BTreeMap<String, String>) -> Vec<String> {
-    let command = spec.command.iter().flatten();
-    let words = command.chain(spec.args.iter().flatten());
+/// The command line of a container: its own command, else its image's, and the arguments.
+pub(super) fn words(spec: &Container, entrypoint: &[String], env: &BTreeMap<String, String>) -> Vec<String> {
+    let own = spec.command.as_deref().unwrap_or_default();
+    let command = if own.is_empty() { entrypoint } else { own };
+    let words = command.iter().chain(spec.args.iter().flatten());
     words.map(|word| expand(word, env)).collect()
 }
 
@@ -153,6 +158,19 @@ mod tests {
     }
 
     #[test]
+    fn an_image_has_a_command_for_containers_without_one() {
+        let line = |spec: Value| {
+            let spec: Container = serde_json::from_value(spec).unwrap();
+            words(&spec, &["rook".to_owned()], &BTreeMap::new()).join(" ")
+        };
+        assert_eq!(line(json!({ "name": "c", "args": ["ceph"] })), "rook ceph");
+        assert_eq!(
+            line(json!({ "name": "c", "command": ["sh"], "args": ["-x"] })),
+            "sh -x"
+        );
+    }
+
+    #[test]
     fn each_variable_may_use_those_before_it() {
         let spec = json!({ "name": "c",
             "envFrom": [{ "prefix": "P_", "secretRef": { "name": "s" } }],
@@ -189,7 +207,7 @@ mod tests {
             ),
             (json!({ "fieldRef": { "fieldPath": "spec.color" } }), "spec.color"),
             (
-                json!({ "resourceFieldRef": { "resource": "limits.cpu" } }),
+                json!({ "resourceFieldRef": { "resource": "limits.color" } }),
                 "variable V",
             ),
         ] {

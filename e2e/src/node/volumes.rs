@@ -1,8 +1,8 @@
 //! The volumes of a pod: made on this machine before its first container.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
@@ -31,8 +31,25 @@ pub(super) struct Place {
 /// Where the volumes of a pod are, by name.
 pub(super) type Places = BTreeMap<String, Place>;
 
+/// What the files of a volume have if it does not say, as the kubelet has it.
+const MODE: u32 = 0o644;
+
+/// What a file is to hold, and its mode if it has one of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Content {
+    bytes: Vec<u8>,
+    mode: Option<i32>,
+}
+
+impl Content {
+    /// In a file with the mode of its volume.
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        Self { bytes, mode: None }
+    }
+}
+
 /// What files are to hold, by their path in a volume.
-pub(super) type Files = BTreeMap<String, Vec<u8>>;
+pub(super) type Files = BTreeMap<String, Content>;
 
 /// The volumes of one pod. All its containers wait for them, and one of them makes them.
 #[derive(Debug, Default)]
@@ -68,9 +85,14 @@ async fn place(shared: &Shared, pod: &Pod, volume: &Volume) -> Result<Place, Str
     }
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     let of_node = shared.hosts().join(node.unwrap_or_default());
+    let devices = shared.devices(pod);
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     if let Some(claim) = &volume.persistent_volume_claim {
-        let path = on_node(&of_node, &of_claim(shared, namespace, &claim.claim_name).await?);
+        let path = on_node(
+            &of_node,
+            &devices,
+            &of_claim(shared, namespace, &claim.claim_name).await?,
+        );
         if !path.exists() {
             return Err(format!(
                 "the node has no {}; the pod waits for it",
@@ -83,7 +105,7 @@ async fn place(shared: &Shared, pod: &Pod, volume: &Volume) -> Result<Place, Str
         });
     }
     if let Some(host) = &volume.host_path {
-        let path = on_node(&of_node, &host.path);
+        let path = on_node(&of_node, &devices, &host.path);
         look_after(host, &path)?;
         return Ok(Place {
             path,
@@ -94,7 +116,7 @@ async fn place(shared: &Shared, pod: &Pod, volume: &Volume) -> Result<Place, Str
     let found = Found::ask(&shared.client, namespace, wanted(&sources)).await?;
     let mut files = files(&sources, pod, &found)?;
     files.extend(tokens::files(&shared.client, pod, &sources).await?);
-    write(&own, &files).map_err(|error| format!("writing into {}: {error}", own.display()))?;
+    write(&own, &files, mode(volume)).map_err(|error| format!("writing into {}: {error}", own.display()))?;
     Ok(Place {
         path: own,
         access: Access::Read,
@@ -125,9 +147,17 @@ async fn of_claim(shared: &Shared, namespace: &str, name: &str) -> Result<String
 }
 
 /// Where a path of a node is on this machine: in the node's own folder, but for what only the machine has.
-fn on_node(folder: &Path, path: &str) -> PathBuf {
+fn on_node(folder: &Path, devices: &Path, path: &str) -> PathBuf {
     let path = Path::new(path);
-    if ["/dev", "/sys", "/proc"]
+    if let Ok(device) = path.strip_prefix("/dev") {
+        // Joined with nothing, it would end with a slash.
+        return if device.as_os_str().is_empty() {
+            devices.to_owned()
+        } else {
+            devices.join(device)
+        };
+    }
+    if ["/sys", "/proc"]
         .iter()
         .any(|of_machine| path.starts_with(of_machine))
     {
@@ -230,7 +260,11 @@ fn files(sources: &[VolumeProjection], pod: &Pod, found: &Found) -> Result<Files
                     .field_ref
                     .as_ref()
                     .ok_or_else(|| format!("the node agent has no source for the file {}", item.path))?;
-                files.insert(item.path.clone(), field(pod, &of.field_path)?.into_bytes());
+                let content = Content {
+                    bytes: field(pod, &of.field_path)?.into_bytes(),
+                    mode: item.mode,
+                };
+                files.insert(item.path.clone(), content);
             }
         } else if source.service_account_token.is_none() {
             return Err("the node agent has no projections of this kind".to_owned());
@@ -246,12 +280,18 @@ fn chosen(
     items: Option<&[KeyToPath]>,
     optional: Option<bool>,
 ) -> Result<Files, String> {
-    let Some(items) = items else { return Ok(values) };
+    let Some(items) = items else {
+        return Ok(values
+            .into_iter()
+            .map(|(key, bytes)| (key, Content::of(bytes)))
+            .collect());
+    };
     let mut files = Files::new();
     for item in items {
         match values.remove(&item.key) {
-            Some(value) => {
-                files.insert(item.path.clone(), value);
+            Some(bytes) => {
+                let mode = item.mode;
+                files.insert(item.path.clone(), Content { bytes, mode });
             }
             None if optional == Some(true) => {}
             None => {
@@ -265,19 +305,37 @@ fn chosen(
     Ok(files)
 }
 
-/// Writes files that only root reads.
-fn write(folder: &Path, files: &Files) -> std::io::Result<()> {
+/// The mode of the files of a volume that have none of their own.
+fn mode(volume: &Volume) -> u32 {
+    let given = if let Some(projected) = &volume.projected {
+        projected.default_mode
+    } else if let Some(map) = &volume.config_map {
+        map.default_mode
+    } else if let Some(secret) = &volume.secret {
+        secret.default_mode
+    } else {
+        volume
+            .downward_api
+            .as_ref()
+            .and_then(|downward| downward.default_mode)
+    };
+    given.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(MODE)
+}
+
+/// Writes files, with this mode where they have none of their own.
+fn write(folder: &Path, files: &Files, mode: u32) -> std::io::Result<()> {
     let mut folders = fs::DirBuilder::new();
-    folders.recursive(true).mode(0o700);
+    folders.recursive(true).mode(0o755);
     folders.create(folder)?;
     for (path, content) in files {
         let path = folder.join(path);
         if let Some(parent) = path.parent() {
             folders.create(parent)?;
         }
-        let mut options = fs::File::options();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        std::io::Write::write_all(&mut options.open(&path)?, content)?;
+        let own = content.mode.and_then(|mode| u32::try_from(mode).ok());
+        fs::write(&path, &content.bytes)?;
+        // Whatever the mask of this process.
+        fs::set_permissions(&path, Permissions::from_mode(own.unwrap_or(mode)))?;
     }
     Ok(())
 }
@@ -315,7 +373,7 @@ mod tests {
         let files = files.unwrap();
         let pairs = files
             .iter()
-            .map(|(path, content)| format!("{path}={}", String::from_utf8_lossy(content)));
+            .map(|(path, content)| format!("{path}={}", String::from_utf8_lossy(&content.bytes)));
         pairs.collect::<Vec<_>>().join(" ")
     }
 
@@ -369,6 +427,10 @@ mod tests {
     #[test]
     fn a_node_has_files_of_its_own_but_for_devices() {
         let folder = Path::new("/hosts/n0");
+        for (path, expected) in [("/dev", "/hosts/n0/dev"), ("/dev/sda", "/hosts/n0/dev/sda")] {
+            let found = on_node(folder, Path::new("/hosts/n0/dev"), path);
+            assert_eq!(found, Path::new(expected), "{path}");
+        }
         for (path, expected) in [
             ("/var/lib/rook", "/hosts/n0/var/lib/rook"),
             ("/", "/hosts/n0/"),
@@ -376,8 +438,31 @@ mod tests {
             ("/dev/sda", "/dev/sda"),
             ("/sys", "/sys"),
         ] {
-            assert_eq!(on_node(folder, path), Path::new(expected), "{path}");
+            assert_eq!(
+                on_node(folder, Path::new("/dev"), path),
+                Path::new(expected),
+                "{path}"
+            );
         }
+    }
+
+    #[test]
+    fn files_have_the_mode_of_their_volume_or_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let items = json!([{ "key": "a", "path": "a" }, { "key": "b", "path": "in/b", "mode": 256 }]);
+        let volume = json!({ "name": "v", "configMap": { "name": "m", "items": items, "defaultMode": 288 } });
+        let files = of(volume.clone()).unwrap();
+        let volume: Volume = serde_json::from_value(volume).unwrap();
+        write(folder.path(), &files, super::mode(&volume)).unwrap();
+        let mode = |path: &str| {
+            fs::metadata(folder.path().join(path))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777
+        };
+        assert_eq!((mode("a"), mode("in"), mode("in/b")), (0o440, 0o755, 0o400));
+        assert_eq!(super::mode(&Volume::default()), 0o644);
     }
 
     #[test]

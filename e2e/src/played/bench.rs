@@ -223,7 +223,7 @@ impl World {
             nodes: self
                 .hosts()
                 .into_iter()
-                .map(|host| (host.to_owned(), [].into()))
+                .map(|host| (host.to_owned(), node::Node::default()))
                 .collect(),
             images: IMAGES.map(|name| (name.to_owned(), image.clone())).into(),
         }

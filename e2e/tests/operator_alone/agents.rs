@@ -1,11 +1,10 @@
 //! Agents on the nodes, which follow the operator's own release.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use stagger_e2e::node::{Agent, Image, Settings};
+use stagger_e2e::node::{Agent, Image, Node, Settings};
 use stagger_e2e::stagger::binary;
 
 use crate::{NAMESPACE, Operator, World};
@@ -20,7 +19,7 @@ impl World {
         let settings = Settings {
             kubeconfig: self.plane.kubeconfig(),
             folder: self.sandbox.dir().join("nodes"),
-            nodes: ["n0", "n1"].map(|name| (name.to_owned(), BTreeMap::new())).into(),
+            nodes: ["n0", "n1"].map(|name| (name.to_owned(), Node::default())).into(),
             images: images.map(|name| (name.to_owned(), Image::default())).into(),
         };
         let _nodes = Agent::start(&self.sandbox, &self.plane, Path::new(AGENT), &settings)?;

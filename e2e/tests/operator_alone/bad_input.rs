@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::Plane;
-use stagger_e2e::node::{Agent, Image, Settings};
+use stagger_e2e::node::{Agent, Image, Node, Settings};
 use stagger_e2e::sandbox::Sandbox;
 
 use crate::{NAMESPACE, Operator, World, deployed};
@@ -50,7 +50,7 @@ fn bad_input_is_named_with_its_cure() -> Result<()> {
     let settings = Settings {
         kubeconfig: world.plane.kubeconfig(),
         folder: world.sandbox.dir().join("nodes"),
-        nodes: [("n0".to_owned(), [].into())].into(),
+        nodes: [("n0".to_owned(), Node::default())].into(),
         images: [IMAGE, "machine:other"]
             .map(|name| {
                 let image = Image {

@@ -1,0 +1,81 @@
+//! The images of a cluster that Rook lays out: Ceph's, a second build of the same, and Rook's own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::second_build::SecondBuild;
+use crate::files::script;
+use crate::node::Image;
+use crate::rook_program::{self, Rook};
+use crate::roots::Root;
+
+/// Of the device mapper there is only the version: no volume here is made by it.
+const DMSETUP: &str = r#"#!/bin/sh
+case "$1" in
+version) printf 'Library version:   1.02.205 (2025-02-27)\nDriver version:    4.50.0\n' ;;
+*) exit 1 ;;
+esac
+"#;
+
+/// No daemon of udev runs: what it would have recorded of a disk is asked of the disk.
+const UDEVADM: &str = r#"#!/bin/sh
+for device; do :; done
+case "$1" in
+info)
+    printf 'DEVNAME=/dev/%s\nDEVTYPE=disk\nSUBSYSTEM=block\n' "${device##*/}"
+    blkid -p -o udev "$device" 2>/dev/null
+    ;;
+esac
+exit 0
+"#;
+
+/// The name of the image with that version of Ceph.
+pub(super) fn name(version: &str) -> String {
+    format!("quay.io/ceph/ceph:v{version}")
+}
+
+/// All of them by name. `folder` is the cluster's, where the stand-ins are written.
+pub(super) fn all(
+    folder: &Path,
+    root: &Root,
+    second: &SecondBuild,
+    rook: &Rook,
+) -> Result<BTreeMap<String, Image>> {
+    let stand_ins = stand_ins(folder)?;
+    let ceph = Image {
+        root: Some(root.path.clone()),
+        layers: vec![stand_ins.clone()],
+        env: BTreeMap::from([("PYTHONPATH".to_owned(), "/opt/stagger".to_owned())]),
+        ..Image::default()
+    };
+    let with_rook = Image {
+        layers: vec![rook.layer.clone(), stand_ins.clone()],
+        entrypoint: vec![rook_program::PROGRAM.to_owned()],
+        ..ceph.clone()
+    };
+    let mut all = BTreeMap::from([(rook_program::IMAGE.to_owned(), with_rook)]);
+    let again = Image {
+        layers: vec![stand_ins, second.layer.clone()],
+        ..ceph.clone()
+    };
+    all.insert(name(&second.version), again);
+    // The same once more, by another name.
+    let first = name(root.ceph_version());
+    all.insert(format!("{first}-again"), ceph.clone());
+    all.insert(first, ceph);
+    Ok(all)
+}
+
+fn stand_ins(folder: &Path) -> Result<PathBuf> {
+    let layer = folder.join("stand-ins");
+    for (path, text) in [("usr/sbin/dmsetup", DMSETUP), ("usr/bin/udevadm", UDEVADM)] {
+        let path = layer.join(path);
+        let parent = path.parent().context("a program has a folder")?;
+        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
+        script(&path, text)?;
+    }
+    Ok(layer)
+}

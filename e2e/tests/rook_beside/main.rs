@@ -1,0 +1,88 @@
+//! Cases on clusters that the real Rook lays out. Where it cannot be had they are skipped, and say so.
+
+mod written;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use stagger_e2e::command::say;
+use stagger_e2e::rook_cluster::{RookSpec, SecondBuild, beside_rook};
+use stagger_e2e::roots::{Release, ensure as roots};
+
+const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
+
+#[test]
+#[ignore = "needs root, Go, Ceph and Rook; cargo xtask test runs it"]
+fn rook_lays_out_a_cluster_and_hands_it_back_unharmed() -> Result<()> {
+    let spec = RookSpec::default();
+    beside_rook(
+        "rook_lays_out_a_cluster_and_hands_it_back_unharmed",
+        AGENT,
+        spec,
+        |cluster, phases| {
+            let complaints = cluster.complaints()?;
+            ensure!(complaints.is_empty(), "{complaints:?}");
+            say(format!("memory: {} MB", cluster.memory()? / 1_000_000));
+            let before = cluster.incarnations()?;
+            cluster.kill_operator()?;
+            cluster.wait_reconciled(Duration::from_mins(5))?;
+            phases.lap("another operator has gone through it");
+            cluster.wait_clean(Duration::from_mins(1))?;
+            let restarts = cluster.restarts_since(&before)?;
+            ensure!(restarts.is_empty(), "{restarts:?}");
+            Ok(())
+        },
+    )
+}
+
+/// By itself, which shows that the second build is one to Rook, and to what an update of ours is to be compared.
+#[test]
+#[ignore = "needs root, Go, Ceph and Rook; cargo xtask test --long runs it"]
+fn rook_updates_by_itself_and_restarts_each_daemon_once() -> Result<()> {
+    let spec = RookSpec {
+        nodes: 3,
+        ..RookSpec::default()
+    };
+    beside_rook(
+        "rook_updates_by_itself_and_restarts_each_daemon_once",
+        AGENT,
+        spec,
+        |cluster, phases| {
+            let before = cluster.incarnations()?;
+            let image = cluster.next_image();
+            cluster.patch_cluster(&json!({ "spec": { "cephVersion": { "image": image } } }))?;
+            cluster.wait_told("Rook has updated all", Duration::from_mins(10), |status| {
+                Ok(status["phase"] == "Ready" && status["version"]["image"] == image)
+            })?;
+            phases.lap("updated by Rook");
+            cluster.wait_clean(Duration::from_mins(1))?;
+            let versions = cluster.rados()?.mon("versions")?;
+            let all: Vec<&String> = versions["overall"]
+                .as_object()
+                .context("no versions")?
+                .keys()
+                .collect();
+            let (_, version) = image.rsplit_once(":v").context("the image has a version")?;
+            let wanted = format!("ceph version {version} ");
+            ensure!(all.len() == 1 && all[0].starts_with(&wanted), "{versions:#}");
+            let restarts = cluster.restarts_since(&before)?;
+            ensure!(
+                restarts.len() == before.len() && restarts.values().all(|count| *count == 1),
+                "{restarts:?}"
+            );
+            Ok(())
+        },
+    )
+}
+
+/// It says so of itself when it is made; here it is found again.
+#[test]
+#[ignore = "needs root and Ceph; cargo xtask test --long runs it"]
+fn a_second_build_calls_itself_by_the_next_version() -> Result<()> {
+    let root = roots(&[Release::Tentacle])?.pop().context("no root of Ceph 20")?;
+    let made = SecondBuild::of(&root)?;
+    ensure!(made.version != root.ceph_version() && made.layer.join("usr/bin/ceph-osd").is_file());
+    ensure!(SecondBuild::of(&root)? == made);
+    Ok(())
+}
