@@ -29,6 +29,7 @@ use crate::command::{output, run, say};
 use crate::files::put;
 use crate::folder::Folder;
 use crate::kubernetes::Plane;
+use crate::laid_out::Place;
 use crate::loop_devices;
 use crate::node::{Agent, Node, Settings};
 use crate::rados::{self, Rados};
@@ -196,6 +197,15 @@ impl RookCluster {
     /// Where a path of a node is; without the slash before it.
     pub fn on_node(&self, node: &str, path: &str) -> PathBuf {
         self.dir().join("nodes/hosts").join(node).join(path)
+    }
+
+    /// Where an operator of ours is started beside Rook's.
+    pub fn operators(&self) -> Place<'_> {
+        Place {
+            sandbox: &self.sandbox,
+            plane: &self.plane,
+            root: &self.root.path,
+        }
     }
 
     /// A lasting connection to Ceph as `client.admin`, with the monitors and the key that Rook keeps in its Secrets.

@@ -9,7 +9,9 @@ use anyhow::{Context, Result};
 
 use super::{LaidOut, NAMESPACE, STAGGER_IMAGE};
 use crate::command::{last_lines, run};
+use crate::kubernetes::Plane;
 use crate::roots::Release;
+use crate::sandbox::Sandbox;
 use crate::stagger::binary;
 
 /// One `stagger operator`. Dropping it kills it, without a word.
@@ -36,62 +38,16 @@ impl Operator {
     /// # Errors
     /// It cannot be started.
     pub fn start_with(cluster: &LaidOut, name: &str, release: Release, more: &[&str]) -> Result<Self> {
-        let folder = cluster.ceph.dir().join("operators").join(name);
-        fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        let path = folder.join("log");
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .with_context(|| format!("making {}", path.display()))?;
-        let root = cluster.ceph.root(release)?.path.display().to_string();
-        // Its number inside, by which it can be ended: what is started from outside is its parent.
-        let pid = folder.join("pid");
-        let mut command = cluster.ceph.sandbox().command("sh");
-        command
-            .args(["-c", "echo $$ >\"$0\"; exec \"$@\""])
-            .arg(&pid)
-            .arg(binary()?)
-            .env("KUBECONFIG", kubeconfig(cluster, &folder)?)
-            .args([
-                "operator",
-                "--namespace",
-                NAMESPACE,
-                "--lock-expires",
-                "15",
-                "--poll",
-                "1",
-            ])
-            .args(["--identity", name, "--plain-logs", "--program"])
-            .arg(binary()?)
-            .arg("--ceph")
-            .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger ceph"))
-            .arg("--python")
-            .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger python3"))
-            .arg("--state")
-            .arg(&folder)
-            .args(more);
-        let usual = [
-            // Several of them run in one network.
-            ["--metrics", "off"],
-            ["--image", STAGGER_IMAGE],
-            ["--agents", "off"],
-        ];
-        for words in usual.iter().filter(|words| !more.contains(&words[0])) {
-            command.args(words);
-        }
-        command
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().context("sharing a log")?)
-            .stderr(log);
-        let child = command.spawn().context("starting the operator")?;
-        Ok(Self {
-            name: name.to_owned(),
-            child,
-            log: path,
-            pid,
-            prefix: cluster.ceph.sandbox().prefix(),
-        })
+        let place = Place {
+            sandbox: cluster.ceph.sandbox(),
+            plane: &cluster.plane,
+            root: &cluster.ceph.root(release)?.path,
+        };
+        let more = match more.contains(&"--image") {
+            true => more.to_vec(),
+            false => [more, &["--image", STAGGER_IMAGE]].concat(),
+        };
+        place.start(name, &more)
     }
 
     /// Kills it, as a machine without power would.
@@ -159,12 +115,7 @@ impl Operator {
     /// # Errors
     /// The server refuses it.
     pub fn rights(cluster: &LaidOut) -> Result<()> {
-        let rights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operator/rbac.yaml");
-        let rights = rights.display().to_string();
-        cluster
-            .plane
-            .ask(&["apply", "--server-side", "-f", &rights])
-            .map(|_| ())
+        rights(&cluster.plane)
     }
 
     /// The memory of its own process, in kB (resident).
@@ -188,9 +139,88 @@ impl Operator {
     }
 }
 
+/// Where an operator is started.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// In this.
+    pub sandbox: &'a Sandbox,
+    /// For this API server.
+    pub plane: &'a Plane,
+    /// It speaks to Ceph by the programs in this root.
+    pub root: &'a Path,
+}
+
+impl Place<'_> {
+    /// Starts one; `name` tells its files from another's. Where `more` does not say otherwise, it has no agents.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(&self, name: &str, more: &[&str]) -> Result<Operator> {
+        let folder = self.sandbox.dir().join("operators").join(name);
+        fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        let path = folder.join("log");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| format!("making {}", path.display()))?;
+        let root = self.root.display();
+        // Its number inside, by which it can be ended: what is started from outside is its parent.
+        let pid = folder.join("pid");
+        let mut command = self.sandbox.command("sh");
+        command
+            .args(["-c", "echo $$ >\"$0\"; exec \"$@\""])
+            .arg(&pid)
+            .arg(binary()?)
+            .env("KUBECONFIG", kubeconfig(self.plane, &folder)?)
+            .args([
+                "operator",
+                "--namespace",
+                NAMESPACE,
+                "--lock-expires",
+                "15",
+                "--poll",
+                "1",
+            ])
+            .args(["--identity", name, "--plain-logs", "--program"])
+            .arg(binary()?)
+            .arg("--ceph")
+            .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger ceph"))
+            .arg("--python")
+            .arg(format!("chroot {root} env PYTHONPATH=/opt/stagger python3"))
+            .arg("--state")
+            .arg(&folder)
+            .args(more);
+        // Several of them run in one network.
+        let usual = [["--metrics", "off"], ["--agents", "off"]];
+        for words in usual.iter().filter(|words| !more.contains(&words[0])) {
+            command.args(words);
+        }
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().context("sharing a log")?)
+            .stderr(log);
+        let child = command.spawn().context("starting the operator")?;
+        Ok(Operator {
+            name: name.to_owned(),
+            child,
+            log: path,
+            pid,
+            prefix: self.sandbox.prefix(),
+        })
+    }
+}
+
+/// Applies the manifest of rights, as at each start of an operator.
+fn rights(plane: &Plane) -> Result<()> {
+    let rights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operator/rbac.yaml");
+    let rights = rights.display().to_string();
+    plane.ask(&["apply", "--server-side", "-f", &rights]).map(|_| ())
+}
+
 /// The operator's own account, with the rights of its manifest and no others.
-fn kubeconfig(cluster: &LaidOut, folder: &Path) -> Result<PathBuf> {
-    Operator::rights(cluster)?;
+fn kubeconfig(plane: &Plane, folder: &Path) -> Result<PathBuf> {
+    rights(plane)?;
     let words = [
         "create",
         "token",
@@ -199,11 +229,9 @@ fn kubeconfig(cluster: &LaidOut, folder: &Path) -> Result<PathBuf> {
         NAMESPACE,
         "--duration=8h",
     ];
-    let token = cluster.plane.ask(&words)?;
+    let token = plane.ask(&words)?;
     let path = folder.join("kubeconfig");
-    let text = cluster
-        .plane
-        .kubeconfig_for("stagger-operator", NAMESPACE, token.trim());
+    let text = plane.kubeconfig_for("stagger-operator", NAMESPACE, token.trim());
     fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     Ok(path)
 }

@@ -76,6 +76,51 @@ fn rook_updates_by_itself_and_restarts_each_daemon_once() -> Result<()> {
     )
 }
 
+/// What we write of a daemon is what Rook would write itself: when it is on again it restarts nothing.
+#[test]
+#[ignore = "needs root, Go, Ceph and Rook; cargo xtask test runs it"]
+fn stagger_updates_and_rook_restarts_nothing_afterwards() -> Result<()> {
+    let spec = RookSpec {
+        nodes: 3,
+        ..RookSpec::default()
+    };
+    beside_rook(
+        "stagger_updates_and_rook_restarts_nothing_afterwards",
+        AGENT,
+        spec,
+        |cluster, phases| {
+            cluster.scale_operator(0)?;
+            let before = cluster.incarnations()?;
+            let image = cluster.next_image();
+            let operator = cluster.operators().start("one", &[])?;
+            cluster.patch_cluster(&json!({ "spec": { "cephVersion": { "image": image } } }))?;
+            let updated = cluster.wait_told("all is updated", Duration::from_mins(10), |status| {
+                let run = &status["upgrade"]["run"];
+                Ok(run["verdict"] == "done" && status["upgrade"]["conditions"][0]["reason"] == "UpToDate")
+            });
+            updated.with_context(|| operator.log())?;
+            phases.lap("updated by stagger");
+            let restarts = cluster.restarts_since(&before)?;
+            ensure!(
+                restarts.len() == before.len() && restarts.values().all(|count| *count == 1),
+                "{restarts:?}"
+            );
+            operator.kill()?;
+            let before = cluster.incarnations()?;
+            cluster.scale_operator(1)?;
+            cluster.wait_reconciled(Duration::from_mins(5))?;
+            cluster.wait_told("Rook has seen it", Duration::from_mins(2), |status| {
+                Ok(status["phase"] == "Ready" && status["version"]["image"] == image)
+            })?;
+            phases.lap("Rook has gone through it");
+            cluster.wait_clean(Duration::from_mins(1))?;
+            let restarts = cluster.restarts_since(&before)?;
+            ensure!(restarts.is_empty(), "{restarts:?}");
+            Ok(())
+        },
+    )
+}
+
 /// It says so of itself when it is made; here it is found again.
 #[test]
 #[ignore = "needs root and Ceph; cargo xtask test --long runs it"]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use stagger_core::model::{IdError, Revision};
 
-use crate::objects::{Container, PodSpec};
+use crate::objects::PodSpec;
 use crate::pod::Fields;
 
 /// What a daemon's pod is made of.
@@ -53,21 +53,6 @@ impl std::fmt::Display for Made {
 pub fn image_of<'a>(spec: &'a PodSpec, kind: &str) -> Option<&'a str> {
     let own = spec.containers.iter().find(|container| container.name == kind);
     own.or_else(|| spec.containers.first())?.image.as_deref()
-}
-
-/// All containers of a pod that run the daemon's image, by name: the daemon itself and its helpers.
-pub fn with_image(spec: &PodSpec, image: &str) -> (Vec<String>, Vec<String>) {
-    let named = |containers: &[Container]| {
-        containers
-            .iter()
-            .filter(|container| container.image.as_deref() == Some(image))
-            .map(|container| container.name.clone())
-            .collect()
-    };
-    (
-        named(spec.init_containers.as_deref().unwrap_or_default()),
-        named(&spec.containers),
-    )
 }
 
 /// What revisions stand for: all that a run may have to bring back, and what it leads to.

@@ -26,6 +26,11 @@ pub fn is_being_replaced(osd: &Deployment) -> bool {
     osd.annotations().contains_key(REPLACED)
 }
 
+/// The variable of a container with the image of Ceph that its pod is made of.
+pub const IMAGE: &str = "CONTAINER_IMAGE";
+/// The variable of a container with Ceph's release: `ceph version 20.2.4-0 tentacle`.
+pub const RELEASE: &str = "ROOK_CEPH_VERSION";
+
 /// The levels of failure domains, from the lowest up.
 pub const LEVELS: [&str; 11] = [
     "osd",

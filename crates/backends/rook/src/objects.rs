@@ -142,7 +142,7 @@ pub struct PodSpec {
     pub runtime_class_name: Option<String>,
 }
 
-/// A container, with no more of its variables than the path of an OSD's device.
+/// A container, with no more of its variables than those that are looked at.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the fields are Kubernetes' own")]
@@ -150,7 +150,7 @@ pub struct Container {
     pub name: String,
     pub image: Option<String>,
     pub resources: Option<ResourceRequirements>,
-    #[serde(deserialize_with = "block_path")]
+    #[serde(deserialize_with = "variables")]
     pub env: Vec<EnvVar>,
 }
 
@@ -252,9 +252,9 @@ fn of_deployment<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Er
     Ok(seen)
 }
 
-fn block_path<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<EnvVar>, D::Error> {
+fn variables<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<EnvVar>, D::Error> {
     let mut all = Option::<Vec<EnvVar>>::deserialize(from)?.unwrap_or_default();
-    all.retain(|env| env.name == BLOCK_PATH);
+    all.retain(|env| [BLOCK_PATH, names::IMAGE, names::RELEASE].contains(&env.name.as_str()));
     all.shrink_to_fit();
     Ok(all)
 }

@@ -2,9 +2,11 @@
 
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
+use stagger_ceph::facts::release;
 
-use crate::made::{Made, image_of, with_image};
-use crate::objects::Deployment;
+use crate::made::{Made, image_of};
+use crate::names;
+use crate::objects::{Container, Deployment};
 use crate::pod::{self, Fields};
 
 /// The annotation with the newest fencing token that a Deployment has seen.
@@ -28,16 +30,10 @@ pub(crate) fn fields(
 ) -> Value {
     let template = &deployment.spec.template;
     let now = template_image(deployment, kind).unwrap_or_default();
-    let (inits, containers) = template
-        .spec
-        .as_ref()
-        .map(|spec| with_image(spec, now))
-        .unwrap_or_default();
-    let all = |names: Vec<String>| -> Vec<Value> {
-        names
-            .into_iter()
-            .map(|name| json!({ "name": name, "image": image }))
-            .collect()
+    let spec = template.spec.as_ref();
+    let all = |containers: Option<&Vec<Container>>| -> Vec<Value> {
+        let ours = |one: &Container| container(one, now, image, release);
+        containers.into_iter().flatten().filter_map(ours).collect()
     };
     // What was ours before stays as it is, unless it is named now.
     let mut ours = pod::seen_in(template, kind, Some(&before(deployment)));
@@ -48,14 +44,14 @@ pub(crate) fn fields(
         let names: Vec<&str> = ours.keys().map(String::as_str).collect();
         patch["metadata"]["annotations"][FIELDS] = json!(names.join(","));
     }
-    let mut containers = all(containers);
+    let mut containers = all(spec.map(|spec| &spec.containers));
     if let Some(resources) = pod::container_resources(&ours)
         && let Some(own) = containers.iter_mut().find(|container| container["name"] == kind)
     {
         own["resources"] = resources;
     }
     patch["spec"]["template"]["spec"]["containers"] = json!(containers);
-    let inits = all(inits);
+    let inits = all(spec.and_then(|spec| spec.init_containers.as_ref()));
     if !inits.is_empty() {
         patch["spec"]["template"]["spec"]["initContainers"] = json!(inits);
     }
@@ -70,6 +66,41 @@ pub(crate) fn fields(
         patch["metadata"]["labels"][VERSION] = json!(version);
     }
     patch
+}
+
+/// What is ours of a container: the image, where it runs the daemon's, and the variables by which Rook tells it image and
+/// release. With these the template is what Rook would write itself, and Rook restarts nothing when it looks again.
+fn container(one: &Container, now: &str, image: &str, release: Option<&str>) -> Option<Value> {
+    let mut ours = json!({ "name": one.name });
+    let runs_it = one.image.as_deref() == Some(now);
+    if runs_it {
+        ours["image"] = json!(image);
+    }
+    let variables: Vec<Value> = one
+        .env
+        .iter()
+        .filter_map(|variable| {
+            let before = variable.value.as_ref()?;
+            let value = match variable.name.as_str() {
+                names::IMAGE if before == now => image.to_owned(),
+                names::IMAGE => before.clone(),
+                names::RELEASE => release.and_then(version).unwrap_or_else(|| before.clone()),
+                _ => return None,
+            };
+            Some(json!({ "name": variable.name, "value": value }))
+        })
+        .collect();
+    let has_some = !variables.is_empty();
+    if has_some {
+        ours["env"] = json!(variables);
+    }
+    (runs_it || has_some).then_some(ours)
+}
+
+/// A release as Rook tells it to a container.
+fn version(release: &str) -> Option<String> {
+    let major = release.split('.').next()?.parse().ok()?;
+    Some(format!("ceph version {release}-0 {}", release::name(major)?))
 }
 
 /// The fields that are ours as they are.
@@ -144,6 +175,38 @@ mod tests {
             json!([{ "name": "activate", "image": "ceph:v20" }])
         );
         assert_eq!(patch["metadata"]["labels"]["ceph-version"], "20.2.4-0");
+    }
+
+    /// Else the pod's template is another than Rook's own, and Rook restarts the daemon when it looks again.
+    #[test]
+    fn image_and_release_are_told_to_containers_as_rook_does() {
+        let mut osd = osd();
+        let spec = osd.spec.template.spec.as_mut().unwrap();
+        let variable = |name: &str, value: &str| crate::objects::EnvVar {
+            name: name.to_owned(),
+            value: Some(value.to_owned()),
+        };
+        let release = variable("ROOK_CEPH_VERSION", "ceph version 18.2.7-0 reef");
+        spec.containers[0].env = vec![variable("CONTAINER_IMAGE", "ceph:v18"), release.clone()];
+        spec.containers[2].env = vec![release.clone()];
+        let patch = fields(&osd, "osd", "ceph:v20", &Fields::new(), Some("20.2.4"));
+        let told = json!({ "name": "ROOK_CEPH_VERSION", "value": "ceph version 20.2.4-0 tentacle" });
+        let expected = json!([
+            {
+                "name": "osd", "image": "ceph:v20",
+                "env": [{ "name": "CONTAINER_IMAGE", "value": "ceph:v20" }, told],
+            },
+            { "name": "log-collector", "image": "ceph:v20" },
+            // Its image is another, and stays so.
+            { "name": "sidecar", "env": [told] },
+        ]);
+        assert_eq!(patch["spec"]["template"]["spec"]["containers"], expected);
+        // A later write takes nothing of it away.
+        let same = as_they_are(&osd, "osd");
+        assert_eq!(
+            same["spec"]["template"]["spec"]["containers"][2]["env"][0]["value"],
+            "ceph version 18.2.7-0 reef"
+        );
     }
 
     /// What an apply leaves out it takes away: an annotation of the template that went would end the pod.

@@ -527,12 +527,36 @@ impl Drains {
             kept::write(&self.shared.client, &self.namespace, kept).await?;
         }
         self.noout("set-group", &added).await?;
+        if !added.is_empty() {
+            self.is_still_remembered(&added).await?;
+        }
         self.noout("unset-group", &gone).await?;
         if !gone.is_empty() {
             kept.noout = new;
             kept::write(&self.shared.client, &self.namespace, kept).await?;
         }
         Ok(())
+    }
+
+    /// Whoever slept before it set `noout` may have been followed by an operator that has given it back and forgotten it.
+    async fn is_still_remembered(&mut self, set: &[String]) -> Result<(), BackendError> {
+        let kept = kept::read(&self.shared.client, &self.namespace).await?;
+        let late: Vec<String> = set
+            .iter()
+            .filter(|domain| !kept.noout.contains(*domain))
+            .cloned()
+            .collect();
+        if late.is_empty() {
+            return Ok(());
+        }
+        self.noout("unset-group", &late).await?;
+        Err(BackendError::transient(
+            "set noout",
+            format!(
+                "another operator has ended the drain of {} meanwhile",
+                late.join(", ")
+            ),
+        ))
     }
 
     async fn noout(&mut self, how: &str, who: &[String]) -> Result<(), BackendError> {
