@@ -38,7 +38,8 @@ pub(super) fn judge(
                 .require_osd_release
                 .is_some_and(|now| now < running.lowest)
     });
-    reasons.extend(health(facts, policy, half_way));
+    let lowest = running.map(|running| running.lowest);
+    reasons.extend(health(facts, policy, half_way, lowest));
     match wanted {
         Some(wanted) if reasons.is_empty() => Ok(wanted),
         Some(_) | None => Err(Refusal(reasons)),
@@ -90,8 +91,13 @@ fn running(units: &[Unit], reasons: &mut Vec<Reason>) -> Option<Running> {
     })
 }
 
-fn health(facts: &Facts, policy: &TargetPolicy, half_way: bool) -> Option<Reason> {
-    let own = |code: &str| half_way && CAUSED.iter().any(|cause| cause.half_way && cause.code == code);
+fn health(facts: &Facts, policy: &TargetPolicy, half_way: bool, lowest: Option<u32>) -> Option<Reason> {
+    let own = |code: &str| {
+        let cause = CAUSED.iter().find(|cause| cause.code == code);
+        cause.is_some_and(|cause| {
+            half_way && cause.half_way || cause.asked_since.is_some_and(|major| lowest >= Some(major))
+        })
+    };
     let bad: Vec<String> = unaccepted(facts, &policy.health)
         .filter(|(code, _)| !own(code) || policy.health.block.contains(*code))
         .map(|(code, check)| {

@@ -10,6 +10,9 @@ pub struct Cause {
     /// Whether it also stands between two runs when an upgrade was left half-way, so that it need not be
     /// accepted to go on.
     pub half_way: bool,
+    /// The release that complains so of clusters that were well for the one before, new ones included: it tells nothing of
+    /// how they are now, and need not be accepted where all run at least that release.
+    pub asked_since: Option<u32>,
 }
 
 const fn passing(code: &'static str, why: &'static str) -> Cause {
@@ -17,6 +20,7 @@ const fn passing(code: &'static str, why: &'static str) -> Cause {
         code,
         why,
         half_way: false,
+        asked_since: None,
     }
 }
 
@@ -25,6 +29,16 @@ const fn half_way(code: &'static str, why: &'static str) -> Cause {
         code,
         why,
         half_way: true,
+        asked_since: None,
+    }
+}
+
+const fn asked_since(major: u32, code: &'static str) -> Cause {
+    Cause {
+        code,
+        why: "the new release asks what older ones did not; nothing has changed",
+        half_way: true,
+        asked_since: Some(major),
     }
 }
 
@@ -73,30 +87,12 @@ pub const CAUSED: &[Cause] = &[
         "OSD_UPGRADE_FINISHED",
         "all OSDs are new and `require-osd-release` is still to come",
     ),
-    half_way(
-        "AUTH_INSECURE_CLIENT_KEY_TYPE",
-        "release 20 asks what older ones did not; nothing has changed",
-    ),
-    half_way(
-        "AUTH_INSECURE_SERVICE_KEY_TYPE",
-        "release 20 asks what older ones did not; nothing has changed",
-    ),
-    half_way(
-        "AUTH_INSECURE_KEYS_ALLOWED",
-        "release 20 asks what older ones did not; nothing has changed",
-    ),
-    half_way(
-        "AUTH_INSECURE_KEYS_CREATABLE",
-        "release 20 asks what older ones did not; nothing has changed",
-    ),
-    half_way(
-        "AUTH_INSECURE_ROTATING_SERVICE_KEY_TYPE",
-        "release 20 asks what older ones did not; nothing has changed",
-    ),
-    half_way(
-        "AUTH_INSECURE_SERVICE_TICKETS",
-        "release 20 asks what older ones did not; nothing has changed",
-    ),
+    asked_since(20, "AUTH_INSECURE_CLIENT_KEY_TYPE"),
+    asked_since(20, "AUTH_INSECURE_SERVICE_KEY_TYPE"),
+    asked_since(20, "AUTH_INSECURE_KEYS_ALLOWED"),
+    asked_since(20, "AUTH_INSECURE_KEYS_CREATABLE"),
+    asked_since(20, "AUTH_INSECURE_ROTATING_SERVICE_KEY_TYPE"),
+    asked_since(20, "AUTH_INSECURE_SERVICE_TICKETS"),
     half_way(
         "AUTH_INSECURE_GLOBAL_ID_RECLAIM",
         "clients of an older release, as before",

@@ -181,6 +181,12 @@ fn all_reasons_are_found_at_once() {
     let mut bad = recorded("20.2.4");
     bad.orchestrator = Known::Yes(Some("cephadm".to_owned()));
     bad.osd_metadata[0].store = Some("filestore".to_owned());
+    let full = Complaint {
+        error: true,
+        muted: false,
+        message: "1 full osd(s)".to_owned(),
+    };
+    bad.health.checks.insert("OSD_FULL".to_owned(), full);
     let mut found = slugs(&bad, "18.2.7");
     found.sort();
     assert_eq!(
@@ -233,6 +239,13 @@ fn what_new_monitors_complain_of_keeps_no_half_way_upgrade_from_going_on() {
         mon.version = Some("20.2.4".to_owned());
     }
     assert!(target(&half, "20.2.4", &TargetPolicy::default()).is_ok());
+    // A new cluster of that release complains so from its first hour.
+    let mut new = recorded("20.2.4");
+    assert_eq!(new.health.status, "HEALTH_ERR");
+    assert!(new.health.checks.contains_key("AUTH_INSECURE_SERVICE_TICKETS"));
+    assert!(target(&new, "20.2.5", &TargetPolicy::default()).is_ok());
+    new.health.checks.insert("OSD_FULL".to_owned(), complaint(true));
+    assert_eq!(slugs(&new, "20.2.5"), ["unhealthy"]);
     // What no release asks anew is a complaint as ever.
     half.health.checks.insert("OSD_FULL".to_owned(), complaint(true));
     assert_eq!(slugs(&half, "20.2.4"), ["unhealthy"]);
