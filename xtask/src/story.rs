@@ -66,7 +66,7 @@ pub(crate) const STORIES: [Story; 8] = [
     Story {
         name: "Kubernetes: the story beside the real Rook",
         file: "rook_beside",
-        case: Some("rook_lays_out_a_cluster_and_hands_it_back_unharmed"),
+        case: Some("stagger_updates_and_rook_restarts_nothing_afterwards"),
         crates: KUBERNETES,
     },
     Story {

@@ -13,7 +13,7 @@ use stagger_e2e::roots::{Release, ensure as roots};
 const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
 
 #[test]
-#[ignore = "needs root, Go, Ceph and Rook; cargo xtask test runs it"]
+#[ignore = "needs root, Go, Ceph and Rook; cargo xtask test --long runs it"]
 fn rook_lays_out_a_cluster_and_hands_it_back_unharmed() -> Result<()> {
     let spec = RookSpec::default();
     beside_rook(
@@ -82,6 +82,8 @@ fn rook_updates_by_itself_and_restarts_each_daemon_once() -> Result<()> {
 fn stagger_updates_and_rook_restarts_nothing_afterwards() -> Result<()> {
     let spec = RookSpec {
         nodes: 3,
+        file_system: true,
+        object_store: true,
         ..RookSpec::default()
     };
     beside_rook(
