@@ -40,7 +40,7 @@ pub const MANAGER: &str = "stagger";
 /// The label with which a person keeps everybody's hands off a daemon.
 pub const DO_NOT_RECONCILE: &str = "ceph.rook.io/do-not-reconcile";
 
-/// A rollout that is neither done nor failed after this time has failed.
+/// A rollout that is neither done nor failed after this time has failed, where policy does not let it take longer.
 const LONGEST: Duration = Duration::from_mins(10);
 /// So long is waited until nothing outside a wave may be evicted, before it is asked again.
 const CLOSING: Duration = Duration::from_secs(15);
@@ -389,6 +389,9 @@ impl RookBackend {
         seen: impl Fn(&Deployment) -> bool,
     ) -> Result<(), BackendError> {
         let begun = Instant::now();
+        // The first start on a new release may take as long as its gates may be shut.
+        let policy = Duration::from_secs(self.parts.memory.wish.policy.gate_timeout.into());
+        let longest = policy.max(LONGEST);
         let mut changes = self.parts.watched.changes();
         loop {
             changes.borrow_and_update();
@@ -408,8 +411,8 @@ impl RookBackend {
                 let why = format!("its pod cannot be scheduled: node {node} takes no new pods");
                 return Err(BackendError::permanent(tried, why));
             }
-            if begun.elapsed() > LONGEST {
-                let why = format!("not within {} s: {why}", LONGEST.as_secs());
+            if begun.elapsed() > longest {
+                let why = format!("not within {} s: {why}", longest.as_secs());
                 return Err(BackendError::permanent(tried, why));
             }
             // Now and then also when nothing changes: the time passes.
