@@ -194,6 +194,7 @@ impl Ceph {
             "osd dump" => yes(&self.osd_dump()),
             "osd tree" => yes(&self.osd_tree()),
             "health" => yes(&self.health()),
+            "status" => yes(&self.status()),
             "pg dump" => {
                 let all: Vec<usize> = (0..self.groups.len()).collect();
                 let list = self.list(&all);
@@ -303,6 +304,26 @@ impl Ceph {
             node["status"] = json!(if self.down.contains(&id) { "down" } else { "up" });
         }
         tree
+    }
+
+    /// As much of it as is asked for.
+    fn status(&self) -> Value {
+        let osds = self.osd_dump["osds"].as_array().map_or(0, Vec::len);
+        let touched = self.down.iter().filter_map(|osd| self.of.get(osd)).flatten();
+        let touched: BTreeSet<&usize> = touched.collect();
+        let mut states = vec![json!({
+            "state_name": "active+clean", "count": self.groups.len() - touched.len(),
+        })];
+        if !touched.is_empty() {
+            states.push(json!({ "state_name": "active+undersized+degraded", "count": touched.len() }));
+        }
+        json!({
+            "quorum_names": self.names("mon"),
+            "osdmap": {
+                "epoch": self.epoch, "num_osds": osds, "num_up_osds": osds - self.down.len(),
+            },
+            "pgmap": { "pgs_by_state": states },
+        })
     }
 
     fn health(&self) -> Value {
@@ -454,6 +475,10 @@ mod tests {
             "a"
         );
         assert_eq!(ceph.answer(&json!({ "prefix": "fs dump" })).rc, 22);
+        let well = asked(&mut ceph, &json!({ "prefix": "status" }));
+        assert_eq!(well["quorum_names"], json!(["a"]));
+        assert_eq!(well["osdmap"]["num_osds"], well["osdmap"]["num_up_osds"]);
+        assert_eq!(well["pgmap"]["pgs_by_state"].as_array().unwrap().len(), 1);
     }
 
     /// What goes down and comes up between two maps is down in one of them.

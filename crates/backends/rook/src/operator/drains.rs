@@ -84,14 +84,17 @@ struct Proven {
     /// The epoch of the map of OSDs, all of which are up.
     epoch: u64,
     quorum: BTreeSet<String>,
+    /// That of the CephCluster: it says what is permitted.
+    generation: Option<i64>,
 }
 
 impl Proven {
     /// What that status would prove, if each OSD may go by that map.
-    fn by(status: &Status) -> Option<Self> {
+    fn by(status: &Status, found: &CephCluster) -> Option<Self> {
         Some(Self {
             epoch: status.well_at()?,
             quorum: status.quorum_names.clone(),
+            generation: found.metadata.generation,
         })
     }
 }
@@ -217,8 +220,8 @@ impl Drains {
         changed: bool,
     ) -> Result<Option<Duration>, BackendError> {
         if !changed && self.proven.is_some() {
-            let now = self.status().await.ok().as_ref().and_then(Proven::by);
-            if now == self.proven {
+            let status = self.status().await.ok();
+            if status.and_then(|status| Proven::by(&status, found)) == self.proven {
                 return Ok(Some(WELL));
             }
         }
@@ -269,9 +272,8 @@ impl Drains {
         };
         budgets.fixed(&others, &self.watched).await?;
         let proven = self.proven.take();
-        let permitted = permitted(None).chain(found.spec.update_policy.interruptions.clone());
         let looked = match status {
-            Ok(status) => self.see(&wave, &kept, proven, &status, permitted.collect()).await,
+            Ok(status) => self.see(found, &wave, &kept, proven, &status).await,
             Err(error) => Err(error),
         };
         let sight = match looked {
@@ -322,16 +324,16 @@ impl Drains {
     /// What Kubernetes shows, and then Ceph, if it is not as it was `proven`.
     async fn see(
         &mut self,
+        found: &CephCluster,
         wave: &Wave,
         kept: &Kept,
         proven: Option<Proven>,
         status: &Status,
-        permitted: Permitted,
     ) -> Result<Sight, BackendError> {
         let serves = |osd: &Osd| osd.serves && !osd.leaving;
         let all_serve = wave.is_none() && kept.is_idle() && self.osds(None).iter().all(serves);
         // Whatever is looked at from here on is newer than that.
-        let proves = Proven::by(status).filter(|_| all_serve);
+        let proves = Proven::by(status, found).filter(|_| all_serve);
         let calm = proves.is_some() && proves == proven;
         // Pools may have come and gone since it was asked.
         if self.level == Level::NotAsked || !calm {
@@ -345,6 +347,8 @@ impl Drains {
         let (judge, groups): (Box<dyn Judge + Send + Sync>, _) = if calm {
             (Box::new(AsProven), Groups::Clean)
         } else {
+            let named = found.spec.update_policy.interruptions.clone();
+            let permitted = permitted(None).chain(named).collect();
             let seen = self.look(&mut osds, &permitted).await?;
             let groups = groups(&seen)?;
             (Box::new(Look(seen)), groups)
