@@ -43,10 +43,10 @@ impl Operator {
             plane: &cluster.plane,
             root: &cluster.ceph.root(release)?.path,
         };
-        let more = match more.contains(&"--image") {
-            true => more.to_vec(),
-            false => [more, &["--image", STAGGER_IMAGE]].concat(),
-        };
+        let mut more = more.to_vec();
+        if !more.contains(&"--image") {
+            more.extend(["--image", STAGGER_IMAGE]);
+        }
         place.start(name, &more)
     }
 
