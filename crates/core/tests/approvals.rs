@@ -2,16 +2,18 @@
 //! against a wave is looked at once more before anything goes back.
 #![allow(missing_docs, clippy::unwrap_used, reason = "test code")]
 
+mod begun;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
     Budgets, BudgetsBuilder, ClusterName, Code, Condition, ConditionName, Gate, GoingBack, HostName, Ix,
-    Kind, OnFailure, Part, PartName, Phase, Policy, Reason, Revision, RunId, Snapshot, StageSpec, Target,
-    Unit, UnitId, UnitState, Verdict, Width,
+    Kind, OnFailure, Part, PartName, Phase, Policy, Reason, Revision, Snapshot, StageSpec, Unit, UnitId,
+    UnitState, Verdict, Width,
 };
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start, VERSION,
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen,
 };
 
 const AGE: i64 = 20;
@@ -61,15 +63,9 @@ struct Story {
 
 impl Story {
     fn new(may_be_left: bool) -> Self {
-        let start = Start {
-            version: VERSION,
-            run: RunId::new("r1").unwrap(),
-            cluster: ClusterName::new("lab").unwrap(),
-            target: Target {
-                title: "18 to 20".to_owned(),
-                parts: vec![stage("osd", may_be_left), stage("mds", false)],
-            },
-            policy: Policy {
+        let start = begun::start(
+            vec![stage("osd", may_be_left), stage("mds", false)],
+            Policy {
                 max_in_parallel: "100%".parse().unwrap(),
                 growth: stagger_core::model::Growth::None,
                 canary_soak: 0,
@@ -78,18 +74,10 @@ impl Story {
                 on_failure: OnFailure::Rollback,
                 ..Policy::default()
             },
-            baseline: serde_json::Value::Null,
-            identity: None,
-        };
-        let event = Event::Started(Box::new(start));
-        let first = Entry {
-            seq: 1,
-            at: at(0),
-            event,
-        };
+        );
         let names = ["osd.0", "osd.1", "osd.2", "mds.a"];
         Self {
-            run: Run::begin(first).unwrap(),
+            run: begun::run(start),
             now: 0,
             units: names.map(|id| (unit(id), (UnitState::Serving, "18"))).into(),
             healthy: true,
@@ -478,12 +466,7 @@ fn a_run_that_is_to_do_what_can_be_done_ends_before_what_waits_for_the_rest() {
     let mut story = Story::new(true);
     let mut start = story.run.start().clone();
     start.policy.partial = true;
-    let first = Entry {
-        seq: 1,
-        at: at(0),
-        event: Event::Started(Box::new(start)),
-    };
-    story.run = Run::begin(first).unwrap();
+    story.run = begun::run(start);
     for osd in ["osd.0", "osd.1", "osd.2"] {
         story.units.insert(unit(osd), (UnitState::Down, "18"));
     }

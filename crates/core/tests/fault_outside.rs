@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+mod begun;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
     Budgets, ClusterName, Condition, ConditionName, Gate, GoingBack, Kind, Part, PartName, Phase, Policy,
-    Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict, Width,
+    Reason, Revision, Snapshot, StageSpec, Unit, UnitId, UnitState, Verdict, Width,
 };
 use stagger_core::run::{Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, Seen, Start};
 use stagger_core::view;
@@ -44,18 +46,7 @@ fn start() -> Start {
         going_back: GoingBack::Restart,
         maintenance: None,
     };
-    Start {
-        version: stagger_core::run::VERSION,
-        run: RunId::new("r").unwrap(),
-        cluster: ClusterName::new("lab").unwrap(),
-        target: Target {
-            title: "up".to_owned(),
-            parts: vec![Part::Stage(stage)],
-        },
-        policy: Policy::default(),
-        baseline: serde_json::Value::Null,
-        identity: None,
-    }
+    begun::start(vec![Part::Stage(stage)], Policy::default())
 }
 
 /// osd.0 on the new release, osd.1 as told, and whether all placement groups are clean.
@@ -100,12 +91,7 @@ impl Waiting {
     }
 
     fn begun(not_serving: Vec<UnitId>, outcome: Outcome) -> Self {
-        let first = Entry {
-            seq: 1,
-            at: Timestamp::UNIX_EPOCH,
-            event: Event::Started(Box::new(start())),
-        };
-        let mut waiting = Self(Run::begin(first).unwrap());
+        let mut waiting = Self(begun::run(start()));
         let visit = Action::Visit {
             unit: osd(0),
             phase: Phase::Change,

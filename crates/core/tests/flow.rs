@@ -1,16 +1,17 @@
 //! Without barriers: while the last of a wave is waited for, others join it.
 #![allow(missing_docs, clippy::unwrap_used, reason = "test code")]
 
+mod begun;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
     Budgets, ClusterName, Code, Condition, ConditionName, Gate, GoingBack, Growth, Kind, Limit, OnFailure,
-    Part, PartName, Phase, Policy, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState,
-    Verdict, Width,
+    Part, PartName, Phase, Policy, Revision, Snapshot, StageSpec, Unit, UnitId, UnitState, Verdict, Width,
 };
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start, VERSION,
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen,
 };
 
 /// Six OSDs, of which two may be down at once. Each is up again after 10 s, one of them later.
@@ -54,15 +55,9 @@ impl World {
             going_back: GoingBack::Restart,
             maintenance: None,
         };
-        let start = Start {
-            version: VERSION,
-            run: RunId::new("r1").unwrap(),
-            cluster: ClusterName::new("lab").unwrap(),
-            target: Target {
-                title: "to 20".to_owned(),
-                parts: vec![Part::Stage(stage)],
-            },
-            policy: Policy {
+        let start = begun::start(
+            vec![Part::Stage(stage)],
+            Policy {
                 barrier,
                 canary_soak: 0,
                 growth: Growth::None,
@@ -70,16 +65,9 @@ impl World {
                 on_failure: OnFailure::Rollback,
                 ..Policy::default()
             },
-            baseline: serde_json::Value::Null,
-            identity: None,
-        };
-        let first = Entry {
-            seq: 1,
-            at: Timestamp::UNIX_EPOCH,
-            event: Event::Started(Box::new(start)),
-        };
+        );
         let mut world = Self {
-            run: Run::begin(first).unwrap(),
+            run: begun::run(start),
             now: Timestamp::UNIX_EPOCH,
             runs: ["18"; 6],
             up_at: [Timestamp::UNIX_EPOCH; 6],

@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+mod begun;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
     Budgets, ClusterName, Condition, ConditionName, Gate, GoingBack, Kind, Part, PartName, Phase, Policy,
-    Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict, Width,
+    Revision, Snapshot, StageSpec, Unit, UnitId, UnitState, Verdict, Width,
 };
-use stagger_core::run::{Action, Answer, Decision, Effect, Entry, Event, Outcome, Run, Seen, Start};
+use stagger_core::run::{Action, Answer, Decision, Effect, Entry, Event, Outcome, Run, Seen};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -68,18 +70,7 @@ fn an_answer_that_took_long_does_not_show_that_a_gate_has_held() {
         going_back: GoingBack::Restart,
         maintenance: None,
     };
-    let start = Start {
-        version: stagger_core::run::VERSION,
-        run: RunId::new("r").unwrap(),
-        cluster: ClusterName::new("lab").unwrap(),
-        target: Target {
-            title: "up".to_owned(),
-            parts: vec![Part::Stage(stage)],
-        },
-        policy: Policy::default(),
-        baseline: serde_json::Value::Null,
-        identity: None,
-    };
+    let start = begun::start(vec![Part::Stage(stage)], Policy::default());
     let before = Revision::new("16.2.15").unwrap();
     let visit = Action::Visit {
         unit: mon(),

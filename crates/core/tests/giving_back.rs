@@ -1,16 +1,16 @@
 //! Who drains gives back: what a visit of this run keeps out of service and no wave has in hand.
 #![allow(missing_docs, clippy::unwrap_used, reason = "test code")]
 
+mod begun;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
     Budgets, ClusterName, Drained, GoingBack, Kind, Part, PartName, Phase, Policy, Revision, RunId, Snapshot,
-    StageSpec, Target, Unit, UnitId, UnitState, Width,
+    StageSpec, Unit, UnitId, UnitState, Width,
 };
-use stagger_core::run::{
-    Action, Answer, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start, VERSION,
-};
+use stagger_core::run::{Action, Answer, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen};
 
 /// One node, which a run is to reboot.
 struct World {
@@ -47,29 +47,16 @@ impl World {
             going_back: GoingBack::Restart,
             maintenance: None,
         };
-        let start = Start {
-            version: VERSION,
-            run: RunId::new("r1").unwrap(),
-            cluster: ClusterName::new("lab").unwrap(),
-            target: Target {
-                title: "reboot".to_owned(),
-                parts: vec![Part::Stage(stage)],
-            },
-            policy: Policy {
+        let start = begun::start(
+            vec![Part::Stage(stage)],
+            Policy {
                 canary_soak: 0,
                 gate_hold: 0,
                 ..Policy::default()
             },
-            baseline: serde_json::Value::Null,
-            identity: None,
-        };
-        let first = Entry {
-            seq: 1,
-            at: Timestamp::UNIX_EPOCH,
-            event: Event::Started(Box::new(start)),
-        };
+        );
         let mut world = Self {
-            run: Run::begin(first).unwrap(),
+            run: begun::run(start),
             now: Timestamp::UNIX_EPOCH,
             drained: None,
             runs: "boot-1",

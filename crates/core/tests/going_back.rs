@@ -2,16 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+mod begun;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
     Budgets, ClusterName, Code, Condition, ConditionName, Gate, GoingBack, Kind, OnFailure, Part, PartName,
-    Phase, Policy, Reason, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Verdict,
-    Width,
+    Phase, Policy, Reason, Revision, Snapshot, StageSpec, Unit, UnitId, UnitState, Verdict, Width,
 };
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start,
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen,
 };
 
 const OLD: &str = "16.2.15";
@@ -81,29 +82,16 @@ impl Failed {
             },
             maintenance: None,
         };
-        let start = Start {
-            version: stagger_core::run::VERSION,
-            run: RunId::new("r").unwrap(),
-            cluster: ClusterName::new("lab").unwrap(),
-            target: Target {
-                title: "up".to_owned(),
-                parts: vec![Part::Stage(stage)],
-            },
-            policy: Policy {
+        let start = begun::start(
+            vec![Part::Stage(stage)],
+            Policy {
                 rebuild_to_go_back,
                 on_failure,
                 ..Policy::default()
             },
-            baseline: serde_json::Value::Null,
-            identity: None,
-        };
-        let first = Entry {
-            seq: 1,
-            at: Timestamp::UNIX_EPOCH,
-            event: Event::Started(Box::new(start)),
-        };
+        );
         let mut failed = Self {
-            run: Run::begin(first).unwrap(),
+            run: begun::run(start),
             snapshot: seen(0, (UnitState::Down, OLD), Verdict::Yes),
         };
         let units = vec![osd(0), osd(1)];

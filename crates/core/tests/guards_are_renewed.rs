@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+mod begun;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
     Budgets, ClusterName, GoingBack, GuardName, GuardScope, GuardSpec, Kind, Part, PartName, Phase, Policy,
-    Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Width,
+    Revision, Snapshot, StageSpec, Unit, UnitId, UnitState, Width,
 };
 use stagger_core::run::{Action, Answer, Decision, Effect, Entry, Event, Outcome, Run, Seen, Start};
 
@@ -41,22 +43,14 @@ fn start(scope: GuardScope) -> Start {
         going_back: GoingBack::Restart,
         maintenance: None,
     };
-    Start {
-        version: stagger_core::run::VERSION,
-        run: RunId::new("r").unwrap(),
-        cluster: ClusterName::new("lab").unwrap(),
-        target: Target {
-            title: "reboot".to_owned(),
-            parts: vec![Part::Stage(stage)],
-        },
-        policy: Policy {
+    begun::start(
+        vec![Part::Stage(stage)],
+        Policy {
             canary_soak: 0,
             soak: 0,
             ..Policy::default()
         },
-        baseline: serde_json::Value::Null,
-        identity: None,
-    }
+    )
 }
 
 fn seen(second: i64) -> Snapshot {
@@ -177,13 +171,8 @@ impl Slow {
 
 impl Slow {
     fn new(scope: GuardScope, fails: u32) -> Self {
-        let first = Entry {
-            seq: 1,
-            at: Timestamp::UNIX_EPOCH,
-            event: Event::Started(Box::new(start(scope))),
-        };
         Self {
-            run: Run::begin(first).unwrap(),
+            run: begun::run(start(scope)),
             under_way: BTreeMap::new(),
             until: None,
             fails,

@@ -1,14 +1,16 @@
 //! What is gone while a unit has its turn is asked for, also where that came about after the run began.
 #![allow(missing_docs, clippy::unwrap_used, reason = "test code")]
 
+mod begun;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use stagger_core::model::{
     Budgets, ClusterName, Code, GoingBack, Interruption, Kind, Part, PartName, Phase, Policy, Revision,
-    RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState, Width,
+    Snapshot, StageSpec, Unit, UnitId, UnitState, Width,
 };
-use stagger_core::run::{Command, Decision, Ending, Entry, Event, Run, Seen, Start, VERSION};
+use stagger_core::run::{Command, Decision, Ending, Entry, Event, Run, Seen};
 
 /// A run with one metadata server to do, whose standby went away: it alone serves now.
 struct Alone {
@@ -32,28 +34,15 @@ impl Alone {
             going_back: GoingBack::Restart,
             maintenance: None,
         };
-        let start = Start {
-            version: VERSION,
-            run: RunId::new("r1").unwrap(),
-            cluster: ClusterName::new("lab").unwrap(),
-            target: Target {
-                title: "18 to 20".to_owned(),
-                parts: vec![Part::Stage(stage)],
-            },
-            policy: Policy {
+        let start = begun::start(
+            vec![Part::Stage(stage)],
+            Policy {
                 partial,
                 ..Policy::default()
             },
-            baseline: serde_json::Value::Null,
-            identity: None,
-        };
-        let first = Entry {
-            seq: 1,
-            at: Timestamp::UNIX_EPOCH,
-            event: Event::Started(Box::new(start)),
-        };
+        );
         Self {
-            run: Run::begin(first).unwrap(),
+            run: begun::run(start),
             standby: false,
         }
     }

@@ -1,15 +1,17 @@
 //! Which event may follow which state of a run: every pair, and what cannot follow is refused.
 #![allow(missing_docs, clippy::unwrap_used, reason = "test code")]
 
+mod begun;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    ClusterName, Code, GoingBack, HostName, Kind, Part, PartName, Phase, Policy, Reason, Revision, RunId,
-    StageSpec, Target, UnitId, Width,
+    Code, GoingBack, HostName, Kind, Part, PartName, Phase, Policy, Reason, Revision, StageSpec, UnitId,
+    Width,
 };
-use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Outcome, Run, Seq, Start, VERSION};
+use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Outcome, Run, Seq};
 
 fn unit(id: &str) -> UnitId {
     UnitId::new(id).unwrap()
@@ -26,30 +28,22 @@ fn name(text: &str) -> PartName {
 fn started() -> Event {
     let mut phases = vec![Phase::Prepare];
     phases.extend(Phase::all());
-    Event::Started(Box::new(Start {
-        version: VERSION,
-        run: RunId::new("r1").unwrap(),
-        cluster: ClusterName::new("lab").unwrap(),
-        target: Target {
-            title: "18 to 20".to_owned(),
-            parts: vec![Part::Stage(StageSpec {
-                name: name("osd"),
-                kind: Kind::new("osd").unwrap(),
-                revision: revision("20"),
-                width: Width::Policy,
-                phases,
-                guards: Vec::new(),
-                gates: Vec::new(),
-                door_before_last: None,
-                may_be_left: false,
-                going_back: GoingBack::Restart,
-                maintenance: None,
-            })],
-        },
-        policy: Policy::default(),
-        baseline: serde_json::Value::Null,
-        identity: None,
-    }))
+    Event::Started(Box::new(begun::start(
+        vec![Part::Stage(StageSpec {
+            name: name("osd"),
+            kind: Kind::new("osd").unwrap(),
+            revision: revision("20"),
+            width: Width::Policy,
+            phases,
+            guards: Vec::new(),
+            gates: Vec::new(),
+            door_before_last: None,
+            may_be_left: false,
+            going_back: GoingBack::Restart,
+            maintenance: None,
+        })],
+        Policy::default(),
+    )))
 }
 
 fn lease(fence: u64) -> Event {

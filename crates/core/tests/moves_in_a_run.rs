@@ -1,14 +1,15 @@
 //! What a run does with guests: what the plan says, in the intents of their hosts, and not if there is no room any more.
 
+mod begun;
 mod hosts;
 
 use std::collections::BTreeSet;
 
 use hosts::{Case, Mix, Rng, case, mix};
 use jiff::Timestamp;
-use stagger_core::model::{Evacuate, LocalGuests, Phase, RunId, UnitId, UnitState};
+use stagger_core::model::{Evacuate, LocalGuests, Phase, UnitId, UnitState};
 use stagger_core::plan::Move;
-use stagger_core::run::{Action, Answer, Decision, Effect, Entry, Event, Outcome, Run, Seen, Start};
+use stagger_core::run::{Action, Answer, Decision, Effect, Entry, Event, Outcome, Run, Seen};
 
 /// A run on a world in which everything works.
 struct World {
@@ -26,23 +27,10 @@ impl World {
         case.policy.soak = 0;
         case.policy.canary_soak = 0;
         case.policy.gate_hold = 0;
-        let start = Start {
-            version: stagger_core::run::VERSION,
-            run: RunId::new("r").unwrap(),
-            cluster: "random".parse().unwrap(),
-            target: case.target(),
-            policy: case.policy.clone(),
-            baseline: serde_json::Value::Null,
-            identity: None,
-        };
-        let first = Entry {
-            seq: 1,
-            at: Timestamp::UNIX_EPOCH,
-            event: Event::Started(Box::new(start)),
-        };
+        let start = begun::start(case.target().parts, case.policy.clone());
         Self {
             case,
-            run: Run::begin(first).unwrap(),
+            run: begun::run(start),
             now: Timestamp::UNIX_EPOCH,
             intents: Vec::new(),
             opened: Vec::new(),

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+mod begun;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -11,7 +13,7 @@ use stagger_core::model::{
 };
 use stagger_core::plan::{Ask, Plan, plan};
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Start,
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen,
 };
 
 const STAGES: [(&str, &str); 2] = [("code", "new-pinned"), ("settings", "new")];
@@ -145,22 +147,9 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let start = Start {
-            version: stagger_core::run::VERSION,
-            run: "r1".parse().unwrap(),
-            cluster: "lab".parse().unwrap(),
-            target: target(),
-            policy: policy(),
-            baseline: serde_json::Value::Null,
-            identity: None,
-        };
-        let first = Entry {
-            seq: 1,
-            at: Timestamp::UNIX_EPOCH,
-            event: Event::Started(Box::new(start)),
-        };
+        let start = begun::start(target().parts, policy());
         Self {
-            run: Run::begin(first).unwrap(),
+            run: begun::run(start),
             runs: ["old".to_owned(), "old".to_owned()],
         }
     }

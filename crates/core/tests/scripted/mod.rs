@@ -7,14 +7,17 @@
     reason = "each test uses a part of it, and it is test code"
 )]
 
+#[path = "../begun/mod.rs"]
+mod begun;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    Budgets, Condition, Gate, GoingBack, GuardSpec, Part, Phase, Policy, Revision, Snapshot, StageSpec,
-    Target, Unit, UnitId, UnitState, Verdict, Width,
+    Budgets, Condition, Gate, GoingBack, GuardSpec, Part, Phase, Policy, Revision, Snapshot, StageSpec, Unit,
+    UnitId, UnitState, Verdict, Width,
 };
-use stagger_core::run::{Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, Seen, Start};
+use stagger_core::run::{Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, Seen};
 
 pub const OLD: &str = "16";
 pub const NEW: &str = "18";
@@ -43,25 +46,9 @@ pub struct World {
 impl World {
     /// Each unit runs [`OLD`]. Its kind is its name without the number.
     pub fn new(units: &[&str], parts: Vec<Part>, policy: Policy) -> Self {
-        let start = Start {
-            version: stagger_core::run::VERSION,
-            run: "r1".parse().unwrap(),
-            cluster: "lab".parse().unwrap(),
-            target: Target {
-                title: "up".to_owned(),
-                parts,
-            },
-            policy,
-            baseline: serde_json::Value::Null,
-            identity: None,
-        };
-        let first = Entry {
-            seq: 1,
-            at: Timestamp::UNIX_EPOCH,
-            event: Event::Started(Box::new(start)),
-        };
+        let start = begun::start(parts, policy);
         Self {
-            run: Run::begin(first).unwrap(),
+            run: begun::run(start),
             units: units
                 .iter()
                 .map(|id| (id.parse().unwrap(), OLD.parse().unwrap()))
