@@ -219,3 +219,65 @@ fn a_gate_that_stays_shut_between_waves_holds_the_run_and_releases_it() {
     assert_eq!(world.drive(|_| false), Decision::Over(Ending::Done));
     assert_eq!(world.done, WHOLE);
 }
+
+#[test]
+fn without_its_guards_no_wave_begins_and_a_person_has_it_tried_again() {
+    for (guard, of) in [("take noout", "noout"), ("take silence of osd.0", "silence")] {
+        let mut world = run(usual());
+        world.fails = vec![guard];
+        let Decision::Hold(reason) = world.drive(|_| false) else {
+            panic!("it should hold")
+        };
+        assert_eq!(reason.code, Code::GuardFailed);
+        assert!(
+            reason.detail.contains(&format!("{of}: it ended with 1")),
+            "{reason}"
+        );
+        assert_eq!(runs(&world), [NEW, OLD, OLD]);
+        let tried = |world: &World| world.done.iter().filter(|done| *done == guard).count();
+        assert_eq!(tried(&world), 1, "not without an end: {:?}", world.done);
+        // It may have been taken all the same: what is of the wave that was not begun is given back.
+        let given = world
+            .done
+            .iter()
+            .any(|done| *done == guard.replace("take", "drop"));
+        assert_eq!(given, of == "silence", "{:?}", world.done);
+        world.asks(Command::Resume);
+        let Decision::Hold(_) = world.drive(|_| false) else {
+            panic!("it should hold again")
+        };
+        assert_eq!(tried(&world), 2);
+        world.fails.clear();
+        world.asks(Command::Resume);
+        assert_eq!(world.drive(|_| false), Decision::Over(Ending::Done));
+        assert_eq!(world.run.guards(), 0);
+    }
+}
+
+#[test]
+fn a_guard_of_a_stage_that_is_over_does_not_stop_the_next_stage() {
+    let mut world = World::new(
+        &UNITS,
+        vec![
+            stage("mon", Width::Single, vec![guard("noout", GuardScope::Stage)]),
+            stage("osd", Width::Single, vec![guard("silence", GuardScope::Wave)]),
+        ],
+        at_once(),
+    );
+    // It can be neither taken nor given back: a person accepts that, and what is left goes at its expiry.
+    world.fails = vec!["take noout"];
+    world.refuses = vec!["noout"];
+    assert!(matches!(world.drive(|_| false), Decision::Hold(_)));
+    world.units.insert("mon.0".parse().unwrap(), NEW.parse().unwrap());
+    world.asks(Command::Resume);
+    assert_eq!(world.drive(|_| false), Decision::Over(Ending::Done));
+    assert_eq!(runs(&world), [NEW; 3]);
+}
+
+#[test]
+fn a_guard_of_a_stage_alone_is_not_owed_between_waves() {
+    let mut world = run(usual());
+    world.drive(|world| world.done.iter().any(|done| done == "drop silence of osd.0"));
+    assert_eq!(world.run.guards(), 1, "noout stays over the stage");
+    assert!(!world.run.owes_guards());
+}

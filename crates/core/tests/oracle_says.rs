@@ -81,6 +81,11 @@ fn who_cannot_tell_is_asked_again_after_two_seconds_and_not_without_an_end() {
     world.second = 2;
     assert_eq!(told(world.drive(|_| false)), (at(4), Code::OracleUnknown));
     assert_eq!(world.asked.len(), 2);
+    assert_eq!(
+        world.run.wave().unwrap().opened,
+        at(0),
+        "its wave stays open meanwhile"
+    );
     world.second = 60;
     world.drive(|world| world.run.held().is_some());
     let (held, _) = world.run.held().unwrap();

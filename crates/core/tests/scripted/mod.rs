@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    Budgets, Condition, Gate, GoingBack, GuardSpec, Part, Phase, Policy, Revision, Snapshot, StageSpec, Unit,
-    UnitId, UnitState, Verdict, Width,
+    BudgetsBuilder, Condition, Door, Gate, GoingBack, GuardSpec, Ix, Part, Phase, Policy, Revision, Snapshot,
+    StageSpec, StepSpec, Unit, UnitId, UnitState, Verdict, Width,
 };
 use stagger_core::run::{Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, Seen};
 
@@ -29,8 +29,24 @@ pub struct World {
     pub units: BTreeMap<UnitId, Revision>,
     pub second: i64,
     pub health: Verdict,
+    /// Why it is so.
+    pub why: &'static str,
     /// Guards that cannot be given back.
     pub refuses: Vec<&'static str>,
+    /// What fails, as it stands in `done`.
+    pub fails: Vec<&'static str>,
+    /// What is too late to begin, once, as it stands in `done`.
+    pub late: Vec<&'static str>,
+    /// What is announced and comes to no end, as it stands in `done`.
+    pub hangs: Vec<&'static str>,
+    /// Units that are down, whatever they run.
+    pub down: Vec<&'static str>,
+    /// No two of them may be down together.
+    pub apart: Vec<&'static str>,
+    /// Steps of which nobody sees that they were done.
+    pub idle: Vec<&'static str>,
+    /// Something else in the world changes with it.
+    pub generation: u32,
     /// Units that do not start on [`NEW`], however often that is tried.
     pub broken: Vec<&'static str>,
     /// Those of them that do not start on what they ran before either.
@@ -55,7 +71,15 @@ impl World {
                 .collect(),
             second: 0,
             health: Verdict::Yes,
+            why: "a clock is off",
             refuses: Vec::new(),
+            fails: Vec::new(),
+            late: Vec::new(),
+            hangs: Vec::new(),
+            down: Vec::new(),
+            apart: Vec::new(),
+            idle: Vec::new(),
+            generation: 0,
             broken: Vec::new(),
             lost: Vec::new(),
             oracle: |_| Answer::Yes,
@@ -64,11 +88,11 @@ impl World {
         }
     }
 
-    fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> Snapshot {
         let units = self.units.iter().map(|(id, runs)| Unit {
             id: id.clone(),
             kind: id.as_str().split('.').next().unwrap().parse().unwrap(),
-            state: if self.does_not_start(id, runs) {
+            state: if self.does_not_start(id, runs) || self.down.contains(&id.as_str()) {
                 UnitState::Down
             } else {
                 UnitState::Serving
@@ -78,24 +102,45 @@ impl World {
             precedence: 0,
             untouchable: None,
         });
-        let health = Condition::new("health".parse().unwrap(), self.health, "a clock is off");
+        let health = Condition::new("health".parse().unwrap(), self.health, self.why);
+        let mut conditions = vec![health];
+        for part in &self.run.start().target.parts {
+            let Part::Step(step) = part else { continue };
+            let name = step.name.as_str();
+            let was_done = self.done.iter().any(|done| *done == format!("step {name}"));
+            let is_so = was_done && !self.idle.contains(&name);
+            let verdict = if is_so { Verdict::Yes } else { Verdict::No };
+            conditions.push(Condition::new(step.done_when.clone(), verdict, "it says so"));
+        }
+        let mut budgets = BudgetsBuilder::default();
+        let apart: Vec<_> = (0..)
+            .zip(self.units.keys())
+            .filter(|(_, id)| self.apart.contains(&id.as_str()))
+            .map(|(at, _)| (Ix(at), 1))
+            .collect();
+        if !apart.is_empty() {
+            budgets.add("placement group", "1.0", 1, &apart);
+        }
         Snapshot::new(
             "lab".parse().unwrap(),
             self.now(),
-            format!("{:?}", self.units),
+            format!(
+                "{:?} {:?} {:?} {}",
+                self.units, self.down, self.apart, self.generation
+            ),
             units.collect(),
-            Budgets::default(),
-            vec![health],
+            budgets.build(),
+            conditions,
             BTreeMap::new(),
         )
         .unwrap()
     }
 
-    fn now(&self) -> Timestamp {
+    pub fn now(&self) -> Timestamp {
         Timestamp::from_second(self.second).unwrap()
     }
 
-    fn append(&mut self, event: Event) {
+    pub fn append(&mut self, event: Event) {
         let entry = Entry {
             seq: self.run.seq() + 1,
             at: self.now(),
@@ -124,37 +169,79 @@ impl World {
             units => format!(" of {}", names(units)),
         };
         let mut outcome = Outcome::Done { note: String::new() };
-        self.done.push(match &action {
+        let mut fails = |why: &str| outcome = Outcome::Failed { why: why.to_owned() };
+        let told = match &action {
             Action::TakeGuard { guard, units, .. } => format!("take {guard}{}", of(units)),
             Action::DropGuard { guard, units } => {
                 if self.refuses.contains(&guard.as_str()) {
-                    outcome = Outcome::Failed {
-                        why: "no quorum".to_owned(),
-                    };
+                    fails("no quorum");
                 }
                 format!("drop {guard}{}", of(units))
             }
+            Action::Visit { unit, phase, .. } if *phase != Phase::Change => {
+                format!("{phase:?} {unit}").to_lowercase()
+            }
             Action::Visit { unit, revision, .. } | Action::GoBack { unit, revision, .. } => {
-                self.units.insert(unit.clone(), revision.clone());
-                let done = format!("{unit} to {revision}");
-                if self.does_not_start(unit, revision) {
-                    outcome = not_started();
+                let told = format!("{unit} to {revision}");
+                if !self.hangs.contains(&told.as_str()) && !self.late.contains(&told.as_str()) {
+                    self.units.insert(unit.clone(), revision.clone());
                 }
-                done
+                if self.does_not_start(unit, revision) {
+                    fails("it does not start");
+                }
+                told
             }
             Action::Restart { unit } => {
-                outcome = not_started();
+                if self.does_not_start(unit, &self.units[unit]) {
+                    fails("it does not start");
+                }
                 format!("restart {unit}")
             }
             Action::Collect { units } => format!("collect{}", of(units)),
-            Action::Step { step } => panic!("nobody has a step {step}"),
-        });
+            Action::Step { step } => format!("step {step}"),
+        };
+        if self.fails.contains(&told.as_str()) {
+            fails("it ended with 1");
+        }
+        if self.late.contains(&told.as_str()) {
+            self.late.retain(|late| *late != told);
+            let why = "it waited for others".to_owned();
+            outcome = Outcome::NotBegun { why };
+        }
+        let hangs = self.hangs.contains(&told.as_str());
+        self.done.push(told);
         self.append(Event::Intent { action, before });
-        let intent = self.run.seq();
+        if !hangs {
+            let intent = self.run.seq();
+            self.append(Event::Settled { intent, outcome });
+        }
+    }
+
+    /// What hangs has come to its end.
+    pub fn settles(&mut self, outcome: Outcome) {
+        let (intent, action) = self
+            .run
+            .open()
+            .map(|(seq, action)| (seq, action.clone()))
+            .next()
+            .unwrap();
+        if let (
+            Action::Visit {
+                unit,
+                revision,
+                phase: Phase::Change,
+                ..
+            },
+            Outcome::Done { .. },
+        ) = (action, &outcome)
+        {
+            self.units.insert(unit, revision);
+        }
+        self.hangs.clear();
         self.append(Event::Settled { intent, outcome });
     }
 
-    fn next(&self) -> Decision {
+    pub fn next(&self) -> Decision {
         let seen = self.snapshot();
         let as_of = self.run.seq();
         self.run.next(
@@ -179,15 +266,19 @@ impl World {
                     for units in sets {
                         self.asked.push(names(&units));
                         let theirs = (self.oracle)(&units);
+                        let ours = match self.run.may_stop(&self.snapshot(), &units) {
+                            Ok(()) => Answer::Yes,
+                            Err(why) => Answer::No { why },
+                        };
                         self.append(Event::Judged {
                             units,
-                            ours: Answer::Yes,
+                            ours,
                             theirs,
                             facts: None,
                         });
                     }
                 }
-                Decision::Act { fresh, .. } => {
+                Decision::Act { fresh, .. } if !fresh.is_empty() => {
                     for Effect { action, before } in fresh {
                         self.carry_out(action, before);
                     }
@@ -207,12 +298,6 @@ impl World {
     pub fn on_new(&self) -> String {
         let done = self.units.iter().filter(|(_, runs)| runs.as_str() == NEW);
         names(&done.map(|(unit, _)| unit.clone()).collect::<Vec<_>>())
-    }
-}
-
-fn not_started() -> Outcome {
-    Outcome::Failed {
-        why: "it does not start".to_owned(),
     }
 }
 
@@ -240,6 +325,20 @@ pub fn stage(kind: &str, width: Width, guards: Vec<GuardSpec>) -> Part {
         may_be_left: false,
         going_back: GoingBack::Restart,
         maintenance: None,
+    })
+}
+
+/// A step that is done once it was, with its door if that has a name.
+pub fn step(name: &str, door: Option<&str>) -> Part {
+    Part::Step(StepSpec {
+        name: name.parse().unwrap(),
+        done_when: format!("{name}-done").parse().unwrap(),
+        before: Vec::new(),
+        door: door.map(|door| Door {
+            name: door.parse().unwrap(),
+            why: "there is no way back".to_owned(),
+        }),
+        why: "after all of them".to_owned(),
     })
 }
 
