@@ -55,7 +55,7 @@ pub struct World {
     pub oracle: fn(&[UnitId]) -> Answer,
     /// Each set that it was asked about: `osd.0 osd.1`.
     pub asked: Vec<String>,
-    /// What was done: `osd.0 to 18`, `take noout`, `drop silence of osd.0`.
+    /// What was done: `osd.0 to 18`, `osd.0 to 16 anew`, `enter osd.0`, `take noout`, `drop silence of osd.0`.
     pub done: Vec<String>,
 }
 
@@ -189,7 +189,8 @@ impl World {
                 if self.does_not_start(unit, revision) {
                     fails("it does not start");
                 }
-                told
+                let is_anew = matches!(&action, Action::GoBack { rebuild: true, .. });
+                if is_anew { format!("{told} anew") } else { told }
             }
             Action::Restart { unit } => {
                 if self.does_not_start(unit, &self.units[unit]) {
