@@ -160,3 +160,25 @@ fn it_is_not_held_twice_for_two_things() {
         "{events:?}"
     );
 }
+
+#[test]
+fn gates_before_a_step_have_their_time_also_where_they_were_never_shut() {
+    let mut of = step("convert", None);
+    if let Part::Step(spec) = &mut of {
+        spec.before = vec![Gate {
+            condition: "health".parse().unwrap(),
+            hold: SignedDuration::from_secs(10),
+            timeout: SignedDuration::from_secs(60),
+        }];
+    }
+    let mut world = run(of);
+    let Decision::Wait { until, why } = world.drive(|_| false) else {
+        panic!("it should wait")
+    };
+    assert_eq!(
+        (until, why.code),
+        (Timestamp::from_second(10).ok(), Code::GatesHolding)
+    );
+    world.second = 10;
+    assert_eq!(world.drive(|_| false), Decision::Over(Ending::Done));
+}

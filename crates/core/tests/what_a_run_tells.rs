@@ -195,9 +195,11 @@ fn a_journal_of_a_later_release_is_not_read_and_one_of_an_earlier_release_is() {
         start.version = version;
         let first = Entry {
             seq: 1,
-            at: at(0),
+            at: at(9),
             event: Event::Started(Box::new(start)),
         };
-        assert_eq!(Run::begin(first).is_ok(), is_read, "version {version}");
+        let begun = Run::begin(first);
+        assert_eq!(begun.is_ok(), is_read, "version {version}");
+        assert!(begun.is_ok_and(|run| run.started_at() == at(9)) == is_read);
     }
 }

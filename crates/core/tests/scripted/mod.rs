@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    BudgetsBuilder, Condition, Door, Gate, GoingBack, GuardSpec, Ix, Part, Phase, Policy, Revision, Snapshot,
-    StageSpec, StepSpec, Unit, UnitId, UnitState, Verdict, Width,
+    BudgetsBuilder, Condition, Door, Gate, GoingBack, GuardSpec, Ix, Part, Phase, Policy, Reason, Revision,
+    Snapshot, StageSpec, StepSpec, Unit, UnitId, UnitState, Verdict, Width,
 };
 use stagger_core::run::{Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, Seen};
 
@@ -41,6 +41,8 @@ pub struct World {
     pub hangs: Vec<&'static str>,
     /// Units that are down, whatever they run.
     pub down: Vec<&'static str>,
+    /// Units that must be left alone, as long as they are here.
+    pub untouchable: Vec<&'static str>,
     /// No two of them may be down together.
     pub apart: Vec<&'static str>,
     /// Steps of which nobody sees that they were done.
@@ -77,6 +79,7 @@ impl World {
             late: Vec::new(),
             hangs: Vec::new(),
             down: Vec::new(),
+            untouchable: Vec::new(),
             apart: Vec::new(),
             idle: Vec::new(),
             generation: 0,
@@ -100,7 +103,10 @@ impl World {
             revision: Some(runs.clone()),
             domains: BTreeMap::new(),
             precedence: 0,
-            untouchable: None,
+            untouchable: self
+                .untouchable
+                .contains(&id.as_str())
+                .then(|| Reason::of_backend("taken-out", "somebody else is at it")),
         });
         let health = Condition::new("health".parse().unwrap(), self.health, self.why);
         let mut conditions = vec![health];
@@ -205,7 +211,8 @@ impl World {
             fails("it ended with 1");
         }
         if self.late.contains(&told.as_str()) {
-            self.late.retain(|late| *late != told);
+            let at = self.late.iter().position(|late| *late == told);
+            self.late.remove(at.unwrap());
             let why = "it waited for others".to_owned();
             outcome = Outcome::NotBegun { why };
         }
