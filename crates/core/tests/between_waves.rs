@@ -146,7 +146,7 @@ fn a_door_that_was_passed_is_named_on_the_way_back_and_asked_for_nowhere() {
         let Decision::Over(Ending::RolledBack { reason }) = world.drive(|_| false) else {
             panic!("it should end")
         };
-        let told = "3 of stage osd stay as they are: behind-a-one-way-door: last-osd was passed";
+        let told = "; 3 of stage osd stay as they are: behind-a-one-way-door: last-osd was passed";
         assert_eq!(reason.detail.contains(told), stay, "{reason}");
         assert_eq!(world.on_new().is_empty(), !stay);
     }
@@ -279,6 +279,25 @@ fn a_renewal_that_failed_is_tried_again_after_a_while_and_the_wave_goes_on_meanw
         "what is under way is not announced twice"
     );
     assert_eq!(open, 2);
+}
+
+#[test]
+fn a_wave_that_nobody_could_begin_in_time_does_not_begin_without_its_guard_either() {
+    let guard = stagger_core::model::GuardSpec {
+        name: "noout".parse().unwrap(),
+        scope: stagger_core::model::GuardScope::Stage,
+        expiry: jiff::SignedDuration::from_secs(100),
+        why: "while its units restart".to_owned(),
+    };
+    let parts = vec![stage("osd", Width::Policy, vec![guard])];
+    let mut world = world(2, parts, wide(2));
+    world.late = vec![["osd.0 to 18", "osd.1 to 18"]; 9].concat();
+    assert_eq!(held(&mut world).code, Code::ApprovalTooShort);
+    // Meanwhile it went by itself, and is not to be had again.
+    world.second = 100;
+    world.fails = vec!["take noout"];
+    assert_eq!(held(&mut world).code, Code::GuardFailed);
+    assert!(world.run.wave().is_none());
 }
 
 #[test]

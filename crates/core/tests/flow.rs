@@ -23,6 +23,8 @@ struct World {
     up_at: [Timestamp; 6],
     /// Which takes longer, and how long, in seconds.
     slow: (usize, i64),
+    /// Which is up again on the old release.
+    stays: Option<usize>,
     /// How long data recovers after a start, in seconds.
     recovers: i64,
     /// What a person asks for once the slow one is on its way down.
@@ -73,6 +75,7 @@ impl World {
             up_at: [Timestamp::UNIX_EPOCH; 6],
             // Of the second wave.
             slow: (3, 300),
+            stays: None,
             recovers: 0,
             asks: None,
             started: Vec::new(),
@@ -153,7 +156,9 @@ impl World {
                 self.started.push((at, self.seconds()));
                 let takes = if at == self.slow.0 { self.slow.1 } else { 10 };
                 self.up_at[at] = self.now + SignedDuration::from_secs(takes);
-                self.runs[at] = "20";
+                if self.stays != Some(at) {
+                    self.runs[at] = "20";
+                }
             }
             Action::GoBack { unit: id, .. } => {
                 let at = unit(id);
@@ -262,7 +267,14 @@ fn while_the_last_of_a_wave_is_waited_for_others_join_it() {
         [(1, 1), (1, 1)],
         "one beside the one that is late, twice"
     );
-    let late = world.started_at(slow) + 300;
+    let second = world.started_at(slow);
+    let next = world.started.iter().map(|(_, at)| *at).filter(|at| *at > second);
+    assert_eq!(
+        next.min(),
+        Some(second + 10 + 5),
+        "once the others are up and all gates have held"
+    );
+    let late = second + 300;
     assert!(
         world.started.iter().all(|(_, at)| *at < late),
         "{:?}",
@@ -348,4 +360,26 @@ fn nobody_joins_the_first_wave_of_a_stage() {
         "{:?}",
         world.started
     );
+}
+
+#[test]
+fn a_wave_of_which_nobody_is_late_is_over_and_nobody_joins_it() {
+    let mut world = World::new(false);
+    world.slow = (6, 0);
+    assert_eq!(world.drive_on(), Ending::Done);
+    assert_eq!(world.joined(), []);
+}
+
+/// Its start was reported as done, and the old release is what serves.
+#[test]
+fn nobody_joins_beside_one_that_serves_on_what_it_ran_before() {
+    let mut world = World::new(false);
+    slow(&mut world);
+    let mut trial = World::new(true);
+    trial.slow = (6, 0);
+    trial.drive_on();
+    // Of the same wave as the one that is late.
+    world.stays = Some(trial.started[3].0);
+    let ending = world.drive_on();
+    assert_eq!(world.joined(), [], "{ending:?}");
 }

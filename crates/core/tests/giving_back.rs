@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    Budgets, ClusterName, Drained, GoingBack, Kind, Part, PartName, Phase, Policy, Revision, RunId, Snapshot,
-    StageSpec, Unit, UnitId, UnitState, Width,
+    Budgets, ClusterName, Code, Drained, GoingBack, Kind, Part, PartName, Phase, Policy, Reason, Revision,
+    RunId, Snapshot, StageSpec, Unit, UnitId, UnitState, Width,
 };
-use stagger_core::run::{Action, Answer, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen};
+use stagger_core::run::{
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen,
+};
 
 /// One node, which a run is to reboot.
 struct World {
@@ -296,4 +298,140 @@ fn those_that_the_oracle_refuses_are_asked_about_once_more_before_the_run_ends()
     let ending = world.drive_on();
     assert!(matches!(ending, Some(Ending::Incomplete { .. })), "{ending:?}");
     assert_eq!(world.asked, Policy::default().retry.tries + 1);
+}
+
+/// A node whose turn came to that, and that somebody drains then without a note of whom.
+fn after(settled: bool, events: Vec<Event>) -> World {
+    let mut world = entered(settled);
+    for event in events {
+        world.write(event);
+    }
+    world.drained = Some(Err(()));
+    world
+}
+
+fn intent(phase: Phase) -> Event {
+    let action = Action::Visit {
+        unit: node(),
+        phase,
+        revision: Revision::new("rebooted").unwrap(),
+        moves: Vec::new(),
+    };
+    Effect::from(action).into()
+}
+
+fn settled(intent: u64, is_done: bool) -> Event {
+    let outcome = if is_done {
+        Outcome::Done { note: String::new() }
+    } else {
+        Outcome::Failed {
+            why: "it ended with 1".to_owned(),
+        }
+    };
+    Event::Settled { intent, outcome }
+}
+
+/// The change of a node that was entered failed, and so did what was tried then: its wave has failed.
+fn failed() -> Vec<Event> {
+    vec![
+        intent(Phase::Change),
+        settled(8, false),
+        Effect::from(Action::Restart { unit: node() }).into(),
+        settled(10, false),
+        Event::WaveFailed {
+            units: vec![node()],
+            reason: Reason::new(Code::VisitFailed, "it ended with 1"),
+            alone: false,
+        },
+    ]
+}
+
+#[test]
+fn whose_turn_is_over_may_be_drained_by_others() {
+    let done = vec![
+        intent(Phase::Change),
+        settled(8, true),
+        intent(Phase::Leave),
+        settled(10, true),
+        Event::WavePassed,
+    ];
+    let back = Effect::from(Action::GoBack {
+        unit: node(),
+        revision: Revision::new("boot-1").unwrap(),
+        rebuild: false,
+    });
+    let went_back = [
+        failed(),
+        vec![back.into(), settled(13, true), Event::WaveWentBack],
+    ]
+    .concat();
+    for events in [done, went_back] {
+        let mut world = after(true, events);
+        world.drive_on();
+        assert_eq!(world.phases(), [], "it is not ours");
+    }
+}
+
+/// Its host is off, by a person's word.
+fn is_off(intent: u64) -> Event {
+    let command = Command::Confirm {
+        host: "h1".parse().unwrap(),
+        ended: vec![intent],
+    };
+    let by = "anna@ops1".to_owned();
+    Event::Asked { command, by }
+}
+
+#[test]
+fn whose_turn_came_again_and_is_over_may_be_drained_by_others_too() {
+    let again = vec![
+        is_off(5),
+        Event::WavePassed,
+        Event::WaveOpened {
+            stage: PartName::new("reboot").unwrap(),
+            units: vec![(node(), Revision::new("boot-1").unwrap())],
+            not_serving: Vec::new(),
+        },
+        Event::Judged {
+            units: vec![node()],
+            ours: Answer::Yes,
+            theirs: Answer::NoOracle,
+            facts: None,
+        },
+        intent(Phase::Enter),
+        settled(11, true),
+        intent(Phase::Change),
+        settled(13, true),
+        intent(Phase::Leave),
+        settled(15, true),
+        Event::WavePassed,
+    ];
+    let mut world = after(false, again);
+    world.runs = "rebooted";
+    world.drive_on();
+    assert_eq!(world.phases(), [], "it was ours, and is not any more");
+}
+
+#[test]
+fn who_was_entered_and_nothing_more_is_given_back_before_an_aborted_run_ends() {
+    let abort = Event::Asked {
+        command: Command::Abort,
+        by: "anna@ops1".to_owned(),
+    };
+    let mut world = after(true, [failed(), vec![abort, Event::WaveWentBack]].concat());
+    assert_eq!(world.drive_on(), Some(Ending::Aborted));
+    assert_eq!(world.phases(), [Phase::Leave]);
+}
+
+#[test]
+fn whose_host_was_off_is_given_back_once_it_answers_and_planned_again() {
+    for is_drained in [true, false] {
+        let mut world = entered(false);
+        world.write(is_off(5));
+        world.drained = is_drained.then_some(Err(()));
+        assert_eq!(world.drive_on(), Some(Ending::Done));
+        let again = [Phase::Enter, Phase::Change, Phase::Leave];
+        let all = [&[Phase::Leave][..], &again].concat();
+        assert_eq!(world.phases(), all[usize::from(!is_drained)..], "{is_drained}");
+    }
 }

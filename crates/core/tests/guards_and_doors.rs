@@ -255,6 +255,31 @@ fn without_its_guards_no_wave_begins_and_a_person_has_it_tried_again() {
 }
 
 #[test]
+fn a_stage_with_one_guard_does_not_begin_without_it() {
+    let of_osds = vec![guard("noout", GuardScope::Stage)];
+    let mut world = World::new(&UNITS, vec![stage("osd", Width::Single, of_osds)], at_once());
+    world.fails = vec!["take noout"];
+    let Decision::Hold(reason) = world.drive(|_| false) else {
+        panic!("it should hold")
+    };
+    assert_eq!(reason.code, Code::GuardFailed);
+    assert_eq!(world.done, ["take noout"]);
+}
+
+#[test]
+fn on_the_way_back_no_door_is_asked_for() {
+    let mut world = with_door(Doors::Ask);
+    assert!(matches!(world.drive(|_| false), Decision::Hold(_)));
+    assert_eq!(runs(&world), [NEW, NEW, OLD]);
+    world.asks(Command::Rollback);
+    assert!(matches!(
+        world.drive(|_| false),
+        Decision::Over(Ending::RolledBack { .. })
+    ));
+    assert_eq!(runs(&world), [OLD; 3]);
+}
+
+#[test]
 fn a_guard_of_a_stage_that_is_over_does_not_stop_the_next_stage() {
     let mut world = World::new(
         &UNITS,

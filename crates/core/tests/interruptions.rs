@@ -75,8 +75,18 @@ impl Alone {
             // As a backend has it that was told of each word.
             permitted: self.run.permitted().any(|word| word == "mds.a" || word == "mds"),
         };
+        // What is permitted, and what stands in nobody's way who was left.
+        let other = |name: &str, unit: &str, permitted| Interruption {
+            name: name.to_owned(),
+            units: vec![UnitId::new(unit).unwrap()],
+            permitted,
+            ..interruption.clone()
+        };
+        let others = [other("pool.a", "mds.a", true), other("pool.b", "mds.b", false)];
         let alone = Some(interruption).filter(|_| !self.standby);
-        snapshot.unwrap().with_interruptions(alone)
+        snapshot
+            .unwrap()
+            .with_interruptions(alone.into_iter().chain(others))
     }
 
     fn write(&mut self, event: Event) {
@@ -115,6 +125,10 @@ impl Alone {
         ] {
             assert!(reason.detail.contains(words), "{reason}");
         }
+        assert!(
+            !reason.detail.contains("pool."),
+            "that is not asked for: {reason}"
+        );
     }
 }
 

@@ -181,6 +181,18 @@ fn states() -> Vec<(&'static str, Run)> {
         ("lost", [entering(), vec![is_off(5)]].concat()),
         ("broken", broken()),
         ("wave failed", wave_failed()),
+        (
+            "failed and aborted",
+            [wave_failed(), vec![asked(Command::Abort)]].concat(),
+        ),
+        (
+            "stuck and failed",
+            [
+                leaves(false),
+                vec![visit(Phase::Leave), settled(9, false), failed()],
+            ]
+            .concat(),
+        ),
         ("going back", back),
         ("just taken over", [entered(), vec![lease(2)]].concat()),
         ("over", ended),
@@ -210,6 +222,15 @@ fn events(open: Option<Seq>) -> Vec<(&'static str, Event)> {
         ("wave dropped", Event::WaveDropped { reason: why() }),
         ("prepare", visit(Phase::Prepare)),
         ("enter", visit(Phase::Enter)),
+        (
+            "enter, other",
+            intent(Action::Visit {
+                unit: unit("osd.1"),
+                phase: Phase::Enter,
+                revision: revision("20"),
+                moves: Vec::new(),
+            }),
+        ),
         ("change", visit(Phase::Change)),
         ("leave", visit(Phase::Leave)),
         ("restart", restart()),

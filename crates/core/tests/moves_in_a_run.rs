@@ -7,9 +7,13 @@ use std::collections::BTreeSet;
 
 use hosts::{Case, Mix, Rng, case, mix};
 use jiff::Timestamp;
-use stagger_core::model::{Evacuate, LocalGuests, Phase, UnitId, UnitState};
+use stagger_core::model::{
+    Code, Evacuate, Growth, LocalGuests, Phase, Reason, Revision, UnitId, UnitState, Window,
+};
 use stagger_core::plan::Move;
-use stagger_core::run::{Action, Answer, Decision, Effect, Entry, Event, Outcome, Run, Seen};
+use stagger_core::run::{
+    Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, Seen, VisitState,
+};
 
 /// A run on a world in which everything works.
 struct World {
@@ -276,6 +280,22 @@ impl Slow {
         }
     }
 
+    /// Beside others that are done and others that are changed; and never the last one.
+    fn may_join(&self, units: &[(UnitId, Revision)]) {
+        let visits = || self.world.run.wave().unwrap().units.values();
+        assert!(visits().any(|visit| visit.state == VisitState::Done));
+        assert!(visits().any(|visit| visit.state != VisitState::Done));
+        let last = self.world.case.maintenance.last.as_ref();
+        assert!(
+            !units.iter().any(|(unit, _)| Some(unit) == last),
+            "{last:?} joins"
+        );
+        let is_first = self.world.run.waves_passed() == 0;
+        assert!(!is_first || self.world.case.policy.growth == Growth::None);
+        let parent = self.world.run.plan().unwrap().parent.clone();
+        assert!(is_first || parent.is_some(), "a plan carries on the one before");
+    }
+
     fn step(&mut self) -> bool {
         let snapshot = self.world.case.snapshot();
         let seen = Seen {
@@ -302,7 +322,10 @@ impl Slow {
             }
             Decision::Record(events) => {
                 for event in events {
-                    self.joined += u32::from(matches!(event, Event::WaveJoined { .. }));
+                    if let Event::WaveJoined { units, .. } = &event {
+                        self.joined += 1;
+                        self.may_join(units);
+                    }
                     assert!(!matches!(event, Event::WaveDropped { .. }), "{event:?}");
                     self.world.write(event);
                 }
@@ -313,33 +336,38 @@ impl Slow {
     }
 }
 
+/// A cluster whose hosts may be empty one after another, in a run without barriers.
+fn without_barriers(seed: u64) -> Option<Slow> {
+    let mut rng = Rng(seed);
+    let mix = Mix {
+        hosts: 4 + rng.below(8),
+        trouble: 0,
+        ..mix(&mut rng, 1)
+    };
+    let mut case = case(&mut rng, mix);
+    case.maintenance.flowing = true;
+    case.maintenance.moving.as_if_down = false;
+    case.maintenance.moving.evacuate = Evacuate::Guests;
+    case.maintenance.moving.local = LocalGuests::Accept;
+    let over_full = case.hosts.iter().any(|host| host.free[0] < 0);
+    (!over_full).then(|| Slow {
+        world: World::new(case),
+        rng: Rng(seed + 1),
+        open: Vec::new(),
+        joined: 0,
+        most_down: 0,
+    })
+}
+
 /// Hosts join as others are done, and at every moment what is down may be down together.
 #[test]
 fn without_barriers_hosts_join_as_others_are_done() {
     let (mut joined, mut ended) = (0, 0);
     for seed in 0..600 {
-        let mut rng = Rng(seed);
-        let mix = Mix {
-            hosts: 4 + rng.below(8),
-            trouble: 0,
-            ..mix(&mut rng, 1)
-        };
-        let mut case = case(&mut rng, mix);
-        case.maintenance.flowing = true;
-        case.maintenance.moving.as_if_down = false;
-        case.maintenance.moving.evacuate = Evacuate::Guests;
-        case.maintenance.moving.local = LocalGuests::Accept;
-        if case.hosts.iter().any(|host| host.free[0] < 0) {
+        let Some(mut slow) = without_barriers(seed) else {
             continue;
-        }
-        let before = case.guests.clone();
-        let mut slow = Slow {
-            world: World::new(case),
-            rng: Rng(seed + 1),
-            open: Vec::new(),
-            joined: 0,
-            most_down: 0,
         };
+        let before = slow.world.case.guests.clone();
         let over = (0..3_000).any(|_| !slow.step());
         assert!(over, "seed {seed}: it never ends");
         assert_eq!(slow.world.case.guests, before, "seed {seed}: all are back");
@@ -347,4 +375,73 @@ fn without_barriers_hosts_join_as_others_are_done() {
         ended += 1;
     }
     assert!(ended > 100 && joined > 100, "{joined} joined in {ended} runs");
+}
+
+/// Hosts wait for each other only where that is wanted: of the run, or of all runs by policy.
+#[test]
+fn with_barriers_no_host_joins() {
+    for (flowing, barrier, joins) in [(false, true, false), (false, false, true), (true, true, true)] {
+        let mut joined = 0;
+        for mut slow in (0..100).filter_map(without_barriers) {
+            slow.world.case.maintenance.flowing = flowing;
+            slow.world.case.policy.barrier = barrier;
+            slow.world = World::new(slow.world.case);
+            while slow.step() {}
+            joined += slow.joined;
+        }
+        assert_eq!(joined > 0, joins, "{joined} joined");
+    }
+}
+
+/// Whoever is under way comes to its end, and nobody more is begun.
+#[test]
+fn no_host_joins_once_a_person_is_wanted_or_has_asked_for_an_end() {
+    let asked = |command| Event::Asked {
+        command,
+        by: "anna@ops1".to_owned(),
+    };
+    let why = || Reason::new(Code::GatesShut, "as somebody found");
+    for stop in [
+        asked(Command::Pause),
+        asked(Command::Abort),
+        asked(Command::Rollback),
+        Event::Held { reason: why() },
+    ] {
+        let mut stopped = 0;
+        for mut slow in (0..200).filter_map(without_barriers) {
+            while slow.joined == 0 && slow.step() {}
+            if slow.joined == 0 {
+                continue;
+            }
+            slow.world.write(stop.clone());
+            // Whoever is in the wave has its turn, and is waited for.
+            while slow.world.run.wave().is_some() && slow.step() {}
+            assert_eq!(slow.joined, 1, "{stop:?}");
+            stopped += 1;
+        }
+        assert!(stopped > 20, "{stopped}");
+    }
+}
+
+/// A wave that was begun inside a window is finished after it.
+#[test]
+fn no_host_joins_outside_the_windows_of_policy() {
+    let window = serde_json::json!({ "from": "22:00", "until": "23:00", "zone": "UTC" });
+    let window: Window = serde_json::from_value(window).unwrap();
+    let mut stopped = 0;
+    for mut slow in (0..100).filter_map(without_barriers) {
+        slow.world.case.policy.windows = vec![window.clone()];
+        slow.world = World::new(slow.world.case);
+        slow.world.now = Timestamp::from_second(22 * 3600).unwrap();
+        let _ = (0..600).any(|_| slow.joined > 0 || !slow.step());
+        if slow.joined == 0 {
+            continue;
+        }
+        // What is planned takes its time, and would end after it.
+        slow.world.now = Timestamp::from_second(23 * 3600 - 1).unwrap();
+        let _ = (0..300).any(|_| slow.world.run.wave().is_none() || !slow.step());
+        assert_eq!(slow.joined, 1);
+        stopped += 1;
+    }
+    assert!(stopped > 5, "{stopped}");
 }

@@ -101,6 +101,7 @@ fn an_abort_leaves_the_failed_wave_as_it_is() {
     world.asks(Command::Abort);
     assert_eq!(world.drive(|_| false), Decision::Over(Ending::Aborted));
     assert_eq!(world.done, BEFORE);
+    assert_eq!(world.run.changed(), 1, "of osd.1 nobody knows");
 }
 
 #[test]

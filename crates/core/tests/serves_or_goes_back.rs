@@ -21,7 +21,7 @@ fn policy(on_failure: OnFailure) -> Policy {
     }
 }
 
-fn world(on_failure: OnFailure, change: impl Fn(&mut stagger_core::model::StageSpec)) -> World {
+fn world(on_failure: OnFailure, change: impl FnOnce(&mut stagger_core::model::StageSpec)) -> World {
     let mut part = stage("osd", Width::Policy, Vec::new());
     let Part::Stage(stage) = &mut part else {
         panic!("it is a stage")
@@ -38,7 +38,7 @@ fn rebuilt() -> GoingBack {
 
 /// Both were changed at once. osd.1 did not start, and osd.0 serves.
 fn failed(on_failure: OnFailure, going_back: GoingBack) -> World {
-    let mut world = world(on_failure, |stage| stage.going_back = going_back.clone());
+    let mut world = world(on_failure, |stage| stage.going_back = going_back);
     world.broken = vec!["osd.1"];
     world.drive(|world| world.done.iter().any(|done| done.starts_with("collect")));
     assert_eq!(world.done[..3], ["osd.0 to 18", "osd.1 to 18", "restart osd.1"]);
