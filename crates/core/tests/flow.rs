@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    Budgets, ClusterName, Code, Condition, ConditionName, Gate, GoingBack, Growth, Kind, Limit, OnFailure,
-    Part, PartName, Phase, Policy, Revision, Snapshot, StageSpec, Unit, UnitId, UnitState, Verdict, Width,
+    Budgets, ClusterName, Code, Condition, ConditionName, Gate, GoingBack, Growth, HostName, Kind, Limit,
+    OnFailure, Part, PartName, Phase, Policy, Revision, Snapshot, StageSpec, Unit, UnitId, UnitState,
+    Verdict, Width, Window,
 };
 use stagger_core::run::{
     Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen,
@@ -23,6 +24,12 @@ struct World {
     up_at: [Timestamp; 6],
     /// Which takes longer, and how long, in seconds.
     slow: (usize, i64),
+    /// Whose software cannot be laid out, once.
+    unprepared: Option<usize>,
+    /// Whose host a person says is off once it is to change.
+    off: Option<usize>,
+    /// So many seconds pass while the slow one is on its way down.
+    passes: i64,
     /// Which is up again on the old release.
     stays: Option<usize>,
     /// How long data recovers after a start, in seconds.
@@ -40,6 +47,10 @@ fn osd(at: usize) -> UnitId {
 
 impl World {
     fn new(barrier: bool) -> Self {
+        Self::inside(barrier, Vec::new())
+    }
+
+    fn inside(barrier: bool, windows: Vec<Window>) -> Self {
         let stage = StageSpec {
             name: PartName::new("osd").unwrap(),
             kind: Kind::new("osd").unwrap(),
@@ -61,6 +72,7 @@ impl World {
             vec![Part::Stage(stage)],
             Policy {
                 barrier,
+                windows,
                 canary_soak: 0,
                 growth: Growth::None,
                 max_in_parallel: Limit::Count(2),
@@ -75,6 +87,9 @@ impl World {
             up_at: [Timestamp::UNIX_EPOCH; 6],
             // Of the second wave.
             slow: (3, 300),
+            unprepared: None,
+            off: None,
+            passes: 0,
             stays: None,
             recovers: 0,
             asks: None,
@@ -165,6 +180,16 @@ impl World {
                 self.up_at[at] = self.now + SignedDuration::from_secs(10);
                 self.runs[at] = "18";
             }
+            Action::Visit {
+                unit: id,
+                phase: Phase::Prepare,
+                ..
+            } if self.unprepared == Some(unit(id)) => {
+                self.unprepared = None;
+                return Outcome::Failed {
+                    why: "the package is not there".to_owned(),
+                };
+            }
             Action::Visit { .. } | Action::Restart { .. } | Action::Collect { .. } => {}
             other => panic!("{other:?}"),
         }
@@ -207,13 +232,36 @@ impl World {
                     for intent in open {
                         let action = self.run.intent(intent).cloned().unwrap();
                         let outcome = self.carry_out(&action);
+                        let is_off = |at: usize| {
+                            let changes = matches!(
+                                &action,
+                                Action::Visit {
+                                    phase: Phase::Change,
+                                    ..
+                                }
+                            );
+                            changes && action.unit() == Some(&osd(at))
+                        };
+                        if self.off.is_some_and(is_off) {
+                            self.off = None;
+                            self.ask(Command::Confirm {
+                                host: HostName::new("h1").unwrap(),
+                                ended: vec![intent],
+                            });
+                            continue;
+                        }
                         self.write(Event::Settled { intent, outcome });
                     }
-                    if self.started.iter().any(|(at, _)| *at == self.slow.0)
-                        && let Some(command) = self.asks.take()
-                    {
+                    let slow_started = self.started.iter().any(|(at, _)| *at == self.slow.0);
+                    if slow_started {
+                        self.now += SignedDuration::from_secs(std::mem::take(&mut self.passes));
+                    }
+                    if slow_started && let Some(command) = self.asks.take() {
                         self.ask(command);
                     }
+                }
+                Decision::Wait { until, why } if why.code == Code::OutsideWindow => {
+                    self.now = until.unwrap();
                 }
                 // As often as a driver looks.
                 Decision::Wait { until, .. } => {
@@ -382,4 +430,43 @@ fn nobody_joins_beside_one_that_serves_on_what_it_ran_before() {
     world.stays = Some(trial.started[3].0);
     let ending = world.drive_on();
     assert_eq!(world.joined(), [], "{ending:?}");
+}
+
+#[test]
+fn nobody_joins_beside_one_whose_host_is_off() {
+    let mut world = World::new(false);
+    let slow = slow(&mut world);
+    world.off = Some(slow);
+    assert_eq!(world.drive_on(), Ending::Done);
+    assert_eq!(world.joined(), []);
+}
+
+#[test]
+fn nobody_joins_outside_the_windows_of_policy() {
+    let window = serde_json::json!({ "from": "00:00", "until": "00:05", "zone": "UTC" });
+    let window: Window = serde_json::from_value(window).unwrap();
+    for (passes, joins) in [(0, true), (290, false)] {
+        let mut world = World::inside(false, vec![window.clone()]);
+        slow(&mut world);
+        world.slow.1 = 500;
+        world.passes = passes;
+        assert_eq!(world.drive_on(), Ending::Done);
+        assert_eq!(!world.joined().is_empty(), joins, "after {passes} s");
+    }
+}
+
+#[test]
+fn who_joins_and_cannot_be_prepared_is_set_aside_and_done_later() {
+    let mut world = World::new(false);
+    slow(&mut world);
+    let mut trial = World::new(false);
+    trial.slow = world.slow;
+    trial.drive_on();
+    // The first that joins.
+    world.unprepared = Some(trial.started[4].0);
+    assert_eq!(world.drive_on(), Ending::Done);
+    assert_eq!(world.unprepared, None);
+    let aside = |event: &Event| matches!(event, Event::SetAside { reason, .. } if reason.code == Code::CouldNotBePrepared);
+    assert_eq!(world.journal.iter().filter(|event| aside(event)).count(), 1);
+    assert_eq!(world.runs, ["20"; 6]);
 }
