@@ -412,6 +412,62 @@ fn whose_turn_came_again_and_is_over_may_be_drained_by_others_too() {
     assert_eq!(world.phases(), [], "it was ours, and is not any more");
 }
 
+/// The same, and it joined the wave of another.
+#[test]
+fn whose_turn_came_again_in_a_wave_that_it_joined_may_be_drained_by_others_too() {
+    let other = || UnitId::new("node-2").unwrap();
+    let of = |unit: UnitId, phase| {
+        let action = Action::Visit {
+            unit,
+            phase,
+            revision: Revision::new("rebooted").unwrap(),
+            moves: Vec::new(),
+        };
+        Event::from(Effect::from(action))
+    };
+    let judged = |unit| Event::Judged {
+        units: vec![unit],
+        ours: Answer::Yes,
+        theirs: Answer::NoOracle,
+        facts: None,
+    };
+    let before = || Revision::new("boot-1").unwrap();
+    let mut events = vec![
+        is_off(5),
+        Event::WavePassed,
+        Event::WaveOpened {
+            stage: PartName::new("reboot").unwrap(),
+            units: vec![(other(), before())],
+            not_serving: Vec::new(),
+        },
+        judged(other()),
+        of(other(), Phase::Enter),
+        settled(11, true),
+        Event::WaveJoined {
+            units: vec![(node(), before())],
+            passed: Vec::new(),
+        },
+        judged(node()),
+    ];
+    for (unit, phase) in [
+        (node(), Phase::Enter),
+        (node(), Phase::Change),
+        (node(), Phase::Leave),
+        (other(), Phase::Change),
+        (other(), Phase::Leave),
+    ] {
+        events.push(of(unit, phase));
+        // Six stand before them in the journal.
+        let intent = u64::try_from(events.len()).unwrap() + 6;
+        events.push(settled(intent, true));
+    }
+    events.push(Event::WavePassed);
+    let mut world = after(false, events);
+    world.runs = "rebooted";
+    world.drive_on();
+    assert_eq!(world.phases(), [], "it was ours, and is not any more");
+}
+
 #[test]
 fn who_was_entered_and_nothing_more_is_given_back_before_an_aborted_run_ends() {
     let abort = Event::Asked {

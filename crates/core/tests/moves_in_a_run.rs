@@ -179,6 +179,67 @@ fn a_wave_that_has_no_room_any_more_is_dropped() {
     assert!(dropped > 50, "only {dropped} waves");
 }
 
+/// One of a wave is empty, the others were not begun in time, and a guest of theirs has grown: whether there is room for it is
+/// judged once more.
+#[test]
+fn who_was_not_begun_in_time_and_has_no_room_any_more_leaves_its_wave() {
+    let mut left = 0;
+    for seed in 0..300 {
+        let mut rng = Rng(seed);
+        let mix = mix(&mut rng, 10);
+        let mut world = World::new(case(&mut rng, mix));
+        let entered = (0..200).find_map(|_| {
+            let snapshot = world.case.snapshot();
+            let as_of = world.run.seq();
+            let seen = Seen {
+                snapshot: &snapshot,
+                as_of,
+            };
+            match world.run.next(world.now, Some(seen)) {
+                Decision::Act { fresh, .. } if fresh.len() > 1 => Some(Some(fresh)),
+                _ => (!world.step()).then_some(None),
+            }
+        });
+        let Some(entered) = entered.flatten() else {
+            continue;
+        };
+        let moved = entered[1..].iter().find_map(|effect| match &effect.action {
+            Action::Visit { moves, .. } => moves.first().cloned(),
+            _ => None,
+        });
+        let Some(moved) = moved else { continue };
+        let intents: Vec<u64> = entered
+            .into_iter()
+            .map(|effect| world.write(effect.into()))
+            .collect();
+        for (at, intent) in intents.into_iter().enumerate() {
+            let outcome = match at {
+                0 => Outcome::Done { note: String::new() },
+                _ => Outcome::NotBegun {
+                    why: "it waited for others".to_owned(),
+                },
+            };
+            world.write(Event::Settled { intent, outcome });
+        }
+        let guests = &mut world.case.guests;
+        let guest = guests.iter_mut().find(|guest| guest.name == moved.guest).unwrap();
+        guest.takes = [1_000_000; 4];
+        // The first goes on to its end; then the rest is looked at.
+        let is_left = |world: &World| {
+            world
+                .run
+                .aside()
+                .any(|(unit, reason, _)| *unit == moved.from && reason.code == Code::WorldHasMoved)
+        };
+        assert!(
+            (0..20).any(|_| is_left(&world) || !world.step()) && is_left(&world),
+            "seed {seed}"
+        );
+        left += 1;
+    }
+    assert!(left > 20, "only {left} waves");
+}
+
 /// A world in which visits take their time, and what is moved is elsewhere meanwhile.
 struct Slow {
     world: World,
@@ -444,4 +505,38 @@ fn no_host_joins_outside_the_windows_of_policy() {
         stopped += 1;
     }
     assert!(stopped > 5, "{stopped}");
+}
+
+/// What is done and fails is no room that was made.
+#[test]
+fn no_host_joins_while_one_that_is_done_does_not_serve() {
+    let mut fallen = 0;
+    for mut slow in (0..200).filter_map(without_barriers) {
+        let next = |slow: &Slow| {
+            let snapshot = slow.world.case.snapshot();
+            let as_of = slow.world.run.seq();
+            let seen = Seen {
+                snapshot: &snapshot,
+                as_of,
+            };
+            slow.world.run.next(slow.world.now, Some(seen))
+        };
+        let is_asked = |slow: &Slow| {
+            let visits = slow.world.run.wave().map(|wave| &wave.units);
+            let is_done = visits.is_some_and(|all| all.values().any(|visit| visit.state == VisitState::Done));
+            is_done && matches!(next(slow), Decision::Judge(_))
+        };
+        let found = (0..600).any(|_| is_asked(&slow) || !slow.step());
+        if !found || !is_asked(&slow) {
+            continue;
+        }
+        let visits = &slow.world.run.wave().unwrap().units;
+        let done = visits.iter().find(|(_, visit)| visit.state == VisitState::Done);
+        let done = done.unwrap().0.clone();
+        let units = &mut slow.world.case.units;
+        units.iter_mut().find(|unit| unit.id == done).unwrap().state = UnitState::Down;
+        assert!(!matches!(next(&slow), Decision::Judge(_)), "{done} is down");
+        fallen += 1;
+    }
+    assert!(fallen > 20, "only {fallen}");
 }

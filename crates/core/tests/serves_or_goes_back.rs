@@ -325,3 +325,17 @@ fn who_serves_is_not_stopped_again_on_the_word_of_the_oracle_alone() {
         "{events:?}"
     );
 }
+
+#[test]
+fn what_keeps_it_from_a_start_is_told_also_where_it_was_held_by_something_else() {
+    let mut world = world(OnFailure::Rollback, |_| {});
+    world.drive_to(2);
+    world.health = Verdict::No;
+    waits(&mut world);
+    world.second = 60;
+    assert_eq!(waits(&mut world), (None, Code::GatesShut));
+    world.unknown = vec!["osd.0"];
+    assert_eq!(waits(&mut world), (None, Code::NotSafeToStopAgain));
+    assert_eq!(world.run.held().unwrap().0.code, Code::NotSafeToStopAgain);
+    assert_eq!(world.done, ["osd.0 to 18", "osd.1 to 18"]);
+}

@@ -41,6 +41,8 @@ pub struct World {
     pub hangs: Vec<&'static str>,
     /// Units that are down, whatever they run.
     pub down: Vec<&'static str>,
+    /// Units of which nobody can tell whether they serve.
+    pub unknown: Vec<&'static str>,
     /// Units that must be left alone, as long as they are here.
     pub untouchable: Vec<&'static str>,
     /// No two of them may be down together.
@@ -79,6 +81,7 @@ impl World {
             late: Vec::new(),
             hangs: Vec::new(),
             down: Vec::new(),
+            unknown: Vec::new(),
             untouchable: Vec::new(),
             apart: Vec::new(),
             idle: Vec::new(),
@@ -97,6 +100,8 @@ impl World {
             kind: id.as_str().split('.').next().unwrap().parse().unwrap(),
             state: if self.does_not_start(id, runs) || self.down.contains(&id.as_str()) {
                 UnitState::Down
+            } else if self.unknown.contains(&id.as_str()) {
+                UnitState::Unknown
             } else {
                 UnitState::Serving
             },
