@@ -32,6 +32,8 @@ struct World {
     passes: i64,
     /// Which is up again on the old release.
     stays: Option<usize>,
+    /// What the monitor runs, if there is one. Somebody takes it back to 18 while the slow one is on its way down.
+    mon: Option<&'static str>,
     /// How long data recovers after a start, in seconds.
     recovers: i64,
     /// What a person asks for once the slow one is on its way down.
@@ -39,6 +41,10 @@ struct World {
     /// Each start, in seconds since the beginning.
     started: Vec<(usize, i64)>,
     journal: Vec<Event>,
+}
+
+fn mon() -> UnitId {
+    UnitId::new("mon.0").unwrap()
 }
 
 fn osd(at: usize) -> UnitId {
@@ -68,8 +74,13 @@ impl World {
             going_back: GoingBack::Restart,
             maintenance: None,
         };
+        let mons = StageSpec {
+            name: PartName::new("mon").unwrap(),
+            kind: Kind::new("mon").unwrap(),
+            ..stage.clone()
+        };
         let start = begun::start(
-            vec![Part::Stage(stage)],
+            vec![Part::Stage(mons), Part::Stage(stage)],
             Policy {
                 barrier,
                 windows,
@@ -91,6 +102,7 @@ impl World {
             off: None,
             passes: 0,
             stays: None,
+            mon: None,
             recovers: 0,
             asks: None,
             started: Vec::new(),
@@ -117,7 +129,16 @@ impl World {
             precedence: 0,
             untouchable: None,
         });
-        let units: Vec<Unit> = units.collect();
+        let mon = self.mon.map(|runs| Unit {
+            id: mon(),
+            kind: Kind::new("mon").unwrap(),
+            state: UnitState::Serving,
+            revision: Some(Revision::new(runs).unwrap()),
+            domains: BTreeMap::new(),
+            precedence: 0,
+            untouchable: None,
+        });
+        let units: Vec<Unit> = units.chain(mon).collect();
         let recovers = SignedDuration::from_secs(self.recovers);
         let is_recovering = |up_at: &Timestamp| {
             *up_at <= self.now && self.now < *up_at + recovers && *up_at > Timestamp::UNIX_EPOCH
@@ -137,7 +158,7 @@ impl World {
         Snapshot::new(
             ClusterName::new("lab").unwrap(),
             self.now,
-            format!("{:?}", self.up_at),
+            format!("{:?} {:?}", self.up_at, self.mon),
             units,
             Budgets::default(),
             vec![condition],
@@ -160,6 +181,11 @@ impl World {
     fn carry_out(&mut self, action: &Action) -> Outcome {
         let unit = |unit: &UnitId| unit.as_str()[4..].parse::<usize>().unwrap();
         match action {
+            Action::Visit { unit, phase, .. } if *unit == mon() => {
+                if *phase == Phase::Change {
+                    self.mon = Some("20");
+                }
+            }
             Action::Visit {
                 unit: id,
                 phase: Phase::Change,
@@ -197,7 +223,15 @@ impl World {
     }
 
     fn drive_on(&mut self) -> Ending {
+        self.drive_on_to(|_| false).unwrap()
+    }
+
+    /// The same, or until then.
+    fn drive_on_to(&mut self, until: impl Fn(&Self) -> bool) -> Option<Ending> {
         for _ in 0..2_000 {
+            if until(self) {
+                return None;
+            }
             let snapshot = self.snapshot();
             let seen = Seen {
                 snapshot: &snapshot,
@@ -254,6 +288,7 @@ impl World {
                     }
                     let slow_started = self.started.iter().any(|(at, _)| *at == self.slow.0);
                     if slow_started {
+                        self.mon = self.mon.map(|_| "18");
                         self.now += SignedDuration::from_secs(std::mem::take(&mut self.passes));
                     }
                     if slow_started && let Some(command) = self.asks.take() {
@@ -270,7 +305,7 @@ impl World {
                 }
                 Decision::Hold(why) if why.code == Code::Paused => self.ask(Command::Resume),
                 Decision::Hold(why) => panic!("{why}"),
-                Decision::Over(ending) => return ending,
+                Decision::Over(ending) => return Some(ending),
             }
         }
         panic!("it never ends: {:?}", self.started);
@@ -469,4 +504,14 @@ fn who_joins_and_cannot_be_prepared_is_set_aside_and_done_later() {
     let aside = |event: &Event| matches!(event, Event::SetAside { reason, .. } if reason.code == Code::CouldNotBePrepared);
     assert_eq!(world.journal.iter().filter(|event| aside(event)).count(), 1);
     assert_eq!(world.runs, ["20"; 6]);
+}
+
+#[test]
+fn who_joins_is_of_the_waves_own_stage() {
+    let mut world = World::new(false);
+    let slow = slow(&mut world);
+    world.mon = Some("20");
+    world.drive_on_to(|world| !world.joined().is_empty() || world.seconds() > 100);
+    let in_wave = world.run.wave().map(|wave| wave.units.contains_key(&mon()));
+    assert_eq!(in_wave, Some(false), "beside osd.{slow}");
 }
