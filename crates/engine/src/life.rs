@@ -162,4 +162,16 @@ mod tests {
         }
         assert_eq!(elsewhere, [Pulse::Unknown; 4]);
     }
+
+    #[test]
+    fn a_process_is_known_by_what_the_machine_says_of_itself() {
+        let says = |program: &str, of: &str| {
+            let said = Command::new(program).arg(of).output().unwrap().stdout;
+            String::from_utf8(said).unwrap().trim().to_owned()
+        };
+        let life = Life::of(std::process::id()).unwrap();
+        assert_eq!(hostname(), says("uname", "-n"));
+        assert_eq!(life.boot, says("cat", "/proc/sys/kernel/random/boot_id"));
+        assert_eq!(life.pids, says("readlink", "/proc/self/ns/pid"));
+    }
 }

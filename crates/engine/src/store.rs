@@ -310,3 +310,99 @@ pub trait Store: Send {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::life::{Life, hostname};
+
+    const EXPIRES: u64 = 60;
+
+    fn presence(claim: Option<Claim>, ago: u64) -> Presence {
+        Presence {
+            fence: 1,
+            claim,
+            ago: Duration::from_secs(ago),
+            expires: Duration::from_secs(EXPIRES),
+        }
+    }
+
+    fn claim(process: u32, life: Option<Life>) -> Claim {
+        Claim {
+            incarnation: "1".to_owned(),
+            run: RunId::new("r").unwrap(),
+            host: hostname(),
+            process,
+            since: Timestamp::UNIX_EPOCH,
+            life,
+        }
+    }
+
+    #[test]
+    fn who_has_stopped_or_is_gone_or_renews_nothing_is_not_at_work() {
+        let stopped = presence(None, 5).nobody();
+        assert_eq!(stopped.as_deref(), Some("it was stopped 5 s ago"));
+
+        let me = std::process::id();
+        let mut another = Life::of(me).unwrap();
+        another.begun -= 1;
+        let gone = presence(Some(claim(me, Some(another))), 0).nobody();
+        assert!(gone.is_some_and(|why| why.ends_with("is gone")));
+
+        for life in [None, Life::of(me)] {
+            let claim = claim(me, life);
+            assert_eq!(presence(Some(claim.clone()), EXPIRES - 1).nobody(), None);
+            let late = presence(Some(claim), EXPIRES).nobody();
+            let told = "has not renewed its lock for 60 s, and it lasts 60 s";
+            assert!(late.is_some_and(|why| why.ends_with(told)));
+        }
+    }
+
+    /// A store that can do what every store must, and nothing more.
+    struct Plain;
+
+    impl Store for Plain {
+        fn fence(&self, _: &ClusterName) -> Result<u64, StoreError> {
+            unreachable!("nobody asks for it")
+        }
+        fn raise(&mut self, _: &ClusterName, _: u64, _: &str) -> Result<(), StoreError> {
+            unreachable!("nobody asks for it")
+        }
+        fn begin(&mut self, _: &ClusterName, _: u64, _: Timestamp, _: Event) -> Result<Entry, StoreError> {
+            unreachable!("nobody asks for it")
+        }
+        fn append(
+            &mut self,
+            _: &RunId,
+            _: u64,
+            _: Seq,
+            _: Timestamp,
+            _: Vec<Event>,
+        ) -> Result<Vec<Entry>, StoreError> {
+            unreachable!("nobody asks for it")
+        }
+        fn journal(&self, _: &RunId) -> Result<Vec<Entry>, StoreError> {
+            unreachable!("nobody asks for it")
+        }
+        fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+            unreachable!("nobody asks for it")
+        }
+        fn ask(&mut self, _: &RunId, _: Timestamp, _: &Command, _: &str) -> Result<(), StoreError> {
+            unreachable!("nobody asks for it")
+        }
+        fn asked(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+            unreachable!("nobody asks for it")
+        }
+        fn taken(&mut self, _: &RunId, _: i64) -> Result<(), StoreError> {
+            unreachable!("nobody asks for it")
+        }
+    }
+
+    /// That it has no such event would mean that a journal was put back.
+    #[test]
+    fn a_store_without_checksums_does_not_say_that_an_event_is_missing() {
+        let run = RunId::new("r").unwrap();
+        assert!(matches!(Plain.mark(&run, Some(1)), Err(StoreError::NoRun(of)) if of == run));
+        assert_eq!(Plain.presence(&run).unwrap(), None);
+    }
+}

@@ -262,3 +262,20 @@ fn a_journal_is_its_owner_s_alone() {
     drop(SqliteStore::open(&file).unwrap());
     assert_eq!(mode(&file), 0o600);
 }
+
+/// A program says up to which revision it knows the schema, and the file from which one on it can be worked on.
+#[test]
+fn a_file_is_opened_by_whoever_knows_as_much_as_it_asks_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, entries) = closed(folder.path(), 3);
+    let raw = Connection::open(&path).unwrap();
+    let newest: i64 = raw
+        .query_row("select revision from schema_revision", [], |row| row.get(0))
+        .unwrap();
+    for (asks, is_opened) in [(1, true), (newest, true), (newest + 1, false)] {
+        raw.pragma_update(None, "user_version", asks).unwrap();
+        let opened = SqliteStore::open(&path).map(|store| store.journal(&run()).unwrap());
+        assert_eq!(opened.is_ok(), is_opened, "{asks} of {newest}");
+        assert!(opened.is_ok_and(|read| read == entries) == is_opened);
+    }
+}
