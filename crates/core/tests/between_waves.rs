@@ -378,6 +378,21 @@ fn a_word_that_permits_something_makes_a_new_plan_and_one_for_a_door_does_not() 
 }
 
 #[test]
+fn where_the_world_has_changed_since_a_plan_is_made_anew_before_its_wave() {
+    let mut world = world(2, stages(), wide(1));
+    world.drive(|world| world.run.plan().is_some());
+    let is_planned = |world: &World| {
+        let Decision::Record(events) = world.next() else {
+            panic!("{:?}", world.next())
+        };
+        matches!(events.as_slice(), [Event::Planned { .. }])
+    };
+    assert!(!is_planned(&world));
+    world.generation += 1;
+    assert!(is_planned(&world));
+}
+
+#[test]
 fn no_plan_is_made_while_a_wave_waits_for_its_judges() {
     let mut world = world(2, stages(), wide(1));
     world.drive(|world| world.run.wave().is_some());

@@ -194,6 +194,8 @@ fn a_wave_that_may_not_go_any_more_is_dropped_before_anybody_is_asked() {
             .is_ok(),
         "one alone may go"
     );
+    let both = ["osd.0", "osd.1"].map(|osd| osd.parse().unwrap());
+    assert!(world.run.may_stop(&world.snapshot(), &both).is_err());
     let Decision::Record(events) = world.next() else {
         panic!("it should be dropped: {:?}", world.next())
     };
