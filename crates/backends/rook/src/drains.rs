@@ -167,8 +167,6 @@ pub struct Wanted {
     pub again: bool,
     /// The domains of which something may not be evicted now, each with the reason in words.
     pub blocked: BTreeMap<String, String>,
-    /// OSDs whose Deployment lacks the label of the level: they are blocked while any other is down.
-    pub unplaced: BTreeSet<u32>,
 }
 
 /// What there should be, given what is seen and remembered.
@@ -176,12 +174,6 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
     if seen.level.is_none() || !seen.managed || seen.osds.is_empty() {
         return Wanted::default();
     }
-    let unplaced: BTreeSet<u32> = seen
-        .osds
-        .iter()
-        .filter(|osd| osd.domain.is_none())
-        .map(|osd| osd.id)
-        .collect();
     let fallen: Vec<&Osd> = seen
         .osds
         .iter()
@@ -200,7 +192,6 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
                         without: gone,
                         max_unavailable: 1,
                     }),
-                    unplaced,
                     ..Wanted::default()
                 };
             }
@@ -232,7 +223,6 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
         });
     let mut wanted = Wanted {
         blocked: blocked.collect(),
-        unplaced,
         again: free != may_go,
         budget: Some(Budget {
             without: free.clone(),

@@ -258,7 +258,7 @@ impl Drains {
             // Budgets are somebody else's: a wave does not wait for them.
             self.writer.exposed().is_closed(wave);
             self.writer.tell(|now| now.drains = None);
-            self.tell_unplaced(&Wanted::default(), "");
+            self.tell_unplaced(&[], None);
             self.kept = Some(kept);
             return Ok(None);
         }
@@ -309,7 +309,6 @@ impl Drains {
         }
         self.ensure_noout(&wanted, &mut kept).await?;
         self.tell(&wanted, &sight.osds);
-        self.tell_unplaced(&wanted, sight.level.as_deref().unwrap_or_default());
         self.kept = Some(kept);
         let is_well = wanted.open == Open::Any && sight.groups == Groups::Clean;
         self.proven = sight.proves.filter(|_| is_well);
@@ -344,6 +343,8 @@ impl Drains {
             Level::NotAsked | Level::NoPools => None,
         };
         let mut osds = self.osds(level.as_deref());
+        // It needs no more of Ceph than its rules.
+        self.tell_unplaced(&osds, level.as_deref());
         let (judge, groups): (Box<dyn Judge + Send + Sync>, _) = if calm {
             (Box::new(AsProven), Groups::Clean)
         } else {
@@ -597,18 +598,22 @@ impl Drains {
     }
 
     /// The OSDs of which nobody knows with which others they may go.
-    fn tell_unplaced(&self, wanted: &Wanted, level: &str) {
+    fn tell_unplaced(&self, osds: &[Osd], level: Option<&str>) {
+        let level = level.unwrap_or_default();
         let label = names::topology(level);
-        let why = |osd: &u32| {
-            let name = format!("{}-{osd}", names::OSD_APP);
+        let why = |osd: &Osd| {
+            let id = osd.id;
+            let name = format!("{}-{id}", names::OSD_APP);
             let why = format!(
-                "Deployment {name} has no label {label}, so osd.{osd} may not be evicted while any other is down; set \
+                "Deployment {name} has no label {label}, so osd.{id} may not be evicted while any other is down; set \
                  the label, in its pod template too, to its {level} in the CRUSH map"
             );
             (name, why)
         };
-        self.writer
-            .trouble("OsdUnplaced", wanted.unplaced.iter().map(why).collect());
+        let unplaced = osds
+            .iter()
+            .filter(|osd| !level.is_empty() && osd.domain.is_none());
+        self.writer.trouble("OsdUnplaced", unplaced.map(why).collect());
     }
 
     fn tell(&self, wanted: &Wanted, osds: &[Osd]) {
