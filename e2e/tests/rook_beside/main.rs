@@ -82,8 +82,6 @@ fn rook_updates_by_itself_and_restarts_each_daemon_once() -> Result<()> {
 fn stagger_updates_and_rook_restarts_nothing_afterwards() -> Result<()> {
     let spec = RookSpec {
         nodes: 3,
-        file_system: true,
-        object_store: true,
         ..RookSpec::default()
     };
     beside_rook(
