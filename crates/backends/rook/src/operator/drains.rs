@@ -5,6 +5,7 @@
 //! may go, or a placement group is not clean. What was set in Ceph is written down before it is set, in a ConfigMap, so that
 //! it is taken back also by an operator that is started later.
 
+mod consistent;
 mod kept;
 mod look;
 
@@ -13,9 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{ListParams, ObjectMeta};
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use serde_json::json;
 use stagger_ceph::api::{CephApi, Whom};
 use stagger_ceph::facts::{CollectOptions, collect};
@@ -25,6 +24,7 @@ use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::consistent::shows_all_that_go;
 use self::kept::Kept;
 use self::look::{AsProven, Look, Status, groups};
 use super::Shared;
@@ -32,12 +32,11 @@ use super::budgets::Ensure;
 use super::health::Pulse;
 use super::metrics::ClusterMetrics;
 use super::status::{Drained, Writer};
-use crate::backend::{failed, one_gateway_each, permitted, snapshot};
+use crate::backend::{one_gateway_each, permitted, snapshot};
 use crate::cluster::CephCluster;
 use crate::daemons::{self, osd_of};
 use crate::drains::{Budget, Groups, Judge, Open, Osd, Seen, Wanted, decide, fixed, level};
 use crate::exposed::{Wave, Waves};
-use crate::objects::Pod;
 use crate::watched::Watched;
 use crate::{names, rook_operator};
 
@@ -303,7 +302,8 @@ impl Drains {
         );
         budgets.over_osds(wanted.budget.as_ref()).await?;
         self.open = wanted.open.clone();
-        let is_seen = !self.writer.exposed().waits_for(&wave) || self.shows_all_that_go().await?;
+        let is_seen = !self.writer.exposed().waits_for(&wave)
+            || shows_all_that_go(&self.shared.client, &self.namespace, &self.watched).await?;
         if is_seen {
             self.writer.exposed().is_closed(wave);
         }
@@ -361,43 +361,6 @@ impl Drains {
             judge,
             proves,
         })
-    }
-
-    /// Whether the watch shows each pod of an OSD as the API server has it now, and no eviction is granted that has not
-    /// yet deleted its pod: it may be behind what was let go just before the budget was closed.
-    async fn shows_all_that_go(&self) -> Result<bool, BackendError> {
-        let tried = "read the pods of OSDs once more";
-        let (client, namespace) = (&self.shared.client, &self.namespace);
-        let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), namespace);
-        // As the account may list them.
-        let it = ListParams::default().fields(&format!("metadata.name={}", names::DEFAULT_BUDGET));
-        let budgets = budgets.list(&it).await.map_err(|error| failed(tried, &error))?;
-        let granted: BTreeSet<String> = budgets
-            .items
-            .into_iter()
-            .filter_map(|budget| budget.status?.disrupted_pods)
-            .flat_map(BTreeMap::into_keys)
-            .collect();
-        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        let of_osds = ListParams::default().labels(&format!("{}={}", names::APP, names::OSD_APP));
-        let there = pods
-            .list_metadata(&of_osds)
-            .await
-            .map_err(|error| failed(tried, &error))?;
-        let goes = |pod: &ObjectMeta| (pod.uid.clone(), pod.deletion_timestamp.is_some());
-        let is_on_its_way = |pod: &ObjectMeta| {
-            pod.deletion_timestamp.is_none() && pod.name.as_ref().is_some_and(|name| granted.contains(name))
-        };
-        let shown = self.watched.pods();
-        let is_osd =
-            |pod: &&Arc<Pod>| pod.labels().get(names::APP).map(String::as_str) == Some(names::OSD_APP);
-        let shown: BTreeSet<_> = shown
-            .iter()
-            .filter(is_osd)
-            .map(|pod| goes(&pod.metadata))
-            .collect();
-        let now: BTreeSet<_> = there.items.iter().map(|pod| goes(&pod.metadata)).collect();
-        Ok(now == shown && !there.items.iter().any(|pod| is_on_its_way(&pod.metadata)))
     }
 
     async fn status(&mut self) -> Result<Status, BackendError> {
