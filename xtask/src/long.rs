@@ -86,7 +86,7 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
         if postgres::FILES.contains(file) {
             postgres::told(&mut command)?;
         }
-        let outcome = report.run(case, &mut command)?;
+        let outcome = report.cases(case, &mut command)?;
         // Of what was not run the page keeps what came of it before.
         if outcome != Outcome::Skipped {
             let row = Row::of(outcome == Outcome::Passed, begun.elapsed().as_secs())?;
