@@ -44,7 +44,7 @@ fn requests(cluster: &LaidOut) -> Result<BTreeMap<String, f64>> {
     Ok(by_verb)
 }
 
-/// With nothing to do there are no requests beyond watches and the Lease, and nobody asks Ceph.
+/// With nothing to do there are no requests beyond watches and the Lease, and Ceph is asked for its status only.
 #[test]
 #[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
 fn nothing_to_do_costs_nothing() -> Result<()> {

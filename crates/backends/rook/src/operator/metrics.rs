@@ -323,7 +323,7 @@ impl Collector for Now {
         )?;
         gauge(
             "ceph_last_answer_timestamp_seconds",
-            "When Ceph last answered; it is only asked while there is something to do",
+            "When Ceph last answered what goes on beside runs; while all is well it is asked for its status only",
             each(|cluster| cluster.answered.map(seconds)),
         )?;
         gauge(
