@@ -553,7 +553,7 @@ impl Drains {
         }
         let hint = error.hint.as_ref().map(|hint| format!("; {hint}"));
         let why = format!(
-            "{error}{}; until that is well the PodDisruptionBudgets of OSDs stay as they are",
+            "{error}{}; until that is well no OSD may be evicted, or, where the API server takes no write, no more than before",
             hint.unwrap_or_default()
         );
         self.writer
