@@ -387,7 +387,7 @@ impl World {
         Ok(())
     }
 
-    /// Ensures what an action names.
+    /// Ensures what an action names. Of what a unit comes to the journal knows, unless it has lost the call.
     pub(crate) fn take_effect(&mut self, call: &Call, action: &Action) -> String {
         let is_laid_out = matches!(
             action,
@@ -396,10 +396,19 @@ impl World {
                 ..
             }
         );
+        let note = self.ensure(call, action);
         let begun = action.unit().filter(|_| !is_laid_out);
-        if let Some(at) = begun.and_then(|unit| self.by_id.get(unit)) {
-            self.daemons[*at].begun_by = call.seq;
+        if let Some(at) = begun.and_then(|unit| self.by_id.get(unit)).copied() {
+            if self.has_lost(call) {
+                self.begun_by_what_is_lost(at, call);
+            } else {
+                self.daemons[at].begun_by = call.seq;
+            }
         }
+        note
+    }
+
+    fn ensure(&mut self, call: &Call, action: &Action) -> String {
         match action {
             Action::TakeGuard {
                 guard,

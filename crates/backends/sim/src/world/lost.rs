@@ -33,6 +33,15 @@ impl World {
         }
     }
 
+    /// A call was on its way when the journal was put back to before it: what it does is lost as if it had been done by then.
+    /// Whoever takes the lock next has to be told, and nobody who has taken it since.
+    pub(crate) fn begun_by_what_is_lost(&mut self, unit: usize, call: &Call) {
+        self.daemons[unit].ours_to_give_back = false;
+        if call.fence == self.fence {
+            self.begun = Begun::Forgotten;
+        }
+    }
+
     /// Whether the journal knows nothing of that call any more.
     pub(crate) fn has_lost(&self, call: &Call) -> bool {
         let mut lost = self.lost.iter();
@@ -62,5 +71,82 @@ impl World {
         set.map(|(guard, _)| guard)
             .filter(|guard| !self.orphans.contains(*guard))
             .map(|(name, _)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stagger_core::model::{Phase, RunId};
+    use stagger_core::run::Action;
+
+    use super::*;
+
+    /// One manager of two is stopped by a call that was announced at that place under the first token.
+    fn stopped(world: &mut World, seq: u64) {
+        let now = world.time();
+        world.snapshot(now).unwrap();
+        let call = Call {
+            run: RunId::new("r").unwrap(),
+            seq,
+            announced: 1,
+            fence: 1,
+            deadline: None,
+        };
+        let enter = Action::Visit {
+            unit: "mgr.a".parse().unwrap(),
+            phase: Phase::Enter,
+            revision: "2".parse().unwrap(),
+            moves: Vec::new(),
+        };
+        world.perform(&call, &enter).unwrap();
+    }
+
+    fn world() -> World {
+        let spec = "name = 'lab'\nrelease = '1'\nracks = 2\nhosts_per_rack = 1\nosds_per_host = 0\nmons = 0\nmgrs = 2";
+        let mut world = World::new(toml::from_str(spec).unwrap(), Vec::new()).unwrap();
+        world.fence = 1;
+        world
+    }
+
+    #[test]
+    fn what_the_journal_knows_of_is_to_be_given_back() {
+        let mut world = world();
+        stopped(&mut world, 5);
+        assert_eq!(world.kept_out().collect::<Vec<_>>(), ["mgr.a"]);
+        world.journal_lost(5);
+        assert_eq!(world.kept_out().count(), 1, "it is the last that was left");
+        world.journal_lost(4);
+        assert_eq!(world.kept_out().count(), 0, "nothing tells of it any more");
+    }
+
+    #[test]
+    fn what_was_on_its_way_when_the_journal_was_put_back_is_lost_like_what_was_there() {
+        for is_there in [true, false] {
+            let mut world = world();
+            if is_there {
+                stopped(&mut world, 5);
+            }
+            world.journal_lost(4);
+            if !is_there {
+                stopped(&mut world, 5);
+            }
+            assert_eq!(world.kept_out().count(), 0, "{is_there}");
+            world.carried_on();
+            assert_eq!(world.truth().untold.len(), 1, "{is_there}");
+        }
+    }
+
+    #[test]
+    fn what_was_lost_and_told_is_not_lost_again_when_the_journal_is_put_back_again() {
+        let mut world = world();
+        world.journal_lost(4);
+        stopped(&mut world, 9);
+        world.fence = 2;
+        world.told_behind();
+        world.carried_on();
+        // What whoever followed has written is all there.
+        world.journal_lost(7);
+        world.carried_on();
+        assert_eq!(world.truth().untold, Vec::<String>::new());
     }
 }
