@@ -3,7 +3,7 @@
 //! Such a unit goes out of service while it is up: guests leave it, or no request comes to it any more. Then it is rebooted or
 //! restarted, and given back. Whoever leaves it drained keeps it out of service.
 
-use stagger_core::model::{Drained, Phase, Revision, UnitId};
+use stagger_core::model::{Drained, Phase, Revision, Snapshot, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::Action;
 use stagger_engine::backend::{BackendError, Call};
@@ -197,11 +197,17 @@ impl World {
         })
     }
 
-    /// The units that are drained, though they answer, and could be given back.
+    /// The units that are drained, though they answer, and could be given back: by what was last seen, and now. Of one that did
+    /// not answer then and has come up since, nobody could know.
     pub(crate) fn left_drained(&self) -> impl Iterator<Item = &UnitId> {
         let all = self.daemons.iter().enumerate();
         let left = all.filter(|(at, daemon)| daemon.drained && daemon.up && !self.answers_no(*at));
-        left.map(|(_, daemon)| &daemon.id)
+        let seen = self.last_shown();
+        let was_seen = move |id: &UnitId| {
+            let is_there = |seen: &Snapshot| seen.drained().iter().any(|drained| drained.unit == *id);
+            seen.as_ref().is_none_or(is_there)
+        };
+        left.map(|(_, daemon)| &daemon.id).filter(move |id| was_seen(id))
     }
 }
 
@@ -342,6 +348,8 @@ mod tests {
         let enter = visit(node_name(0).unwrap(), Phase::Enter, to_the_second());
         assert!(call(&mut world, 1, &enter).is_err());
         assert_eq!(world.guests[0].node, 0);
+        assert_eq!(world.left_drained().count(), 0, "nobody has seen it yet");
+        let mut world = seen(world);
         assert_eq!(
             world.left_drained().map(UnitId::as_str).collect::<Vec<_>>(),
             ["node-0"]

@@ -189,13 +189,13 @@ async fn one_run(
     };
     let ending = conducted(&stage, conductors).await?;
     let carried_out = supervisor::replay(&shared, &run)?;
-    let again = could_go_on(&ending, sim, scenario, &target)?;
     let looked = stage.story.told().looked.clone();
-    let mut world = sim.world();
-    world.watch_the_end();
+    sim.world().watch_the_end();
+    // Before anybody looks again: what was last seen is what the run could know.
+    let mut findings = findings(&ending, &sim.world(), scenario.person.is_some());
+    findings.extend(could_go_on(&ending, sim, scenario, &target)?);
+    let world = sim.world();
     let from = &world.spec.release;
-    let mut findings = findings(&ending, &world, scenario.person.is_some());
-    findings.extend(again);
     Ok(SimReport {
         findings,
         ending,
