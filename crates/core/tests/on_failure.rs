@@ -5,7 +5,9 @@
 mod scripted;
 
 use scripted::{World, at_once, stage};
-use stagger_core::model::{Code, GoingBack, Growth, Limit, OnFailure, Part, Policy, Reason, Width};
+use stagger_core::model::{
+    Code, GoingBack, Growth, Limit, OnFailure, Part, Phase, Policy, Reason, Retry, Width,
+};
 use stagger_core::run::{Command, Decision, Ending};
 
 /// Two waves of two, of which osd.1, in the first, does not start on the new release.
@@ -123,4 +125,50 @@ fn who_does_not_start_on_what_it_ran_before_either_is_a_persons_business() {
     assert_eq!(reason.code, Code::RollbackFailed);
     assert!(reason.detail.contains("osd.1: it does not start"), "{reason}");
     assert_eq!(world.done[4..], BACK);
+}
+
+#[test]
+fn that_its_host_was_off_is_no_try_of_a_unit() {
+    let mut part = stage("osd", Width::Policy, Vec::new());
+    if let Part::Stage(stage) = &mut part {
+        stage.phases = Phase::all();
+    }
+    let policy = Policy {
+        on_failure: OnFailure::Continue,
+        retry: Retry {
+            first: 5,
+            longest: 40,
+            tries: 2,
+        },
+        ..at_once()
+    };
+    let mut world = World::new(&["osd.0"], vec![part], policy);
+    world.fails = vec!["enter osd.0"];
+    // It could not be entered as often as policy says, and it falls in the last of its turns.
+    let turns = |world: &World| world.done.iter().filter(|done| *done == "leave osd.0").count();
+    while turns(&world) < 3 {
+        if let Decision::Wait {
+            until: Some(until), ..
+        } = world.drive(|world| turns(world) == 3)
+        {
+            world.second = until.as_second();
+        }
+    }
+    world.down = vec!["osd.0"];
+    world.hangs = vec!["restart osd.0"];
+    world.drive(|_| false);
+    world.second += 60;
+    world.drive(|world| world.run.open().count() == 1);
+    let ended = world.run.open().map(|(seq, _)| seq).collect();
+    let host = "h0".parse().unwrap();
+    world.asks(Command::Confirm { host, ended });
+    world.down.clear();
+    world.fails.clear();
+    let Decision::Wait { why, .. } = world.drive(|_| false) else {
+        panic!("it should wait for osd.0, whose host is back")
+    };
+    assert_eq!(why.code, Code::UnitsSetAside);
+    world.second += 5;
+    assert_eq!(world.drive(|_| false), Decision::Over(Ending::Done));
+    assert_eq!(world.on_new(), "osd.0");
 }

@@ -289,7 +289,7 @@ impl State {
                 self.plan_is_fresh = false;
             }
             Event::SetAside { unit, reason, until } => {
-                let tries = self.aside.get(&unit).map_or(0, |aside| aside.tries) + 1;
+                let tries = self.tries_before(&unit, &reason) + 1;
                 if let Some(wave) = &mut self.wave {
                     if wave.units.get(&unit).is_some_and(Visit::is_begun) {
                         return illegal("a unit is set aside in the middle of its turn");

@@ -3,11 +3,12 @@
 //! [`Run`] folds a journal ([`event`], [`state`]) and says what comes next ([`decide`]): it never acts.
 //! The engine records, acts, observes, and asks again. [`gate`] says which gates are shut, [`waits`] what
 //! is waited for between waves, [`guards`] which guards come and go, [`wave`] leads an open wave, [`approval`] says
-//! who of it may be stopped now,
+//! who of it may be stopped now, [`aside`] when who was set aside is tried again,
 //! [`outside`] one beside which something else fails,
 //! [`failure`] one that stays unhealthy, [`giving_back`] says what no wave has in hand and is still drained, [`back`] turns a target around, [`finish`] ends it.
 
 mod approval;
+mod aside;
 mod back;
 mod decide;
 mod event;

@@ -146,12 +146,8 @@ impl State {
             reason: Reason::new(Code::CouldNotBePrepared, text.join("; ")),
         };
         let aside = failed.into_iter().map(|(unit, why)| {
-            let tries = self.aside.get(unit).map_or(0, |aside| aside.tries);
-            Event::SetAside {
-                unit: unit.clone(),
-                reason: Reason::new(Code::CouldNotBePrepared, why.clone()),
-                until: self.start.policy.retry.after(now, tries),
-            }
+            let reason = Reason::new(Code::CouldNotBePrepared, why.clone());
+            self.set_aside(now, unit, reason)
         });
         Some(Decision::Record(std::iter::once(dropped).chain(aside).collect()))
     }
@@ -270,15 +266,8 @@ impl State {
         let dropped = Event::WaveDropped {
             reason: Reason::new(Code::OracleSaysNo, why),
         };
-        let aside = |unit: &UnitId, why: &str| {
-            let tries = self.aside.get(unit).map_or(0, |aside| aside.tries);
-            let reason = Reason::new(Code::OracleSaysNo, why);
-            Event::SetAside {
-                unit: unit.clone(),
-                reason,
-                until: self.start.policy.retry.after(now, tries),
-            }
-        };
+        let aside =
+            |unit: &UnitId, why: &str| self.set_aside(now, unit, Reason::new(Code::OracleSaysNo, why));
         if let [only] = units {
             return Decision::Record(vec![dropped, aside(only, why)]);
         }
@@ -404,15 +393,10 @@ impl State {
         }
         match self.gates_after(now, snapshot, stage, wave, &missing) {
             Waited::Open => {
-                let aside = wave.units.iter().filter_map(|(unit, visit)| {
-                    let reason = visit.set_aside_for()?;
-                    let tries = self.aside.get(unit).map_or(0, |aside| aside.tries);
-                    Some(Event::SetAside {
-                        unit: unit.clone(),
-                        reason,
-                        until: self.start.policy.retry.after(now, tries),
-                    })
-                });
+                let aside = wave
+                    .units
+                    .iter()
+                    .filter_map(|(unit, visit)| Some(self.set_aside(now, unit, visit.set_aside_for()?)));
                 let fault_is_gone = self
                     .held
                     .as_ref()
