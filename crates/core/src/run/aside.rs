@@ -23,4 +23,14 @@ impl State {
         let tried = self.aside.get(unit).filter(|_| reason.code != Code::HostOff);
         tried.map_or(0, |aside| aside.tries)
     }
+
+    /// A unit was changed. What the oracle refused before, it refused in a world that is no more: those units have one turn
+    /// more before the run ends without them. Each such turn takes a change, so there is an end to it.
+    pub(super) fn refusals_are_old(&mut self) {
+        let tries = self.start.policy.retry.tries;
+        let all = self.aside.values_mut();
+        for aside in all.filter(|aside| aside.reason.code == Code::OracleSaysNo) {
+            aside.tries = aside.tries.min(tries);
+        }
+    }
 }

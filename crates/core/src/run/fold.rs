@@ -228,6 +228,7 @@ impl State {
                 let Some(wave) = self.wave.take_if(|wave| is_idle && wave.is_through()) else {
                     return illegal("there is no wave at rest that could pass");
                 };
+                let changes = wave.units.values().any(|visit| visit.set_aside_for().is_none());
                 let earned = self.earned.entry(wave.stage).or_insert(0);
                 self.last_wave = Some(LastWave {
                     at,
@@ -244,6 +245,9 @@ impl State {
                     self.aside.remove(&unit);
                     // What it ran before the run, not before a second try.
                     self.done.entry(unit).or_insert(visit.before);
+                }
+                if changes {
+                    self.refusals_are_old();
                 }
                 self.gates = None;
                 self.plan_is_fresh = false;
