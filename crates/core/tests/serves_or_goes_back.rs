@@ -157,6 +157,32 @@ fn who_is_back_and_does_not_serve_is_a_persons_business_where_nothing_is_made_an
 }
 
 #[test]
+fn who_is_back_and_serves_is_not_stopped_when_a_person_resumes_for_one_who_does_not() {
+    let mut world = failed(OnFailure::Rollback, GoingBack::Restart);
+    world.drive(|world| goes_back(world).len() == 2);
+    world.down = vec!["osd.1"];
+    let back = world.done.len();
+    waits(&mut world);
+    world.second = 60;
+    assert_eq!(held(&mut world).code, Code::RollbackFailed);
+    world.asks(Command::Resume);
+    for second in [60, 120, 180, 240] {
+        world.second = second;
+        world.drive(|_| false);
+    }
+    assert_eq!(
+        world.done[back..],
+        ["restart osd.1", "collect of osd.0 osd.1"],
+        "osd.0 is on what it ran before already"
+    );
+    world.down.clear();
+    assert!(matches!(
+        world.drive(|_| false),
+        Decision::Over(Ending::RolledBack { .. })
+    ));
+}
+
+#[test]
 fn who_stays_on_the_new_release_is_not_made_anew_when_it_falls() {
     let mut world = failed(OnFailure::Continue, rebuilt());
     world.drive(|world| goes_back(world).len() == 1);

@@ -9,7 +9,7 @@ use super::gate::{self, Wanted};
 use super::state::State;
 use super::visit::{Failure, OpenWave, Visit, Way};
 use super::wave::{Waited, leave};
-use crate::model::{Code, GoingBack, OnFailure, Reason, Snapshot, StageSpec, UnitId};
+use crate::model::{Code, GoingBack, OnFailure, Reason, Snapshot, StageSpec, UnitId, UnitState};
 
 impl State {
     pub(super) fn on_failure(
@@ -65,6 +65,18 @@ impl State {
                 self.go_back(now, snapshot, stage, wave, &all)
             }
         }
+    }
+
+    /// Whether the corrective step of that unit is still to be taken.
+    ///
+    /// Who serves is stopped by it. That is in vain where it was brought back, and serves on what it ran before.
+    pub(super) fn may_be_corrected(&self, snapshot: &Snapshot, unit: &UnitId, visit: &Visit) -> bool {
+        let serves = || {
+            let found = snapshot.find(unit);
+            found.is_some_and(|ix| snapshot.unit(ix).state != UnitState::Down)
+        };
+        let is_back = visit.went_back == Some(Ok(()));
+        !visit.corrected && (visit.is_stuck() || !(is_back && serves()))
     }
 
     /// Brings units of the open wave back, then waits for its gates.

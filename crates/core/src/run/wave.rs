@@ -366,8 +366,8 @@ impl State {
             .collect();
         let (stuck, again): (Vec<_>, Vec<_>) = broken
             .iter()
-            .filter(|(_, visit, _)| !visit.corrected)
-            .partition(|(_, visit, _)| matches!(visit.state, VisitState::Stuck { .. }));
+            .filter(|(unit, visit, _)| self.may_be_corrected(snapshot, unit, visit))
+            .partition(|(_, visit, _)| visit.is_stuck());
         if !stuck.is_empty() {
             return Decision::act(stuck.into_iter().map(|(unit, visit, _)| leave(wave, unit, visit)));
         }
@@ -414,7 +414,10 @@ impl State {
             Waited::TooLong(reason) => {
                 let again: Vec<_> = missing
                     .iter()
-                    .filter(|(unit, _)| wave.units.get(unit).is_some_and(|visit| !visit.corrected))
+                    .filter(|(unit, _)| {
+                        let visit = wave.units.get(unit);
+                        visit.is_some_and(|visit| self.may_be_corrected(snapshot, unit, visit))
+                    })
                     .map(|(unit, _)| Action::Restart { unit: unit.clone() })
                     .collect();
                 if !again.is_empty() {
