@@ -247,6 +247,10 @@ fn a_gate_that_stays_shut_on_the_way_back_is_a_rollback_that_failed() {
             Code::RollbackFailed,
             "failed: {has_failed}"
         );
+        // A person need not wait for it.
+        world.asks(Command::Abort);
+        let ended = world.drive(|_| false);
+        assert_eq!(ended, Decision::Over(Ending::Aborted), "failed: {has_failed}");
     }
 }
 
@@ -331,6 +335,41 @@ fn who_serves_is_stopped_again_only_once_both_judges_agree() {
         world.drive(|_| false),
         Decision::Over(Ending::RolledBack { .. })
     ));
+}
+
+#[test]
+fn a_run_that_is_aborted_does_not_wait_for_a_moment_when_who_serves_may_be_stopped_again() {
+    // It was reported that the change of osd.0 failed, or somebody has taken it back by hand.
+    for is_reported in [true, false] {
+        let mut world = world(OnFailure::Rollback, |_| {});
+        if is_reported {
+            world.fails = vec!["osd.0 to 18"];
+        }
+        world.drive_to(2);
+        world.units.insert("osd.0".parse().unwrap(), OLD.parse().unwrap());
+        world.oracle = |_| Answer::No {
+            why: "a group has no other copy".to_owned(),
+        };
+        while world.run.held().is_none() {
+            waits(&mut world);
+            world.second += 30;
+        }
+        assert_eq!(world.run.held().unwrap().0.code, Code::NotSafeToStopAgain);
+        world.asks(Command::Abort);
+        let ended = world.drive(|_| false);
+        assert_eq!(ended, Decision::Over(Ending::Aborted), "reported: {is_reported}");
+        assert_eq!(world.done, ["osd.0 to 18", "osd.1 to 18"]);
+    }
+}
+
+#[test]
+fn who_is_down_is_started_once_more_by_a_run_that_is_aborted_too() {
+    let mut world = world(OnFailure::Stop, |_| {});
+    world.broken = vec!["osd.1"];
+    world.drive_to(2);
+    world.asks(Command::Abort);
+    assert_eq!(world.drive(|_| false), Decision::Over(Ending::Aborted));
+    assert_eq!(world.done, ["osd.0 to 18", "osd.1 to 18", "restart osd.1"]);
 }
 
 #[test]

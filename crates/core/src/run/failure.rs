@@ -69,14 +69,40 @@ impl State {
 
     /// Whether the corrective step of that unit is still to be taken.
     ///
-    /// Who serves is stopped by it. That is in vain where it was brought back, and serves on what it ran before.
+    /// Who serves is stopped by it. That is in vain where it was brought back, and serves on what it ran before; and a run that
+    /// is to end does not wait for a moment when it may be stopped, which may never come.
     pub(super) fn may_be_corrected(&self, snapshot: &Snapshot, unit: &UnitId, visit: &Visit) -> bool {
         let serves = || {
             let found = snapshot.find(unit);
             found.is_some_and(|ix| snapshot.unit(ix).state != UnitState::Down)
         };
-        let is_back = visit.went_back == Some(Ok(()));
-        !visit.corrected && (visit.is_stuck() || !(is_back && serves()))
+        let in_vain = self.aborting || visit.went_back == Some(Ok(()));
+        !visit.corrected && (visit.is_stuck() || !(in_vain && serves()))
+    }
+
+    /// Brings a wave of the way back there. Where that would wait for a person and one has aborted the run, the wave ends as it is.
+    pub(super) fn way_back_of(
+        &self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+        stage: &StageSpec,
+        wave: &OpenWave,
+        units: &[UnitId],
+    ) -> Decision {
+        let next = self.go_back(now, snapshot, stage, wave, units);
+        let is_held = match &next {
+            Decision::Hold(_) => true,
+            Decision::Record(events) => matches!(events.as_slice(), [Event::Held { .. }]),
+            Decision::Observe
+            | Decision::Judge(_)
+            | Decision::Act { .. }
+            | Decision::Wait { .. }
+            | Decision::Over(_) => false,
+        };
+        if self.aborting && is_held {
+            return Decision::Record(vec![Event::WaveWentBack]);
+        }
+        next
     }
 
     /// Brings units of the open wave back, then waits for its gates.

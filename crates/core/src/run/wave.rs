@@ -88,7 +88,7 @@ impl State {
             return self.on_failure(now, snapshot, &stage, wave, failure);
         }
         if wave.leads_back() {
-            return self.go_back(now, snapshot, &stage, wave, &units);
+            return self.way_back_of(now, snapshot, &stage, wave, &units);
         }
         let fresh = self.next_phases(now);
         if !fresh.is_empty() {
