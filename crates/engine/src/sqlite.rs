@@ -262,6 +262,12 @@ impl Store for SqliteStore {
             .map_err(|e| self.failed("read", &e))
     }
 
+    fn can_be_written(&mut self, cluster: &ClusterName) -> Result<(), StoreError> {
+        let same = "update cluster set fence = fence where id = ?1";
+        let written = self.connection.execute(same, [cluster.as_str()]);
+        written.map(drop).map_err(|e| self.failed("write to", &e))
+    }
+
     fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
         let raised = self
             .connection

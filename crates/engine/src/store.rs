@@ -240,6 +240,11 @@ pub trait Store: Send {
     /// The newest fencing token seen of a cluster; 0 if none.
     fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError>;
 
+    /// Whether it can be written now, found out by a write that changes nothing. A store that has no such write says yes.
+    fn can_be_written(&mut self, _cluster: &ClusterName) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Makes this the newest fencing token of a cluster: appends with older ones are refused from
     /// now on.
     fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError>;

@@ -215,6 +215,9 @@ fn named(cluster: &ClusterName, identity: Option<&ClusterId>) -> String {
 }
 
 /// Takes the lock, and raises the token of the journals: those of all names of the cluster.
+///
+/// Who cannot write there does not take it. A token of which no journal tells may be that of somebody who has announced
+/// something elsewhere, and whoever follows would have to reach every host before anything is given back.
 async fn taken(
     parts: &mut Parts,
     who: &Identity,
@@ -231,6 +234,9 @@ async fn taken(
             holder: claim,
             until: now.saturating_add(expires).unwrap_or(Timestamp::MAX),
         });
+    }
+    for name in &before.names {
+        parts.store.can_be_written(name)?;
     }
     let claim = who.claim(run, now);
     let holder = format!("{}@{} process {}", who.incarnation, who.host, who.process);

@@ -498,6 +498,33 @@ async fn a_journal_that_is_older_than_the_world_is_a_strangers() {
     assert!(then.iter().any(|call| call.starts_with("Enter")), "{calls:?}");
 }
 
+#[tokio::test]
+async fn who_cannot_write_to_the_journal_takes_no_lock_and_whoever_follows_knows_of_no_stranger() {
+    let setting = Setting::new();
+    let backend = setting.named("lab", "id-1");
+    let (mut driver, lease) = setting.start(&backend, "r1", "2").await.unwrap();
+    so_far(&mut driver, &setting, 1).await;
+    drop((driver, lease));
+
+    let raw = rusqlite::Connection::open(setting.journal()).unwrap();
+    let full = "create trigger full before update on cluster begin select raise(abort, 'no space left'); end";
+    raw.execute_batch(full).unwrap();
+    for _ in 0..3 {
+        let refused = setting.resume(&backend, "r1").await.map(drop).unwrap_err();
+        assert!(matches!(&refused, SuperviseError::Store(_)), "{refused:?}");
+    }
+    assert_eq!(setting.truth.lock().unwrap().fence, 1, "the lock is as it was");
+
+    raw.execute_batch("drop trigger full").unwrap();
+    setting.calls();
+    to_the_end(setting.resume(&backend, "r1").await.unwrap(), &backend).await;
+    let calls = setting.calls();
+    assert!(
+        !calls.iter().any(|call| call.contains("u.0 u.1 u.2")),
+        "only on whose command was open: {calls:?}"
+    );
+}
+
 /// Nobody has renewed the lock since, and nobody has given it back.
 #[tokio::test]
 async fn a_backup_that_lacks_only_the_last_thing_is_noticed() {

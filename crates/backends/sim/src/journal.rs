@@ -157,7 +157,7 @@ impl Shared {
     /// Writes, if it can be written now.
     fn write<T>(&self, what: impl FnOnce(&mut dyn Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
         if self.is_full() {
-            return Err(failed("no space left on the device"));
+            return Err(full());
         }
         let append = {
             let mut kept = self.lock();
@@ -175,6 +175,10 @@ impl Shared {
     }
 }
 
+fn full() -> StoreError {
+    failed("no space left on the device")
+}
+
 fn failed(why: &str) -> StoreError {
     StoreError::Failed {
         tried: "write to the journal".to_owned(),
@@ -185,6 +189,12 @@ fn failed(why: &str) -> StoreError {
 impl Store for Shared {
     fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
         self.with(|store| store.fence(cluster))
+    }
+    fn can_be_written(&mut self, cluster: &ClusterName) -> Result<(), StoreError> {
+        if self.is_full() {
+            return Err(full());
+        }
+        self.with(|store| store.can_be_written(cluster))
     }
     fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
         self.write(|store| store.raise(cluster, fence, holder))

@@ -226,6 +226,16 @@ impl Store for PostgresStore {
         Ok(fence.map_or(0, i64::cast_unsigned))
     }
 
+    fn can_be_written(&mut self, cluster: &ClusterName) -> Result<(), StoreError> {
+        let written = self.carry_out("write to", async {
+            sqlx::query("update cluster set fence = fence where id = $1")
+                .bind(cluster.as_str())
+                .execute(&self.pool)
+                .await
+        });
+        written.map(drop)
+    }
+
     fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
         let raised = self.carry_out("raise the token of", async {
             sqlx::query(

@@ -150,6 +150,9 @@ impl<S: Store> Store for FusedStore<S> {
         self.fuse.store()?;
         self.store.fence(cluster)
     }
+    fn can_be_written(&mut self, cluster: &ClusterName) -> Result<(), StoreError> {
+        self.store.can_be_written(cluster)
+    }
     fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
         self.fuse.store()?;
         self.store.raise(cluster, fence, holder)?;
