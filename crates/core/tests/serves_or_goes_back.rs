@@ -373,6 +373,23 @@ fn who_is_down_is_started_once_more_by_a_run_that_is_aborted_too() {
 }
 
 #[test]
+fn who_may_be_down_is_not_given_up_by_a_run_that_is_aborted() {
+    let mut world = world(OnFailure::Stop, |_| {});
+    world.fails = vec!["osd.0 to 18"];
+    world.drive_to(2);
+    world.unknown = vec!["osd.0"];
+    assert_eq!(waits(&mut world), (None, Code::NotSafeToStopAgain));
+    world.asks(Command::Abort);
+    assert_eq!(waits(&mut world), (None, Code::NotSafeToStopAgain));
+    world.unknown.clear();
+    world.down = vec!["osd.0"];
+    world.drive_to(3);
+    assert_eq!(world.done[2], "restart osd.0");
+    world.down.clear();
+    assert_eq!(world.drive(|_| false), Decision::Over(Ending::Aborted));
+}
+
+#[test]
 fn who_serves_is_not_stopped_again_on_the_word_of_the_oracle_alone() {
     let mut world = failed(OnFailure::Rollback, GoingBack::Restart);
     world.drive(|world| goes_back(world).len() == 1);

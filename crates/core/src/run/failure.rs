@@ -74,7 +74,7 @@ impl State {
     pub(super) fn may_be_corrected(&self, snapshot: &Snapshot, unit: &UnitId, visit: &Visit) -> bool {
         let serves = || {
             let found = snapshot.find(unit);
-            found.is_some_and(|ix| snapshot.unit(ix).state != UnitState::Down)
+            found.is_some_and(|ix| snapshot.unit(ix).state == UnitState::Serving)
         };
         let in_vain = self.aborting || visit.went_back == Some(Ok(()));
         !visit.corrected && (visit.is_stuck() || !(in_vain && serves()))
