@@ -4,6 +4,7 @@
 //! Nothing of it listens outside the sandbox's own loopback. Nodes are not part of it.
 
 mod certificates;
+pub mod definitions;
 pub mod go;
 pub mod helm;
 mod objects;

@@ -27,7 +27,7 @@ pub use operator::{Operator, Place};
 use crate::ceph::spec::FS;
 use crate::ceph::{CephSpec, Cluster, Daemon, Kind};
 use crate::command::{last_lines, output};
-use crate::kubernetes::Plane;
+use crate::kubernetes::{Plane, definitions};
 use crate::node::{self, Agent, Broken, Image, Node};
 use crate::rados::Target;
 use crate::roots::Release;
@@ -107,22 +107,37 @@ impl LaidOut {
         self.plane.objects(NAMESPACE, what)
     }
 
-    /// Changes the CephCluster as a person would.
+    /// Changes what is wanted of the cluster as a person would: what is under `spec.updatePolicy`, `spec.manage` and
+    /// `metadata` in the CephMaintenance, all else in the CephCluster.
     ///
     /// # Errors
     /// The server refuses it.
     pub fn patch_cluster(&self, patch: &Value) -> Result<()> {
+        let mut of_cluster = patch.clone();
+        let mut of_maintenance = json!({});
+        if let Some(metadata) = of_cluster.as_object_mut().and_then(|all| all.remove("metadata")) {
+            of_maintenance["metadata"] = metadata;
+        }
+        if let Some(spec) = of_cluster["spec"].as_object_mut() {
+            for field in ["updatePolicy", "manage"] {
+                if let Some(value) = spec.remove(field) {
+                    of_maintenance["spec"][field] = value;
+                }
+            }
+        }
+        let says_something = |patch: &Value| patch["spec"].as_object().is_some_and(|spec| !spec.is_empty());
+        if says_something(&of_maintenance) || of_maintenance.get("metadata").is_some() {
+            self.patch("cephmaintenance", &of_maintenance)?;
+        }
+        if says_something(&of_cluster) {
+            self.patch("cephcluster", &of_cluster)?;
+        }
+        Ok(())
+    }
+
+    fn patch(&self, what: &str, patch: &Value) -> Result<()> {
         let patch = patch.to_string();
-        let words = [
-            "patch",
-            "cephcluster",
-            NAMESPACE,
-            "-n",
-            NAMESPACE,
-            "--type=merge",
-            "-p",
-            &patch,
-        ];
+        let words = ["patch", what, NAMESPACE, "-n", NAMESPACE, "--type=merge", "-p", &patch];
         self.plane.ask(&words).map(|_| ())
     }
 
@@ -153,15 +168,8 @@ impl LaidOut {
     }
 
     fn objects(&self, release: Release) -> Result<()> {
-        let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds.yaml");
-        self.plane
-            .ask(&["apply", "--server-side", "-f", &definitions.display().to_string()])?;
-        self.plane.ask(&[
-            "wait",
-            "crd/cephclusters.ceph.rook.io",
-            "--for=condition=Established",
-            "--timeout=30s",
-        ])?;
+        definitions::ours(&self.plane)?;
+        definitions::of_rook(&self.plane)?;
         let endpoints: Vec<String> = self
             .ceph
             .spec()
@@ -241,6 +249,7 @@ impl LaidOut {
                         "storage": { "useAllNodes": true, "useAllDevices": false },
                     },
                 }),
+                maintenance(NAMESPACE, &json!(["drains", "updates", "provisioning"])),
             ],
         )
     }
@@ -293,6 +302,15 @@ impl LaidOut {
             })
         })
     }
+}
+
+/// A CephMaintenance of the CephCluster of that name, which does that for it.
+pub fn maintenance(name: &str, manage: &Value) -> Value {
+    json!({
+        "apiVersion": "stagger.dev/v1alpha1", "kind": "CephMaintenance",
+        "metadata": { "name": name, "namespace": name },
+        "spec": { "cephCluster": name, "manage": manage },
+    })
 }
 
 fn image(ceph: &Cluster, release: Release) -> Result<String> {

@@ -28,8 +28,8 @@ use crate::ceph::is_clean;
 use crate::command::{output, run, say};
 use crate::files::put;
 use crate::folder::Folder;
-use crate::kubernetes::Plane;
-use crate::laid_out::Place;
+use crate::kubernetes::{Plane, definitions};
+use crate::laid_out::{Place, maintenance};
 use crate::loop_devices;
 use crate::node::{Agent, Node, Settings};
 use crate::rados::{self, Rados};
@@ -289,10 +289,33 @@ impl RookCluster {
         limit: Duration,
         mut done: impl FnMut(&Value) -> Result<bool>,
     ) -> Result<Value> {
+        self.wait_status("cephcluster", what, limit, &mut done)
+    }
+
+    /// The same of the CephMaintenance.
+    ///
+    /// # Errors
+    /// As of [`RookCluster::wait_told`].
+    pub fn wait_ours(
+        &self,
+        what: &str,
+        limit: Duration,
+        mut done: impl FnMut(&Value) -> Result<bool>,
+    ) -> Result<Value> {
+        self.wait_status("cephmaintenance", what, limit, &mut done)
+    }
+
+    fn wait_status(
+        &self,
+        of: &str,
+        what: &str,
+        limit: Duration,
+        done: &mut dyn FnMut(&Value) -> Result<bool>,
+    ) -> Result<Value> {
         let begun = Instant::now();
         let mut last = String::new();
         loop {
-            let status = self.plane.object(NAMESPACE, "cephcluster", NAMESPACE)?["status"].take();
+            let status = self.plane.object(NAMESPACE, of, NAMESPACE)?["status"].take();
             let message = format!("{} {}", status["phase"], status["message"]);
             if message != last {
                 say(format!(
@@ -316,11 +339,32 @@ impl RookCluster {
     /// # Errors
     /// The server refuses it.
     pub fn patch_cluster(&self, patch: &Value) -> Result<()> {
+        self.patch("cephcluster", patch)
+    }
+
+    /// The same of the CephMaintenance.
+    ///
+    /// # Errors
+    /// The server refuses it.
+    pub fn patch_maintenance(&self, patch: &Value) -> Result<()> {
+        self.patch("cephmaintenance", patch)
+    }
+
+    fn patch(&self, of: &str, patch: &Value) -> Result<()> {
         let patch = patch.to_string();
-        let what = ["patch", "cephcluster", NAMESPACE, "-n", NAMESPACE];
+        let what = ["patch", of, NAMESPACE, "-n", NAMESPACE];
         self.plane
             .ask(&[&what[..], &["--type=merge", "-p", &patch]].concat())
             .map(drop)
+    }
+
+    /// Lets an operator of ours do that for the cluster.
+    ///
+    /// # Errors
+    /// The server refuses it.
+    pub fn maintain(&self, manage: &Value) -> Result<()> {
+        definitions::ours(&self.plane)?;
+        self.plane.apply("kubectl", &[maintenance(NAMESPACE, manage)])
     }
 
     /// Waits until the operator's pod is ready.
@@ -412,7 +456,7 @@ impl RookCluster {
         let mut text = String::new();
         for words in [
             &["get", "pods", "-A", "-o", "wide"][..],
-            &["get", "cephcluster", "-A"],
+            &["get", "cephcluster,cephmaintenance", "-A"],
             &[
                 "logs",
                 "deployment/rook-ceph-operator",

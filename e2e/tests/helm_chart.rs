@@ -64,7 +64,7 @@ fn the_chart_is_what_the_base_is() -> Result<()> {
         Ok(())
     };
     args("\"--watch-namespace=\"")?;
-    plane.ask(&["get", "cephclusters.ceph.rook.io", "-A"])?;
+    plane.ask(&["get", "cephmaintenances.stagger.dev", "-A"])?;
     let more = [
         "--set",
         "watchNamespace=storage",
@@ -86,7 +86,7 @@ fn the_chart_is_what_the_base_is() -> Result<()> {
     ])?;
     ensure!(!left.contains("stagger"), "left behind: {left}");
     // Resources of people are never taken away with the program.
-    plane.ask(&["get", "cephclusters.ceph.rook.io", "-A"])?;
+    plane.ask(&["get", "cephmaintenances.stagger.dev", "-A"])?;
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::command::output;
 use stagger_e2e::folder::Folder;
-use stagger_e2e::kubernetes::Plane;
+use stagger_e2e::kubernetes::{Plane, definitions};
 use stagger_e2e::sandbox::Sandbox;
 use stagger_e2e::stagger::binary;
 
@@ -39,7 +39,7 @@ impl Lab<'_> {
     /// As the operator writes it.
     fn tell(&self, status: &Value) -> Result<()> {
         let object = json!({
-            "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
+            "apiVersion": "stagger.dev/v1alpha1", "kind": "CephMaintenance",
             "metadata": { "name": "main", "namespace": NAMESPACE }, "status": status,
         });
         self.apply(&object, &["--subresource=status", "--field-manager=stagger"])
@@ -111,8 +111,8 @@ fn an_operator_is_asked_through_a_kubeconfig() -> Result<()> {
     lab.plane.ask(&["apply", "--server-side", "-k", deploy])?;
     lab.plane
         .ask(&["wait", "--for=condition=Established", "crd", "--all"])?;
-    lab.says(&status, 2, &["there is no CephCluster in namespace rook-ceph"])?;
-    lab.apply(&cluster("main"), &[])?;
+    lab.says(&status, 2, &["there is no CephMaintenance in namespace rook-ceph"])?;
+    lab.apply(&ours("main"), &[])?;
     lab.says(&status, 3, &["UNKNOWN", "no operator leads"])?;
 
     what_is_told_is_shown(&lab)?;
@@ -120,8 +120,8 @@ fn an_operator_is_asked_through_a_kubeconfig() -> Result<()> {
     commands_are_heard(&lab)?;
     who_may_not_is_told(&lab)?;
 
-    lab.apply(&cluster("other"), &[])?;
-    lab.says(&status, 2, &["there are 2 CephClusters", "main, other", "--name"])?;
+    lab.apply(&ours("other"), &[])?;
+    lab.says(&status, 2, &["there are 2 CephMaintenances", "main, other", "--name"])?;
     let named = [&status[..], &["--name", "main"]].concat();
     lab.says(&named, 3, &["rook-ceph/main"])?;
     the_operator_itself_is_understood(&lab)
@@ -130,10 +130,16 @@ fn an_operator_is_asked_through_a_kubeconfig() -> Result<()> {
 /// With the rights of its manifest, on a cluster that it can say something of without any Ceph.
 fn the_operator_itself_is_understood(lab: &Lab) -> Result<()> {
     lab.plane.ask(&["create", "namespace", "bare"])?;
-    let mut bare = cluster("bare");
+    let mut bare = ours("bare");
     bare["metadata"]["namespace"] = json!("bare");
-    bare["spec"] = json!({ "dataDirHostPath": "/var/lib/rook" });
+    bare["spec"] = json!({ "cephCluster": "bare", "manage": ["updates"] });
     lab.apply(&bare, &[])?;
+    definitions::of_rook(&lab.plane)?;
+    let cluster = json!({
+        "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
+        "metadata": { "name": "bare", "namespace": "bare" }, "spec": { "dataDirHostPath": "/var/lib/rook" },
+    });
+    lab.apply(&cluster, &[])?;
     // The one before has gone.
     lab.apply(&lease("2020-01-01T00:00:00.000000Z"), &[])?;
     let kubeconfig = lab.kubeconfig_of("stagger-operator")?;
@@ -144,7 +150,7 @@ fn the_operator_itself_is_understood(lab: &Lab) -> Result<()> {
     command.env("KUBECONFIG", kubeconfig).stdin(Stdio::null());
     let operator = Running(command.stdout(Stdio::null()).spawn()?);
     let words = ["status", "-n", "bare", "--operator-namespace", NAMESPACE];
-    let said = ["BLOCKED  NoImage", "op-2 leads", "UpgradeBlocked since"];
+    let said = ["BLOCKED  NoImage", "op-2 leads", "Blocked since"];
     let mut seen = Ok(());
     for _ in 0..60 {
         seen = lab.says(&words, 3, &said);
@@ -162,11 +168,12 @@ fn the_operator_itself_is_understood(lab: &Lab) -> Result<()> {
     operator.end()
 }
 
-fn cluster(name: &str) -> Value {
+/// What is wanted for the cluster of that name.
+fn ours(name: &str) -> Value {
     json!({
-        "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
+        "apiVersion": "stagger.dev/v1alpha1", "kind": "CephMaintenance",
         "metadata": { "name": name, "namespace": NAMESPACE },
-        "spec": { "cephVersion": { "image": "quay.io/ceph/ceph:v20.2.4" }, "dataDirHostPath": "/var/lib/rook" },
+        "spec": { "cephCluster": name, "manage": ["updates"], "image": "quay.io/ceph/ceph:v20.2.4" },
     })
 }
 
@@ -201,10 +208,8 @@ fn told(run: &Value, heard: &str) -> Value {
     };
     json!({
         "phase": "Blocked", "message": "it waits for a person",
-        "upgrade": {
-            "observedGeneration": 1, "run": run, "heard": heard,
-            "conditions": [condition("UpToDate", "False"), condition("UpgradeBlocked", "True")],
-        },
+        "observedGeneration": 1, "run": run, "heard": heard,
+        "conditions": [condition("UpToDate", "False"), condition("Blocked", "True")],
     })
 }
 
@@ -249,7 +254,7 @@ fn what_is_told_is_shown(lab: &Lab) -> Result<()> {
     lab.says(
         &words,
         3,
-        &["op-1 leads", "NEEDS YOU", "UpgradeBlocked since 2026-11-03"],
+        &["op-1 leads", "NEEDS YOU", "Blocked since 2026-11-03"],
     )
 }
 
@@ -334,7 +339,7 @@ fn commands_are_heard(lab: &Lab) -> Result<()> {
     lab.says(&["approve", "-n", NAMESPACE, "last-mon"], 2, &["there is no run"])?;
     let found: Value = serde_json::from_str(&lab.plane.ask(&[
         "get",
-        "cephcluster",
+        "cephmaintenance",
         "main",
         "-n",
         NAMESPACE,
@@ -346,7 +351,7 @@ fn commands_are_heard(lab: &Lab) -> Result<()> {
         "a spec was written: {found}"
     );
     ensure!(
-        before["image"] == found["spec"]["cephVersion"]["image"],
+        before["image"] == found["spec"]["image"],
         "{found}"
     );
     Ok(())
@@ -380,9 +385,9 @@ fn hearer(lab: &Lab) -> Result<Running> {
     let kubectl = words.join(" ");
     let script = format!(
         "while sleep 0.3; do \
-         said=$({kubectl} get cephcluster main -n {NAMESPACE} -o 'jsonpath={{.metadata.annotations.stagger\\.dev/command}}'); \
-         {kubectl} patch cephcluster main -n {NAMESPACE} --subresource=status --type merge \
-         -p \"{{\\\"status\\\":{{\\\"upgrade\\\":{{\\\"heard\\\":\\\"$said\\\"}}}}}}\"; done"
+         said=$({kubectl} get cephmaintenance main -n {NAMESPACE} -o 'jsonpath={{.metadata.annotations.stagger\\.dev/command}}'); \
+         {kubectl} patch cephmaintenance main -n {NAMESPACE} --subresource=status --type merge \
+         -p \"{{\\\"status\\\":{{\\\"heard\\\":\\\"$said\\\"}}}}}}\"; done"
     );
     let child = Command::new("sh")
         .args(["-c", &script])

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::command::run;
 use stagger_e2e::folder::Folder;
-use stagger_e2e::kubernetes::Plane;
+use stagger_e2e::kubernetes::{Plane, definitions};
 use stagger_e2e::kubernetes::servers::KUBERNETES;
 use stagger_e2e::sandbox::Sandbox;
 
@@ -23,7 +23,7 @@ fn the_definitions_on_a_real_api_server() -> Result<()> {
     rbac_is_on(&plane)?;
     controllers_work(&plane)?;
     definitions_are_taken(&plane)?;
-    a_resource_of_rook_survives(&plane)?;
+    a_maintenance_is_about_one_cluster(&plane)?;
     what_is_absurd_is_refused(&plane)?;
     // In a program of its own: the API server listens inside.
     run(sandbox
@@ -77,53 +77,60 @@ fn controllers_work(plane: &Plane) -> Result<()> {
 }
 
 fn definitions_are_taken(plane: &Plane) -> Result<()> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds.yaml");
-    plane.ask(&["apply", "--server-side", "-f", path])?;
-    plane.ask(&[
-        "wait",
-        "crd/cephclusters.ceph.rook.io",
-        "--for=condition=Established",
-        "--timeout=30s",
-    ])?;
+    definitions::ours(plane)?;
+    // None of Rook's is among them.
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds.yaml"))?;
+    ensure!(!text.contains("rook.io"), "a definition of Rook's is ours to apply");
     Ok(())
 }
 
-/// What Rook's own example has, in part, with fields that our definition knows nothing of.
-fn of_rook() -> Value {
+/// Nothing but whose it is.
+fn of_ours() -> Value {
     json!({
-        "apiVersion": "ceph.rook.io/v1",
-        "kind": "CephCluster",
-        "metadata": { "name": "rook-ceph", "namespace": "rook-ceph" },
+        "apiVersion": "stagger.dev/v1alpha1", "kind": "CephMaintenance",
+        "metadata": { "name": "main", "namespace": "rook-ceph" },
         "spec": {
-            "cephVersion": { "image": "quay.io/ceph/ceph:v18.2.7", "allowUnsupported": false },
-            "dataDirHostPath": "/var/lib/rook",
-            "skipUpgradeChecks": false,
-            "mon": { "count": 3, "allowMultiplePerNode": false },
-            "mgr": { "count": 2, "modules": [{ "name": "rook", "enabled": true }] },
-            "dashboard": { "enabled": true, "ssl": true },
-            "storage": { "useAllNodes": true, "useAllDevices": true, "config": {} },
-            "disruptionManagement": { "managePodBudgets": true, "osdMaintenanceTimeout": 30 },
-            "priorityClassNames": { "mon": "system-node-critical" },
+            "cephCluster": "main", "manage": ["drains", "updates"], "image": "quay.io/ceph/ceph:v20.2.4",
+            "updatePolicy": { "osds": { "grow": false } },
         },
     })
 }
 
-fn a_resource_of_rook_survives(plane: &Plane) -> Result<()> {
-    let written = of_rook();
+/// What is written is kept as it is, and is about one cluster for good.
+fn a_maintenance_is_about_one_cluster(plane: &Plane) -> Result<()> {
+    let written = of_ours();
     create(plane, &written, &[])??;
-    let kept = plane.ask(&["get", "cephcluster", "rook-ceph", "-n", "rook-ceph", "-o", "json"])?;
+    let kept = plane.ask(&["get", "cephmaint", "main", "-n", "rook-ceph", "-o", "json"])?;
     let kept: Value = serde_json::from_str(&kept)?;
     ensure!(
         kept["spec"] == written["spec"],
         "the API server keeps another spec: {}",
         kept["spec"]
     );
-    let shown = plane.ask(&["get", "cephclusters", "-n", "rook-ceph"])?;
+    let shown = plane.ask(&["get", "ceph,stagger", "-n", "rook-ceph"])?;
     ensure!(
-        shown.contains("IMAGE") && shown.contains("quay.io/ceph/ceph:v18.2.7"),
+        shown.contains("MANAGES") && shown.contains("[\"drains\",\"updates\"]"),
         "{shown}"
     );
-    Ok(())
+    let patch = |patch: &str| {
+        let words = ["patch", "cephmaintenance", "main", "-n", "rook-ceph", "--type=merge", "-p", patch];
+        plane.ask(&words)
+    };
+    let Err(error) = patch(r#"{"spec":{"cephCluster":"other"}}"#) else {
+        bail!("it is about another cluster now");
+    };
+    ensure!(format!("{error:#}").contains("a CephMaintenance of its own"), "{error:#}");
+    let Err(error) = patch(r#"{"spec":{"manage":["everything"]}}"#) else {
+        bail!("it does everything now");
+    };
+    ensure!(format!("{error:#}").contains("Unsupported value"), "{error:#}");
+    // `kubectl wait` goes by conditions.
+    let status = r#"{"status":{"conditions":[{"type":"UpToDate","status":"True","reason":"UpToDate","message":"",
+        "lastTransitionTime":"2026-11-25T10:00:00Z"}]}}"#;
+    let words = ["patch", "cephmaintenance", "main", "-n", "rook-ceph", "--subresource=status", "--type=merge", "-p"];
+    plane.ask(&[&words[..], &[status]].concat())?;
+    let words = ["wait", "cephmaintenance/main", "-n", "rook-ceph", "--for=condition=UpToDate", "--timeout=5s"];
+    plane.ask(&words).map(drop)
 }
 
 fn what_is_absurd_is_refused(plane: &Plane) -> Result<()> {
@@ -165,12 +172,12 @@ fn what_is_absurd_is_refused(plane: &Plane) -> Result<()> {
     Ok(())
 }
 
-/// Another cluster with that `updatePolicy`.
+/// Another with that `updatePolicy`.
 fn with(update_policy: &Value) -> Value {
-    let mut cluster = of_rook();
-    cluster["metadata"]["name"] = json!("other");
-    cluster["spec"]["updatePolicy"] = update_policy.clone();
-    cluster
+    let mut maintenance = of_ours();
+    maintenance["metadata"]["name"] = json!("other");
+    maintenance["spec"]["updatePolicy"] = update_policy.clone();
+    maintenance
 }
 
 /// Creates an object; the inner error is the server's word.

@@ -66,23 +66,23 @@ fn upgraded(cluster: &LaidOut, operators: &mut Vec<Operator>, phases: &mut Phase
         "a wave of several OSDs is open",
         Duration::from_mins(4),
         |status| {
-            let current = &status["upgrade"]["run"]["current"];
+            let current = &status["run"]["current"];
             let units = current["units"].as_object().into_iter().flatten();
             let down: usize = units.filter_map(|(_, all)| Some(all.as_array()?.len())).sum();
             Ok(current["stage"] == "osd" && down > 1)
         },
     )?;
-    let run = cluster.get("cephcluster", NAMESPACE)?["status"]["upgrade"]["run"]["run"].clone();
+    let run = cluster.get("cephmaintenance", NAMESPACE)?["status"]["run"]["run"].clone();
     let leader = Operator::leader(cluster, operators)?;
     operators.remove(leader).kill()?;
     phases.lap("the leader killed in mid-wave");
     let status = cluster.wait_ready(&image, Duration::from_mins(6))?;
     ensure!(
-        status["upgrade"]["run"]["run"] == run,
+        status["run"]["run"] == run,
         "another run than {run}: {status:#}"
     );
-    ensure!(status["upgrade"]["run"]["verdict"] == "done", "{status:#}");
-    let migrations = &status["upgrade"]["migrations"];
+    ensure!(status["run"]["verdict"] == "done", "{status:#}");
+    let migrations = &status["migrations"];
     let done = |at: usize, name: &str| migrations[at]["name"] == name && migrations[at]["done"] == true;
     ensure!(
         done(0, "daemon-labels") && done(1, "require-osd-release-20"),

@@ -37,13 +37,14 @@ const LONG: u32 = 60;
 
 const FIXTURES: &str = "crates/backends/ceph/tests/fixtures";
 
-/// What a CephCluster may ask for.
-const SPEC: &str = r#"{"cephVersion":{"image":"ceph:20"},"dataDirHostPath":"/var/lib/rook","skipUpgradeChecks":false,
-"updatePolicy":{"onFailure":"rollback","doorsOpenAfterMinutes":5,"healthErrorsToIgnore":["POOL_NO_REDUNDANCY"],
-"interruptions":["pool.rbd"],"partial":true,"windows":[{"days":["sat"],"from":"22:00","until":"05:00","zone":"UTC"}],
-"osds":{"maxInParallelPerCluster":"15%","grow":true,"soakSeconds":30}},"priorityClassNames":{"osd":"high"},
-"resources":{"osd":{"limits":{"memory":"4Gi"}}},"annotations":{"all":{"a":"b"}},
-"storage":{"useAllNodes":true,"osdMaxUpdatesInParallel":4}}"#;
+/// What a CephMaintenance and its CephCluster may ask for.
+const SPEC: &str = r#"{"cluster":{"cephVersion":{"image":"ceph:20"},"dataDirHostPath":"/var/lib/rook","skipUpgradeChecks":false,
+"priorityClassNames":{"osd":"high"},"resources":{"osd":{"limits":{"memory":"4Gi"}}},"annotations":{"all":{"a":"b"}},
+"storage":{"useAllNodes":true,"osdMaxUpdatesInParallel":4}},"maintenance":{"cephCluster":"c","image":"ceph:21",
+"manage":["drains","updates","provisioning"],"updatePolicy":{"onFailure":"rollback","doorsOpenAfterMinutes":5,
+"healthErrorsToIgnore":["POOL_NO_REDUNDANCY"],"interruptions":["pool.rbd"],"partial":true,
+"windows":[{"days":["sat"],"from":"22:00","until":"05:00","zone":"UTC"}],
+"osds":{"maxInParallelPerCluster":"15%","grow":true,"soakSeconds":30}}}}"#;
 
 /// Builds all targets, and runs that one, or all, for so many seconds each.
 pub(crate) fn fuzz(seconds: u32, only: Option<&str>) -> Result<()> {

@@ -159,13 +159,13 @@ pub(crate) struct Kube {
     /// One of its contexts [default: the current one].
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// The namespace of the CephCluster [default: that of the context].
+    /// The namespace of the CephMaintenance [default: that of the context].
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// Which CephCluster; needed where there are several.
+    /// Which CephMaintenance; needed where there are several.
     #[arg(long, value_name = "CLUSTER")]
     pub(crate) name: Option<String>,
-    /// The namespace of the operator [default: that of the CephCluster].
+    /// The namespace of the operator [default: that of the CephMaintenance].
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) operator_namespace: Option<String>,
 }

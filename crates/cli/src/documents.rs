@@ -399,7 +399,7 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
         (
             ROOK_STATUS.0,
             ROOK_STATUS.schema::<Told>(
-                "`status --json` of a CephCluster, and what `pause`, `resume`, `approve`, `abort` and `rollback` of one end with.",
+                "`status --json` of a CephMaintenance, and what `pause`, `resume`, `approve`, `abort` and `rollback` of one end with.",
             ),
         ),
         (

@@ -74,19 +74,19 @@ impl Validator {
     }
 }
 
-/// An API server that knows one CephCluster with that run; the kubeconfig that leads to it.
+/// An API server that knows one CephMaintenance with that run; the kubeconfig that leads to it.
 fn kubernetes(run: &Value) -> String {
-    let condition = json!({ "type": "UpgradeBlocked", "status": "True", "reason": "NeedsAPerson", "message": "it waits",
+    let condition = json!({ "type": "Blocked", "status": "True", "reason": "NeedsAPerson", "message": "it waits",
         "observedGeneration": 1, "lastTransitionTime": "2026-11-03T10:00:00Z" });
-    let cluster = json!({
-        "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
+    let maintenance = json!({
+        "apiVersion": "stagger.dev/v1alpha1", "kind": "CephMaintenance",
         "metadata": { "name": "main", "namespace": "rook-ceph", "generation": 1 },
-        "spec": { "cephVersion": { "image": "ceph:v20" } },
+        "spec": { "cephCluster": "ceph", "image": "ceph:v20", "manage": ["drains", "updates"] },
         "status": {
             "phase": "Blocked", "message": "it waits",
             "drains": { "blocked": ["a"], "blockedCount": 1, "why": "osd.3 is down", "draining": ["b"],
                 "noout": { "b": "2026-11-03T10:20:00Z" } },
-            "upgrade": { "observedGeneration": 1, "run": run, "conditions": [condition] },
+            "observedGeneration": 1, "run": run, "conditions": [condition],
         },
     });
     let osd = json!({
@@ -98,8 +98,8 @@ fn kubernetes(run: &Value) -> String {
         "renewTime": "2026-11-03T10:00:00.000000Z" } });
     let list = |items: &Value| json!({ "metadata": {}, "items": [items] });
     let answers = BTreeMap::from([
-        ("cephclusters", list(&cluster)),
-        ("cephclusters/main", cluster),
+        ("cephmaintenances", list(&maintenance)),
+        ("cephmaintenances/main", maintenance),
         ("deployments", list(&osd)),
         ("deployments/stagger-operator", operator),
         ("leases/stagger-operator", lease),

@@ -13,7 +13,7 @@ use crate::command::say;
 const LOOK: Duration = Duration::from_millis(400);
 
 impl LaidOut {
-    /// Waits until the CephCluster's status is as it should be, and gives it. Each new message is printed.
+    /// Waits until the CephMaintenance's status is as it should be, and gives it. Each new message is printed.
     ///
     /// # Errors
     /// It is not so in time, or `done` fails.
@@ -26,7 +26,7 @@ impl LaidOut {
         let begun = Instant::now();
         let last = RefCell::new(String::new());
         loop {
-            let status = self.get("cephcluster", NAMESPACE)?["status"].clone();
+            let status = self.get("cephmaintenance", NAMESPACE)?["status"].clone();
             let message = format!("{} {}", status["phase"], status["message"]);
             if message != *last.borrow() {
                 let shown: String = message.chars().take(160).collect();

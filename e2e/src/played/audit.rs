@@ -86,7 +86,7 @@ mod tests {
                 "ResponseComplete",
                 "patch",
                 3,
-                r#"{"resource":"cephclusters","subresource":"status"}"#,
+                r#"{"resource":"cephmaintenances","subresource":"status"}"#,
             ),
             line("ResponseComplete", "patch", 9, r#"{"resource":"deployments"}"#),
         ];
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(all.iter().filter(|one| !one.is_usual()).count(), 1);
         let expected = [
             ("patch leases".to_owned(), 1),
-            ("patch cephclusters/status".to_owned(), 1),
+            ("patch cephmaintenances/status".to_owned(), 1),
         ];
         assert_eq!(counts(&all), expected.into());
     }

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use stagger_core::model::ClusterName;
 use stagger_engine::store::Store as _;
 use stagger_rook::cluster::CephCluster;
+use stagger_rook::maintenance::CephMaintenance;
 use stagger_rook::journal::{Asked, KubeStore};
 use tokio::net::UnixListener;
 use tokio::process::{Child, Command};
@@ -38,7 +39,7 @@ use super::figures::{Figures, waves};
 use super::socket;
 use crate::command::{last_lines, say};
 use crate::folder::Folder;
-use crate::kubernetes::Plane;
+use crate::kubernetes::{Plane, definitions};
 use crate::node::{self, Image};
 use crate::sandbox::Sandbox;
 
@@ -80,12 +81,10 @@ pub fn measure(answers: &Path, stagger: &Path) -> Result<()> {
     let plane = Plane::start_audited(&sandbox, Some(ACCOUNT))?;
     let dir = sandbox.dir();
     plane.ask(&["create", "namespace", NAMESPACE])?;
-    for file in ["crds.yaml", "operator/rbac.yaml"] {
-        let path = format!("{}/../deploy/{file}", env!("CARGO_MANIFEST_DIR"));
-        plane.ask(&["apply", "--server-side", "-f", &path])?;
-    }
-    let definition = "crd/cephclusters.ceph.rook.io";
-    plane.ask(&["wait", definition, "--for=condition=Established", "--timeout=30s"])?;
+    let rights = format!("{}/../deploy/operator/rbac.yaml", env!("CARGO_MANIFEST_DIR"));
+    plane.ask(&["apply", "--server-side", "-f", &rights])?;
+    definitions::of_rook(&plane)?;
+    definitions::ours(&plane)?;
     let objects = dir.join("objects.json");
     fs::write(&objects, objects_of_rook().to_string()).context("writing the objects of Rook")?;
     plane.ask(&["create", "-f", &objects.display().to_string()])?;
@@ -138,6 +137,12 @@ fn objects_of_rook() -> Value {
                 "cephVersion": { "image": IMAGES[0] },
                 "dataDirHostPath": "/var/lib/rook",
                 "disruptionManagement": { "managePodBudgets": true },
+            },
+        },
+        {
+            "apiVersion": "stagger.dev/v1alpha1", "kind": "CephMaintenance", "metadata": meta(NAMESPACE),
+            "spec": {
+                "cephCluster": NAMESPACE, "manage": ["drains", "updates", "provisioning"],
                 "updatePolicy": { "osds": { "grow": false } },
             },
         },
@@ -424,11 +429,11 @@ impl World {
 
     /// Waits until every daemon has that image.
     async fn ready(&self, image: &str, limit: Duration) -> Result<()> {
-        let clusters: Api<CephCluster> = self.api();
+        let maintenances: Api<CephMaintenance> = self.api();
         let (begun, mut last) = (Instant::now(), String::new());
         let mut moved = Instant::now();
         loop {
-            let found = clusters.get(NAMESPACE).await.context("reading the CephCluster")?;
+            let found = maintenances.get(NAMESPACE).await.context("reading the CephMaintenance")?;
             let status = found.status.unwrap_or_default();
             let (phase, message) = (
                 status.phase.unwrap_or_default(),

@@ -59,7 +59,7 @@ impl World {
         ])?;
         let mut operator = start("five", images[0], "98.0.0")?;
         let told = self.wait("an older operator says so", || {
-            let reason = self.status("{.status.upgrade.conditions[0].reason}")?;
+            let reason = self.status("{.status.conditions[0].reason}")?;
             let message = self.status("{.status.message}")?;
             Ok(reason == "OperatorTooOld" && message.contains("99.0.0") && message.contains("98.0.0"))
         });

@@ -18,6 +18,11 @@ const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
 /// The machine's own files, with a `ceph` that is none.
 const IMAGE: &str = "machine:test";
 
+/// What the status says is wrong.
+const DEGRADED: &str = r#"{.status.conditions[?(@.type=="Degraded")].message}"#;
+/// Why the cluster is not seen to.
+const AWAY: &str = r#"{.status.conditions[?(@.type=="Available")].message}"#;
+
 /// A `ceph` that knows its version, and once a file `answers` is beside it how it is, and what is asked about pools.
 const CEPH: &str = r#"#!/bin/sh
 case "$*" in
@@ -150,10 +155,9 @@ fn objects() -> Vec<Value> {
 }
 
 impl World {
-    /// Whether a condition says all of this, and an Event of the same reason each of it.
+    /// Whether the condition that something is wrong says all of this, and an Event of the same reason each of it.
     fn is_told(&self, reason: &str, words: &[&str]) -> Result<bool> {
-        let path = format!("{{.status.upgrade.conditions[?(@.type==\"{reason}\")].message}}");
-        let message = self.status(&path)?;
+        let message = self.status(DEGRADED)?;
         Ok(words.iter().all(|word| message.contains(word)) && self.is_in_events(reason, words)?)
     }
 
@@ -182,7 +186,7 @@ impl World {
                 && remark.contains("delete it")
                 && self.is_in_events("StatusUnreadable", &words)?)
         })?;
-        let data = ["spec.dataDirHostPath is not set"];
+        let data = ["spec.dataDirHostPath of the CephCluster is not set"];
         self.wait("monitors whose data would not survive are named", || {
             let message = self.status("{.status.message}")?;
             Ok(message.contains(data[0]) && self.is_in_events("Blocked", &data)?)
@@ -199,10 +203,9 @@ impl World {
         let silent = ["nobody is there"];
         self.wait("a Ceph that does not answer is named", || {
             let message = self.status("{.status.message}")?;
-            let drains = "{.status.upgrade.conditions[?(@.type==\"DrainsNotSeenTo\")].message}";
             Ok(message.contains(silent[0])
                 && self.is_in_events("Blocked", &silent)?
-                && self.status(drains)?.contains(silent[0]))
+                && self.status(AWAY)?.contains(silent[0]))
         })?;
         fs::write(programs.join("answers"), "")?;
         self.wait("a place that is missing is named, once Ceph says which", || {
@@ -214,8 +217,8 @@ impl World {
             self.apply(&osd(right, &json!({})))?;
         }
         self.wait("nothing is told once all is right", || {
-            let kinds = self.status("{.status.upgrade.conditions[*].type}")?;
-            Ok(!kinds.contains("OsdUnplaced") && !kinds.contains("DeploymentUnclear"))
+            let wrong = self.status(DEGRADED)?;
+            Ok(!wrong.contains("has no label") && !wrong.contains("ceph_daemon_id"))
         })?;
         let generations = self.plane.ask(&[
             "get",

@@ -3,16 +3,16 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::{NAMESPACE, World};
+use crate::{NAMESPACE, World, ours};
 
 impl World {
     /// What the resource definition refuses while a run is under way, and what it does not.
-    pub(crate) fn a_locked_wish_is_not_changed(&self, cluster: &Value) -> Result<()> {
+    pub(crate) fn a_locked_wish_is_not_changed(&self) -> Result<()> {
         let patch = |of: &[&str], patch: Value| {
             let patch = patch.to_string();
             let words = [
                 "patch",
-                "cephcluster",
+                "cephmaintenance",
                 "my-cluster",
                 "-n",
                 NAMESPACE,
@@ -22,19 +22,18 @@ impl World {
             ];
             self.plane.ask(&[&words, of].concat())
         };
-        let image = || json!({ "spec": { "cephVersion": { "image": "ceph:v20" } } });
+        let image = |image: Value| json!({ "spec": { "image": image } });
         let policy = |policy: Value| json!({ "spec": { "updatePolicy": policy } });
         let under_way = |is: Value| {
-            let status = json!({ "status": { "upgrade": { "underWay": is } } });
+            let status = json!({ "status": { "underWay": is } });
             patch(&["--subresource=status"], status)
         };
         patch(&[], policy(json!({ "onSpecChange": "lock" })))?;
-        patch(&[], image()).context("the lock without a run")?;
+        patch(&[], image(json!("ceph:v20"))).context("the lock without a run")?;
         under_way(json!(true))?;
         for refused in [
-            json!({ "spec": { "cephVersion": { "image": "ceph:v21" } } }),
-            json!({ "spec": { "cephVersion": null } }),
-            json!({ "spec": { "resources": { "osd": { "limits": { "memory": "1Gi" } } } } }),
+            image(json!("ceph:v21")),
+            image(Value::Null),
             policy(json!({ "osds": { "maxInParallelPerCluster": 2 } })),
             policy(json!({ "skipUpgradeChecks": true })),
             policy(json!({ "windows": [{ "from": "01:00", "until": "02:00", "zone": "UTC" }] })),
@@ -45,9 +44,6 @@ impl World {
             ensure!(format!("{error:#}").contains("onSpecChange is lock"), "{error:#}");
         }
         patch(&[], policy(json!({ "pause": true }))).context("a pause is no change")?;
-        let disks =
-            json!({ "spec": { "storage": { "nodes": [{ "name": "n", "devices": [{ "name": "sdb" }] }] } } });
-        patch(&[], disks).context("growth is no change")?;
         patch(
             &[],
             policy(json!({ "onSpecChange": "interrupt", "osds": { "grow": false } })),
@@ -56,7 +52,7 @@ impl World {
         // As it was.
         under_way(Value::Null)?;
         self.plane
-            .ask(&["delete", "cephcluster", "my-cluster", "-n", NAMESPACE])?;
-        self.apply(cluster)
+            .ask(&["delete", "cephmaintenance", "my-cluster", "-n", NAMESPACE])?;
+        self.apply(&ours())
     }
 }

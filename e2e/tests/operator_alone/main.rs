@@ -12,9 +12,9 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use stagger_e2e::command::{last_lines, output};
-use stagger_e2e::kubernetes::Plane;
+use stagger_e2e::kubernetes::{Plane, definitions};
 use stagger_e2e::sandbox::Sandbox;
 use stagger_e2e::stagger::binary;
 
@@ -33,15 +33,10 @@ impl World {
     /// Makes the namespace, the definitions and a cluster.
     fn begin(&self, cluster: &Value) -> Result<()> {
         self.plane.ask(&["create", "namespace", NAMESPACE])?;
-        self.plane
-            .ask(&["apply", "--server-side", "-f", &deployed("crds.yaml")])?;
-        self.plane.ask(&[
-            "wait",
-            "crd/cephclusters.ceph.rook.io",
-            "--for=condition=Established",
-            "--timeout=30s",
-        ])?;
-        self.apply(cluster)
+        definitions::ours(&self.plane)?;
+        definitions::of_rook(&self.plane)?;
+        self.apply(cluster)?;
+        self.apply(&ours())
     }
 
     /// Makes an object, or makes it so.
@@ -71,14 +66,14 @@ impl World {
         Ok(path)
     }
 
-    /// Something of the CephCluster.
+    /// Something of the CephMaintenance.
     fn status(&self, path: &str) -> Result<String> {
         let path = format!("jsonpath={path}");
-        let words = ["get", "cephcluster", "my-cluster", "-n", NAMESPACE, "-o", &path];
+        let words = ["get", "cephmaintenance", "my-cluster", "-n", NAMESPACE, "-o", &path];
         self.plane.ask(&words)
     }
 
-    /// Reason and note of each Event of the CephCluster.
+    /// Reason and note of each Event of the CephMaintenance.
     fn events(&self) -> Result<Vec<(String, String)>> {
         let list = self
             .plane
@@ -166,6 +161,15 @@ impl Operator {
         let log = fs::read(self.folder.join("log")).unwrap_or_default();
         last_lines(&String::from_utf8_lossy(&log), 40)
     }
+}
+
+/// What the operator may do for the cluster: everything.
+fn ours() -> Value {
+    json!({
+        "apiVersion": "stagger.dev/v1alpha1", "kind": "CephMaintenance",
+        "metadata": { "name": "my-cluster", "namespace": NAMESPACE },
+        "spec": { "cephCluster": "my-cluster", "manage": ["drains", "updates", "provisioning"] },
+    })
 }
 
 /// A file that is deployed.

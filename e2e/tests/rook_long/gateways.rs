@@ -27,7 +27,7 @@ fn of_one_deployment_are_updated_by_kubernetes() -> Result<()> {
         ask_for(cluster, &image)?;
         let status = cluster.wait_ready(&image, Duration::from_mins(8))?;
         phases.lap("18 to 20");
-        ensure!(status["upgrade"]["run"]["verdict"] == "done", "{status:#}");
+        ensure!(status["run"]["verdict"] == "done", "{status:#}");
         wait_versions(cluster, "of 20", |version| version.contains(" 20."))?;
         ensure!(images(cluster)? == BTreeSet::from([image]));
         ensure_one_after_the_other(cluster)?;

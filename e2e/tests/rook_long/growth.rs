@@ -165,7 +165,7 @@ fn new_osds_in_mid_upgrade() -> Result<()> {
             Ok(osds.count() > before.len())
         })?;
         ensure!(
-            created["upgrade"]["run"]["waves_left"].as_u64() > Some(0) && created["phase"] == "Progressing",
+            created["run"]["waves_left"].as_u64() > Some(0) && created["phase"] == "Progressing",
             "the upgrade did not go on meanwhile: {created:#}"
         );
         phases.lap("created beside the waves");

@@ -42,7 +42,7 @@ fn ask_for_revision(cluster: &LaidOut) -> Result<String> {
 /// The run ends, and every daemon has the image.
 fn ensure_ends_well(cluster: &LaidOut, image: &str) -> Result<()> {
     let status = cluster.wait_ready(image, Duration::from_mins(8))?;
-    ensure!(status["upgrade"]["run"]["verdict"] == "done", "{status:#}");
+    ensure!(status["run"]["verdict"] == "done", "{status:#}");
     let now = images(cluster)?;
     ensure!(now == BTreeSet::from([image.to_owned()]), "{now:?}");
     Ok(())
@@ -129,7 +129,7 @@ fn node_lost_in_mid_wave() -> Result<()> {
         let nodes = [("host9", [18, 19]), ("host10", [20, 21]), ("host11", [22, 23])];
         let mut lost = None;
         cluster.wait_told("a wave apart from a node", Duration::from_mins(4), |status| {
-            let down = wave(&status["upgrade"]["run"]);
+            let down = wave(&status["run"]);
             let apart = nodes.iter().find(|(_, osds)| beside(&down, osds));
             lost = apart.filter(|_| !down.is_empty()).map(|found| (down, found));
             Ok(lost.is_some())
@@ -145,12 +145,12 @@ fn node_lost_in_mid_wave() -> Result<()> {
         for osd in osds {
             ensure!(message.contains(&format!("osd.{osd}")), "{message}");
         }
-        let run = &status["upgrade"]["run"];
+        let run = &status["run"];
         ensure!(wave(run) == down, "{down:?} were open: {status:#}");
         let passed = run["waves_passed"].clone();
         cluster.agent.find(node)?;
         cluster.wait_told("it goes on", Duration::from_mins(4), |status| {
-            Ok(status["upgrade"]["run"]["waves_passed"] != passed)
+            Ok(status["run"]["waves_passed"] != passed)
         })?;
         phases.lap("the node is back, and the next wave");
         ensure_ends_well(cluster, &image)?;
@@ -183,7 +183,7 @@ fn api_server_restarted_in_mid_wave() -> Result<()> {
             ensure!(operator.runs()?, "the operator has ended: {}", operator.log());
             let status = cluster.wait_told("it is told", Duration::from_secs(5), |_| Ok(true))?;
             ensure!(
-                status["upgrade"]["run"]["run"] == run,
+                status["run"]["run"] == run,
                 "another run than {run}: {status:#}"
             );
             ensure!(Operator::leader(cluster, std::slice::from_ref(&operator))? == 0);

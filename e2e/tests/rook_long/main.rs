@@ -51,9 +51,9 @@ fn wait_for_osds(cluster: &LaidOut) -> Result<Value> {
         if status["phase"] == "Blocked" {
             bail!("it is blocked: {status:#}");
         }
-        Ok(status["upgrade"]["run"]["current"]["stage"] == "osd")
+        Ok(status["run"]["current"]["stage"] == "osd")
     })?;
-    Ok(status["upgrade"]["run"].clone())
+    Ok(status["run"].clone())
 }
 
 /// The images of all daemons' pods.

@@ -145,7 +145,7 @@ fn the_operator_is_upgraded_then_its_agents_then_clusters() -> Result<()> {
                     let begun = with_image(cluster, &again)?;
                     let now = agents(cluster)?;
                     ensure!(now.len() + 1 >= NODES, "more than one is not ready: {now:?}");
-                    waited |= status["upgrade"]["conditions"][0]["reason"] == "AgentsFirst";
+                    waited |= status["conditions"][0]["reason"] == "AgentsFirst";
                     let done = are_all_of(&now, NEXT_STAGGER_IMAGE);
                     ensure!(done || begun == 0, "the cluster came first: {now:?}");
                     Ok(done)
@@ -162,7 +162,7 @@ fn the_operator_is_upgraded_then_its_agents_then_clusters() -> Result<()> {
             ask_for(cluster, &image)?;
             let _old = Operator::start_with(cluster, "old", Release::Reef, &["--agents", "on"])?;
             let status = cluster.wait_told("the older one says so", Duration::from_mins(2), |status| {
-                Ok(status["upgrade"]["conditions"][0]["reason"] == "OperatorTooOld")
+                Ok(status["conditions"][0]["reason"] == "OperatorTooOld")
             })?;
             let told = status["message"].as_str().unwrap_or_default();
             ensure!(

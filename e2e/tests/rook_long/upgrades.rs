@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::ceph::CephSpec;
-use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods, in_pods_of};
+use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods, in_pods_of, maintenance};
 use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
 use crate::{AGENT, ask_for, from_18_to_20, images, images_of, on_18, wait_for_osds};
 
 fn waves_passed(status: &Value) -> u64 {
-    status["upgrade"]["run"]["waves_passed"].as_u64().unwrap_or(0)
+    status["run"]["waves_passed"].as_u64().unwrap_or(0)
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn leader_killed_three_times() -> Result<()> {
                 if status["phase"] == "Blocked" {
                     bail!("it is blocked: {status:#}");
                 }
-                Ok(waves_passed(status) >= after && status["upgrade"]["run"]["current"].is_object())
+                Ok(waves_passed(status) >= after && status["run"]["current"].is_object())
             })?;
             let leader = Operator::leader(cluster, &operators)?;
             operators.remove(leader).kill()?;
@@ -135,13 +135,13 @@ fn new_image_crash_loops_at_osds() -> Result<()> {
         let mut hit = BTreeSet::new();
         let status = cluster.wait_told("it was taken back", Duration::from_mins(12), |status| {
             hit.extend(restarted(cluster, "osd")?);
-            Ok(status["upgrade"]["gaveUp"].is_string())
+            Ok(status["gaveUp"].is_string())
         })?;
         phases.lap("taken back");
         ensure!(hit.len() == 1, "the OSDs that were hit: {hit:?}");
         ensure_it_is_documented(&operator, hit.first().context("none was hit")?)?;
         ensure!(
-            status["upgrade"]["run"]["ending"]["ending"] == "rolled-back",
+            status["run"]["ending"]["ending"] == "rolled-back",
             "{status:#}"
         );
         // What serves on the new image stays: the monitors and managers before it. No OSD is left on it.
@@ -185,7 +185,7 @@ fn new_image_crash_loops_at_mons() -> Result<()> {
                 cluster.patch_cluster(&json!({ "spec": { "updatePolicy": { "onFailure": on_failure } } }))?;
                 let status = ensure_one_mon_is_hit(cluster, image)?;
                 ensure!(
-                    status["upgrade"]["run"]["ending"]["ending"] == "rolled-back",
+                    status["run"]["ending"]["ending"] == "rolled-back",
                     "{status:#}"
                 );
                 let of_mons = images_of(cluster, |labels| labels["app"] == "rook-ceph-mon")?;
@@ -213,7 +213,7 @@ fn ensure_one_mon_is_hit(cluster: &LaidOut, image: &str) -> Result<Value> {
         ensure!(inside >= 2, "{inside} monitors in quorum, and {hit:?} were hit");
         // It is not tried again by itself, and says so.
         let message = status["message"].as_str().unwrap_or_default();
-        Ok(status["upgrade"]["gaveUp"] == image && message.contains("try again"))
+        Ok(status["gaveUp"] == image && message.contains("try again"))
     })?;
     ensure!(hit.len() == 1, "the monitors that were hit: {hit:?}");
     Ok(status)
@@ -240,7 +240,7 @@ fn another_image_in_mid_upgrade() -> Result<()> {
             let second = format!("{first}-again");
             ask_for(cluster, &second)?;
             cluster.wait_told("another run has begun", Duration::from_mins(3), |status| {
-                let now = &status["upgrade"]["run"];
+                let now = &status["run"];
                 Ok(now["run"] != run && now["verdict"] == "running")
             })?;
             phases.lap("another run has begun");
@@ -305,7 +305,7 @@ fn an_osd_never_ok_to_stop() -> Result<()> {
             id.is_some_and(|id| stuck.contains(id))
         };
         ask_for(cluster, &new)?;
-        let blocked = |status: &Value, reason: &str| status["upgrade"]["conditions"][2]["reason"] == reason;
+        let blocked = |status: &Value, reason: &str| status["conditions"][2]["reason"] == reason;
         let status = cluster.wait_told("nothing is begun", Duration::from_mins(2), |status| {
             Ok(blocked(status, "TargetOutOfReach"))
         })?;
@@ -379,13 +379,13 @@ fn rgw_and_mon_count_changed_in_mid_upgrade() -> Result<()> {
                 Ok(gateways.is_none() && may_go(cluster, "rook-ceph-mon-pdb", "maxUnavailable")? == Some(1))
             })?;
             ensure!(
-                status["upgrade"]["run"]["current"]["stage"] == "osd"
-                    || status["upgrade"]["run"]["waves_left"].as_u64() > Some(2),
+                status["run"]["current"]["stage"] == "osd"
+                    || status["run"]["waves_left"].as_u64() > Some(2),
                 "the run did not go on meanwhile: {status:#}"
             );
             phases.lap("one gateway and four monitors, in the midst of OSDs");
             let status = cluster.wait_ready(&new, Duration::from_mins(8))?;
-            ensure!(status["upgrade"]["run"]["verdict"] == "done", "{status:#}");
+            ensure!(status["run"]["verdict"] == "done", "{status:#}");
             phases.lap("the run's end");
             scale_gateway(cluster, 1)?;
             cluster.wait_told(
@@ -459,11 +459,11 @@ fn two_ceph_clusters() -> Result<()> {
         ask_for(cluster, &new)?;
         let other = |path: &str| {
             let path = format!("jsonpath={path}");
-            let words = ["get", "cephcluster", SILENT, "-n", SILENT, "-o", &path];
+            let words = ["get", "cephmaintenance", SILENT, "-n", SILENT, "-o", &path];
             cluster.plane.ask(&words)
         };
         let status = cluster.wait_ready(&new, Duration::from_mins(8))?;
-        ensure!(status["upgrade"]["run"]["verdict"] == "done", "{status:#}");
+        ensure!(status["run"]["verdict"] == "done", "{status:#}");
         let now = images(cluster)?;
         ensure!(now == BTreeSet::from([new]), "{now:?}");
         phases.lap("the one that answers has the image");
@@ -473,8 +473,8 @@ fn two_ceph_clusters() -> Result<()> {
             message.contains("rook-silent") && message.contains("no connection in"),
             "{message}"
         );
-        let conditions = other("{.status.upgrade.conditions[*].type}")?;
-        ensure!(conditions.contains("DrainsNotSeenTo"), "{conditions}");
+        let away = other(r#"{.status.conditions[?(@.type=="Available")].reason}"#)?;
+        ensure!(away == "DrainsNotSeenTo", "{away}");
         let generations = ["get", "deployments", "-n", SILENT, "-o"];
         let generations = [&generations[..], &["jsonpath={.items[*].metadata.generation}"]].concat();
         let generations = cluster.plane.ask(&generations)?;
@@ -537,6 +537,7 @@ fn silent_cluster(cluster: &LaidOut, old: &str, new: &str) -> Result<()> {
                     "disruptionManagement": { "managePodBudgets": true },
                 },
             }),
+            maintenance(SILENT, &json!(["drains", "updates", "provisioning"])),
         ],
     )
 }

@@ -36,7 +36,7 @@ fn memory(limit: &str, most: &str) -> Value {
 
 /// The run that is told of now.
 fn run(status: &Value) -> &Value {
-    &status["upgrade"]["run"]["run"]
+    &status["run"]["run"]
 }
 
 /// Another memory limit of OSDs is a revision: they go by waves, and nothing else does. In the midst of it the
@@ -49,13 +49,13 @@ fn a_spec_changed_in_mid_run() -> Result<()> {
         let mons = limits(cluster, "rook-ceph-mon")?;
         cluster.patch_cluster(&memory("1500Mi", "1%"))?;
         let status = cluster.wait_told("a wave of OSDs is open", Duration::from_mins(3), |status| {
-            Ok(status["upgrade"]["run"]["current"]["stage"] == "osd")
+            Ok(status["run"]["current"]["stage"] == "osd")
         })?;
         let first = run(&status).clone();
         let pause = |is: bool| cluster.patch_cluster(&json!({ "spec": { "updatePolicy": { "pause": is } } }));
         pause(true)?;
         let status = cluster.wait_told("it is paused", Duration::from_mins(2), |status| {
-            let why = status["upgrade"]["run"]["why"].as_str().unwrap_or_default();
+            let why = status["run"]["why"].as_str().unwrap_or_default();
             Ok(why.contains("paused"))
         })?;
         ensure!(*run(&status) == first, "a pause began another run: {status:#}");
@@ -63,7 +63,7 @@ fn a_spec_changed_in_mid_run() -> Result<()> {
         pause(false)?;
         cluster.patch_cluster(&memory("1500Mi", "100%"))?;
         cluster.wait_told("another run has begun", Duration::from_mins(2), |status| {
-            Ok(*run(status) != first && status["upgrade"]["run"]["verdict"] == "running")
+            Ok(*run(status) != first && status["run"]["verdict"] == "running")
         })?;
         phases.lap("another policy, another run");
         cluster.patch_cluster(&json!({ "spec": { "updatePolicy": { "onSpecChange": "lock" } } }))?;
@@ -74,7 +74,7 @@ fn a_spec_changed_in_mid_run() -> Result<()> {
             if status["phase"] == "Blocked" {
                 bail!("it is blocked: {status:#}");
             }
-            Ok(status["phase"] == "Ready" && status["upgrade"]["underWay"] == false)
+            Ok(status["phase"] == "Ready" && status["underWay"] == false)
         })?;
         phases.lap("every OSD has the new limit");
         let osds = limits(cluster, "rook-ceph-osd")?;
@@ -86,9 +86,11 @@ fn a_spec_changed_in_mid_run() -> Result<()> {
 
         // The same in other words is the same.
         cluster.patch_cluster(&memory("1572864000", "100%"))?;
-        let generation = cluster.get("cephcluster", NAMESPACE)?["metadata"]["generation"].clone();
+        // By a change that asks for nothing else it is seen that all before it was looked at.
+        cluster.patch_cluster(&json!({ "spec": { "updatePolicy": { "partial": false } } }))?;
+        let generation = cluster.get("cephmaintenance", NAMESPACE)?["metadata"]["generation"].clone();
         let status = cluster.wait_told("the spec was looked at", Duration::from_secs(30), |status| {
-            Ok(status["upgrade"]["observedGeneration"] == generation && status["phase"] == "Ready")
+            Ok(status["observedGeneration"] == generation && status["phase"] == "Ready")
         })?;
         ensure!(
             run(&status) == run(&ready),
@@ -114,11 +116,11 @@ fn an_ended_run_stays_ended() -> Result<()> {
         };
         cluster.patch_cluster(&memory("1500Mi", "1%"))?;
         cluster.wait_told("a wave of OSDs is open", Duration::from_mins(3), |status| {
-            Ok(status["upgrade"]["run"]["current"]["stage"] == "osd")
+            Ok(status["run"]["current"]["stage"] == "osd")
         })?;
         command("abort#1")?;
         let ended = cluster.wait_told("it has ended", Duration::from_mins(2), |status| {
-            Ok(status["upgrade"]["gaveUp"].is_string() && status["phase"] == "Blocked")
+            Ok(status["gaveUp"].is_string() && status["phase"] == "Blocked")
         })?;
         phases.lap("ended by a person");
         std::thread::sleep(Duration::from_secs(15));
@@ -133,7 +135,7 @@ fn an_ended_run_stays_ended() -> Result<()> {
         let nothing = json!([{ "op": "remove", "path": "/status" }]).to_string();
         let lose = [
             "patch",
-            "cephcluster",
+            "cephmaintenance",
             NAMESPACE,
             "-n",
             NAMESPACE,
@@ -145,7 +147,7 @@ fn an_ended_run_stays_ended() -> Result<()> {
         let _operator = Operator::start(cluster, "two", Release::Reef)?;
         cluster.wait_told("it stays ended", Duration::from_mins(1), |status| {
             ensure!(status["phase"] != "Progressing", "it was begun again: {status:#}");
-            Ok(status["phase"] == "Blocked" && status["upgrade"]["gaveUp"].is_string())
+            Ok(status["phase"] == "Blocked" && status["gaveUp"].is_string())
         })?;
         phases.lap("another operator, and the status lost");
         command("retry#2")?;
@@ -195,7 +197,7 @@ fn unchecked_one_osd_at_a_time() -> Result<()> {
             cluster.patch_cluster(&json!({ "spec": { "updatePolicy": { "skipUpgradeChecks": true } } }))?;
             let mut most = 0;
             cluster.wait_told("every daemon has the image", Duration::from_mins(10), |status| {
-                let current = &status["upgrade"]["run"]["current"];
+                let current = &status["run"]["current"];
                 if current["stage"] == "osd" {
                     let units = current["units"].as_object().into_iter().flatten();
                     let wave: usize = units.filter_map(|(_, all)| Some(all.as_array()?.len())).sum();

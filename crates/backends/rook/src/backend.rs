@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use k8s_openapi::api::apps::v1;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde::{Deserialize, Serialize};
@@ -20,15 +22,21 @@ use stagger_core::model::{
 };
 use stagger_core::run::{Action, Answer};
 use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::beside::{self, Beside};
+use crate::cluster::CephCluster;
 use crate::daemons::{is_wanted, kind_of, osd_of};
 use crate::exposed::Exposed;
 use crate::gathered::Gather;
 use crate::made::{Book, Made, image_of};
+use crate::maintenance::Desired;
 use crate::migrations;
 use crate::objects::{Deployment, Pod};
-use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, is_made_of, restarted};
+use crate::ours::{
+    FENCE, RESTARTED, as_they_are, fence_of, fields, given_back, held, is_made_of, restarted,
+};
 use crate::pod::{self, Fields};
 use crate::rollout::{Rollout, rollout};
 use crate::watched::Watched;
@@ -55,8 +63,11 @@ pub struct Memory {
     pub baseline: Baseline,
     /// What revisions stand for.
     pub book: Book,
-    /// What the CephCluster asked for.
+    /// What was asked for.
     pub wish: Wish,
+    /// Beside a Rook that runs: how it was before. Else Rook must not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Beside>,
 }
 
 /// A Ceph cluster laid out by Rook.
@@ -79,6 +90,8 @@ pub struct Parts {
     pub cluster: ClusterName,
     /// What Kubernetes shows.
     pub watched: Arc<Watched>,
+    /// What people and Rook have of the cluster, as it is now.
+    pub desired: watch::Receiver<Arc<Desired>>,
     /// How things were before the run.
     pub memory: Memory,
     /// What the run has down or may stop, and how far the PodDisruptionBudgets are closed for it.
@@ -127,7 +140,7 @@ pub fn units_of(
                 format!("its node {node} takes no new pods; it goes on when the node is uncordoned"),
             ));
         }
-        if deployment.labels().contains_key(DO_NOT_RECONCILE) {
+        if deployment.labels().contains_key(DO_NOT_RECONCILE) && beside::holder(deployment).is_none() {
             unit.untouchable = Some(Reason::of_backend(
                 "left-alone-by-label",
                 format!("its Deployment has the label {DO_NOT_RECONCILE}"),
@@ -327,6 +340,88 @@ impl RookBackend {
         Ok(format!("{changed} Deployments were changed"))
     }
 
+    /// The image that the CephCluster names.
+    fn cluster_image(&self) -> Option<String> {
+        let desired = self.parts.desired.borrow();
+        desired.cluster.spec.ceph_version.image.clone()
+    }
+
+    /// Why Rook may write what a wave changes too.
+    async fn rook_may_write(&self) -> Result<Option<String>, BackendError> {
+        let Parts {
+            client,
+            namespace,
+            watched,
+            memory,
+            ..
+        } = &self.parts;
+        let Some(beside) = &memory.beside else {
+            // It may have been scaled up since the run began.
+            return rook_operator::running(client, namespace, watched).await;
+        };
+        let (daemons, _) = watched.daemons();
+        let open = beside::is_open(beside, &memory.wish, &daemons, self.cluster_image().as_deref());
+        let Some(why) = open else {
+            return Ok(None);
+        };
+        let first = beside::left(beside::Step::Hold, beside, &memory.wish, &daemons);
+        let by = match first.first() {
+            Some(unit) => self.last_written(unit).await?,
+            None => String::new(),
+        };
+        Ok(Some(format!("{why}{by}")))
+    }
+
+    /// Who wrote a daemon's Deployment last, in words to be added.
+    async fn last_written(&self, unit: &UnitId) -> Result<String, BackendError> {
+        let name = self.name_of(unit)?;
+        let tried = format!("ask who wrote Deployment {name}");
+        let api: Api<v1::Deployment> = Api::namespaced(self.parts.client.clone(), &self.parts.namespace);
+        let found = api.get_metadata(&name).await.map_err(|error| failed(&tried, &error))?;
+        let of_itself = |entry: &&ManagedFieldsEntry| entry.subresource.is_none();
+        let entries = found.metadata.managed_fields.iter().flatten().filter(of_itself);
+        let last = entries.max_by_key(|entry| entry.time.clone());
+        Ok(last.map_or_else(String::new, |entry| {
+            let who = entry.manager.as_deref().unwrap_or("somebody");
+            let at = entry.time.as_ref().map(|time| format!(" at {:.0}", time.0));
+            format!("; {who} wrote it last{}", at.unwrap_or_default())
+        }))
+    }
+
+    /// A step beside Rook.
+    async fn beside_step(&self, call: &Call, step: beside::Step) -> Result<String, BackendError> {
+        let Parts {
+            watched,
+            memory,
+            namespace,
+            client,
+            ..
+        } = &self.parts;
+        let Some(beside) = &memory.beside else {
+            return Err(BackendError::permanent(
+                "keep Rook from daemons",
+                "the run's memory does not say that Rook is to run beside it",
+            ));
+        };
+        if step == beside::Step::Image {
+            let name = self.parts.cluster.to_string();
+            let (from, to) = (beside.image_before.as_deref(), memory.wish.image.as_str());
+            return set_image(client, namespace, &name, from, to).await;
+        }
+        let (daemons, _) = watched.daemons();
+        let left = beside::left(step, beside, &memory.wish, &daemons);
+        for unit in &left {
+            let kind = kind_of(unit).to_owned();
+            let tried = format!("label the Deployment of {unit}");
+            self.write(unit, call.fence, &tried, |deployment| match step {
+                beside::Step::Hold => held(deployment, &kind, &beside.holder),
+                beside::Step::Monitors | beside::Step::Image => given_back(deployment, &kind),
+            })
+            .await?;
+        }
+        Ok(format!("{} Deployments were labelled", left.len()))
+    }
+
     /// Waits until nothing may be evicted beside these, where they are OSDs, and says why that is not so.
     ///
     /// What was granted an eviction before then is on its way down, and Ceph may not see that yet.
@@ -423,6 +518,42 @@ impl RookBackend {
     }
 }
 
+/// Has the CephCluster name an image, if it names that `from`.
+///
+/// # Errors
+/// Somebody has it name another one, or the API server refuses it.
+pub(crate) async fn set_image(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    from: Option<&str>,
+    to: &str,
+) -> Result<String, BackendError> {
+    let api: Api<CephCluster> = Api::namespaced(client.clone(), namespace);
+    let tried = format!("write the image {to} into CephCluster {name}");
+    for _ in 0..WRITES {
+        let found = api.get(name).await.map_err(|error| failed(&tried, &error))?;
+        let now = found.spec.ceph_version.image.as_deref();
+        if now == Some(to) {
+            return Ok(format!("it names {to}"));
+        }
+        if now != from {
+            let why = format!("it names {} by now, which somebody else has written", now.unwrap_or("no image"));
+            return Err(BackendError::permanent(tried, why));
+        }
+        let patch = json!({
+            "metadata": { "resourceVersion": found.resource_version() },
+            "spec": { "cephVersion": { "image": to } },
+        });
+        match api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+            Ok(_) => return Ok(format!("it names {to} now")),
+            Err(kube::Error::Api(answer)) if answer.code == 409 => {}
+            Err(error) => return Err(failed(&tried, &error)),
+        }
+    }
+    Err(BackendError::transient(tried, "others write it all the time"))
+}
+
 /// An error of the API server as the engine takes it.
 pub(crate) fn failed(tried: &str, error: &kube::Error) -> BackendError {
     match error {
@@ -469,7 +600,8 @@ impl Backend for RookBackend {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        snapshot(cluster, &facts, Some(memory), &permitted, watched)
+        let image = self.cluster_image();
+        snapshot(cluster, &facts, Some(memory), &permitted, watched, image.as_deref())
     }
 
     fn permit(&self, interruptions: BTreeSet<String>) {
@@ -482,14 +614,7 @@ impl Backend for RookBackend {
     }
 
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
-        // It may have been scaled up since the run began, and both would write.
-        let Parts {
-            client,
-            namespace,
-            watched,
-            ..
-        } = &self.parts;
-        if let Some(why) = rook_operator::running(client, namespace, watched).await? {
+        if let Some(why) = self.rook_may_write().await? {
             return Ok(Answer::Unknown { why });
         }
         if let Err(why) = self.others_stay(units).await {
@@ -536,10 +661,15 @@ impl Backend for RookBackend {
                 format!("make the data of {unit} anew"),
                 "on Kubernetes a person does that",
             )),
-            Action::Step { step } => match migrations::of_step(step) {
-                Some(patch) => self.migrate(call, step, patch).await,
-                None => self.parts.ceph.perform(call, action).await,
-            },
+            Action::Step { step } => {
+                if let Some(step) = beside::Step::of(step) {
+                    return self.beside_step(call, step).await;
+                }
+                match migrations::of_step(step) {
+                    Some(patch) => self.migrate(call, step, patch).await,
+                    None => self.parts.ceph.perform(call, action).await,
+                }
+            }
             Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Collect { .. } => {
                 self.parts.ceph.perform(call, action).await
             }
@@ -633,7 +763,7 @@ pub fn permitted(wish: Option<&Wish>) -> impl Iterator<Item = String> {
 }
 
 /// A snapshot of these facts and of what Kubernetes shows. `memory`: of the run that it is for; `permitted`: the interruptions
-/// that a person permits.
+/// that a person permits; `cluster_image`: what the CephCluster names.
 ///
 /// # Errors
 /// Facts that make no snapshot.
@@ -643,6 +773,7 @@ pub fn snapshot(
     memory: Option<&Memory>,
     permitted: &Permitted,
     watched: &Watched,
+    cluster_image: Option<&str>,
 ) -> Result<Snapshot, BackendError> {
     let tried = "make sense of the cluster's facts";
     let baseline = memory.map(|memory| &memory.baseline);
@@ -672,6 +803,12 @@ pub fn snapshot(
     let left = migrations::conditions(&watched.deployments())
         .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     conditions.extend(left);
+    if let Some((memory, beside)) = memory.and_then(|memory| Some((memory, memory.beside.as_ref()?))) {
+        let (daemons, _) = watched.daemons();
+        let steps = beside::conditions(beside, &memory.wish, &daemons, cluster_image)
+            .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
+        conditions.extend(steps);
+    }
     Snapshot::new(
         cluster.clone(),
         facts.collected_at,

@@ -1,5 +1,5 @@
-//! How the command line speaks to an operator: through the API server, by the CephCluster. It reads what
-//! was told, and leaves commands in an annotation; no spec is ever written.
+//! How the command line speaks to an operator: through the API server, by the CephMaintenance. It reads
+//! what was told, and leaves commands in an annotation; no spec is ever written.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -16,7 +16,7 @@ use serde_json::json;
 use tower::timeout::TimeoutLayer;
 
 use crate::agents;
-use crate::cluster::CephCluster;
+use crate::maintenance::CephMaintenance;
 use crate::objects::{DaemonSet, Deployment};
 use crate::operator::{COMMAND, LEASE};
 use crate::told::{Leader, Told, anew};
@@ -34,7 +34,7 @@ const ANSWER: Duration = Duration::from_secs(75);
 const SILENCE: Duration = Duration::from_secs(330);
 /// Between two looks whether a command was heard.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often a command is written anew because the CephCluster was changed meanwhile.
+/// How often a command is written anew because the CephMaintenance was changed meanwhile.
 const TRIES: u32 = 10;
 
 /// Why an operator cannot be spoken to.
@@ -90,7 +90,7 @@ impl ClientError {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Config(_) => Some("--kubeconfig names a file, --context one of its contexts"),
-            Self::Which(_) => Some("-n names the namespace, --name the CephCluster"),
+            Self::Which(_) => Some("-n names the namespace, --name the CephMaintenance"),
             Self::Refused { hint, .. } => Some(hint),
             Self::Unreachable { .. } => {
                 Some("`kubectl get nodes` with the same kubeconfig and context shows whether it answers")
@@ -110,15 +110,15 @@ impl ClientError {
 /// Where the operator and its clusters are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Place {
-    /// The namespace of the CephCluster; that of the context, if not given.
+    /// The namespace of the CephMaintenance; that of the context, if not given.
     pub namespace: Option<String>,
     /// Its name; the only one, if not given.
     pub name: Option<String>,
-    /// The namespace of the operator; that of the CephCluster, if not given.
+    /// The namespace of the operator; that of the CephMaintenance, if not given.
     pub operator: Option<String>,
 }
 
-/// A CephCluster as the command line sees it.
+/// A CephMaintenance as the command line sees it.
 pub struct Remote {
     client: Client,
     namespace: String,
@@ -166,7 +166,7 @@ fn unusable(error: impl std::error::Error) -> ClientError {
 }
 
 impl Remote {
-    /// The CephCluster of that name, or the only one there is.
+    /// The CephMaintenance of that name, or the only one there is.
     ///
     /// # Errors
     /// There is none, there are several, or the API server does not say.
@@ -175,8 +175,8 @@ impl Remote {
             Some(given) => given.clone(),
             None => client.default_namespace().to_owned(),
         };
-        let api: Api<CephCluster> = Api::namespaced(client.clone(), &namespace);
-        let tried = format!("list the CephClusters of namespace {namespace}");
+        let api: Api<CephMaintenance> = Api::namespaced(client.clone(), &namespace);
+        let tried = format!("list the CephMaintenances of namespace {namespace}");
         let listed = api.list(&ListParams::default()).await;
         let listed = listed.map_err(|error| refused(tried, error))?;
         let names: Vec<String> = listed.iter().map(ResourceExt::name_any).collect();
@@ -194,7 +194,7 @@ impl Remote {
     /// # Errors
     /// The API server does not say.
     pub async fn told(&self) -> Result<Told, ClientError> {
-        Ok(Told::of(&self.cluster().await?, self.leader().await))
+        Ok(Told::of(&self.maintenance().await?, self.leader().await))
     }
 
     /// Who runs what.
@@ -225,10 +225,10 @@ impl Remote {
     /// The API server refuses it, or does not answer.
     pub async fn say(&self, command: &str) -> Result<String, ClientError> {
         let api = self.api();
-        let tried = format!("annotate CephCluster {}/{}", self.namespace, self.name);
+        let tried = format!("annotate CephMaintenance {}/{}", self.namespace, self.name);
         let mut left = TRIES;
         loop {
-            let found = self.cluster().await?;
+            let found = self.maintenance().await?;
             let told = Told::of(&found, Leader::Nobody);
             let said = anew(command, told.command.as_deref(), told.heard.as_deref());
             // Under the condition that it is still as it was read: two commands at once are two.
@@ -259,7 +259,7 @@ impl Remote {
     pub async fn heard(&self, said: &str, limit: Duration) -> Result<(), ClientError> {
         let waited = tokio::time::timeout(limit, async {
             loop {
-                let told = Told::of(&self.cluster().await?, Leader::Nobody);
+                let told = Told::of(&self.maintenance().await?, Leader::Nobody);
                 if told.heard.as_deref() == Some(said) {
                     return Ok(());
                 }
@@ -285,12 +285,12 @@ impl Remote {
         (&self.client, &self.namespace)
     }
 
-    fn api(&self) -> Api<CephCluster> {
+    fn api(&self) -> Api<CephMaintenance> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    async fn cluster(&self) -> Result<CephCluster, ClientError> {
-        let tried = format!("read CephCluster {}/{}", self.namespace, self.name);
+    async fn maintenance(&self) -> Result<CephMaintenance, ClientError> {
+        let tried = format!("read CephMaintenance {}/{}", self.namespace, self.name);
         let found = self.api().get(&self.name).await;
         found.map_err(|error| refused(tried, error))
     }
@@ -317,18 +317,18 @@ impl Remote {
     }
 }
 
-/// Which CephCluster is meant; otherwise why that is not clear.
+/// Which CephMaintenance is meant; otherwise why that is not clear.
 fn choose(namespace: &str, names: &[String], wanted: Option<&str>) -> Result<String, String> {
     match (wanted, names) {
         (Some(wanted), _) if names.iter().any(|name| name == wanted) => Ok(wanted.to_owned()),
         (None, [only]) => Ok(only.clone()),
-        (_, []) => Err(format!("there is no CephCluster in namespace {namespace}")),
+        (_, []) => Err(format!("there is no CephMaintenance in namespace {namespace}")),
         (Some(wanted), _) => Err(format!(
-            "there is no CephCluster {wanted} in namespace {namespace}; there is {}",
+            "there is no CephMaintenance {wanted} in namespace {namespace}; there is {}",
             names.join(", ")
         )),
         (None, _) => Err(format!(
-            "there are {} CephClusters in namespace {namespace}: {}",
+            "there are {} CephMaintenances in namespace {namespace}: {}",
             names.len(),
             names.join(", ")
         )),
@@ -394,16 +394,16 @@ mod tests {
         assert_eq!(choose("n", &names(&["a"]), None), Ok("a".to_owned()));
         assert_eq!(choose("n", &names(&["a", "b"]), Some("b")), Ok("b".to_owned()));
         for (there, wanted, why) in [
-            (&[][..], None, "there is no CephCluster in namespace n"),
+            (&[][..], None, "there is no CephMaintenance in namespace n"),
             (
                 &["a"][..],
                 Some("c"),
-                "there is no CephCluster c in namespace n; there is a",
+                "there is no CephMaintenance c in namespace n; there is a",
             ),
             (
                 &["a", "b"][..],
                 None,
-                "there are 2 CephClusters in namespace n: a, b",
+                "there are 2 CephMaintenances in namespace n: a, b",
             ),
         ] {
             assert_eq!(choose("n", &names(there), wanted), Err(why.to_owned()));

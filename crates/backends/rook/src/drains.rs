@@ -94,8 +94,6 @@ pub trait Judge {
 pub struct Seen<'a> {
     /// When it was seen.
     pub now: Timestamp,
-    /// Whether budgets are managed at all, by the CephCluster's `disruptionManagement`.
-    pub managed: bool,
     /// The lowest level of failure domains that any pool's rule enforces; `None`: there are no pools.
     pub level: Option<&'a str>,
     /// All OSDs.
@@ -138,6 +136,11 @@ impl Seen<'_> {
 }
 
 impl Budget {
+    /// As Rook has it while nothing is drained: one may go.
+    pub const OF_ROOK: Self = Self {
+        without: BTreeSet::new(),
+        max_unavailable: 1,
+    };
     /// Nothing may go.
     pub const CLOSED: Self = Self {
         without: BTreeSet::new(),
@@ -171,7 +174,7 @@ pub struct Wanted {
 
 /// What there should be, given what is seen and remembered.
 pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
-    if seen.level.is_none() || !seen.managed || seen.osds.is_empty() {
+    if seen.level.is_none() || seen.osds.is_empty() {
         return Wanted::default();
     }
     let fallen: Vec<&Osd> = seen

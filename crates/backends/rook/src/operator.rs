@@ -1,4 +1,4 @@
-//! The operator: one leader, and for each CephCluster a task that sees to it.
+//! The operator: one leader, and for each CephMaintenance a task that sees to the CephCluster that it names.
 //!
 //! What it does for a cluster is in [`cluster`]: a pass decides whether anything is to be done, and where it
 //! is, a run is carried out by the engine, as from the command line. Between passes nothing is asked of
@@ -8,13 +8,17 @@ mod agents;
 mod blocked;
 mod budgets;
 mod cluster;
+mod conditions;
 mod counted;
 mod drains;
 mod events;
+mod finalizer;
 mod health;
+mod held;
 mod image;
 mod left;
 mod metrics;
+mod pairs;
 mod provision;
 mod release;
 mod removal;
@@ -28,11 +32,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::TryStreamExt as _;
+use futures::StreamExt as _;
 use jiff::SignedDuration;
 use kube::client::ClientBuilder;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, Config, ResourceExt as _};
+use kube::{Api, Client, Config};
 use kube_lease_manager::{LeaseManagerBuilder, LeaseManagerError};
 use semver::Version;
 use stagger_ceph::api::session::Session;
@@ -44,12 +48,14 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::access::{AccessError, Programs, access};
 use crate::agents::Stand;
 use crate::cluster::CephCluster;
+use crate::maintenance::{CephMaintenance, Desired, Manage};
 use counted::{Questions, Requests};
 use health::Health;
 use metrics::{ClusterMetrics, Metrics};
+use pairs::{Change, Key, Object, Pairs, is_same};
 use serve::Server;
 
-/// The annotation of a CephCluster by which a person commands its run: `resume`, `abort`, `approve DOOR` …
+/// The annotation of a CephMaintenance by which a person commands its run: `resume`, `abort`, `approve DOOR` …
 pub const COMMAND: &str = "stagger.dev/command";
 
 /// The Lease that says which of several operators leads.
@@ -107,11 +113,11 @@ pub enum OperatorError {
     /// It was the leader, and is no more: another goes on.
     #[error("another operator leads now")]
     NotLeader,
-    /// The watch of CephClusters ended.
-    #[error("CephClusters cannot be watched")]
-    Watch(#[from] watcher::Error),
-    /// The resource definition is not there, or is not what it should be.
-    #[error("CephClusters cannot be listed: {0}; apply deploy/crds.yaml and deploy/operator/rbac.yaml")]
+    /// The resource definition of ours is not there, or is not what it should be.
+    #[error("CephMaintenances cannot be listed: {0}; apply deploy/crds.yaml and deploy/operator/rbac.yaml")]
+    NoMaintenances(#[source] kube::Error),
+    /// That of Rook is not there.
+    #[error("CephClusters cannot be listed: {0}; Rook's own crds.yaml defines them, and deploy/operator/rbac.yaml lets us")]
     NoClusters(#[source] kube::Error),
 }
 
@@ -124,6 +130,8 @@ pub(crate) struct Shared {
     health: Arc<Health>,
     /// How the agents stand.
     agents: Arc<watch::Sender<Stand>>,
+    /// Whether new OSDs are made for any cluster: only then there are agents.
+    provisions: Arc<watch::Sender<bool>>,
 }
 
 impl Shared {
@@ -184,6 +192,7 @@ pub async fn run(
         metrics,
         health,
         agents: Arc::new(watch::channel(Stand::default()).0),
+        provisions: Arc::new(watch::channel(false).0),
     };
     let ended = lead(shared, stop).await;
     if let Some(server) = server {
@@ -235,53 +244,101 @@ async fn lead(shared: Shared, stop: impl Future<Output = ()>) -> Result<(), Oper
     ended
 }
 
-/// A cluster's task, and how it is told of changes.
-struct Seen {
-    tell: watch::Sender<Arc<CephCluster>>,
+/// Follows CephMaintenances and CephClusters, with a task for each pair.
+async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
+    let namespace = shared.options.watch_namespace.clone();
+    let maintenances: Api<CephMaintenance> = api(&shared.client, namespace.as_deref());
+    let clusters: Api<CephCluster> = api(&shared.client, namespace.as_deref());
+    let one = kube::api::ListParams::default().limit(1);
+    maintenances
+        .list(&one)
+        .await
+        .map_err(OperatorError::NoMaintenances)?;
+    clusters.list(&one).await.map_err(OperatorError::NoClusters)?;
+    let mut unseen = vec![
+        shared.health.not_ready_without("CephMaintenances"),
+        shared.health.not_ready_without("CephClusters"),
+    ];
+    let maintenances = watcher(maintenances, watcher::Config::default())
+        .default_backoff()
+        .map(|event| event.map(|event| Change::of(event, Object::Maintenance)));
+    let clusters = watcher(clusters, watcher::Config::default())
+        .default_backoff()
+        .map(|event| event.map(|event| Change::of(event, Object::Cluster)));
+    let mut events = Box::pin(futures::stream::select(maintenances, clusters));
+    let mut pairs = Pairs::default();
+    let mut tasks: BTreeMap<Key, Task> = BTreeMap::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Change::Listed) => drop(unseen.pop()),
+            Ok(Change::Begins) => {}
+            Ok(Change::There(object)) => pairs.set(object),
+            Ok(Change::Gone(object)) => pairs.remove(&object),
+            Err(error) => {
+                tracing::warn!(%error, "the watch of CephMaintenances and CephClusters was interrupted and goes on");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+        // What is not seen yet is not missing.
+        if unseen.is_empty() {
+            bring_about(&shared, &pairs, &mut tasks).await;
+        }
+    }
+    Ok(())
+}
+
+fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
+    K::DynamicType: Default,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+/// A task, and how it is told of changes.
+struct Task {
+    tell: watch::Sender<Arc<Desired>>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Seen {
+impl Drop for Task {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
-    let api: Api<CephCluster> = match &shared.options.watch_namespace {
-        Some(namespace) => Api::namespaced(shared.client.clone(), namespace),
-        None => Api::all(shared.client.clone()),
-    };
-    api.list(&kube::api::ListParams::default().limit(1))
-        .await
-        .map_err(OperatorError::NoClusters)?;
-    let mut unseen = Some(shared.health.not_ready_without("CephClusters"));
-    let events = watcher(api, watcher::Config::default()).default_backoff();
-    tokio::pin!(events);
-    let mut seen: BTreeMap<(String, String), Seen> = BTreeMap::new();
-    loop {
-        match events.try_next().await {
-            Ok(Some(watcher::Event::Apply(found) | watcher::Event::InitApply(found))) => {
-                let key = (found.namespace().unwrap_or_default(), found.name_any());
-                let found = Arc::new(found);
-                if let Some(known) = seen.get(&key) {
-                    known.tell.send_replace(found);
-                } else {
-                    let (tell, told) = watch::channel(found);
-                    let task = tokio::spawn(cluster::see_to(shared.clone(), told));
-                    seen.insert(key, Seen { tell, task });
-                }
+/// Has a task for each pair, and says of the others why there is none.
+async fn bring_about(shared: &Shared, pairs: &Pairs, tasks: &mut BTreeMap<Key, Task>) {
+    let sorted = pairs.sorted();
+    tasks.retain(|key, _| sorted.desired.contains_key(key));
+    shared.provisions.send_if_modified(|is| {
+        let provisions = sorted.desired.values().any(|one| one.manages(Manage::Provisioning));
+        std::mem::replace(is, provisions) != provisions
+    });
+    for (key, desired) in sorted.desired {
+        match tasks.get(&key) {
+            // Its own status is no change.
+            Some(known) => drop(known.tell.send_if_modified(|now| {
+                let differs = !is_same(now, &desired);
+                *now = Arc::new(desired);
+                differs
+            })),
+            None => {
+                let (tell, told) = watch::channel(Arc::new(desired));
+                let task = tokio::spawn(cluster::see_to(shared.clone(), told));
+                tasks.insert(key, Task { tell, task });
             }
-            Ok(Some(watcher::Event::Delete(gone))) => {
-                seen.remove(&(gone.namespace().unwrap_or_default(), gone.name_any()));
-            }
-            Ok(Some(watcher::Event::Init)) => {}
-            Ok(Some(watcher::Event::InitDone)) => drop(unseen.take()),
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                tracing::warn!(%error, "the watch of CephClusters was interrupted and goes on");
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
+        }
+    }
+    for (of, unused) in sorted.unused {
+        if of.metadata.deletion_timestamp.is_some() {
+            // Nothing is held for it.
+            finalizer::drop_it(&shared.client, &of).await;
+        } else {
+            status::tell_unused(&shared.client, &of, unused.reason, &unused.why).await;
         }
     }
 }

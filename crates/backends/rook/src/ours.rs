@@ -4,6 +4,8 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use stagger_ceph::facts::release;
 
+use crate::backend::DO_NOT_RECONCILE;
+use crate::beside::{self, HELD_BY};
 use crate::made::{Made, image_of};
 use crate::names;
 use crate::objects::{Container, Deployment};
@@ -65,7 +67,34 @@ pub(crate) fn fields(
     if let Some(version) = version {
         patch["metadata"]["labels"][VERSION] = json!(version);
     }
+    if let Some(holder) = beside::holder(deployment) {
+        merge(&mut patch["metadata"]["labels"], beside::labels(holder));
+    }
     patch
+}
+
+/// The fields that are ours as they are, with the labels by which Rook is kept from the daemon.
+pub(crate) fn held(deployment: &Deployment, kind: &str, holder: &str) -> Value {
+    let mut patch = as_they_are(deployment, kind);
+    merge(&mut patch["metadata"]["labels"], beside::labels(holder));
+    patch
+}
+
+/// The same without them.
+pub(crate) fn given_back(deployment: &Deployment, kind: &str) -> Value {
+    let mut patch = as_they_are(deployment, kind);
+    if let Some(labels) = patch["metadata"]["labels"].as_object_mut() {
+        labels.retain(|name, _| name != DO_NOT_RECONCILE && name != HELD_BY);
+    }
+    patch
+}
+
+fn merge(labels: &mut Value, more: Value) {
+    if let Value::Object(more) = more {
+        for (name, value) in more {
+            labels[name] = value;
+        }
+    }
 }
 
 /// What is ours of a container: the image, where it runs the daemon's, and the variables by which Rook tells it image and
@@ -258,6 +287,27 @@ mod tests {
         assert!(is_made_of(&osd, "osd", &made(Fields::new())));
         let other = Fields::from([("limits/memory".to_owned(), "1".to_owned())]);
         assert!(!is_made_of(&osd, "osd", &made(other)));
+    }
+
+    /// An apply that left the label out would give the daemon to Rook in mid-run.
+    #[test]
+    fn what_is_held_stays_so_in_every_write_until_it_is_given_back() {
+        let mut osd = osd();
+        let of = |patch: &Value| patch["metadata"]["labels"].clone();
+        let expected = json!({
+            "ceph-version": "18.2.7-0", "ceph.rook.io/do-not-reconcile": "true", "stagger.dev/held-by": "m",
+        });
+        assert_eq!(of(&held(&osd, "osd", "m")), expected);
+        for name in ["ceph.rook.io/do-not-reconcile", "stagger.dev/held-by"] {
+            osd.labels_mut().insert(name.to_owned(), if name.starts_with("ceph") { "true" } else { "m" }.to_owned());
+        }
+        assert_eq!(of(&as_they_are(&osd, "osd")), expected);
+        let changed = fields(&osd, "osd", "ceph:v20", &Fields::new(), Some("20.2.4"));
+        assert_eq!(of(&changed)["stagger.dev/held-by"], "m");
+        assert_eq!(of(&given_back(&osd, "osd")), json!({ "ceph-version": "18.2.7-0" }));
+        // A person's own is not taken for ours.
+        osd.labels_mut().remove("stagger.dev/held-by");
+        assert_eq!(of(&as_they_are(&osd, "osd")), json!({ "ceph-version": "18.2.7-0" }));
     }
 
     #[test]

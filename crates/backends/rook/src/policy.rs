@@ -1,7 +1,7 @@
-//! `spec.updatePolicy`: how bold to be, from the fields of a CephCluster, old and new.
+//! `spec.updatePolicy` of a CephMaintenance: how bold to be, with the fields of the CephCluster that say the same to Rook.
 //!
-//! **Where an old field and its successor are both set, the new one counts, and that is said.** Of the two
-//! spellings of removal, which both are old, the one that says no counts.
+//! **Where both are set, the CephMaintenance counts, and that is said.** Of the two spellings of removal, which both are the
+//! CephCluster's, the one that says no counts.
 
 #![allow(
     unreachable_pub,
@@ -15,13 +15,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{Doors, Growth, Kind, Limit, OnFailure, Order, Policy, Window};
 
-use crate::cluster::{CephClusterSpec, is_default};
+use crate::cluster::is_default;
+use crate::maintenance::{Desired, Manage};
 use crate::pod::{self, Fields};
 
 /// `spec.updatePolicy`.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct UpdatePolicy {
     /// Neither prerequisites nor gates; then one OSD goes at a time, unchecked. Each use is an Event.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,6 @@ pub struct UpdatePolicy {
 /// `spec.updatePolicy.osds`.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct OsdPolicy {
     /// Whether an OSD that is out and safe to destroy is removed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,7 +151,7 @@ impl JsonSchema for NumberOrPercent {
     }
 }
 
-/// What the fields of a CephCluster come to.
+/// What the fields of both come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// How bold to be.
@@ -165,7 +164,7 @@ pub struct Settings {
     pub accepted: Vec<String>,
     /// Whether an OSD that is out and safe to destroy is removed.
     pub remove_osds: bool,
-    /// What the spec names of pods beside the image, by kind of daemon.
+    /// What the CephCluster names of pods beside the image, by kind of daemon; nothing, where Rook sees to that.
     pub pods: BTreeMap<String, Fields>,
     /// What a person should know: an old field, one that another overrides, a window that is none.
     pub remarks: Vec<Remark>,
@@ -186,18 +185,16 @@ impl Settings {
     ///
     /// What the resource definition would refuse and an older one has let in is not guessed at: the field
     /// is as if it were not set, and a remark says so.
-    pub fn read(spec: &CephClusterSpec, release_changes: bool) -> Self {
-        let new = &spec.update_policy;
+    pub fn read(desired: &Desired, release_changes: bool) -> Self {
+        let (spec, new) = (&desired.cluster.spec, &desired.maintenance.spec.update_policy);
         let mut remarks = Vec::new();
         let skip_checks = prefer(
             &mut remarks,
-            Some(&false),
             ("spec.skipUpgradeChecks", spec.skip_upgrade_checks),
             ("spec.updatePolicy.skipUpgradeChecks", new.skip_upgrade_checks),
         );
         let go_on_unhealthy = prefer(
             &mut remarks,
-            Some(&false),
             (
                 "spec.continueUpgradeAfterChecksEvenIfNotHealthy",
                 spec.continue_upgrade_after_checks_even_if_not_healthy,
@@ -221,7 +218,6 @@ impl Settings {
         };
         let remove_osds = prefer(
             &mut remarks,
-            Some(&false),
             (spelled, removal),
             (
                 "spec.updatePolicy.osds.removeIfOutAndSafeToDestroy",
@@ -233,8 +229,12 @@ impl Settings {
             (false, true) => Failure::Rollback,
             (true, _) | (false, false) => Failure::Continue,
         };
-        let policy = policy(spec, by_change, &mut remarks);
-        let pods = pod::wished(spec, &mut remarks);
+        let policy = policy(desired, by_change, &mut remarks);
+        let pods = if desired.manages(Manage::Provisioning) {
+            pod::wished(spec, &mut remarks)
+        } else {
+            BTreeMap::new()
+        };
         Self {
             policy,
             pods,
@@ -247,32 +247,27 @@ impl Settings {
     }
 }
 
-/// The new field, else the old one; a remark where the old one counts, or says another thing. `off`: what an
-/// old field says that changes nothing, as Rook's own examples have it.
+/// The field of the CephMaintenance, else that of the CephCluster; a remark where they differ.
 fn prefer<T: PartialEq + std::fmt::Debug>(
     remarks: &mut Vec<Remark>,
-    off: Option<&T>,
-    (old, was): (&str, Option<T>),
-    (new, is): (&str, Option<T>),
+    (theirs, was): (&str, Option<T>),
+    (ours, is): (&str, Option<T>),
 ) -> Option<T> {
-    let what = match (&was, &is) {
-        (Some(was), Some(is)) if was != is => Some(format!(
-            "it is deprecated and says {was:?}; {new} says {is:?}, and that counts: remove the old one"
-        )),
-        (Some(_), None) if was.as_ref() != off => Some(format!("it is deprecated; set {new} in its place")),
-        (Some(_) | None, _) => None,
-    };
-    remarks.extend(what.map(|what| Remark {
-        field: old.to_owned(),
-        what,
-    }));
+    if let (Some(was), Some(is)) = (&was, &is)
+        && was != is
+    {
+        remarks.push(Remark {
+            field: theirs.to_owned(),
+            what: format!("the CephCluster says {was:?}; {ours} of the CephMaintenance says {is:?}, and that counts"),
+        });
+    }
     is.or(was)
 }
 
-fn policy(spec: &CephClusterSpec, by_change: Failure, remarks: &mut Vec<Remark>) -> Policy {
-    let new = &spec.update_policy;
+fn policy(desired: &Desired, by_change: Failure, remarks: &mut Vec<Remark>) -> Policy {
+    let (spec, new) = (&desired.cluster.spec, &desired.maintenance.spec.update_policy);
     let mut policy = Policy::default();
-    if let Some(limit) = limit(spec, remarks)
+    if let Some(limit) = limit(desired, remarks)
         && let Ok(osd) = Kind::new("osd")
     {
         policy.max_in_parallel_of.insert(osd, limit);
@@ -334,7 +329,7 @@ fn policy(spec: &CephClusterSpec, by_change: Failure, remarks: &mut Vec<Remark>)
 }
 
 /// How many OSDs may be down at once; `None`: as ever.
-fn limit(spec: &CephClusterSpec, remarks: &mut Vec<Remark>) -> Option<Limit> {
+fn limit(desired: &Desired, remarks: &mut Vec<Remark>) -> Option<Limit> {
     const NEW: &str = "spec.updatePolicy.osds.maxInParallelPerCluster";
     const OLD: &str = "spec.storage.osdMaxUpdatesInParallel";
     let mut read = |text: String, field: &str| match text.parse() {
@@ -345,7 +340,9 @@ fn limit(spec: &CephClusterSpec, remarks: &mut Vec<Remark>) -> Option<Limit> {
             None
         }
     };
-    let is = spec
+    let is = desired
+        .maintenance
+        .spec
         .update_policy
         .osds
         .max_in_parallel_per_cluster
@@ -354,11 +351,13 @@ fn limit(spec: &CephClusterSpec, remarks: &mut Vec<Remark>) -> Option<Limit> {
             NumberOrPercent::Number(number) => read(number.to_string(), NEW),
             NumberOrPercent::Percent(text) => read(text.clone(), NEW),
         });
-    let was = spec
+    let was = desired
+        .cluster
+        .spec
         .storage
         .osd_max_updates_in_parallel
         .and_then(|number| read(number.to_string(), OLD));
-    prefer(remarks, None, (OLD, was), (NEW, is))
+    prefer(remarks, (OLD, was), (NEW, is))
 }
 
 impl UpdateWindow {

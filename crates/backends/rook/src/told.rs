@@ -1,4 +1,4 @@
-//! What an operator has told of a cluster, read back from the CephCluster: the other end of
+//! What an operator has told of a cluster, read back from its CephMaintenance: the other end of
 //! [`operator`](crate::operator)'s status.
 
 use std::collections::BTreeMap;
@@ -8,23 +8,27 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use stagger_core::releases::document;
 use stagger_core::run::Command;
 use stagger_core::view::RunView;
 
-use crate::cluster::CephCluster;
+use crate::maintenance::{CephMaintenance, Manage};
 use crate::operator::COMMAND;
 
 /// What is known of a cluster and its upgrade.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Told {
-    /// The namespace of the CephCluster.
+    /// The namespace of the CephMaintenance.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// The image that its spec asks for.
+    /// The CephCluster that it is about.
+    pub cluster: String,
+    /// What is done for it: `drains`, `updates`, `provisioning`; nothing: it is only observed.
+    pub manages: Vec<String>,
+    /// The image that is aimed at.
     pub image: Option<String>,
     /// `Ready`, `Progressing`, `Blocked`; not there: nobody has told anything yet.
     pub phase: Option<String>,
@@ -52,21 +56,18 @@ pub struct Told {
     pub leader: Leader,
 }
 
-/// A condition of `status.upgrade`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all(deserialize = "camelCase"))]
+/// A condition of the CephMaintenance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Condition {
-    /// `UpToDate`, `Upgrading`, `UpgradeBlocked`; and the reason of whatever else is wrong, while it is.
+    /// `UpToDate`, `Progressing`, `Blocked`, `Available`, `Degraded`.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False`.
     pub status: String,
     /// A stable word.
-    #[serde(default)]
     pub reason: String,
     /// In a sentence.
-    #[serde(default)]
     pub message: String,
     /// Since when it is so.
     pub last_transition_time: Option<Timestamp>,
@@ -146,37 +147,43 @@ impl Leader {
 }
 
 impl Told {
-    /// What a CephCluster says.
-    pub fn of(cluster: &CephCluster, leader: Leader) -> Self {
-        let status = cluster.status.clone().unwrap_or_default();
-        let upgrade = status.upgrade.unwrap_or_default().0;
-        let text = |field: &str| Some(upgrade.get(field)?.as_str()?.to_owned());
-        let conditions: Vec<Condition> = upgrade
-            .get("conditions")
-            .and_then(|conditions| serde_json::from_value(conditions.clone()).ok())
-            .unwrap_or_default();
-        let (run, unreadable) = match upgrade.get("run").filter(|run| !run.is_null()) {
-            Some(run) => match read(run) {
+    /// What a CephMaintenance says.
+    pub fn of(maintenance: &CephMaintenance, leader: Leader) -> Self {
+        let status = maintenance.status.clone().unwrap_or_default();
+        let conditions: Vec<Condition> = status
+            .conditions
+            .into_iter()
+            .map(|one| Condition {
+                kind: one.kind,
+                status: one.status,
+                reason: one.reason,
+                message: one.message,
+                last_transition_time: one.last_transition_time.and_then(|at| at.parse().ok()),
+            })
+            .collect();
+        let (run, unreadable) = match &status.run {
+            Some(run) => match read(&run.0) {
                 Ok(run) => (Some(run), None),
                 Err(why) => (None, Some(why)),
             },
             None => (None, None),
         };
-        let observed = upgrade
-            .get("observedGeneration")
-            .and_then(serde_json::Value::as_i64);
+        let spec = &maintenance.spec;
+        let word = |what: &Manage| serde_json::to_value(what).ok()?.as_str().map(str::to_owned);
         Self {
-            namespace: cluster.namespace().unwrap_or_default(),
-            name: cluster.name_any(),
-            image: cluster.spec.ceph_version.image.clone(),
+            namespace: maintenance.namespace().unwrap_or_default(),
+            name: maintenance.name_any(),
+            cluster: spec.ceph_cluster.clone(),
+            manages: spec.manage.iter().filter_map(word).collect(),
+            image: status.image.or_else(|| spec.image.clone()),
             phase: status.phase.filter(|phase| !phase.is_empty()),
             reason: conditions.first().map(|condition| condition.reason.clone()),
             message: status.message.filter(|message| !message.is_empty()),
             conditions,
-            about_this_spec: observed == cluster.metadata.generation,
-            command: cluster.annotations().get(COMMAND).cloned(),
-            heard: text("heard"),
-            gave_up: text("gaveUp"),
+            about_this_spec: status.observed_generation == maintenance.metadata.generation,
+            command: maintenance.annotations().get(COMMAND).cloned(),
+            heard: status.heard,
+            gave_up: status.gave_up,
             drains: status
                 .drains
                 .and_then(|drains| serde_json::from_value(drains.0.into()).ok()),
@@ -193,10 +200,7 @@ impl Told {
 }
 
 /// The run, in the version in which the operator told it.
-fn read(run: &Value) -> Result<RunView, String> {
-    let Value::Object(fields) = run else {
-        return Err("it is no document".to_owned());
-    };
+fn read(fields: &Map<String, Value>) -> Result<RunView, String> {
     let number = fields
         .get("schema")
         .and_then(|schema| schema.get("version")?.as_u64())
@@ -272,15 +276,15 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_rook_tells_nothing_of_upgrades() {
-        let cluster: CephCluster = serde_json::from_value(json!({
-            "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
+    fn nobody_has_told_anything_yet() {
+        let maintenance: CephMaintenance = serde_json::from_value(json!({
+            "apiVersion": "stagger.dev/v1alpha1", "kind": "CephMaintenance",
             "metadata": { "name": "c", "namespace": "n", "generation": 3 },
-            "spec": {}, "status": { "phase": "Ready", "message": "Cluster created successfully", "state": "Created" },
+            "spec": { "cephCluster": "c", "manage": ["drains", "updates"] },
         }))
         .unwrap();
-        let told = Told::of(&cluster, Leader::Nobody);
-        assert_eq!(told.phase.as_deref(), Some("Ready"));
-        assert!(!told.about_this_spec && told.reason.is_none() && told.run.is_none());
+        let told = Told::of(&maintenance, Leader::Nobody);
+        assert_eq!(told.manages, ["drains", "updates"]);
+        assert!(told.phase.is_none() && !told.about_this_spec && told.reason.is_none() && told.run.is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! What the spec of a CephCluster asks of a run. Where it asks for something else later, the run is interrupted
-//! between two waves, and another one goes on from there.
+//! What is asked of a run, by a CephMaintenance and the CephCluster that it names. Where they ask for something else later, the
+//! run is interrupted between two waves, and another one goes on from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::Policy;
 
-use crate::cluster::CephClusterSpec;
 use crate::made::Made;
+use crate::maintenance::Desired;
 use crate::pod::Fields;
 use crate::policy::Settings;
 
@@ -31,14 +31,10 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// What a spec asks for; nothing, as long as it names no image.
-    pub fn of(spec: &CephClusterSpec, release_changes: bool) -> Option<Self> {
-        let image = spec
-            .ceph_version
-            .image
-            .clone()
-            .filter(|image| !image.is_empty())?;
-        let settings = Settings::read(spec, release_changes);
+    /// What is asked for; nothing, as long as no image is named.
+    pub fn of(desired: &Desired, release_changes: bool) -> Option<Self> {
+        let image = desired.image()?.clone();
+        let settings = Settings::read(desired, release_changes);
         Some(Self {
             image,
             pods: settings.pods,
@@ -49,14 +45,13 @@ impl Wish {
         })
     }
 
-    /// What this spec asks for that this is not, in the words of its fields. A pause, and a new OSD, are no
-    /// other wish.
-    pub fn differs(&self, spec: &CephClusterSpec) -> Option<String> {
-        let Some(now) = Self::of(spec, self.release_changes) else {
-            return Some("spec.cephVersion.image is not set any more".to_owned());
+    /// What is asked for now that this is not, in the words of the fields. A pause, and a new OSD, are no other wish.
+    pub fn differs(&self, desired: &Desired) -> Option<String> {
+        let Some(now) = Self::of(desired, self.release_changes) else {
+            return Some("no image is named any more".to_owned());
         };
         if now.image != self.image {
-            return Some(format!("spec.cephVersion.image is {} now", now.image));
+            return Some(format!("the image is {} now", now.image));
         }
         let fields = [
             (
@@ -115,13 +110,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::maintenance::desired;
 
-    fn spec(update_policy: &Value, more: &Value) -> CephClusterSpec {
-        let mut spec = json!({ "cephVersion": { "image": "ceph:20" }, "updatePolicy": update_policy });
+    fn spec(update_policy: &Value, more: &Value) -> Desired {
+        let mut spec = json!({ "cephVersion": { "image": "ceph:20" } });
         for (key, value) in more.as_object().unwrap() {
             spec[key] = value.clone();
         }
-        serde_json::from_value(spec).unwrap()
+        desired(spec, json!({ "manage": ["updates", "provisioning"], "updatePolicy": update_policy }))
     }
 
     #[test]
@@ -168,8 +164,26 @@ mod tests {
                 "ceph:21",
             );
             other(json!({ "interruptions": ["mon"] }), json!({}), "updatePolicy");
-            other(json!({}), json!({ "cephVersion": {} }), "not set");
+            other(json!({}), json!({ "cephVersion": {} }), "no image");
         }
+    }
+
+    /// Rook brings these to pods by itself, and both would write.
+    #[test]
+    fn what_else_pods_are_made_of_is_rooks_unless_osds_are_provisioned_here() {
+        let cluster = json!({ "cephVersion": { "image": "ceph:20" }, "priorityClassNames": { "all": "high" } });
+        let of = |manage: Value| Wish::of(&desired(cluster.clone(), json!({ "manage": manage })), true).unwrap();
+        assert_eq!(of(json!(["updates", "drains"])).pods, BTreeMap::new());
+        assert!(!of(json!(["provisioning"])).pods.is_empty());
+    }
+
+    /// That of the CephMaintenance counts.
+    #[test]
+    fn the_image_is_that_of_the_maintenance_or_else_of_the_cluster() {
+        let of = |image: Value| desired(json!({ "cephVersion": { "image": "ceph:19" } }), json!({ "image": image }));
+        assert_eq!(of(json!("ceph:20")).image().unwrap(), "ceph:20");
+        assert_eq!(of(Value::Null).image().unwrap(), "ceph:19");
+        assert_eq!(desired(json!({}), json!({})).image(), None);
     }
 
     #[test]

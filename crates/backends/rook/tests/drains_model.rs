@@ -262,7 +262,6 @@ impl World {
         let wanted = decide(
             Seen {
                 now: Timestamp::from_second(self.now).unwrap(),
-                managed: true,
                 level: Some("zone"),
                 osds: &osds,
                 groups: &groups,

@@ -13,7 +13,6 @@ struct World {
     groups: Groups,
     now: i64,
     level: Option<&'static str>,
-    managed: bool,
     wave: Option<BTreeSet<u32>>,
     /// So many zones may be down together, those with an OSD that has not caught up included.
     proven: usize,
@@ -39,7 +38,6 @@ impl World {
             groups: Groups::Clean,
             now: 1_000,
             level: Some("zone"),
-            managed: true,
             wave: None,
             proven: 1,
             behind: BTreeSet::new(),
@@ -72,7 +70,6 @@ impl World {
     fn seen<'a>(&'a self, judge: &'a dyn Judge) -> Seen<'a> {
         Seen {
             now: Timestamp::from_second(self.now).unwrap(),
-            managed: self.managed,
             level: self.level,
             osds: &self.osds,
             groups: &self.groups,
@@ -357,10 +354,7 @@ fn a_node_that_stays_drained_blocks_nobody() {
 fn nothing_is_left_behind_when_what_it_was_for_is_gone() {
     let mut world = World::new().cordon(&[0, 1]).down(&[0]).unclean();
     let before = world.decide(&Memory::default());
-    // Management is switched off; or the last pool is gone.
-    world.managed = false;
-    assert_eq!(world.decide(&before.memory), Wanted::default());
-    world.managed = true;
+    // The last pool is gone.
     world.level = None;
     assert_eq!(world.decide(&before.memory), Wanted::default());
 }

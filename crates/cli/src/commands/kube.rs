@@ -72,14 +72,14 @@ pub(crate) async fn ask(cli: &Cli, wish: &Heard, command: &Command) -> Result<Ex
     let remote = find(&wish.kube).await?;
     let told = remote.told().await?;
     may_ask(&told, command, wish.no_wait)?;
-    let replayed = |run: &RunId| replayed(&remote, &told.name, run);
+    let replayed = |run: &RunId| replayed(&remote, &told.cluster, run);
     match (command, told.under_way()) {
         (Command::Approve { door }, Some(run)) => control::knows(&replayed(&run.run)?, door)?,
         (Command::Settle { intent, .. }, Some(run)) => control::waits_for(&replayed(&run.run)?, *intent)?,
         (_, _) => {}
     }
     let said = remote.say(&words(command)).await?;
-    let who = format!("CephCluster {}/{}", told.namespace, told.name);
+    let who = format!("CephMaintenance {}/{}", told.namespace, told.name);
     if wish.no_wait {
         print::talk(&format!("{said:?} stands in the annotation of {who}"));
     } else {
@@ -101,11 +101,11 @@ fn may_ask(told: &Told, command: &Command, no_wait: bool) -> Result<(), CliError
             Exit::No,
             format!(
                 "no upgrade of CephCluster {}/{} is under way",
-                told.namespace, told.name
+                told.namespace, told.cluster
             ),
         );
         return Err(error.hint(
-            "nothing was changed; another spec.cephVersion.image begins one, spec.updatePolicy.pause keeps it \
+            "nothing was changed; another spec.image of the CephMaintenance begins one, spec.updatePolicy.pause keeps it \
              from beginning, `stagger status` shows what is the matter",
         ));
     }

@@ -1,10 +1,10 @@
-//! What an operator tells of a CephCluster, and who runs what there.
+//! What an operator tells of a CephMaintenance, and who runs what there.
 
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use stagger_core::model::UnitId;
-use stagger_rook::told::{Drains, Leader, Told};
+use stagger_rook::told::{Condition, Drains, Leader, Told};
 use stagger_rook::versions::{Program, Row, Versions};
 
 use super::names::{compress, fit};
@@ -14,19 +14,28 @@ use super::{duration, status};
 pub(crate) fn status(told: &Told, now: Timestamp, upgrade: bool) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{}", headline(told));
+    let manages = if told.manages.is_empty() {
+        "observes".to_owned()
+    } else {
+        format!("manages {} of", told.manages.join(", "))
+    };
     let _ = writeln!(
         text,
-        "{}/{}  wants {}",
+        "{}/{}  {manages} CephCluster {}, wants {}",
         told.namespace,
         told.name,
+        told.cluster,
         told.image.as_deref().unwrap_or("no image")
     );
     let _ = write!(text, "operator   {}", leader(&told.leader, now));
     if told.phase.is_some() && !told.about_this_spec {
         text.push_str("\n           has not told of the newest spec yet");
     }
-    for condition in told.conditions.iter().filter(|one| one.status == "True") {
-        let _ = write!(text, "\ncondition  {}", condition.kind);
+    // That it is seen to is no news; that it is not is.
+    let is_news = |one: &&Condition| (one.status == "True") != (one.kind == "Available");
+    for condition in told.conditions.iter().filter(is_news) {
+        let not = if condition.status == "True" { "" } else { "not " };
+        let _ = write!(text, "\ncondition  {not}{}", condition.kind);
         if let Some(since) = condition.last_transition_time {
             let _ = write!(text, " since {since:.0}");
         }
@@ -191,7 +200,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use stagger_core::view::{Current, RunView, Schema, Verdict};
-    use stagger_rook::told::Condition;
 
     use super::*;
 
@@ -245,11 +253,13 @@ mod tests {
         Told {
             namespace: "rook-ceph".to_owned(),
             name: "main".to_owned(),
+            cluster: "ceph".to_owned(),
+            manages: vec!["drains".to_owned(), "updates".to_owned()],
             image: Some("quay.io/ceph/ceph:v20.2.4".to_owned()),
             phase: Some("Progressing".to_owned()),
             reason: Some("UpgradeRuns".to_owned()),
             message: Some("ceph 18.2.7 to 20.2.4: at work (5 of 12 waves)".to_owned()),
-            conditions: vec![condition("UpToDate", "False"), condition("Upgrading", "True")],
+            conditions: vec![condition("UpToDate", "False"), condition("Progressing", "True")],
             about_this_spec: true,
             command: Some("pause#2".to_owned()),
             heard: Some("resume#1".to_owned()),
@@ -276,16 +286,16 @@ mod tests {
         let mut told = told();
         told.conditions[1].message = told.message.clone().unwrap();
         told.conditions.push(Condition {
-            kind: "OsdUnplaced".to_owned(),
+            kind: "Degraded".to_owned(),
             message: "osd.3 has no label".to_owned(),
             ..told.conditions[1].clone()
         });
         let expected = "\
 PROGRESSING  UpgradeRuns: ceph 18.2.7 to 20.2.4: at work (5 of 12 waves)
-rook-ceph/main  wants quay.io/ceph/ceph:v20.2.4
+rook-ceph/main  manages drains, updates of CephCluster ceph, wants quay.io/ceph/ceph:v20.2.4
 operator   op-1 leads, as it said 3 s ago
-condition  Upgrading since 2026-11-03T09:50:00Z
-condition  OsdUnplaced since 2026-11-03T09:50:00Z: osd.3 has no label
+condition  Progressing since 2026-11-03T09:50:00Z
+condition  Degraded since 2026-11-03T09:50:00Z: osd.3 has no label
 command    pause#2: not heard yet
 drains     b may be emptied; a, c and 3 more may not: osd.3 of b is down; noout on b until 2026-11-03T10:20:00Z
 
@@ -313,10 +323,10 @@ held by    token 2, op-1 process 1";
         (told.drains, told.command) = (None, None);
         let expected = "\
 READY  UpgradeRuns: ceph 18.2.7 to 20.2.4: at work (5 of 12 waves)
-rook-ceph/main  wants quay.io/ceph/ceph:v20.2.4
+rook-ceph/main  manages drains, updates of CephCluster ceph, wants quay.io/ceph/ceph:v20.2.4
 operator   no operator leads: op-1 did, and said so 2 min ago
            has not told of the newest spec yet
-condition  Upgrading since 2026-11-03T09:50:00Z";
+condition  Progressing since 2026-11-03T09:50:00Z";
         assert_eq!(status(&told, at("2026-11-03T10:00:00Z"), false), expected);
         assert!(status(&told, at("2026-11-03T10:00:00Z"), true).contains("run r1"));
         (told.phase, told.run) = (None, None);

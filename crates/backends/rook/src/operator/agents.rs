@@ -64,6 +64,11 @@ pub(super) async fn see_to(shared: Shared) {
         shared.agents.send_replace(Stand::Without);
         return;
     };
+    // Who makes no OSDs needs none.
+    let mut provisions = shared.provisions.subscribe();
+    if provisions.wait_for(|is| *is).await.is_err() {
+        return;
+    }
     let mut tend = Tend::new(shared, image);
     let pulse = tend.shared.health.begins("agents");
     let mut changes = tend.watches.changes();

@@ -21,10 +21,13 @@ const TRIED: &str = "bring the PodDisruptionBudgets to what they should be";
 /// So many budgets are deleted at once.
 const AT_ONCE: usize = 8;
 
+/// That over managers, which Rook writes whatever `managePodBudgets` says.
+const ROOKS: &str = "rook-ceph-mgr-pdb";
 /// What the names of budgets over other daemons begin with.
-const OTHERS: [&str; 4] = [
+const OTHERS: [&str; 5] = [
     "rook-ceph-mon-pdb",
-    "rook-ceph-mgr-pdb",
+    ROOKS,
+    "rook-ceph-rbd-mirror",
     "rook-ceph-mds-",
     "rook-ceph-rgw-",
 ];
@@ -34,16 +37,24 @@ pub(super) struct Ensure<'a> {
     api: Api<PodDisruptionBudget>,
     found: &'a CephCluster,
     there: Vec<Arc<PodDisruptionBudget>>,
+    /// Whether Rook's operator runs: then that of the managers is Rook's, whatever Rook is told.
+    rook_runs: bool,
 }
 
 impl<'a> Ensure<'a> {
     /// With what there is in the namespace.
-    pub(super) fn new(client: &Client, found: &'a CephCluster, there: Vec<Arc<PodDisruptionBudget>>) -> Self {
+    pub(super) fn new(
+        client: &Client,
+        found: &'a CephCluster,
+        there: Vec<Arc<PodDisruptionBudget>>,
+        rook_runs: bool,
+    ) -> Self {
         let namespace = found.namespace().unwrap_or_default();
         Self {
             api: Api::namespaced(client.clone(), &namespace),
             found,
             there,
+            rook_runs,
         }
     }
 
@@ -52,13 +63,10 @@ impl<'a> Ensure<'a> {
     pub(super) async fn over_osds(&self, wanted: Option<&Budget>) -> Result<(), BackendError> {
         if let Some(budget) = wanted {
             let spec = spec_of(budget);
-            let there = self
-                .there
-                .iter()
-                .find(|one| one.name_any() == names::DEFAULT_BUDGET);
+            let there = self.seen(names::DEFAULT_BUDGET);
             // One that is not as it should be is made so, whatever it is.
             if !there.is_some_and(|one| is_as(one, &spec)) {
-                self.apply(names::DEFAULT_BUDGET, &spec, None).await?;
+                self.apply(names::DEFAULT_BUDGET, &spec, None, true).await?;
             }
         }
         // What somebody else made for OSDs is left alone.
@@ -78,19 +86,38 @@ impl<'a> Ensure<'a> {
         Ok(())
     }
 
+    /// Ours become nobody's: that over OSDs lets one go, as Rook's does, and who manages them next finds them by their names.
+    pub(super) async fn leave(&self) -> Result<(), BackendError> {
+        for one in self.there.iter().filter(|one| is_labelled(one)) {
+            let name = one.name_any();
+            let spec = if name == names::DEFAULT_BUDGET {
+                spec_of(&Budget::OF_ROOK)
+            } else {
+                json!(one.spec)
+            };
+            self.apply(&name, &spec, None, false).await?;
+        }
+        Ok(())
+    }
+
+    fn seen(&self, name: &str) -> Option<&Arc<PodDisruptionBudget>> {
+        self.there.iter().find(|one| one.name_any() == name)
+    }
+
     /// Those of daemons that no failure domain binds.
     pub(super) async fn fixed(&self, wanted: &[Fixed], watched: &Watched) -> Result<(), BackendError> {
-        for budget in wanted {
+        let is_rooks = |name: &str| self.rook_runs && name == ROOKS;
+        for budget in wanted.iter().filter(|budget| !is_rooks(&budget.name)) {
             let spec = spec_of_fixed(budget);
-            let there = self.there.iter().find(|one| one.name_any() == budget.name);
+            let there = self.seen(&budget.name);
             if !there.is_some_and(|one| is_as(one, &spec)) {
                 let owner = watched.owner_of(&budget.app, budget.group.as_ref());
-                self.apply(&budget.name, &spec, owner).await?;
+                self.apply(&budget.name, &spec, owner, true).await?;
             }
         }
         for one in &self.there {
             let name = one.name_any();
-            let ours = OTHERS.iter().any(|start| name.starts_with(start)) && is_labelled(one);
+            let ours = OTHERS.iter().any(|start| name.starts_with(start)) && is_labelled(one) && !is_rooks(&name);
             if ours && wanted.iter().all(|budget| budget.name != name) {
                 self.delete(one).await?;
             }
@@ -105,19 +132,28 @@ impl<'a> Ensure<'a> {
             .any(|owner| Some(owner.uid.as_str()) == uid)
     }
 
-    async fn apply(&self, name: &str, spec: &Value, owner: Option<Value>) -> Result<(), BackendError> {
-        let owner = owner.unwrap_or_else(|| {
+    /// Writes one, with the label that says whose it is where it is `ours`. Its owner stays who it was, if none is named.
+    async fn apply(
+        &self,
+        name: &str,
+        spec: &Value,
+        owner: Option<Value>,
+        ours: bool,
+    ) -> Result<(), BackendError> {
+        let before = self.seen(name);
+        let of_before = before.and_then(|one| one.owner_references().first());
+        let owner = owner.or_else(|| of_before.map(|owner| json!(owner))).unwrap_or_else(|| {
             json!({
                 "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": self.found.name_any(),
                 "uid": self.found.metadata.uid, "controller": true,
             })
         });
-        let before = self.there.iter().find(|one| one.name_any() == name);
+        let labels = if ours { json!({ LABEL.0: LABEL.1 }) } else { json!({}) };
         let object = json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
             "metadata": {
                 "name": name, "namespace": self.found.namespace(),
-                "labels": { LABEL.0: LABEL.1 },
+                "labels": labels,
                 "ownerReferences": [owner],
                 "resourceVersion": before.and_then(|one| one.metadata.resource_version.clone()),
             },

@@ -26,17 +26,20 @@ use super::blocked::Blocked;
 use super::counted::Questions;
 use super::drains::Drains;
 use super::events::{self, Events};
+use super::finalizer;
 use super::health::Pulse;
+use super::held;
 use super::left::Last;
 use super::metrics::ClusterMetrics;
 use super::provision::Provision;
 use super::removal::Removal;
-use super::status::{self, Watchers, Writer};
+use super::status::{Watchers, Writer};
 use crate::agents::Stand;
-use crate::backend::permitted;
-use crate::cluster::CephCluster;
+use crate::backend::{permitted, set_image};
+use crate::beside::{self, Beside, Settle};
 use crate::daemons::{is_wanted, kind_of};
 use crate::journal::{Asked, KubeStore};
+use crate::maintenance::{Desired, Manage};
 use crate::ours::is_made_of;
 use crate::policy::Settings;
 use crate::rook_operator;
@@ -50,6 +53,9 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// Why nothing is changed while watches are forbidden.
 const MISSING_RIGHTS: &str = "MissingRights";
 
+/// Nobody is told that it takes its time before it has taken so long.
+const GIVING_BACK: Duration = Duration::from_secs(20);
+
 /// `noout` stays on a wave's OSDs at most for so many seconds.
 const NOOUT: u32 = 1200;
 
@@ -61,7 +67,7 @@ enum Pass {
     Again,
 }
 
-/// The CephCluster is not there any more.
+/// The CephMaintenance, or its CephCluster, is not there any more.
 struct Gone;
 
 /// One cluster's task.
@@ -86,8 +92,9 @@ struct One {
 }
 
 /// Sees to a cluster until the task is ended.
-pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephCluster>>) {
-    let found = told.borrow_and_update().clone();
+pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<Desired>>) {
+    let desired = told.borrow_and_update().clone();
+    let found = &desired.cluster;
     let (namespace, name) = (found.namespace().unwrap_or_default(), found.name_any());
     let Ok(cluster) = ClusterName::new(&name) else {
         tracing::error!(namespace, name, "the name of this CephCluster cannot be used");
@@ -96,13 +103,13 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
     let pulse = shared.health.begins(format!("cluster {namespace}/{name}"));
     let metrics = Arc::new(shared.metrics.cluster(&namespace, &name));
     let watched = Arc::new(Watched::begin(&shared.client, &namespace));
-    let before = status::read(&found);
-    let remarked = before.generation;
+    let object = desired.maintenance.object_ref(&());
     let watchers = Watchers {
-        events: Events::new(&shared.client, &shared.options.identity, found.object_ref(&())),
+        events: Events::new(&shared.client, &shared.options.identity, object),
         metrics: Arc::clone(&metrics),
     };
-    let writer = Arc::new(Writer::new(&shared.client, &namespace, &name, before, watchers));
+    let writer = Arc::new(Writer::new(&shared.client, &desired.maintenance, watchers));
+    let remarked = writer.told().generation;
     let mut one = One {
         pulse,
         metrics,
@@ -118,7 +125,7 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
         looked_back: false,
         last: None,
     };
-    one.wait_until_seen(&found).await;
+    one.wait_until_seen(&desired).await;
     if one.wait_while_outranked(&mut told).await.is_err() {
         return;
     }
@@ -127,12 +134,12 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
     let mut agents = one.shared.agents.subscribe();
     let mut pause = FIRST_PAUSE;
     loop {
-        let found = told.borrow_and_update().clone();
+        let desired = told.borrow_and_update().clone();
         let mut changes = one.watched.changes();
         changes.borrow_and_update();
         agents.borrow_and_update();
         one.pulse.works();
-        let again = match one.pass(&found, &mut told).await {
+        let again = match one.pass(&desired, &mut told).await {
             Ok(Pass::Again) => {
                 pause = FIRST_PAUSE;
                 continue;
@@ -145,7 +152,7 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
                 tracing::warn!(reason = blocked.reason, why = blocked.why, "blocked");
                 // A run that could not be carried on is not over.
                 one.looked_back = false;
-                one.tell("Blocked", blocked.reason, &blocked.why, &found);
+                one.tell("Blocked", blocked.reason, &blocked.why, &desired);
                 let again = blocked.passes.then_some(pause);
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 again
@@ -172,25 +179,26 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<CephClu
 }
 
 impl One {
-    fn tell(&self, phase: &str, reason: &str, message: &str, found: &CephCluster) {
-        let generation = found.metadata.generation.unwrap_or(0);
+    fn tell(&self, phase: &str, reason: &str, message: &str, desired: &Desired) {
+        let (generation, image) = (desired.generation(), desired.image().cloned());
         self.writer.tell(|told| {
             phase.clone_into(&mut told.phase);
             reason.clone_into(&mut told.reason);
             message.clone_into(&mut told.message);
             told.generation = generation;
+            told.image = image;
         });
     }
 
     /// Waits until everything has been seen once, and says what keeps it from being seen.
-    async fn wait_until_seen(&self, found: &CephCluster) {
+    async fn wait_until_seen(&self, desired: &Desired) {
         let what = format!("what belongs to cluster {}/{}", self.namespace, self.name);
         let _unseen = self.shared.health.not_ready_without(what);
         let mut changes = self.watched.changes();
         self.pulse.rests();
         loop {
             if let Some(why) = self.watched.missing_rights() {
-                self.tell("Blocked", MISSING_RIGHTS, &why, found);
+                self.tell("Blocked", MISSING_RIGHTS, &why, desired);
             }
             tokio::select! {
                 () = self.watched.seen() => return,
@@ -200,7 +208,7 @@ impl One {
     }
 
     /// What goes on beside the runs: a drain waits for nobody, nor does growth.
-    fn beside(&self, told: &watch::Receiver<Arc<CephCluster>>) -> JoinSet<()> {
+    fn beside(&self, told: &watch::Receiver<Arc<Desired>>) -> JoinSet<()> {
         let drains = Drains::new(
             self.shared.clone(),
             &self.namespace,
@@ -231,17 +239,17 @@ impl One {
     }
 
     /// Waits while a newer operator has seen to this cluster: nothing of it is touched then.
-    async fn wait_while_outranked(&self, told: &mut watch::Receiver<Arc<CephCluster>>) -> Result<(), Gone> {
+    async fn wait_while_outranked(&self, told: &mut watch::Receiver<Arc<Desired>>) -> Result<(), Gone> {
         let mut pause = FIRST_PAUSE;
         loop {
-            let found = told.borrow_and_update().clone();
+            let desired = told.borrow_and_update().clone();
             let (reason, why) = match self.store().outranked() {
                 Ok(None) => return Ok(()),
                 Ok(Some(why)) => ("OperatorTooOld", why),
                 Err(error) => ("CannotBeAsked", error.to_string()),
             };
             tracing::warn!(reason, why, "blocked");
-            self.tell("Blocked", reason, &why, &found);
+            self.tell("Blocked", reason, &why, &desired);
             tokio::select! {
                 changed = told.changed() => if changed.is_err() { return Err(Gone) },
                 () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
@@ -250,45 +258,55 @@ impl One {
     }
 
     /// Tells people what they should know of the spec's fields, once for each generation.
-    fn remark(&mut self, found: &CephCluster) {
-        let generation = found.metadata.generation.unwrap_or(0);
+    fn remark(&mut self, desired: &Desired) {
+        let generation = desired.generation();
         if self.remarked != generation {
             self.remarked = generation;
             self.writer
-                .news(events::of_settings(&Settings::read(&found.spec, true)));
+                .news(events::of_settings(&Settings::read(desired, true)));
         }
     }
 
     async fn pass(
         &mut self,
-        found: &Arc<CephCluster>,
-        told: &mut watch::Receiver<Arc<CephCluster>>,
+        desired: &Arc<Desired>,
+        told: &mut watch::Receiver<Arc<Desired>>,
     ) -> Result<Pass, Blocked> {
-        if found.metadata.deletion_timestamp.is_some() {
-            return Ok(Pass::Rest);
+        if !desired.is_going() {
+            finalizer::ensure(&self.shared.client, &desired.maintenance).await?;
         }
-        self.remark(found);
+        self.remark(desired);
         if let Some(why) = self.watched.missing_rights() {
             return Err(Blocked::until_changed(MISSING_RIGHTS, why));
         }
-        // Whether it is another release is not known yet, and nothing up to a run asks.
-        let Some(wish) = Wish::of(&found.spec, true) else {
-            return Err(Blocked::until_changed(
-                "NoImage",
-                "spec.cephVersion.image is not set; set it to an image with Ceph",
-            ));
-        };
         if !self.looked_back {
             let unfinished = self.look_back()?;
             self.looked_back = true;
             if let Some(run) = unfinished {
-                self.no_other_operator().await?;
+                // Also where updates are not managed any more: then it comes to its end.
                 self.resume(&run, told).await?;
                 return Ok(Pass::Again);
             }
         }
-        self.hear(found);
-        let given_up = self.given_up(found);
+        self.settle_held(desired).await?;
+        if desired.is_going() {
+            return self.give_back(desired).await;
+        }
+        self.hear(desired);
+        // Whether it is another release is not known yet, and nothing up to a run asks.
+        let wish = Wish::of(desired, true);
+        if !desired.manages(Manage::Updates) {
+            self.writer.tell(|told| told.gave_up = None);
+            self.tell("Ready", "Observing", &self.observed(desired, wish.as_ref()), desired);
+            return Ok(Pass::Rest);
+        }
+        let Some(wish) = wish else {
+            return Err(Blocked::until_changed(
+                "NoImage",
+                "no image is named: set spec.image to one with Ceph",
+            ));
+        };
+        let given_up = self.given_up(desired);
         self.writer.tell(|told| told.gave_up.clone_from(&given_up));
         let differing = self.differing(&wish);
         let (_, unclear) = self.watched.daemons();
@@ -297,13 +315,14 @@ impl One {
         }
         if differing.is_empty() {
             let message = format!("every daemon has the image {}", wish.name());
-            self.tell("Ready", "UpToDate", &message, found);
+            self.tell("Ready", "UpToDate", &message, desired);
             return Ok(Pass::Rest);
         }
         if let Some((last, what)) = self.last.as_ref().zip(given_up) {
-            return Err(last.blocked(&what, &self.namespace, &self.name));
+            return Err(last.blocked(&what, &self.namespace, &desired.name()));
         }
-        if found
+        if desired
+            .cluster
             .spec
             .data_dir_host_path
             .as_ref()
@@ -311,25 +330,69 @@ impl One {
         {
             return Err(Blocked::until_changed(
                 "NoDataDirHostPath",
-                "spec.dataDirHostPath is not set: the monitors' data would not survive their restart; set it",
+                "spec.dataDirHostPath of the CephCluster is not set: the monitors' data would not survive their restart",
             ));
         }
-        self.no_other_operator().await?;
-        let stand = self.shared.agents.borrow().clone();
-        if stand == Stand::Unseen {
-            // They are in a moment, and there is nothing to tell yet.
+        let beside = self.beside_rook(desired, &wish, &differing).await?;
+        if desired.manages(Manage::Provisioning) {
+            let stand = self.shared.agents.borrow().clone();
+            if stand == Stand::Unseen {
+                // They are in a moment, and there is nothing to tell yet.
+                return Ok(Pass::Rest);
+            }
+            if let Some(blocked) = agents::hold(&stand, &self.shared.options.version) {
+                return Err(blocked);
+            }
+        }
+        self.begin(desired, &wish, &differing, beside, told).await
+    }
+
+    /// What is said of a cluster whose updates are not managed.
+    fn observed(&self, desired: &Desired, wish: Option<&Wish>) -> String {
+        let what = if desired.maintenance.spec.manage.is_empty() {
+            "it is only observed"
+        } else {
+            "updates are not managed"
+        };
+        let Some(wish) = wish else {
+            return what.to_owned();
+        };
+        match self.differing(wish).len() {
+            0 => format!("{what}; every daemon has the image {}", wish.image),
+            1 => format!("{what}; one daemon has another image than {}", wish.image),
+            many => format!("{what}; {many} daemons have another image than {}", wish.image),
+        }
+    }
+
+    /// Waits until nothing is held any more, and lets the CephMaintenance go. Its last run is over, and drains give back
+    /// beside this.
+    async fn give_back(&self, desired: &Desired) -> Result<Pass, Blocked> {
+        let (daemons, _) = self.watched.daemons();
+        if daemons.values().any(|one| beside::holder(one) == Some(&desired.name())) {
+            // What was written is seen in a moment.
             return Ok(Pass::Rest);
         }
-        if let Some(blocked) = agents::hold(&stand, &self.shared.options.version) {
-            return Err(blocked);
+        self.tell("Progressing", "GivesBack", "budgets and noout are being given back", desired);
+        if tokio::time::timeout(GIVING_BACK, self.writer.all_given_back()).await.is_err() {
+            let troubles = self.writer.told().troubles;
+            let why = troubles.values().flat_map(BTreeMap::values).next().cloned();
+            let why = why.unwrap_or_else(|| "it takes its time".to_owned());
+            return Err(Blocked::for_now(
+                "GivesBack",
+                format!(
+                    "budgets and noout are not given back yet: {why}. Whoever takes the finalizer {} away sees to them by hand",
+                    crate::maintenance::FINALIZER
+                ),
+            ));
         }
-        self.begin(found, &wish, &differing, told).await
+        finalizer::drop_it(&self.shared.client, &desired.maintenance).await;
+        Ok(Pass::Rest)
     }
 
     /// A command while no run is under way: one to try again what was taken back is obeyed, and none is kept
     /// for the next run.
-    fn hear(&self, found: &CephCluster) {
-        let said = found.annotations().get(super::COMMAND).cloned();
+    fn hear(&self, desired: &Desired) {
+        let said = desired.maintenance.annotations().get(super::COMMAND).cloned();
         self.writer.tell(|told| {
             if told.heard != said {
                 let again = |said: &str| said.starts_with("retry") || said.starts_with("resume");
@@ -342,10 +405,10 @@ impl One {
     }
 
     /// What is asked for, if it was tried and is not tried again by itself.
-    fn given_up(&self, found: &CephCluster) -> Option<String> {
+    fn given_up(&self, desired: &Desired) -> Option<String> {
         let last = self.last.as_ref()?;
         let retried = self.writer.told().retry_after.as_deref() == Some(last.run.as_str());
-        last.given_up(&found.spec).filter(|_| !retried)
+        last.given_up(desired).filter(|_| !retried)
     }
 
     /// The daemons whose Deployments are not as they should be. One that is scaled to nothing has nothing to run.
@@ -361,12 +424,96 @@ impl One {
             .collect()
     }
 
+    /// How a run goes on beside Rook's operator; `None`: that is not to run.
+    async fn beside_rook(
+        &self,
+        desired: &Desired,
+        wish: &Wish,
+        differing: &[UnitId],
+    ) -> Result<Option<Beside>, Blocked> {
+        let Shared { client, .. } = &self.shared;
+        let Some(why) = rook_operator::running(client, &self.namespace, &self.watched).await? else {
+            return Ok(None);
+        };
+        if desired.manages(Manage::Provisioning) {
+            let why = format!("provisioning is managed here: {why}, or take it out of spec.manage");
+            return Err(Blocked::for_now("RookOperatorRuns", why));
+        }
+        if desired.maintenance.spec.image.is_none() {
+            return Err(Blocked::for_now(
+                "RookUpdates",
+                "Rook's operator runs, and updates daemons to the image of the CephCluster by itself: set spec.image of the \
+                 CephMaintenance, and leave that of the CephCluster as it is",
+            ));
+        }
+        let named = &desired.cluster.spec.ceph_version.image;
+        let (daemons, _) = self.watched.daemons();
+        let is_held = |unit: &&UnitId| daemons.get(*unit).is_some_and(|one| beside::holder(one).is_some());
+        let theirs: Vec<&UnitId> = differing.iter().filter(|unit| !is_held(unit)).collect();
+        if named.as_ref() == Some(&wish.image)
+            && let Some(first) = theirs.first()
+        {
+            return Err(Blocked::for_now(
+                "RookUpdates",
+                format!(
+                    "the CephCluster names {} already, so Rook's operator, which runs, updates {first}{} by itself",
+                    wish.image,
+                    match theirs.len() {
+                        1 => String::new(),
+                        many => format!(" and {} more", many - 1),
+                    }
+                ),
+            ));
+        }
+        let before = self.last.as_ref().and_then(Last::beside).map(|(beside, _)| beside);
+        Ok(Some(Beside {
+            holder: desired.name(),
+            // Of a run that goes on where another ended, it is what that one found.
+            image_before: match before {
+                Some(before) if named.as_ref() == Some(&wish.image) => before.image_before.clone(),
+                Some(_) | None => named.clone(),
+            },
+        }))
+    }
+
     /// Two operators would undo each other's work.
     async fn no_other_operator(&self) -> Result<(), Blocked> {
         match rook_operator::running(&self.shared.client, &self.namespace, &self.watched).await? {
             None => Ok(()),
             Some(why) => Err(Blocked::for_now("RookOperatorRuns", why)),
         }
+    }
+
+    /// Gives Rook back what is held and no run needs any more.
+    async fn settle_held(&self, desired: &Desired) -> Result<(), Blocked> {
+        const STAYS: &str = "RookIsKeptFromDaemons";
+        let (daemons, _) = self.watched.daemons();
+        let settle = beside::settle(
+            &desired.name(),
+            desired.manages(Manage::Updates),
+            &daemons,
+            desired.cluster.spec.ceph_version.image.as_deref(),
+            self.last.as_ref().and_then(Last::beside),
+        );
+        let mut stays = BTreeMap::new();
+        match settle {
+            Settle::Nothing => {}
+            Settle::LetGo(units) => {
+                for unit in units {
+                    if let Some(deployment) = daemons.get(&unit) {
+                        held::let_go(&self.shared.client, &self.namespace, deployment).await?;
+                    }
+                }
+            }
+            Settle::ImageBefore(image) => {
+                let last = self.last.as_ref().and_then(Last::beside);
+                let from = last.map(|(_, wish)| wish.image.as_str());
+                set_image(&self.shared.client, &self.namespace, &self.name, from, &image).await?;
+            }
+            Settle::Stay(why) => drop(stays.insert(self.name.clone(), why)),
+        }
+        self.writer.trouble(STAYS, stays);
+        Ok(())
     }
 
     fn store(&self) -> KubeStore {

@@ -33,10 +33,10 @@ use super::health::Pulse;
 use super::metrics::ClusterMetrics;
 use super::status::{Drained, Writer};
 use crate::backend::{one_gateway_each, permitted, snapshot};
-use crate::cluster::CephCluster;
 use crate::daemons::{self, osd_of};
 use crate::drains::{Budget, Groups, Judge, Open, Osd, Seen, Wanted, decide, fixed, level};
 use crate::exposed::{Wave, Waves};
+use crate::maintenance::{Desired, Manage};
 use crate::watched::Watched;
 use crate::{names, rook_operator};
 
@@ -48,7 +48,7 @@ const WELL: Duration = Duration::from_secs(5);
 const BURST: Duration = Duration::from_millis(100);
 /// The same while something is down, and each look asks Ceph.
 const BURSTS: Duration = Duration::from_secs(1);
-/// How often it is looked whether Rook's own operator is still there.
+/// How often it is looked whether Rook's own operator is there.
 const ROOK_RUNS: Duration = Duration::from_secs(15);
 /// What fails for so long is told; a write that another's came before passes at once.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -83,17 +83,17 @@ struct Proven {
     /// The epoch of the map of OSDs, all of which are up.
     epoch: u64,
     quorum: BTreeSet<String>,
-    /// That of the CephCluster: it says what is permitted.
-    generation: Option<i64>,
+    /// Those of the CephMaintenance, which says what is permitted, and of the CephCluster.
+    generations: (Option<i64>, Option<i64>),
 }
 
 impl Proven {
     /// What that status would prove, if each OSD may go by that map.
-    fn by(status: &Status, found: &CephCluster) -> Option<Self> {
+    fn by(status: &Status, desired: &Desired) -> Option<Self> {
         Some(Self {
             epoch: status.well_at()?,
             quorum: status.quorum_names.clone(),
-            generation: found.metadata.generation,
+            generations: desired.generations(),
         })
     }
 }
@@ -118,8 +118,8 @@ pub(super) struct Drains {
     kept: Option<Kept>,
     /// What the budgets let go, as far as this process has made them.
     open: Open,
-    /// When Rook's own operator was seen not to be there.
-    alone: Option<Instant>,
+    /// Whether Rook's own operator is to run, and when that was seen.
+    rook: Option<(bool, Instant)>,
     /// Since when each look has failed.
     failing: Option<Instant>,
 }
@@ -148,7 +148,7 @@ impl Drains {
             proven: None,
             kept: None,
             open: Open::Any,
-            alone: None,
+            rook: None,
             failing: None,
         }
     }
@@ -167,16 +167,16 @@ impl Drains {
     }
 
     /// Sees to drains until its task is ended.
-    pub(super) async fn see_to(mut self, mut told: watch::Receiver<Arc<CephCluster>>) {
+    pub(super) async fn see_to(mut self, mut told: watch::Receiver<Arc<Desired>>) {
         let mut changes = self.watched.changes();
         let mut changed = true;
         loop {
             changes.borrow_and_update();
             let wave = self.waves.now();
-            let found = told.borrow_and_update().clone();
+            let desired = told.borrow_and_update().clone();
             self.pulse.works();
             self.tell_unclear();
-            let next = match self.reconcile(&found, wave, changed).await {
+            let next = match self.reconcile(&desired, wave, changed).await {
                 Ok(next) => {
                     self.failing = None;
                     self.writer.trouble(NOT_SEEN_TO, BTreeMap::new());
@@ -214,72 +214,68 @@ impl Drains {
     /// Looks again if Kubernetes shows something else than last time, or Ceph does.
     async fn reconcile(
         &mut self,
-        found: &CephCluster,
+        desired: &Desired,
         wave: Wave,
         changed: bool,
     ) -> Result<Option<Duration>, BackendError> {
         if !changed && self.proven.is_some() {
             let status = self.status().await.ok();
-            if status.and_then(|status| Proven::by(&status, found)) == self.proven {
+            if status.and_then(|status| Proven::by(&status, desired)) == self.proven {
                 return Ok(Some(WELL));
             }
         }
-        self.pass(found, wave).await
+        self.pass(desired, wave).await
     }
 
     /// One look, and after how long there should be another; `None`: when something changes.
-    async fn pass(&mut self, found: &CephCluster, wave: Wave) -> Result<Option<Duration>, BackendError> {
+    async fn pass(&mut self, desired: &Desired, wave: Wave) -> Result<Option<Duration>, BackendError> {
         // Known again only once this look has ended well; after an early end, as while Rook's own operator is back,
         // it is not.
         let open = std::mem::take(&mut self.open);
         if let Some(why) = self.watched.missing_rights() {
             return Err(BackendError::transient("see the cluster", why));
         }
-        let spec = &found.spec.disruption_management;
-        let managed = spec.manage_pod_budgets.unwrap_or(false);
+        let spec = &desired.cluster.spec.disruption_management;
         let mut kept = match self.kept.take() {
             Some(kept) => kept,
             None => kept::read(&self.shared.client, &self.namespace).await?,
         };
-        if self.alone.is_none_or(|since| since.elapsed() > ROOK_RUNS) {
-            self.alone = None;
-            let rook = rook_operator::running(&self.shared.client, &self.namespace, &self.watched);
-            if rook.await?.is_some() {
-                return Ok(Some(ROOK_RUNS));
-            }
-            self.alone = Some(Instant::now());
-        }
+        let rook_runs = self.rook_runs().await?;
+        let both = rook_runs && spec.manage_pod_budgets.unwrap_or(false);
+        let managed = desired.manages(Manage::Drains) && !both;
+        self.tell_both(both && desired.manages(Manage::Drains));
         self.writer.exposed().is_changing(&wave);
-        let budgets = Ensure::new(&self.shared.client, found, self.watched.budgets());
-        if !managed && kept.is_idle() {
-            budgets.over_osds(None).await?;
-            budgets.fixed(&[], &self.watched).await?;
+        let budgets = Ensure::new(&self.shared.client, &desired.cluster, self.watched.budgets(), rook_runs);
+        if !managed {
+            self.writer.drains_are_given_back(false);
+            if !kept.is_idle() {
+                self.ensure_noout(&Wanted::default(), &mut kept).await?;
+            }
+            budgets.leave().await?;
             // Budgets are somebody else's: a wave does not wait for them.
             self.writer.exposed().is_closed(wave);
             self.writer.tell(|now| now.drains = None);
             self.tell_unplaced(&[], None);
+            self.writer.drains_are_given_back(true);
             self.kept = Some(kept);
-            return Ok(None);
+            return Ok(both.then_some(ROOK_RUNS));
         }
+        self.writer.drains_are_given_back(false);
         let status = self.status().await;
         // While Ceph does not answer, no monitor can be spared.
         let quorum = status.as_ref().map_or(&EMPTY, |status| &status.quorum_names);
-        let others = if managed {
-            fixed::wanted(&self.others(quorum))
-        } else {
-            Vec::new()
-        };
+        let others = fixed::wanted(&self.others(quorum));
         budgets.fixed(&others, &self.watched).await?;
         let proven = self.proven.take();
         let looked = match status {
-            Ok(status) => self.see(found, &wave, &kept, proven, &status).await,
+            Ok(status) => self.see(desired, &wave, &kept, proven, &status).await,
             Err(error) => Err(error),
         };
         let sight = match looked {
             Ok(sight) => sight,
             Err(error) => {
                 // What is not known is not proven.
-                if managed && !self.watched.daemons().0.is_empty() {
+                if !self.watched.daemons().0.is_empty() {
                     budgets.over_osds(Some(&Budget::CLOSED)).await?;
                 }
                 return Err(error);
@@ -289,7 +285,6 @@ impl Drains {
         let wanted = decide(
             Seen {
                 now: Timestamp::now(),
-                managed,
                 level: sight.level.as_deref(),
                 osds: &sight.osds,
                 groups: &sight.groups,
@@ -320,10 +315,23 @@ impl Drains {
         Ok(Some(next))
     }
 
+    /// Whether Rook's own operator is to run, as it was not long ago.
+    async fn rook_runs(&mut self) -> Result<bool, BackendError> {
+        if let Some((runs, since)) = self.rook
+            && since.elapsed() < ROOK_RUNS
+        {
+            return Ok(runs);
+        }
+        let found = rook_operator::running(&self.shared.client, &self.namespace, &self.watched);
+        let runs = found.await?.is_some();
+        self.rook = Some((runs, Instant::now()));
+        Ok(runs)
+    }
+
     /// What Kubernetes shows, and then Ceph, if it is not as it was `proven`.
     async fn see(
         &mut self,
-        found: &CephCluster,
+        desired: &Desired,
         wave: &Wave,
         kept: &Kept,
         proven: Option<Proven>,
@@ -332,7 +340,7 @@ impl Drains {
         let serves = |osd: &Osd| osd.serves && !osd.leaving;
         let all_serve = wave.is_none() && kept.is_idle() && self.osds(None).iter().all(serves);
         // Whatever is looked at from here on is newer than that.
-        let proves = Proven::by(status, found).filter(|_| all_serve);
+        let proves = Proven::by(status, desired).filter(|_| all_serve);
         let calm = proves.is_some() && proves == proven;
         // Pools may have come and gone since it was asked.
         if self.level == Level::NotAsked || !calm {
@@ -348,7 +356,7 @@ impl Drains {
         let (judge, groups): (Box<dyn Judge + Send + Sync>, _) = if calm {
             (Box::new(AsProven), Groups::Clean)
         } else {
-            let named = found.spec.update_policy.interruptions.clone();
+            let named = desired.maintenance.spec.update_policy.interruptions.clone();
             let permitted = permitted(None).chain(named).collect();
             let seen = self.look(&mut osds, &permitted).await?;
             let groups = groups(&seen)?;
@@ -387,7 +395,7 @@ impl Drains {
         }
         let cluster = ClusterName::new(&self.name)
             .map_err(|error| BackendError::permanent("name the cluster", error.to_string()))?;
-        snapshot(&cluster, &facts, None, permitted, &self.watched)
+        snapshot(&cluster, &facts, None, permitted, &self.watched, None)
     }
 
     async fn ask_level(&mut self) -> Result<Option<String>, BackendError> {
@@ -545,6 +553,13 @@ impl Drains {
         let (_, wrong) = self.watched.daemons();
         let wrong = wrong.into_iter().map(|why| (why.clone(), why)).collect();
         self.writer.trouble("DeploymentUnclear", wrong);
+    }
+
+    fn tell_both(&self, both: bool) {
+        let why = "Rook's operator runs, and spec.disruptionManagement.managePodBudgets of the CephCluster is true: Rook manages \
+                   the PodDisruptionBudgets, and nothing is done about drains here; set it to false";
+        let said = both.then(|| (self.name.clone(), why.to_owned()));
+        self.writer.trouble("RookManagesBudgets", said.into_iter().collect());
     }
 
     fn tell_failure(&mut self, error: &BackendError) {

@@ -358,7 +358,7 @@ mod tests {
     use stagger_core::model::{Code, Reason};
 
     use super::*;
-    use crate::cluster::CephClusterSpec;
+    use crate::maintenance::desired;
     use crate::provision::Where;
 
     fn blocked(reason: &str, message: &str) -> Told {
@@ -565,20 +565,17 @@ mod tests {
 
     #[test]
     fn fields_that_do_not_do_what_they_say_are_told() {
-        let spec = json!({ "skipUpgradeChecks": true, "storage": { "osdMaxUpdatesInParallel": 4 } });
-        let spec: CephClusterSpec = serde_json::from_value(spec).unwrap();
-        let news = of_settings(&Settings::read(&spec, true));
-        assert_eq!(
-            reasons(&news),
-            ["ChecksAreSkipped", "FieldRemarked", "FieldRemarked"]
-        );
+        let cluster = json!({ "skipUpgradeChecks": true, "storage": { "osdMaxUpdatesInParallel": 4 } });
+        let ours = json!({ "updatePolicy": { "osds": { "maxInParallelPerCluster": 2 } } });
+        let news = of_settings(&Settings::read(&desired(cluster, ours), true));
+        assert_eq!(reasons(&news), ["ChecksAreSkipped", "FieldRemarked"]);
         assert!(
             news.iter().any(|news| news
                 .note
                 .contains("spec.updatePolicy.osds.maxInParallelPerCluster")),
             "{news:?}"
         );
-        let empty = Settings::read(&CephClusterSpec::default(), true);
+        let empty = Settings::read(&desired(json!({}), json!({})), true);
         assert_eq!(of_settings(&empty), []);
     }
 

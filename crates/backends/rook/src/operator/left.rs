@@ -7,7 +7,8 @@ use stagger_core::run::{Command, Ending, Entry, Event, Run};
 use super::blocked::Blocked;
 use super::wishes;
 use crate::backend::Memory;
-use crate::cluster::CephClusterSpec;
+use crate::beside::Beside;
+use crate::maintenance::Desired;
 use crate::wish::Wish;
 
 /// Reasons of units that were tried and failed. What was left for another reason may go when that has passed.
@@ -24,6 +25,8 @@ pub(super) struct Last {
     pub(super) run: RunId,
     /// What it was asked for; `None`: nobody can read that any more.
     wish: Option<Wish>,
+    /// What it kept, if it went on beside a Rook that runs.
+    beside: Option<Beside>,
     ending: Ending,
     /// Whether it was ended as something else was asked for.
     interrupted: bool,
@@ -40,23 +43,30 @@ impl Last {
             _ => None,
         });
         let memory: Option<Memory> = serde_json::from_value(run.start().baseline.clone()).ok();
+        let (wish, beside) = memory.map_or((None, None), |memory| (Some(memory.wish), memory.beside));
         Some(Self {
             run: run.start().run.clone(),
-            wish: memory.map(|memory| memory.wish),
+            wish,
+            beside,
             ending: run.ended()?.clone(),
             interrupted: ended_by.is_some_and(|by| wishes::is_interruption(by)),
         })
     }
 
-    /// What it was asked for, where a spec asks for the same and that is not tried again by itself.
-    pub(super) fn given_up(&self, spec: &CephClusterSpec) -> Option<String> {
-        let wish = self.wish.as_ref()?;
-        let for_good = is_given_up(&self.ending) && !self.interrupted;
-        (for_good && wish.differs(spec).is_none()).then(|| wish.name())
+    /// What it kept of how it was before, and what it was asked for, if it went on beside a Rook that runs.
+    pub(super) fn beside(&self) -> Option<(&Beside, &Wish)> {
+        self.beside.as_ref().zip(self.wish.as_ref())
     }
 
-    /// What is said of that. `cluster`: the name of the CephCluster.
-    pub(super) fn blocked(&self, wish: &str, namespace: &str, cluster: &str) -> Blocked {
+    /// What it was asked for, where the same is asked for now and that is not tried again by itself.
+    pub(super) fn given_up(&self, desired: &Desired) -> Option<String> {
+        let wish = self.wish.as_ref()?;
+        let for_good = is_given_up(&self.ending) && !self.interrupted;
+        (for_good && wish.differs(desired).is_none()).then(|| wish.name())
+    }
+
+    /// What is said of that. `name`: that of the CephMaintenance.
+    pub(super) fn blocked(&self, wish: &str, namespace: &str, name: &str) -> Blocked {
         let (reason, what) = match &self.ending {
             Ending::Incomplete { left } => {
                 let left = left.iter().map(|(what, why)| (what.as_str(), why));
@@ -69,7 +79,7 @@ impl Last {
             reason,
             format!(
                 "an upgrade to {wish} {what}; ask for something else, or try again: `stagger resume -n {namespace}`, \
-                 or `kubectl -n {namespace} annotate --overwrite cephcluster {cluster} {}=retry#1`",
+                 or `kubectl -n {namespace} annotate --overwrite cephmaintenance {name} {}=retry#1`",
                 super::COMMAND
             ),
         )
@@ -168,6 +178,7 @@ fn more(count: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::maintenance::desired;
     use std::collections::{BTreeMap, BTreeSet};
 
     use jiff::Timestamp;
@@ -283,9 +294,7 @@ mod tests {
     /// What a run was given up for is in its journal: a status may be lost.
     #[test]
     fn what_is_given_up_is_read_from_the_journal() {
-        let spec = |image: &str| -> CephClusterSpec {
-            serde_json::from_value(json!({ "cephVersion": { "image": image } })).unwrap()
-        };
+        let spec = |image: &str| desired(json!({}), json!({ "manage": ["updates"], "image": image }));
         let of = |ending: &Ending, by: &str| {
             let memory = Memory {
                 baseline: Baseline {
@@ -299,6 +308,7 @@ mod tests {
                 },
                 book: Book::new(),
                 wish: Wish::of(&spec("ceph:20"), true).unwrap(),
+                beside: None,
             };
             let start = Start {
                 version: 1,
@@ -344,7 +354,7 @@ mod tests {
         assert_eq!(of(&Ending::Done, "anna").given_up(&spec("ceph:20")), None);
         let last = of(
             &Ending::Aborted,
-            "the CephCluster: annotation stagger.dev/command",
+            "the CephMaintenance: annotation stagger.dev/command",
         );
         assert_eq!(last.given_up(&spec("ceph:20")).as_deref(), Some("ceph:20"));
         assert_eq!(last.given_up(&spec("ceph:21")), None);
@@ -353,11 +363,7 @@ mod tests {
         // Ended for another image, and then the first is asked for again.
         let asked = Asked::default();
         let mut wishes = wishes::Wishes::new(Wish::of(&spec("ceph:20"), true).unwrap(), None);
-        let other = serde_json::from_value(json!({
-            "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "metadata": { "name": "c" },
-            "spec": { "cephVersion": { "image": "ceph:21" } },
-        }));
-        wishes.heed(&other.unwrap(), &asked);
+        wishes.heed(&spec("ceph:21"), &asked);
         let (command, by) = asked.take().remove(0);
         assert_eq!(command, Command::Abort);
         assert_eq!(of(&Ending::Aborted, &by).given_up(&spec("ceph:20")), None);

@@ -24,6 +24,7 @@ use crate::access::SECRET;
 use crate::backend::failed;
 use crate::cluster::{CephCluster, DeviceSet};
 use crate::daemons::osd_of;
+use crate::maintenance::{Desired, Manage};
 use crate::objects::Deployment;
 use crate::provision::{
     self, Act, Decided, Failed, Job, JobState, Known, NewOsd, NodeStatus, On, Owner, Prepare, Remark, Seen,
@@ -89,13 +90,13 @@ impl Provision {
     }
 
     /// Sees to new OSDs until its task is ended. A changed resource counts at once, whatever was under way.
-    pub(super) async fn see_to(mut self, mut told: watch::Receiver<Arc<CephCluster>>) {
+    pub(super) async fn see_to(mut self, mut told: watch::Receiver<Arc<Desired>>) {
         let mut changes = self.watched.changes();
         loop {
             changes.borrow_and_update();
-            let found = told.borrow_and_update().clone();
+            let desired = told.borrow_and_update().clone();
             self.pulse.works();
-            let next = self.pass(&found).await;
+            let next = self.pass(&desired).await;
             self.pulse.rests();
             let again = async {
                 match next {
@@ -113,8 +114,11 @@ impl Provision {
     }
 
     /// One look, and after how long there should be another; `None`: when something changes.
-    async fn pass(&mut self, found: &CephCluster) -> Option<Duration> {
-        if found.metadata.deletion_timestamp.is_some() {
+    async fn pass(&mut self, desired: &Desired) -> Option<Duration> {
+        let found = &desired.cluster;
+        if !desired.manages(Manage::Provisioning) {
+            self.tell_rook(None);
+            self.tell(Vec::new(), Vec::new(), std::iter::empty());
             return None;
         }
         if self.watched.missing_rights().is_some() {
@@ -147,6 +151,7 @@ impl Provision {
         } = decided;
         acts.append(&mut wished.claims);
         let mut wrong = false;
+        self.tell_rook(None);
         if !acts.is_empty() {
             match rook_operator::running(&self.shared.client, &self.namespace, &self.watched).await {
                 Ok(None) => {
@@ -162,8 +167,10 @@ impl Provision {
                         }
                     }
                 }
-                // The other operator sees to it.
-                Ok(_) => return Some(AGAIN),
+                Ok(Some(why)) => {
+                    self.tell_rook(Some(why));
+                    return Some(AGAIN);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "new OSDs cannot be seen to now");
                     wrong = true;
@@ -174,6 +181,12 @@ impl Provision {
         let again = again.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
         let soon = wrong.then_some(AGAIN);
         [again, soon].into_iter().flatten().min()
+    }
+
+    /// Tells why Rook's operator, which is to run, keeps new OSDs from being made here.
+    fn tell_rook(&self, why: Option<String>) {
+        let why = why.map(|why| ("provisioning".to_owned(), format!("provisioning is managed here: {why}")));
+        self.writer.trouble("ProvisioningBesideRook", why.into_iter().collect());
     }
 
     fn tell<'a>(

@@ -20,8 +20,8 @@ use super::health::Pulse;
 use super::metrics::ClusterMetrics;
 use super::status::Writer;
 use crate::backend::failed;
-use crate::cluster::CephCluster;
 use crate::daemons::osd_of;
+use crate::maintenance::{Desired, Manage};
 use crate::objects::Deployment;
 use crate::policy::Settings;
 use crate::removal::{Osd, SafeToDestroy, candidates, states};
@@ -71,15 +71,15 @@ impl Removal {
     }
 
     /// Sees to it until its task is ended.
-    pub(super) async fn see_to(mut self, mut told: watch::Receiver<Arc<CephCluster>>) {
+    pub(super) async fn see_to(mut self, mut told: watch::Receiver<Arc<Desired>>) {
         let mut changes = self.watched.changes();
         loop {
             changes.borrow_and_update();
-            let found = told.borrow_and_update().clone();
+            let desired = told.borrow_and_update().clone();
             self.pulse.works();
             let waits = self.down();
-            let wanted = Settings::read(&found.spec, true).remove_osds
-                && found.metadata.deletion_timestamp.is_none()
+            let wanted = Settings::read(&desired, true).remove_osds
+                && desired.manages(Manage::Provisioning)
                 && !waits.is_empty()
                 && self.watched.missing_rights().is_none();
             let said = if wanted {

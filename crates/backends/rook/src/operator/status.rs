@@ -1,4 +1,4 @@
-//! What the status of a CephCluster tells: folded small, written seldom.
+//! What the status of a CephMaintenance tells: folded small, written seldom.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client, Resource as _};
+use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_core::run::{Entry, Run};
@@ -15,11 +15,12 @@ use stagger_engine::driver::{Listener, Notice};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::conditions;
 use super::events::{self, Events, News};
 use super::metrics::ClusterMetrics;
 use crate::backend::MANAGER;
-use crate::cluster::CephCluster;
 use crate::exposed::Exposed;
+use crate::maintenance::{CephMaintenance, Condition};
 use crate::migrations;
 use crate::provision::Remark;
 
@@ -43,6 +44,8 @@ pub(super) struct Told {
     pub(super) reason: String,
     /// The generation of the spec that it is about.
     pub(super) generation: i64,
+    /// The image that is aimed at.
+    pub(super) image: Option<String>,
     /// The run, if there is or was one.
     pub(super) run: Option<Value>,
     /// The migrations of the run.
@@ -109,21 +112,38 @@ pub(super) struct Writer {
     tell: Arc<watch::Sender<Told>>,
     watchers: Arc<Watchers>,
     exposed: Arc<Exposed>,
+    /// Whether budgets and `noout` were given back.
+    given_back: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl Writer {
-    pub(super) fn new(client: &Client, namespace: &str, name: &str, now: Told, watchers: Watchers) -> Self {
+    /// Of that CephMaintenance, from what was told before.
+    pub(super) fn new(client: &Client, of: &CephMaintenance, watchers: Watchers) -> Self {
+        let now = read(of);
         watchers.metrics.status(&now);
-        let api: Api<CephCluster> = Api::namespaced(client.clone(), namespace);
+        let api: Api<CephMaintenance> = Api::namespaced(client.clone(), &of.namespace().unwrap_or_default());
         let (tell, told) = watch::channel(now.clone());
-        let task = tokio::spawn(write(api, name.to_owned(), told, now));
+        let before = of.status.as_ref().map(|status| status.conditions.clone());
+        let task = tokio::spawn(write(api, of.name_any(), told, now, before.unwrap_or_default()));
         Self {
             tell: Arc::new(tell),
             watchers: Arc::new(watchers),
             exposed: Arc::default(),
+            given_back: watch::channel(false).0,
             task,
         }
+    }
+
+    /// Says whether nothing is held for drains any more: no budget is ours, and no `noout`.
+    pub(super) fn drains_are_given_back(&self, are: bool) {
+        self.given_back.send_replace(are);
+    }
+
+    /// Waits until nothing is held for drains any more.
+    pub(super) async fn all_given_back(&self) {
+        // The sender is this one's.
+        self.given_back.subscribe().wait_for(|are| *are).await.ok();
     }
 
     /// Tells something, unless it is told already.
@@ -189,25 +209,23 @@ impl Drop for Writer {
     }
 }
 
-async fn write(api: Api<CephCluster>, name: String, mut told: watch::Receiver<Told>, mut written: Told) {
-    let mut since = BTreeMap::new();
+async fn write(
+    api: Api<CephMaintenance>,
+    name: String,
+    mut told: watch::Receiver<Told>,
+    mut written: Told,
+    mut conditions: Vec<Condition>,
+) {
     while told.changed().await.is_ok() {
         loop {
             let now = told.borrow_and_update().clone();
             if now == written {
                 break;
             }
-            let fields = document(&name, &now, &mut since);
+            conditions = conditions::of(&now, &conditions, Timestamp::now());
             // An apply and no merge: what is told no more, as a word of an open wave, has to go.
-            match api
-                .patch_status(
-                    &name,
-                    &PatchParams::apply(MANAGER).force(),
-                    &Patch::Apply(&fields),
-                )
-                .await
-            {
-                Ok(_) => written = now,
+            match apply(&api, &document(&name, &now, &conditions)).await {
+                Ok(()) => written = now,
                 Err(error) => tracing::warn!(%error, name, "the status cannot be written now"),
             }
             tokio::time::sleep(PAUSE).await;
@@ -215,65 +233,57 @@ async fn write(api: Api<CephCluster>, name: String, mut told: watch::Receiver<To
     }
 }
 
-/// The status as the API has it. Ours is `status.upgrade`; phase and message are where Rook has them.
-fn document(name: &str, told: &Told, since: &mut BTreeMap<&'static str, (bool, String)>) -> Value {
-    let mut condition = |kind: &'static str, holds: bool, reason: &str, message: &str| {
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let turned = since
-            .entry(kind)
-            .and_modify(|(before, at)| {
-                if *before != holds {
-                    (*before, *at) = (holds, now.clone());
-                }
-            })
-            .or_insert((holds, now.clone()));
-        json!({
-            "type": kind, "status": if holds { "True" } else { "False" },
-            "reason": reason, "message": message,
-            "observedGeneration": told.generation, "lastTransitionTime": turned.1,
-        })
+async fn apply(api: &Api<CephMaintenance>, document: &Value) -> Result<(), kube::Error> {
+    let name = document["metadata"]["name"].as_str().unwrap_or_default();
+    let params = PatchParams::apply(MANAGER).force();
+    api.patch_status(name, &params, &Patch::Apply(document))
+        .await
+        .map(|_| ())
+}
+
+/// Tells of a CephMaintenance for which nothing is done why that is so.
+pub(super) async fn tell_unused(client: &Client, of: &CephMaintenance, reason: &str, why: &str) {
+    let api: Api<CephMaintenance> = Api::namespaced(client.clone(), &of.namespace().unwrap_or_default());
+    let told = Told {
+        phase: "Blocked".to_owned(),
+        reason: reason.to_owned(),
+        message: why.to_owned(),
+        generation: of.metadata.generation.unwrap_or(0),
+        ..Told::default()
     };
-    let (reason, message) = (&told.reason, &told.message);
-    let mut conditions = vec![
-        condition("UpToDate", told.phase == "Ready", reason, message),
-        condition("Upgrading", told.phase == "Progressing", reason, message),
-        condition("UpgradeBlocked", told.phase == "Blocked", reason, message),
-    ];
-    for (reason, objects) in &told.troubles {
-        conditions.push(condition(reason, true, reason, &sentences(objects)));
+    let before = of.status.clone().unwrap_or_default();
+    if before.message.as_deref() == Some(why) && before.observed_generation == of.metadata.generation {
+        return;
     }
+    let conditions = conditions::of(&told, &before.conditions, Timestamp::now());
+    if let Err(error) = apply(&api, &document(&of.name_any(), &told, &conditions)).await {
+        tracing::warn!(%error, name = of.name_any(), "the status cannot be written now");
+    }
+}
+
+/// The status as the API has it.
+fn document(name: &str, told: &Told, conditions: &[Condition]) -> Value {
     let mut document = json!({ "status": {
+        "observedGeneration": told.generation,
         "phase": told.phase,
         "message": told.message,
+        "image": told.image,
+        "conditions": conditions,
+        "underWay": told.run_is_on(),
+        "run": told.run,
+        "migrations": told.migrations,
+        "gaveUp": told.gave_up,
+        "retryAfter": told.retry_after,
+        "heard": told.heard,
         "drains": told.drains,
         "provisioning": told.provisioning,
         "removal": told.removal,
-        "upgrade": {
-            "observedGeneration": told.generation,
-            "run": told.run,
-            "underWay": told.run_is_on(),
-            "migrations": told.migrations,
-            "gaveUp": told.gave_up,
-            "retryAfter": told.retry_after,
-            "heard": told.heard,
-            "conditions": conditions,
-        },
     } });
     without_nulls(&mut document);
-    document["apiVersion"] = CephCluster::api_version(&()).into();
-    document["kind"] = CephCluster::kind(&()).into();
+    document["apiVersion"] = CephMaintenance::api_version(&()).into();
+    document["kind"] = CephMaintenance::kind(&()).into();
     document["metadata"] = json!({ "name": name });
     document
-}
-
-/// What is wrong with objects, at most five of them.
-fn sentences(objects: &BTreeMap<String, String>) -> String {
-    const NAMED: usize = 5;
-    let named: Vec<&str> = objects.values().take(NAMED).map(String::as_str).collect();
-    match objects.len().checked_sub(NAMED) {
-        None | Some(0) => named.join("; "),
-        Some(more) => format!("{}; and {more} more", named.join("; ")),
-    }
 }
 
 /// What an apply does not say goes; a null would stay as one.
@@ -289,33 +299,24 @@ fn without_nulls(value: &mut Value) {
 }
 
 /// Reads back what an operator before this one has told.
-pub(super) fn read(cluster: &CephCluster) -> Told {
-    let status = cluster.status.as_ref();
-    let upgrade = status.and_then(|status| status.upgrade.as_ref());
-    let text = |field: &str| Some(upgrade?.0.get(field)?.as_str()?.to_owned());
+pub(super) fn read(of: &CephMaintenance) -> Told {
+    let status = of.status.clone().unwrap_or_default();
     Told {
-        phase: status.and_then(|status| status.phase.clone()).unwrap_or_default(),
-        reason: upgrade
-            .and_then(|upgrade| upgrade.0.get("conditions")?.get(0)?.get("reason")?.as_str())
-            .unwrap_or_default()
-            .to_owned(),
-        generation: upgrade
-            .and_then(|upgrade| upgrade.0.get("observedGeneration")?.as_i64())
-            .unwrap_or_default(),
-        message: status
-            .and_then(|status| status.message.clone())
-            .unwrap_or_default(),
-        gave_up: text("gaveUp"),
-        retry_after: text("retryAfter"),
-        heard: text("heard"),
-        run: upgrade
-            .and_then(|upgrade| upgrade.0.get("run").cloned())
-            .filter(|run| !run.is_null()),
-        migrations: upgrade
-            .and_then(|upgrade| serde_json::from_value(upgrade.0.get("migrations")?.clone()).ok())
+        reason: conditions::reason(&status.conditions).unwrap_or_default().to_owned(),
+        phase: status.phase.unwrap_or_default(),
+        generation: status.observed_generation.unwrap_or_default(),
+        message: status.message.unwrap_or_default(),
+        image: status.image,
+        gave_up: status.gave_up,
+        retry_after: status.retry_after,
+        heard: status.heard,
+        run: status.run.map(|run| Value::Object(run.0)),
+        migrations: status
+            .migrations
+            .and_then(|migrations| serde_json::from_value(migrations).ok())
             .unwrap_or_default(),
         drains: status
-            .and_then(|status| status.drains.clone())
+            .drains
             .and_then(|drains| serde_json::from_value(Value::Object(drains.0)).ok()),
         // Looked at anew.
         troubles: Troubles::new(),
@@ -451,28 +452,23 @@ mod tests {
         let trouble = BTreeMap::from([("osd.1".to_owned(), "why".to_owned())]);
         told.troubles.insert("OsdUnplaced", trouble);
         of_run(&mut told, &view());
-        let mut object = document("rook-ceph", &told, &mut BTreeMap::new());
+        let conditions = conditions::of(&told, &[], Timestamp::UNIX_EPOCH);
+        let mut object = document("rook-ceph", &told, &conditions);
         assert!(!object.to_string().contains("null"), "{object}");
-        object["spec"] = json!({});
+        object["spec"] = json!({ "cephCluster": "rook-ceph" });
         object["metadata"]["generation"] = json!(4);
-        let cluster: CephCluster = serde_json::from_value(object).unwrap();
+        let maintenance: CephMaintenance = serde_json::from_value(object).unwrap();
 
-        let seen = told::Told::of(&cluster, Leader::Nobody);
+        let seen = told::Told::of(&maintenance, Leader::Nobody);
         assert_eq!(seen.run, Some(view()));
         assert_eq!(seen.phase.as_deref(), Some("Progressing"));
         assert_eq!(seen.reason.as_deref(), Some("UpgradeWaits"));
-        assert_eq!(seen.conditions.len(), 4);
-        assert_eq!(
-            (
-                seen.conditions[3].kind.as_str(),
-                seen.conditions[3].message.as_str()
-            ),
-            ("OsdUnplaced", "why")
-        );
+        let degraded = seen.conditions.iter().find(|one| one.kind == "Degraded").unwrap();
+        assert_eq!((degraded.reason.as_str(), degraded.message.as_str()), ("OsdUnplaced", "why"));
         assert!(seen.about_this_spec && seen.conditions[0].last_transition_time.is_some());
         assert_eq!(seen.drains.unwrap().noout.len(), 1);
 
-        let next = read(&cluster);
+        let next = read(&maintenance);
         assert_eq!(
             (next.gave_up, next.retry_after, next.heard),
             (told.gave_up, told.retry_after, told.heard)

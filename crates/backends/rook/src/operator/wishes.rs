@@ -1,25 +1,27 @@
-//! What a person wants of a run, by the CephCluster: a pause, another image, commands.
+//! What a person wants of a run, by the CephMaintenance: a pause, another image, commands, an end.
 
 use kube::ResourceExt as _;
 use stagger_core::model::{HostName, PartName};
 use stagger_core::run::Command;
 
 use super::COMMAND;
-use crate::cluster::CephCluster;
 use crate::journal::Asked;
+use crate::maintenance::{Desired, Manage};
 use crate::wish::Wish;
 
 /// Who asks, as a journal has it.
-const BY: &str = "the CephCluster";
+const BY: &str = "the CephMaintenance";
 /// The same, of a spec that asks for something else.
-const BY_SPEC: &str = "the CephCluster now asks for something else";
+const BY_SPEC: &str = "something else is asked for now";
+/// The same in journals of before there was a CephMaintenance.
+const BY_OLD_SPEC: &str = "the CephCluster now asks for something else";
 
 /// Whether a run was ended as something else was asked for, by who asked for that.
 pub(super) fn is_interruption(by: &str) -> bool {
-    by.starts_with(BY_SPEC)
+    by.starts_with(BY_SPEC) || by.starts_with(BY_OLD_SPEC)
 }
 
-/// What a person wants of a run, by the CephCluster.
+/// What a person wants of a run, by the CephMaintenance.
 pub(super) struct Wishes {
     wish: Wish,
     paused: Option<bool>,
@@ -40,9 +42,10 @@ impl Wishes {
         }
     }
 
-    /// Leaves the commands that a change of the CephCluster comes to.
-    pub(super) fn heed(&mut self, found: &CephCluster, asked: &Asked) {
-        let paused = found.spec.update_policy.pause.unwrap_or(false);
+    /// Leaves the commands that a change of what is wanted comes to.
+    pub(super) fn heed(&mut self, desired: &Desired, asked: &Asked) {
+        let maintenance = &desired.maintenance;
+        let paused = maintenance.spec.update_policy.pause.unwrap_or(false);
         match self.paused.replace(paused) {
             Some(before) if before == paused => {}
             None if !paused => {}
@@ -51,14 +54,19 @@ impl Wishes {
                 format!("{BY}: spec.updatePolicy.pause"),
             ),
         }
+        let left = if !desired.manages(Manage::Updates) {
+            Some("updates are not managed any more".to_owned())
+        } else {
+            self.wish.differs(desired)
+        };
         if !self.left
-            && let Some(why) = self.wish.differs(&found.spec)
+            && let Some(why) = left
         {
             // The wave is finished; what is wanted now is planned from there.
             self.left = true;
             asked.ask(Command::Abort, format!("{BY_SPEC}: {why}"));
         }
-        let command = found.annotations().get(COMMAND).cloned();
+        let command = maintenance.annotations().get(COMMAND).cloned();
         if command != self.command {
             if let Some(read) = command.as_deref().and_then(read_command) {
                 asked.ask(read, format!("{BY}: annotation {COMMAND}"));
@@ -111,15 +119,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::told;
+    use crate::{maintenance, told};
 
-    fn cluster(image: &str, pause: bool, command: &str) -> CephCluster {
-        serde_json::from_value(json!({
-            "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
-            "metadata": { "name": "c", "annotations": { "stagger.dev/command": command } },
-            "spec": { "cephVersion": { "image": image }, "updatePolicy": { "pause": pause } },
-        }))
-        .unwrap()
+    fn cluster(image: &str, pause: bool, command: &str) -> Desired {
+        let mut desired = maintenance::desired(
+            json!({ "cephVersion": { "image": "ceph:18" } }),
+            json!({ "manage": ["updates"], "image": image, "updatePolicy": { "pause": pause } }),
+        );
+        let annotations = desired.maintenance.annotations_mut();
+        annotations.insert(COMMAND.to_owned(), command.to_owned());
+        desired
     }
 
     #[test]
@@ -188,7 +197,7 @@ mod tests {
                 .map(|(command, _)| command)
                 .collect::<Vec<_>>()
         };
-        let wish = Wish::of(&cluster("ceph:20", false, "").spec, true).unwrap();
+        let wish = Wish::of(&cluster("ceph:20", false, ""), true).unwrap();
         let mut wishes = Wishes::new(wish, Some("abort#1".to_owned()));
         assert_eq!(heard(&mut wishes, "ceph:20", false, "abort#1"), []);
         assert_eq!(heard(&mut wishes, "ceph:20", true, "abort#1"), [Command::Pause]);
@@ -202,5 +211,26 @@ mod tests {
         assert_eq!(heard(&mut wishes, "ceph:21", false, "resume#1"), [Command::Abort]);
         assert!(wishes.left);
         assert_eq!(heard(&mut wishes, "ceph:22", false, "resume#1"), []);
+    }
+
+    /// Its wave is finished, and nothing is tried again for that.
+    #[test]
+    fn a_run_of_a_maintenance_that_goes_ends() {
+        let before = cluster("ceph:20", false, "");
+        let wish = Wish::of(&before, true).unwrap();
+        let mut unmanaged = before.clone();
+        unmanaged.maintenance.spec.manage.clear();
+        let mut deleted = before;
+        let at = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH);
+        deleted.maintenance.metadata.deletion_timestamp = Some(at);
+        for now in [unmanaged, deleted] {
+            let asked = Asked::default();
+            let mut wishes = Wishes::new(wish.clone(), Some(String::new()));
+            wishes.heed(&now, &asked);
+            wishes.heed(&now, &asked);
+            let said = asked.take();
+            assert_eq!(said.len(), 1, "{said:?}");
+            assert!(said[0].0 == Command::Abort && is_interruption(&said[0].1), "{said:?}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use stagger_ceph::facts::osd::StretchMode;
 use stagger_ceph::facts::release::{self, Version};
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy};
-use stagger_core::model::{Part, Phase, Policy, Reason, Revision, RunId, Target, UnitId};
+use stagger_core::model::{IdError, Part, Phase, Policy, Reason, Revision, RunId, Target, UnitId};
 use stagger_core::plan::{Ask, plan};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::Backend;
@@ -23,9 +23,10 @@ use tokio::sync::watch;
 
 use super::{NOOUT, One, Pass};
 use crate::backend::{self, Memory, RookBackend, permitted, snapshot, units_of};
-use crate::cluster::CephCluster;
+use crate::beside::{self, Beside};
 use crate::daemons::kind_of;
 use crate::made::{Book, Made};
+use crate::maintenance::Desired;
 use crate::operator;
 use crate::operator::blocked::Blocked;
 use crate::operator::events;
@@ -42,10 +43,11 @@ impl One {
     /// Starts a run to what is wished for, and carries it out.
     pub(super) async fn begin(
         &mut self,
-        found: &Arc<CephCluster>,
+        desired: &Arc<Desired>,
         wish: &Wish,
         differing: &[UnitId],
-        told: &mut watch::Receiver<Arc<CephCluster>>,
+        beside: Option<Beside>,
+        told: &mut watch::Receiver<Arc<Desired>>,
     ) -> Result<Pass, Blocked> {
         let image = &wish.image;
         let release = if let Some(known) = self.releases.get(image) {
@@ -55,7 +57,7 @@ impl One {
                 "Progressing",
                 "AsksTheImage",
                 &format!("asking {image} which Ceph it holds"),
-                found,
+                desired,
             );
             let release = operator::release::of(&self.shared.client, &self.namespace, image).await?;
             self.releases.insert(image.clone(), release.clone());
@@ -64,7 +66,7 @@ impl One {
         if let Some(why) = too_new(&release, &self.shared.options.version) {
             return Err(Blocked::until_changed("CephTooNew", format!("{image} {why}")));
         }
-        if found.spec.update_policy.pause.unwrap_or(false) {
+        if desired.maintenance.spec.update_policy.pause.unwrap_or(false) {
             return Err(Blocked::until_changed("Paused", "spec.updatePolicy.pause is set"));
         }
         let ceph = self.ceph(wish).await?;
@@ -72,15 +74,22 @@ impl One {
         backend::one_gateway_each(&mut facts);
         let release = release.to_string();
         let release_changes = self.is_another_release(&facts, &release)?;
-        let Some(wish) = Wish::of(&found.spec, release_changes) else {
+        let Some(wish) = Wish::of(desired, release_changes) else {
             return Ok(Pass::Again);
         };
         let (mut target, policy) = self.target(&facts, &release, &wish)?;
-        migrations::place(&mut target, &self.watched.deployments())
-            .map_err(|error| Blocked::until_changed("Internal", error.to_string()))?;
-        let memory = self.memory(&facts, &release, wish)?;
+        let internal = |error: IdError| Blocked::until_changed("Internal", error.to_string());
+        migrations::place(&mut target, &self.watched.deployments()).map_err(internal)?;
+        if beside.is_some() {
+            beside::place(&mut target).map_err(internal)?;
+        }
+        let memory = Memory {
+            beside,
+            ..self.memory(&facts, &release, wish)?
+        };
         let permitted = permitted(Some(&memory.wish)).collect();
-        let seen = snapshot(&self.cluster, &facts, Some(&memory), &permitted, &self.watched)?;
+        let named = desired.cluster.spec.ceph_version.image.as_deref();
+        let seen = snapshot(&self.cluster, &facts, Some(&memory), &permitted, &self.watched, named)?;
         let planned = plan(&Ask {
             snapshot: &seen,
             target: &target,
@@ -97,7 +106,7 @@ impl One {
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| Blocked::until_changed("Internal", format!("the memory of a run: {error}")))?;
         let wish = memory.wish.clone();
-        let backend = self.backend(ceph, memory);
+        let backend = self.backend(ceph, memory, told.clone());
         let run = supervisor::new_run_id(Timestamp::now());
         let (driver, lease) = supervisor::start(
             self.parts(&backend),
@@ -178,10 +187,16 @@ impl One {
             baseline: Baseline::of(facts, &units),
             book,
             wish,
+            beside: None,
         })
     }
 
-    fn backend(&self, ceph: CephBackend, memory: Memory) -> Arc<dyn Backend> {
+    fn backend(
+        &self,
+        ceph: CephBackend,
+        memory: Memory,
+        desired: watch::Receiver<Arc<Desired>>,
+    ) -> Arc<dyn Backend> {
         let writer = Arc::clone(&self.writer);
         Arc::new(RookBackend::new(backend::Parts {
             ceph,
@@ -189,6 +204,7 @@ impl One {
             namespace: self.namespace.clone(),
             cluster: self.cluster.clone(),
             watched: Arc::clone(&self.watched),
+            desired,
             memory,
             exposed: Arc::clone(self.writer.exposed()),
             unchecked: Box::new(move |note| writer.news(vec![events::unchecked(note)])),
@@ -209,7 +225,7 @@ impl One {
     pub(super) async fn resume(
         &mut self,
         run: &RunId,
-        told: &mut watch::Receiver<Arc<CephCluster>>,
+        told: &mut watch::Receiver<Arc<Desired>>,
     ) -> Result<(), Blocked> {
         let store = self.store();
         let replayed = supervisor::replay(&store, run)?;
@@ -219,9 +235,12 @@ impl One {
                 format!("run {run} keeps no memory of Rook: {error}"),
             )
         })?;
+        if memory.beside.is_none() {
+            self.no_other_operator().await?;
+        }
         let wish = memory.wish.clone();
         let ceph = self.ceph(&wish).await?;
-        let backend = self.backend(ceph, memory);
+        let backend = self.backend(ceph, memory, told.clone());
         let (driver, lease) =
             supervisor::resume(self.parts(&backend), &Identity::of_this_process(), run).await?;
         self.carry_out(wish, &backend, driver, lease, told).await
@@ -234,7 +253,7 @@ impl One {
         backend: &Arc<dyn Backend>,
         mut driver: Driver,
         lease: Lease,
-        told: &mut watch::Receiver<Arc<CephCluster>>,
+        told: &mut watch::Receiver<Arc<Desired>>,
     ) -> Result<(), Blocked> {
         let mut wishes = Wishes::new(wish, self.writer.told().heard);
         loop {

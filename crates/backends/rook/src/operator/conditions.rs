@@ -1,0 +1,134 @@
+//! The conditions of a CephMaintenance, by Kubernetes' API conventions.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::status::Told;
+use crate::maintenance::Condition;
+
+/// The reason of what is as it should be.
+const FINE: &str = "AsExpected";
+/// What keeps anything from being done for a cluster at all, or from knowing how it is.
+const AWAY: [&str; 4] = ["MissingRights", "DrainsNotSeenTo", "CannotBeAsked", "NoCephCluster"];
+
+/// The conditions of what is told. What was so `before` is so since then.
+///
+/// - `Available`: the cluster is seen, and what is managed of it is seen to.
+/// - `Progressing`: an update is under way.
+/// - `Degraded`: something is wrong beside that, each object in a sentence.
+/// - `Blocked`: an update cannot go on by itself, or must not begin.
+/// - `UpToDate`: every daemon is as asked for.
+pub(super) fn of(told: &Told, before: &[Condition], now: Timestamp) -> Vec<Condition> {
+    let (reason, message) = (told.reason.as_str(), told.message.as_str());
+    let away = told
+        .troubles
+        .iter()
+        .find(|(reason, _)| AWAY.contains(reason))
+        .map(|(reason, objects)| (*reason, sentences(objects)))
+        .or_else(|| AWAY.contains(&reason).then(|| (reason, message.to_owned())));
+    let troubles: Vec<String> = told.troubles.values().map(sentences).collect();
+    let condition = |kind: &str, holds: bool, reason: &str, message: String| {
+        let status = if holds { "True" } else { "False" };
+        let same = before.iter().find(|one| one.kind == kind && one.status == status);
+        let since = same.and_then(|one| one.last_transition_time.clone());
+        Condition {
+            kind: kind.to_owned(),
+            status: status.to_owned(),
+            reason: if reason.is_empty() { FINE } else { reason }.to_owned(),
+            message,
+            observed_generation: Some(told.generation),
+            last_transition_time: Some(since.unwrap_or_else(|| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())),
+        }
+    };
+    let of_phase = |kind: &str, phase: &str| condition(kind, told.phase == phase, reason, message.to_owned());
+    vec![
+        of_phase("UpToDate", "Ready"),
+        of_phase("Progressing", "Progressing"),
+        of_phase("Blocked", "Blocked"),
+        match away {
+            Some((reason, why)) => condition("Available", false, reason, why),
+            None => condition("Available", true, FINE, String::new()),
+        },
+        match told.troubles.keys().next() {
+            Some(first) => condition("Degraded", true, first, troubles.join("; ")),
+            None => condition("Degraded", false, FINE, String::new()),
+        },
+    ]
+}
+
+/// The reason of the phase.
+pub(super) fn reason(conditions: &[Condition]) -> Option<&str> {
+    conditions
+        .iter()
+        .find(|one| one.kind == "UpToDate")
+        .map(|one| one.reason.as_str())
+}
+
+/// What is wrong with objects, at most five of them.
+fn sentences(objects: &BTreeMap<String, String>) -> String {
+    const NAMED: usize = 5;
+    let named: Vec<&str> = objects.values().take(NAMED).map(String::as_str).collect();
+    match objects.len().checked_sub(NAMED) {
+        None | Some(0) => named.join("; "),
+        Some(more) => format!("{}; and {more} more", named.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(phase: &str, reason: &str) -> Told {
+        Told {
+            phase: phase.to_owned(),
+            reason: reason.to_owned(),
+            message: "why".to_owned(),
+            generation: 3,
+            ..Told::default()
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn holds<'a>(conditions: &'a [Condition]) -> Vec<&'a str> {
+        let holding = conditions.iter().filter(|one| one.status == "True");
+        holding.map(|one| one.kind.as_str()).collect()
+    }
+
+    #[test]
+    fn a_condition_is_so_since_it_turned_and_not_since_it_was_written() {
+        let first = of(&told("Progressing", "UpgradeRuns"), &[], at(0));
+        assert_eq!(holds(&first), ["Progressing", "Available"]);
+        let second = of(&told("Progressing", "UpgradeWaits"), &first, at(60));
+        let third = of(&told("Ready", "UpToDate"), &second, at(120));
+        assert_eq!(holds(&third), ["UpToDate", "Available"]);
+        let since = |conditions: &[Condition], kind: &str| {
+            let found = conditions.iter().find(|one| one.kind == kind).unwrap();
+            found.last_transition_time.clone().unwrap()
+        };
+        assert_eq!(since(&second, "Progressing"), "1970-01-01T00:00:00Z");
+        assert_eq!(since(&third, "Progressing"), "1970-01-01T00:02:00Z");
+        assert_eq!(since(&third, "Available"), "1970-01-01T00:00:00Z");
+        assert!(third.iter().all(|one| one.observed_generation == Some(3)));
+        // A reason is never empty: the API server would refuse it where it is checked.
+        assert!(of(&Told::default(), &[], at(0)).iter().all(|one| !one.reason.is_empty()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_degraded_and_what_cannot_be_seen_is_not_available() {
+        let mut now = told("Ready", "UpToDate");
+        let objects = |name: &str| BTreeMap::from([(name.to_owned(), format!("{name} is wrong"))]);
+        now.troubles.insert("OsdUnplaced", objects("osd.1"));
+        let conditions = of(&now, &[], at(0));
+        assert_eq!(holds(&conditions), ["UpToDate", "Available", "Degraded"]);
+        now.troubles.insert("DrainsNotSeenTo", objects("drains"));
+        let conditions = of(&now, &[], at(0));
+        assert_eq!(holds(&conditions), ["UpToDate", "Degraded"]);
+        let degraded = conditions.iter().find(|one| one.kind == "Degraded").unwrap();
+        assert_eq!(degraded.message, "drains is wrong; osd.1 is wrong");
+        assert_eq!(holds(&of(&told("Blocked", "MissingRights"), &[], at(0))), ["Blocked"]);
+    }
+}
