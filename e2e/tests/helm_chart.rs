@@ -63,17 +63,25 @@ fn the_chart_is_what_the_base_is() -> Result<()> {
         ensure!(said.contains(wanted), "no {wanted} in {said}");
         Ok(())
     };
-    args("\"--watch-namespace=\"")?;
+    args("\"--watch-namespace=$(NAMESPACE)\"")?;
     plane.ask(&["get", "cephmaintenances.stagger.dev", "-A"])?;
+    for namespace in ["storage", "more"] {
+        plane.ask(&["create", "namespace", namespace])?;
+    }
     let more = [
         "--set",
-        "watchNamespace=storage",
+        "watchNamespaces={storage,more}",
         "--set",
         "extraArgs={--plain-logs}",
     ];
     helm(&[&["upgrade", "stagger", &chart][..], &more].concat())?;
-    args("\"--watch-namespace=storage\"")?;
+    args("\"--watch-namespace=storage,more\"")?;
     args("\"--plain-logs\"")?;
+    // Rights are those of the namespaces that are named, and in the one before there are none left.
+    for (namespace, is_there) in [("storage", true), ("more", true), (NAMESPACE, false)] {
+        let found = plane.ask(&["get", "role,rolebinding", "-n", namespace, "-o", "name"])?;
+        ensure!(found.matches("stagger-cluster").count() == if is_there { 2 } else { 0 }, "{namespace}: {found}");
+    }
 
     helm(&["uninstall", "stagger"])?;
     let left = plane.ask(&[

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use stagger_e2e::command::output;
 use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::{Plane, definitions};
+use stagger_e2e::laid_out::rights_in;
 use stagger_e2e::sandbox::Sandbox;
 use stagger_e2e::stagger::binary;
 
@@ -134,6 +135,7 @@ fn the_operator_itself_is_understood(lab: &Lab) -> Result<()> {
     bare["metadata"]["namespace"] = json!("bare");
     bare["spec"] = json!({ "cephCluster": "bare", "manage": ["updates"] });
     lab.apply(&bare, &[])?;
+    rights_in(&lab.plane, "bare")?;
     definitions::of_rook(&lab.plane)?;
     let cluster = json!({
         "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",

@@ -11,11 +11,21 @@ const CHART: &str = "deploy/helm/stagger";
 /// Its templates, of which it has no others.
 pub(crate) const TEMPLATES: &str = "deploy/helm/stagger/templates";
 /// The files of the base that become templates.
-const FILES: [&str; 3] = ["rbac.yaml", "deployment.yaml", "budget.yaml"];
+const FILES: [&str; 4] = ["rbac.yaml", "rbac-namespace.yaml", "deployment.yaml", "budget.yaml"];
+/// The rights for new OSDs, which become a template of that name.
+const PROVISIONING: (&str, &str) = ("deploy/provisioning/rbac.yaml", "provisioning.yaml");
 /// The release of the program, which is that of the chart.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// How the base asks for no namespace in particular.
-const ALL_NAMESPACES: &str = "            - --watch-namespace=\n";
+/// How the base asks for its own namespace.
+const OWN_NAMESPACE: &str = "            - --watch-namespace=$(NAMESPACE)\n";
+/// How the chart does, where no others are named.
+const NAMESPACES: &str = "{{ if .Values.watchNamespaces }}{{ join \",\" .Values.watchNamespaces }}{{ else }}$(NAMESPACE){{ end }}";
+/// Each namespace that is watched.
+const EACH_NAMESPACE: &str =
+    "{{- range $namespace := default (list .Release.Namespace) .Values.watchNamespaces }}\n---\n";
+const END: &str = "{{- end }}\n";
+/// Only where new OSDs are wanted.
+const IF_PROVISIONING: &str = "{{- if .Values.provisioning }}\n";
 
 /// All files of the chart, by their place in the repository.
 pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
@@ -31,6 +41,12 @@ pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
             "namespace: rook-ceph\n",
             "namespace: {{ .Release.Namespace }}\n",
         )?;
+        if file == "rbac-namespace.yaml" {
+            let own = replaced(&base, "\n  namespace: rook-ceph\n", "\n  namespace: {{ $namespace }}\n")?;
+            let account = replaced(&own, "\n    namespace: rook-ceph\n", "\n    namespace: {{ $.Release.Namespace }}\n")?;
+            pages.push((format!("{TEMPLATES}/{file}"), format!("{EACH_NAMESPACE}{account}{END}")));
+            continue;
+        }
         if file != "deployment.yaml" {
             pages.push((format!("{TEMPLATES}/{file}"), template));
             continue;
@@ -55,9 +71,11 @@ pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
         )?;
         let template = replaced(
             &template,
-            ALL_NAMESPACES,
-            "            - --watch-namespace={{ .Values.watchNamespace }}\n            \
-             {{- range .Values.extraArgs }}\n            - {{ toJson . }}\n            {{- end }}\n",
+            OWN_NAMESPACE,
+            &format!(
+                "            - --watch-namespace={NAMESPACES}\n            \
+                 {{{{- range .Values.extraArgs }}}}\n            - {{{{ toJson . }}}}\n            {{{{- end }}}}\n"
+            ),
         )?;
         pages.push((format!("{TEMPLATES}/{file}"), template));
         pages.push((
@@ -65,6 +83,18 @@ pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
             values(image, replicas, &resources),
         ));
     }
+    let (path, page) = PROVISIONING;
+    let path = root().join(path);
+    let rights = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let rights = replaced(
+        &rights,
+        "namespace: rook-ceph\n",
+        "namespace: {{ .Release.Namespace }}\n",
+    )?;
+    pages.push((
+        format!("{TEMPLATES}/{page}"),
+        format!("{IF_PROVISIONING}{rights}{END}"),
+    ));
     Ok(pages)
 }
 
@@ -91,8 +121,10 @@ fn values(image: &str, replicas: &str, resources: &str) -> String {
          image: {image}\n\
          # One leads; the others wait for their turn.\n\
          replicas: {replicas}\n\
-         # The namespace whose clusters are seen to; empty: all.\n\
-         watchNamespace: \"\"\n\
+         # The namespaces whose clusters are seen to, each with rights of its own; none: that of the release.\n\
+         watchNamespaces: []\n\
+         # The rights for new OSDs, for clusters that no Rook looks after.\n\
+         provisioning: false\n\
          # More words for `stagger operator`: docs/reference/commands.md lists them.\n\
          extraArgs: []\n\
          resources:\n{resources}"
@@ -151,6 +183,7 @@ mod tests {
         FILES
             .iter()
             .flat_map(|file| parsed(&read(&format!("{BASE}/{file}"))))
+            .chain(parsed(&read(PROVISIONING.0)))
             .collect()
     }
 
@@ -181,12 +214,21 @@ mod tests {
             assert!(there(&subject["kind"], &subject["name"]), "{binding}");
             count += 1;
         }
-        assert_eq!(count, 4);
+        assert_eq!(count, 6);
     }
 
     /// What Helm makes of a template: as much of it as the templates say.
     fn rendered(template: &str, values: &Value) -> String {
-        let mut text = template.replace("{{ .Release.Namespace }}", "rook-ceph");
+        let mut text = template.replace(NAMESPACES, "$(NAMESPACE)");
+        for whole in [EACH_NAMESPACE, IF_PROVISIONING] {
+            let inner = text.strip_prefix(whole).and_then(|rest| rest.strip_suffix(END));
+            if let Some(inner) = inner {
+                text = inner.to_owned();
+            }
+        }
+        for namespace in ["{{ .Release.Namespace }}", "{{ $.Release.Namespace }}", "{{ $namespace }}"] {
+            text = text.replace(namespace, "rook-ceph");
+        }
         while let Some((before, rest)) = text.split_once("\n            {{- range .Values.") {
             let (name, rest) = rest.split_once(" }}").unwrap();
             assert_eq!(values[name], json!([]), "the default of {name}");
@@ -211,10 +253,18 @@ mod tests {
         };
         let values = parsed(&page(&format!("{CHART}/values.yaml"))).remove(0);
         let names: BTreeSet<_> = values.as_object().unwrap().keys().map(String::as_str).collect();
-        let known = ["image", "replicas", "watchNamespace", "extraArgs", "resources"];
+        let known = [
+            "image",
+            "replicas",
+            "watchNamespaces",
+            "provisioning",
+            "extraArgs",
+            "resources",
+        ];
         assert_eq!(names, BTreeSet::from(known));
         let chart: Vec<Value> = FILES
             .iter()
+            .chain([&PROVISIONING.1])
             .flat_map(|file| parsed(&rendered(&page(&format!("{TEMPLATES}/{file}")), &values)))
             .collect();
         assert_eq!(chart, base());
@@ -239,6 +289,7 @@ mod tests {
             listed("deploy/kustomization.yaml"),
             json!(["crds.yaml", "operator"])
         );
+        assert_eq!(listed("deploy/provisioning/kustomization.yaml"), json!(["rbac.yaml"]));
         let there: BTreeSet<String> = fs::read_dir(root().join(BASE))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -226,9 +226,9 @@ pub(crate) struct Operator {
     /// What its Lease says of its holder [default: the host's name and something random].
     #[arg(long, value_name = "NAME")]
     pub(crate) identity: Option<String>,
-    /// See to the clusters of one namespace only; empty: of all.
-    #[arg(long, value_name = "NAMESPACE")]
-    pub(crate) watch_namespace: Option<String>,
+    /// See to the clusters of these namespaces only, with commas between them; empty: of all.
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
+    pub(crate) watch_namespace: Vec<String>,
     /// The `ceph` program, with what stands before it.
     #[arg(long, default_value = "ceph", value_name = "COMMAND")]
     pub(crate) ceph: String,

@@ -191,8 +191,12 @@ impl Place<'_> {
             .arg("--state")
             .arg(&folder)
             .args(more);
-        // Several of them run in one network.
-        let usual = [["--metrics", "off"], ["--agents", "off"]];
+        // Several of them run in one network, and rights are those of one namespace.
+        let usual = [
+            ["--metrics", "off"],
+            ["--agents", "off"],
+            ["--watch-namespace", NAMESPACE],
+        ];
         for words in usual.iter().filter(|words| !more.contains(&words[0])) {
             command.args(words);
         }
@@ -211,11 +215,30 @@ impl Place<'_> {
     }
 }
 
-/// Applies the manifest of rights, as at each start of an operator.
-fn rights(plane: &Plane) -> Result<()> {
-    let rights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operator/rbac.yaml");
-    let rights = rights.display().to_string();
-    plane.ask(&["apply", "--server-side", "-f", &rights]).map(|_| ())
+/// The manifests of rights, as they are applied: of the operator, of a namespace with a cluster, and for new OSDs.
+const RIGHTS: [&str; 3] = ["operator/rbac.yaml", "operator/rbac-namespace.yaml", "provisioning/rbac.yaml"];
+
+/// Applies the manifests of rights, as at each start of an operator.
+///
+/// # Errors
+/// The server refuses one.
+pub fn rights(plane: &Plane) -> Result<()> {
+    for file in RIGHTS {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file);
+        plane.ask(&["apply", "--server-side", "-f", &file.display().to_string()])?;
+    }
+    Ok(())
+}
+
+/// Applies those of a namespace with a cluster to another one.
+///
+/// # Errors
+/// The server refuses them.
+pub fn rights_in(plane: &Plane, namespace: &str) -> Result<()> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(RIGHTS[1]);
+    let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    let (own, there) = ("\n  namespace: rook-ceph\n", format!("\n  namespace: {namespace}\n"));
+    plane.apply_text("kubectl", &text.replace(own, &there))
 }
 
 /// The operator's own account, with the rights of its manifest and no others.

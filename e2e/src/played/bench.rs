@@ -40,6 +40,7 @@ use super::socket;
 use crate::command::{last_lines, say};
 use crate::folder::Folder;
 use crate::kubernetes::{Plane, definitions};
+use crate::laid_out::rights;
 use crate::node::{self, Image};
 use crate::sandbox::Sandbox;
 
@@ -81,8 +82,7 @@ pub fn measure(answers: &Path, stagger: &Path) -> Result<()> {
     let plane = Plane::start_audited(&sandbox, Some(ACCOUNT))?;
     let dir = sandbox.dir();
     plane.ask(&["create", "namespace", NAMESPACE])?;
-    let rights = format!("{}/../deploy/operator/rbac.yaml", env!("CARGO_MANIFEST_DIR"));
-    plane.ask(&["apply", "--server-side", "-f", &rights])?;
+    rights(&plane)?;
     definitions::of_rook(&plane)?;
     definitions::ours(&plane)?;
     let objects = dir.join("objects.json");
@@ -398,6 +398,8 @@ impl World {
         let child = Command::new(&self.settings.stagger)
             .args([
                 "operator",
+                "--watch-namespace",
+                NAMESPACE,
                 "--namespace",
                 NAMESPACE,
                 "--identity",

@@ -9,10 +9,11 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::Plane;
+use stagger_e2e::laid_out::rights;
 use stagger_e2e::node::{Agent, Image, Node, Settings};
 use stagger_e2e::sandbox::Sandbox;
 
-use crate::{NAMESPACE, Operator, World, deployed};
+use crate::{NAMESPACE, Operator, World};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
 /// The machine's own files, with a `ceph` that is none.
@@ -76,7 +77,7 @@ fn bad_input_is_named_with_its_cure() -> Result<()> {
     for object in objects() {
         world.apply(&object)?;
     }
-    world.apply_text(&fs::read_to_string(deployed("operator/rbac.yaml"))?)?;
+    rights(&world.plane)?;
     let config = world.kubeconfig()?;
     let ceph = ceph.display().to_string();
     let more = ["--ceph", &ceph, "--python", "", "--poll", "1"];

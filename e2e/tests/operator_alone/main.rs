@@ -121,7 +121,7 @@ impl Operator {
             .args(["-c", "echo $$ >\"$0\"; exec \"$@\""])
             .arg(folder.join("pid"))
             .arg(binary()?)
-            .args(["operator", "--plain-logs", "--identity", name, "--metrics"])
+            .args(["operator", "--plain-logs", "--identity", name, "--watch-namespace", NAMESPACE, "--metrics"])
             .arg(format!("127.0.0.1:{PORT}"))
             .arg("--state")
             .arg(&folder)

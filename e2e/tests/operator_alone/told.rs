@@ -9,6 +9,8 @@ use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::Plane;
 use stagger_e2e::sandbox::Sandbox;
 
+use stagger_e2e::laid_out::rights;
+
 use crate::{NAMESPACE, Operator, PORT, World, deployed};
 
 /// A cluster whose spec says nothing of an image, and something bold.
@@ -29,6 +31,7 @@ fn events_metrics_health_missing_rights_and_agents() -> Result<()> {
     let world = World { sandbox, plane };
     world.begin(&cluster())?;
     world.a_locked_wish_is_not_changed()?;
+    rights(&world.plane)?;
     world.apply_text(&lesser_role()?)?;
     let config = world.kubeconfig()?;
     let mut operator = Operator::start(&world, "one", &config, &[])?;
@@ -50,7 +53,7 @@ fn events_metrics_health_missing_rights_and_agents() -> Result<()> {
 /// The operator's role without a right to nodes.
 fn lesser_role() -> Result<String> {
     let text = fs::read_to_string(deployed("operator/rbac.yaml")).context("reading the role")?;
-    let less = text.replace("resources: [pods, nodes]", "resources: [pods]");
+    let less = text.replace("resources: [nodes]", "resources: [namespaces]");
     ensure!(less != text, "the role gives no right to nodes");
     Ok(less)
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::ceph::CephSpec;
-use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods, in_pods_of, maintenance};
+use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods, in_pods_of, maintenance, rights_in};
 use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
@@ -452,10 +452,13 @@ fn without_monitor_e(cluster: &LaidOut) -> Result<()> {
 #[test]
 #[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
 fn two_ceph_clusters() -> Result<()> {
-    on_18("two_ceph_clusters", |cluster, _operator, phases| {
+    on_18("two_ceph_clusters", |cluster, operator, phases| {
         let old = cluster.image(Release::Reef)?;
         let new = format!("{old}-again");
+        operator.kill()?;
         silent_cluster(cluster, &old, &new)?;
+        let both = format!("{NAMESPACE},{SILENT}");
+        let _operator = Operator::start_with(cluster, "two", Release::Reef, &["--watch-namespace", &both])?;
         ask_for(cluster, &new)?;
         let other = |path: &str| {
             let path = format!("jsonpath={path}");
@@ -539,5 +542,6 @@ fn silent_cluster(cluster: &LaidOut, old: &str, new: &str) -> Result<()> {
             }),
             maintenance(SILENT, &json!(["drains", "updates", "provisioning"])),
         ],
-    )
+    )?;
+    rights_in(&cluster.plane, SILENT)
 }

@@ -198,7 +198,8 @@ fn report(namespace: &str, node: &str, found: &[Device]) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {
-            "name": names::short(&format!("stagger-devices-{node}")), "namespace": namespace,
+            // An admission policy lets the agent of this node write just this one.
+            "name": format!("stagger-devices-{node}"), "namespace": namespace,
             "labels": { names::APP: NAME },
         },
         "data": { NODE: node, DEVICES: serde_json::to_string_pretty(found).unwrap_or_default() },
@@ -225,19 +226,14 @@ mod tests {
         assert!(!is_ready(Path::new("/nowhere/ready"), left));
     }
 
+    /// By the rule of the admission policy in deploy/provisioning.
     #[test]
-    fn a_node_with_a_long_name_has_a_report_too() {
-        let name = |node: &str| {
-            report("n", node, &[])["metadata"]["name"]
-                .as_str()
-                .unwrap()
-                .to_owned()
-        };
-        assert_eq!(name("host1"), "stagger-devices-host1");
-        let long = "n".repeat(200);
-        assert!(name(&long).len() < 64 && name(&long) != name(&format!("{long}n")));
-        let map: ConfigMap = serde_json::from_value(report("n", &long, &[])).unwrap();
-        assert_eq!(node_of(&map), Some(&long));
+    fn a_report_has_the_name_of_its_node() {
+        for node in ["host1", "ip-10-0-12-34.eu-central-1.compute.internal.with.a.long.domain.example.com"] {
+            let map: ConfigMap = serde_json::from_value(report("n", node, &[])).unwrap();
+            assert_eq!(map.metadata.name.as_deref(), Some(&*format!("stagger-devices-{node}")));
+            assert_eq!(node_of(&map).map(String::as_str), Some(node));
+        }
         assert_eq!(report("n", "a", &[])["data"][DEVICES], "[]");
     }
 }

@@ -40,8 +40,8 @@ pub struct Wanted<'a> {
     pub program: &'a str,
     /// The operator's own release.
     pub version: &'a Version,
-    /// The namespace of the pods whose logs are kept; all, if not given.
-    pub logs_of: Option<&'a str>,
+    /// The namespaces of the pods whose logs are kept; all, if there are none.
+    pub logs_of: &'a [String],
     /// The operator's Deployment, as an owner reference.
     pub owner: Option<&'a Value>,
 }
@@ -50,7 +50,7 @@ pub struct Wanted<'a> {
 pub fn daemon_set(of: &Wanted<'_>) -> (Value, String) {
     let version = of.version.to_string();
     let mut command = vec![of.program, "agent", "--namespace", of.namespace];
-    if let Some(namespace) = of.logs_of {
+    for namespace in of.logs_of {
         command.extend(["--logs-of", namespace]);
     }
     let probe = [of.program, "agent", "--namespace", of.namespace, "--probe"];
@@ -406,7 +406,7 @@ mod tests {
             image: "stagger:1",
             program: "/stagger",
             version: &one,
-            logs_of: None,
+            logs_of: &[],
             owner: None,
         };
         let word = |of: &Wanted<'_>| daemon_set(of).1;
@@ -431,7 +431,12 @@ mod tests {
             })
         );
         assert_ne!(first, with(|of| of.image = "stagger:2"));
-        assert_ne!(first, with(|of| of.logs_of = Some("rook-ceph")));
+        let only = ["rook-ceph".to_owned()];
+        let logs = Wanted {
+            logs_of: &only,
+            ..wanted.clone()
+        };
+        assert_ne!(first, word(&logs));
 
         let set: DaemonSet = serde_json::from_value(daemon_set(&wanted).0).unwrap();
         assert_eq!((made_of(&set), version_of(&set)), (Some(&first), Some(one)));

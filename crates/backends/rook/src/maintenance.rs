@@ -30,7 +30,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
     for version in &mut maintenances.spec.versions {
         let schema = version.schema.as_mut();
         if let Some(root) = schema.and_then(|schema| schema.open_api_v3_schema.as_mut()) {
-            root.x_kubernetes_validations = Some(vec![lock()]);
+            root.x_kubernetes_validations = Some(vec![lock(), fits_a_label()]);
         }
     }
     vec![maintenances]
@@ -71,6 +71,15 @@ fn lock() -> ValidationRule {
              set onSpecChange to interrupt"
                 .to_owned(),
         ),
+        ..ValidationRule::default()
+    }
+}
+
+/// A daemon that Rook is kept from has it in a label.
+fn fits_a_label() -> ValidationRule {
+    ValidationRule {
+        rule: "size(self.metadata.name) <= 63".to_owned(),
+        message: Some("a name of at most 63 characters, as it stands in labels".to_owned()),
         ..ValidationRule::default()
     }
 }
@@ -157,7 +166,7 @@ pub struct CephMaintenanceStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Free>,
     /// What was done to old objects on the way.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub migrations: Option<serde_json::Value>,
     /// What a run went back from, or a person ended: it is not tried again by itself.

@@ -68,8 +68,8 @@ pub struct Options {
     pub identity: String,
     /// The namespace of the operator itself, where its Lease is.
     pub namespace: String,
-    /// The namespace of the clusters that it sees to; all, if not given.
-    pub watch_namespace: Option<String>,
+    /// The namespaces of the clusters that it sees to; all, if there are none.
+    pub watch_namespaces: Vec<String>,
     /// Where it keeps artifacts and how Ceph is reached; it may be lost.
     pub folder: PathBuf,
     /// How the programs that speak to Ceph are called.
@@ -246,26 +246,29 @@ async fn lead(shared: Shared, stop: impl Future<Output = ()>) -> Result<(), Oper
 
 /// Follows CephMaintenances and CephClusters, with a task for each pair.
 async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
-    let namespace = shared.options.watch_namespace.clone();
-    let maintenances: Api<CephMaintenance> = api(&shared.client, namespace.as_deref());
-    let clusters: Api<CephCluster> = api(&shared.client, namespace.as_deref());
     let one = kube::api::ListParams::default().limit(1);
-    maintenances
-        .list(&one)
-        .await
-        .map_err(OperatorError::NoMaintenances)?;
-    clusters.list(&one).await.map_err(OperatorError::NoClusters)?;
-    let mut unseen = vec![
-        shared.health.not_ready_without("CephMaintenances"),
-        shared.health.not_ready_without("CephClusters"),
-    ];
-    let maintenances = watcher(maintenances, watcher::Config::default())
-        .default_backoff()
-        .map(|event| event.map(|event| Change::of(event, Object::Maintenance)));
-    let clusters = watcher(clusters, watcher::Config::default())
-        .default_backoff()
-        .map(|event| event.map(|event| Change::of(event, Object::Cluster)));
-    let mut events = Box::pin(futures::stream::select(maintenances, clusters));
+    let (mut all, mut unseen) = (Vec::new(), Vec::new());
+    for namespace in places(&shared.options.watch_namespaces) {
+        let maintenances: Api<CephMaintenance> = api(&shared.client, namespace);
+        let clusters: Api<CephCluster> = api(&shared.client, namespace);
+        maintenances
+            .list(&one)
+            .await
+            .map_err(OperatorError::NoMaintenances)?;
+        clusters.list(&one).await.map_err(OperatorError::NoClusters)?;
+        let of = namespace.map_or_else(String::new, |namespace| format!(" of namespace {namespace}"));
+        unseen.push(shared.health.not_ready_without(format!("CephMaintenances{of}")));
+        unseen.push(shared.health.not_ready_without(format!("CephClusters{of}")));
+        let config = watcher::Config::default;
+        let maintenances = watcher(maintenances, config())
+            .default_backoff()
+            .map(|event| event.map(|event| Change::of(event, Object::Maintenance)));
+        let clusters = watcher(clusters, config())
+            .default_backoff()
+            .map(|event| event.map(|event| Change::of(event, Object::Cluster)));
+        all.push(futures::stream::select(maintenances, clusters).boxed());
+    }
+    let mut events = futures::stream::select_all(all);
     let mut pairs = Pairs::default();
     let mut tasks: BTreeMap<Key, Task> = BTreeMap::new();
     while let Some(event) = events.next().await {
@@ -285,6 +288,14 @@ async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
         }
     }
     Ok(())
+}
+
+/// Each namespace, or all of them at once.
+fn places(namespaces: &[String]) -> Vec<Option<&str>> {
+    if namespaces.is_empty() {
+        return vec![None];
+    }
+    namespaces.iter().map(|namespace| Some(namespace.as_str())).collect()
 }
 
 fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>

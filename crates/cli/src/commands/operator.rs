@@ -28,7 +28,12 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
             .clone()
             .unwrap_or_else(|| format!("{}-{}", who.host, who.incarnation)),
         namespace,
-        watch_namespace: wish.watch_namespace.clone().filter(|name| !name.is_empty()),
+        watch_namespaces: wish
+            .watch_namespace
+            .iter()
+            .filter(|name| !name.is_empty())
+            .cloned()
+            .collect(),
         folder: state_folder(cli)?.join("operator"),
         programs: Programs {
             ceph: words(&wish.ceph),

@@ -149,7 +149,7 @@ impl Tend {
             image: &self.image,
             program: &self.shared.options.program,
             version: ours,
-            logs_of: self.shared.options.watch_namespace.as_deref(),
+            logs_of: &self.shared.options.watch_namespaces,
             owner: None,
         };
         let (_, word) = daemon_set(&wanted);
