@@ -389,7 +389,7 @@ fn hearer(lab: &Lab) -> Result<Running> {
         "while sleep 0.3; do \
          said=$({kubectl} get cephmaintenance main -n {NAMESPACE} -o 'jsonpath={{.metadata.annotations.stagger\\.dev/command}}'); \
          {kubectl} patch cephmaintenance main -n {NAMESPACE} --subresource=status --type merge \
-         -p \"{{\\\"status\\\":{{\\\"heard\\\":\\\"$said\\\"}}}}}}\"; done"
+         -p \"{{\\\"status\\\":{{\\\"heard\\\":\\\"$said\\\"}}}}\"; done"
     );
     let child = Command::new("sh")
         .args(["-c", &script])

@@ -4,6 +4,7 @@
 mod agents;
 mod bad_input;
 mod lock;
+mod rights;
 mod told;
 
 use std::fs::{self, File};

@@ -37,6 +37,8 @@ fn events_metrics_health_missing_rights_and_agents() -> Result<()> {
     let mut operator = Operator::start(&world, "one", &config, &[])?;
     let told = world.rights_are_missed_and_given();
     let told = told.and_then(|()| world.all_is_told());
+    let told = told.and_then(|()| world.no_right_is_granted_that_no_role_names());
+    let told = told.and_then(|()| world.an_agent_writes_no_other_configmap());
     told.with_context(|| format!("the operator's log:\n{}", operator.log()))?;
     // A second one cannot take the same port, and says so.
     let mut second = Operator::start(&world, "two", &config, &[])?;

@@ -114,6 +114,8 @@ fn stagger_updates_while_rook_runs() -> Result<()> {
         });
         updated.with_context(|| operator.log())?;
         phases.lap("updated");
+        // From the beginning once more: it goes through every daemon.
+        cluster.restart_operator()?;
         cluster.wait_reconciled(Duration::from_mins(5))?;
         cluster.wait_told("Rook has seen it", Duration::from_mins(3), |status| {
             Ok(status["phase"] == "Ready" && status["version"]["image"] == image)
@@ -128,6 +130,11 @@ fn stagger_updates_while_rook_runs() -> Result<()> {
         let left = self::held(cluster)?;
         ensure!(left.is_empty(), "Rook is still kept from {left:?}");
 
+        drained_and_back(cluster, "n1").with_context(|| operator.log())?;
+        phases.lap("a node was drained");
+        let managers = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-mgr-pdb")?;
+        ensure!(managers["metadata"]["labels"].is_null(), "that of Rook was taken: {managers:#}");
+
         // It goes, and leaves nothing that is closed.
         let words = ["delete", "cephmaintenance", NAMESPACE, "-n", NAMESPACE, "--timeout=60s"];
         cluster.plane.ask(&words).with_context(|| operator.log())?;
@@ -139,6 +146,32 @@ fn stagger_updates_while_rook_runs() -> Result<()> {
         phases.lap("the CephMaintenance is gone");
         Ok(())
     })
+}
+
+/// `kubectl drain` takes the OSD of a node, nothing else may go meanwhile, and all of it is back afterwards.
+fn drained_and_back(cluster: &RookCluster, node: &str) -> Result<()> {
+    let drain = [
+        "drain",
+        node,
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        "--force",
+        "--timeout=120s",
+    ];
+    cluster.plane.ask(&drain)?;
+    cluster.wait_ours("the node drains", Duration::from_mins(1), |status| {
+        let drains = &status["drains"];
+        Ok(drains["draining"].as_array().is_some_and(|all| all.len() == 1)
+            && drains["noout"].as_object().is_some_and(|all| all.len() == 1))
+    })?;
+    let budget = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-osd")?;
+    ensure!(budget["spec"]["maxUnavailable"] == 0, "others may go: {budget:#}");
+    cluster.plane.ask(&["uncordon", node])?;
+    cluster.wait_clean(Duration::from_mins(3))?;
+    cluster.wait_ours("the drain is over", Duration::from_mins(1), |status| {
+        Ok(status["drains"].is_null())
+    })?;
+    Ok(())
 }
 
 /// The Deployments that Rook is kept from.
