@@ -1,4 +1,4 @@
-//! The command line against an operator's CephCluster on a real API server. Without a Ceph no upgrade runs
+//! The command line against an operator's CephMaintenance on a real API server. Without a Ceph no upgrade runs
 //! here: its status is written as an operator writes it, and a command is heard by writing that it was. At the
 //! end the operator itself tells what it can.
 
@@ -408,7 +408,7 @@ fn who_may_not_is_told(lab: &Lab) -> Result<()> {
         &out,
         2,
         &[
-            "list the CephClusters of namespace rook-ceph",
+            "list the CephMaintenances of namespace rook-ceph",
             "forbidden",
             "rights",
         ],

@@ -66,7 +66,7 @@ pub(crate) const STORIES: [Story; 8] = [
     Story {
         name: "Kubernetes: the story beside the real Rook",
         file: "rook_beside",
-        case: Some("stagger_updates_and_rook_restarts_nothing_afterwards"),
+        case: Some("stagger_updates_while_rook_runs"),
         crates: KUBERNETES,
     },
     Story {

@@ -149,8 +149,9 @@ impl World {
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": reviews });
         std::fs::write(&path, list.to_string()).context("writing questions")?;
         let answers = self.plane.ask(&["create", "-o", "json", "-f", &path.display().to_string()])?;
-        let answers: Value = serde_json::from_str(&answers)?;
-        let answers = answers["items"].as_array().context("no list of answers")?;
+        // One after another, and no list.
+        let answers = serde_json::Deserializer::from_str(&answers).into_iter::<Value>();
+        let answers = answers.collect::<Result<Vec<Value>, _>>().context("reading the answers")?;
         ensure!(answers.len() == asked, "{} answers to {asked} questions", answers.len());
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let right = |answer: &Value| {

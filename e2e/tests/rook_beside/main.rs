@@ -1,5 +1,6 @@
 //! Cases on clusters that the real Rook lays out. Where it cannot be had they are skipped, and say so.
 
+mod meddled;
 mod written;
 
 use std::time::Duration;

@@ -11,11 +11,13 @@
 use std::collections::BTreeMap;
 
 use kube::KubeSchema;
+use regex::Regex;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use stagger_ceph::target::PgGate;
 use stagger_core::model::{Doors, Growth, Kind, Limit, OnFailure, Order, Policy, Window};
 
-use crate::cluster::is_default;
+use crate::cluster::{CephClusterSpec, is_default};
 use crate::maintenance::{Desired, Manage};
 use crate::pod::{self, Fields};
 
@@ -162,6 +164,8 @@ pub struct Settings {
     pub paused: bool,
     /// Codes of health that are taken for healthy.
     pub accepted: Vec<String>,
+    /// When placement groups are well enough to go on.
+    pub groups: PgGate,
     /// Whether an OSD that is out and safe to destroy is removed.
     pub remove_osds: bool,
     /// What the CephCluster names of pods beside the image, by kind of daemon; nothing, where Rook sees to that.
@@ -230,6 +234,7 @@ impl Settings {
             (true, _) | (false, false) => Failure::Continue,
         };
         let policy = policy(desired, by_change, &mut remarks);
+        let groups = groups(spec, &mut remarks);
         let pods = if desired.manages(Manage::Provisioning) {
             pod::wished(spec, &mut remarks)
         } else {
@@ -241,6 +246,7 @@ impl Settings {
             skip_checks: skip_checks.unwrap_or(false),
             paused: new.pause.unwrap_or(false),
             accepted: new.health_errors_to_ignore.clone(),
+            groups,
             remove_osds: remove_osds.unwrap_or(false),
             remarks,
         }
@@ -327,6 +333,48 @@ fn policy(desired: &Desired, by_change: Failure, remarks: &mut Vec<Remark>) -> P
     };
     policy
 }
+
+/// When groups are well enough, by `pgHealthyRegex`: where it has groups that move for healthy, they are waited for no longer. Copies
+/// that are missing are waited for whatever it says.
+fn groups(spec: &CephClusterSpec, remarks: &mut Vec<Remark>) -> PgGate {
+    const FIELD: &str = "spec.disruptionManagement.pgHealthyRegex";
+    let text = spec.disruption_management.pg_healthy_regex.as_ref();
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return PgGate::Clean;
+    };
+    let healthy = match Regex::new(text) {
+        Ok(healthy) => healthy,
+        Err(error) => {
+            remarks.push(unusable(FIELD, &error.to_string()));
+            return PgGate::Clean;
+        }
+    };
+    if MISSING.iter().any(|state| healthy.is_match(state)) {
+        let what = "it has groups for healthy that lack copies; an update waits for these all the same";
+        remarks.push(Remark {
+            field: FIELD.to_owned(),
+            what: what.to_owned(),
+        });
+    }
+    if MOVING.iter().any(|state| healthy.is_match(state)) {
+        PgGate::NotDegraded
+    } else {
+        PgGate::Clean
+    }
+}
+
+/// States of groups that have all their copies, some of them not yet where they belong.
+const MOVING: [&str; 3] = [
+    "active+remapped",
+    "active+remapped+backfill_wait",
+    "active+remapped+backfilling",
+];
+/// States of groups that have not.
+const MISSING: [&str; 3] = [
+    "active+undersized",
+    "active+undersized+degraded",
+    "active+recovery_wait+degraded",
+];
 
 /// How many OSDs may be down at once; `None`: as ever.
 fn limit(desired: &Desired, remarks: &mut Vec<Remark>) -> Option<Limit> {

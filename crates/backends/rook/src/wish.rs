@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use stagger_ceph::target::PgGate;
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::Policy;
 
@@ -28,6 +29,9 @@ pub struct Wish {
     pub skip_checks: bool,
     /// Codes of health that are taken for healthy.
     pub accepted: BTreeSet<String>,
+    /// When placement groups are well enough to go on; in journals from before there was a choice, when they are clean.
+    #[serde(default)]
+    pub groups: PgGate,
 }
 
 impl Wish {
@@ -42,6 +46,7 @@ impl Wish {
             policy: settings.policy,
             skip_checks: settings.skip_checks,
             accepted: settings.accepted.into_iter().collect(),
+            groups: settings.groups,
         })
     }
 
@@ -63,6 +68,7 @@ impl Wish {
                 "updatePolicy.skipUpgradeChecks",
             ),
             (now.accepted != self.accepted, "updatePolicy.healthErrorsToIgnore"),
+            (now.groups != self.groups, "disruptionManagement.pgHealthyRegex"),
             (now.policy != self.policy, "updatePolicy"),
         ];
         fields
@@ -164,6 +170,8 @@ mod tests {
                 "ceph:21",
             );
             other(json!({ "interruptions": ["mon"] }), json!({}), "updatePolicy");
+            let moving = json!({ "disruptionManagement": { "pgHealthyRegex": "^active\\+remapped" } });
+            other(json!({}), moving, "pgHealthyRegex");
             other(json!({}), json!({ "cephVersion": {} }), "no image");
         }
     }

@@ -4,6 +4,7 @@
 
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
+use stagger_ceph::target::PgGate;
 use stagger_core::model::{Doors, Growth, Kind, Limit, OnFailure, Order};
 use stagger_rook::cluster::CephCluster;
 use stagger_rook::maintenance::{CephMaintenance, Desired};
@@ -125,6 +126,22 @@ fn of_the_two_spellings_of_removal_the_one_that_says_no_counts() {
     };
     assert!(of(json!(true), json!(true)) && of(Value::Null, json!(true)));
     assert!(!of(json!(true), json!(false)));
+}
+
+/// Rook's default, and what it is set to where the balancer never rests.
+#[test]
+fn groups_that_move_are_healthy_where_the_cluster_says_so_and_those_that_lack_copies_never() {
+    let of = |regex: &str| {
+        let settings = read(json!({ "disruptionManagement": { "pgHealthyRegex": regex } }));
+        (settings.groups, settings.remarks.len())
+    };
+    let default = r"^(active\+clean|active\+clean\+scrubbing|active\+clean\+scrubbing\+deep)$";
+    assert_eq!(of(default), (PgGate::Clean, 0));
+    let moving = r"^active\+(clean|remapped)(\+(backfilling|backfill_wait|scrubbing|deep))*$";
+    assert_eq!(of(moving), (PgGate::NotDegraded, 0));
+    assert_eq!(of("^active"), (PgGate::NotDegraded, 1));
+    assert_eq!(of("("), (PgGate::Clean, 1));
+    assert_eq!(read(json!({})).groups, PgGate::Clean);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::facts::osd::StretchMode;
 use stagger_ceph::facts::release::{self, Version};
-use stagger_ceph::target::{PgGate, TargetPolicy, target};
+use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy};
 use stagger_core::model::{IdError, Part, Phase, Policy, Reason, Revision, RunId, Target, UnitId};
 use stagger_core::plan::{Ask, plan};
@@ -331,7 +331,7 @@ fn target_of(facts: &Facts, release: &str, wish: &Wish, health: HealthPolicy) ->
         return Err(Blocked::for_now("Refused", why));
     }
     let wanted = TargetPolicy {
-        pgs: PgGate::Clean,
+        pgs: wish.groups,
         hold: wish.policy.gate_hold,
         timeout: wish.policy.gate_timeout,
         noout: NOOUT,
