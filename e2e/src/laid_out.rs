@@ -137,7 +137,16 @@ impl LaidOut {
 
     fn patch(&self, what: &str, patch: &Value) -> Result<()> {
         let patch = patch.to_string();
-        let words = ["patch", what, NAMESPACE, "-n", NAMESPACE, "--type=merge", "-p", &patch];
+        let words = [
+            "patch",
+            what,
+            NAMESPACE,
+            "-n",
+            NAMESPACE,
+            "--type=merge",
+            "-p",
+            &patch,
+        ];
         self.plane.ask(&words).map(|_| ())
     }
 

@@ -80,7 +80,10 @@ fn the_chart_is_what_the_base_is() -> Result<()> {
     // Rights are those of the namespaces that are named, and in the one before there are none left.
     for (namespace, is_there) in [("storage", true), ("more", true), (NAMESPACE, false)] {
         let found = plane.ask(&["get", "role,rolebinding", "-n", namespace, "-o", "name"])?;
-        ensure!(found.matches("stagger-cluster").count() == if is_there { 2 } else { 0 }, "{namespace}: {found}");
+        ensure!(
+            found.matches("stagger-cluster").count() == if is_there { 2 } else { 0 },
+            "{namespace}: {found}"
+        );
     }
 
     helm(&["uninstall", "stagger"])?;

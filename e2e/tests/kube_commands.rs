@@ -112,7 +112,11 @@ fn an_operator_is_asked_through_a_kubeconfig() -> Result<()> {
     lab.plane.ask(&["apply", "--server-side", "-k", deploy])?;
     lab.plane
         .ask(&["wait", "--for=condition=Established", "crd", "--all"])?;
-    lab.says(&status, 2, &["there is no CephMaintenance in namespace rook-ceph"])?;
+    lab.says(
+        &status,
+        2,
+        &["there is no CephMaintenance in namespace rook-ceph"],
+    )?;
     lab.apply(&ours("main"), &[])?;
     lab.says(&status, 3, &["UNKNOWN", "no operator leads"])?;
 
@@ -122,7 +126,11 @@ fn an_operator_is_asked_through_a_kubeconfig() -> Result<()> {
     who_may_not_is_told(&lab)?;
 
     lab.apply(&ours("other"), &[])?;
-    lab.says(&status, 2, &["there are 2 CephMaintenances", "main, other", "--name"])?;
+    lab.says(
+        &status,
+        2,
+        &["there are 2 CephMaintenances", "main, other", "--name"],
+    )?;
     let named = [&status[..], &["--name", "main"]].concat();
     lab.says(&named, 3, &["rook-ceph/main"])?;
     the_operator_itself_is_understood(&lab)
@@ -352,10 +360,7 @@ fn commands_are_heard(lab: &Lab) -> Result<()> {
         found["metadata"]["generation"] == 1,
         "a spec was written: {found}"
     );
-    ensure!(
-        before["image"] == found["spec"]["image"],
-        "{found}"
-    );
+    ensure!(before["image"] == found["spec"]["image"], "{found}");
     Ok(())
 }
 

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::command::run;
 use stagger_e2e::folder::Folder;
-use stagger_e2e::kubernetes::{Plane, definitions};
 use stagger_e2e::kubernetes::servers::KUBERNETES;
+use stagger_e2e::kubernetes::{Plane, definitions};
 use stagger_e2e::sandbox::Sandbox;
 
 #[test]
@@ -80,7 +80,10 @@ fn definitions_are_taken(plane: &Plane) -> Result<()> {
     definitions::ours(plane)?;
     // None of Rook's is among them.
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds.yaml"))?;
-    ensure!(!text.contains("rook.io"), "a definition of Rook's is ours to apply");
+    ensure!(
+        !text.contains("rook.io"),
+        "a definition of Rook's is ours to apply"
+    );
     Ok(())
 }
 
@@ -113,13 +116,25 @@ fn a_maintenance_is_about_one_cluster(plane: &Plane) -> Result<()> {
         "{shown}"
     );
     let patch = |patch: &str| {
-        let words = ["patch", "cephmaintenance", "main", "-n", "rook-ceph", "--type=merge", "-p", patch];
+        let words = [
+            "patch",
+            "cephmaintenance",
+            "main",
+            "-n",
+            "rook-ceph",
+            "--type=merge",
+            "-p",
+            patch,
+        ];
         plane.ask(&words)
     };
     let Err(error) = patch(r#"{"spec":{"cephCluster":"other"}}"#) else {
         bail!("it is about another cluster now");
     };
-    ensure!(format!("{error:#}").contains("a CephMaintenance of its own"), "{error:#}");
+    ensure!(
+        format!("{error:#}").contains("a CephMaintenance of its own"),
+        "{error:#}"
+    );
     let Err(error) = patch(r#"{"spec":{"manage":["everything"]}}"#) else {
         bail!("it does everything now");
     };
@@ -127,9 +142,25 @@ fn a_maintenance_is_about_one_cluster(plane: &Plane) -> Result<()> {
     // `kubectl wait` goes by conditions.
     let status = r#"{"status":{"conditions":[{"type":"UpToDate","status":"True","reason":"UpToDate","message":"",
         "lastTransitionTime":"2026-11-25T10:00:00Z"}]}}"#;
-    let words = ["patch", "cephmaintenance", "main", "-n", "rook-ceph", "--subresource=status", "--type=merge", "-p"];
+    let words = [
+        "patch",
+        "cephmaintenance",
+        "main",
+        "-n",
+        "rook-ceph",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+    ];
     plane.ask(&[&words[..], &[status]].concat())?;
-    let words = ["wait", "cephmaintenance/main", "-n", "rook-ceph", "--for=condition=UpToDate", "--timeout=5s"];
+    let words = [
+        "wait",
+        "cephmaintenance/main",
+        "-n",
+        "rook-ceph",
+        "--for=condition=UpToDate",
+        "--timeout=5s",
+    ];
     plane.ask(&words).map(drop)
 }
 

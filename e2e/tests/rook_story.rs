@@ -77,10 +77,7 @@ fn upgraded(cluster: &LaidOut, operators: &mut Vec<Operator>, phases: &mut Phase
     operators.remove(leader).kill()?;
     phases.lap("the leader killed in mid-wave");
     let status = cluster.wait_ready(&image, Duration::from_mins(6))?;
-    ensure!(
-        status["run"]["run"] == run,
-        "another run than {run}: {status:#}"
-    );
+    ensure!(status["run"]["run"] == run, "another run than {run}: {status:#}");
     ensure!(status["run"]["verdict"] == "done", "{status:#}");
     let migrations = &status["migrations"];
     let done = |at: usize, name: &str| migrations[at]["name"] == name && migrations[at]["done"] == true;

@@ -11,7 +11,12 @@ const CHART: &str = "deploy/helm/stagger";
 /// Its templates, of which it has no others.
 pub(crate) const TEMPLATES: &str = "deploy/helm/stagger/templates";
 /// The files of the base that become templates.
-const FILES: [&str; 4] = ["rbac.yaml", "rbac-namespace.yaml", "deployment.yaml", "budget.yaml"];
+const FILES: [&str; 4] = [
+    "rbac.yaml",
+    "rbac-namespace.yaml",
+    "deployment.yaml",
+    "budget.yaml",
+];
 /// The rights for new OSDs, which become a template of that name.
 const PROVISIONING: (&str, &str) = ("deploy/provisioning/rbac.yaml", "provisioning.yaml");
 /// The release of the program, which is that of the chart.
@@ -19,7 +24,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How the base asks for its own namespace.
 const OWN_NAMESPACE: &str = "            - --watch-namespace=$(NAMESPACE)\n";
 /// How the chart does, where no others are named.
-const NAMESPACES: &str = "{{ if .Values.watchNamespaces }}{{ join \",\" .Values.watchNamespaces }}{{ else }}$(NAMESPACE){{ end }}";
+const NAMESPACES: &str =
+    "{{ if .Values.watchNamespaces }}{{ join \",\" .Values.watchNamespaces }}{{ else }}$(NAMESPACE){{ end }}";
 /// Each namespace that is watched.
 const EACH_NAMESPACE: &str =
     "{{- range $namespace := default (list .Release.Namespace) .Values.watchNamespaces }}\n---\n";
@@ -42,9 +48,20 @@ pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
             "namespace: {{ .Release.Namespace }}\n",
         )?;
         if file == "rbac-namespace.yaml" {
-            let own = replaced(&base, "\n  namespace: rook-ceph\n", "\n  namespace: {{ $namespace }}\n")?;
-            let account = replaced(&own, "\n    namespace: rook-ceph\n", "\n    namespace: {{ $.Release.Namespace }}\n")?;
-            pages.push((format!("{TEMPLATES}/{file}"), format!("{EACH_NAMESPACE}{account}{END}")));
+            let own = replaced(
+                &base,
+                "\n  namespace: rook-ceph\n",
+                "\n  namespace: {{ $namespace }}\n",
+            )?;
+            let account = replaced(
+                &own,
+                "\n    namespace: rook-ceph\n",
+                "\n    namespace: {{ $.Release.Namespace }}\n",
+            )?;
+            pages.push((
+                format!("{TEMPLATES}/{file}"),
+                format!("{EACH_NAMESPACE}{account}{END}"),
+            ));
             continue;
         }
         if file != "deployment.yaml" {
@@ -226,7 +243,11 @@ mod tests {
                 text = inner.to_owned();
             }
         }
-        for namespace in ["{{ .Release.Namespace }}", "{{ $.Release.Namespace }}", "{{ $namespace }}"] {
+        for namespace in [
+            "{{ .Release.Namespace }}",
+            "{{ $.Release.Namespace }}",
+            "{{ $namespace }}",
+        ] {
             text = text.replace(namespace, "rook-ceph");
         }
         while let Some((before, rest)) = text.split_once("\n            {{- range .Values.") {
@@ -289,7 +310,10 @@ mod tests {
             listed("deploy/kustomization.yaml"),
             json!(["crds.yaml", "operator"])
         );
-        assert_eq!(listed("deploy/provisioning/kustomization.yaml"), json!(["rbac.yaml"]));
+        assert_eq!(
+            listed("deploy/provisioning/kustomization.yaml"),
+            json!(["rbac.yaml"])
+        );
         let there: BTreeSet<String> = fs::read_dir(root().join(BASE))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

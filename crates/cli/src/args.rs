@@ -130,12 +130,43 @@ pub(crate) enum Ironic {
 }
 
 /// Where facts come from.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Default)]
 pub(crate) struct From {
     /// Instead of the cluster: a file of `observe --save`, or a folder of answers as `ceph … -f json`
     /// prints them.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "OnKubernetes")]
     pub(crate) from: Option<PathBuf>,
+    #[command(flatten)]
+    /// Or a cluster of Rook.
+    pub(crate) on: OnKubernetes,
+}
+
+/// A cluster that Rook laid out, of which nothing is in any configuration.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "To look at a cluster of Rook")]
+pub(crate) struct OnKubernetes {
+    /// The API server and the account [default: KUBECONFIG, ~/.kube/config, or those of the pod].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// One of its contexts [default: the current one].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The namespace of the CephCluster [default: that of the context]. Monitors are asked from here, with the key in Rook's
+    /// Secret.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+}
+
+impl OnKubernetes {
+    /// Whether one is meant.
+    pub(crate) fn is_meant(&self) -> bool {
+        let Self {
+            kubeconfig,
+            context,
+            namespace,
+        } = self;
+        kubeconfig.is_some() || context.is_some() || namespace.is_some()
+    }
 }
 
 /// `observe`

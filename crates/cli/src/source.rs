@@ -13,8 +13,11 @@ use stagger_ceph::config::{CephConfig, CephSettings};
 use stagger_ceph::facts::{Facts, stores};
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::ClusterName;
+use stagger_rook::access::{Programs, access};
+use stagger_rook::client;
+use tempfile::TempDir;
 
-use crate::args::{Cli, From};
+use crate::args::{Cli, From, OnKubernetes};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -31,11 +34,16 @@ pub(crate) struct Source {
     taken: Option<Timestamp>,
     /// The cluster itself, and not a file.
     live: bool,
+    /// Configuration and key of the connection, while it is there.
+    pub(crate) folder: Option<TempDir>,
 }
 
 impl Source {
-    /// What `--from` names, or else the cluster of the configuration.
-    pub(crate) fn open(cli: &Cli, from: &From) -> Result<Self, CliError> {
+    /// What `--from` names, or a cluster of Rook, or else the cluster of the configuration.
+    pub(crate) async fn open(cli: &Cli, from: &From) -> Result<Self, CliError> {
+        if from.on.is_meant() {
+            return Self::of_rook(cli, &from.on).await;
+        }
         let Some(path) = &from.from else {
             let config = config::read(cli)?;
             let settings = config.ceph()?;
@@ -45,6 +53,7 @@ impl Source {
                 config: Some(config),
                 taken: None,
                 live: true,
+                folder: None,
             });
         };
         let (api, cluster, taken): (Arc<dyn CephApi>, _, _) = if path.is_dir() {
@@ -62,6 +71,41 @@ impl Source {
             config,
             taken,
             live: false,
+            folder: None,
+        })
+    }
+
+    /// The Ceph of a cluster that Rook laid out. Programs, policy and health are those of a configuration, where one is named.
+    async fn of_rook(cli: &Cli, on: &OnKubernetes) -> Result<Self, CliError> {
+        let client = client::connect(on.kubeconfig.as_deref(), on.context.as_deref()).await?;
+        let namespace = match &on.namespace {
+            Some(given) => given.clone(),
+            None => client.default_namespace().to_owned(),
+        };
+        let name = client::name_of_cluster(&client, &namespace).await?;
+        let name = ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?;
+        let config = cli.config.is_some().then(|| config::read(cli)).transpose()?;
+        let settings = settings_of(name, config.as_ref())?;
+        let folder = tempfile::tempdir()
+            .map_err(|error| CliError::usage(format!("make a folder for the key of Ceph: {error}")))?;
+        let programs = Programs {
+            ceph: settings.cluster.ceph.clone(),
+            python: settings.cluster.python.clone(),
+        };
+        let access = access(&client, &namespace, folder.path(), &programs)
+            .await
+            .map_err(|error| {
+                CliError::caused(Exit::Unreachable, &error).hint(
+                    "it takes `get` of the ConfigMap rook-ceph-mon-endpoints and the Secret rook-ceph-mon in that namespace",
+                )
+            })?;
+        Ok(Self {
+            api: Arc::new(Session::new(access)),
+            settings,
+            config,
+            taken: None,
+            live: true,
+            folder: Some(folder),
         })
     }
 

@@ -13,6 +13,7 @@ use stagger_ceph::target::{TargetPolicy, target_for};
 use stagger_ceph::translate::{Baseline, units};
 use stagger_core::model::{ClusterId, Order, Policy, Snapshot, Target};
 use stagger_sim::ClusterCopy;
+use tempfile::TempDir;
 
 use crate::args::{Cli, From, Wish};
 use crate::config::{self, Config};
@@ -26,6 +27,8 @@ pub(crate) struct World {
     api: Arc<dyn CephApi>,
     settings: CephSettings,
     config: Option<Config>,
+    /// What the connection reads, as long as there is one.
+    _folder: Option<TempDir>,
     /// The interruptions that a person permits.
     permitted: BTreeSet<String>,
     /// All facts.
@@ -37,12 +40,12 @@ pub(crate) struct World {
 impl World {
     /// Observes the cluster, or what `--from` names.
     pub(crate) async fn observe(cli: &Cli, from: &From) -> Result<Self, CliError> {
-        Self::of(Source::open(cli, from)?, None).await
+        Self::of(Source::open(cli, from).await?, None).await
     }
 
     /// The same, with the answers of the cluster written to a file.
     pub(crate) async fn observe_and_save(cli: &Cli, from: &From, file: &Path) -> Result<Self, CliError> {
-        Self::of(Source::open(cli, from)?, Some(file)).await
+        Self::of(Source::open(cli, from).await?, Some(file)).await
     }
 
     async fn of(source: Source, save: Option<&Path>) -> Result<Self, CliError> {
@@ -54,6 +57,7 @@ impl World {
             api,
             settings,
             config,
+            folder,
             ..
         } = source;
         let snapshot = CephBackend::new(Arc::clone(&api), settings.clone(), None).snapshot(&facts)?;
@@ -61,6 +65,7 @@ impl World {
             api,
             settings,
             config,
+            _folder: folder,
             permitted: BTreeSet::new(),
             facts,
             snapshot,

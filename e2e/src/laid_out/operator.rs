@@ -215,8 +215,40 @@ impl Place<'_> {
     }
 }
 
+impl Place<'_> {
+    /// What `stagger` says of the cluster to somebody with a kubeconfig, and nothing of ours in the cluster.
+    ///
+    /// # Errors
+    /// It cannot be started, or does not end well.
+    pub fn asked(&self, words: &[&str]) -> Result<String> {
+        let dir = self.sandbox.dir().join("asked");
+        fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
+        let root = self.root.display();
+        let inside = |program: &str| {
+            format!("[\"chroot\", \"{root}\", \"env\", \"PYTHONPATH=/opt/stagger\", {program:?}]")
+        };
+        let config = format!(
+            "[ceph]\nname = \"asked\"\nceph = {}\npython = {}\n",
+            inside("ceph"),
+            inside("python3")
+        );
+        let path = dir.join("stagger.toml");
+        fs::write(&path, config).with_context(|| format!("writing {}", path.display()))?;
+        let mut command = self.sandbox.command(binary()?);
+        // Where the programs of the root see it too.
+        command.env("TMPDIR", &dir).arg("--state").arg(dir.join("state"));
+        command.arg("--config").arg(&path).args(words);
+        command.arg("--kubeconfig").arg(self.plane.kubeconfig());
+        run(command.args(["-n", NAMESPACE]))
+    }
+}
+
 /// The manifests of rights, as they are applied: of the operator, of a namespace with a cluster, and for new OSDs.
-const RIGHTS: [&str; 3] = ["operator/rbac.yaml", "operator/rbac-namespace.yaml", "provisioning/rbac.yaml"];
+const RIGHTS: [&str; 3] = [
+    "operator/rbac.yaml",
+    "operator/rbac-namespace.yaml",
+    "provisioning/rbac.yaml",
+];
 
 /// Applies the manifests of rights, as at each start of an operator.
 ///
@@ -235,9 +267,14 @@ pub fn rights(plane: &Plane) -> Result<()> {
 /// # Errors
 /// The server refuses them.
 pub fn rights_in(plane: &Plane, namespace: &str) -> Result<()> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(RIGHTS[1]);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../deploy")
+        .join(RIGHTS[1]);
     let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-    let (own, there) = ("\n  namespace: rook-ceph\n", format!("\n  namespace: {namespace}\n"));
+    let (own, there) = (
+        "\n  namespace: rook-ceph\n",
+        format!("\n  namespace: {namespace}\n"),
+    );
     plane.apply_text("kubectl", &text.replace(own, &there))
 }
 

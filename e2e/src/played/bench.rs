@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 use stagger_core::model::ClusterName;
 use stagger_engine::store::Store as _;
 use stagger_rook::cluster::CephCluster;
-use stagger_rook::maintenance::CephMaintenance;
 use stagger_rook::journal::{Asked, KubeStore};
+use stagger_rook::maintenance::CephMaintenance;
 use tokio::net::UnixListener;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
@@ -435,7 +435,10 @@ impl World {
         let (begun, mut last) = (Instant::now(), String::new());
         let mut moved = Instant::now();
         loop {
-            let found = maintenances.get(NAMESPACE).await.context("reading the CephMaintenance")?;
+            let found = maintenances
+                .get(NAMESPACE)
+                .await
+                .context("reading the CephMaintenance")?;
             let status = found.status.unwrap_or_default();
             let (phase, message) = (
                 status.phase.unwrap_or_default(),

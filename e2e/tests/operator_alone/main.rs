@@ -70,7 +70,15 @@ impl World {
     /// Something of the CephMaintenance.
     fn status(&self, path: &str) -> Result<String> {
         let path = format!("jsonpath={path}");
-        let words = ["get", "cephmaintenance", "my-cluster", "-n", NAMESPACE, "-o", &path];
+        let words = [
+            "get",
+            "cephmaintenance",
+            "my-cluster",
+            "-n",
+            NAMESPACE,
+            "-o",
+            &path,
+        ];
         self.plane.ask(&words)
     }
 
@@ -122,7 +130,15 @@ impl Operator {
             .args(["-c", "echo $$ >\"$0\"; exec \"$@\""])
             .arg(folder.join("pid"))
             .arg(binary()?)
-            .args(["operator", "--plain-logs", "--identity", name, "--watch-namespace", NAMESPACE, "--metrics"])
+            .args([
+                "operator",
+                "--plain-logs",
+                "--identity",
+                name,
+                "--watch-namespace",
+                NAMESPACE,
+                "--metrics",
+            ])
             .arg(format!("127.0.0.1:{PORT}"))
             .arg("--state")
             .arg(&folder)

@@ -43,7 +43,10 @@ impl World {
         let beyond: Vec<&Right> = allowed.difference(&granted).collect();
         ensure!(beyond.is_empty(), "it may do more than its roles say: {beyond:?}");
         let missing: Vec<&Right> = granted.difference(&allowed).collect();
-        ensure!(missing.is_empty(), "it may not do what its roles say: {missing:?}");
+        ensure!(
+            missing.is_empty(),
+            "it may not do what its roles say: {missing:?}"
+        );
         for (group, resource, verb) in [
             // Rook's to write.
             ("ceph.rook.io", "cephclusters/status", "patch"),
@@ -58,17 +61,35 @@ impl World {
                 ensure!(!allowed.contains(&right.clone().into()), "it may {right:?}");
             }
         }
-        let elsewhere = allowed.iter().filter(|(_, _, namespace, _)| namespace == ELSEWHERE);
+        let elsewhere = allowed
+            .iter()
+            .filter(|(_, _, namespace, _)| namespace == ELSEWHERE);
         let resources: BTreeSet<&str> = elsewhere.map(|(_, resource, _, _)| resource.as_str()).collect();
-        let whole_cluster = ["cephclusters", "cephmaintenances", "cephmaintenances/status", "nodes"];
-        ensure!(resources == BTreeSet::from(whole_cluster), "elsewhere it may {resources:?}");
+        let whole_cluster = [
+            "cephclusters",
+            "cephmaintenances",
+            "cephmaintenances/status",
+            "nodes",
+        ];
+        ensure!(
+            resources == BTreeSet::from(whole_cluster),
+            "elsewhere it may {resources:?}"
+        );
         Ok(())
     }
 
     /// An agent writes down the devices of its own node, and no journal.
     pub(crate) fn an_agent_writes_no_other_configmap(&self) -> Result<()> {
         let agent = "system:serviceaccount:rook-ceph:stagger-agent";
-        let words = ["create", "configmap", "stagger-my-cluster-x", "-n", NAMESPACE, "--as", agent];
+        let words = [
+            "create",
+            "configmap",
+            "stagger-my-cluster-x",
+            "-n",
+            NAMESPACE,
+            "--as",
+            agent,
+        ];
         match self.plane.ask(&words) {
             Ok(_) => bail!("an agent wrote a journal"),
             Err(error) => {
@@ -91,7 +112,13 @@ impl World {
                 .flatten()
                 .collect())
         };
-        let own = ["get", "role", "stagger-operator", "stagger-cluster", "stagger-provisioning"];
+        let own = [
+            "get",
+            "role",
+            "stagger-operator",
+            "stagger-cluster",
+            "stagger-provisioning",
+        ];
         let own = rules(&[&own[..], &["-n", NAMESPACE, "-o", "json"]].concat())?;
         let mut add = |rules: &[Value], namespace: &str| {
             let texts = |value: &Value| -> Vec<String> {
@@ -121,7 +148,9 @@ impl World {
 
     /// What the API server lets it do.
     fn allowed(&self) -> Result<BTreeSet<Right>> {
-        let listed = self.plane.ask(&["api-resources", "--verbs=list", "-o", "name", "--no-headers"])?;
+        let listed = self
+            .plane
+            .ask(&["api-resources", "--verbs=list", "-o", "name", "--no-headers"])?;
         let named = listed.lines().map(|name| {
             let (resource, group) = name.split_once('.').unwrap_or((name, ""));
             (group, resource, "")
@@ -148,11 +177,19 @@ impl World {
         let path = self.sandbox.dir().join("reviews.json");
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": reviews });
         std::fs::write(&path, list.to_string()).context("writing questions")?;
-        let answers = self.plane.ask(&["create", "-o", "json", "-f", &path.display().to_string()])?;
+        let answers = self
+            .plane
+            .ask(&["create", "-o", "json", "-f", &path.display().to_string()])?;
         // One after another, and no list.
         let answers = serde_json::Deserializer::from_str(&answers).into_iter::<Value>();
-        let answers = answers.collect::<Result<Vec<Value>, _>>().context("reading the answers")?;
-        ensure!(answers.len() == asked, "{} answers to {asked} questions", answers.len());
+        let answers = answers
+            .collect::<Result<Vec<Value>, _>>()
+            .context("reading the answers")?;
+        ensure!(
+            answers.len() == asked,
+            "{} answers to {asked} questions",
+            answers.len()
+        );
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let right = |answer: &Value| {
             let of = &answer["spec"]["resourceAttributes"];
@@ -160,9 +197,16 @@ impl World {
                 none if none.is_empty() => text(&of["resource"]),
                 part => format!("{}/{part}", text(&of["resource"])),
             };
-            (text(&of["group"]), resource, text(&of["namespace"]), text(&of["verb"]))
+            (
+                text(&of["group"]),
+                resource,
+                text(&of["namespace"]),
+                text(&of["verb"]),
+            )
         };
-        let yes = answers.iter().filter(|answer| answer["status"]["allowed"] == true);
+        let yes = answers
+            .iter()
+            .filter(|answer| answer["status"]["allowed"] == true);
         Ok(yes.map(right).collect())
     }
 }

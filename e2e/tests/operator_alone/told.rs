@@ -80,9 +80,7 @@ impl World {
             Ok(self.get("/readyz")?.contains(" 200 "))
         })?;
         self.wait("something else is in the status then", || {
-            Ok(self
-                .status("{.status.message}")?
-                .contains("no image is named"))
+            Ok(self.status("{.status.message}")?.contains("no image is named"))
         })
     }
 

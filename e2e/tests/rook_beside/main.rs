@@ -85,68 +85,112 @@ fn stagger_updates_while_rook_runs() -> Result<()> {
         nodes: 3,
         ..RookSpec::default()
     };
-    beside_rook("stagger_updates_while_rook_runs", AGENT, spec, |cluster, phases| {
-        let before = cluster.incarnations()?;
-        let (old, image) = (cluster.image(), cluster.next_image());
-        cluster.patch_cluster(&json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }))?;
-        cluster.maintain(&json!(["drains", "updates"]))?;
-        let operator = cluster.operators().start("one", &[])?;
-        let idle = cluster.wait_ours("nothing is to be done yet", Duration::from_mins(2), |status| {
-            Ok(status["conditions"][0]["reason"] == "UpToDate" && status["image"] == old)
-        });
-        idle.with_context(|| operator.log())?;
-        phases.lap("stagger sees to it");
-        cluster.patch_maintenance(&json!({ "spec": { "image": image } }))?;
-        let at_osds = cluster.wait_ours("OSDs are changed", Duration::from_mins(8), |status| {
-            Ok(status["run"]["current"]["stage"] == "osd")
-        });
-        at_osds.with_context(|| operator.log())?;
-        let held = held(cluster)?;
-        ensure!(
-            held.len() == 3 && held.iter().all(|name| name.starts_with("rook-ceph-osd-")),
-            "Rook is kept from {held:?}"
-        );
-        ensure!(named(cluster)? == image, "the CephCluster names another image");
-        cluster.restart_operator()?;
-        phases.lap("Rook was restarted");
-        let updated = cluster.wait_ours("all is updated", Duration::from_mins(10), |status| {
-            let run = &status["run"];
-            Ok(run["verdict"] == "done" && status["conditions"][0]["reason"] == "UpToDate")
-        });
-        updated.with_context(|| operator.log())?;
-        phases.lap("updated");
-        // From the beginning once more: it goes through every daemon.
-        cluster.restart_operator()?;
-        cluster.wait_reconciled(Duration::from_mins(5))?;
-        cluster.wait_told("Rook has seen it", Duration::from_mins(3), |status| {
-            Ok(status["phase"] == "Ready" && status["version"]["image"] == image)
-        })?;
-        phases.lap("Rook has gone through it");
-        cluster.wait_clean(Duration::from_mins(1))?;
-        let restarts = cluster.restarts_since(&before)?;
-        ensure!(
-            restarts.len() == before.len() && restarts.values().all(|count| *count == 1),
-            "{restarts:?}"
-        );
-        let left = self::held(cluster)?;
-        ensure!(left.is_empty(), "Rook is still kept from {left:?}");
+    beside_rook(
+        "stagger_updates_while_rook_runs",
+        AGENT,
+        spec,
+        |cluster, phases| {
+            let before = cluster.incarnations()?;
+            let (old, image) = (cluster.image(), cluster.next_image());
+            asked_before_anything_is_installed(cluster, &image)?;
+            phases.lap("asked by a kubeconfig");
+            cluster.patch_cluster(
+                &json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }),
+            )?;
+            cluster.maintain(&json!(["drains", "updates"]))?;
+            let operator = cluster.operators().start("one", &[])?;
+            let idle = cluster.wait_ours("nothing is to be done yet", Duration::from_mins(2), |status| {
+                Ok(status["conditions"][0]["reason"] == "UpToDate" && status["image"] == old)
+            });
+            idle.with_context(|| operator.log())?;
+            phases.lap("stagger sees to it");
+            cluster.patch_maintenance(&json!({ "spec": { "image": image } }))?;
+            let at_osds = cluster.wait_ours("OSDs are changed", Duration::from_mins(8), |status| {
+                Ok(status["run"]["current"]["stage"] == "osd")
+            });
+            at_osds.with_context(|| operator.log())?;
+            let held = held(cluster)?;
+            ensure!(
+                held.len() == 3 && held.iter().all(|name| name.starts_with("rook-ceph-osd-")),
+                "Rook is kept from {held:?}"
+            );
+            ensure!(named(cluster)? == image, "the CephCluster names another image");
+            cluster.restart_operator()?;
+            phases.lap("Rook was restarted");
+            let updated = cluster.wait_ours("all is updated", Duration::from_mins(10), |status| {
+                let run = &status["run"];
+                Ok(run["verdict"] == "done" && status["conditions"][0]["reason"] == "UpToDate")
+            });
+            updated.with_context(|| operator.log())?;
+            phases.lap("updated");
+            // From the beginning once more: it goes through every daemon.
+            cluster.restart_operator()?;
+            cluster.wait_reconciled(Duration::from_mins(5))?;
+            cluster.wait_told("Rook has seen it", Duration::from_mins(3), |status| {
+                Ok(status["phase"] == "Ready" && status["version"]["image"] == image)
+            })?;
+            phases.lap("Rook has gone through it");
+            cluster.wait_clean(Duration::from_mins(1))?;
+            let restarts = cluster.restarts_since(&before)?;
+            ensure!(
+                restarts.len() == before.len() && restarts.values().all(|count| *count == 1),
+                "{restarts:?}"
+            );
+            let left = self::held(cluster)?;
+            ensure!(left.is_empty(), "Rook is still kept from {left:?}");
 
-        drained_and_back(cluster, "n1").with_context(|| operator.log())?;
-        phases.lap("a node was drained");
-        let managers = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-mgr-pdb")?;
-        ensure!(managers["metadata"]["labels"].is_null(), "that of Rook was taken: {managers:#}");
+            drained_and_back(cluster, "n1").with_context(|| operator.log())?;
+            phases.lap("a node was drained");
+            let managers = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-mgr-pdb")?;
+            ensure!(
+                managers["metadata"]["labels"].is_null(),
+                "that of Rook was taken: {managers:#}"
+            );
 
-        // It goes, and leaves nothing that is closed.
-        let words = ["delete", "cephmaintenance", NAMESPACE, "-n", NAMESPACE, "--timeout=60s"];
-        cluster.plane.ask(&words).with_context(|| operator.log())?;
-        let budget = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-osd")?;
-        ensure!(
-            budget["spec"]["maxUnavailable"] == 1 && budget["metadata"]["labels"].is_null(),
-            "{budget:#}"
-        );
-        phases.lap("the CephMaintenance is gone");
-        Ok(())
-    })
+            // It goes, and leaves nothing that is closed.
+            let words = [
+                "delete",
+                "cephmaintenance",
+                NAMESPACE,
+                "-n",
+                NAMESPACE,
+                "--timeout=60s",
+            ];
+            cluster.plane.ask(&words).with_context(|| operator.log())?;
+            let budget = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-osd")?;
+            ensure!(
+                budget["spec"]["maxUnavailable"] == 1 && budget["metadata"]["labels"].is_null(),
+                "{budget:#}"
+            );
+            phases.lap("the CephMaintenance is gone");
+            Ok(())
+        },
+    )
+}
+
+/// With a kubeconfig alone: what an update would do, and why a unit goes when it does.
+fn asked_before_anything_is_installed(cluster: &RookCluster, image: &str) -> Result<()> {
+    let (_, version) = image.rsplit_once(":v").context("the image has a version")?;
+    let asked = |words: &[&str]| cluster.operators().asked(words);
+    let plan = asked(&["plan", "--to", version])?;
+    ensure!(
+        plan.contains("mon") && plan.contains("osd") && plan.contains("waves"),
+        "{plan}"
+    );
+    let why = asked(&["explain", "osd.1", "--to", version])?;
+    ensure!(why.contains("osd.1"), "{why}");
+    let observed = asked(&["observe"])?;
+    ensure!(
+        observed.contains("rook-ceph") && observed.contains("+ pgs-clean"),
+        "{observed}"
+    );
+    let words = ["get", "crd", "-o", "name"];
+    let definitions = cluster.plane.ask(&words)?;
+    ensure!(
+        !definitions.contains("stagger"),
+        "something was installed: {definitions}"
+    );
+    Ok(())
 }
 
 /// `kubectl drain` takes the OSD of a node, nothing else may go meanwhile, and all of it is back afterwards.
@@ -177,8 +221,17 @@ fn drained_and_back(cluster: &RookCluster, node: &str) -> Result<()> {
 
 /// The Deployments that Rook is kept from.
 fn held(cluster: &RookCluster) -> Result<Vec<String>> {
-    let words = ["get", "deployments", "-n", NAMESPACE, "-l", "ceph.rook.io/do-not-reconcile,stagger.dev/held-by"];
-    let names = cluster.plane.ask(&[&words[..], &["-o", "jsonpath={.items[*].metadata.name}"]].concat())?;
+    let words = [
+        "get",
+        "deployments",
+        "-n",
+        NAMESPACE,
+        "-l",
+        "ceph.rook.io/do-not-reconcile,stagger.dev/held-by",
+    ];
+    let names = cluster
+        .plane
+        .ask(&[&words[..], &["-o", "jsonpath={.items[*].metadata.name}"]].concat())?;
     Ok(names.split_whitespace().map(str::to_owned).collect())
 }
 

@@ -16,20 +16,27 @@ fn others_meddle_and_it_is_ended_in_its_midst() -> Result<()> {
         nodes: 6,
         ..RookSpec::default()
     };
-    beside_rook("others_meddle_and_it_is_ended_in_its_midst", AGENT, spec, |cluster, phases| {
-        cluster.patch_cluster(&json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }))?;
-        cluster.maintain(&json!(["drains", "updates"]))?;
-        let one_by_one = json!({ "osds": { "maxInParallelPerCluster": 1 } });
-        let image = cluster.next_image();
-        cluster.patch_maintenance(&json!({ "spec": { "image": image, "updatePolicy": one_by_one } }))?;
-        let operator = cluster.operators().start("one", &[])?;
-        let meddled = meddled(cluster, &image);
-        meddled.with_context(|| operator.log())?;
-        phases.lap("others meddled");
-        ended(cluster, &image).with_context(|| operator.log())?;
-        phases.lap("deleted, and Rook went on");
-        Ok(())
-    })
+    beside_rook(
+        "others_meddle_and_it_is_ended_in_its_midst",
+        AGENT,
+        spec,
+        |cluster, phases| {
+            cluster.patch_cluster(
+                &json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }),
+            )?;
+            cluster.maintain(&json!(["drains", "updates"]))?;
+            let one_by_one = json!({ "osds": { "maxInParallelPerCluster": 1 } });
+            let image = cluster.next_image();
+            cluster.patch_maintenance(&json!({ "spec": { "image": image, "updatePolicy": one_by_one } }))?;
+            let operator = cluster.operators().start("one", &[])?;
+            let meddled = meddled(cluster, &image);
+            meddled.with_context(|| operator.log())?;
+            phases.lap("others meddled");
+            ended(cluster, &image).with_context(|| operator.log())?;
+            phases.lap("deleted, and Rook went on");
+            Ok(())
+        },
+    )
 }
 
 fn meddled(cluster: &RookCluster, image: &str) -> Result<()> {
@@ -47,10 +54,14 @@ fn meddled(cluster: &RookCluster, image: &str) -> Result<()> {
     };
     label("ceph.rook.io/do-not-reconcile-")?;
     let why = |status: &Value| status["run"]["why"].as_str().unwrap_or_default().to_owned();
-    cluster.wait_ours("a label that is gone holds it", Duration::from_mins(3), |status| {
-        let why = why(status);
-        Ok(why.contains("took the label") && why.contains("kubectl-label wrote it last"))
-    })?;
+    cluster.wait_ours(
+        "a label that is gone holds it",
+        Duration::from_mins(3),
+        |status| {
+            let why = why(status);
+            Ok(why.contains("took the label") && why.contains("kubectl-label wrote it last"))
+        },
+    )?;
     label("ceph.rook.io/do-not-reconcile=true")?;
     let goes_on = |what: &str| {
         cluster.wait_ours(what, Duration::from_mins(3), |status| {
@@ -61,16 +72,25 @@ fn meddled(cluster: &RookCluster, image: &str) -> Result<()> {
     goes_on("it goes on with the label")?;
     // As whoever owns the object in a repository of manifests would.
     cluster.patch_cluster(&json!({ "spec": { "cephVersion": { "image": old } } }))?;
-    cluster.wait_ours("another image in the CephCluster holds it", Duration::from_mins(3), |status| {
-        Ok(why(status).contains(&format!("is {old}, and Rook would take back")))
-    })?;
+    cluster.wait_ours(
+        "another image in the CephCluster holds it",
+        Duration::from_mins(3),
+        |status| Ok(why(status).contains(&format!("is {old}, and Rook would take back"))),
+    )?;
     cluster.patch_cluster(&json!({ "spec": { "cephVersion": { "image": image } } }))?;
     goes_on("it goes on with the image")?;
     Ok(())
 }
 
 fn ended(cluster: &RookCluster, image: &str) -> Result<()> {
-    let words = ["delete", "cephmaintenance", NAMESPACE, "-n", NAMESPACE, "--timeout=240s"];
+    let words = [
+        "delete",
+        "cephmaintenance",
+        NAMESPACE,
+        "-n",
+        NAMESPACE,
+        "--timeout=240s",
+    ];
     cluster.plane.ask(&words)?;
     let left = held(cluster)?;
     ensure!(left.is_empty(), "Rook is still kept from {left:?}");
@@ -92,7 +112,10 @@ fn ended(cluster: &RookCluster, image: &str) -> Result<()> {
         if all.len() == 1 && all.keys().all(|one| one.starts_with(&wanted)) {
             return Ok(());
         }
-        ensure!(begun.elapsed() < Duration::from_mins(8), "Rook does not go on: {versions:#}");
+        ensure!(
+            begun.elapsed() < Duration::from_mins(8),
+            "Rook does not go on: {versions:#}"
+        );
         std::thread::sleep(Duration::from_secs(1));
     }
 }

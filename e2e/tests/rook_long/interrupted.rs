@@ -182,10 +182,7 @@ fn api_server_restarted_in_mid_wave() -> Result<()> {
             ensure_ends_well(cluster, &image)?;
             ensure!(operator.runs()?, "the operator has ended: {}", operator.log());
             let status = cluster.wait_told("it is told", Duration::from_secs(5), |_| Ok(true))?;
-            ensure!(
-                status["run"]["run"] == run,
-                "another run than {run}: {status:#}"
-            );
+            ensure!(status["run"]["run"] == run, "another run than {run}: {status:#}");
             ensure!(Operator::leader(cluster, std::slice::from_ref(&operator))? == 0);
             phases.lap("the run's end");
             Ok(())

@@ -140,10 +140,7 @@ fn new_image_crash_loops_at_osds() -> Result<()> {
         phases.lap("taken back");
         ensure!(hit.len() == 1, "the OSDs that were hit: {hit:?}");
         ensure_it_is_documented(&operator, hit.first().context("none was hit")?)?;
-        ensure!(
-            status["run"]["ending"]["ending"] == "rolled-back",
-            "{status:#}"
-        );
+        ensure!(status["run"]["ending"]["ending"] == "rolled-back", "{status:#}");
         // What serves on the new image stays: the monitors and managers before it. No OSD is left on it.
         let of_osds = images_of(cluster, |labels| labels["app"] == "rook-ceph-osd")?;
         ensure!(of_osds == BTreeSet::from([old.clone()]), "{of_osds:?}");
@@ -184,10 +181,7 @@ fn new_image_crash_loops_at_mons() -> Result<()> {
                 // Of itself a revision of one release goes on to the next monitor.
                 cluster.patch_cluster(&json!({ "spec": { "updatePolicy": { "onFailure": on_failure } } }))?;
                 let status = ensure_one_mon_is_hit(cluster, image)?;
-                ensure!(
-                    status["run"]["ending"]["ending"] == "rolled-back",
-                    "{status:#}"
-                );
+                ensure!(status["run"]["ending"]["ending"] == "rolled-back", "{status:#}");
                 let of_mons = images_of(cluster, |labels| labels["app"] == "rook-ceph-mon")?;
                 ensure!(of_mons == BTreeSet::from([old.clone()]), "{of_mons:?}");
                 phases.lap(format!("taken back from {image}"));
@@ -379,8 +373,7 @@ fn rgw_and_mon_count_changed_in_mid_upgrade() -> Result<()> {
                 Ok(gateways.is_none() && may_go(cluster, "rook-ceph-mon-pdb", "maxUnavailable")? == Some(1))
             })?;
             ensure!(
-                status["run"]["current"]["stage"] == "osd"
-                    || status["run"]["waves_left"].as_u64() > Some(2),
+                status["run"]["current"]["stage"] == "osd" || status["run"]["waves_left"].as_u64() > Some(2),
                 "the run did not go on meanwhile: {status:#}"
             );
             phases.lap("one gateway and four monitors, in the midst of OSDs");

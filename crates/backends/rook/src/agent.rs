@@ -229,9 +229,15 @@ mod tests {
     /// By the rule of the admission policy in deploy/provisioning.
     #[test]
     fn a_report_has_the_name_of_its_node() {
-        for node in ["host1", "ip-10-0-12-34.eu-central-1.compute.internal.with.a.long.domain.example.com"] {
+        for node in [
+            "host1",
+            "ip-10-0-12-34.eu-central-1.compute.internal.with.a.long.domain.example.com",
+        ] {
             let map: ConfigMap = serde_json::from_value(report("n", node, &[])).unwrap();
-            assert_eq!(map.metadata.name.as_deref(), Some(&*format!("stagger-devices-{node}")));
+            assert_eq!(
+                map.metadata.name.as_deref(),
+                Some(&*format!("stagger-devices-{node}"))
+            );
             assert_eq!(node_of(&map).map(String::as_str), Some(node));
         }
         assert_eq!(report("n", "a", &[])["data"][DEVICES], "[]");

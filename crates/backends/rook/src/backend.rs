@@ -34,9 +34,7 @@ use crate::made::{Book, Made, image_of};
 use crate::maintenance::Desired;
 use crate::migrations;
 use crate::objects::{Deployment, Pod};
-use crate::ours::{
-    FENCE, RESTARTED, as_they_are, fence_of, fields, given_back, held, is_made_of, restarted,
-};
+use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, given_back, held, is_made_of, restarted};
 use crate::pod::{self, Fields};
 use crate::rollout::{Rollout, rollout};
 use crate::watched::Watched;
@@ -377,7 +375,10 @@ impl RookBackend {
         let name = self.name_of(unit)?;
         let tried = format!("ask who wrote Deployment {name}");
         let api: Api<v1::Deployment> = Api::namespaced(self.parts.client.clone(), &self.parts.namespace);
-        let found = api.get_metadata(&name).await.map_err(|error| failed(&tried, &error))?;
+        let found = api
+            .get_metadata(&name)
+            .await
+            .map_err(|error| failed(&tried, &error))?;
         let of_itself = |entry: &&ManagedFieldsEntry| entry.subresource.is_none();
         let entries = found.metadata.managed_fields.iter().flatten().filter(of_itself);
         let last = entries.max_by_key(|entry| entry.time.clone());
@@ -538,14 +539,20 @@ pub(crate) async fn set_image(
             return Ok(format!("it names {to}"));
         }
         if now != from {
-            let why = format!("it names {} by now, which somebody else has written", now.unwrap_or("no image"));
+            let why = format!(
+                "it names {} by now, which somebody else has written",
+                now.unwrap_or("no image")
+            );
             return Err(BackendError::permanent(tried, why));
         }
         let patch = json!({
             "metadata": { "resourceVersion": found.resource_version() },
             "spec": { "cephVersion": { "image": to } },
         });
-        match api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+        match api
+            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+        {
             Ok(_) => return Ok(format!("it names {to} now")),
             Err(kube::Error::Api(answer)) if answer.code == 409 => {}
             Err(error) => return Err(failed(&tried, &error)),
@@ -601,7 +608,14 @@ impl Backend for RookBackend {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         let image = self.cluster_image();
-        snapshot(cluster, &facts, Some(memory), &permitted, watched, image.as_deref())
+        snapshot(
+            cluster,
+            &facts,
+            Some(memory),
+            &permitted,
+            watched,
+            image.as_deref(),
+        )
     }
 
     fn permit(&self, interruptions: BTreeSet<String>) {

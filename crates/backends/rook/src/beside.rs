@@ -16,7 +16,9 @@ use std::sync::Arc;
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use stagger_core::model::{Condition, ConditionName, IdError, Part, PartName, StepSpec, Target, UnitId, Verdict};
+use stagger_core::model::{
+    Condition, ConditionName, IdError, Part, PartName, StepSpec, Target, UnitId, Verdict,
+};
 
 use crate::backend::DO_NOT_RECONCILE;
 use crate::daemons::kind_of;
@@ -76,8 +78,12 @@ impl Step {
 
     fn why(self) -> &'static str {
         match self {
-            Self::Hold => "labels the Deployments that are to be changed, so that Rook leaves them alone until they are",
-            Self::Image => "writes the image into the CephCluster: Rook takes back none of what is changed from here on",
+            Self::Hold => {
+                "labels the Deployments that are to be changed, so that Rook leaves them alone until they are"
+            }
+            Self::Image => {
+                "writes the image into the CephCluster: Rook takes back none of what is changed from here on"
+            }
             Self::Monitors => "takes the label off monitors and managers, which Rook watches again",
         }
     }
@@ -161,7 +167,9 @@ pub(crate) fn left(step: Step, beside: &Beside, wish: &Wish, daemons: &Daemons) 
             ["mon", "mgr"].contains(&kind_of(unit)) && is_as_wished(unit, deployment) && is_held(deployment)
         }
     };
-    let units = daemons.iter().filter(|(unit, deployment)| is_left(unit, deployment));
+    let units = daemons
+        .iter()
+        .filter(|(unit, deployment)| is_left(unit, deployment));
     units.map(|(unit, _)| unit.clone()).collect()
 }
 
@@ -236,7 +244,9 @@ pub(crate) fn settle(
     if let Some((beside, wish)) = last
         && let Some(before) = &beside.image_before
         && cluster_image == Some(wish.image.as_str())
-        && daemons.iter().all(|(unit, deployment)| is_of(unit, deployment, before))
+        && daemons
+            .iter()
+            .all(|(unit, deployment)| is_of(unit, deployment, before))
     {
         return Settle::ImageBefore(before.clone());
     }
@@ -301,17 +311,31 @@ mod tests {
             let conditions = conditions(&ours(), &wish(), daemons, Some(image)).unwrap();
             conditions.iter().map(|one| one.verdict == Verdict::Yes).collect()
         };
-        assert_eq!(names(&left(Step::Hold, &ours(), &wish(), &before)), ["mon.a", "osd.1"]);
+        assert_eq!(
+            names(&left(Step::Hold, &ours(), &wish(), &before)),
+            ["mon.a", "osd.1"]
+        );
         assert_eq!(done(&before, OLD), [false, false, false]);
-        assert!(is_open(&ours(), &wish(), &before, Some(OLD)).unwrap().contains("take back"));
-        assert!(is_open(&ours(), &wish(), &before, Some(NEW)).unwrap().contains("mon.a and 1 more"));
+        assert!(
+            is_open(&ours(), &wish(), &before, Some(OLD))
+                .unwrap()
+                .contains("take back")
+        );
+        assert!(
+            is_open(&ours(), &wish(), &before, Some(NEW))
+                .unwrap()
+                .contains("mon.a and 1 more")
+        );
 
         let begun = Daemons::from([daemon("mon.a", OLD, &held()), daemon("osd.1", OLD, &held())]);
         assert_eq!(done(&begun, NEW), [true, true, true]);
         assert_eq!(is_open(&ours(), &wish(), &begun, Some(NEW)), None);
 
         let changed = Daemons::from([daemon("mon.a", NEW, &held()), daemon("osd.1", OLD, &held())]);
-        assert_eq!(names(&left(Step::Monitors, &ours(), &wish(), &changed)), ["mon.a"]);
+        assert_eq!(
+            names(&left(Step::Monitors, &ours(), &wish(), &changed)),
+            ["mon.a"]
+        );
         assert_eq!(done(&changed, NEW), [true, true, false]);
     }
 
@@ -340,8 +364,15 @@ mod tests {
         let names = |target: &Target| -> Vec<String> {
             target.parts.iter().map(|part| part.name().to_string()).collect()
         };
-        let expected =
-            ["keep-from-rook", "cephcluster-image", "mon", "mgr", "monitors-back-to-rook", "osd", "mds"];
+        let expected = [
+            "keep-from-rook",
+            "cephcluster-image",
+            "mon",
+            "mgr",
+            "monitors-back-to-rook",
+            "osd",
+            "mds",
+        ];
         assert_eq!(names(&target), expected);
         let steps = target.parts.iter().filter(|part| Step::of(part.name()).is_some());
         assert_eq!(steps.count(), Step::ALL.len());

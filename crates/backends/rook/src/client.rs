@@ -16,6 +16,7 @@ use serde_json::json;
 use tower::timeout::TimeoutLayer;
 
 use crate::agents;
+use crate::cluster::CephCluster;
 use crate::maintenance::CephMaintenance;
 use crate::objects::{DaemonSet, Deployment};
 use crate::operator::{COMMAND, LEASE};
@@ -159,6 +160,28 @@ pub fn patient(mut config: Config) -> kube::Result<Client> {
     config.reset_reader_on_write = true;
     let builder = ClientBuilder::try_from(config)?;
     Ok(builder.with_layer(&TimeoutLayer::new(ANSWER)).build())
+}
+
+/// The name of the CephCluster in a namespace, for who only looks.
+///
+/// # Errors
+/// There is none, there are several, or the API server does not say.
+pub async fn name_of_cluster(client: &Client, namespace: &str) -> Result<String, ClientError> {
+    let api: Api<CephCluster> = Api::namespaced(client.clone(), namespace);
+    let tried = format!("list the CephClusters of namespace {namespace}");
+    let listed = api.list(&ListParams::default()).await;
+    let listed = listed.map_err(|error| refused(tried, error))?;
+    let mut names: Vec<String> = listed.iter().map(ResourceExt::name_any).collect();
+    match (names.pop(), names.len()) {
+        (Some(only), 0) => Ok(only),
+        (None, _) => Err(ClientError::Which(format!(
+            "there is no CephCluster in namespace {namespace}"
+        ))),
+        // Their monitors' addresses would be in one and the same ConfigMap.
+        (Some(_), _) => Err(ClientError::Which(format!(
+            "there are several CephClusters in namespace {namespace}"
+        ))),
+    }
 }
 
 fn unusable(error: impl std::error::Error) -> ClientError {

@@ -256,7 +256,10 @@ impl Desired {
 
     /// Both generations, by which a change of either is seen.
     pub fn generations(&self) -> (Option<i64>, Option<i64>) {
-        (self.maintenance.metadata.generation, self.cluster.metadata.generation)
+        (
+            self.maintenance.metadata.generation,
+            self.cluster.metadata.generation,
+        )
     }
 
     /// The name of the CephMaintenance.

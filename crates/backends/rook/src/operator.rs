@@ -117,7 +117,9 @@ pub enum OperatorError {
     #[error("CephMaintenances cannot be listed: {0}; apply deploy/crds.yaml and deploy/operator/rbac.yaml")]
     NoMaintenances(#[source] kube::Error),
     /// That of Rook is not there.
-    #[error("CephClusters cannot be listed: {0}; Rook's own crds.yaml defines them, and deploy/operator/rbac.yaml lets us")]
+    #[error(
+        "CephClusters cannot be listed: {0}; Rook's own crds.yaml defines them, and deploy/operator/rbac.yaml lets us"
+    )]
     NoClusters(#[source] kube::Error),
 }
 
@@ -295,7 +297,10 @@ fn places(namespaces: &[String]) -> Vec<Option<&str>> {
     if namespaces.is_empty() {
         return vec![None];
     }
-    namespaces.iter().map(|namespace| Some(namespace.as_str())).collect()
+    namespaces
+        .iter()
+        .map(|namespace| Some(namespace.as_str()))
+        .collect()
 }
 
 fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
@@ -326,7 +331,10 @@ async fn bring_about(shared: &Shared, pairs: &Pairs, tasks: &mut BTreeMap<Key, T
     let sorted = pairs.sorted();
     tasks.retain(|key, _| sorted.desired.contains_key(key));
     shared.provisions.send_if_modified(|is| {
-        let provisions = sorted.desired.values().any(|one| one.manages(Manage::Provisioning));
+        let provisions = sorted
+            .desired
+            .values()
+            .any(|one| one.manages(Manage::Provisioning));
         std::mem::replace(is, provisions) != provisions
     });
     for (key, desired) in sorted.desired {

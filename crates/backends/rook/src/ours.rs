@@ -299,15 +299,24 @@ mod tests {
         });
         assert_eq!(of(&held(&osd, "osd", "m")), expected);
         for name in ["ceph.rook.io/do-not-reconcile", "stagger.dev/held-by"] {
-            osd.labels_mut().insert(name.to_owned(), if name.starts_with("ceph") { "true" } else { "m" }.to_owned());
+            osd.labels_mut().insert(
+                name.to_owned(),
+                if name.starts_with("ceph") { "true" } else { "m" }.to_owned(),
+            );
         }
         assert_eq!(of(&as_they_are(&osd, "osd")), expected);
         let changed = fields(&osd, "osd", "ceph:v20", &Fields::new(), Some("20.2.4"));
         assert_eq!(of(&changed)["stagger.dev/held-by"], "m");
-        assert_eq!(of(&given_back(&osd, "osd")), json!({ "ceph-version": "18.2.7-0" }));
+        assert_eq!(
+            of(&given_back(&osd, "osd")),
+            json!({ "ceph-version": "18.2.7-0" })
+        );
         // A person's own is not taken for ours.
         osd.labels_mut().remove("stagger.dev/held-by");
-        assert_eq!(of(&as_they_are(&osd, "osd")), json!({ "ceph-version": "18.2.7-0" }));
+        assert_eq!(
+            of(&as_they_are(&osd, "osd")),
+            json!({ "ceph-version": "18.2.7-0" })
+        );
     }
 
     #[test]

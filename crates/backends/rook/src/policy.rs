@@ -264,7 +264,9 @@ fn prefer<T: PartialEq + std::fmt::Debug>(
     {
         remarks.push(Remark {
             field: theirs.to_owned(),
-            what: format!("the CephCluster says {was:?}; {ours} of the CephMaintenance says {is:?}, and that counts"),
+            what: format!(
+                "the CephCluster says {was:?}; {ours} of the CephMaintenance says {is:?}, and that counts"
+            ),
         });
     }
     is.or(was)

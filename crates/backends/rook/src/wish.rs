@@ -123,7 +123,10 @@ mod tests {
         for (key, value) in more.as_object().unwrap() {
             spec[key] = value.clone();
         }
-        desired(spec, json!({ "manage": ["updates", "provisioning"], "updatePolicy": update_policy }))
+        desired(
+            spec,
+            json!({ "manage": ["updates", "provisioning"], "updatePolicy": update_policy }),
+        )
     }
 
     #[test]
@@ -179,8 +182,10 @@ mod tests {
     /// Rook brings these to pods by itself, and both would write.
     #[test]
     fn what_else_pods_are_made_of_is_rooks_unless_osds_are_provisioned_here() {
-        let cluster = json!({ "cephVersion": { "image": "ceph:20" }, "priorityClassNames": { "all": "high" } });
-        let of = |manage: Value| Wish::of(&desired(cluster.clone(), json!({ "manage": manage })), true).unwrap();
+        let cluster =
+            json!({ "cephVersion": { "image": "ceph:20" }, "priorityClassNames": { "all": "high" } });
+        let of =
+            |manage: Value| Wish::of(&desired(cluster.clone(), json!({ "manage": manage })), true).unwrap();
         assert_eq!(of(json!(["updates", "drains"])).pods, BTreeMap::new());
         assert!(!of(json!(["provisioning"])).pods.is_empty());
     }
@@ -188,7 +193,12 @@ mod tests {
     /// That of the CephMaintenance counts.
     #[test]
     fn the_image_is_that_of_the_maintenance_or_else_of_the_cluster() {
-        let of = |image: Value| desired(json!({ "cephVersion": { "image": "ceph:19" } }), json!({ "image": image }));
+        let of = |image: Value| {
+            desired(
+                json!({ "cephVersion": { "image": "ceph:19" } }),
+                json!({ "image": image }),
+            )
+        };
         assert_eq!(of(json!("ceph:20")).image().unwrap(), "ceph:20");
         assert_eq!(of(Value::Null).image().unwrap(), "ceph:19");
         assert_eq!(desired(json!({}), json!({})).image(), None);

@@ -85,7 +85,7 @@ fn in_folder(folder: &Path) -> Result<Maps, CliError> {
 }
 
 async fn observed(cli: &Cli, from: &From) -> Result<Maps, CliError> {
-    let facts = Source::open(cli, from)?.facts().await?;
+    let facts = Source::open(cli, from).await?.facts().await?;
     match facts.pgs {
         Known::Yes(pgs) => Ok(Maps {
             pgs,

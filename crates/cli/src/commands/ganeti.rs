@@ -46,6 +46,9 @@ pub(crate) struct Asked {
 
 /// Whether a Ganeti is meant. Of what `--from` names: by what is there, since nobody should have to say it twice.
 pub(crate) fn found(cli: &Cli, from: &From) -> Result<Option<Found>, CliError> {
+    if from.on.is_meant() {
+        return Ok(None);
+    }
     let Some(path) = from.from.as_deref() else {
         return Ok(Live::of_config(cli)?.map(|live| Found::Live(Box::new(live))));
     };

@@ -47,7 +47,7 @@ impl Live {
 
     /// The same, unless `--from` names a file: there is none of an Ironic.
     pub(crate) fn at(cli: &Cli, from: &From) -> Result<Option<Self>, CliError> {
-        if from.from.is_some() {
+        if from.from.is_some() || from.on.is_meant() {
             return Ok(None);
         }
         Self::of_config(cli)

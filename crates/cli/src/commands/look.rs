@@ -308,6 +308,7 @@ pub(crate) fn unknown_unit(snapshot: &Snapshot, asked: &str) -> CliError {
 pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, CliError> {
     let from = args::From {
         from: wish.from.clone(),
+        ..args::From::default()
     };
     if let Some(live) = ironic::Live::at(cli, &from)? {
         return live.versions(cli, wish.all).await;

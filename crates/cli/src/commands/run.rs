@@ -46,7 +46,7 @@ async fn prepared(cli: &Cli, wish: &Run) -> Result<Prepared, CliError> {
         return live.prepared(wish).await;
     }
     ganeti::is_none(&wish.reboot)?;
-    let world = World::observe(cli, &From { from: None }).await?;
+    let world = World::observe(cli, &From::default()).await?;
     let policy = world.policy(&wish.wish)?;
     let world = world.permitting(&policy)?;
     let target = world.target(&wish.wish, &policy)?;

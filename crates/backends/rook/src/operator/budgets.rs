@@ -117,7 +117,8 @@ impl<'a> Ensure<'a> {
         }
         for one in &self.there {
             let name = one.name_any();
-            let ours = OTHERS.iter().any(|start| name.starts_with(start)) && is_labelled(one) && !is_rooks(&name);
+            let ours =
+                OTHERS.iter().any(|start| name.starts_with(start)) && is_labelled(one) && !is_rooks(&name);
             if ours && wanted.iter().all(|budget| budget.name != name) {
                 self.delete(one).await?;
             }
@@ -142,13 +143,19 @@ impl<'a> Ensure<'a> {
     ) -> Result<(), BackendError> {
         let before = self.seen(name);
         let of_before = before.and_then(|one| one.owner_references().first());
-        let owner = owner.or_else(|| of_before.map(|owner| json!(owner))).unwrap_or_else(|| {
-            json!({
-                "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": self.found.name_any(),
-                "uid": self.found.metadata.uid, "controller": true,
-            })
-        });
-        let labels = if ours { json!({ LABEL.0: LABEL.1 }) } else { json!({}) };
+        let owner = owner
+            .or_else(|| of_before.map(|owner| json!(owner)))
+            .unwrap_or_else(|| {
+                json!({
+                    "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": self.found.name_any(),
+                    "uid": self.found.metadata.uid, "controller": true,
+                })
+            });
+        let labels = if ours {
+            json!({ LABEL.0: LABEL.1 })
+        } else {
+            json!({})
+        };
         let object = json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
             "metadata": {

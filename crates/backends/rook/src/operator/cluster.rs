@@ -297,7 +297,12 @@ impl One {
         let wish = Wish::of(desired, true);
         if !desired.manages(Manage::Updates) {
             self.writer.tell(|told| told.gave_up = None);
-            self.tell("Ready", "Observing", &self.observed(desired, wish.as_ref()), desired);
+            self.tell(
+                "Ready",
+                "Observing",
+                &self.observed(desired, wish.as_ref()),
+                desired,
+            );
             return Ok(Pass::Rest);
         }
         let Some(wish) = wish else {
@@ -368,12 +373,23 @@ impl One {
     /// beside this.
     async fn give_back(&self, desired: &Desired) -> Result<Pass, Blocked> {
         let (daemons, _) = self.watched.daemons();
-        if daemons.values().any(|one| beside::holder(one) == Some(&desired.name())) {
+        if daemons
+            .values()
+            .any(|one| beside::holder(one) == Some(&desired.name()))
+        {
             // What was written is seen in a moment.
             return Ok(Pass::Rest);
         }
-        self.tell("Progressing", "GivesBack", "budgets and noout are being given back", desired);
-        if tokio::time::timeout(GIVING_BACK, self.writer.all_given_back()).await.is_err() {
+        self.tell(
+            "Progressing",
+            "GivesBack",
+            "budgets and noout are being given back",
+            desired,
+        );
+        if tokio::time::timeout(GIVING_BACK, self.writer.all_given_back())
+            .await
+            .is_err()
+        {
             let troubles = self.writer.told().troubles;
             let why = troubles.values().flat_map(BTreeMap::values).next().cloned();
             let why = why.unwrap_or_else(|| "it takes its time".to_owned());
@@ -448,7 +464,11 @@ impl One {
         }
         let named = &desired.cluster.spec.ceph_version.image;
         let (daemons, _) = self.watched.daemons();
-        let is_held = |unit: &&UnitId| daemons.get(*unit).is_some_and(|one| beside::holder(one).is_some());
+        let is_held = |unit: &&UnitId| {
+            daemons
+                .get(*unit)
+                .is_some_and(|one| beside::holder(one).is_some())
+        };
         let theirs: Vec<&UnitId> = differing.iter().filter(|unit| !is_held(unit)).collect();
         if named.as_ref() == Some(&wish.image)
             && let Some(first) = theirs.first()
@@ -465,7 +485,11 @@ impl One {
                 ),
             ));
         }
-        let before = self.last.as_ref().and_then(Last::beside).map(|(beside, _)| beside);
+        let before = self
+            .last
+            .as_ref()
+            .and_then(Last::beside)
+            .map(|(beside, _)| beside);
         Ok(Some(Beside {
             holder: desired.name(),
             // Of a run that goes on where another ended, it is what that one found.

@@ -10,7 +10,12 @@ use crate::maintenance::Condition;
 /// The reason of what is as it should be.
 const FINE: &str = "AsExpected";
 /// What keeps anything from being done for a cluster at all, or from knowing how it is.
-const AWAY: [&str; 4] = ["MissingRights", "DrainsNotSeenTo", "CannotBeAsked", "NoCephCluster"];
+const AWAY: [&str; 4] = [
+    "MissingRights",
+    "DrainsNotSeenTo",
+    "CannotBeAsked",
+    "NoCephCluster",
+];
 
 /// The conditions of what is told. What was so `before` is so since then.
 ///
@@ -38,7 +43,9 @@ pub(super) fn of(told: &Told, before: &[Condition], now: Timestamp) -> Vec<Condi
             reason: if reason.is_empty() { FINE } else { reason }.to_owned(),
             message,
             observed_generation: Some(told.generation),
-            last_transition_time: Some(since.unwrap_or_else(|| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())),
+            last_transition_time: Some(
+                since.unwrap_or_else(|| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+            ),
         }
     };
     let of_phase = |kind: &str, phase: &str| condition(kind, told.phase == phase, reason, message.to_owned());
@@ -114,7 +121,11 @@ mod tests {
         assert_eq!(since(&third, "Available"), "1970-01-01T00:00:00Z");
         assert!(third.iter().all(|one| one.observed_generation == Some(3)));
         // A reason is never empty: the API server would refuse it where it is checked.
-        assert!(of(&Told::default(), &[], at(0)).iter().all(|one| !one.reason.is_empty()));
+        assert!(
+            of(&Told::default(), &[], at(0))
+                .iter()
+                .all(|one| !one.reason.is_empty())
+        );
     }
 
     #[test]
@@ -129,6 +140,9 @@ mod tests {
         assert_eq!(holds(&conditions), ["UpToDate", "Degraded"]);
         let degraded = conditions.iter().find(|one| one.kind == "Degraded").unwrap();
         assert_eq!(degraded.message, "drains is wrong; osd.1 is wrong");
-        assert_eq!(holds(&of(&told("Blocked", "MissingRights"), &[], at(0))), ["Blocked"]);
+        assert_eq!(
+            holds(&of(&told("Blocked", "MissingRights"), &[], at(0))),
+            ["Blocked"]
+        );
     }
 }

@@ -245,7 +245,12 @@ impl Drains {
         let managed = desired.manages(Manage::Drains) && !both;
         self.tell_both(both && desired.manages(Manage::Drains));
         self.writer.exposed().is_changing(&wave);
-        let budgets = Ensure::new(&self.shared.client, &desired.cluster, self.watched.budgets(), rook_runs);
+        let budgets = Ensure::new(
+            &self.shared.client,
+            &desired.cluster,
+            self.watched.budgets(),
+            rook_runs,
+        );
         if !managed {
             self.writer.drains_are_given_back(false);
             if !kept.is_idle() {
@@ -559,7 +564,8 @@ impl Drains {
         let why = "Rook's operator runs, and spec.disruptionManagement.managePodBudgets of the CephCluster is true: Rook manages \
                    the PodDisruptionBudgets, and nothing is done about drains here; set it to false";
         let said = both.then(|| (self.name.clone(), why.to_owned()));
-        self.writer.trouble("RookManagesBudgets", said.into_iter().collect());
+        self.writer
+            .trouble("RookManagesBudgets", said.into_iter().collect());
     }
 
     fn tell_failure(&mut self, error: &BackendError) {

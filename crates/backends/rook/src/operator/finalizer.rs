@@ -34,9 +34,15 @@ async fn write(client: &Client, of: &CephMaintenance, finalizers: Vec<String>) -
     let api: Api<CephMaintenance> = Api::namespaced(client.clone(), &namespace);
     let name = of.name_any();
     let patch = json!({ "metadata": { "resourceVersion": of.resource_version(), "finalizers": finalizers } });
-    match api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+    match api
+        .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+    {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(()),
-        Err(error) => Err(failed(&format!("write the finalizers of CephMaintenance {name}"), &error)),
+        Err(error) => Err(failed(
+            &format!("write the finalizers of CephMaintenance {name}"),
+            &error,
+        )),
     }
 }

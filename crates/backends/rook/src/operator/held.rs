@@ -22,7 +22,10 @@ pub(super) async fn let_go(
         "labels": { DO_NOT_RECONCILE: null, HELD_BY: null },
     } });
     let tried = format!("give Deployment {name} back to Rook");
-    match api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+    match api
+        .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+    {
         Ok(_) => tracing::info!(deployment = name, "given back to Rook"),
         // It is another by now: what is seen of it next is looked at again.
         Err(kube::Error::Api(answer)) if answer.code == 409 || answer.code == 404 => {}

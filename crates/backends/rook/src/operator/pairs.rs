@@ -85,7 +85,9 @@ impl Pairs {
             let named = (maintenance.namespace().unwrap_or_default(), cluster_name.clone());
             let mut not = |reason, why| unused.push((maintenance.clone(), Unused { reason, why }));
             if let Some(other) = taken.get(&named) {
-                let why = format!("CephMaintenance {other} is about CephCluster {cluster_name} too, and older: delete one");
+                let why = format!(
+                    "CephMaintenance {other} is about CephCluster {cluster_name} too, and older: delete one"
+                );
                 not("AnotherIsObeyed", why);
             } else if let Some(cluster) = self.clusters.get(&named) {
                 taken.insert(named, maintenance.name_any());
@@ -168,11 +170,17 @@ mod tests {
             .collect();
         assert_eq!(
             unused,
-            [("lost".to_owned(), "NoCephCluster"), ("a".to_owned(), "AnotherIsObeyed")]
+            [
+                ("lost".to_owned(), "NoCephCluster"),
+                ("a".to_owned(), "AnotherIsObeyed")
+            ]
         );
         // It goes, and the other one is obeyed.
         pairs.remove(&maintenance("b", "c", 10));
-        assert_eq!(pairs.sorted().desired.keys().map(names).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(
+            pairs.sorted().desired.keys().map(names).collect::<Vec<_>>(),
+            ["a"]
+        );
     }
 
     #[test]

@@ -185,8 +185,14 @@ impl Provision {
 
     /// Tells why Rook's operator, which is to run, keeps new OSDs from being made here.
     fn tell_rook(&self, why: Option<String>) {
-        let why = why.map(|why| ("provisioning".to_owned(), format!("provisioning is managed here: {why}")));
-        self.writer.trouble("ProvisioningBesideRook", why.into_iter().collect());
+        let why = why.map(|why| {
+            (
+                "provisioning".to_owned(),
+                format!("provisioning is managed here: {why}"),
+            )
+        });
+        self.writer
+            .trouble("ProvisioningBesideRook", why.into_iter().collect());
     }
 
     fn tell<'a>(

@@ -302,7 +302,9 @@ fn without_nulls(value: &mut Value) {
 pub(super) fn read(of: &CephMaintenance) -> Told {
     let status = of.status.clone().unwrap_or_default();
     Told {
-        reason: conditions::reason(&status.conditions).unwrap_or_default().to_owned(),
+        reason: conditions::reason(&status.conditions)
+            .unwrap_or_default()
+            .to_owned(),
         phase: status.phase.unwrap_or_default(),
         generation: status.observed_generation.unwrap_or_default(),
         message: status.message.unwrap_or_default(),
@@ -464,7 +466,10 @@ mod tests {
         assert_eq!(seen.phase.as_deref(), Some("Progressing"));
         assert_eq!(seen.reason.as_deref(), Some("UpgradeWaits"));
         let degraded = seen.conditions.iter().find(|one| one.kind == "Degraded").unwrap();
-        assert_eq!((degraded.reason.as_str(), degraded.message.as_str()), ("OsdUnplaced", "why"));
+        assert_eq!(
+            (degraded.reason.as_str(), degraded.message.as_str()),
+            ("OsdUnplaced", "why")
+        );
         assert!(seen.about_this_spec && seen.conditions[0].last_transition_time.is_some());
         assert_eq!(seen.drains.unwrap().noout.len(), 1);
 

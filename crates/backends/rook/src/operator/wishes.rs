@@ -230,7 +230,10 @@ mod tests {
             wishes.heed(&now, &asked);
             let said = asked.take();
             assert_eq!(said.len(), 1, "{said:?}");
-            assert!(said[0].0 == Command::Abort && is_interruption(&said[0].1), "{said:?}");
+            assert!(
+                said[0].0 == Command::Abort && is_interruption(&said[0].1),
+                "{said:?}"
+            );
         }
     }
 }

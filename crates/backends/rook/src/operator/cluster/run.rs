@@ -89,7 +89,14 @@ impl One {
         };
         let permitted = permitted(Some(&memory.wish)).collect();
         let named = desired.cluster.spec.ceph_version.image.as_deref();
-        let seen = snapshot(&self.cluster, &facts, Some(&memory), &permitted, &self.watched, named)?;
+        let seen = snapshot(
+            &self.cluster,
+            &facts,
+            Some(&memory),
+            &permitted,
+            &self.watched,
+            named,
+        )?;
         let planned = plan(&Ask {
             snapshot: &seen,
             target: &target,
