@@ -364,14 +364,14 @@ impl RookBackend {
         };
         let first = beside::left(beside::Step::Hold, beside, &memory.wish, &daemons);
         let by = match first.first() {
-            Some(unit) => self.last_written(unit).await?,
+            Some(unit) => self.written_since(unit).await?,
             None => String::new(),
         };
         Ok(Some(format!("{why}{by}")))
     }
 
-    /// Who wrote a daemon's Deployment last, in words to be added.
-    async fn last_written(&self, unit: &UnitId) -> Result<String, BackendError> {
+    /// Who wrote a daemon's Deployment since we did, in words to be added. Who only took a label away is not noted by Kubernetes.
+    async fn written_since(&self, unit: &UnitId) -> Result<String, BackendError> {
         let name = self.name_of(unit)?;
         let tried = format!("ask who wrote Deployment {name}");
         let api: Api<v1::Deployment> = Api::namespaced(self.parts.client.clone(), &self.parts.namespace);
@@ -380,13 +380,14 @@ impl RookBackend {
             .await
             .map_err(|error| failed(&tried, &error))?;
         let of_itself = |entry: &&ManagedFieldsEntry| entry.subresource.is_none();
-        let entries = found.metadata.managed_fields.iter().flatten().filter(of_itself);
-        let last = entries.max_by_key(|entry| entry.time.clone());
-        Ok(last.map_or_else(String::new, |entry| {
-            let who = entry.manager.as_deref().unwrap_or("somebody");
-            let at = entry.time.as_ref().map(|time| format!(" at {:.0}", time.0));
-            format!("; {who} wrote it last{}", at.unwrap_or_default())
-        }))
+        let entries = found.metadata.managed_fields.iter().flatten();
+        let last = entries.filter(of_itself).max_by_key(|entry| entry.time.clone());
+        let Some(entry) = last.filter(|entry| entry.manager.as_deref() != Some(MANAGER)) else {
+            return Ok(String::new());
+        };
+        let who = entry.manager.as_deref().unwrap_or("somebody");
+        let at = entry.time.as_ref().map(|time| format!(" at {:.0}", time.0));
+        Ok(format!("; {who} wrote it last{}", at.unwrap_or_default()))
     }
 
     /// A step beside Rook.

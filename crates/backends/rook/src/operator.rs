@@ -338,18 +338,17 @@ async fn bring_about(shared: &Shared, pairs: &Pairs, tasks: &mut BTreeMap<Key, T
         std::mem::replace(is, provisions) != provisions
     });
     for (key, desired) in sorted.desired {
-        match tasks.get(&key) {
+        if let Some(known) = tasks.get(&key) {
             // Its own status is no change.
-            Some(known) => drop(known.tell.send_if_modified(|now| {
+            known.tell.send_if_modified(|now| {
                 let differs = !is_same(now, &desired);
                 *now = Arc::new(desired);
                 differs
-            })),
-            None => {
-                let (tell, told) = watch::channel(Arc::new(desired));
-                let task = tokio::spawn(cluster::see_to(shared.clone(), told));
-                tasks.insert(key, Task { tell, task });
-            }
+            });
+        } else {
+            let (tell, told) = watch::channel(Arc::new(desired));
+            let task = tokio::spawn(cluster::see_to(shared.clone(), told));
+            tasks.insert(key, Task { tell, task });
         }
     }
     for (of, unused) in sorted.unused {

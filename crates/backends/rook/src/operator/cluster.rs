@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use super::Shared;
 use super::agents;
 use super::blocked::Blocked;
+use super::conditions::OBSERVING;
 use super::counted::Questions;
 use super::drains::Drains;
 use super::events::{self, Events};
@@ -297,12 +298,8 @@ impl One {
         let wish = Wish::of(desired, true);
         if !desired.manages(Manage::Updates) {
             self.writer.tell(|told| told.gave_up = None);
-            self.tell(
-                "Ready",
-                "Observing",
-                &self.observed(desired, wish.as_ref()),
-                desired,
-            );
+            let (reason, message) = self.observed(desired, wish.as_ref());
+            self.tell("Ready", reason, &message, desired);
             return Ok(Pass::Rest);
         }
         let Some(wish) = wish else {
@@ -352,20 +349,27 @@ impl One {
         self.begin(desired, &wish, &differing, beside, told).await
     }
 
-    /// What is said of a cluster whose updates are not managed.
-    fn observed(&self, desired: &Desired, wish: Option<&Wish>) -> String {
+    /// What is said of a cluster whose updates are not managed, with the reason.
+    fn observed(&self, desired: &Desired, wish: Option<&Wish>) -> (&'static str, String) {
         let what = if desired.maintenance.spec.manage.is_empty() {
             "it is only observed"
         } else {
             "updates are not managed"
         };
         let Some(wish) = wish else {
-            return what.to_owned();
+            return (OBSERVING, what.to_owned());
         };
+        let image = &wish.image;
         match self.differing(wish).len() {
-            0 => format!("{what}; every daemon has the image {}", wish.image),
-            1 => format!("{what}; one daemon has another image than {}", wish.image),
-            many => format!("{what}; {many} daemons have another image than {}", wish.image),
+            0 => ("UpToDate", format!("{what}; every daemon has the image {image}")),
+            1 => (
+                OBSERVING,
+                format!("{what}; one daemon has another image than {image}"),
+            ),
+            many => (
+                OBSERVING,
+                format!("{what}; {many} daemons have another image than {image}"),
+            ),
         }
     }
 

@@ -17,6 +17,9 @@ const AWAY: [&str; 4] = [
     "NoCephCluster",
 ];
 
+/// The reason of one whose updates are not managed, and that runs something else than it names.
+pub(super) const OBSERVING: &str = "Observing";
+
 /// The conditions of what is told. What was so `before` is so since then.
 ///
 /// - `Available`: the cluster is seen, and what is managed of it is seen to.
@@ -50,7 +53,13 @@ pub(super) fn of(told: &Told, before: &[Condition], now: Timestamp) -> Vec<Condi
     };
     let of_phase = |kind: &str, phase: &str| condition(kind, told.phase == phase, reason, message.to_owned());
     vec![
-        of_phase("UpToDate", "Ready"),
+        // One that is only observed is ready, whatever its daemons run.
+        condition(
+            "UpToDate",
+            told.phase == "Ready" && reason != OBSERVING,
+            reason,
+            message.to_owned(),
+        ),
         of_phase("Progressing", "Progressing"),
         of_phase("Blocked", "Blocked"),
         match away {
@@ -100,7 +109,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn holds<'a>(conditions: &'a [Condition]) -> Vec<&'a str> {
+    fn holds(conditions: &[Condition]) -> Vec<&str> {
         let holding = conditions.iter().filter(|one| one.status == "True");
         holding.map(|one| one.kind.as_str()).collect()
     }
@@ -120,6 +129,8 @@ mod tests {
         assert_eq!(since(&third, "Progressing"), "1970-01-01T00:02:00Z");
         assert_eq!(since(&third, "Available"), "1970-01-01T00:00:00Z");
         assert!(third.iter().all(|one| one.observed_generation == Some(3)));
+        // Nobody updates it here, and it does not run what it names.
+        assert_eq!(holds(&of(&told("Ready", OBSERVING), &[], at(0))), ["Available"]);
         // A reason is never empty: the API server would refuse it where it is checked.
         assert!(
             of(&Told::default(), &[], at(0))

@@ -54,10 +54,10 @@ impl Wishes {
                 format!("{BY}: spec.updatePolicy.pause"),
             ),
         }
-        let left = if !desired.manages(Manage::Updates) {
-            Some("updates are not managed any more".to_owned())
-        } else {
+        let left = if desired.manages(Manage::Updates) {
             self.wish.differs(desired)
+        } else {
+            Some("updates are not managed any more".to_owned())
         };
         if !self.left
             && let Some(why) = left

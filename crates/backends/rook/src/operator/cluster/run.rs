@@ -72,6 +72,12 @@ impl One {
         let ceph = self.ceph(wish).await?;
         let mut facts = ceph.facts().await?;
         backend::one_gateway_each(&mut facts);
+        if beside.is_some()
+            && let Some(newest) = self.newest(&facts)?
+            && let Some(why) = too_old(&release, &newest)
+        {
+            return Err(Blocked::until_changed("OlderThanRuns", format!("{image} {why}")));
+        }
         let release = release.to_string();
         let release_changes = self.is_another_release(&facts, &release)?;
         let Some(wish) = Wish::of(desired, release_changes) else {
@@ -126,6 +132,15 @@ impl One {
         .await?;
         self.carry_out(wish, &backend, driver, lease, told).await?;
         Ok(Pass::Again)
+    }
+
+    /// The newest release that a daemon runs.
+    fn newest(&self, facts: &Facts) -> Result<Option<Version>, Blocked> {
+        let units = units_of(facts, None, &self.watched, &BTreeMap::new())?;
+        let revisions = units.iter().filter_map(|unit| unit.revision.as_ref());
+        Ok(revisions
+            .filter_map(|revision| Version::parse(revision.as_str().rsplit_once('-')?.0))
+            .max())
     }
 
     /// Whether a daemon runs another release than that: else it is only a new revision of the same.
@@ -323,6 +338,16 @@ fn too_new(wanted: &Version, ours: &semver::Version) -> Option<String> {
     })
 }
 
+/// Why a release is not gone to beside a Rook that runs: Rook lets no CephCluster name one that is older than what runs.
+fn too_old(wanted: &Version, runs: &Version) -> Option<String> {
+    (wanted < runs).then(|| {
+        format!(
+            "holds Ceph {wanted}, and a daemon runs {runs}: was it updated by Rook? Set spec.image to what is to run; Rook goes back \
+             to no older release"
+        )
+    })
+}
+
 /// Why a cluster that spans sites is left alone here: clusters of hosts have been upgraded so, and none of Rook.
 fn spans_sites(mode: Option<StretchMode>) -> Option<String> {
     mode.map(|_| {
@@ -378,6 +403,16 @@ mod tests {
         };
         assert!(spans_sites(Some(mode)).is_some_and(|why| why.starts_with("stretch-cluster: ")));
         assert_eq!(spans_sites(None), None);
+    }
+
+    #[test]
+    fn beside_rook_nothing_goes_back_to_an_older_release() {
+        let told = |wanted: &str, runs: &str| {
+            too_old(&Version::parse(wanted).unwrap(), &Version::parse(runs).unwrap())
+        };
+        assert!(told("20.2.4", "20.2.5").is_some_and(|why| why.contains("runs 20.2.5")));
+        assert_eq!(told("20.2.5", "20.2.5"), None);
+        assert_eq!(told("20.2.10", "20.2.9"), None);
     }
 
     #[test]
