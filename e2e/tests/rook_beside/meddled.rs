@@ -60,22 +60,27 @@ fn meddled(cluster: &RookCluster, image: &str) -> Result<()> {
         |status| Ok(why(status).contains("took the label")),
     )?;
     label("ceph.rook.io/do-not-reconcile=true")?;
-    let goes_on = |what: &str| {
-        cluster.wait_ours(what, Duration::from_mins(3), |status| {
-            let why = why(status);
-            Ok(!why.contains("took the label") && !why.contains("take back"))
-        })
-    };
-    goes_on("it goes on with the label")?;
+    cluster.wait_ours("it goes on with the label", Duration::from_mins(3), |status| {
+        Ok(!why(status).contains("took the label"))
+    })?;
     // As whoever owns the object in a repository of manifests would.
     cluster.patch_cluster(&json!({ "spec": { "cephVersion": { "image": old } } }))?;
     cluster.wait_ours(
         "another image in the CephCluster holds it",
         Duration::from_mins(3),
-        |status| Ok(why(status).contains(&format!("is {old}, and Rook would take back"))),
+        |status| {
+            let why = why(status);
+            Ok(status["phase"] == "Blocked"
+                && why.contains("step-failed")
+                && why.contains(&format!("name {old} since")))
+        },
     )?;
     cluster.patch_cluster(&json!({ "spec": { "cephVersion": { "image": image } } }))?;
-    goes_on("it goes on with the image")?;
+    let resume = json!({ "metadata": { "annotations": { "stagger.dev/command": "resume#1" } } });
+    cluster.patch_maintenance(&resume)?;
+    cluster.wait_ours("it goes on with the image", Duration::from_mins(3), |status| {
+        Ok(status["phase"] == "Progressing" && !why(status).contains("step-failed"))
+    })?;
     Ok(())
 }
 

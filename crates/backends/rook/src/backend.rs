@@ -408,7 +408,7 @@ impl RookBackend {
         if step == beside::Step::Image {
             let name = self.parts.cluster.to_string();
             let (from, to) = (beside.image_before.as_deref(), memory.wish.image.as_str());
-            return set_image(client, namespace, &name, from, to).await;
+            return set_image(client, namespace, &name, (from, to), call.run.as_str()).await;
         }
         let (daemons, _) = watched.daemons();
         let left = beside::left(step, beside, &memory.wish, &daemons);
@@ -520,7 +520,11 @@ impl RookBackend {
     }
 }
 
-/// Has the CephCluster name an image, if it names that `from`.
+/// The annotation of a CephCluster with the run that wrote its image.
+const IMAGE_BY: &str = "stagger.dev/image-by";
+
+/// Has the CephCluster name an image, if it names that `from`, in the name of a run. One run does so once: who sets it back in its midst
+/// means it.
 ///
 /// # Errors
 /// Somebody has it name another one, or the API server refuses it.
@@ -528,8 +532,8 @@ pub(crate) async fn set_image(
     client: &Client,
     namespace: &str,
     name: &str,
-    from: Option<&str>,
-    to: &str,
+    (from, to): (Option<&str>, &str),
+    run: &str,
 ) -> Result<String, BackendError> {
     let api: Api<CephCluster> = Api::namespaced(client.clone(), namespace);
     let tried = format!("write the image {to} into CephCluster {name}");
@@ -539,15 +543,14 @@ pub(crate) async fn set_image(
         if now == Some(to) {
             return Ok(format!("it names {to}"));
         }
-        if now != from {
-            let why = format!(
-                "it names {} by now, which somebody else has written",
-                now.unwrap_or("no image")
-            );
-            return Err(BackendError::permanent(tried, why));
+        let is_set_back = found.annotations().get(IMAGE_BY).is_some_and(|by| by == run);
+        if now != from || is_set_back {
+            let why = format!("somebody has it name {} since", now.unwrap_or("no image"));
+            let hint = format!("have it name {to}, then `stagger resume`; or end the run");
+            return Err(BackendError::permanent(tried, why).hint(hint));
         }
         let patch = json!({
-            "metadata": { "resourceVersion": found.resource_version() },
+            "metadata": { "resourceVersion": found.resource_version(), "annotations": { IMAGE_BY: run } },
             "spec": { "cephVersion": { "image": to } },
         });
         match api

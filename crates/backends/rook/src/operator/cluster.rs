@@ -536,7 +536,15 @@ impl One {
             Settle::ImageBefore(image) => {
                 let last = self.last.as_ref().and_then(Last::beside);
                 let from = last.map(|(_, wish)| wish.image.as_str());
-                set_image(&self.shared.client, &self.namespace, &self.name, from, &image).await?;
+                let by = format!("{}-taken-back", desired.name());
+                set_image(
+                    &self.shared.client,
+                    &self.namespace,
+                    &self.name,
+                    (from, &image),
+                    &by,
+                )
+                .await?;
             }
             Settle::Stay(why) => drop(stays.insert(self.name.clone(), why)),
         }
