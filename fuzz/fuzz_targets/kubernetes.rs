@@ -11,7 +11,12 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(mut specs) = serde_json::from_slice::<serde_json::Value>(bytes) else {
         return;
     };
-    let mut of = |name: &str| specs.get_mut(name).map(serde_json::Value::take).unwrap_or_default();
+    let mut of = |name: &str| {
+        specs
+            .get_mut(name)
+            .map(serde_json::Value::take)
+            .unwrap_or_default()
+    };
     let (Ok(cluster), Ok(maintenance)) = (
         serde_json::from_value::<CephClusterSpec>(of("cluster")),
         serde_json::from_value::<CephMaintenanceSpec>(of("maintenance")),

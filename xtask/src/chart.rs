@@ -223,7 +223,7 @@ mod tests {
         };
         let bindings = all
             .iter()
-            .filter(|one| one["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding")));
+            .filter(|one| one["kind"].as_str().is_some_and(|kind| kind.ends_with("RoleBinding")));
         let mut count = 0;
         for binding in bindings {
             let (role, subject) = (&binding["roleRef"], &binding["subjects"][0]);

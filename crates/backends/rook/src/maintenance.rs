@@ -199,10 +199,8 @@ pub struct Condition {
     /// `True`, `False`.
     pub status: String,
     /// A stable word.
-    #[serde(default)]
     pub reason: String,
     /// In a sentence.
-    #[serde(default)]
     pub message: String,
     /// The generation of the spec that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
