@@ -221,9 +221,11 @@ mod tests {
             all.iter()
                 .any(|one| one["kind"] == *kind && one["metadata"]["name"] == *name)
         };
-        let bindings = all
-            .iter()
-            .filter(|one| one["kind"].as_str().is_some_and(|kind| kind.ends_with("RoleBinding")));
+        let bindings = all.iter().filter(|one| {
+            one["kind"]
+                .as_str()
+                .is_some_and(|kind| kind.ends_with("RoleBinding"))
+        });
         let mut count = 0;
         for binding in bindings {
             let (role, subject) = (&binding["roleRef"], &binding["subjects"][0]);

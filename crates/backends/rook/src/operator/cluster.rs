@@ -444,7 +444,8 @@ impl One {
             .collect()
     }
 
-    /// How a run goes on beside Rook's operator; `None`: that is not to run.
+    /// How a run keeps Rook from what it changes; `None`: Rook must not run. Where the image is that of the CephMaintenance, Rook may, or may
+    /// be started in mid-run: the CephCluster gets that image.
     async fn beside_rook(
         &self,
         desired: &Desired,
@@ -452,19 +453,22 @@ impl One {
         differing: &[UnitId],
     ) -> Result<Option<Beside>, Blocked> {
         let Shared { client, .. } = &self.shared;
-        let Some(why) = rook_operator::running(client, &self.namespace, &self.watched).await? else {
-            return Ok(None);
-        };
-        if desired.manages(Manage::Provisioning) {
+        let runs = rook_operator::running(client, &self.namespace, &self.watched).await?;
+        if let Some(why) = &runs
+            && desired.manages(Manage::Provisioning)
+        {
             let why = format!("provisioning is managed here: {why}, or take it out of spec.manage");
             return Err(Blocked::for_now("RookOperatorRuns", why));
         }
         if desired.maintenance.spec.image.is_none() {
-            return Err(Blocked::for_now(
-                "RookUpdates",
-                "Rook's operator runs, and updates daemons to the image of the CephCluster by itself: set spec.image of the \
-                 CephMaintenance, and leave that of the CephCluster as it is",
-            ));
+            return match runs {
+                None => Ok(None),
+                Some(_) => Err(Blocked::for_now(
+                    "RookUpdates",
+                    "Rook's operator runs, and updates daemons to the image of the CephCluster by itself: set spec.image of the \
+                     CephMaintenance, and leave that of the CephCluster as it is",
+                )),
+            };
         }
         let named = &desired.cluster.spec.ceph_version.image;
         let (daemons, _) = self.watched.daemons();
@@ -474,7 +478,8 @@ impl One {
                 .is_some_and(|one| beside::holder(one).is_some())
         };
         let theirs: Vec<&UnitId> = differing.iter().filter(|unit| !is_held(unit)).collect();
-        if named.as_ref() == Some(&wish.image)
+        if runs.is_some()
+            && named.as_ref() == Some(&wish.image)
             && let Some(first) = theirs.first()
         {
             return Err(Blocked::for_now(
