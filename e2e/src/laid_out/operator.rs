@@ -228,7 +228,7 @@ impl Place<'_> {
             format!("[\"chroot\", \"{root}\", \"env\", \"PYTHONPATH=/opt/stagger\", {program:?}]")
         };
         let config = format!(
-            "[cluster]\nname = \"asked\"\nceph = {}\npython = {}\n",
+            "[cluster]\nkind = \"ceph\"\nname = \"asked\"\nceph = {}\npython = {}\n",
             inside("ceph"),
             inside("python3")
         );
