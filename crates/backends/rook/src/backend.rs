@@ -33,7 +33,7 @@ use crate::made::{Book, Made, image_of};
 use crate::maintenance::Desired;
 use crate::migrations;
 use crate::objects::{Deployment, Pod};
-use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, is_made_of, restarted};
+use crate::ours::{FENCE, RESTARTED, as_they_are, fence_of, fields, held_by, is_made_of, restarted};
 use crate::pod::{self, Fields};
 use crate::rollout::{Rollout, rollout};
 use crate::unchecked;
@@ -268,9 +268,15 @@ impl RookBackend {
             .watched
             .daemon(unit)
             .map(|deployment| deployment.metadata.generation);
+        let Memory { beside, wish, .. } = &self.parts.memory;
+        let holder = beside::holder_with(beside.as_ref(), wish, &made.image);
         call.may_begin(&tried)?;
         self.write(unit, call.fence, &tried, |deployment| {
-            fields(deployment, &kind, &made.image, &made.fields, Some(&made.release))
+            let patch = fields(deployment, &kind, &made.image, &made.fields, Some(&made.release));
+            match holder {
+                Some(holder) => held_by(patch, holder),
+                None => patch,
+            }
         })
         .await?;
         self.settled(unit, &tried, |deployment| is_made_of(deployment, &kind, &made))
@@ -691,9 +697,9 @@ pub fn snapshot(
     let left = migrations::conditions(&watched.deployments())
         .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     conditions.extend(left);
-    if let Some((memory, beside)) = memory.and_then(|memory| Some((memory, memory.beside.as_ref()?))) {
+    if let Some(memory) = memory.filter(|memory| memory.beside.is_some()) {
         let (daemons, _) = watched.daemons();
-        let steps = beside::conditions(beside, &memory.wish, &daemons, cluster_image)
+        let steps = beside::conditions(&memory.wish, &daemons, cluster_image)
             .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
         conditions.extend(steps);
     }

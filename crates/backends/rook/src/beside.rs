@@ -54,6 +54,14 @@ pub(crate) fn labels(holder: &str) -> Value {
     json!({ DO_NOT_RECONCILE: "true", HELD_BY: holder })
 }
 
+/// Who keeps Rook from a daemon that gets this image: nobody, where it is the one that the CephCluster names. Whoever is taken back
+/// after Rook had it again is kept from Rook by the same write, or Rook would take it forth once more.
+pub(crate) fn holder_with<'a>(beside: Option<&'a Beside>, wish: &Wish, image: &str) -> Option<&'a str> {
+    beside
+        .filter(|_| image != wish.image)
+        .map(|beside| beside.holder.as_str())
+}
+
 /// A step of a run beside Rook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -122,7 +130,6 @@ pub(crate) fn place(target: &mut Target) -> Result<(), IdError> {
 
 /// How far the steps are.
 pub(crate) fn conditions(
-    beside: &Beside,
     wish: &Wish,
     daemons: &Daemons,
     cluster_image: Option<&str>,
@@ -131,7 +138,7 @@ pub(crate) fn conditions(
     Step::ALL
         .into_iter()
         .map(|step| {
-            let left = left(step, beside, wish, daemons);
+            let left = left(step, wish, daemons);
             let (done, why) = match (step, left.first()) {
                 (Step::Hold | Step::Monitors, Some(first)) => {
                     (false, format!("{first} and {} more are left", left.len() - 1))
@@ -153,18 +160,19 @@ pub(crate) fn conditions(
 }
 
 /// The daemons of which a step has to change the labels.
-pub(crate) fn left(step: Step, beside: &Beside, wish: &Wish, daemons: &Daemons) -> Vec<UnitId> {
+pub(crate) fn left(step: Step, wish: &Wish, daemons: &Daemons) -> Vec<UnitId> {
     let is_as_wished = |unit: &UnitId, deployment: &Deployment| {
         let kind = kind_of(unit);
         is_made_of(deployment, kind, &wish.made(kind, ""))
     };
-    let is_held = |deployment: &Deployment| holder(deployment) == Some(beside.holder.as_str());
     let is_left = |unit: &UnitId, deployment: &Deployment| match step {
         // One that a person keeps from everybody is left alone by the run too.
         Step::Hold => !is_as_wished(unit, deployment) && !deployment.labels().contains_key(DO_NOT_RECONCILE),
         Step::Image => false,
         Step::Monitors => {
-            ["mon", "mgr"].contains(&kind_of(unit)) && is_as_wished(unit, deployment) && is_held(deployment)
+            ["mon", "mgr"].contains(&kind_of(unit))
+                && is_as_wished(unit, deployment)
+                && holder(deployment).is_some()
         }
     };
     let units = daemons
@@ -174,12 +182,7 @@ pub(crate) fn left(step: Step, beside: &Beside, wish: &Wish, daemons: &Daemons) 
 }
 
 /// Why no wave may begin: Rook is not kept from what is to be changed. `None`: it is.
-pub(crate) fn is_open(
-    beside: &Beside,
-    wish: &Wish,
-    daemons: &Daemons,
-    cluster_image: Option<&str>,
-) -> Option<String> {
+pub(crate) fn is_open(wish: &Wish, daemons: &Daemons, cluster_image: Option<&str>) -> Option<String> {
     if cluster_image != Some(wish.image.as_str()) {
         return Some(format!(
             "spec.cephVersion.image of the CephCluster is {}, and Rook would take back what is changed: set it to {}, or end \
@@ -188,7 +191,7 @@ pub(crate) fn is_open(
             wish.image
         ));
     }
-    let open = left(Step::Hold, beside, wish, daemons);
+    let open = left(Step::Hold, wish, daemons);
     let first = open.first()?;
     Some(format!(
         "somebody took the label {DO_NOT_RECONCILE} off the Deployment of {first}{}: Rook changes it at its own pace",
@@ -212,9 +215,9 @@ pub(crate) enum Settle {
     Stay(String),
 }
 
-/// Decides that. `last`: what the last run beside Rook kept, and its wish.
+/// Decides that. `last`: what the last run beside Rook kept, and its wish. One CephMaintenance is obeyed for a cluster, so what another
+/// holds was left by one that is gone.
 pub(crate) fn settle(
-    holder_name: &str,
     manages: bool,
     daemons: &Daemons,
     cluster_image: Option<&str>,
@@ -222,7 +225,7 @@ pub(crate) fn settle(
 ) -> Settle {
     let held: Vec<(&UnitId, &Arc<Deployment>)> = daemons
         .iter()
-        .filter(|(_, deployment)| holder(deployment) == Some(holder_name))
+        .filter(|(_, deployment)| holder(deployment).is_some())
         .collect();
     let is_of = |unit: &UnitId, deployment: &Deployment, image: &str| {
         template_image(deployment, kind_of(unit)) == Some(image)
@@ -308,34 +311,28 @@ mod tests {
             daemon("osd.3", OLD, &json!({ DO_NOT_RECONCILE: "mine" })),
         ]);
         let done = |daemons: &Daemons, image: &str| -> Vec<bool> {
-            let conditions = conditions(&ours(), &wish(), daemons, Some(image)).unwrap();
+            let conditions = conditions(&wish(), daemons, Some(image)).unwrap();
             conditions.iter().map(|one| one.verdict == Verdict::Yes).collect()
         };
-        assert_eq!(
-            names(&left(Step::Hold, &ours(), &wish(), &before)),
-            ["mon.a", "osd.1"]
-        );
+        assert_eq!(names(&left(Step::Hold, &wish(), &before)), ["mon.a", "osd.1"]);
         assert_eq!(done(&before, OLD), [false, false, false]);
         assert!(
-            is_open(&ours(), &wish(), &before, Some(OLD))
+            is_open(&wish(), &before, Some(OLD))
                 .unwrap()
                 .contains("take back")
         );
         assert!(
-            is_open(&ours(), &wish(), &before, Some(NEW))
+            is_open(&wish(), &before, Some(NEW))
                 .unwrap()
                 .contains("mon.a and 1 more")
         );
 
         let begun = Daemons::from([daemon("mon.a", OLD, &held()), daemon("osd.1", OLD, &held())]);
         assert_eq!(done(&begun, NEW), [true, true, true]);
-        assert_eq!(is_open(&ours(), &wish(), &begun, Some(NEW)), None);
+        assert_eq!(is_open(&wish(), &begun, Some(NEW)), None);
 
         let changed = Daemons::from([daemon("mon.a", NEW, &held()), daemon("osd.1", OLD, &held())]);
-        assert_eq!(
-            names(&left(Step::Monitors, &ours(), &wish(), &changed)),
-            ["mon.a"]
-        );
+        assert_eq!(names(&left(Step::Monitors, &wish(), &changed)), ["mon.a"]);
         assert_eq!(done(&changed, NEW), [true, true, false]);
     }
 
@@ -385,7 +382,7 @@ mod tests {
     #[test]
     fn what_no_run_needs_goes_back_and_what_is_half_done_stays_and_is_told() {
         let settle = |manages: bool, daemons: &Daemons, image: &str| {
-            settle("m", manages, daemons, Some(image), Some((&ours(), &wish())))
+            settle(manages, daemons, Some(image), Some((&ours(), &wish())))
         };
         let let_go = |units: &[&str]| {
             let units = units.iter().map(|unit| UnitId::new(*unit).unwrap());
@@ -404,11 +401,20 @@ mod tests {
         let back = Daemons::from([daemon("osd.1", OLD, &held()), daemon("osd.2", OLD, &held())]);
         assert_eq!(settle(true, &back, NEW), Settle::ImageBefore(OLD.to_owned()));
         assert_eq!(settle(true, &back, OLD), let_go(&["osd.1", "osd.2"]));
-        // What others hold is theirs.
+        // By a CephMaintenance that is gone; and what a person holds is theirs.
         let theirs = Daemons::from([
-            daemon("osd.1", OLD, &labels("other")),
+            daemon("osd.1", OLD, &labels("gone")),
             daemon("osd.2", OLD, &json!({ DO_NOT_RECONCILE: "mine" })),
         ]);
-        assert_eq!(settle(false, &theirs, NEW), Settle::Nothing);
+        assert_eq!(settle(false, &theirs, NEW), let_go(&["osd.1"]));
+    }
+
+    /// A monitor that Rook had back, and that a run takes back after all.
+    #[test]
+    fn who_is_taken_back_is_kept_from_rook_again() {
+        let ours = ours();
+        assert_eq!(holder_with(Some(&ours), &wish(), OLD), Some("m"));
+        assert_eq!(holder_with(Some(&ours), &wish(), NEW), None);
+        assert_eq!(holder_with(None, &wish(), OLD), None);
     }
 }

@@ -259,23 +259,29 @@ async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
             .map_err(OperatorError::NoMaintenances)?;
         clusters.list(&one).await.map_err(OperatorError::NoClusters)?;
         let of = namespace.map_or_else(String::new, |namespace| format!(" of namespace {namespace}"));
-        unseen.push(shared.health.not_ready_without(format!("CephMaintenances{of}")));
-        unseen.push(shared.health.not_ready_without(format!("CephClusters{of}")));
+        // Each is seen by itself: one that is listed twice does not stand for another.
+        let (ours, rooks) = (unseen.len(), unseen.len() + 1);
+        unseen.push(Some(
+            shared.health.not_ready_without(format!("CephMaintenances{of}")),
+        ));
+        unseen.push(Some(shared.health.not_ready_without(format!("CephClusters{of}"))));
         let config = watcher::Config::default;
         let maintenances = watcher(maintenances, config())
             .default_backoff()
-            .map(|event| event.map(|event| Change::of(event, Object::Maintenance)));
+            .map(move |event| (ours, event.map(|event| Change::of(event, Object::Maintenance))));
         let clusters = watcher(clusters, config())
             .default_backoff()
-            .map(|event| event.map(|event| Change::of(event, Object::Cluster)));
+            .map(move |event| (rooks, event.map(|event| Change::of(event, Object::Cluster))));
         all.push(futures::stream::select(maintenances, clusters).boxed());
     }
     let mut events = futures::stream::select_all(all);
     let mut pairs = Pairs::default();
     let mut tasks: BTreeMap<Key, Task> = BTreeMap::new();
-    while let Some(event) = events.next().await {
+    while let Some((which, event)) = events.next().await {
         match event {
-            Ok(Change::Listed) => drop(unseen.pop()),
+            Ok(Change::Listed) => {
+                unseen.get_mut(which).and_then(Option::take);
+            }
             Ok(Change::Begins) => {}
             Ok(Change::There(object)) => pairs.set(object),
             Ok(Change::Gone(object)) => pairs.remove(&object),
@@ -285,7 +291,7 @@ async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
             }
         }
         // What is not seen yet is not missing.
-        if unseen.is_empty() {
+        if unseen.iter().all(Option::is_none) {
             bring_about(&shared, &pairs, &mut tasks).await;
         }
     }

@@ -67,20 +67,19 @@ pub(crate) fn fields(
     if let Some(version) = version {
         patch["metadata"]["labels"][VERSION] = json!(version);
     }
-    if let Some(holder) = beside::holder(deployment) {
-        merge(&mut patch["metadata"]["labels"], beside::labels(holder));
+    match beside::holder(deployment) {
+        Some(holder) => held_by(patch, holder),
+        None => patch,
     }
-    patch
 }
 
-/// The fields that are ours as they are, with the labels by which Rook is kept from the daemon.
-pub(crate) fn held(deployment: &Deployment, kind: &str, holder: &str) -> Value {
-    let mut patch = as_they_are(deployment, kind);
+/// The same with the labels by which Rook is kept from the daemon.
+pub(crate) fn held_by(mut patch: Value, holder: &str) -> Value {
     merge(&mut patch["metadata"]["labels"], beside::labels(holder));
     patch
 }
 
-/// The same without them.
+/// The fields that are ours as they are, without those labels.
 pub(crate) fn given_back(deployment: &Deployment, kind: &str) -> Value {
     let mut patch = as_they_are(deployment, kind);
     if let Some(labels) = patch["metadata"]["labels"].as_object_mut() {
@@ -297,7 +296,7 @@ mod tests {
         let expected = json!({
             "ceph-version": "18.2.7-0", "ceph.rook.io/do-not-reconcile": "true", "stagger.dev/held-by": "m",
         });
-        assert_eq!(of(&held(&osd, "osd", "m")), expected);
+        assert_eq!(of(&held_by(as_they_are(&osd, "osd"), "m")), expected);
         for name in ["ceph.rook.io/do-not-reconcile", "stagger.dev/held-by"] {
             osd.labels_mut().insert(
                 name.to_owned(),

@@ -12,7 +12,7 @@ use super::{MANAGER, Parts, RookBackend, WRITES, failed};
 use crate::beside;
 use crate::cluster::CephCluster;
 use crate::daemons::kind_of;
-use crate::ours::{given_back, held};
+use crate::ours::{as_they_are, given_back, held_by};
 use crate::rook_operator;
 
 impl RookBackend {
@@ -31,16 +31,16 @@ impl RookBackend {
             memory,
             ..
         } = &self.parts;
-        let Some(beside) = &memory.beside else {
+        if memory.beside.is_none() {
             // It may have been scaled up since the run began.
             return rook_operator::running(client, namespace, watched).await;
-        };
+        }
         let (daemons, _) = watched.daemons();
-        let open = beside::is_open(beside, &memory.wish, &daemons, self.cluster_image().as_deref());
+        let open = beside::is_open(&memory.wish, &daemons, self.cluster_image().as_deref());
         let Some(why) = open else {
             return Ok(None);
         };
-        let first = beside::left(beside::Step::Hold, beside, &memory.wish, &daemons);
+        let first = beside::left(beside::Step::Hold, &memory.wish, &daemons);
         let by = match first.first() {
             Some(unit) => self.written_since(unit).await?,
             None => String::new(),
@@ -89,12 +89,12 @@ impl RookBackend {
             return set_image(client, namespace, &name, (from, to), call.run.as_str()).await;
         }
         let (daemons, _) = watched.daemons();
-        let left = beside::left(step, beside, &memory.wish, &daemons);
+        let left = beside::left(step, &memory.wish, &daemons);
         for unit in &left {
             let kind = kind_of(unit).to_owned();
             let tried = format!("label the Deployment of {unit}");
             self.write(unit, call.fence, &tried, |deployment| match step {
-                beside::Step::Hold => held(deployment, &kind, &beside.holder),
+                beside::Step::Hold => held_by(as_they_are(deployment, &kind), &beside.holder),
                 beside::Step::Monitors | beside::Step::Image => given_back(deployment, &kind),
             })
             .await?;

@@ -130,6 +130,9 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<Desired
     if one.wait_while_outranked(&mut told).await.is_err() {
         return;
     }
+    if one.wait_for_finalizer(&mut told).await.is_err() {
+        return;
+    }
     // It ends with this task.
     let _beside = one.beside(&told);
     let mut agents = one.shared.agents.subscribe();
@@ -258,6 +261,26 @@ impl One {
         }
     }
 
+    /// Waits until the CephMaintenance cannot go before what is held for it is given back: nothing is held before.
+    async fn wait_for_finalizer(&self, told: &mut watch::Receiver<Arc<Desired>>) -> Result<(), Gone> {
+        loop {
+            let desired = told.borrow_and_update().clone();
+            if desired.is_going() {
+                return Ok(());
+            }
+            let Err(error) = finalizer::ensure(&self.shared.client, &desired.maintenance).await else {
+                return Ok(());
+            };
+            tracing::warn!(%error, "nothing is done yet");
+            let blocked = Blocked::from(error);
+            self.tell("Blocked", blocked.reason, &blocked.why, &desired);
+            tokio::select! {
+                changed = told.changed() => if changed.is_err() { return Err(Gone) },
+                () = tokio::time::sleep(FIRST_PAUSE) => {}
+            }
+        }
+    }
+
     /// Tells people what they should know of the spec's fields, once for each generation.
     fn remark(&mut self, desired: &Desired) {
         let generation = desired.generation();
@@ -377,10 +400,7 @@ impl One {
     /// beside this.
     async fn give_back(&self, desired: &Desired) -> Result<Pass, Blocked> {
         let (daemons, _) = self.watched.daemons();
-        if daemons
-            .values()
-            .any(|one| beside::holder(one) == Some(&desired.name()))
-        {
+        if daemons.values().any(|one| beside::holder(one).is_some()) {
             // What was written is seen in a moment.
             return Ok(Pass::Rest);
         }
@@ -522,7 +542,6 @@ impl One {
         const STAYS: &str = "RookIsKeptFromDaemons";
         let (daemons, _) = self.watched.daemons();
         let settle = beside::settle(
-            &desired.name(),
             desired.manages(Manage::Updates),
             &daemons,
             desired.cluster.spec.ceph_version.image.as_deref(),

@@ -10,11 +10,14 @@ use crate::maintenance::Condition;
 /// The reason of what is as it should be.
 const FINE: &str = "AsExpected";
 /// What keeps anything from being done for a cluster at all, or from knowing how it is.
-const AWAY: [&str; 4] = [
+const AWAY: [&str; 7] = [
     "MissingRights",
     "DrainsNotSeenTo",
     "CannotBeAsked",
+    "CephNotReachable",
+    "OperatorTooOld",
     "NoCephCluster",
+    "AnotherIsObeyed",
 ];
 
 /// The reason of one whose updates are not managed, and that runs something else than it names.
@@ -151,9 +154,12 @@ mod tests {
         assert_eq!(holds(&conditions), ["UpToDate", "Degraded"]);
         let degraded = conditions.iter().find(|one| one.kind == "Degraded").unwrap();
         assert_eq!(degraded.message, "drains is wrong; osd.1 is wrong");
-        assert_eq!(
-            holds(&of(&told("Blocked", "MissingRights"), &[], at(0))),
-            ["Blocked"]
-        );
+        for reason in AWAY {
+            assert_eq!(
+                holds(&of(&told("Blocked", reason), &[], at(0))),
+                ["Blocked"],
+                "{reason}"
+            );
+        }
     }
 }
