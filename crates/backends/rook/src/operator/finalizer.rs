@@ -8,41 +8,152 @@ use crate::backend::failed;
 use crate::maintenance::{CephMaintenance, FINALIZER};
 use stagger_engine::backend::BackendError;
 
+/// How often it is written because others change the CephMaintenance meanwhile.
+const WRITES: u32 = 5;
+
 /// Has it, before anything is held.
 pub(super) async fn ensure(client: &Client, of: &CephMaintenance) -> Result<(), BackendError> {
-    if of.finalizers().iter().any(|one| one == FINALIZER) || of.metadata.deletion_timestamp.is_some() {
-        return Ok(());
-    }
-    let with = of.finalizers().iter().cloned().chain([FINALIZER.to_owned()]);
-    write(client, of, with.collect()).await
+    write(client, of, |of| {
+        let lacks = !has(of) && of.metadata.deletion_timestamp.is_none();
+        lacks.then(|| {
+            of.finalizers()
+                .iter()
+                .cloned()
+                .chain([FINALIZER.to_owned()])
+                .collect()
+        })
+    })
+    .await
 }
 
 /// Lets it go: nothing is held any more.
 pub(super) async fn drop_it(client: &Client, of: &CephMaintenance) {
-    if !of.finalizers().iter().any(|one| one == FINALIZER) {
-        return;
-    }
-    let without = of.finalizers().iter().filter(|one| *one != FINALIZER).cloned();
-    if let Err(error) = write(client, of, without.collect()).await {
+    let without = |of: &CephMaintenance| {
+        let others = of.finalizers().iter().filter(|one| *one != FINALIZER);
+        has(of).then(|| others.cloned().collect())
+    };
+    if let Err(error) = write(client, of, without).await {
         tracing::warn!(%error, name = of.name_any(), "the finalizer stays for now");
     }
 }
 
-/// Just as it was seen, or not at all: others have finalizers too.
-async fn write(client: &Client, of: &CephMaintenance, finalizers: Vec<String>) -> Result<(), BackendError> {
+fn has(of: &CephMaintenance) -> bool {
+    of.finalizers().iter().any(|one| one == FINALIZER)
+}
+
+/// Just as it was seen, or not at all, for others have finalizers too; one that was changed meanwhile is looked at
+/// again. `change` says which finalizers there are to be, or nothing where all is well.
+async fn write(
+    client: &Client,
+    of: &CephMaintenance,
+    change: impl Fn(&CephMaintenance) -> Option<Vec<String>>,
+) -> Result<(), BackendError> {
     let namespace = of.namespace().unwrap_or_default();
     let api: Api<CephMaintenance> = Api::namespaced(client.clone(), &namespace);
     let name = of.name_any();
-    let patch = json!({ "metadata": { "resourceVersion": of.resource_version(), "finalizers": finalizers } });
-    match api
-        .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
-        .await
-    {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(()),
-        Err(error) => Err(failed(
-            &format!("write the finalizers of CephMaintenance {name}"),
-            &error,
-        )),
+    let tried = format!("write the finalizers of CephMaintenance {name}");
+    let mut found = of.clone();
+    let mut left = WRITES;
+    while let Some(finalizers) = change(&found) {
+        left -= 1;
+        let patch =
+            json!({ "metadata": { "resourceVersion": found.resource_version(), "finalizers": finalizers } });
+        let patched = api
+            .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await;
+        match patched {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(answer)) if answer.code == 404 => return Ok(()),
+            Err(kube::Error::Api(answer)) if answer.code == 409 && left > 0 => {
+                match api.get_opt(&name).await.map_err(|error| failed(&tried, &error))? {
+                    // Another of the same name is not meant.
+                    Some(now) if now.metadata.uid == of.metadata.uid => found = now,
+                    _ => return Ok(()),
+                }
+            }
+            Err(error) => return Err(failed(&tried, &error)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::Router;
+    use axum::extract::State;
+    use axum::routing::get;
+    use http::StatusCode;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// An API server with one CephMaintenance, of which the one who asks has an older version.
+    type Server = Arc<Mutex<Value>>;
+
+    const PATH: &str = "/apis/stagger.dev/v1alpha1/namespaces/rook-ceph/cephmaintenances/rook-ceph";
+
+    fn maintenance(version: &str, uid: &str, finalizers: &[&str]) -> Value {
+        json!({
+            "apiVersion": "stagger.dev/v1alpha1", "kind": "CephMaintenance",
+            "metadata": {
+                "name": "rook-ceph", "namespace": "rook-ceph", "uid": uid,
+                "resourceVersion": version, "finalizers": finalizers,
+            },
+            "spec": { "cephCluster": "rook-ceph" },
+        })
+    }
+
+    async fn read(State(server): State<Server>) -> String {
+        server.lock().unwrap().to_string()
+    }
+
+    async fn patch(State(server): State<Server>, body: String) -> (StatusCode, String) {
+        let mut stored = server.lock().unwrap();
+        let patch: Value = serde_json::from_str(&body).unwrap();
+        if patch["metadata"]["resourceVersion"] != stored["metadata"]["resourceVersion"] {
+            let answer = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409, "reason": "Conflict",
+                "message": "the object has been modified",
+            });
+            return (StatusCode::CONFLICT, answer.to_string());
+        }
+        stored["metadata"]["finalizers"] = patch["metadata"]["finalizers"].clone();
+        (StatusCode::OK, stored.to_string())
+    }
+
+    fn serves(stored: Value) -> (Server, Client) {
+        let server = Server::new(Mutex::new(stored));
+        let router = Router::new()
+            .route(PATH, get(read).patch(patch))
+            .with_state(Arc::clone(&server));
+        (server, Client::new(router, "rook-ceph"))
+    }
+
+    fn finalizers(server: &Server) -> Value {
+        server.lock().unwrap()["metadata"]["finalizers"].clone()
+    }
+
+    #[tokio::test]
+    async fn who_was_overtaken_looks_again_and_keeps_what_others_wrote() {
+        let (server, client) = serves(maintenance("8", "a", &["example.org/theirs"]));
+        let old: CephMaintenance = serde_json::from_value(maintenance("7", "a", &[])).unwrap();
+        ensure(&client, &old).await.unwrap();
+        assert_eq!(finalizers(&server), json!(["example.org/theirs", FINALIZER]));
+        drop_it(
+            &client,
+            &serde_json::from_value(maintenance("7", "a", &[FINALIZER])).unwrap(),
+        )
+        .await;
+        assert_eq!(finalizers(&server), json!(["example.org/theirs"]));
+    }
+
+    #[tokio::test]
+    async fn another_of_the_same_name_is_not_touched() {
+        let (server, client) = serves(maintenance("8", "b", &[FINALIZER]));
+        let old: CephMaintenance = serde_json::from_value(maintenance("7", "a", &[FINALIZER])).unwrap();
+        drop_it(&client, &old).await;
+        assert_eq!(finalizers(&server), json!([FINALIZER]));
     }
 }
