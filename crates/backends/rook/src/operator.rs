@@ -27,18 +27,22 @@ mod status;
 mod wishes;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use jiff::SignedDuration;
 use kube::client::ClientBuilder;
+use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config};
 use kube_lease_manager::{LeaseManagerBuilder, LeaseManagerError};
 use semver::Version;
+use serde::de::DeserializeOwned;
 use stagger_ceph::api::session::Session;
 use stagger_ceph::api::{Access, CephApi};
 use stagger_engine::backend::BackendError;
@@ -52,7 +56,7 @@ use crate::maintenance::{CephMaintenance, Desired, Manage};
 use counted::{Questions, Requests};
 use health::Health;
 use metrics::{ClusterMetrics, Metrics};
-use pairs::{Change, Key, Object, Pairs, is_same};
+use pairs::{Key, Pairs, is_same};
 use serve::Server;
 
 /// The annotation of a CephMaintenance by which a person commands its run: `resume`, `abort`, `approve DOOR` …
@@ -249,7 +253,7 @@ async fn lead(shared: Shared, stop: impl Future<Output = ()>) -> Result<(), Oper
 /// Follows CephMaintenances and CephClusters, with a task for each pair.
 async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
     let one = kube::api::ListParams::default().limit(1);
-    let (mut all, mut unseen) = (Vec::new(), Vec::new());
+    let (mut all, mut unseen, mut pairs) = (Vec::new(), Vec::new(), Pairs::default());
     for namespace in places(&shared.options.watch_namespaces) {
         let maintenances: Api<CephMaintenance> = api(&shared.client, namespace);
         let clusters: Api<CephCluster> = api(&shared.client, namespace);
@@ -260,31 +264,21 @@ async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
         clusters.list(&one).await.map_err(OperatorError::NoClusters)?;
         let of = namespace.map_or_else(String::new, |namespace| format!(" of namespace {namespace}"));
         // Each is seen by itself: one that is listed twice does not stand for another.
-        let (ours, rooks) = (unseen.len(), unseen.len() + 1);
-        unseen.push(Some(
-            shared.health.not_ready_without(format!("CephMaintenances{of}")),
-        ));
-        unseen.push(Some(shared.health.not_ready_without(format!("CephClusters{of}"))));
-        let config = watcher::Config::default;
-        let maintenances = watcher(maintenances, config())
-            .default_backoff()
-            .map(move |event| (ours, event.map(|event| Change::of(event, Object::Maintenance))));
-        let clusters = watcher(clusters, config())
-            .default_backoff()
-            .map(move |event| (rooks, event.map(|event| Change::of(event, Object::Cluster))));
-        all.push(futures::stream::select(maintenances, clusters).boxed());
+        for (what, followed) in [
+            ("CephMaintenances", follow(maintenances, &mut pairs.maintenances)),
+            ("CephClusters", follow(clusters, &mut pairs.clusters)),
+        ] {
+            let which = unseen.len();
+            unseen.push(Some(shared.health.not_ready_without(format!("{what}{of}"))));
+            all.push(followed.map(move |listed| (which, listed)));
+        }
     }
     let mut events = futures::stream::select_all(all);
-    let mut pairs = Pairs::default();
     let mut tasks: BTreeMap<Key, Task> = BTreeMap::new();
-    while let Some((which, event)) = events.next().await {
-        match event {
-            Ok(Change::Listed) => {
-                unseen.get_mut(which).and_then(Option::take);
-            }
-            Ok(Change::Begins) => {}
-            Ok(Change::There(object)) => pairs.set(object),
-            Ok(Change::Gone(object)) => pairs.remove(&object),
+    while let Some((which, listed)) = events.next().await {
+        match listed {
+            Ok(true) => drop(unseen.get_mut(which).and_then(Option::take)),
+            Ok(false) => {}
             Err(error) => {
                 tracing::warn!(%error, "the watch of CephMaintenances and CephClusters was interrupted and goes on");
                 tokio::time::sleep(Duration::from_millis(200)).await;
@@ -296,6 +290,22 @@ async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
         }
     }
     Ok(())
+}
+
+/// What a watch tells: whether all that is there was listed just now, after which what was not listed is gone.
+type Followed = BoxStream<'static, Result<bool, watcher::Error>>;
+
+/// Follows all objects of a kind, and has them in one more store.
+fn follow<K>(api: Api<K>, stores: &mut Vec<Store<K>>) -> Followed
+where
+    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let (store, writer) = reflector::store();
+    stores.push(store);
+    let events = watcher(api, watcher::Config::default()).default_backoff();
+    reflector::reflector(writer, events)
+        .map(|event| event.map(|event| matches!(event, watcher::Event::InitDone)))
+        .boxed()
 }
 
 /// Each namespace, or all of them at once.

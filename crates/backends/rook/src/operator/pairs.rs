@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt as _;
-use kube::runtime::watcher;
+use kube::runtime::reflector::Store;
 
 use crate::cluster::CephCluster;
 use crate::maintenance::{CephMaintenance, Desired};
@@ -11,38 +11,11 @@ use crate::maintenance::{CephMaintenance, Desired};
 /// A namespace, and a name in it.
 pub(super) type Key = (String, String);
 
-/// An object that is followed.
-pub(super) enum Object {
-    Maintenance(CephMaintenance),
-    Cluster(CephCluster),
-}
-
-/// What a watch tells.
-pub(super) enum Change {
-    There(Object),
-    Gone(Object),
-    /// A list of all begins.
-    Begins,
-    /// It was seen as a whole.
-    Listed,
-}
-
-impl Change {
-    pub(super) fn of<K>(event: watcher::Event<K>, object: impl Fn(K) -> Object) -> Self {
-        match event {
-            watcher::Event::Apply(found) | watcher::Event::InitApply(found) => Self::There(object(found)),
-            watcher::Event::Delete(gone) => Self::Gone(object(gone)),
-            watcher::Event::Init => Self::Begins,
-            watcher::Event::InitDone => Self::Listed,
-        }
-    }
-}
-
-/// All that is seen of both.
+/// All that is seen of both, each namespace by a watch of its own.
 #[derive(Default)]
 pub(super) struct Pairs {
-    maintenances: BTreeMap<Key, CephMaintenance>,
-    clusters: BTreeMap<Key, CephCluster>,
+    pub(super) maintenances: Vec<Store<CephMaintenance>>,
+    pub(super) clusters: Vec<Store<CephCluster>>,
 }
 
 /// What is to be seen to, and what is not.
@@ -60,39 +33,35 @@ pub(super) struct Unused {
 }
 
 impl Pairs {
-    pub(super) fn set(&mut self, object: Object) {
-        match object {
-            Object::Maintenance(found) => drop(self.maintenances.insert(key(&found), found)),
-            Object::Cluster(found) => drop(self.clusters.insert(key(&found), found)),
-        }
-    }
-
-    pub(super) fn remove(&mut self, object: &Object) {
-        match object {
-            Object::Maintenance(gone) => drop(self.maintenances.remove(&key(gone))),
-            Object::Cluster(gone) => drop(self.clusters.remove(&key(gone))),
-        }
-    }
-
     /// Each with the CephCluster that it names. Of several that name one, the oldest is obeyed.
     pub(super) fn sorted(&self) -> Sorted {
-        let mut by_age: Vec<&CephMaintenance> = self.maintenances.values().collect();
-        by_age.sort_by_key(|one| (one.metadata.creation_timestamp.clone(), key(*one)));
+        let mut by_age: Vec<_> = self.maintenances.iter().flat_map(Store::state).collect();
+        by_age.sort_by_key(|one| (one.metadata.creation_timestamp.clone(), key(&**one)));
+        let clusters: BTreeMap<Key, _> = self
+            .clusters
+            .iter()
+            .flat_map(Store::state)
+            .map(|found| (key(&*found), found))
+            .collect();
         let mut taken: BTreeMap<Key, String> = BTreeMap::new();
         let (mut desired, mut unused) = (BTreeMap::new(), Vec::new());
         for maintenance in by_age {
             let cluster_name = maintenance.spec.ceph_cluster.clone();
             let named = (maintenance.namespace().unwrap_or_default(), cluster_name.clone());
-            let mut not = |reason, why| unused.push((maintenance.clone(), Unused { reason, why }));
+            let mut not =
+                |reason, why| unused.push((CephMaintenance::clone(&maintenance), Unused { reason, why }));
             if let Some(other) = taken.get(&named) {
                 let why = format!(
                     "CephMaintenance {other} is about CephCluster {cluster_name} too, and older: delete one"
                 );
                 not("AnotherIsObeyed", why);
-            } else if let Some(cluster) = self.clusters.get(&named) {
+            } else if let Some(cluster) = clusters.get(&named) {
                 taken.insert(named, maintenance.name_any());
-                let (maintenance, cluster) = (maintenance.clone(), cluster.clone());
-                desired.insert(key(&maintenance), Desired { maintenance, cluster });
+                let one = Desired {
+                    maintenance: CephMaintenance::clone(&maintenance),
+                    cluster: CephCluster::clone(cluster),
+                };
+                desired.insert(key(&one.maintenance), one);
             } else {
                 let why = format!("there is no CephCluster {cluster_name} in namespace {}", named.0);
                 not("NoCephCluster", why);
@@ -127,43 +96,65 @@ pub(super) fn is_same(one: &Desired, other: &Desired) -> bool {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use kube::runtime::reflector::store;
+    use kube::runtime::reflector::store::Writer;
+    use kube::runtime::watcher::Event;
     use serde_json::json;
 
     use super::*;
     use crate::maintenance;
 
-    fn maintenance(name: &str, cluster: &str, created: i64) -> Object {
+    fn maintenance(name: &str, cluster: &str, created: i64) -> CephMaintenance {
         let mut found = maintenance::desired(json!({}), json!({})).maintenance;
         found.metadata.name = Some(name.to_owned());
         found.metadata.namespace = Some("n".to_owned());
         found.metadata.creation_timestamp = Some(Time(jiff::Timestamp::from_second(created).unwrap()));
         found.spec.ceph_cluster = cluster.to_owned();
-        Object::Maintenance(found)
+        found
     }
 
-    fn cluster(name: &str) -> Object {
+    fn cluster(name: &str) -> CephCluster {
         let mut found = maintenance::desired(json!({}), json!({})).cluster;
         found.metadata.name = Some(name.to_owned());
         found.metadata.namespace = Some("n".to_owned());
-        Object::Cluster(found)
+        found
+    }
+
+    /// A watch lists these.
+    fn lists<K>(writer: &mut Writer<K>, found: Vec<K>)
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + 'static,
+    {
+        writer.apply_watcher_event(&Event::Init);
+        for one in found {
+            writer.apply_watcher_event(&Event::InitApply(one));
+        }
+        writer.apply_watcher_event(&Event::InitDone);
+    }
+
+    fn obeyed(pairs: &Pairs) -> Vec<String> {
+        pairs.sorted().desired.into_keys().map(|key| key.1).collect()
     }
 
     #[test]
     fn the_oldest_of_several_is_obeyed_and_the_others_are_told_so() {
-        let mut pairs = Pairs::default();
-        for object in [
-            maintenance("a", "c", 20),
-            maintenance("b", "c", 10),
-            maintenance("lost", "gone", 0),
-            cluster("c"),
-            cluster("nobodys"),
-        ] {
-            pairs.set(object);
-        }
-        let sorted = pairs.sorted();
-        let names = |key: &Key| key.1.clone();
-        assert_eq!(sorted.desired.keys().map(names).collect::<Vec<_>>(), ["b"]);
-        let unused: Vec<_> = sorted
+        let ((maintenances, mut told), (clusters, mut rook)) = (store(), store());
+        let pairs = Pairs {
+            maintenances: vec![maintenances],
+            clusters: vec![clusters],
+        };
+        lists(
+            &mut told,
+            vec![
+                maintenance("a", "c", 20),
+                maintenance("b", "c", 10),
+                maintenance("lost", "gone", 0),
+            ],
+        );
+        lists(&mut rook, vec![cluster("c"), cluster("nobodys")]);
+        assert_eq!(obeyed(&pairs), ["b"]);
+        let unused: Vec<_> = pairs
+            .sorted()
             .unused
             .iter()
             .map(|(of, unused)| (of.name_any(), unused.reason))
@@ -176,11 +167,29 @@ mod tests {
             ]
         );
         // It goes, and the other one is obeyed.
-        pairs.remove(&maintenance("b", "c", 10));
-        assert_eq!(
-            pairs.sorted().desired.keys().map(names).collect::<Vec<_>>(),
-            ["a"]
+        told.apply_watcher_event(&Event::Delete(maintenance("b", "c", 10)));
+        assert_eq!(obeyed(&pairs), ["a"]);
+    }
+
+    #[test]
+    fn what_went_while_a_watch_was_interrupted_is_gone_when_it_was_listed_again() {
+        let ((maintenances, mut told), (clusters, mut rook)) = (store(), store());
+        let pairs = Pairs {
+            maintenances: vec![maintenances],
+            clusters: vec![clusters],
+        };
+        lists(
+            &mut told,
+            vec![maintenance("a", "c", 10), maintenance("b", "d", 10)],
         );
+        lists(&mut rook, vec![cluster("c"), cluster("d")]);
+        assert_eq!(obeyed(&pairs), ["a", "b"]);
+        // The watch begins anew: what is not listed yet is not missing.
+        rook.apply_watcher_event(&Event::Init);
+        rook.apply_watcher_event(&Event::InitApply(cluster("d")));
+        assert_eq!(obeyed(&pairs), ["a", "b"]);
+        rook.apply_watcher_event(&Event::InitDone);
+        assert_eq!(obeyed(&pairs), ["b"]);
     }
 
     #[test]
