@@ -1,6 +1,6 @@
 //! The finalizer of a CephMaintenance: what is held for its cluster is given back before it goes.
 
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 
@@ -65,7 +65,10 @@ async fn write(
             Ok(_) => return Ok(()),
             Err(kube::Error::Api(answer)) if answer.code == 404 => return Ok(()),
             Err(kube::Error::Api(answer)) if answer.code == 409 && left > 0 => {
-                match api.get_opt(&name).await.map_err(|error| failed(&tried, &error))? {
+                // It may list them: with that right this works under the rules of releases before, too.
+                let named = ListParams::default().fields(&format!("metadata.name={name}"));
+                let now = api.list(&named).await.map_err(|error| failed(&tried, &error))?;
+                match now.items.into_iter().next() {
                     // Another of the same name is not meant.
                     Some(now) if now.metadata.uid == of.metadata.uid => found = now,
                     _ => return Ok(()),
@@ -92,7 +95,8 @@ mod tests {
     /// An API server with one CephMaintenance, of which the one who asks has an older version.
     type Server = Arc<Mutex<Value>>;
 
-    const PATH: &str = "/apis/stagger.dev/v1alpha1/namespaces/rook-ceph/cephmaintenances/rook-ceph";
+    const ALL: &str = "/apis/stagger.dev/v1alpha1/namespaces/rook-ceph/cephmaintenances";
+    const ONE: &str = "/apis/stagger.dev/v1alpha1/namespaces/rook-ceph/cephmaintenances/rook-ceph";
 
     fn maintenance(version: &str, uid: &str, finalizers: &[&str]) -> Value {
         json!({
@@ -105,8 +109,14 @@ mod tests {
         })
     }
 
-    async fn read(State(server): State<Server>) -> String {
-        server.lock().unwrap().to_string()
+    /// As the operator's rights are: it may list them, and not get one.
+    async fn list(State(server): State<Server>, uri: http::Uri) -> String {
+        assert_eq!(uri.query(), Some("&fieldSelector=metadata.name%3Drook-ceph"));
+        json!({
+            "apiVersion": "stagger.dev/v1alpha1", "kind": "CephMaintenanceList",
+            "metadata": {}, "items": [*server.lock().unwrap()],
+        })
+        .to_string()
     }
 
     async fn patch(State(server): State<Server>, body: String) -> (StatusCode, String) {
@@ -126,7 +136,8 @@ mod tests {
     fn serves(stored: Value) -> (Server, Client) {
         let server = Server::new(Mutex::new(stored));
         let router = Router::new()
-            .route(PATH, get(read).patch(patch))
+            .route(ALL, get(list))
+            .route(ONE, axum::routing::patch(patch))
             .with_state(Arc::clone(&server));
         (server, Client::new(router, "rook-ceph"))
     }
