@@ -6,7 +6,9 @@ mod scripted;
 
 use jiff::{SignedDuration, Timestamp};
 use scripted::{NEW, OLD, World, at_once, stage};
-use stagger_core::model::{Code, Door, Doors, GuardScope, GuardSpec, Part, Policy, Revision, Verdict, Width};
+use stagger_core::model::{
+    Code, Door, Doors, GuardScope, GuardSpec, OnFailure, Part, Policy, Revision, Verdict, Width,
+};
 use stagger_core::run::{Command, Decision, Ending};
 
 const UNITS: [&str; 3] = ["mon.0", "osd.0", "osd.1"];
@@ -107,6 +109,21 @@ fn who_aborts_or_goes_back_gets_every_guard_back_and_takes_none_twice() {
             };
             assert_eq!(count("take"), count("drop"), "{guard}: {:?}", world.done);
         }
+    }
+}
+
+#[test]
+fn who_ends_because_what_failed_is_back_keeps_no_guard() {
+    for on_failure in [OnFailure::Rollback, OnFailure::Continue] {
+        let policy = Policy {
+            on_failure,
+            ..at_once()
+        };
+        let mut world = World::new(&UNITS, usual(), policy);
+        world.broken = vec!["osd.0"];
+        assert!(matches!(world.drive(|_| false), Decision::Over(_)));
+        assert_eq!(world.run.guards(), 0, "{on_failure:?}: {:?}", world.done);
+        assert!(world.done.iter().any(|done| done == "drop noout"));
     }
 }
 

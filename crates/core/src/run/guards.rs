@@ -26,7 +26,8 @@ impl State {
 
     /// Guards that nothing needs any more. `next_stage`: the stage that comes, if that is known.
     pub(super) fn give_back_guards(&self, next_stage: Option<&PartName>) -> Option<Decision> {
-        let over = self.aborting || self.going_back.is_some();
+        // Whoever goes back, or ends because what failed is back, does no other stage.
+        let over = self.aborting || self.going_back.is_some() || self.rolled_back.is_some();
         let undecided = next_stage.is_none() && !self.plan_is_fresh && !over;
         let wanted = |guard: &GuardName| {
             let mut scopes = self.start.target.parts.iter().filter_map(|part| match part {
