@@ -11,9 +11,19 @@ use stagger_engine::backend::BackendError;
 /// How often it is written because others change the CephMaintenance meanwhile.
 const WRITES: u32 = 5;
 
+/// Whether the CephMaintenance that was meant is still there.
+enum Found {
+    Itself,
+    /// It is gone, and maybe another has its name.
+    Gone,
+}
+
 /// Has it, before anything is held.
+///
+/// # Errors
+/// It could not be written, or the CephMaintenance is gone: nothing may be held in its name.
 pub(super) async fn ensure(client: &Client, of: &CephMaintenance) -> Result<(), BackendError> {
-    write(client, of, |of| {
+    let found = write(client, of, |of| {
         let lacks = !has(of) && of.metadata.deletion_timestamp.is_none();
         lacks.then(|| {
             of.finalizers()
@@ -23,7 +33,11 @@ pub(super) async fn ensure(client: &Client, of: &CephMaintenance) -> Result<(), 
                 .collect()
         })
     })
-    .await
+    .await?;
+    match found {
+        Found::Itself => Ok(()),
+        Found::Gone => Err(BackendError::transient(tried(of), "it is gone")),
+    }
 }
 
 /// Lets it go: nothing is held any more.
@@ -47,11 +61,10 @@ async fn write(
     client: &Client,
     of: &CephMaintenance,
     change: impl Fn(&CephMaintenance) -> Option<Vec<String>>,
-) -> Result<(), BackendError> {
+) -> Result<Found, BackendError> {
     let namespace = of.namespace().unwrap_or_default();
     let api: Api<CephMaintenance> = Api::namespaced(client.clone(), &namespace);
     let name = of.name_any();
-    let tried = format!("write the finalizers of CephMaintenance {name}");
     let mut found = of.clone();
     let mut left = WRITES;
     while let Some(finalizers) = change(&found) {
@@ -62,22 +75,26 @@ async fn write(
             .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
             .await;
         match patched {
-            Ok(_) => return Ok(()),
-            Err(kube::Error::Api(answer)) if answer.code == 404 => return Ok(()),
+            Ok(_) => return Ok(Found::Itself),
+            Err(kube::Error::Api(answer)) if answer.code == 404 => return Ok(Found::Gone),
             Err(kube::Error::Api(answer)) if answer.code == 409 && left > 0 => {
                 // It may list them: with that right this works under the rules of releases before, too.
                 let named = ListParams::default().fields(&format!("metadata.name={name}"));
-                let now = api.list(&named).await.map_err(|error| failed(&tried, &error))?;
+                let now = api.list(&named).await.map_err(|error| failed(&tried(of), &error))?;
                 match now.items.into_iter().next() {
                     // Another of the same name is not meant.
                     Some(now) if now.metadata.uid == of.metadata.uid => found = now,
-                    _ => return Ok(()),
+                    _ => return Ok(Found::Gone),
                 }
             }
-            Err(error) => return Err(failed(&tried, &error)),
+            Err(error) => return Err(failed(&tried(of), &error)),
         }
     }
-    Ok(())
+    Ok(Found::Itself)
+}
+
+fn tried(of: &CephMaintenance) -> String {
+    format!("write the finalizers of CephMaintenance {}", of.name_any())
 }
 
 #[cfg(test)]
@@ -166,5 +183,8 @@ mod tests {
         let old: CephMaintenance = serde_json::from_value(maintenance("7", "a", &[FINALIZER])).unwrap();
         drop_it(&client, &old).await;
         assert_eq!(finalizers(&server), json!([FINALIZER]));
+        let old: CephMaintenance = serde_json::from_value(maintenance("7", "a", &[])).unwrap();
+        let gone = ensure(&client, &old).await.unwrap_err();
+        assert_eq!(gone.why, "it is gone");
     }
 }

@@ -120,6 +120,16 @@ mod tests {
         found
     }
 
+    /// What is kept of one namespace, and its two watches.
+    fn watched() -> (Pairs, Writer<CephMaintenance>, Writer<CephCluster>) {
+        let ((maintenances, told), (clusters, rook)) = (store(), store());
+        let pairs = Pairs {
+            maintenances: vec![maintenances],
+            clusters: vec![clusters],
+        };
+        (pairs, told, rook)
+    }
+
     /// A watch lists these.
     fn lists<K>(writer: &mut Writer<K>, found: Vec<K>)
     where
@@ -138,11 +148,7 @@ mod tests {
 
     #[test]
     fn the_oldest_of_several_is_obeyed_and_the_others_are_told_so() {
-        let ((maintenances, mut told), (clusters, mut rook)) = (store(), store());
-        let pairs = Pairs {
-            maintenances: vec![maintenances],
-            clusters: vec![clusters],
-        };
+        let (pairs, mut told, mut rook) = watched();
         lists(
             &mut told,
             vec![
@@ -173,11 +179,7 @@ mod tests {
 
     #[test]
     fn what_went_while_a_watch_was_interrupted_is_gone_when_it_was_listed_again() {
-        let ((maintenances, mut told), (clusters, mut rook)) = (store(), store());
-        let pairs = Pairs {
-            maintenances: vec![maintenances],
-            clusters: vec![clusters],
-        };
+        let (pairs, mut told, mut rook) = watched();
         lists(
             &mut told,
             vec![maintenance("a", "c", 10), maintenance("b", "d", 10)],
