@@ -36,13 +36,14 @@ impl Ended {
         Ok(self)
     }
 
-    /// Fails unless it said each of these.
+    /// Fails unless it said each of these, in whichever stream.
     pub fn expect_said(&self, words: &[&str]) -> Result<()> {
         for word in words {
             ensure!(
-                self.said.contains(word),
-                "`{}` did not say {word:?}, but:\n{}",
+                self.said.contains(word) || self.out.contains(word),
+                "`{}` did not say {word:?}, but:\n{}\n{}",
                 self.command,
+                self.out,
                 self.said
             );
         }
