@@ -20,6 +20,7 @@ use crate::effects::{self, OnHosts, api_error};
 use crate::facts::{CollectError, CollectOptions, Facts, collect};
 use crate::guards::{self, HeldGuard, Looked};
 use crate::lock::{self, Lock};
+use crate::oracle;
 use crate::overridden;
 use crate::translate::{Baseline, Permitted, translate};
 
@@ -246,7 +247,7 @@ impl Backend for CephBackend {
     }
 
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
-        let answer = effects::ok_to_stop(&*self.api, units).await?;
+        let answer = oracle::ok_to_stop(&*self.api, units).await?;
         let Answer::No { why } = answer else {
             return Ok(answer);
         };

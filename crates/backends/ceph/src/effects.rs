@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-use stagger_core::model::{Phase, Revision, UnitId, plain};
-use stagger_core::run::Answer;
+use serde_json::json;
+use stagger_core::model::{Phase, Revision, UnitId};
 use stagger_engine::backend::{BackendError, Call};
 use stagger_engine::hosts::{Hosts, MayBegin, WHENEVER, last_words};
 use stagger_engine::template::filled;
@@ -231,70 +230,6 @@ impl OnHosts<'_> {
         };
         Err(BackendError::permanent(tried, why))
     }
-}
-
-/// Ceph's own oracle for a set of one kind.
-pub(crate) async fn ok_to_stop(api: &dyn CephApi, units: &[UnitId]) -> Result<Answer, BackendError> {
-    let Some((kind, _)) = units.first().map(kind_and_id) else {
-        return Ok(Answer::Yes);
-    };
-    let ids: Vec<&str> = units.iter().map(|unit| kind_and_id(unit).1).collect();
-    // They become words of a program.
-    if let Some((id, why)) = ids.iter().find_map(|id| Some((id, plain(id).err()?))) {
-        let why = format!("{kind}.{id} cannot be asked about: {why}");
-        return Ok(Answer::Unknown { why });
-    }
-    let (whom, prefix) = match kind {
-        "osd" => (Whom::Mgr, "osd ok-to-stop"),
-        "mon" => (Whom::Mon, "mon ok-to-stop"),
-        "mds" => (Whom::Mon, "mds ok-to-stop"),
-        _ => return Ok(Answer::NoOracle),
-    };
-    let answer = api
-        .command(whom, json!({ "prefix": prefix, "ids": ids, "format": "json" }))
-        .await
-        .map_err(|e| api_error(prefix, &e))?;
-    let said = answer.err.trim().lines().next().unwrap_or("").to_owned();
-    let body: Value = serde_json::from_slice(&answer.out).unwrap_or(Value::Null);
-    // Some releases wrap the answer once more.
-    let body = if body["ok_to_stop"].is_object() {
-        body["ok_to_stop"].clone()
-    } else {
-        body
-    };
-    Ok(match answer.rc {
-        0 if kind != "osd" || body["ok_to_stop"] == Value::Bool(true) => Answer::Yes,
-        0 => Answer::Unknown {
-            why: "the answer does not say yes".to_owned(),
-        },
-        16 => {
-            let bad: Vec<_> = ["bad_become_inactive", "bad_already_inactive", "bad_no_pool_pgs"]
-                .iter()
-                .filter_map(|list| Some((list, body[list].as_array()?)))
-                .map(|(list, pgs)| {
-                    let names: Vec<_> = pgs.iter().filter_map(Value::as_str).take(5).collect();
-                    format!("{} {}: {}", pgs.len(), list.replace('_', " "), names.join(" "))
-                })
-                .collect();
-            let unknown = body["unknown_pgs"].as_array().map_or(0, Vec::len);
-            if bad.is_empty() && unknown > 0 {
-                Answer::Unknown {
-                    why: format!("{unknown} placement groups are unknown to the manager"),
-                }
-            } else {
-                Answer::No {
-                    why: if bad.is_empty() {
-                        said
-                    } else {
-                        format!("{said} ({})", bad.join("; "))
-                    },
-                }
-            }
-        }
-        rc => Answer::Unknown {
-            why: format!("code {rc}: {said}"),
-        },
-    })
 }
 
 /// A step of the procedure.

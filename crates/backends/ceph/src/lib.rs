@@ -20,6 +20,7 @@ pub mod going_back;
 pub mod guards;
 mod lock;
 pub mod oktostop;
+pub mod oracle;
 mod overridden;
 pub mod target;
 pub mod translate;
