@@ -123,12 +123,20 @@ pub fn target(spec: &SimSpec, want: &TargetSpec, policy: &Policy) -> Result<Targ
         ..stage("mon")?
     };
     let osds = StageSpec {
-        guards: vec![GuardSpec {
-            name: GuardName::new("noout")?,
-            scope: GuardScope::Wave,
-            expiry: SignedDuration::from_secs(3600),
-            why: "the wave's OSDs are not marked out while they restart".to_owned(),
-        }],
+        guards: vec![
+            GuardSpec {
+                name: GuardName::new("no-balancer")?,
+                scope: GuardScope::Stage,
+                expiry: SignedDuration::from_secs(3600),
+                why: "nothing moves data while OSDs restart".to_owned(),
+            },
+            GuardSpec {
+                name: GuardName::new("noout")?,
+                scope: GuardScope::Wave,
+                expiry: SignedDuration::from_secs(3600),
+                why: "the wave's OSDs are not marked out while they restart".to_owned(),
+            },
+        ],
         ..stage("osd")?
     };
     let require = StepSpec {
