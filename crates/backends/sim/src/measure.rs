@@ -246,6 +246,7 @@ impl World {
 
     /// A person asks the run for something.
     pub(crate) fn asked(&mut self, command: &Command) {
+        self.watched.touched = true;
         match command {
             Command::Rollback | Command::Abort => self.truth.asked_back = true,
             Command::Confirm { host, .. } => {

@@ -30,6 +30,8 @@ impl World {
     pub(super) fn fault_on(&mut self, at: usize) {
         self.faults[at].on = true;
         self.changes += 1;
+        // Who was down before may have another reason to be, and whom the run could start it cannot now.
+        self.watched.touched = true;
         let fault = self.faults[at].fault.clone();
         if let Some(when) = fault.when().filter(|when| when.lasts > 0) {
             self.due(u64::from(when.lasts) * 1000, Due::FaultOff(at));
@@ -70,6 +72,7 @@ impl World {
             return;
         }
         self.changes += 1;
+        self.watched.touched = true;
         // A machine that boots starts whatever is enabled there, also what somebody had stopped.
         let boots = matches!(self.faults[at].fault, Fault::HostOff { .. });
         for unit in std::mem::take(&mut self.faults[at].hit) {
