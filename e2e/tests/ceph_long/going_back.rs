@@ -31,7 +31,7 @@ fn new_release_fails_before_its_store_is_opened() -> Result<()> {
         verify::nothing_is_left(cluster)?;
         verify::is_healthy(cluster)?;
 
-        // The other policy: it stays behind, the rest goes on.
+        // The other policy: it stays behind. What comes after OSDs waits for a word, and then the rest goes on.
         let machine = Machine::new(
             cluster,
             "bert",
@@ -40,7 +40,13 @@ fn new_release_fails_before_its_store_is_opened() -> Result<()> {
                 ..Setup::default()
             },
         )?;
-        run(cluster, &machine, Release::Reef, 1)?.expect_said(&["done but for"])?;
+        run(cluster, &machine, Release::Reef, 3)?.expect_said(&["units-left-behind"])?;
+        phases.lap("held, with one OSD left behind");
+        machine.call(&["approve", "left-behind-osd"])?.expect(0)?;
+        let ended = machine.resume_to_the_end(LIMIT)?.expect(1);
+        ended
+            .with_context(|| machine.history_tail(40))?
+            .expect_said(&["done but for"])?;
         phases.lap("done but for one");
         let running = verify::running(cluster)?;
         ensure!(
