@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 pub use case::{in_pods, in_pods_of};
 pub use deployments::{imitation, told_of};
-pub use operator::{Operator, Place, rights, rights_in};
+pub use operator::{ASKED_ABOUT_EVICTIONS, Operator, Place, rights, rights_in, webhook};
 
 use crate::ceph::spec::FS;
 use crate::ceph::{CephSpec, Cluster, Daemon, Kind};

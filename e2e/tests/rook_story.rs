@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use stagger_e2e::case::Phases;
-use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods};
+use stagger_e2e::laid_out::{ASKED_ABOUT_EVICTIONS, LaidOut, NAMESPACE, Operator, in_pods};
 use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
@@ -24,8 +24,8 @@ fn an_upgrade_by_the_operator_and_drains() -> Result<()> {
         &releases,
         |cluster, phases| {
             let mut operators = vec![
-                Operator::start(cluster, "one", Release::Tentacle)?,
-                Operator::start(cluster, "two", Release::Tentacle)?,
+                Operator::start_with(cluster, "one", Release::Tentacle, &ASKED_ABOUT_EVICTIONS)?,
+                Operator::start_with(cluster, "two", Release::Tentacle, &ASKED_ABOUT_EVICTIONS)?,
             ];
             upgraded(cluster, &mut operators, phases)?;
             drained(cluster, phases)
@@ -119,8 +119,8 @@ fn drained(cluster: &LaidOut, phases: &mut Phases) -> Result<()> {
         Ok(status["drains"]["draining"] == json!(["host2"]))
     })?;
     cluster.ensure_only_this_drains("host2", &status)?;
-    let second = cluster.drain("host6", 10);
-    ensure!(second.is_err(), "a second node was drained beside the first");
+    let said = refused(cluster, "host6", 10).context("beside the first one")?;
+    ensure!(said.contains(": osd.4 osd.5 down"), "{said}");
     phases.lap("a second one refused");
     // It comes back with empty disks, and what is recovered to them takes its time.
     cluster.replace_disks("host2", Release::Tentacle)?;
@@ -137,11 +137,9 @@ fn drained(cluster: &LaidOut, phases: &mut Phases) -> Result<()> {
         let osds = dump["osds"].as_array().context("no OSDs")?;
         Ok(osds.iter().all(|osd| osd["up"] == 1))
     })?;
-    let second = cluster.drain("host6", 20);
-    ensure!(
-        second.is_err(),
-        "a second node was drained before the first had its data"
-    );
+    let said = refused(cluster, "host6", 20).context("before the first one has its data")?;
+    let waits = ["without host6: placement group", " missing copies of objects are back, none of which comes back now"];
+    ensure!(waits.iter().all(|words| said.contains(words)), "{said}");
     let status = cluster.wait_told("why it waits", Duration::from_secs(10), |status| {
         Ok(status["drains"]["waiting"] == json!(["host6"]))
     })?;
@@ -161,4 +159,15 @@ fn drained(cluster: &LaidOut, phases: &mut Phases) -> Result<()> {
     })?;
     phases.lap("nothing left behind");
     Ok(())
+}
+
+/// What `kubectl drain` prints of a node whose OSDs may not go: it asks again and again, and is told why not.
+fn refused(cluster: &LaidOut, node: &str, seconds: u32) -> Result<String> {
+    let Err(error) = cluster.drain(node, seconds) else {
+        bail!("{node} was drained");
+    };
+    let said = format!("{error:#}");
+    let told = said.contains("(will retry after 5s)") && said.contains(" may not be evicted now: ");
+    ensure!(told, "{said}");
+    Ok(said)
 }

@@ -4,7 +4,7 @@ mod by_word;
 mod ganeti;
 mod stores;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 pub(crate) use by_word::{Confirm, Ended, HostIs, Settle};
@@ -286,6 +286,16 @@ pub(crate) struct Operator {
     /// Where /metrics, /healthz and /readyz are served; `off`: nowhere.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     pub(crate) metrics: Listen,
+    /// Where the API server asks whether a pod may be evicted now; `off`: nowhere, and budgets alone hold.
+    #[arg(long, default_value = "off", value_name = "ADDRESS")]
+    pub(crate) webhook: Listen,
+    /// How it gets there, for an operator that is no pod: the name or address of this host [default: by the Service,
+    /// which leads to this pod].
+    #[arg(long, value_name = "HOST")]
+    pub(crate) webhook_host: Option<String>,
+    /// The address of this pod.
+    #[arg(long, value_name = "ADDRESS", env = "POD_IP", hide_env_values = true)]
+    pub(crate) pod_ip: Option<IpAddr>,
     /// Whether each node is to have an agent. Clusters are upgraded only once all agents are of the operator's
     /// release.
     #[arg(long, default_value = "on", value_name = "WISH")]

@@ -156,6 +156,11 @@ impl Place<'_> {
     /// # Errors
     /// It cannot be started.
     pub fn start(&self, name: &str, more: &[&str]) -> Result<Operator> {
+        let configured = ["get", "validatingwebhookconfiguration", "stagger-evictions"];
+        // Once: an operator that is no pod has put its own address in the place of the Service.
+        if more.contains(&ASKED_ABOUT_EVICTIONS[0]) && self.plane.ask(&configured).is_err() {
+            webhook(self.plane)?;
+        }
         let folder = self.sandbox.dir().join("operators").join(name);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         let path = folder.join("log");
@@ -250,16 +255,30 @@ const RIGHTS: [&str; 3] = [
     "provisioning/rbac.yaml",
 ];
 
+/// Words for an operator that is asked about evictions: it runs beside the API server.
+pub const ASKED_ABOUT_EVICTIONS: [&str; 4] =
+    ["--webhook", "127.0.0.1:9443", "--webhook-host", "127.0.0.1"];
+
 /// Applies the manifests of rights, as at each start of an operator.
 ///
 /// # Errors
 /// The server refuses one.
 pub fn rights(plane: &Plane) -> Result<()> {
-    for file in RIGHTS {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file);
-        plane.ask(&["apply", "--server-side", "-f", &file.display().to_string()])?;
-    }
-    Ok(())
+    RIGHTS.iter().try_for_each(|file| apply(plane, file))
+}
+
+/// Has the API server ask about evictions.
+///
+/// # Errors
+/// The server refuses it.
+pub fn webhook(plane: &Plane) -> Result<()> {
+    apply(plane, "operator/webhook.yaml")
+}
+
+fn apply(plane: &Plane, file: &str) -> Result<()> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file);
+    let words = ["apply", "--server-side", "-f", &file.display().to_string()];
+    plane.ask(&words).map(|_| ())
 }
 
 /// Applies those of a namespace with a cluster to another one.

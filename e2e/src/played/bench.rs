@@ -14,7 +14,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::api::{EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config, ResourceExt as _};
@@ -40,7 +41,7 @@ use super::socket;
 use crate::command::{last_lines, say};
 use crate::folder::Folder;
 use crate::kubernetes::{Plane, definitions};
-use crate::laid_out::rights;
+use crate::laid_out::{ASKED_ABOUT_EVICTIONS, rights, webhook};
 use crate::node::{self, Image};
 use crate::sandbox::Sandbox;
 
@@ -52,6 +53,8 @@ const IMAGES: [&str; 2] = ["quay.io/ceph/ceph:v18.2.7", "quay.io/ceph/ceph:v18.2
 const RELEASE: &str = "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)";
 /// How often a node is drained.
 const DRAINS: usize = 21;
+/// How often it is asked whether a pod may be evicted, and how many at once.
+const ASKED: (usize, usize) = (1000, 8);
 /// Requests are counted for so long while there is nothing to do.
 const QUIET: Duration = Duration::from_mins(1);
 /// How long one thing may take that should take seconds.
@@ -83,6 +86,7 @@ pub fn measure(answers: &Path, stagger: &Path) -> Result<()> {
     let dir = sandbox.dir();
     plane.ask(&["create", "namespace", NAMESPACE])?;
     rights(&plane)?;
+    webhook(&plane)?;
     definitions::of_rook(&plane)?;
     definitions::ours(&plane)?;
     let objects = dir.join("objects.json");
@@ -189,6 +193,13 @@ pub async fn inside(settings: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The budgets over OSDs, and how many each lets go.
+type Budgets = BTreeMap<String, Option<IntOrString>>;
+
+fn over_osds(most: i32) -> Budgets {
+    BTreeMap::from([("rook-ceph-osd".to_owned(), Some(IntOrString::Int(most)))])
+}
+
 struct World {
     client: Client,
     settings: Settings,
@@ -262,15 +273,17 @@ impl World {
                 ceph.lock().unwrap_or_else(PoisonError::into_inner).next_map();
             }
         });
-        let (tell, budgets) = watch::channel(BTreeSet::new());
+        let (tell, budgets) = watch::channel(BTreeMap::new());
         let all = self.api::<PodDisruptionBudget>();
         beside.spawn(async move {
             let tell = |budget: &PodDisruptionBudget, is_there: bool| {
                 let name = budget.name_any();
+                let spec = budget.spec.as_ref();
+                let most = spec.and_then(|spec| spec.max_unavailable.clone());
                 if name.starts_with("rook-ceph-osd") {
-                    tell.send_modify(|names| {
-                        names.remove(&name);
-                        names.extend(is_there.then_some(name));
+                    tell.send_modify(|all| {
+                        all.remove(&name);
+                        all.extend(is_there.then_some((name, most)));
                     });
                 }
             };
@@ -284,7 +297,7 @@ impl World {
         }
     }
 
-    async fn figures(&self, pid: u32, mut budgets: watch::Receiver<BTreeSet<String>>) -> Result<Figures> {
+    async fn figures(&self, pid: u32, mut budgets: watch::Receiver<Budgets>) -> Result<Figures> {
         self.ready(IMAGES[0], SOON).await?;
         self.at_rest(&mut budgets).await?;
         say("a quiet minute");
@@ -299,6 +312,9 @@ impl World {
         figures.quiet(&audit::between(&self.settings.audit, begun, Timestamp::now())?);
         figures.quiet_kb = memory(pid)?;
         say(format!("{figures:?}"));
+
+        say(format!("{} evictions are asked about", ASKED.0));
+        figures.asked_us = self.asked().await?;
 
         say(format!("{DRAINS} drains"));
         for nth in 0..DRAINS {
@@ -418,6 +434,7 @@ impl World {
                 "--agents",
                 "off",
             ])
+            .args(ASKED_ABOUT_EVICTIONS)
             .arg("--state")
             .arg(self.settings.folder.join("operator"))
             .env("KUBECONFIG", &self.settings.account)
@@ -465,14 +482,40 @@ impl World {
         }
     }
 
-    /// Waits until the one budget over all OSDs is the only one over OSDs.
-    async fn at_rest(&self, budgets: &mut watch::Receiver<BTreeSet<String>>) -> Result<()> {
-        let default = BTreeSet::from(["rook-ceph-osd".to_owned()]);
-        wait_for(budgets, "the default budget alone", |there| *there == default).await
+    /// Waits until there is just one budget over OSDs, and it lets one go.
+    async fn at_rest(&self, budgets: &mut watch::Receiver<Budgets>) -> Result<()> {
+        wait_for(budgets, "one OSD may be evicted", |there| *there == over_osds(1)).await
+    }
+
+    /// How long each of many questions took, whether a pod may be evicted: nothing comes of them.
+    async fn asked(&self) -> Result<Vec<u128>> {
+        let pods: Api<Pod> = self.api();
+        let of_osds = ListParams::default().labels("app=rook-ceph-osd");
+        let all = pods.list(&of_osds).await.context("listing the pods of OSDs")?.items;
+        let params = EvictParams {
+            post_options: PostParams {
+                dry_run: true,
+                ..PostParams::default()
+            },
+            ..EvictParams::default()
+        };
+        let (times, at_once) = ASKED;
+        stream::iter(all.iter().cycle().take(times))
+            .map(|pod| async {
+                let begun = Instant::now();
+                match pods.evict(&pod.name_any(), &params).await {
+                    Ok(_) => Ok(begun.elapsed().as_micros()),
+                    Err(kube::Error::Api(answer)) if answer.code == 429 => Ok(begun.elapsed().as_micros()),
+                    Err(error) => Err(error).context("asking for an eviction"),
+                }
+            })
+            .buffer_unordered(at_once)
+            .try_collect()
+            .await
     }
 
     /// Cordons a node, evicts one of its OSDs, and says how long it took until all other nodes were blocked.
-    async fn drain(&self, nth: usize, budgets: &mut watch::Receiver<BTreeSet<String>>) -> Result<Duration> {
+    async fn drain(&self, nth: usize, budgets: &mut watch::Receiver<Budgets>) -> Result<Duration> {
         let osd = self.places.keys().nth(nth * self.places.len() / DRAINS);
         let osd = osd.context("there is no OSD")?;
         let node = &self.places[osd].0;
@@ -491,8 +534,6 @@ impl World {
         let pod = pod.items.first().context("an OSD has no pod")?.name_any();
         cordon(true).await?;
         sleep(Duration::from_secs(1)).await;
-        let hosts = self.hosts().into_iter().filter(|host| host != node);
-        let blocking: BTreeSet<String> = hosts.map(|host| format!("rook-ceph-osd-host-{host}")).collect();
         let eviction = json!({ "metadata": { "name": pod } });
         let begun = loop {
             let begun = Instant::now();
@@ -509,7 +550,7 @@ impl World {
                 Err(error) => return Err(error).with_context(|| format!("evicting {pod}")),
             }
         };
-        wait_for(budgets, "blocking budgets", |there| there.is_superset(&blocking)).await?;
+        wait_for(budgets, "nothing else may be evicted", |there| *there == over_osds(0)).await?;
         let took = begun.elapsed();
         cordon(false).await?;
         self.at_rest(budgets).await?;
@@ -519,9 +560,9 @@ impl World {
 }
 
 async fn wait_for(
-    budgets: &mut watch::Receiver<BTreeSet<String>>,
+    budgets: &mut watch::Receiver<Budgets>,
     what: &str,
-    holds: impl FnMut(&BTreeSet<String>) -> bool,
+    holds: impl FnMut(&Budgets) -> bool,
 ) -> Result<()> {
     let seen = timeout(SOON, budgets.wait_for(holds))
         .await
@@ -529,7 +570,7 @@ async fn wait_for(
     if let Ok(true) = seen {
         return Ok(());
     }
-    let there: Vec<String> = budgets.borrow().iter().take(5).cloned().collect();
+    let there: Vec<_> = budgets.borrow().clone().into_iter().take(5).collect();
     bail!("not within {} s: {what}; there are {there:?} …", SOON.as_secs());
 }
 

@@ -22,7 +22,9 @@ pub(super) struct Figures {
     pub(super) quiet_others: BTreeMap<String, usize>,
     /// The most memory until then.
     pub(super) quiet_kb: u64,
-    /// From each eviction to the last blocking budget.
+    /// From each question whether a pod may be evicted to its answer.
+    pub(super) asked_us: Vec<u128>,
+    /// From each eviction until nothing else may be evicted.
     pub(super) blocked_ms: Vec<u128>,
     /// The most memory until then.
     pub(super) drained_kb: u64,

@@ -20,6 +20,7 @@ struct Figures {
     quiet_usual: u32,
     quiet_others: BTreeMap<String, u32>,
     quiet_kb: u64,
+    asked_us: Vec<u64>,
     blocked_ms: Vec<u64>,
     drained_kb: u64,
     waves: u32,
@@ -129,6 +130,21 @@ fn page(figures: &Figures, walk: u32) -> String {
         "under 1 s at the median",
         format!("{middle} ms, at most {most} ms, of {}", blocked.len()),
         middle < 1000,
+    );
+    let mut asked = figures.asked_us.clone();
+    asked.sort_unstable();
+    let rank = |part: usize| asked.get((asked.len() * part / 100).min(asked.len().saturating_sub(1))).copied();
+    let (middle, late) = (rank(50).unwrap_or(u64::MAX), rank(99).unwrap_or(u64::MAX));
+    row(
+        "from a question whether an OSD may be evicted to the answer, 8 at once",
+        "p99 under 50 ms",
+        format!(
+            "p99 {:.1} ms, {:.1} ms at the median, of {}",
+            late as f64 / 1000.0,
+            middle as f64 / 1000.0,
+            asked.len()
+        ),
+        late < 50_000,
     );
     row(
         "waves of a revision of all OSDs, beside Rook's walk",

@@ -23,6 +23,7 @@
 //!
 //! [`decide`] is pure.
 
+pub mod eviction;
 pub mod fixed;
 pub mod level;
 

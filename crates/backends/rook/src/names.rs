@@ -11,6 +11,8 @@ pub const APP: &str = "app";
 pub const OSD_APP: &str = "rook-ceph-osd";
 /// `app` of every monitor.
 pub const MON_APP: &str = "rook-ceph-mon";
+/// `app` of every metadata server.
+pub const MDS_APP: &str = "rook-ceph-mds";
 /// The label with an OSD's number.
 pub const OSD: &str = "osd";
 /// The label of a node by which pods are bound to it.

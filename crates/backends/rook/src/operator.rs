@@ -12,6 +12,7 @@ mod conditions;
 mod counted;
 mod drains;
 mod events;
+mod evictions;
 mod finalizer;
 mod health;
 mod held;
@@ -24,6 +25,7 @@ mod release;
 mod removal;
 mod serve;
 mod status;
+mod webhook;
 mod wishes;
 
 use std::collections::BTreeMap;
@@ -54,10 +56,12 @@ use crate::agents::Stand;
 use crate::cluster::CephCluster;
 use crate::maintenance::{CephMaintenance, Desired, Manage};
 use counted::{Questions, Requests};
+use evictions::EvictionReviewer;
 use health::Health;
 use metrics::{ClusterMetrics, Metrics};
 use pairs::{Key, Pairs, is_same};
 use serve::Server;
+pub use webhook::{Reached, Webhook};
 
 /// The annotation of a CephMaintenance by which a person commands its run: `resume`, `abort`, `approve DOOR` …
 pub const COMMAND: &str = "stagger.dev/command";
@@ -91,6 +95,8 @@ pub struct Options {
     pub poll: u64,
     /// Where metrics and health are served, if at all.
     pub metrics: Option<SocketAddr>,
+    /// Where evictions are answered, if at all.
+    pub webhook: Option<Webhook>,
     /// Whether there are to be agents.
     pub agents: bool,
     /// Its own release.
@@ -138,6 +144,8 @@ pub(crate) struct Shared {
     agents: Arc<watch::Sender<Stand>>,
     /// Whether new OSDs are made for any cluster: only then there are agents.
     provisions: Arc<watch::Sender<bool>>,
+    /// What is answered to who would evict a pod.
+    evictions: Arc<EvictionReviewer>,
 }
 
 impl Shared {
@@ -199,6 +207,7 @@ pub async fn run(
         health,
         agents: Arc::new(watch::channel(Stand::default()).0),
         provisions: Arc::new(watch::channel(false).0),
+        evictions: Arc::default(),
     };
     let ended = lead(shared, stop).await;
     if let Some(server) = server {
@@ -232,6 +241,9 @@ async fn lead(shared: Shared, stop: impl Future<Output = ()>) -> Result<(), Oper
     // Ends with this.
     let mut beside = JoinSet::new();
     beside.spawn(agents::see_to(shared.clone()));
+    if let Some(webhook) = options.webhook.clone() {
+        beside.spawn(webhook::serve(shared.clone(), webhook));
+    }
     let ended = tokio::select! {
         _ = leads.wait_for(|leads| !*leads) => {
             tracing::warn!("the Lease is lost: it ends here");

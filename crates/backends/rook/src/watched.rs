@@ -210,6 +210,11 @@ impl Watched {
         self.pods.state()
     }
 
+    /// A pod of a daemon, by its name.
+    pub fn pod(&self, name: &str) -> Option<Arc<Pod>> {
+        self.pods.find(|pod| pod.metadata.name.as_deref() == Some(name))
+    }
+
     /// All budgets of the namespace.
     pub fn budgets(&self) -> Vec<Arc<PodDisruptionBudget>> {
         self.budgets.state()

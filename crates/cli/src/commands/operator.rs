@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use stagger_engine::supervisor::Identity;
 use stagger_rook::access::Programs;
-use stagger_rook::operator::{self, OperatorError, Options};
+use stagger_rook::operator::{self, OperatorError, Options, Reached, Webhook};
 use tracing_subscriber::EnvFilter;
 
 use super::{state_folder, stop_asked};
@@ -45,6 +45,7 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
         lock_expires: wish.lock_expires,
         poll: wish.poll,
         metrics: wish.metrics.0,
+        webhook: webhook(wish)?,
         agents: wish.agents == Switch::On,
         version: wish.version_as.clone(),
     };
@@ -62,6 +63,25 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
             })
         }
     }
+}
+
+/// Where evictions are answered.
+fn webhook(wish: &Operator) -> Result<Option<Webhook>, CliError> {
+    let Some(listen) = wish.webhook.0 else {
+        return Ok(None);
+    };
+    let reached = match (&wish.webhook_host, wish.pod_ip) {
+        (Some(host), _) => Reached::Host(host.clone()),
+        (None, Some(pod)) => Reached::Service { pod },
+        (None, None) => {
+            return Err(CliError::new(
+                Exit::Usage,
+                "--webhook needs to know how the API server gets there",
+            )
+            .hint("--pod-ip, as in deploy/operator/deployment.yaml, or --webhook-host outside of the cluster"));
+        }
+    };
+    Ok(Some(Webhook { listen, reached }))
 }
 
 /// The API server, by KUBECONFIG or as a pod sees it.

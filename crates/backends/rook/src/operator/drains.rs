@@ -8,13 +8,13 @@
 mod consistent;
 mod kept;
 mod look;
+mod shown;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt as _;
 use serde_json::json;
 use stagger_ceph::api::{CephApi, Whom};
 use stagger_ceph::facts::{CollectOptions, collect};
@@ -27,13 +27,15 @@ use tokio::time::Instant;
 use self::consistent::shows_all_that_go;
 use self::kept::Kept;
 use self::look::{AsProven, Look, Status, groups};
+use self::shown::{others, osds};
 use super::Shared;
 use super::budgets::Ensure;
+use super::evictions::{Evidence, EvidenceSink};
 use super::health::Pulse;
 use super::metrics::ClusterMetrics;
 use super::status::{Drained, Writer};
 use crate::backend::{one_gateway_each, permitted, snapshot};
-use crate::daemons::{self, osd_of};
+use crate::drains::eviction::Observation;
 use crate::drains::{Budget, Groups, Judge, Open, Osd, Seen, Wanted, decide, fixed, level};
 use crate::exposed::{Wave, Waves};
 use crate::maintenance::{Desired, Manage};
@@ -122,6 +124,8 @@ pub(super) struct Drains {
     rook: Option<(bool, Instant)>,
     /// Since when each look has failed.
     failing: Option<Instant>,
+    /// By which evictions are reviewed.
+    evidence: EvidenceSink,
 }
 
 impl Drains {
@@ -134,7 +138,11 @@ impl Drains {
         writer: Arc<Writer>,
         metrics: Arc<ClusterMetrics>,
     ) -> Self {
+        let evidence = shared
+            .evictions
+            .review(&shared, (namespace, name), &watched, &metrics);
         Self {
+            evidence,
             pulse: shared.health.begins(format!("drains of {namespace}/{name}")),
             metrics,
             shared,
@@ -185,6 +193,9 @@ impl Drains {
                 Err(error) => {
                     tracing::warn!(%error, "drains cannot be seen to now");
                     self.tell_failure(&error);
+                    self.evidence.tell(Evidence::Unavailable {
+                        why: error.to_string(),
+                    });
                     self.kept = None;
                     Some(LOOK)
                 }
@@ -218,9 +229,11 @@ impl Drains {
         wave: Wave,
         changed: bool,
     ) -> Result<Option<Duration>, BackendError> {
+        let begun = Timestamp::now();
         if !changed && self.proven.is_some() {
             let status = self.status().await.ok();
             if status.and_then(|status| Proven::by(&status, desired)) == self.proven {
+                self.evidence.holds(begun);
                 return Ok(Some(WELL));
             }
         }
@@ -229,6 +242,7 @@ impl Drains {
 
     /// One look, and after how long there should be another; `None`: when something changes.
     async fn pass(&mut self, desired: &Desired, wave: Wave) -> Result<Option<Duration>, BackendError> {
+        let begun = Timestamp::now();
         // Known again only once this look has ended well; after an early end, as while Rook's own operator is back,
         // it is not.
         let open = std::mem::take(&mut self.open);
@@ -252,6 +266,7 @@ impl Drains {
             rook_runs,
         );
         if !managed {
+            self.evidence.tell(Evidence::NotManaged);
             self.writer.drains_are_given_back(false);
             if !kept.is_idle() {
                 self.ensure_noout(&Wanted::default(), &mut kept).await?;
@@ -269,9 +284,10 @@ impl Drains {
         let status = self.status().await;
         // While Ceph does not answer, no monitor can be spared.
         let quorum = status.as_ref().map_or(&EMPTY, |status| &status.quorum_names);
-        let others = fixed::wanted(&self.others(quorum));
+        let others = fixed::wanted(&others(&self.watched, quorum));
         budgets.fixed(&others, &self.watched).await?;
         let proven = self.proven.take();
+        let recovery = status.as_ref().ok().and_then(Status::recovery);
         let looked = match status {
             Ok(status) => self.see(desired, &wave, &kept, proven, &status).await,
             Err(error) => Err(error),
@@ -302,6 +318,15 @@ impl Drains {
         );
         budgets.over_osds(wanted.budget.as_ref()).await?;
         self.open = wanted.open.clone();
+        self.evidence.tell(Evidence::Observed {
+            observation: Observation::new(begun, &sight.osds, &wanted, recovery),
+            by_word: !desired
+                .maintenance
+                .spec
+                .update_policy
+                .interruptions
+                .is_empty(),
+        });
         let is_seen = !self.writer.exposed().waits_for(&wave)
             || shows_all_that_go(&self.shared.client, &self.namespace, &self.watched).await?;
         if is_seen {
@@ -343,7 +368,7 @@ impl Drains {
         status: &Status,
     ) -> Result<Sight, BackendError> {
         let serves = |osd: &Osd| osd.serves && !osd.leaving;
-        let all_serve = wave.is_none() && kept.is_idle() && self.osds(None).iter().all(serves);
+        let all_serve = wave.is_none() && kept.is_idle() && osds(&self.watched, None).iter().all(serves);
         // Whatever is looked at from here on is newer than that.
         let proves = Proven::by(status, desired).filter(|_| all_serve);
         let calm = proves.is_some() && proves == proven;
@@ -355,7 +380,7 @@ impl Drains {
             Level::Of(level) => Some(level.clone()),
             Level::NotAsked | Level::NoPools => None,
         };
-        let mut osds = self.osds(level.as_deref());
+        let mut osds = osds(&self.watched, level.as_deref());
         // It needs no more of Ceph than its rules.
         self.tell_unplaced(&osds, level.as_deref());
         let (judge, groups): (Box<dyn Judge + Send + Sync>, _) = if calm {
@@ -414,86 +439,6 @@ impl Drains {
         };
         let (dump, rules) = (ask("osd dump").await?, ask("osd crush rule dump").await?);
         level::lowest(&dump, &rules).map_err(|why| BackendError::transient(tried, why))
-    }
-
-    /// The OSDs as Kubernetes shows them.
-    fn osds(&self, level: Option<&str>) -> Vec<Osd> {
-        let label = names::topology(level.unwrap_or("host"));
-        let (daemons, _) = self.watched.daemons();
-        let mut osds = Vec::new();
-        for (unit, deployment) in daemons {
-            let Some(id) = osd_of(&unit) else {
-                continue;
-            };
-            let pods = self.watched.pods_of(&deployment);
-            let leaving = pods.iter().any(|pod| {
-                let status = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-                let evicted = status
-                    .into_iter()
-                    .flatten()
-                    .any(|one| one.type_ == "DisruptionTarget" && one.status == "True");
-                pod.metadata.deletion_timestamp.is_some() || evicted
-            });
-            let serves = deployment
-                .status
-                .as_ref()
-                .and_then(|status| status.ready_replicas)
-                .is_some_and(|ready| ready > 0);
-            let template = deployment.spec.template.spec.as_ref();
-            let pinned = template
-                .and_then(|spec| spec.node_selector.as_ref())
-                .and_then(|selector| selector.get(names::HOSTNAME).cloned());
-            let bound = pods
-                .iter()
-                .find_map(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));
-            osds.push(Osd {
-                id,
-                domain: deployment.labels().get(&label).cloned(),
-                serves,
-                leaving,
-                // Until Ceph is asked.
-                up: true,
-                cordoned: bound
-                    .or(pinned)
-                    .is_some_and(|node| self.watched.is_cordoned(&node)),
-                replaced: names::is_being_replaced(&deployment),
-            });
-        }
-        osds
-    }
-
-    /// All other daemons.
-    fn others(&self, quorum: &BTreeSet<String>) -> Vec<fixed::Daemon> {
-        self.watched
-            .deployments()
-            .iter()
-            .filter_map(|deployment| {
-                let labels = deployment.labels();
-                let group = ["rook_file_system", "rook_object_store"]
-                    .into_iter()
-                    .find_map(|label| Some((label.to_owned(), labels.get(label)?.clone())));
-                let app = labels.get(names::APP)?.clone();
-                // Rook's monitors have no readiness probe: their pods are ready, whatever they do.
-                let is_out =
-                    app == names::MON_APP && !labels.get(daemons::ID).is_some_and(|id| quorum.contains(id));
-                let ready = deployment
-                    .status
-                    .as_ref()
-                    .and_then(|status| status.ready_replicas)
-                    .filter(|_| !is_out);
-                let number = |count: Option<i32>, default: u32| {
-                    count
-                        .and_then(|count| u32::try_from(count).ok())
-                        .unwrap_or(default)
-                };
-                Some(fixed::Daemon {
-                    app,
-                    group,
-                    count: number(deployment.spec.replicas, 1),
-                    ready: number(ready, 0),
-                })
-            })
-            .collect()
     }
 
     /// First written down, then set; first taken back, then forgotten.

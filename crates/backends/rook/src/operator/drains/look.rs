@@ -8,6 +8,7 @@ use stagger_core::explain::violation;
 use stagger_core::model::{ConditionName, Down, Ix, Snapshot, UnitId, UnitState, Verdict};
 use stagger_engine::backend::BackendError;
 
+use crate::drains::eviction::Recovery;
 use crate::drains::{Groups, Judge};
 
 /// What `status` says, as far as it is asked.
@@ -29,6 +30,11 @@ struct OsdMap {
 #[derive(Deserialize)]
 struct PgMap {
     pgs_by_state: Vec<InState>,
+    /// Copies of objects that are missing, and how many come back in a second; both are left out where they are 0.
+    #[serde(default)]
+    degraded_objects: u64,
+    #[serde(default)]
+    recovering_objects_per_sec: u64,
 }
 
 #[derive(Deserialize)]
@@ -43,6 +49,15 @@ impl Status {
         let is_well = self.osdmap.num_osds == self.osdmap.num_up_osds
             && states.all(|state| PgState::parse(&state.state_name).clean());
         is_well.then_some(self.osdmap.epoch)
+    }
+
+    /// How far recovery is, if copies are missing.
+    pub(super) fn recovery(&self) -> Option<Recovery> {
+        let missing = self.pgmap.degraded_objects;
+        (missing > 0).then_some(Recovery {
+            missing,
+            per_second: self.pgmap.recovering_objects_per_sec,
+        })
     }
 }
 
