@@ -138,7 +138,10 @@ fn drained(cluster: &LaidOut, phases: &mut Phases) -> Result<()> {
         Ok(osds.iter().all(|osd| osd["up"] == 1))
     })?;
     let said = refused(cluster, "host6", 20).context("before the first one has its data")?;
-    let waits = ["without host6: placement group", " missing copies of objects are back, none of which comes back now"];
+    let waits = [
+        "without host6: placement group",
+        " missing copies of objects are back, none of which comes back now",
+    ];
     ensure!(waits.iter().all(|words| said.contains(words)), "{said}");
     let status = cluster.wait_told("why it waits", Duration::from_secs(10), |status| {
         Ok(status["drains"]["waiting"] == json!(["host6"]))

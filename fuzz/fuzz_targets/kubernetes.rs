@@ -2,10 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stagger_rook::cluster::{CephCluster, CephClusterSpec};
-use stagger_rook::maintenance::{CephMaintenance, CephMaintenanceSpec, Desired};
-use stagger_rook::policy::Settings;
-use stagger_rook::wish::Wish;
+use stagger_rook::api::cluster::{CephCluster, CephClusterSpec};
+use stagger_rook::api::maintenance::{CephMaintenance, CephMaintenanceSpec, Desired};
+use stagger_rook::api::policy::Settings;
+use stagger_rook::executor::goal::Wish;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(mut specs) = serde_json::from_slice::<serde_json::Value>(bytes) else {

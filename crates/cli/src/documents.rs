@@ -22,7 +22,7 @@ use stagger_core::plan::Plan;
 use stagger_core::releases::{self, Own};
 use stagger_core::run::Entry;
 use stagger_core::view::{RunView, Schema};
-use stagger_rook::told::Told;
+use stagger_rook::client::status::Told;
 use stagger_versioned::chain::Unreadable;
 
 use crate::error::CliError;
@@ -404,7 +404,7 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
         ),
         (
             ROOK_VERSIONS.0,
-            ROOK_VERSIONS.schema::<stagger_rook::versions::Versions>("`versions --json` of a CephCluster."),
+            ROOK_VERSIONS.schema::<stagger_rook::client::versions::Versions>("`versions --json` of a CephCluster."),
         ),
         (
             RUN.0,

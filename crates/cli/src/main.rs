@@ -143,7 +143,7 @@ async fn asked(cli: &Cli, wish: &args::Asked, command: &Asked) -> Result<Exit, C
 
 /// The definitions of the Kubernetes resources, as `kubectl apply -f -` takes them.
 fn crds() -> Result<Exit, CliError> {
-    for definition in stagger_rook::maintenance::definitions() {
+    for definition in stagger_rook::api::maintenance::definitions() {
         let text = serde_saphyr::to_string(&definition)
             .map_err(|error| CliError::new(Exit::Internal, format!("write a definition: {error}")))?;
         print::out(&format!("---\n{}", text.trim_end()));

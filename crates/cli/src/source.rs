@@ -13,7 +13,7 @@ use stagger_ceph::config::{CephConfig, CephSettings};
 use stagger_ceph::facts::{Facts, stores};
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::ClusterName;
-use stagger_rook::access::{Programs, access};
+use stagger_rook::api::access::{Programs, access};
 use stagger_rook::client;
 use tempfile::TempDir;
 

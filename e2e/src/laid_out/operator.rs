@@ -256,8 +256,7 @@ const RIGHTS: [&str; 3] = [
 ];
 
 /// Words for an operator that is asked about evictions: it runs beside the API server.
-pub const ASKED_ABOUT_EVICTIONS: [&str; 4] =
-    ["--webhook", "127.0.0.1:9443", "--webhook-host", "127.0.0.1"];
+pub const ASKED_ABOUT_EVICTIONS: [&str; 4] = ["--webhook", "127.0.0.1:9443", "--webhook-host", "127.0.0.1"];
 
 /// Applies the manifests of rights, as at each start of an operator.
 ///

@@ -24,9 +24,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_core::model::ClusterName;
 use stagger_engine::store::Store as _;
-use stagger_rook::cluster::CephCluster;
+use stagger_rook::api::cluster::CephCluster;
+use stagger_rook::api::maintenance::CephMaintenance;
 use stagger_rook::journal::{Asked, KubeStore};
-use stagger_rook::maintenance::CephMaintenance;
 use tokio::net::UnixListener;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
@@ -491,7 +491,11 @@ impl World {
     async fn asked(&self) -> Result<Vec<u128>> {
         let pods: Api<Pod> = self.api();
         let of_osds = ListParams::default().labels("app=rook-ceph-osd");
-        let all = pods.list(&of_osds).await.context("listing the pods of OSDs")?.items;
+        let all = pods
+            .list(&of_osds)
+            .await
+            .context("listing the pods of OSDs")?
+            .items;
         let params = EvictParams {
             post_options: PostParams {
                 dry_run: true,
@@ -550,7 +554,10 @@ impl World {
                 Err(error) => return Err(error).with_context(|| format!("evicting {pod}")),
             }
         };
-        wait_for(budgets, "nothing else may be evicted", |there| *there == over_osds(0)).await?;
+        wait_for(budgets, "nothing else may be evicted", |there| {
+            *there == over_osds(0)
+        })
+        .await?;
         let took = begun.elapsed();
         cordon(false).await?;
         self.at_rest(budgets).await?;

@@ -133,7 +133,11 @@ fn page(figures: &Figures, walk: u32) -> String {
     );
     let mut asked = figures.asked_us.clone();
     asked.sort_unstable();
-    let rank = |part: usize| asked.get((asked.len() * part / 100).min(asked.len().saturating_sub(1))).copied();
+    let rank = |part: usize| {
+        asked
+            .get((asked.len() * part / 100).min(asked.len().saturating_sub(1)))
+            .copied()
+    };
     let (middle, late) = (rank(50).unwrap_or(u64::MAX), rank(99).unwrap_or(u64::MAX));
     row(
         "from a question whether an OSD may be evicted to the answer, 8 at once",

@@ -3,6 +3,7 @@
 //! It lists the node's block [`devices`] in a ConfigMap, and keeps the [`logs`] of containers that have ended. All
 //! that it knows is on the node, so it goes on after whatever ended it.
 
+pub mod agents;
 mod devices;
 mod logs;
 
@@ -16,8 +17,8 @@ use serde_json::{Value, json};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::agents::NAME;
-use crate::names;
+use crate::agent::agents::NAME;
+use crate::api::names;
 use devices::Device;
 use logs::Keeper;
 pub use logs::{Bounds, Logs};

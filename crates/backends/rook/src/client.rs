@@ -1,6 +1,9 @@
 //! How the command line speaks to an operator: through the API server, by the CephMaintenance. It reads
 //! what was told, and leaves commands in an annotation; no spec is ever written.
 
+pub mod status;
+pub mod versions;
+
 use std::fmt::Debug;
 use std::path::Path;
 use std::time::Duration;
@@ -15,16 +18,14 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tower::timeout::TimeoutLayer;
 
-use crate::agents;
-use crate::cluster::CephCluster;
-use crate::maintenance::CephMaintenance;
-use crate::objects::{DaemonSet, Deployment};
-use crate::operator::{COMMAND, LEASE};
-use crate::told::{Leader, Told, anew};
-use crate::versions::Versions;
+use crate::agent::agents;
+use crate::api::cluster::CephCluster;
+use crate::api::maintenance::CephMaintenance;
+use crate::api::names::{COMMAND, LEASE, OPERATOR};
+use crate::api::objects::{DaemonSet, Deployment};
+use crate::client::status::{Leader, Told, anew};
+use crate::client::versions::Versions;
 
-/// The name of the operator's Deployment.
-pub(crate) const OPERATOR: &str = "stagger-operator";
 /// Who writes the annotation, as Kubernetes notes it.
 const MANAGER: &str = "stagger-cli";
 /// How long the API server may take to be there.

@@ -6,18 +6,18 @@
 
 mod agents;
 mod blocked;
-mod budgets;
 mod cluster;
+mod commands;
 mod conditions;
-mod counted;
 mod drains;
 mod events;
 mod evictions;
 mod finalizer;
+mod handback;
 mod health;
-mod held;
 mod image;
-mod left;
+mod instrumented_client;
+mod last_run;
 mod metrics;
 mod pairs;
 mod provision;
@@ -26,7 +26,6 @@ mod removal;
 mod serve;
 mod status;
 mod webhook;
-mod wishes;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -51,23 +50,18 @@ use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::access::{AccessError, Programs, access};
-use crate::agents::Stand;
-use crate::cluster::CephCluster;
-use crate::maintenance::{CephMaintenance, Desired, Manage};
-use counted::{Questions, Requests};
+use crate::agent::agents::AgentRollout;
+use crate::api::access::{AccessError, Programs, access};
+use crate::api::cluster::CephCluster;
+use crate::api::maintenance::{CephMaintenance, Desired, Manage};
+use crate::api::names::LEASE;
 use evictions::EvictionReviewer;
 use health::Health;
+use instrumented_client::{InstrumentedCephApi, Requests};
 use metrics::{ClusterMetrics, Metrics};
 use pairs::{Key, Pairs, is_same};
 use serve::Server;
 pub use webhook::{Reached, Webhook};
-
-/// The annotation of a CephMaintenance by which a person commands its run: `resume`, `abort`, `approve DOOR` …
-pub const COMMAND: &str = "stagger.dev/command";
-
-/// The Lease that says which of several operators leads.
-pub const LEASE: &str = "stagger-operator";
 
 /// How the operator is run.
 #[derive(Debug, Clone)]
@@ -141,7 +135,7 @@ pub(crate) struct Shared {
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     /// How the agents stand.
-    agents: Arc<watch::Sender<Stand>>,
+    agents: Arc<watch::Sender<AgentRollout>>,
     /// Whether new OSDs are made for any cluster: only then there are agents.
     provisions: Arc<watch::Sender<bool>>,
     /// What is answered to who would evict a pod.
@@ -167,7 +161,7 @@ impl Shared {
             .access(namespace, name)
             .await
             .map_err(|error| BackendError::transient("reach Ceph", error.to_string()))?;
-        Ok(Arc::new(Questions {
+        Ok(Arc::new(InstrumentedCephApi {
             api: Arc::new(Session::new(access)),
             metrics: Arc::clone(metrics),
         }))
@@ -205,7 +199,7 @@ pub async fn run(
         options: Arc::new(options),
         metrics,
         health,
-        agents: Arc::new(watch::channel(Stand::default()).0),
+        agents: Arc::new(watch::channel(AgentRollout::default()).0),
         provisions: Arc::new(watch::channel(false).0),
         evictions: Arc::default(),
     };

@@ -8,7 +8,9 @@ mod claims;
 mod deployment;
 mod job;
 mod place;
-mod told;
+pub mod prepare;
+pub mod removal;
+mod report;
 mod wished;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,12 +19,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
-pub use claims::{Claimed, Owner, PVC, SET, claimed, path as claim_path};
-pub(crate) use deployment::{BLOCK_PATH, devices_of, image, like, where_of};
+pub use claims::{Claimed, Owner, PVC, claimed, path as claim_path};
 pub use deployment::{DEVICE, NewOsd, deployment};
-pub use job::{APP as PREPARE_APP, On, Prepare, at as job_at, job, name as job_name};
+pub(crate) use deployment::{devices_of, image, like, where_of};
+pub use job::{On, Prepare, at as job_at, job, name as job_name};
 pub use place::location;
-pub use told::{NodeStatus, OsdInfo, SELECTOR as REPORTS, Stage, name as report_name, read, status_map};
+pub use report::{NodeStatus, OsdInfo, Stage, name as report_name, read, status_map};
 pub use wished::{Wished, wished};
 
 /// A Job that ended without a word is believed to have none after so long: objects are seen one by one.
@@ -230,7 +232,7 @@ pub fn decide(seen: Seen<'_>) -> Decided {
                 "StatusUnreadable",
                 format!(
                     "ConfigMap {}: {why}; delete it, and {at} is prepared again",
-                    told::name(at)
+                    report::name(at)
                 ),
             ),
             Ok(told) if told.stage().is_over() => {

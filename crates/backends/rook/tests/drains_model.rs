@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
-use stagger_rook::drains::{Budget, Groups, Judge, Memory, Open, Osd, Seen, decide};
+use stagger_rook::disruption::drains::{Budget, Groups, Judge, Memory, Open, Osd, Seen, decide};
 
 /// What happens next; the numbers choose a node or an OSD.
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_rook::drains::{Budget, Groups, Judge, Memory, Open, Osd, Seen, Wanted, decide};
+use stagger_rook::disruption::drains::{Budget, Groups, Judge, Memory, Open, Osd, Seen, Wanted, decide};
 
 /// Zones x, y and z with a node and two OSDs each.
 struct World {

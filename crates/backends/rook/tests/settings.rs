@@ -6,9 +6,9 @@ use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
 use stagger_ceph::target::PgGate;
 use stagger_core::model::{Doors, Growth, Kind, Limit, OnFailure, Order};
-use stagger_rook::cluster::CephCluster;
-use stagger_rook::maintenance::{CephMaintenance, Desired};
-use stagger_rook::policy::Settings;
+use stagger_rook::api::cluster::CephCluster;
+use stagger_rook::api::maintenance::{CephMaintenance, Desired};
+use stagger_rook::api::policy::Settings;
 
 /// Of the two specs; the policy is that of the CephMaintenance.
 fn desired(mut cluster: Value) -> Desired {

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::Command;
 use stagger_engine::supervisor;
+use stagger_rook::client::status::{Told, words};
 use stagger_rook::client::{self, ClientError, Place, Remote};
 use stagger_rook::journal::{Asked, KubeStore};
-use stagger_rook::told::{Told, words};
 
 use super::control;
 use crate::args::{self, Cli, Heard, Kube};

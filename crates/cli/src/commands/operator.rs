@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use stagger_engine::supervisor::Identity;
-use stagger_rook::access::Programs;
+use stagger_rook::api::access::Programs;
 use stagger_rook::operator::{self, OperatorError, Options, Reached, Webhook};
 use tracing_subscriber::EnvFilter;
 
@@ -78,7 +78,9 @@ fn webhook(wish: &Operator) -> Result<Option<Webhook>, CliError> {
                 Exit::Usage,
                 "--webhook needs to know how the API server gets there",
             )
-            .hint("--pod-ip, as in deploy/operator/deployment.yaml, or --webhook-host outside of the cluster"));
+            .hint(
+                "--pod-ip, as in deploy/operator/deployment.yaml, or --webhook-host outside of the cluster",
+            ));
         }
     };
     Ok(Some(Webhook { listen, reached }))

@@ -1,7 +1,7 @@
 //! `osd prepare`
 
-use stagger_rook::prepare::{Wish, prepare};
 use stagger_rook::provision::Stage;
+use stagger_rook::provision::prepare::{Wish, prepare};
 
 use super::operator::connect;
 use crate::args::Prepare;

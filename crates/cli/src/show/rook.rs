@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use stagger_core::model::UnitId;
-use stagger_rook::told::{Condition, Drains, Leader, Told};
-use stagger_rook::versions::{Program, Row, Versions};
+use stagger_rook::client::status::{Condition, Drains, Leader, Told};
+use stagger_rook::client::versions::{Program, Row, Versions};
 
 use super::names::{compress, fit};
 use super::{duration, status};

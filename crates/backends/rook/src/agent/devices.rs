@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::prepare::device::{Content, glance};
+use crate::provision::prepare::device::{Content, glance};
 
 /// What is left out: it holds no OSD, or, as images of Ceph itself, does not answer while Ceph does not.
 const NOT_FOR_OSDS: [&str; 7] = ["fd", "loop", "nbd", "ram", "rbd", "sr", "zram"];

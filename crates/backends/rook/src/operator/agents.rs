@@ -1,5 +1,5 @@
 //! The agents of the nodes, brought to this operator's release before any cluster: sees them, decides by
-//! [`crate::agents`], and has it so.
+//! [`crate::agent::agents`], and has it so.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -17,12 +17,15 @@ use stagger_engine::backend::BackendError;
 use super::Shared;
 use super::blocked::Blocked;
 use super::events::{self, Events};
+use crate::agent::agents::{
+    Agent, AgentRollout, NAME, Step, Wanted, daemon_set, decide, made_of, version_of,
+};
 use crate::agent::node_of;
-use crate::agents::{Agent, NAME, Stand, Step, Wanted, daemon_set, decide, made_of, version_of};
-use crate::backend::{MANAGER, failed};
-use crate::client::OPERATOR;
-use crate::names;
-use crate::watched::{Watches, nodes};
+use crate::api::cache::{Watches, nodes};
+use crate::api::failed;
+use crate::api::names;
+use crate::api::names::MANAGER;
+use crate::api::names::OPERATOR;
 
 /// How long changes are gathered before they are looked at together.
 const BURST: Duration = Duration::from_millis(100);
@@ -30,7 +33,7 @@ const BURST: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Why a cluster is not upgraded now, as far as that is up to the agents.
-pub(super) fn hold(stand: &Stand, ours: &semver::Version) -> Option<Blocked> {
+pub(super) fn hold(stand: &AgentRollout, ours: &semver::Version) -> Option<Blocked> {
     let first = |why: &str| {
         Some(Blocked::until_changed(
             "AgentsFirst",
@@ -38,12 +41,12 @@ pub(super) fn hold(stand: &Stand, ours: &semver::Version) -> Option<Blocked> {
         ))
     };
     match stand {
-        Stand::Without | Stand::Ready { .. } => None,
-        Stand::Unseen => first("they have not been seen yet"),
-        Stand::Rolling { why, fresh, wanted } => first(&format!(
+        AgentRollout::Without | AgentRollout::Ready { .. } => None,
+        AgentRollout::Unseen => first("they have not been seen yet"),
+        AgentRollout::Rolling { why, fresh, wanted } => first(&format!(
             "{fresh} of {wanted} are of release {ours} and ready; {why}"
         )),
-        Stand::Newer(theirs) => Some(Blocked::until_changed(
+        AgentRollout::Newer(theirs) => Some(Blocked::until_changed(
             "OperatorTooOld",
             format!(
                 "the agents are of release {theirs}, and this operator is of {ours}: run {theirs} or a newer one, or \
@@ -61,7 +64,7 @@ pub(super) async fn see_to(shared: Shared) {
                 "the image of this operator is not known, so there are no agents; --image says it"
             );
         }
-        shared.agents.send_replace(Stand::Without);
+        shared.agents.send_replace(AgentRollout::Without);
         return;
     };
     // Who makes no OSDs needs none.
@@ -132,17 +135,17 @@ impl Tend {
     }
 
     /// One look, and one thing done at most.
-    async fn pass(&mut self) -> Result<Stand, BackendError> {
+    async fn pass(&mut self) -> Result<AgentRollout, BackendError> {
         if let Some(why) = self.watches.missing_rights() {
             return Ok(self.rolling(why));
         }
         if !(is_seen(&self.sets) && is_seen(&self.pods) && is_seen(&self.nodes)) {
-            return Ok(Stand::Unseen);
+            return Ok(AgentRollout::Unseen);
         }
         let ours = &self.shared.options.version;
         let set = self.sets.find(|set| set.name_any() == NAME);
         if let Some(theirs) = set.as_deref().and_then(version_of).filter(|theirs| theirs > ours) {
-            return Ok(Stand::Newer(theirs));
+            return Ok(AgentRollout::Newer(theirs));
         }
         let wanted = Wanted {
             namespace: &self.shared.options.namespace,
@@ -184,18 +187,18 @@ impl Tend {
         }
         let (fresh, wanted) = (decided.fresh, decided.wanted);
         Ok(match decided.step {
-            Step::Done => Stand::Ready {
+            Step::Done => AgentRollout::Ready {
                 fresh,
                 passed_over: decided.passed_over,
             },
-            Step::Wait { node, why } => Stand::Rolling {
+            Step::Wait { node, why } => AgentRollout::Rolling {
                 why: format!("node {node} {why}"),
                 fresh,
                 wanted,
             },
             Step::Replace(agent) => {
                 self.replace(&agent).await?;
-                Stand::Rolling {
+                AgentRollout::Rolling {
                     why: format!("the agent of node {} is being replaced", agent.node),
                     fresh,
                     wanted,
@@ -205,13 +208,13 @@ impl Tend {
     }
 
     /// Something is in the way; how many agents are well is as it was before.
-    fn rolling(&self, why: String) -> Stand {
+    fn rolling(&self, why: String) -> AgentRollout {
         let (fresh, wanted) = match &*self.shared.agents.borrow() {
-            Stand::Rolling { fresh, wanted, .. } => (*fresh, *wanted),
-            Stand::Ready { fresh, .. } => (*fresh, *fresh),
-            Stand::Unseen | Stand::Without | Stand::Newer(_) => (0, 0),
+            AgentRollout::Rolling { fresh, wanted, .. } => (*fresh, *wanted),
+            AgentRollout::Ready { fresh, .. } => (*fresh, *fresh),
+            AgentRollout::Unseen | AgentRollout::Without | AgentRollout::Newer(_) => (0, 0),
         };
-        Stand::Rolling { why, fresh, wanted }
+        AgentRollout::Rolling { why, fresh, wanted }
     }
 
     /// The operator's Deployment: with it the agents go. None where the operator runs elsewhere.
@@ -278,7 +281,7 @@ impl Tend {
         Ok(())
     }
 
-    fn tell(&self, stand: Stand) {
+    fn tell(&self, stand: AgentRollout) {
         self.shared.metrics.agents(&stand);
         self.shared.agents.send_if_modified(|now| {
             if *now == stand {
@@ -312,13 +315,13 @@ mod tests {
     #[test]
     fn clusters_wait_until_the_agents_are_well_and_no_longer() {
         let ours = semver::Version::new(0, 2, 0);
-        let told = |stand: &Stand| hold(stand, &ours).map(|blocked| (blocked.reason, blocked.why));
-        let ready = Stand::Ready {
+        let told = |stand: &AgentRollout| hold(stand, &ours).map(|blocked| (blocked.reason, blocked.why));
+        let ready = AgentRollout::Ready {
             fresh: 3,
             passed_over: vec!["a".to_owned()],
         };
-        assert_eq!((told(&Stand::Without), told(&ready)), (None, None));
-        let rolling = Stand::Rolling {
+        assert_eq!((told(&AgentRollout::Without), told(&ready)), (None, None));
+        let rolling = AgentRollout::Rolling {
             why: "node b has no agent yet".to_owned(),
             fresh: 1,
             wanted: 3,
@@ -326,8 +329,8 @@ mod tests {
         let why =
             "agents come before clusters: 1 of 3 are of release 0.2.0 and ready; node b has no agent yet";
         assert_eq!(told(&rolling), Some(("AgentsFirst", why.to_owned())));
-        assert_eq!(told(&Stand::Unseen).unwrap().0, "AgentsFirst");
-        let (reason, why) = told(&Stand::Newer(semver::Version::new(0, 10, 0))).unwrap();
+        assert_eq!(told(&AgentRollout::Unseen).unwrap().0, "AgentsFirst");
+        let (reason, why) = told(&AgentRollout::Newer(semver::Version::new(0, 10, 0))).unwrap();
         assert_eq!(reason, "OperatorTooOld");
         assert!(why.contains("0.10.0") && why.contains("0.2.0"), "{why}");
     }

@@ -4,7 +4,7 @@ use stagger_engine::backend::BackendError;
 use stagger_engine::driver::DriveError;
 use stagger_engine::supervisor::SuperviseError;
 
-use crate::access::AccessError;
+use crate::api::access::AccessError;
 
 /// A word for the status, and a sentence: what keeps a cluster from being changed.
 pub(super) struct Blocked {

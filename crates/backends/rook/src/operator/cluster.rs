@@ -24,28 +24,28 @@ use super::Shared;
 use super::agents;
 use super::blocked::Blocked;
 use super::conditions::OBSERVING;
-use super::counted::Questions;
 use super::drains::Drains;
 use super::events::{self, Events};
 use super::finalizer;
+use super::handback;
 use super::health::Pulse;
-use super::held;
-use super::left::Last;
+use super::instrumented_client::InstrumentedCephApi;
+use super::last_run::Last;
 use super::metrics::ClusterMetrics;
 use super::provision::Provision;
 use super::removal::Removal;
 use super::status::{Watchers, Writer};
-use crate::agents::Stand;
-use crate::backend::{permitted, set_image};
-use crate::beside::{self, Beside, Settle};
-use crate::daemons::{is_wanted, kind_of};
+use crate::agent::agents::AgentRollout;
+use crate::api::cache::ObjectCache;
+use crate::api::daemons::{is_wanted, kind_of};
+use crate::api::maintenance::{Desired, Manage};
+use crate::api::policy::Settings;
+use crate::api::rook_operator;
+use crate::executor::backend::{permitted, set_image};
+use crate::executor::beside::{self, Beside, Settle};
+use crate::executor::goal::Wish;
+use crate::executor::managed_fields::is_made_of;
 use crate::journal::{Asked, KubeStore};
-use crate::maintenance::{Desired, Manage};
-use crate::ours::is_made_of;
-use crate::policy::Settings;
-use crate::rook_operator;
-use crate::watched::Watched;
-use crate::wish::Wish;
 
 /// After a pass that failed, another is tried after so long, and longer each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
@@ -77,7 +77,7 @@ struct One {
     namespace: String,
     name: String,
     cluster: ClusterName,
-    watched: Arc<Watched>,
+    watched: Arc<ObjectCache>,
     writer: Arc<Writer>,
     asked: Asked,
     /// What images hold, as they were asked.
@@ -103,7 +103,7 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<Desired
     };
     let pulse = shared.health.begins(format!("cluster {namespace}/{name}"));
     let metrics = Arc::new(shared.metrics.cluster(&namespace, &name));
-    let watched = Arc::new(Watched::begin(&shared.client, &namespace));
+    let watched = Arc::new(ObjectCache::begin(&shared.client, &namespace));
     let object = desired.maintenance.object_ref(&());
     let watchers = Watchers {
         events: Events::new(&shared.client, &shared.options.identity, object),
@@ -361,7 +361,7 @@ impl One {
         let beside = self.beside_rook(desired, &wish, &differing).await?;
         if desired.manages(Manage::Provisioning) {
             let stand = self.shared.agents.borrow().clone();
-            if stand == Stand::Unseen {
+            if stand == AgentRollout::Unseen {
                 // They are in a moment, and there is nothing to tell yet.
                 return Ok(Pass::Rest);
             }
@@ -421,7 +421,7 @@ impl One {
                 "GivesBack",
                 format!(
                     "budgets and noout are not given back yet: {why}. Whoever takes the finalizer {} away sees to them by hand",
-                    crate::maintenance::FINALIZER
+                    crate::api::maintenance::FINALIZER
                 ),
             ));
         }
@@ -432,7 +432,11 @@ impl One {
     /// A command while no run is under way: one to try again what was taken back is obeyed, and none is kept
     /// for the next run.
     fn hear(&self, desired: &Desired) {
-        let said = desired.maintenance.annotations().get(super::COMMAND).cloned();
+        let said = desired
+            .maintenance
+            .annotations()
+            .get(crate::api::names::COMMAND)
+            .cloned();
         self.writer.tell(|told| {
             if told.heard != said {
                 let again = |said: &str| said.starts_with("retry") || said.starts_with("resume");
@@ -553,7 +557,7 @@ impl One {
             Settle::LetGo(units) => {
                 for unit in units {
                     if let Some(deployment) = daemons.get(&unit) {
-                        held::let_go(&self.shared.client, &self.namespace, deployment).await?;
+                        handback::let_go(&self.shared.client, &self.namespace, deployment).await?;
                     }
                 }
             }
@@ -632,7 +636,7 @@ impl One {
             health: wish.health(),
         };
         let session = || -> Arc<dyn CephApi> {
-            Arc::new(Questions {
+            Arc::new(InstrumentedCephApi {
                 api: Arc::new(Session::new(access.clone())),
                 metrics: Arc::clone(&self.metrics),
             })

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::status::Told;
-use crate::maintenance::Condition;
+use crate::api::maintenance::Condition;
 
 /// The reason of what is as it should be.
 const FINE: &str = "AsExpected";

@@ -1,4 +1,4 @@
-//! Drains: sees what goes down, decides by [`crate::drains`], and has it so.
+//! Drains: sees what goes down, decides by [`crate::disruption::drains`], and has it so.
 //!
 //! While every OSD serves and no node is cordoned, nothing is asked of the API server and nothing is written. Ceph is asked
 //! for its `status`, and for more only if its map of OSDs is another than that by which each OSD was proven to be one that
@@ -27,20 +27,20 @@ use tokio::time::Instant;
 use self::consistent::shows_all_that_go;
 use self::kept::Kept;
 use self::look::{AsProven, Look, Status, groups};
-use self::shown::{others, osds};
+use self::shown::{osds, others};
 use super::Shared;
-use super::budgets::Ensure;
 use super::evictions::{Evidence, EvidenceSink};
 use super::health::Pulse;
 use super::metrics::ClusterMetrics;
 use super::status::{Drained, Writer};
-use crate::backend::{one_gateway_each, permitted, snapshot};
-use crate::drains::eviction::Observation;
-use crate::drains::{Budget, Groups, Judge, Open, Osd, Seen, Wanted, decide, fixed, level};
-use crate::exposed::{Wave, Waves};
-use crate::maintenance::{Desired, Manage};
-use crate::watched::Watched;
-use crate::{names, rook_operator};
+use crate::api::cache::ObjectCache;
+use crate::api::maintenance::{Desired, Manage};
+use crate::api::{names, rook_operator};
+use crate::disruption::budgets::Ensure;
+use crate::disruption::drains::eviction::Observation;
+use crate::disruption::drains::{Budget, Groups, Judge, Open, Osd, Seen, Wanted, decide, fixed, level};
+use crate::executor::backend::{one_gateway_each, permitted, snapshot};
+use crate::executor::wave_exposure::{Wave, Waves};
 
 /// How often it is looked again while something is down.
 const LOOK: Duration = Duration::from_secs(2);
@@ -105,7 +105,7 @@ pub(super) struct Drains {
     shared: Shared,
     namespace: String,
     name: String,
-    watched: Arc<Watched>,
+    watched: Arc<ObjectCache>,
     writer: Arc<Writer>,
     metrics: Arc<ClusterMetrics>,
     pulse: Pulse,
@@ -134,7 +134,7 @@ impl Drains {
         shared: Shared,
         namespace: &str,
         name: &str,
-        watched: Arc<Watched>,
+        watched: Arc<ObjectCache>,
         writer: Arc<Writer>,
         metrics: Arc<ClusterMetrics>,
     ) -> Self {
@@ -320,12 +320,7 @@ impl Drains {
         self.open = wanted.open.clone();
         self.evidence.tell(Evidence::Observed {
             observation: Observation::new(begun, &sight.osds, &wanted, recovery),
-            by_word: !desired
-                .maintenance
-                .spec
-                .update_policy
-                .interruptions
-                .is_empty(),
+            by_word: !desired.maintenance.spec.update_policy.interruptions.is_empty(),
         });
         let is_seen = !self.writer.exposed().waits_for(&wave)
             || shows_all_that_go(&self.shared.client, &self.namespace, &self.watched).await?;

@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::status::{Drained, Provisioning, Told};
-use crate::agents::Stand;
-use crate::policy::Settings;
+use crate::agent::agents::AgentRollout;
+use crate::api::policy::Settings;
 use crate::provision::Remark;
 
 /// Who reports.
@@ -180,23 +180,27 @@ fn of_drains(before: &Drained, now: &Drained) -> Vec<News> {
 }
 
 /// What a person hears of the agents: that they are being brought to this release, and that they are.
-pub(super) fn of_agents(before: &Stand, now: &Stand) -> Option<News> {
+pub(super) fn of_agents(before: &AgentRollout, now: &AgentRollout) -> Option<News> {
     let agents = |news: fn(&'static str, &'static str, String) -> News, reason, what| {
         Some(news("BringAgents", reason, what))
     };
     match (before, now) {
-        (Stand::Rolling { .. }, Stand::Rolling { .. }) => None,
-        (_, Stand::Rolling { why, fresh, wanted }) => agents(
+        (AgentRollout::Rolling { .. }, AgentRollout::Rolling { .. }) => None,
+        (_, AgentRollout::Rolling { why, fresh, wanted }) => agents(
             good,
             "AgentsRolling",
             format!("{fresh} of {wanted} are of this release and ready; {why}"),
         ),
-        (Stand::Rolling { .. }, Stand::Ready { fresh, passed_over }) if passed_over.is_empty() => agents(
-            good,
-            "AgentsReady",
-            format!("all {fresh} are of this release and ready"),
-        ),
-        (_, Stand::Ready { fresh, passed_over }) if !passed_over.is_empty() => agents(
+        (AgentRollout::Rolling { .. }, AgentRollout::Ready { fresh, passed_over })
+            if passed_over.is_empty() =>
+        {
+            agents(
+                good,
+                "AgentsReady",
+                format!("all {fresh} are of this release and ready"),
+            )
+        }
+        (_, AgentRollout::Ready { fresh, passed_over }) if !passed_over.is_empty() => agents(
             bad,
             "AgentsPassedOver",
             format!(
@@ -204,12 +208,12 @@ pub(super) fn of_agents(before: &Stand, now: &Stand) -> Option<News> {
                 passed_over.join(", ")
             ),
         ),
-        (_, Stand::Newer(theirs)) => agents(
+        (_, AgentRollout::Newer(theirs)) => agents(
             bad,
             "OperatorTooOld",
             format!("they are of release {theirs}, newer than the operator, and stay so"),
         ),
-        (_, Stand::Unseen | Stand::Without | Stand::Ready { .. }) => None,
+        (_, AgentRollout::Unseen | AgentRollout::Without | AgentRollout::Ready { .. }) => None,
     }
 }
 
@@ -358,7 +362,7 @@ mod tests {
     use stagger_core::model::{Code, Reason};
 
     use super::*;
-    use crate::maintenance::desired;
+    use crate::api::maintenance::desired;
     use crate::provision::Where;
 
     fn blocked(reason: &str, message: &str) -> Told {
@@ -395,25 +399,29 @@ mod tests {
 
     #[test]
     fn of_agents_people_hear_the_beginning_and_the_end() {
-        let rolling = |node: &str| Stand::Rolling {
+        let rolling = |node: &str| AgentRollout::Rolling {
             why: format!("node {node} has no agent yet"),
             fresh: 0,
             wanted: 2,
         };
-        let ready = |passed_over: &[&str]| Stand::Ready {
+        let ready = |passed_over: &[&str]| AgentRollout::Ready {
             fresh: 2,
             passed_over: passed_over.iter().map(|&node| node.to_owned()).collect(),
         };
-        let reason = |before: &Stand, now: &Stand| of_agents(before, now).map(|news| news.reason);
-        assert_eq!(reason(&Stand::Unseen, &rolling("a")), Some("AgentsRolling"));
+        let reason =
+            |before: &AgentRollout, now: &AgentRollout| of_agents(before, now).map(|news| news.reason);
+        assert_eq!(
+            reason(&AgentRollout::Unseen, &rolling("a")),
+            Some("AgentsRolling")
+        );
         assert_eq!(reason(&rolling("a"), &rolling("b")), None);
         assert_eq!(reason(&rolling("b"), &ready(&[])), Some("AgentsReady"));
-        assert_eq!(reason(&Stand::Unseen, &ready(&[])), None);
+        assert_eq!(reason(&AgentRollout::Unseen, &ready(&[])), None);
         assert_eq!(reason(&ready(&["c"]), &ready(&[])), None);
         let news = of_agents(&ready(&[]), &ready(&["c", "d"])).unwrap();
         assert!(news.warns && news.note.contains("not ready: c, d"), "{news:?}");
-        let newer = Stand::Newer(semver::Version::new(9, 0, 0));
-        assert_eq!(reason(&Stand::Unseen, &newer), Some("OperatorTooOld"));
+        let newer = AgentRollout::Newer(semver::Version::new(9, 0, 0));
+        assert_eq!(reason(&AgentRollout::Unseen, &newer), Some("OperatorTooOld"));
 
         let first = |node: &str| blocked("AgentsFirst", &format!("node {node}"));
         assert_eq!(reasons(&of_status(&Told::default(), &first("a"))), ["Blocked"]);

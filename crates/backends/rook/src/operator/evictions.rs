@@ -16,10 +16,10 @@ use tokio::time::{Instant, timeout};
 
 use super::Shared;
 use super::metrics::ClusterMetrics;
-use crate::drains::eviction::{Observation, Verdict};
-use crate::objects::Pod;
-use crate::watched::Watched;
-use crate::{daemons, names};
+use crate::api::cache::ObjectCache;
+use crate::api::objects::Pod;
+use crate::api::{daemons, names};
+use crate::disruption::drains::eviction::{Observation, Verdict};
 
 /// Ceph answers in milliseconds; the API server waits for five seconds.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ impl EvictionReviewer {
         self: &Arc<Self>,
         shared: &Shared,
         (namespace, name): (&str, &str),
-        watched: &Arc<Watched>,
+        watched: &Arc<ObjectCache>,
         metrics: &Arc<ClusterMetrics>,
     ) -> EvidenceSink {
         let cluster = Arc::new(Cluster {
@@ -136,7 +136,7 @@ struct Cluster {
     shared: Shared,
     namespace: String,
     name: String,
-    watched: Arc<Watched>,
+    watched: Arc<ObjectCache>,
     metrics: Arc<ClusterMetrics>,
     evidence: Mutex<Evidence>,
     /// The OSDs whose eviction was granted, and when.
@@ -181,8 +181,18 @@ impl Cluster {
                 (observation.may_go(osd, &granted, Timestamp::now()), *by_word)
             }
             // A monitor, or a metadata server: its budget counts them, and Ceph knows this one.
-            (Evidence::Observed { by_word, .. }, None) => (Verdict::IfCephAgrees { with: BTreeSet::new() }, *by_word),
-            (Evidence::Unavailable { .. }, None) => (Verdict::IfCephAgrees { with: BTreeSet::new() }, false),
+            (Evidence::Observed { by_word, .. }, None) => (
+                Verdict::IfCephAgrees {
+                    with: BTreeSet::new(),
+                },
+                *by_word,
+            ),
+            (Evidence::Unavailable { .. }, None) => (
+                Verdict::IfCephAgrees {
+                    with: BTreeSet::new(),
+                },
+                false,
+            ),
         }
     }
 
@@ -198,7 +208,12 @@ impl Cluster {
         let answer = match timeout(PATIENCE, asked).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(format!("Ceph cannot be asked whether it may stop: {}", error.why)),
-            Err(_) => return Err(format!("Ceph did not say within {} s whether it may stop", PATIENCE.as_secs())),
+            Err(_) => {
+                return Err(format!(
+                    "Ceph did not say within {} s whether it may stop",
+                    PATIENCE.as_secs()
+                ));
+            }
         };
         match answer {
             Answer::Yes | Answer::NoOracle | Answer::Overridden { .. } => Ok(()),
@@ -211,7 +226,11 @@ impl Cluster {
         let mut kept = self.api.lock().await;
         let api = match kept.take() {
             Some((api, used)) if used.elapsed() < KEPT => api,
-            _ => self.shared.ceph(&self.namespace, &self.name, &self.metrics).await?,
+            _ => {
+                self.shared
+                    .ceph(&self.namespace, &self.name, &self.metrics)
+                    .await?
+            }
         };
         *kept = Some((Arc::clone(&api), Instant::now()));
         Ok(api)

@@ -4,8 +4,8 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 
-use crate::backend::failed;
-use crate::maintenance::{CephMaintenance, FINALIZER};
+use crate::api::failed;
+use crate::api::maintenance::{CephMaintenance, FINALIZER};
 use stagger_engine::backend::BackendError;
 
 /// How often it is written because others change the CephMaintenance meanwhile.
@@ -80,7 +80,10 @@ async fn write(
             Err(kube::Error::Api(answer)) if answer.code == 409 && left > 0 => {
                 // It may list them: with that right this works under the rules of releases before, too.
                 let named = ListParams::default().fields(&format!("metadata.name={name}"));
-                let now = api.list(&named).await.map_err(|error| failed(&tried(of), &error))?;
+                let now = api
+                    .list(&named)
+                    .await
+                    .map_err(|error| failed(&tried(of), &error))?;
                 match now.items.into_iter().next() {
                     // Another of the same name is not meant.
                     Some(now) if now.metadata.uid == of.metadata.uid => found = now,

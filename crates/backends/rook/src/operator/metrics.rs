@@ -17,7 +17,7 @@ use stagger_core::run::{Action, Ending, Entry, Event, Run};
 use stagger_core::view::Verdict;
 
 use super::status::Told;
-use crate::agents::Stand;
+use crate::agent::agents::AgentRollout;
 
 /// All that the operator counts and measures.
 #[derive(Debug)]
@@ -103,11 +103,11 @@ impl Metrics {
     }
 
     /// How the agents stand.
-    pub(super) fn agents(&self, stand: &Stand) {
+    pub(super) fn agents(&self, stand: &AgentRollout) {
         self.now.state().agents = match stand {
-            Stand::Rolling { fresh, wanted, .. } => Some((*fresh, *wanted)),
-            Stand::Ready { fresh, passed_over } => Some((*fresh, fresh + passed_over.len())),
-            Stand::Unseen | Stand::Without | Stand::Newer(_) => None,
+            AgentRollout::Rolling { fresh, wanted, .. } => Some((*fresh, *wanted)),
+            AgentRollout::Ready { fresh, passed_over } => Some((*fresh, fresh + passed_over.len())),
+            AgentRollout::Unseen | AgentRollout::Without | AgentRollout::Newer(_) => None,
         };
     }
 
@@ -409,7 +409,7 @@ mod tests {
     fn full() -> (Arc<Metrics>, ClusterMetrics) {
         let metrics = Arc::new(Metrics::new());
         metrics.leads(true);
-        metrics.agents(&Stand::Rolling {
+        metrics.agents(&AgentRollout::Rolling {
             why: String::new(),
             fresh: 2,
             wanted: 3,

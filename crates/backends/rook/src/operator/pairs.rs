@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::Store;
 
-use crate::cluster::CephCluster;
-use crate::maintenance::{CephMaintenance, Desired};
+use crate::api::cluster::CephCluster;
+use crate::api::maintenance::{CephMaintenance, Desired};
 
 /// A namespace, and a name in it.
 pub(super) type Key = (String, String);
@@ -102,7 +102,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::maintenance;
+    use crate::api::maintenance;
 
     fn maintenance(name: &str, cluster: &str, created: i64) -> CephMaintenance {
         let mut found = maintenance::desired(json!({}), json!({})).maintenance;

@@ -20,18 +20,18 @@ use tokio::sync::watch;
 use super::Shared;
 use super::health::Pulse;
 use super::status::{Provisioning, Writer};
-use crate::access::SECRET;
-use crate::backend::failed;
-use crate::cluster::{CephCluster, DeviceSet};
-use crate::daemons::osd_of;
-use crate::maintenance::{Desired, Manage};
-use crate::objects::Deployment;
+use crate::api::access::SECRET;
+use crate::api::cache::ObjectCache;
+use crate::api::cluster::{CephCluster, DeviceSet};
+use crate::api::daemons::osd_of;
+use crate::api::failed;
+use crate::api::maintenance::{Desired, Manage};
+use crate::api::objects::Deployment;
+use crate::api::rook_operator;
 use crate::provision::{
     self, Act, Decided, Failed, Job, JobState, Known, NewOsd, NodeStatus, On, Owner, Prepare, Remark, Seen,
     Where, claimed, decide, wished,
 };
-use crate::rook_operator;
-use crate::watched::Watched;
 
 /// How long changes are gathered before they are looked at together.
 const BURST: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub(super) struct Provision {
     shared: Shared,
     namespace: String,
-    watched: Arc<Watched>,
+    watched: Arc<ObjectCache>,
     writer: Arc<Writer>,
     /// Where devices could not be prepared.
     failed: BTreeMap<Where, Failed>,
@@ -77,7 +77,12 @@ impl<'a> Wishes<'a> {
 }
 
 impl Provision {
-    pub(super) fn new(shared: Shared, namespace: &str, watched: Arc<Watched>, writer: Arc<Writer>) -> Self {
+    pub(super) fn new(
+        shared: Shared,
+        namespace: &str,
+        watched: Arc<ObjectCache>,
+        writer: Arc<Writer>,
+    ) -> Self {
         Self {
             pulse: shared.health.begins(format!("new OSDs of {namespace}")),
             shared,
@@ -343,7 +348,7 @@ impl Provision {
         let of_kind = |kind: &'static str| {
             daemons
                 .iter()
-                .filter(move |(unit, _)| crate::daemons::kind_of(unit) == kind)
+                .filter(move |(unit, _)| crate::api::daemons::kind_of(unit) == kind)
                 .map(|(_, deployment)| deployment.as_ref())
         };
         let image =
@@ -387,7 +392,9 @@ impl Provision {
         let fsid =
             fsid.ok_or_else(|| BackendError::permanent(&tried, format!("Secret {SECRET} has no fsid")))?;
         let image = self.image(found)?;
-        let has_it = |osd: &&Deployment| crate::ours::template_image(osd, "osd") == Some(image.as_str());
+        let has_it = |osd: &&Deployment| {
+            crate::executor::managed_fields::template_image(osd, "osd") == Some(image.as_str())
+        };
         let made = provision::deployment(NewOsd {
             namespace: &self.namespace,
             cluster: &found.name_any(),

@@ -12,7 +12,7 @@ use stagger_ceph::facts::release::Version;
 use stagger_engine::backend::BackendError;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::failed;
+use crate::api::failed;
 
 /// How long it may take until the image has been fetched and has answered.
 const LONGEST: Duration = Duration::from_mins(10);

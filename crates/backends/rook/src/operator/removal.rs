@@ -19,14 +19,14 @@ use super::Shared;
 use super::health::Pulse;
 use super::metrics::ClusterMetrics;
 use super::status::Writer;
-use crate::backend::failed;
-use crate::daemons::osd_of;
-use crate::maintenance::{Desired, Manage};
-use crate::objects::Deployment;
-use crate::policy::Settings;
-use crate::removal::{Osd, SafeToDestroy, candidates, states};
-use crate::watched::Watched;
-use crate::{names, rook_operator};
+use crate::api::cache::ObjectCache;
+use crate::api::daemons::osd_of;
+use crate::api::failed;
+use crate::api::maintenance::{Desired, Manage};
+use crate::api::objects::Deployment;
+use crate::api::policy::Settings;
+use crate::api::{names, rook_operator};
+use crate::provision::removal::{Osd, SafeToDestroy, candidates, states};
 
 /// How often it is looked again while an OSD does not serve.
 const LOOK: Duration = Duration::from_secs(15);
@@ -40,7 +40,7 @@ pub(super) struct Removal {
     shared: Shared,
     namespace: String,
     name: String,
-    watched: Arc<Watched>,
+    watched: Arc<ObjectCache>,
     writer: Arc<Writer>,
     metrics: Arc<ClusterMetrics>,
     pulse: Pulse,
@@ -52,7 +52,7 @@ impl Removal {
         shared: Shared,
         namespace: &str,
         name: &str,
-        watched: Arc<Watched>,
+        watched: Arc<ObjectCache>,
         writer: Arc<Writer>,
         metrics: Arc<ClusterMetrics>,
     ) -> Self {

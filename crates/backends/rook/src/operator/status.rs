@@ -18,10 +18,10 @@ use tokio::task::JoinHandle;
 use super::conditions;
 use super::events::{self, Events, News};
 use super::metrics::ClusterMetrics;
-use crate::backend::MANAGER;
-use crate::exposed::Exposed;
-use crate::maintenance::{CephMaintenance, Condition};
-use crate::migrations;
+use crate::api::maintenance::{CephMaintenance, Condition};
+use crate::api::names::MANAGER;
+use crate::executor::migrations;
+use crate::executor::wave_exposure::WaveExposure;
 use crate::provision::Remark;
 
 /// Between two writes at least.
@@ -111,7 +111,7 @@ pub(super) struct Provisioning {
 pub(super) struct Writer {
     tell: Arc<watch::Sender<Told>>,
     watchers: Arc<Watchers>,
-    exposed: Arc<Exposed>,
+    exposed: Arc<WaveExposure>,
     /// Whether budgets and `noout` were given back.
     given_back: watch::Sender<bool>,
     task: JoinHandle<()>,
@@ -198,7 +198,7 @@ impl Writer {
     }
 
     /// What a run that tells by this has down, or may stop.
-    pub(super) fn exposed(&self) -> &Arc<Exposed> {
+    pub(super) fn exposed(&self) -> &Arc<WaveExposure> {
         &self.exposed
     }
 }
@@ -329,7 +329,7 @@ pub(super) fn read(of: &CephMaintenance) -> Told {
 
 struct Telling {
     told: Arc<watch::Sender<Told>>,
-    exposed: Arc<Exposed>,
+    exposed: Arc<WaveExposure>,
     watchers: Arc<Watchers>,
     /// The slug of the reason for which it is held.
     held: Option<String>,
@@ -399,7 +399,7 @@ mod tests {
     use stagger_core::view::{Current, Schema};
 
     use super::*;
-    use crate::told::{self, Leader};
+    use crate::client::status::{self, Leader};
 
     fn view() -> RunView {
         RunView {
@@ -461,7 +461,7 @@ mod tests {
         object["metadata"]["generation"] = json!(4);
         let maintenance: CephMaintenance = serde_json::from_value(object).unwrap();
 
-        let seen = told::Told::of(&maintenance, Leader::Nobody);
+        let seen = status::Told::of(&maintenance, Leader::Nobody);
         assert_eq!(seen.run, Some(view()));
         assert_eq!(seen.phase.as_deref(), Some("Progressing"));
         assert_eq!(seen.reason.as_deref(), Some("UpgradeWaits"));

@@ -10,11 +10,9 @@ use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::cluster::{DeviceSet, Free};
-use crate::names;
+use crate::api::cluster::{DeviceSet, Free};
+use crate::api::names::{self, SET};
 
-/// The label with the set that a claim, or an OSD, belongs to.
-pub const SET: &str = "ceph.rook.io/DeviceSet";
 /// The label with a claim's number in its set.
 const INDEX: &str = "ceph.rook.io/setIndex";
 /// The label with set, template and number.

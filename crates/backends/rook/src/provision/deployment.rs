@@ -5,18 +5,16 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::claims::{PVC, SET, of_pods, volume};
+use super::claims::{PVC, of_pods, volume};
 use super::place::{hostname, location, location_of, topology, words};
 use super::{OsdInfo, Where};
-use crate::cluster::DeviceSet;
-use crate::made::image_of;
-use crate::names;
-use crate::objects::Deployment;
+use crate::api::cluster::DeviceSet;
+use crate::api::names::{self, BLOCK_PATH, SET};
+use crate::api::objects::Deployment;
+use crate::api::pod_revision::image_of;
 
 /// The annotation with a path by which an OSD's device is known besides the one that it was made with.
 pub const DEVICE: &str = "stagger.dev/device";
-/// The variables that say, as Rook's do, which device an OSD has.
-pub(crate) const BLOCK_PATH: &str = "ROOK_BLOCK_PATH";
 
 /// What a Deployment is made of.
 #[derive(Debug, Clone, Copy)]

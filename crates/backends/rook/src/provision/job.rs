@@ -10,12 +10,10 @@ use super::Where;
 use super::claims::{PVC, of_pods, path, volume};
 use super::deployment::device_volumes;
 use super::place::{hostname, location, words};
-use crate::access::{ENDPOINTS, SECRET};
-use crate::cluster::DeviceSet;
-use crate::names;
+use crate::api::access::{ENDPOINTS, SECRET};
+use crate::api::cluster::DeviceSet;
+use crate::api::names::{self, PREPARE_APP as APP};
 
-/// The label of the Job and its pod.
-pub const APP: &str = "rook-ceph-osd-prepare";
 /// The label with the node.
 const NODE: &str = "stagger.dev/node";
 /// The label with the claim. Jobs of Rook's have only its own.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::names::{HOSTNAME, LEVELS};
+use crate::api::names::{HOSTNAME, LEVELS};
 
 /// The levels above `osd`, with the names that a node's labels give them, from the host up; the root is Ceph's
 /// own.

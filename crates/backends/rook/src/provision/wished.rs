@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cluster::{Storage, StorageDevice};
+use crate::api::cluster::{Storage, StorageDevice};
 
 /// What the resource asks for, and what of it is not done here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

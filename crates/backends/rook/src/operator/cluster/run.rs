@@ -22,19 +22,20 @@ use stagger_engine::supervisor::{self, Identity};
 use tokio::sync::watch;
 
 use super::{NOOUT, One, Pass};
-use crate::backend::{self, Memory, RookBackend, permitted, snapshot, units_of};
-use crate::beside::{self, Beside};
-use crate::daemons::kind_of;
-use crate::made::{Book, Made};
-use crate::maintenance::Desired;
+use crate::api::daemons::kind_of;
+use crate::api::maintenance::Desired;
+use crate::api::pod;
+use crate::api::pod_revision::{PodRevision, RevisionCatalog};
+use crate::executor::backend::{self, Memory, RookBackend, permitted, snapshot, units_of};
+use crate::executor::beside::{self, Beside};
+use crate::executor::goal::Wish;
+use crate::executor::managed_fields::template_image;
+use crate::executor::{migrations, skip_checks};
 use crate::operator;
 use crate::operator::blocked::Blocked;
+use crate::operator::commands::Wishes;
 use crate::operator::events;
-use crate::operator::left;
-use crate::operator::wishes::Wishes;
-use crate::ours::template_image;
-use crate::wish::Wish;
-use crate::{migrations, pod, unchecked};
+use crate::operator::last_run;
 
 /// So many journals are kept.
 const JOURNALS: usize = 10;
@@ -111,8 +112,8 @@ impl One {
             earned: &BTreeMap::new(),
             parent: None,
         });
-        if let Some(blocked) = left::not_begun(&planned, differing)
-            .or_else(|| left::out_of_reach(&planned, &policy, seen.nouns()))
+        if let Some(blocked) = last_run::not_begun(&planned, differing)
+            .or_else(|| last_run::out_of_reach(&planned, &policy, seen.nouns()))
         {
             return Err(blocked);
         }
@@ -164,7 +165,7 @@ impl One {
         health.accept.extend(complaints.iter().cloned());
         let target = target_of(facts, release, wish, health)?;
         let osds_down = facts.osds.osds.values().filter(|osd| !osd.up).count();
-        let policy = unchecked::policy(&wish.policy, u32::try_from(osds_down).unwrap_or(u32::MAX - 1));
+        let policy = skip_checks::policy(&wish.policy, u32::try_from(osds_down).unwrap_or(u32::MAX - 1));
         self.writer.news(vec![events::unchecked(format!(
             "begun whatever Ceph complains of ({}): skipUpgradeChecks",
             if complaints.is_empty() {
@@ -179,7 +180,7 @@ impl One {
     /// How things are before a run: also what every revision stands for, so that it can be brought back.
     fn memory(&self, facts: &Facts, release: &str, wish: Wish) -> Result<Memory, Blocked> {
         let units = units_of(facts, None, &self.watched, &wish.pods)?;
-        let mut book = Book::new();
+        let mut book = RevisionCatalog::new();
         // A daemon whose Deployment is unclear has none, and is left alone for that.
         let (daemons, _) = self.watched.daemons();
         for unit in &units {
@@ -194,7 +195,7 @@ impl One {
                 .as_str()
                 .rsplit_once('-')
                 .map_or("", |(release, _)| release);
-            let made = Made {
+            let made = PodRevision {
                 image: image.to_owned(),
                 release: now.to_owned(),
                 fields: pod::seen_in(&deployment.spec.template, kind, wish.pods.get(kind)),
@@ -320,7 +321,7 @@ impl One {
 }
 
 /// The name of what pods are made of.
-fn revision(made: &Made) -> Result<Revision, Blocked> {
+fn revision(made: &PodRevision) -> Result<Revision, Blocked> {
     made.revision()
         .map_err(|error| Blocked::until_changed("Refused", error.to_string()))
 }

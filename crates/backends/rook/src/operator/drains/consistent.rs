@@ -8,17 +8,17 @@ use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, Client, ResourceExt as _};
 use stagger_engine::backend::BackendError;
 
-use crate::backend::failed;
-use crate::names;
-use crate::objects::Pod;
-use crate::watched::Watched;
+use crate::api::cache::ObjectCache;
+use crate::api::failed;
+use crate::api::names;
+use crate::api::objects::Pod;
 
 /// Whether the watch shows each pod of an OSD as the API server has it now, and no eviction is granted that has not
 /// yet deleted its pod: it may be behind what was let go just before the budget was closed.
 pub(super) async fn shows_all_that_go(
     client: &Client,
     namespace: &str,
-    watched: &Watched,
+    watched: &ObjectCache,
 ) -> Result<bool, BackendError> {
     let tried = "read the pods of OSDs once more";
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), namespace);

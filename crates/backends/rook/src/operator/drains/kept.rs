@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stagger_engine::backend::BackendError;
 
-use crate::backend::{MANAGER, failed};
-use crate::drains::Memory;
+use crate::api::failed;
+use crate::api::names::MANAGER;
+use crate::disruption::drains::Memory;
 
 /// Ours.
 const OURS: &str = "stagger-drains";

@@ -8,8 +8,8 @@ use stagger_core::explain::violation;
 use stagger_core::model::{ConditionName, Down, Ix, Snapshot, UnitId, UnitState, Verdict};
 use stagger_engine::backend::BackendError;
 
-use crate::drains::eviction::Recovery;
-use crate::drains::{Groups, Judge};
+use crate::disruption::drains::eviction::Recovery;
+use crate::disruption::drains::{Groups, Judge};
 
 /// What `status` says, as far as it is asked.
 #[derive(Deserialize)]

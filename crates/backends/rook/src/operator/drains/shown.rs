@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use kube::ResourceExt as _;
 
-use crate::daemons::{self, osd_of};
-use crate::drains::{Osd, fixed};
-use crate::names;
-use crate::watched::Watched;
+use crate::api::cache::ObjectCache;
+use crate::api::daemons::{self, osd_of};
+use crate::api::names;
+use crate::disruption::drains::{Osd, fixed};
 
 /// The OSDs, with their failure domains of a level.
-pub(super) fn osds(watched: &Watched, level: Option<&str>) -> Vec<Osd> {
+pub(super) fn osds(watched: &ObjectCache, level: Option<&str>) -> Vec<Osd> {
     let label = names::topology(level.unwrap_or("host"));
     let (daemons, _) = watched.daemons();
     let mut osds = Vec::new();
@@ -46,9 +46,7 @@ pub(super) fn osds(watched: &Watched, level: Option<&str>) -> Vec<Osd> {
             leaving,
             // Until Ceph is asked.
             up: true,
-            cordoned: bound
-                .or(pinned)
-                .is_some_and(|node| watched.is_cordoned(&node)),
+            cordoned: bound.or(pinned).is_some_and(|node| watched.is_cordoned(&node)),
             replaced: names::is_being_replaced(&deployment),
         });
     }
@@ -56,7 +54,7 @@ pub(super) fn osds(watched: &Watched, level: Option<&str>) -> Vec<Osd> {
 }
 
 /// All other daemons.
-pub(super) fn others(watched: &Watched, quorum: &BTreeSet<String>) -> Vec<fixed::Daemon> {
+pub(super) fn others(watched: &ObjectCache, quorum: &BTreeSet<String>) -> Vec<fixed::Daemon> {
     watched
         .deployments()
         .iter()

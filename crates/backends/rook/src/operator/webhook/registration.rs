@@ -10,14 +10,14 @@ use stagger_engine::backend::BackendError;
 
 use super::certificate::Certificate;
 use super::{PATH, Reached, Webhook};
-use crate::backend::failed;
+use crate::api::failed;
+use crate::api::names::MANAGER;
 use crate::operator::Shared;
 
 /// The configuration, its Service, and the addresses behind that.
 const NAME: &str = "stagger-evictions";
 /// The webhook in it.
 const WEBHOOK: &str = "evictions.stagger.dev";
-const FIELD_MANAGER: &str = "stagger-operator";
 
 /// What is written down.
 pub(super) struct Registration {
@@ -59,14 +59,14 @@ impl Registration {
                     "name": NAME,
                     "labels": {
                         "kubernetes.io/service-name": NAME,
-                        "endpointslice.kubernetes.io/managed-by": FIELD_MANAGER,
+                        "endpointslice.kubernetes.io/managed-by": MANAGER,
                     },
                 },
                 "addressType": if pod.is_ipv4() { "IPv4" } else { "IPv6" },
                 "endpoints": [{ "addresses": [pod.to_string()], "conditions": { "ready": true } }],
                 "ports": [{ "name": "webhook", "protocol": "TCP", "port": self.webhook.listen.port() }],
             });
-            let ours = PatchParams::apply(FIELD_MANAGER).force();
+            let ours = PatchParams::apply(MANAGER).force();
             slices
                 .patch(NAME, &ours, &Patch::Apply(&slice))
                 .await
@@ -74,7 +74,11 @@ impl Registration {
         }
         let configurations: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
         configurations
-            .patch(NAME, &PatchParams::default(), &Patch::Strategic(&self.configuration(certificates)))
+            .patch(
+                NAME,
+                &PatchParams::default(),
+                &Patch::Strategic(&self.configuration(certificates)),
+            )
             .await
             .map_err(|error| {
                 failed(&format!("write ValidatingWebhookConfiguration {NAME}"), &error)
@@ -92,7 +96,11 @@ impl Registration {
                 "service": { "name": NAME, "namespace": self.namespace, "path": PATH, "port": 443 },
             }),
             Reached::Host(host) => {
-                let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+                let host = if host.contains(':') {
+                    format!("[{host}]")
+                } else {
+                    host.clone()
+                };
                 let url = format!("https://{host}:{}{PATH}", self.webhook.listen.port());
                 json!({ "caBundle": bundle, "url": url, "service": null })
             }

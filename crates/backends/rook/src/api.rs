@@ -1,0 +1,16 @@
+//! What is in Kubernetes: Rook's resources and ours, their names and labels, and how they are read and watched.
+
+pub mod access;
+pub mod cache;
+pub mod cluster;
+pub mod daemons;
+mod error;
+pub mod maintenance;
+pub mod names;
+pub mod objects;
+pub mod pod;
+pub mod pod_revision;
+pub mod policy;
+pub mod rook_operator;
+
+pub(crate) use error::failed;

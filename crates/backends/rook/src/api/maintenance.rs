@@ -1,0 +1,277 @@
+//! `CephMaintenance`: what people let this operator do for a CephCluster, and what it tells of that.
+//!
+//! The CephCluster itself is Rook's and its owner's. It is read, and of its status nothing is ever written.
+
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "one list of columns has many columns"
+)]
+#![allow(
+    unreachable_pub,
+    reason = "the derive of a schema with rules repeats the struct inside a function"
+)]
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, ValidationRule,
+};
+use kube::{CustomResource, CustomResourceExt as _, KubeSchema, ResourceExt as _};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::api::cluster::{CephCluster, Free, is_default};
+use crate::api::policy::UpdatePolicy;
+
+/// The finalizer by which what is held for a cluster is given back before its CephMaintenance goes.
+pub const FINALIZER: &str = "stagger.dev/give-back";
+
+/// The definitions of all resources that are ours.
+pub fn definitions() -> Vec<CustomResourceDefinition> {
+    let mut maintenances = CephMaintenance::crd();
+    for version in &mut maintenances.spec.versions {
+        let schema = version.schema.as_mut();
+        if let Some(root) = schema.and_then(|schema| schema.open_api_v3_schema.as_mut()) {
+            root.x_kubernetes_validations = Some(vec![lock(), fits_a_label()]);
+        }
+    }
+    vec![maintenances]
+}
+
+/// With `updatePolicy.onSpecChange: lock`, what a run is to do is not changed while it is under way. A pause is no such
+/// change; the lock itself may be opened.
+fn lock() -> ValidationRule {
+    let same = |of: &str, field: &str| {
+        format!(
+            "(has(self.{of}.{field}) ? has(oldSelf.{of}.{field}) && self.{of}.{field} == oldSelf.{of}.{field} \
+             : !has(oldSelf.{of}.{field}))"
+        )
+    };
+    let policy = [
+        "skipUpgradeChecks",
+        "continueUpgradeAfterChecksEvenIfNotHealthy",
+        "healthErrorsToIgnore",
+        "onFailure",
+        "doorsOpenAfterMinutes",
+        "windows",
+        "interruptions",
+        "partial",
+        "osds",
+    ]
+    .map(|field| same("spec.updatePolicy", field));
+    ValidationRule {
+        rule: format!(
+            "!has(self.spec.updatePolicy) || !has(self.spec.updatePolicy.onSpecChange) || \
+             self.spec.updatePolicy.onSpecChange != 'lock' || !has(oldSelf.status) || \
+             !has(oldSelf.status.underWay) || !oldSelf.status.underWay || \
+             ({} && has(oldSelf.spec.updatePolicy) && {})",
+            same("spec", "image"),
+            policy.join(" && ")
+        ),
+        message: Some(
+            "an update is under way, and spec.updatePolicy.onSpecChange is lock: wait for its end, end it, or \
+             set onSpecChange to interrupt"
+                .to_owned(),
+        ),
+        ..ValidationRule::default()
+    }
+}
+
+/// A daemon that Rook is kept from has it in a label.
+fn fits_a_label() -> ValidationRule {
+    ValidationRule {
+        rule: "size(self.metadata.name) <= 63".to_owned(),
+        message: Some("a name of at most 63 characters, as it stands in labels".to_owned()),
+        ..ValidationRule::default()
+    }
+}
+
+/// `spec` of a CephMaintenance.
+#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[kube(
+    group = "stagger.dev",
+    version = "v1alpha1",
+    kind = "CephMaintenance",
+    plural = "cephmaintenances",
+    shortname = "cephmaint",
+    category = "ceph",
+    category = "stagger",
+    namespaced,
+    status = "CephMaintenanceStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "Drains and updates of a Ceph cluster that Rook laid out, by stagger.",
+    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.cephCluster"),
+    printcolumn(name = "Manages", type_ = "string", json_path = ".spec.manage"),
+    printcolumn(name = "Image", type_ = "string", json_path = ".status.image"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct CephMaintenanceSpec {
+    /// The CephCluster that it is about, in the same namespace. It stays the same.
+    #[x_kube(validation = Rule::new("self == oldSelf").message("another CephCluster needs a CephMaintenance of its own"))]
+    #[schemars(length(min = 1, max = 63))]
+    pub ceph_cluster: String,
+    /// What is done for it; nothing, if there is none: then it is only observed.
+    #[schemars(length(max = 3), extend("x-kubernetes-list-type" = "set"))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub manage: Vec<Manage>,
+    /// The image with Ceph that the daemons are to run; that of the CephCluster, if it is not set. Beside a Rook that runs,
+    /// nothing is updated without it.
+    #[schemars(length(min = 1, max = 512))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// How it is updated.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub update_policy: UpdatePolicy,
+}
+
+/// Something that is done for a cluster.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Manage {
+    /// PodDisruptionBudgets, `noout` and evictions. Rook's `managePodBudgets` has to be off.
+    Drains,
+    /// Updates and upgrades.
+    Updates,
+    /// New OSDs, and the removal of old ones. Rook must not run.
+    Provisioning,
+}
+
+/// `status` of a CephMaintenance.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct CephMaintenanceStatus {
+    /// The generation of the spec that all this is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// In a word: `Ready`, `Progressing`, `Blocked`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// In a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The image that is aimed at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// `Available`, `Progressing`, `Degraded`, `Blocked`, `UpToDate`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+    /// Whether a run is not over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub under_way: Option<bool>,
+    /// The run, or the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<Free>,
+    /// What was done to old objects on the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "anything")]
+    pub migrations: Option<serde_json::Value>,
+    /// What a run went back from, or a person ended: it is not tried again by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gave_up: Option<String>,
+    /// The run after which a person asked to try again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<String>,
+    /// The last command that was heard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heard: Option<String>,
+    /// What there is to know of drains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drains: Option<Free>,
+    /// What there is to know of new OSDs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provisioning: Option<Free>,
+    /// What there is to know of OSDs that might be removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removal: Option<String>,
+}
+
+/// A condition, as Kubernetes' API conventions have it.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// Which.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False`.
+    pub status: String,
+    /// A stable word.
+    pub reason: String,
+    /// In a sentence.
+    pub message: String,
+    /// The generation of the spec that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Since when it is so, in RFC 3339.
+    #[schemars(extend("format" = "date-time"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<String>,
+}
+
+fn anything(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
+}
+
+/// What is wanted for a cluster: its CephMaintenance, and the CephCluster that it names.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Desired {
+    /// What people let the operator do.
+    pub maintenance: CephMaintenance,
+    /// What Rook and its owner have of the cluster.
+    pub cluster: CephCluster,
+}
+
+impl Desired {
+    /// Whether that is done for the cluster. Nothing is for one whose CephMaintenance goes.
+    pub fn manages(&self, what: Manage) -> bool {
+        self.maintenance.spec.manage.contains(&what) && !self.is_going()
+    }
+
+    /// Whether all that is held is to be given back: one of the two was deleted.
+    pub fn is_going(&self) -> bool {
+        self.maintenance.metadata.deletion_timestamp.is_some()
+            || self.cluster.metadata.deletion_timestamp.is_some()
+    }
+
+    /// The image that the daemons are to run, if any is named.
+    pub fn image(&self) -> Option<&String> {
+        let named = |image: &&String| !image.is_empty();
+        self.maintenance
+            .spec
+            .image
+            .as_ref()
+            .filter(named)
+            .or_else(|| self.cluster.spec.ceph_version.image.as_ref().filter(named))
+    }
+
+    /// The generation of what people let the operator do.
+    pub fn generation(&self) -> i64 {
+        self.maintenance.metadata.generation.unwrap_or(0)
+    }
+
+    /// Both generations, by which a change of either is seen.
+    pub fn generations(&self) -> (Option<i64>, Option<i64>) {
+        (
+            self.maintenance.metadata.generation,
+            self.cluster.metadata.generation,
+        )
+    }
+
+    /// The name of the CephMaintenance.
+    pub fn name(&self) -> String {
+        self.maintenance.name_any()
+    }
+}
+
+/// Both with these specs, for tests.
+#[cfg(test)]
+pub(crate) fn desired(cluster: serde_json::Value, mut maintenance: serde_json::Value) -> Desired {
+    maintenance["cephCluster"] = "c".into();
+    Desired {
+        maintenance: CephMaintenance::new("m", serde_json::from_value(maintenance).unwrap()),
+        cluster: CephCluster::new("c", serde_json::from_value(cluster).unwrap()),
+    }
+}

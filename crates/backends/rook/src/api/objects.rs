@@ -1,0 +1,309 @@
+//! Deployments and pods, as far as anything of them is looked at here.
+//!
+//! The names are Kubernetes' own. Of a large cluster's objects most is volumes, probes and variables: a thousand
+//! OSDs in the full types take three times the memory. What is gathered of a failure is asked for whole.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1;
+use k8s_openapi::api::core::v1::{self as core, LocalObjectReference, ResourceRequirements, Toleration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time};
+use kube::Resource;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::api::names;
+use crate::api::names::BLOCK_PATH;
+
+/// A Deployment.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, Resource)]
+#[resource(inherit = v1::Deployment)]
+pub struct Deployment {
+    /// Its name, its labels, and those annotations that are ours or asked for: Rook keeps all of a Deployment in one.
+    #[serde(deserialize_with = "of_deployment")]
+    pub metadata: ObjectMeta,
+    /// What is wanted.
+    #[serde(default)]
+    pub spec: DeploymentSpec,
+    /// What there is; `None`: its controller has not looked at it yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<DeploymentStatus>,
+}
+
+/// What is wanted of a Deployment.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeploymentSpec {
+    /// How many pods; `None`: one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// Which pods are its own.
+    #[serde(default)]
+    pub selector: LabelSelector,
+    /// What pods are made of.
+    #[serde(default)]
+    pub template: PodTemplateSpec,
+}
+
+/// How far a Deployment's controller has come.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct DeploymentStatus {
+    pub observed_generation: Option<i64>,
+    pub replicas: Option<i32>,
+    pub updated_replicas: Option<i32>,
+    pub ready_replicas: Option<i32>,
+    pub conditions: Option<Vec<Condition>>,
+}
+
+/// A DaemonSet: what runs on each node.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, Resource)]
+#[resource(inherit = v1::DaemonSet)]
+pub struct DaemonSet {
+    /// Its name and labels.
+    #[serde(deserialize_with = "metadata")]
+    pub metadata: ObjectMeta,
+    /// What is wanted.
+    pub spec: DaemonSetSpec,
+    /// What there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<DaemonSetStatus>,
+}
+
+/// What is wanted of a DaemonSet.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct DaemonSetSpec {
+    /// What pods are made of.
+    pub template: PodTemplateSpec,
+}
+
+/// How far a DaemonSet's controller has come.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct DaemonSetStatus {
+    pub desired_number_scheduled: i32,
+    pub updated_number_scheduled: Option<i32>,
+    pub number_ready: i32,
+}
+
+/// A condition of a Deployment or pod.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct Condition {
+    #[serde(rename = "type")]
+    pub type_: String,
+    pub status: String,
+    pub reason: Option<String>,
+    pub message: Option<String>,
+}
+
+/// What pods are made of.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct PodTemplateSpec {
+    /// Their labels and annotations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<ObjectMeta>,
+    /// What runs in them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec: Option<PodSpec>,
+}
+
+/// A pod.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, Resource)]
+#[resource(inherit = core::Pod)]
+pub struct Pod {
+    /// Its name, labels and annotations.
+    #[serde(deserialize_with = "metadata")]
+    pub metadata: ObjectMeta,
+    /// What runs in it.
+    pub spec: Option<PodSpec>,
+    /// How it is.
+    pub status: Option<PodStatus>,
+}
+
+/// What runs in a pod, and where it may.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct PodSpec {
+    pub containers: Vec<Container>,
+    pub init_containers: Option<Vec<Container>>,
+    pub node_name: Option<String>,
+    pub node_selector: Option<BTreeMap<String, String>>,
+    pub priority_class_name: Option<String>,
+    pub host_network: Option<bool>,
+    #[serde(rename = "hostPID")]
+    pub host_pid: Option<bool>,
+    pub dns_policy: Option<String>,
+    pub tolerations: Option<Vec<Toleration>>,
+    pub image_pull_secrets: Option<Vec<LocalObjectReference>>,
+    pub scheduler_name: Option<String>,
+    pub runtime_class_name: Option<String>,
+}
+
+/// A container, with no more of its variables than those that are looked at.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct Container {
+    pub name: String,
+    pub image: Option<String>,
+    pub resources: Option<ResourceRequirements>,
+    #[serde(deserialize_with = "variables")]
+    pub env: Vec<EnvVar>,
+}
+
+/// A variable of a container.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct EnvVar {
+    pub name: String,
+    pub value: Option<String>,
+}
+
+/// How a pod is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct PodStatus {
+    pub conditions: Option<Vec<Condition>>,
+    pub container_statuses: Option<Vec<ContainerStatus>>,
+    pub init_container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+/// How a container is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct ContainerStatus {
+    pub name: String,
+    pub restart_count: i32,
+    pub state: Option<ContainerState>,
+    pub last_state: Option<ContainerState>,
+}
+
+/// What a container waits for, or how it ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct ContainerState {
+    pub waiting: Option<Waiting>,
+    pub terminated: Option<Terminated>,
+}
+
+/// Why a container does not run yet.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct Waiting {
+    pub reason: Option<String>,
+    pub message: Option<String>,
+}
+
+/// How a container ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct Terminated {
+    pub exit_code: i32,
+    pub message: Option<String>,
+}
+
+/// What is kept of an object's metadata. Who wrote which field is much of an object, and nobody here asks for it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Metadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    generation: Option<i64>,
+    resource_version: Option<String>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+}
+
+fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let seen = Metadata::deserialize(from)?;
+    Ok(ObjectMeta {
+        name: seen.name,
+        namespace: seen.namespace,
+        uid: seen.uid,
+        generation: seen.generation,
+        resource_version: seen.resource_version,
+        creation_timestamp: seen.creation_timestamp,
+        deletion_timestamp: seen.deletion_timestamp,
+        labels: seen.labels,
+        annotations: seen.annotations,
+        owner_references: seen.owner_references,
+        ..ObjectMeta::default()
+    })
+}
+
+fn of_deployment<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let mut seen = metadata(from)?;
+    if let Some(annotations) = &mut seen.annotations {
+        annotations.retain(|name, _| name.starts_with("stagger.dev/") || name == names::REPLACED);
+    }
+    Ok(seen)
+}
+
+fn variables<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<EnvVar>, D::Error> {
+    let mut all = Option::<Vec<EnvVar>>::deserialize(from)?.unwrap_or_default();
+    all.retain(|env| [BLOCK_PATH, names::IMAGE, names::RELEASE].contains(&env.name.as_str()));
+    all.shrink_to_fit();
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::{Resource as _, ResourceExt as _};
+    use serde_json::json;
+
+    use super::*;
+    use crate::executor::managed_fields;
+    use crate::provision;
+
+    #[test]
+    fn what_is_looked_at_is_kept() {
+        let osd: Deployment = serde_json::from_value(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {
+                "name": "rook-ceph-osd-3", "resourceVersion": "8", "managedFields": [{ "manager": "rook" }],
+                "annotations": {
+                    "stagger.dev/fence": "7", "banzaicloud.com/last-applied": "all of it",
+                    "osd.rook.io/replace-in-progress": "true",
+                },
+            },
+            "spec": { "replicas": 1, "selector": { "matchLabels": { "a": "b" } }, "template": { "spec": {
+                "hostNetwork": true, "hostPID": true, "nodeSelector": { "kubernetes.io/hostname": "n1" },
+                "tolerations": [{ "operator": "Exists" }], "volumes": [{ "name": "x", "emptyDir": {} }],
+                "containers": [{
+                    "name": "osd", "image": "ceph:v18", "args": ["--foreground"],
+                    "env": [
+                        { "name": "A", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
+                        { "name": "ROOK_BLOCK_PATH", "value": "/dev/sdb" },
+                    ],
+                }],
+            } } },
+            "status": { "readyReplicas": 1, "conditions": [{ "type": "Available", "status": "True" }] },
+        }))
+        .unwrap();
+        assert_eq!(provision::devices_of(&osd), ["/dev/sdb".to_owned()].into());
+        assert_eq!((managed_fields::fence_of(&osd), osd.annotations().len()), (7, 2));
+        assert!(names::is_being_replaced(&osd));
+        assert_eq!(osd.resource_version().as_deref(), Some("8"));
+        assert_eq!(osd.metadata.managed_fields, None);
+        let like = provision::like(Some(&osd));
+        assert_eq!(
+            like,
+            json!({ "hostNetwork": true, "hostPID": true, "tolerations": [{ "operator": "Exists" }] })
+        );
+        assert_eq!(Deployment::plural(&()), "deployments");
+        assert_eq!(Pod::api_version(&()), "v1");
+    }
+}

@@ -1,0 +1,4 @@
+//! Which pods may be evicted: decided by [`drains`], held by PodDisruptionBudgets.
+
+pub(crate) mod budgets;
+pub mod drains;

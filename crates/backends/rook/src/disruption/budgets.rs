@@ -1,0 +1,236 @@
+//! PodDisruptionBudgets as objects: what there is, and what it takes to have what there should be.
+
+use std::sync::Arc;
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use stagger_engine::backend::BackendError;
+
+use crate::api::cache::ObjectCache;
+use crate::api::cluster::CephCluster;
+use crate::api::failed;
+use crate::api::names;
+use crate::disruption::drains::Budget;
+use crate::disruption::drains::fixed::{Fixed, Permits};
+
+const TRIED: &str = "bring the PodDisruptionBudgets to what they should be";
+
+/// So many budgets are deleted at once.
+const AT_ONCE: usize = 8;
+
+/// That over managers, which Rook writes whatever `managePodBudgets` says.
+const ROOKS: &str = "rook-ceph-mgr-pdb";
+/// What the names of budgets over other daemons begin with.
+const OTHERS: [&str; 5] = [
+    "rook-ceph-mon-pdb",
+    ROOKS,
+    "rook-ceph-rbd-mirror",
+    "rook-ceph-mds-",
+    "rook-ceph-rgw-",
+];
+
+/// The budgets of one cluster.
+pub(crate) struct Ensure<'a> {
+    api: Api<PodDisruptionBudget>,
+    found: &'a CephCluster,
+    there: Vec<Arc<PodDisruptionBudget>>,
+    /// Whether Rook's operator runs: then that of the managers is Rook's, whatever Rook is told.
+    rook_runs: bool,
+}
+
+impl<'a> Ensure<'a> {
+    /// With what there is in the namespace.
+    pub(crate) fn new(
+        client: &Client,
+        found: &'a CephCluster,
+        there: Vec<Arc<PodDisruptionBudget>>,
+        rook_runs: bool,
+    ) -> Self {
+        let namespace = found.namespace().unwrap_or_default();
+        Self {
+            api: Api::namespaced(client.clone(), &namespace),
+            found,
+            there,
+            rook_runs,
+        }
+    }
+
+    /// That over OSDs, and away with those that Rook, or an older release, has made beside it. It comes first, so that no
+    /// moment is without one.
+    pub(crate) async fn over_osds(&self, wanted: Option<&Budget>) -> Result<(), BackendError> {
+        if let Some(budget) = wanted {
+            let spec = spec_of(budget);
+            let there = self.seen(names::DEFAULT_BUDGET);
+            // One that is not as it should be is made so, whatever it is.
+            if !there.is_some_and(|one| is_as(one, &spec)) {
+                self.apply(names::DEFAULT_BUDGET, &spec, None, true).await?;
+            }
+        }
+        // What somebody else made for OSDs is left alone.
+        let is_stale = |one: &&Arc<PodDisruptionBudget>| {
+            let name = one.name_any();
+            let is_wanted = wanted.is_some() && name == names::DEFAULT_BUDGET;
+            !is_wanted && name.starts_with(names::OSD_APP) && self.is_of_cluster(one)
+        };
+        let stale: Vec<_> = self.there.iter().filter(is_stale).cloned().collect();
+        let deleting = stale
+            .into_iter()
+            .map(|one| async move { self.delete(&one).await });
+        let mut deleting = stream::iter(deleting).buffer_unordered(AT_ONCE);
+        while let Some(done) = deleting.next().await {
+            done?;
+        }
+        Ok(())
+    }
+
+    /// Ours become nobody's: that over OSDs lets one go, as Rook's does, and who manages them next finds them by their names.
+    pub(crate) async fn leave(&self) -> Result<(), BackendError> {
+        for one in self.there.iter().filter(|one| is_labelled(one)) {
+            let name = one.name_any();
+            let spec = if name == names::DEFAULT_BUDGET {
+                spec_of(&Budget::OF_ROOK)
+            } else {
+                json!(one.spec)
+            };
+            self.apply(&name, &spec, None, false).await?;
+        }
+        Ok(())
+    }
+
+    fn seen(&self, name: &str) -> Option<&Arc<PodDisruptionBudget>> {
+        self.there.iter().find(|one| one.name_any() == name)
+    }
+
+    /// Those of daemons that no failure domain binds.
+    pub(crate) async fn fixed(&self, wanted: &[Fixed], watched: &ObjectCache) -> Result<(), BackendError> {
+        let is_rooks = |name: &str| self.rook_runs && name == ROOKS;
+        for budget in wanted.iter().filter(|budget| !is_rooks(&budget.name)) {
+            let spec = spec_of_fixed(budget);
+            let there = self.seen(&budget.name);
+            if !there.is_some_and(|one| is_as(one, &spec)) {
+                let owner = watched.owner_of(&budget.app, budget.group.as_ref());
+                self.apply(&budget.name, &spec, owner, true).await?;
+            }
+        }
+        for one in &self.there {
+            let name = one.name_any();
+            let ours =
+                OTHERS.iter().any(|start| name.starts_with(start)) && is_labelled(one) && !is_rooks(&name);
+            if ours && wanted.iter().all(|budget| budget.name != name) {
+                self.delete(one).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_of_cluster(&self, one: &PodDisruptionBudget) -> bool {
+        let uid = self.found.metadata.uid.as_deref();
+        one.owner_references()
+            .iter()
+            .any(|owner| Some(owner.uid.as_str()) == uid)
+    }
+
+    /// Writes one, with the label that says whose it is where it is `ours`. Its owner stays who it was, if none is named.
+    async fn apply(
+        &self,
+        name: &str,
+        spec: &Value,
+        owner: Option<Value>,
+        ours: bool,
+    ) -> Result<(), BackendError> {
+        let before = self.seen(name);
+        let of_before = before.and_then(|one| one.owner_references().first());
+        let owner = owner
+            .or_else(|| of_before.map(|owner| json!(owner)))
+            .unwrap_or_else(|| {
+                json!({
+                    "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": self.found.name_any(),
+                    "uid": self.found.metadata.uid, "controller": true,
+                })
+            });
+        let labels = if ours {
+            json!({ LABEL.0: LABEL.1 })
+        } else {
+            json!({})
+        };
+        let object = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {
+                "name": name, "namespace": self.found.namespace(),
+                "labels": labels,
+                "ownerReferences": [owner],
+                "resourceVersion": before.and_then(|one| one.metadata.resource_version.clone()),
+            },
+            "spec": spec,
+        });
+        let object: PodDisruptionBudget = serde_json::from_value(object)
+            .map_err(|error| BackendError::permanent(TRIED, error.to_string()))?;
+        let params = PostParams::default();
+        let written = match before {
+            None => self.api.create(&params, &object).await,
+            Some(_) => self.api.replace(name, &params, &object).await,
+        };
+        // What was seen may be older than our own last write: then the next look tells.
+        written.map_err(|error| failed(TRIED, &error))?;
+        tracing::info!(budget = name, "applied");
+        Ok(())
+    }
+
+    /// Deletes just what was seen: one that somebody has changed or made anew since stays, and is looked at again.
+    async fn delete(&self, seen: &PodDisruptionBudget) -> Result<(), BackendError> {
+        let name = seen.name_any();
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                resource_version: seen.resource_version(),
+                uid: seen.uid(),
+            }),
+            ..DeleteParams::default()
+        };
+        match self.api.delete(&name, &params).await {
+            Ok(_) => tracing::info!(budget = name, "deleted"),
+            Err(kube::Error::Api(answer)) if answer.code == 404 => {}
+            Err(error) => return Err(failed(TRIED, &error)),
+        }
+        Ok(())
+    }
+}
+
+/// Who wrote a budget.
+const LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "stagger");
+
+fn is_labelled(one: &PodDisruptionBudget) -> bool {
+    one.labels().get(LABEL.0).map(String::as_str) == Some(LABEL.1)
+}
+
+/// Whether a PodDisruptionBudget says what it should.
+fn is_as(one: &PodDisruptionBudget, spec: &Value) -> bool {
+    serde_json::to_value(&one.spec).is_ok_and(|is| is == *spec)
+}
+
+fn spec_of(budget: &Budget) -> Value {
+    let mut expressions = vec![json!({ "key": names::APP, "operator": "In", "values": [names::OSD_APP] })];
+    if !budget.without.is_empty() {
+        let ids: Vec<String> = budget.without.iter().map(u32::to_string).collect();
+        expressions.push(json!({ "key": names::OSD, "operator": "NotIn", "values": ids }));
+    }
+    json!({
+        "maxUnavailable": budget.max_unavailable,
+        "selector": { "matchExpressions": expressions },
+    })
+}
+
+fn spec_of_fixed(budget: &Fixed) -> Value {
+    let mut labels = json!({ names::APP: budget.app });
+    if let Some((label, value)) = &budget.group {
+        labels[label] = json!(value);
+    }
+    let mut spec = json!({ "selector": { "matchLabels": labels } });
+    match budget.permits {
+        Permits::MaxUnavailable(count) => spec["maxUnavailable"] = json!(count),
+        Permits::MinAvailable(count) => spec["minAvailable"] = json!(count),
+    }
+    spec
+}

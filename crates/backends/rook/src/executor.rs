@@ -1,0 +1,11 @@
+//! How daemons are changed: Ceph's facts and guards as on plain hosts, daemons as Deployments.
+
+pub mod backend;
+pub mod beside;
+pub(crate) mod diagnostics;
+pub mod goal;
+pub mod managed_fields;
+pub mod migrations;
+pub mod rollout;
+pub(crate) mod skip_checks;
+pub mod wave_exposure;

@@ -1,0 +1,700 @@
+//! The backend: Ceph's facts and guards as on plain hosts, daemons as Deployments.
+
+mod kept;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use stagger_ceph::backend::CephBackend;
+use stagger_ceph::facts::Facts;
+use stagger_ceph::facts::rgw::Gateway;
+use stagger_ceph::translate::{
+    Baseline, HealthPolicy, Permitted, absent, budgets, conditions, interruptions, units, with_recovered,
+};
+use stagger_core::model::{
+    ClusterId, ClusterName, IdError, PartName, Phase, Reason, Revision, Snapshot, Unit, UnitId,
+};
+use stagger_core::run::{Action, Answer};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::api::cache::ObjectCache;
+use crate::api::daemons::{is_wanted, kind_of, osd_of};
+use crate::api::failed;
+use crate::api::maintenance::Desired;
+use crate::api::names::{DO_NOT_RECONCILE, MANAGER};
+use crate::api::objects::{Deployment, Pod};
+use crate::api::pod::{self, Fields};
+use crate::api::pod_revision::{PodRevision, RevisionCatalog, image_of};
+use crate::executor::beside::{self, Beside};
+use crate::executor::diagnostics::Gather;
+use crate::executor::goal::Wish;
+use crate::executor::managed_fields::{
+    FENCE, RESTARTED, as_they_are, fence_of, fields, held_by, is_made_of, restarted,
+};
+use crate::executor::migrations;
+use crate::executor::rollout::{Rollout, rollout};
+use crate::executor::skip_checks;
+use crate::executor::wave_exposure::WaveExposure;
+
+pub(crate) use kept::set_image;
+
+/// A rollout that is neither done nor failed after this time has failed, where policy does not let it take longer.
+const LONGEST: Duration = Duration::from_mins(10);
+/// So long is waited until nothing outside a wave may be evicted, before it is asked again.
+const CLOSING: Duration = Duration::from_secs(15);
+/// How often a write is tried that another's write came before.
+const WRITES: u32 = 5;
+
+/// What a run keeps of how things were before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// The cluster's health and daemons.
+    pub baseline: Baseline,
+    /// What revisions stand for.
+    pub book: RevisionCatalog,
+    /// What was asked for.
+    pub wish: Wish,
+    /// Beside a Rook that runs: how it was before. Else Rook must not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Beside>,
+}
+
+/// A Ceph cluster laid out by Rook.
+pub struct RookBackend {
+    parts: Parts,
+    /// The interruptions that a person permits.
+    permitted: Mutex<Permitted>,
+    deployments: Api<Deployment>,
+}
+
+/// What a [`RookBackend`] is made of.
+pub struct Parts {
+    /// Ceph as on plain hosts; of it facts, guards, the oracle and the lock are used.
+    pub ceph: CephBackend,
+    /// How to reach Kubernetes.
+    pub client: Client,
+    /// Where the cluster is.
+    pub namespace: String,
+    /// What it is called.
+    pub cluster: ClusterName,
+    /// What Kubernetes shows.
+    pub watched: Arc<ObjectCache>,
+    /// What people and Rook have of the cluster, as it is now.
+    pub desired: watch::Receiver<Arc<Desired>>,
+    /// How things were before the run.
+    pub memory: Memory,
+    /// What the run has down or may stop, and how far the PodDisruptionBudgets are closed for it.
+    pub exposed: Arc<WaveExposure>,
+    /// Hears of each OSD that is stopped unchecked.
+    pub unchecked: Box<dyn Fn(String) + Send + Sync>,
+}
+
+/// The daemons as units, with the revisions of their pods: the release is what Ceph says that runs, the
+/// rest what the youngest pod is made of, as far as it is `named`.
+///
+/// # Errors
+/// A name that cannot be used.
+pub fn units_of(
+    facts: &Facts,
+    baseline: Option<&Baseline>,
+    watched: &ObjectCache,
+    named: &BTreeMap<String, Fields>,
+) -> Result<Vec<Unit>, BackendError> {
+    let failed = |error: IdError| BackendError::permanent("name the cluster's daemons", error.to_string());
+    let there: BTreeSet<UnitId> = units(facts, None)
+        .map_err(failed)?
+        .into_iter()
+        .map(|unit| unit.id)
+        .collect();
+    let mut units = units(facts, baseline).map_err(failed)?;
+    let (daemons, _) = watched.daemons();
+    // What its owner has taken away or scaled to nothing meanwhile is not missing.
+    units.retain(|unit| {
+        there.contains(&unit.id)
+            || daemons
+                .get(&unit.id)
+                .is_some_and(|deployment| is_wanted(deployment))
+    });
+    for unit in &mut units {
+        let Some(deployment) = daemons.get(&unit.id) else {
+            unit.untouchable = Some(Reason::of_backend(
+                "no-deployment",
+                "no Deployment in the cluster's namespace has its labels",
+            ));
+            continue;
+        };
+        if let Some(node) = watched.closed_node(deployment) {
+            unit.untouchable = Some(Reason::of_backend(
+                "node-cordoned",
+                format!("its node {node} takes no new pods; it goes on when the node is uncordoned"),
+            ));
+        }
+        if deployment.labels().contains_key(DO_NOT_RECONCILE) && beside::holder(deployment).is_none() {
+            unit.untouchable = Some(Reason::of_backend(
+                "left-alone-by-label",
+                format!("its Deployment has the label {DO_NOT_RECONCILE}"),
+            ));
+        }
+        // What is only known from before the run has its revision from then.
+        if let Some(release) = unit.revision.take_if(|_| there.contains(&unit.id)) {
+            let pods = watched.pods_of(deployment);
+            let youngest = pods
+                .iter()
+                .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+                .max_by_key(|pod| pod.metadata.creation_timestamp.clone());
+            let kind = kind_of(&unit.id);
+            let made = youngest.and_then(|pod| {
+                let spec = pod.spec.as_ref()?;
+                Some(PodRevision {
+                    image: image_of(spec, kind)?.to_owned(),
+                    release: release.as_str().to_owned(),
+                    fields: pod::seen(Some(&pod.metadata), spec, kind, named.get(kind)),
+                })
+            });
+            unit.revision = made.map(|made| made.revision()).transpose().map_err(failed)?;
+        }
+    }
+    Ok(units)
+}
+
+/// A gateway's pod that moves to another node is still the same gateway, and the service map shows it twice
+/// for a while: the later one counts.
+pub fn one_gateway_each(facts: &mut Facts) {
+    let mut latest: BTreeMap<String, Gateway> = BTreeMap::new();
+    for mut gateway in std::mem::take(&mut facts.gateways) {
+        if let Some((name, _)) = gateway.name.split_once('@') {
+            gateway.name.truncate(name.len());
+        }
+        match latest.get(&gateway.name) {
+            Some(known) if known.gid > gateway.gid => {}
+            Some(_) | None => drop(latest.insert(gateway.name.clone(), gateway)),
+        }
+    }
+    facts.gateways = latest.into_values().collect();
+}
+
+impl RookBackend {
+    /// One for a run.
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            deployments: Api::namespaced(parts.client.clone(), &parts.namespace),
+            permitted: Mutex::new(permitted(Some(&parts.memory.wish)).collect()),
+            parts,
+        }
+    }
+
+    fn made(&self, revision: &Revision) -> Result<&PodRevision, BackendError> {
+        self.parts.memory.book.get(revision).ok_or_else(|| {
+            BackendError::permanent(
+                format!("look up the revision {revision}"),
+                "the run's memory does not say what it is made of",
+            )
+        })
+    }
+
+    fn name_of(&self, unit: &UnitId) -> Result<String, BackendError> {
+        self.parts
+            .watched
+            .daemon(unit)
+            .map(|deployment| deployment.name_any())
+            .ok_or_else(|| {
+                BackendError::transient(
+                    format!("find the Deployment of {unit}"),
+                    format!("none in {} has its labels", self.parts.namespace),
+                )
+            })
+    }
+
+    /// Writes what `change` makes of a Deployment, unless a newer fencing token has been there. What was
+    /// read and what is written are one version of the object, or it is read anew: so a call that was
+    /// held up for long cannot land on what another holder has fenced since.
+    async fn write(
+        &self,
+        unit: &UnitId,
+        fence: u64,
+        tried: &str,
+        change: impl Fn(&Deployment) -> Value,
+    ) -> Result<(), BackendError> {
+        let name = self.name_of(unit)?;
+        let mut seen = self.parts.watched.daemon(unit);
+        let mut tries = 0;
+        loop {
+            let deployment = match seen.take() {
+                Some(cached) => cached,
+                None => Arc::new(self.deployments.get(&name).await.map_err(|e| failed(tried, &e))?),
+            };
+            let newest = fence_of(&deployment);
+            if newest > fence {
+                let why = format!("its Deployment has seen the fencing token {newest}, ours is {fence}");
+                return Err(BackendError::permanent(tried, why));
+            }
+            let mut patch = change(&deployment);
+            patch["apiVersion"] = json!("apps/v1");
+            patch["kind"] = json!("Deployment");
+            patch["metadata"]["name"] = json!(name);
+            patch["metadata"]["namespace"] = json!(self.parts.namespace);
+            patch["metadata"]["resourceVersion"] = json!(deployment.metadata.resource_version);
+            patch["metadata"]["annotations"][FENCE] = json!(fence.to_string());
+            let params = PatchParams::apply(MANAGER).force();
+            match self
+                .deployments
+                .patch(&name, &params, &Patch::Apply(&patch))
+                .await
+            {
+                Ok(_) => return Ok(()),
+                Err(kube::Error::Api(answer)) if answer.code == 409 && tries < WRITES => tries += 1,
+                Err(error) => return Err(failed(tried, &error)),
+            }
+        }
+    }
+
+    /// Makes a daemon's pods of what a revision stands for, and waits until they are.
+    async fn change(&self, call: &Call, unit: &UnitId, to: &Revision) -> Result<String, BackendError> {
+        let made = self.made(to)?.clone();
+        let tried = format!("make {unit} of {made}");
+        let kind = kind_of(unit).to_owned();
+        let before = self
+            .parts
+            .watched
+            .daemon(unit)
+            .map(|deployment| deployment.metadata.generation);
+        let Memory { beside, wish, .. } = &self.parts.memory;
+        let holder = beside::holder_with(beside.as_ref(), wish, &made.image);
+        call.may_begin(&tried)?;
+        self.write(unit, call.fence, &tried, |deployment| {
+            let patch = fields(deployment, &kind, &made.image, &made.fields, Some(&made.release));
+            match holder {
+                Some(holder) => held_by(patch, holder),
+                None => patch,
+            }
+        })
+        .await?;
+        self.settled(unit, &tried, |deployment| is_made_of(deployment, &kind, &made))
+            .await?;
+        let same = self
+            .parts
+            .watched
+            .daemon(unit)
+            .map(|deployment| deployment.metadata.generation)
+            == before;
+        Ok(if same {
+            format!("it is made of {made} already")
+        } else {
+            made.to_string()
+        })
+    }
+
+    /// Ends a daemon's pods and has new ones started.
+    async fn restart(&self, call: &Call, unit: &UnitId) -> Result<String, BackendError> {
+        let tried = format!("restart {unit}");
+        let (kind, key) = (kind_of(unit).to_owned(), call.key());
+        call.may_begin(&tried)?;
+        self.write(unit, call.fence, &tried, |deployment| {
+            let mut patch = as_they_are(deployment, &kind);
+            patch["spec"]["template"]["metadata"]["annotations"][RESTARTED] = json!(key);
+            patch
+        })
+        .await?;
+        self.settled(unit, &tried, |deployment| restarted(deployment) == Some(&key))
+            .await?;
+        Ok("restarted".to_owned())
+    }
+
+    /// Patches each Deployment that a migration has left. Where another's write came before ours, all of it is
+    /// tried again, and finds less to do.
+    async fn migrate(
+        &self,
+        call: &Call,
+        step: &PartName,
+        patch: fn(&Deployment) -> Option<Value>,
+    ) -> Result<String, BackendError> {
+        let mut changed = 0;
+        for deployment in self.parts.watched.deployments() {
+            let Some(mut patch) = patch(&deployment) else {
+                continue;
+            };
+            let name = deployment.name_any();
+            let tried = format!("migrate Deployment {name} ({step})");
+            let newest = fence_of(&deployment);
+            if newest > call.fence {
+                let why = format!(
+                    "its Deployment has seen the fencing token {newest}, ours is {}",
+                    call.fence
+                );
+                return Err(BackendError::permanent(tried, why));
+            }
+            patch["metadata"]["resourceVersion"] = json!(deployment.metadata.resource_version);
+            let params = PatchParams::default();
+            let written = self
+                .deployments
+                .patch(&name, &params, &Patch::Merge(&patch))
+                .await;
+            written.map_err(|error| failed(&tried, &error))?;
+            changed += 1;
+        }
+        Ok(format!("{changed} Deployments were changed"))
+    }
+
+    /// Waits until nothing may be evicted beside these, where they are OSDs, and says why that is not so.
+    ///
+    /// What was granted an eviction before then is on its way down, and Ceph may not see that yet.
+    async fn others_stay(&self, units: &[UnitId]) -> Result<(), String> {
+        let wave: BTreeSet<u32> = units.iter().filter_map(osd_of).collect();
+        if wave.is_empty() {
+            return Ok(());
+        }
+        let closed = self.parts.exposed.closed_for(&wave);
+        if tokio::time::timeout(CLOSING, closed).await.is_err() {
+            return Err(
+                "the PodDisruptionBudgets do not keep the other OSDs from being evicted yet".to_owned(),
+            );
+        }
+        let (daemons, _) = self.parts.watched.daemons();
+        let leaving: Vec<u32> = daemons
+            .iter()
+            .filter_map(|(unit, deployment)| Some((osd_of(unit)?, deployment)))
+            .filter(|(osd, _)| !wave.contains(osd))
+            .filter(|(_, deployment)| {
+                let pods = self.parts.watched.pods_of(deployment);
+                pods.iter().any(|pod| pod.metadata.deletion_timestamp.is_some())
+            })
+            .map(|(osd, _)| osd)
+            .collect();
+        if leaving.is_empty() {
+            return Ok(());
+        }
+        // One that Ceph has down counts as down for both judges.
+        let facts = self.parts.ceph.facts().await.map_err(|error| error.to_string())?;
+        let up = |osd: &u32| facts.osds.osds.get(osd).is_some_and(|seen| seen.up);
+        match leaving.into_iter().find(up) {
+            Some(osd) => Err(format!(
+                "the pod of osd.{osd} is ending, and Ceph still has it up"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The node on which alone a pod of that daemon may run, if it waits to be scheduled and that node takes none.
+    fn has_nowhere_to_go(&self, unit: &UnitId) -> Option<String> {
+        let watched = &self.parts.watched;
+        let deployment = watched.daemon(unit)?;
+        let pods = watched.pods_of(&deployment);
+        let waits = |pod: &Arc<Pod>| {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+            pod.metadata.deletion_timestamp.is_none() && node.is_none()
+        };
+        pods.iter()
+            .any(waits)
+            .then(|| watched.closed_node(&deployment))
+            .flatten()
+    }
+
+    /// Waits until the change is seen and its rollout has ended.
+    async fn settled(
+        &self,
+        unit: &UnitId,
+        tried: &str,
+        seen: impl Fn(&Deployment) -> bool,
+    ) -> Result<(), BackendError> {
+        let begun = Instant::now();
+        // The first start on a new release may take as long as its gates may be shut.
+        let policy = Duration::from_secs(self.parts.memory.wish.policy.gate_timeout.into());
+        let longest = policy.max(LONGEST);
+        let mut changes = self.parts.watched.changes();
+        loop {
+            changes.borrow_and_update();
+            let state = match self.parts.watched.daemon(unit) {
+                Some(deployment) if seen(&deployment) => {
+                    rollout(&deployment, &self.parts.watched.pods_of(&deployment))
+                }
+                Some(_) => Rollout::Waiting("the change is not seen yet".to_owned()),
+                None => Rollout::Waiting("there is no such Deployment".to_owned()),
+            };
+            let why = match state {
+                Rollout::Serves => return Ok(()),
+                Rollout::Failed(why) => return Err(BackendError::permanent(tried, why)),
+                Rollout::Waiting(why) => why,
+            };
+            if let Some(node) = self.has_nowhere_to_go(unit) {
+                let why = format!("its pod cannot be scheduled: node {node} takes no new pods");
+                return Err(BackendError::permanent(tried, why));
+            }
+            if begun.elapsed() > longest {
+                let why = format!("not within {} s: {why}", longest.as_secs());
+                return Err(BackendError::permanent(tried, why));
+            }
+            // Now and then also when nothing changes: the time passes.
+            tokio::time::timeout(Duration::from_secs(5), changes.changed())
+                .await
+                .ok();
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for RookBackend {
+    fn cluster(&self) -> &ClusterName {
+        &self.parts.cluster
+    }
+
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        self.parts.ceph.identity().await
+    }
+
+    async fn observe(&self) -> Result<Snapshot, BackendError> {
+        if let Some(why) = self.parts.watched.missing_rights() {
+            return Err(BackendError::transient("see the cluster", why));
+        }
+        let mut facts = self.parts.ceph.facts().await?;
+        one_gateway_each(&mut facts);
+        let Parts {
+            cluster,
+            memory,
+            watched,
+            ..
+        } = &self.parts;
+        let permitted = self
+            .permitted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let image = self.cluster_image();
+        snapshot(
+            cluster,
+            &facts,
+            Some(memory),
+            &permitted,
+            watched,
+            image.as_deref(),
+        )
+    }
+
+    fn permit(&self, interruptions: BTreeSet<String>) {
+        let all: BTreeSet<String> = permitted(Some(&self.parts.memory.wish))
+            .chain(interruptions)
+            .collect();
+        let permitted = all.iter().cloned().collect();
+        *self.permitted.lock().unwrap_or_else(PoisonError::into_inner) = permitted;
+        self.parts.ceph.permit(all);
+    }
+
+    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        if let Some(why) = self.rook_may_write().await? {
+            return Ok(Answer::Unknown { why });
+        }
+        if let Err(why) = self.others_stay(units).await {
+            return Ok(Answer::Unknown { why });
+        }
+        let said = self.parts.ceph.may_stop(units).await;
+        if !self.parts.memory.wish.skip_checks {
+            return said;
+        }
+        let (answer, note) = skip_checks::answer(units, said.map_err(|error| error.to_string()));
+        note.into_iter().for_each(&self.parts.unchecked);
+        Ok(answer)
+    }
+
+    /// A daemon that is bound to a node is on that; another may be anywhere.
+    fn host_of(&self, unit: &UnitId) -> Option<String> {
+        let deployment = self.parts.watched.daemon(unit)?;
+        ObjectCache::node_of(&deployment).cloned()
+    }
+
+    fn rail(&self, action: &Action) -> Rail {
+        self.parts.ceph.rail(action)
+    }
+
+    async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
+        match action {
+            Action::Visit {
+                unit,
+                phase,
+                revision,
+                ..
+            } => match phase {
+                // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
+                Phase::Prepare | Phase::Enter | Phase::Leave => Ok(String::new()),
+                Phase::Change => self.change(call, unit, revision).await,
+            },
+            Action::Restart { unit } => self.restart(call, unit).await,
+            Action::GoBack {
+                unit,
+                revision,
+                rebuild: false,
+            } => self.change(call, unit, revision).await,
+            Action::GoBack { unit, .. } => Err(BackendError::permanent(
+                format!("make the data of {unit} anew"),
+                "on Kubernetes a person does that",
+            )),
+            Action::Step { step } => {
+                if let Some(step) = beside::Step::of(step) {
+                    return self.beside_step(call, step).await;
+                }
+                match migrations::of_step(step) {
+                    Some(patch) => self.migrate(call, step, patch).await,
+                    None => self.parts.ceph.perform(call, action).await,
+                }
+            }
+            Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Collect { .. } => {
+                self.parts.ceph.perform(call, action).await
+            }
+        }
+    }
+
+    async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
+        for unit in units {
+            let tried = format!("raise the fence of {unit}");
+            let kind = kind_of(unit).to_owned();
+            self.write(unit, fence, &tried, |deployment| as_they_are(deployment, &kind))
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+        let mut files = self.parts.ceph.collect(call, units).await?;
+        let gather = Gather {
+            client: &self.parts.client,
+            namespace: &self.parts.namespace,
+        };
+        for unit in units {
+            if let Some(deployment) = self.parts.watched.daemon(unit) {
+                gather.of_daemon(unit, &deployment, &mut files).await;
+            }
+        }
+        gather.of_cluster(&mut files).await;
+        Ok(files)
+    }
+
+    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+        self.parts.ceph.lock(claim, at_least).await
+    }
+
+    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.parts.ceph.renew(claim, fence).await
+    }
+
+    async fn holder(&self) -> Result<Option<Holder>, LockError> {
+        self.parts.ceph.holder().await
+    }
+
+    async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
+        self.parts.ceph.anchor(anchor).await
+    }
+
+    async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
+        self.parts.ceph.anchored().await
+    }
+
+    async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+        self.parts.ceph.unlock(claim, fence).await
+    }
+
+    fn lock_expires(&self) -> Duration {
+        self.parts.ceph.lock_expires()
+    }
+
+    fn poll(&self) -> Duration {
+        self.parts.ceph.poll()
+    }
+}
+
+/// A manager whose Deployment has gone or was scaled to nothing need not stand by.
+fn with_wanted_standbys(baseline: &Baseline, watched: &ObjectCache) -> Baseline {
+    let (daemons, _) = watched.daemons();
+    let managers = daemons
+        .iter()
+        .filter(|(unit, deployment)| kind_of(unit) == "mgr" && is_wanted(deployment))
+        .count();
+    let standbys = u32::try_from(managers.saturating_sub(1)).unwrap_or(u32::MAX);
+    Baseline {
+        mgr_standbys: baseline.mgr_standbys.min(standbys),
+        ..baseline.clone()
+    }
+}
+
+/// The interruptions that a wish permits, by their names or their sorts.
+///
+/// Rook itself upgrades a manager, a metadata server or a gateway that is alone, and whoever lays a cluster out so says as
+/// much. Who skips all checks asks for nobody's word.
+pub fn permitted(wish: Option<&Wish>) -> impl Iterator<Item = String> {
+    let unchecked = wish.is_some_and(|wish| wish.skip_checks);
+    let sorts = if unchecked { &["mon", "pool"][..] } else { &[] };
+    let named = wish
+        .into_iter()
+        .flat_map(|wish| wish.policy.interruptions.clone());
+    let sorts = ["mgr", "mds", "rgw"].iter().chain(sorts);
+    sorts.map(|sort| (*sort).to_owned()).chain(named)
+}
+
+/// A snapshot of these facts and of what Kubernetes shows. `memory`: of the run that it is for; `permitted`: the interruptions
+/// that a person permits; `cluster_image`: what the CephCluster names.
+///
+/// # Errors
+/// Facts that make no snapshot.
+pub fn snapshot(
+    cluster: &ClusterName,
+    facts: &Facts,
+    memory: Option<&Memory>,
+    permitted: &Permitted,
+    watched: &ObjectCache,
+    cluster_image: Option<&str>,
+) -> Result<Snapshot, BackendError> {
+    let tried = "make sense of the cluster's facts";
+    let baseline = memory.map(|memory| &memory.baseline);
+    let health = memory.map_or_else(HealthPolicy::default, |memory| memory.wish.health());
+    let none = BTreeMap::new();
+    let named = memory.map_or(&none, |memory| &memory.wish.pods);
+    let units = units_of(facts, baseline, watched, named)?;
+    let places: BTreeMap<&str, u32> = units
+        .iter()
+        .enumerate()
+        .map(|(at, unit)| (unit.id.as_str(), at as u32))
+        .collect();
+    let baseline = baseline.map(|baseline| with_wanted_standbys(baseline, watched));
+    let absent = absent(facts, baseline.as_ref())
+        .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
+    let mut conditions = conditions(facts, &units, &health, baseline.as_ref())
+        .map_err(|error| BackendError::transient(tried, error.to_string()))?;
+    let facts = if memory.is_some_and(|memory| memory.wish.skip_checks) {
+        skip_checks::taken(&mut conditions);
+        &skip_checks::without_groups(facts)
+    } else {
+        facts
+    };
+    let budgets = budgets(facts, &places, permitted);
+    let interruptions = interruptions(facts, &places, permitted)
+        .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
+    let left = migrations::conditions(&watched.deployments())
+        .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
+    conditions.extend(left);
+    if let Some(memory) = memory.filter(|memory| memory.beside.is_some()) {
+        let (daemons, _) = watched.daemons();
+        let steps = beside::conditions(&memory.wish, &daemons, cluster_image)
+            .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
+        conditions.extend(steps);
+    }
+    Snapshot::new(
+        cluster.clone(),
+        facts.collected_at,
+        format!("osdmap {}", facts.osds.epoch),
+        units,
+        budgets,
+        conditions,
+        BTreeMap::new(),
+    )
+    .and_then(|snapshot| {
+        let snapshot = snapshot.with_absent(absent).with_interruptions(interruptions);
+        with_recovered(snapshot, facts, permitted)
+    })
+    .map_err(|error| BackendError::transient(tried, error.to_string()))
+}

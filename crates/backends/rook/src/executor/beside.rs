@@ -1,0 +1,420 @@
+//! An update beside a Rook that runs: which daemons Rook is kept from, and when it gets them back.
+//!
+//! Rook makes every daemon of the image that the CephCluster names, at its own pace. So each daemon that a run is to change
+//! is first marked with Rook's own label for what it is to leave alone, then the CephCluster gets the new image, and each
+//! daemon is given back once it runs that: what is written here is what Rook would write, so that it restarts nothing. A label
+//! has no expiry of its own, so who holds it stands beside it, and whoever sees to that CephMaintenance gives back what no run
+//! needs any more, also after a crash.
+//!
+//! Two ways that are shorter were measured and are worse (decision 0025): a label on the CephCluster keeps a Rook that is
+//! restarted meanwhile from watching anything at all, and without the new image in the CephCluster it would take each
+//! daemon back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use stagger_core::model::{
+    Condition, ConditionName, IdError, Part, PartName, StepSpec, Target, UnitId, Verdict,
+};
+
+use crate::api::daemons::kind_of;
+use crate::api::names::DO_NOT_RECONCILE;
+use crate::api::objects::Deployment;
+use crate::executor::goal::Wish;
+use crate::executor::managed_fields::{is_made_of, template_image};
+
+/// The label that says which CephMaintenance keeps Rook from a daemon.
+pub const HELD_BY: &str = "stagger.dev/held-by";
+
+/// What a run beside Rook keeps of how it was before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Beside {
+    /// Who holds: the name of the CephMaintenance.
+    pub holder: String,
+    /// The image that the CephCluster named.
+    pub image_before: Option<String>,
+}
+
+/// The daemons of a cluster.
+pub type Daemons = BTreeMap<UnitId, Arc<Deployment>>;
+
+/// Who keeps Rook from that daemon, if it is one of ours.
+pub fn holder(deployment: &Deployment) -> Option<&str> {
+    let labels = deployment.labels();
+    let holder = labels.get(HELD_BY).map(String::as_str);
+    holder.filter(|_| labels.contains_key(DO_NOT_RECONCILE))
+}
+
+/// The labels by which Rook is kept from a daemon.
+pub(crate) fn labels(holder: &str) -> Value {
+    json!({ DO_NOT_RECONCILE: "true", HELD_BY: holder })
+}
+
+/// Who keeps Rook from a daemon that gets this image: nobody, where it is the one that the CephCluster names. Whoever is taken back
+/// after Rook had it again is kept from Rook by the same write, or Rook would take it forth once more.
+pub(crate) fn holder_with<'a>(beside: Option<&'a Beside>, wish: &Wish, image: &str) -> Option<&'a str> {
+    beside
+        .filter(|_| image != wish.image)
+        .map(|beside| beside.holder.as_str())
+}
+
+/// A step of a run beside Rook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Rook is kept from every daemon that is to be changed.
+    Hold,
+    /// The CephCluster names the new image.
+    Image,
+    /// Rook gets back monitors and managers: while it is kept from one monitor, it looks after none.
+    Monitors,
+}
+
+impl Step {
+    const ALL: [Self; 3] = [Self::Hold, Self::Image, Self::Monitors];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hold => "keep-from-rook",
+            Self::Image => "cephcluster-image",
+            Self::Monitors => "monitors-back-to-rook",
+        }
+    }
+
+    fn why(self) -> &'static str {
+        match self {
+            Self::Hold => {
+                "labels the Deployments that are to be changed, so that Rook leaves them alone until they are"
+            }
+            Self::Image => {
+                "writes the image into the CephCluster: Rook takes back none of what is changed from here on"
+            }
+            Self::Monitors => "takes the label off monitors and managers, which Rook watches again",
+        }
+    }
+
+    fn done_when(self) -> Result<ConditionName, IdError> {
+        ConditionName::new(format!("{}-done", self.name()))
+    }
+
+    /// The step of that name.
+    pub(crate) fn of(name: &PartName) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| step.name() == name.as_str())
+    }
+}
+
+/// Puts the steps in their places: the first two before everything, the third once monitors and managers are changed.
+pub(crate) fn place(target: &mut Target) -> Result<(), IdError> {
+    let is_theirs =
+        |part: &Part| matches!(part, Part::Stage(stage) if ["mon", "mgr"].contains(&stage.kind.as_str()));
+    let after = target.parts.iter().rposition(is_theirs).map(|at| at + 1);
+    let step = |step: Step| -> Result<Part, IdError> {
+        Ok(Part::Step(StepSpec {
+            name: PartName::new(step.name())?,
+            done_when: step.done_when()?,
+            before: Vec::new(),
+            door: None,
+            why: step.why().to_owned(),
+        }))
+    };
+    if let Some(at) = after {
+        target.parts.insert(at, step(Step::Monitors)?);
+    }
+    target.parts.insert(0, step(Step::Image)?);
+    target.parts.insert(0, step(Step::Hold)?);
+    Ok(())
+}
+
+/// How far the steps are.
+pub(crate) fn conditions(
+    wish: &Wish,
+    daemons: &Daemons,
+    cluster_image: Option<&str>,
+) -> Result<Vec<Condition>, IdError> {
+    let says = cluster_image == Some(wish.image.as_str());
+    Step::ALL
+        .into_iter()
+        .map(|step| {
+            let left = left(step, wish, daemons);
+            let (done, why) = match (step, left.first()) {
+                (Step::Hold | Step::Monitors, Some(first)) => {
+                    (false, format!("{first} and {} more are left", left.len() - 1))
+                }
+                (Step::Image | Step::Monitors, None | Some(_)) if !says => {
+                    let image = cluster_image.unwrap_or("no image");
+                    (false, format!("the CephCluster names {image}"))
+                }
+                _ => (true, "nothing is left to do".to_owned()),
+            };
+            Ok(Condition {
+                name: step.done_when()?,
+                verdict: if done { Verdict::Yes } else { Verdict::No },
+                why,
+                but_for: Vec::new(),
+            })
+        })
+        .collect()
+}
+
+/// The daemons of which a step has to change the labels.
+pub(crate) fn left(step: Step, wish: &Wish, daemons: &Daemons) -> Vec<UnitId> {
+    let is_as_wished = |unit: &UnitId, deployment: &Deployment| {
+        let kind = kind_of(unit);
+        is_made_of(deployment, kind, &wish.made(kind, ""))
+    };
+    let is_left = |unit: &UnitId, deployment: &Deployment| match step {
+        // One that a person keeps from everybody is left alone by the run too.
+        Step::Hold => !is_as_wished(unit, deployment) && !deployment.labels().contains_key(DO_NOT_RECONCILE),
+        Step::Image => false,
+        Step::Monitors => {
+            ["mon", "mgr"].contains(&kind_of(unit))
+                && is_as_wished(unit, deployment)
+                && holder(deployment).is_some()
+        }
+    };
+    let units = daemons
+        .iter()
+        .filter(|(unit, deployment)| is_left(unit, deployment));
+    units.map(|(unit, _)| unit.clone()).collect()
+}
+
+/// Why no wave may begin: Rook is not kept from what is to be changed. `None`: it is.
+pub(crate) fn is_open(wish: &Wish, daemons: &Daemons, cluster_image: Option<&str>) -> Option<String> {
+    if cluster_image != Some(wish.image.as_str()) {
+        return Some(format!(
+            "spec.cephVersion.image of the CephCluster is {}, and Rook would take back what is changed: set it to {}, or end \
+             the run",
+            cluster_image.unwrap_or("not set"),
+            wish.image
+        ));
+    }
+    let open = left(Step::Hold, wish, daemons);
+    let first = open.first()?;
+    Some(format!(
+        "somebody took the label {DO_NOT_RECONCILE} off the Deployment of {first}{}: Rook changes it at its own pace",
+        match open.len() {
+            1 => String::new(),
+            many => format!(" and {} more", many - 1),
+        }
+    ))
+}
+
+/// What is to be done about daemons that are held though no run is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Settle {
+    /// None is.
+    Nothing,
+    /// Rook gets these back.
+    LetGo(Vec<UnitId>),
+    /// All of it was taken back, so the CephCluster names this image again.
+    ImageBefore(String),
+    /// They stay as they are, for this reason.
+    Stay(String),
+}
+
+/// Decides that. `last`: what the last run beside Rook kept, and its wish. One CephMaintenance is obeyed for a cluster, so what another
+/// holds was left by one that is gone.
+pub(crate) fn settle(
+    manages: bool,
+    daemons: &Daemons,
+    cluster_image: Option<&str>,
+    last: Option<(&Beside, &Wish)>,
+) -> Settle {
+    let held: Vec<(&UnitId, &Arc<Deployment>)> = daemons
+        .iter()
+        .filter(|(_, deployment)| holder(deployment).is_some())
+        .collect();
+    let is_of = |unit: &UnitId, deployment: &Deployment, image: &str| {
+        template_image(deployment, kind_of(unit)) == Some(image)
+    };
+    let as_rook_has_it = |unit: &UnitId, deployment: &Deployment| {
+        cluster_image.is_some_and(|image| is_of(unit, deployment, image))
+    };
+    let back: Vec<UnitId> = held
+        .iter()
+        .filter(|(unit, deployment)| !manages || as_rook_has_it(unit, deployment))
+        .map(|(unit, _)| (*unit).clone())
+        .collect();
+    if !back.is_empty() {
+        return Settle::LetGo(back);
+    }
+    let Some((first, _)) = held.first() else {
+        return Settle::Nothing;
+    };
+    if let Some((beside, wish)) = last
+        && let Some(before) = &beside.image_before
+        && cluster_image == Some(wish.image.as_str())
+        && daemons
+            .iter()
+            .all(|(unit, deployment)| is_of(unit, deployment, before))
+    {
+        return Settle::ImageBefore(before.clone());
+    }
+    Settle::Stay(format!(
+        "{} daemons, of which {first} is one, run another image than the CephCluster names ({}), and Rook is kept from them by \
+         the label {DO_NOT_RECONCILE}. `stagger resume` goes on with them; without `updates` in spec.manage, Rook does",
+        held.len(),
+        cluster_image.unwrap_or("none"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use stagger_core::model::{GoingBack, Kind, Revision, StageSpec, Width};
+
+    use super::*;
+    use crate::api::maintenance::desired;
+
+    const OLD: &str = "ceph:20.2.4";
+    const NEW: &str = "ceph:20.2.5";
+
+    fn wish() -> Wish {
+        let wanted = desired(json!({}), json!({ "manage": ["updates"], "image": NEW }));
+        Wish::of(&wanted, false).unwrap()
+    }
+
+    fn ours() -> Beside {
+        Beside {
+            holder: "m".to_owned(),
+            image_before: Some(OLD.to_owned()),
+        }
+    }
+
+    fn daemon(unit: &str, image: &str, labels: &Value) -> (UnitId, Arc<Deployment>) {
+        let (kind, _) = unit.split_once('.').unwrap();
+        let deployment = serde_json::from_value(json!({
+            "metadata": { "name": unit, "labels": labels },
+            "spec": { "selector": {}, "template": { "spec": { "containers": [{ "name": kind, "image": image }] } } },
+        }));
+        (UnitId::new(unit).unwrap(), Arc::new(deployment.unwrap()))
+    }
+
+    fn held() -> Value {
+        labels("m")
+    }
+
+    fn names(units: &[UnitId]) -> Vec<&str> {
+        units.iter().map(UnitId::as_str).collect()
+    }
+
+    /// What the steps have to do, in the order of a run.
+    #[test]
+    fn rook_is_kept_from_what_is_to_be_changed_and_gets_monitors_back_once_they_are() {
+        let none = json!({});
+        let before = Daemons::from([
+            daemon("mon.a", OLD, &none),
+            daemon("osd.1", OLD, &none),
+            daemon("osd.2", NEW, &none),
+            daemon("osd.3", OLD, &json!({ DO_NOT_RECONCILE: "mine" })),
+        ]);
+        let done = |daemons: &Daemons, image: &str| -> Vec<bool> {
+            let conditions = conditions(&wish(), daemons, Some(image)).unwrap();
+            conditions.iter().map(|one| one.verdict == Verdict::Yes).collect()
+        };
+        assert_eq!(names(&left(Step::Hold, &wish(), &before)), ["mon.a", "osd.1"]);
+        assert_eq!(done(&before, OLD), [false, false, false]);
+        assert!(
+            is_open(&wish(), &before, Some(OLD))
+                .unwrap()
+                .contains("take back")
+        );
+        assert!(
+            is_open(&wish(), &before, Some(NEW))
+                .unwrap()
+                .contains("mon.a and 1 more")
+        );
+
+        let begun = Daemons::from([daemon("mon.a", OLD, &held()), daemon("osd.1", OLD, &held())]);
+        assert_eq!(done(&begun, NEW), [true, true, true]);
+        assert_eq!(is_open(&wish(), &begun, Some(NEW)), None);
+
+        let changed = Daemons::from([daemon("mon.a", NEW, &held()), daemon("osd.1", OLD, &held())]);
+        assert_eq!(names(&left(Step::Monitors, &wish(), &changed)), ["mon.a"]);
+        assert_eq!(done(&changed, NEW), [true, true, false]);
+    }
+
+    #[test]
+    fn the_steps_have_their_places() {
+        let stage = |kind: &str| {
+            Part::Stage(StageSpec {
+                name: PartName::new(kind).unwrap(),
+                kind: Kind::new(kind).unwrap(),
+                revision: Revision::new("20.2.5").unwrap(),
+                width: Width::Policy,
+                phases: Vec::new(),
+                guards: Vec::new(),
+                gates: Vec::new(),
+                door_before_last: None,
+                may_be_left: false,
+                going_back: GoingBack::Restart,
+                maintenance: None,
+            })
+        };
+        let mut target = Target {
+            title: "t".to_owned(),
+            parts: ["mon", "mgr", "osd", "mds"].map(stage).into(),
+        };
+        place(&mut target).unwrap();
+        let names = |target: &Target| -> Vec<String> {
+            target.parts.iter().map(|part| part.name().to_string()).collect()
+        };
+        let expected = [
+            "keep-from-rook",
+            "cephcluster-image",
+            "mon",
+            "mgr",
+            "monitors-back-to-rook",
+            "osd",
+            "mds",
+        ];
+        assert_eq!(names(&target), expected);
+        let steps = target.parts.iter().filter(|part| Step::of(part.name()).is_some());
+        assert_eq!(steps.count(), Step::ALL.len());
+        // Only OSDs are left to do: Rook has the others.
+        target.parts = vec![stage("osd")];
+        place(&mut target).unwrap();
+        assert_eq!(names(&target), ["keep-from-rook", "cephcluster-image", "osd"]);
+    }
+
+    #[test]
+    fn what_no_run_needs_goes_back_and_what_is_half_done_stays_and_is_told() {
+        let settle = |manages: bool, daemons: &Daemons, image: &str| {
+            settle(manages, daemons, Some(image), Some((&ours(), &wish())))
+        };
+        let let_go = |units: &[&str]| {
+            let units = units.iter().map(|unit| UnitId::new(*unit).unwrap());
+            Settle::LetGo(units.collect())
+        };
+        let done = Daemons::from([daemon("osd.1", NEW, &held()), daemon("osd.2", NEW, &json!({}))]);
+        assert_eq!(settle(true, &done, NEW), let_go(&["osd.1"]));
+        let half = Daemons::from([daemon("osd.1", NEW, &json!({})), daemon("osd.2", OLD, &held())]);
+        match settle(true, &half, NEW) {
+            Settle::Stay(why) => assert!(why.contains("osd.2") && why.contains(NEW), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        // A person takes updates away: Rook goes on.
+        assert_eq!(settle(false, &half, NEW), let_go(&["osd.2"]));
+        // All of it went back.
+        let back = Daemons::from([daemon("osd.1", OLD, &held()), daemon("osd.2", OLD, &held())]);
+        assert_eq!(settle(true, &back, NEW), Settle::ImageBefore(OLD.to_owned()));
+        assert_eq!(settle(true, &back, OLD), let_go(&["osd.1", "osd.2"]));
+        // By a CephMaintenance that is gone; and what a person holds is theirs.
+        let theirs = Daemons::from([
+            daemon("osd.1", OLD, &labels("gone")),
+            daemon("osd.2", OLD, &json!({ DO_NOT_RECONCILE: "mine" })),
+        ]);
+        assert_eq!(settle(false, &theirs, NEW), let_go(&["osd.1"]));
+    }
+
+    /// A monitor that Rook had back, and that a run takes back after all.
+    #[test]
+    fn who_is_taken_back_is_kept_from_rook_again() {
+        let ours = ours();
+        assert_eq!(holder_with(Some(&ours), &wish(), OLD), Some("m"));
+        assert_eq!(holder_with(Some(&ours), &wish(), NEW), None);
+        assert_eq!(holder_with(None, &wish(), OLD), None);
+    }
+}

@@ -1,0 +1,243 @@
+//! Whether a Deployment has come to what it should run, by itself and its pods.
+
+use std::sync::Arc;
+
+use crate::api::objects::{ContainerStatus, Deployment, Pod, PodTemplateSpec};
+
+/// After so many restarts a container is in a crash loop.
+const CRASHES: i32 = 2;
+
+/// How far a Deployment has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rollout {
+    /// Its pods are those that it asks for, and all are ready.
+    Serves,
+    /// They are not yet.
+    Waiting(String),
+    /// They will not be.
+    Failed(String),
+}
+
+/// How far it has come. `pods`: those of the Deployment, of all its revisions.
+pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
+    let generation = deployment.metadata.generation.unwrap_or(0);
+    let wanted = deployment.spec.replicas.unwrap_or(1);
+    let Some(status) = &deployment.status else {
+        return Rollout::Waiting("its controller has not looked at it yet".to_owned());
+    };
+    if status.observed_generation.unwrap_or(0) < generation {
+        return Rollout::Waiting("its controller has not seen the change yet".to_owned());
+    }
+    let stopped = status.conditions.iter().flatten().find(|condition| {
+        condition.type_ == "Progressing"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("ProgressDeadlineExceeded")
+    });
+    if let Some(condition) = stopped {
+        return Rollout::Failed(condition.message.clone().unwrap_or_default());
+    }
+    let count = |number: Option<i32>| number.unwrap_or(0);
+    if count(status.updated_replicas) == wanted
+        && count(status.ready_replicas) == wanted
+        && count(status.replicas) == wanted
+    {
+        return Rollout::Serves;
+    }
+    // Those of before may have crashed as often as they like.
+    for pod in pods.iter().filter(|pod| is_of(&deployment.spec.template, pod)) {
+        if let Some(why) = broken(pod) {
+            return Rollout::Failed(why);
+        }
+    }
+    Rollout::Waiting(format!(
+        "{} of {wanted} pods are new, {} are ready",
+        count(status.updated_replicas),
+        count(status.ready_replicas)
+    ))
+}
+
+/// Whether a pod is made of this template: it has its annotations, and each of its images.
+fn is_of(template: &PodTemplateSpec, pod: &Pod) -> bool {
+    let wanted = template
+        .metadata
+        .as_ref()
+        .and_then(|meta| meta.annotations.as_ref());
+    let there = pod.metadata.annotations.as_ref();
+    let annotated = wanted
+        .into_iter()
+        .flatten()
+        .all(|(key, value)| there.and_then(|there| there.get(key)) == Some(value));
+    let of_template = template.spec.iter().flat_map(|spec| &spec.containers);
+    let mut of_pod = of_template.map(|container| {
+        let mut same = pod.spec.iter().flat_map(|spec| &spec.containers);
+        same.any(|own| own.name == container.name && own.image == container.image)
+    });
+    annotated && of_pod.all(|same| same)
+}
+
+/// Why a pod will not be ready, if it will not.
+fn broken(pod: &Pod) -> Option<String> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let status = pod.status.as_ref()?;
+    let all = status
+        .init_container_statuses
+        .iter()
+        .flatten()
+        .chain(status.container_statuses.iter().flatten());
+    for container in all {
+        let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+        let reason = waiting
+            .and_then(|waiting| waiting.reason.as_deref())
+            .unwrap_or_default();
+        let no_image = matches!(
+            reason,
+            "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "CreateContainerConfigError"
+        );
+        if no_image || container.restart_count >= CRASHES {
+            let why = waiting
+                .and_then(|waiting| waiting.message.clone())
+                .unwrap_or_default();
+            return Some(format!(
+                "container {} of {name}: {reason} {why}{}",
+                container.name,
+                how_it_ended(container)
+            ));
+        }
+    }
+    None
+}
+
+fn how_it_ended(container: &ContainerStatus) -> String {
+    let ended = container
+        .last_state
+        .as_ref()
+        .and_then(|state| state.terminated.as_ref());
+    match ended {
+        Some(ended) => format!(
+            "; restarted {} times, it ended with {} {}",
+            container.restart_count,
+            ended.exit_code,
+            ended.message.as_deref().unwrap_or_default()
+        ),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn deployment(generation: i64, status: &Value) -> Deployment {
+        serde_json::from_value(json!({
+            "metadata": { "name": "rook-ceph-osd-3", "generation": generation },
+            "spec": { "replicas": 1, "selector": {}, "template": {
+                "metadata": { "annotations": { "restarted": "r1-7" } },
+                "spec": { "containers": [{ "name": "osd", "image": "new" }] },
+            } },
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn pod(name: &str, image: &str, restarted: &str, status: &Value) -> Arc<Pod> {
+        Arc::new(
+            serde_json::from_value(json!({
+                "metadata": { "name": name, "annotations": { "restarted": restarted } },
+                "spec": { "containers": [{ "name": "osd", "image": image }] },
+                "status": { "containerStatuses": [status] },
+            }))
+            .unwrap(),
+        )
+    }
+
+    fn container(restarts: u32, state: &Value) -> Value {
+        json!({
+            "name": "osd", "image": "i", "imageID": "", "ready": false, "restartCount": restarts, "state": state,
+            "lastState": { "terminated": { "exitCode": 1, "reason": "Error", "message": "no such store" } },
+        })
+    }
+
+    fn is_waiting(rollout: &Rollout) -> bool {
+        matches!(rollout, Rollout::Waiting(_))
+    }
+
+    const WHOLE: &str =
+        r#"{"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}"#;
+
+    #[test]
+    fn what_its_controller_has_not_seen_is_waited_for() {
+        let whole: Value = serde_json::from_str(WHOLE).unwrap();
+        assert_eq!(rollout(&deployment(2, &whole), &[]), Rollout::Serves);
+        assert!(is_waiting(&rollout(&deployment(3, &whole), &[])));
+        assert!(is_waiting(&rollout(&deployment(2, &json!(null)), &[])));
+        // The old pod is still ready, and the new one is not there.
+        let half = json!({ "observedGeneration": 2, "replicas": 1, "readyReplicas": 1 });
+        assert!(is_waiting(&rollout(&deployment(2, &half), &[])));
+    }
+
+    /// As Kubernetes' own rolling update goes on, with one pod more than wanted meanwhile.
+    #[test]
+    fn of_several_pods_all_are_new_and_ready_and_none_is_left_of_before() {
+        let of_three = |replicas: i32, updated: i32, ready: i32| {
+            let mut of_three = deployment(
+                2,
+                &json!({
+                    "observedGeneration": 2, "replicas": replicas, "updatedReplicas": updated,
+                    "readyReplicas": ready,
+                }),
+            );
+            of_three.spec.replicas = Some(3);
+            rollout(&of_three, &[])
+        };
+        for (replicas, updated, ready) in [(4, 1, 3), (4, 1, 4), (4, 3, 4), (3, 3, 2), (3, 2, 3)] {
+            let found = of_three(replicas, updated, ready);
+            assert!(is_waiting(&found), "{replicas} {updated} {ready}: {found:?}");
+        }
+        assert_eq!(of_three(3, 3, 3), Rollout::Serves);
+    }
+
+    #[test]
+    fn a_crash_loop_of_the_new_pod_is_a_failure_and_of_the_old_one_is_none() {
+        let none = json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1 });
+        let looping = json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off 20s" } });
+        let crashed = container(7, &looping);
+        let before = [
+            pod("of the image before", "old", "r1-7", &crashed),
+            pod("of before the restart", "new", "r1-6", &crashed),
+        ];
+        for one in before {
+            assert!(is_waiting(&rollout(&deployment(2, &none), &[one])));
+        }
+        let new = |restarts| pod("new", "new", "r1-7", &container(restarts, &looping));
+        assert!(is_waiting(&rollout(&deployment(2, &none), &[new(1)])));
+        let failed = rollout(&deployment(2, &none), &[new(2)]);
+        let Rollout::Failed(why) = failed else {
+            panic!("{failed:?}")
+        };
+        assert!(why.contains("new") && why.contains("no such store"), "{why}");
+    }
+
+    #[test]
+    fn an_image_that_is_not_there_and_a_deadline_are_failures() {
+        let none = json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1 });
+        let missing = json!({ "waiting": { "reason": "ErrImagePull", "message": "not found" } });
+        let new = pod("new", "new", "r1-7", &container(0, &missing));
+        let failed = rollout(&deployment(2, &none), &[new]);
+        assert!(
+            matches!(&failed, Rollout::Failed(why) if why.contains("not found")),
+            "{failed:?}"
+        );
+        let late = json!({
+            "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1,
+            "conditions": [{
+                "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "too late",
+            }],
+        });
+        assert_eq!(
+            rollout(&deployment(2, &late), &[]),
+            Rollout::Failed("too late".to_owned())
+        );
+    }
+}

@@ -1,0 +1,314 @@
+//! Which OSDs a run has down, or may yet stop, in its open wave: beside those no other may be evicted that is
+//! not proven to be one too few.
+//!
+//! A run tells at each event, whoever sees to the PodDisruptionBudgets reads it and answers when they are closed
+//! for it, and before an OSD is stopped the run waits for that answer. An OSD that has had its turn and serves
+//! is exposed no more, though its wave goes on: it comes back into the set, and the answer is waited for anew,
+//! before it is stopped once more.
+
+use std::collections::BTreeSet;
+
+use stagger_core::model::UnitId;
+use stagger_core::run::{Action, OpenWave, Run, Visit};
+use tokio::sync::watch;
+
+use crate::api::daemons::osd_of;
+
+/// The OSDs of a wave that are or may be stopped; `None`: no wave is open.
+pub type Wave = Option<BTreeSet<u32>>;
+
+/// What of the open wave is exposed, and how far the budgets are closed for it.
+#[derive(Debug)]
+pub struct WaveExposure {
+    /// By what the run is at.
+    told: watch::Sender<Told>,
+    closed: watch::Sender<BTreeSet<u32>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Told {
+    /// All OSDs of the open wave.
+    all: BTreeSet<u32>,
+    open: bool,
+    exposed: BTreeSet<u32>,
+    /// Those that had their turn, and about which it was asked whether they may be stopped once more.
+    again: BTreeSet<u32>,
+}
+
+impl Told {
+    fn wave(&self) -> Wave {
+        self.open
+            .then(|| self.exposed.union(&self.again).copied().collect())
+    }
+}
+
+impl Default for WaveExposure {
+    fn default() -> Self {
+        Self {
+            told: watch::channel(Told::default()).0,
+            closed: watch::channel(BTreeSet::new()).0,
+        }
+    }
+}
+
+impl WaveExposure {
+    /// Says what the run is at.
+    pub fn run_is_at(&self, run: &Run) {
+        let osds = |units: &mut dyn Iterator<Item = &UnitId>| units.filter_map(osd_of).collect();
+        let acting = |unit: &UnitId| run.open().any(|(_, action)| acts_on(action) == Some(unit));
+        let (open, all, exposed) = match run.wave() {
+            None => (false, BTreeSet::new(), BTreeSet::new()),
+            Some(wave) => {
+                let exposed = wave
+                    .units
+                    .iter()
+                    .filter(|(unit, visit)| acting(unit) || !had_its_turn(wave, visit))
+                    .map(|(unit, _)| unit);
+                (true, osds(&mut wave.units.keys()), osds(&mut { exposed }))
+            }
+        };
+        self.told.send_if_modified(|told| {
+            let before = told.wave();
+            if told.all != all {
+                told.again.clear();
+            }
+            (told.open, told.all, told.exposed) = (open, all, exposed);
+            told.wave() != before
+        });
+    }
+
+    /// What is exposed now, and its changes.
+    pub fn wave(&self) -> Waves {
+        Waves(self.told.subscribe())
+    }
+
+    /// Says that the budgets are about to be what they should be beside that wave: who is not of it any more has
+    /// no closed budgets from now on.
+    pub fn is_changing(&self, wave: &Wave) {
+        let now = wave.as_ref();
+        self.closed
+            .send_modify(|closed| closed.retain(|osd| now.is_some_and(|wave| wave.contains(osd))));
+    }
+
+    /// Whether the budgets are not yet known to be closed for all of that wave.
+    pub fn waits_for(&self, wave: &Wave) -> bool {
+        let closed = self.closed.borrow();
+        wave.as_ref().is_some_and(|wave| !wave.is_subset(&closed))
+    }
+
+    /// Says that now nothing may be evicted beside that wave that is not proven.
+    pub fn is_closed(&self, wave: Wave) {
+        self.closed.send_replace(wave.unwrap_or_default());
+    }
+
+    /// Exposes these of the open wave, as they are about to be stopped, and waits until the budgets are closed
+    /// for them.
+    pub async fn closed_for(&self, osds: &BTreeSet<u32>) {
+        self.told.send_if_modified(|told| {
+            let before = told.wave();
+            let asked: BTreeSet<u32> = osds.intersection(&told.all).copied().collect();
+            told.again.extend(asked.difference(&told.exposed));
+            told.wave() != before
+        });
+        let mut closed = self.closed.subscribe();
+        // It ends only with its sender, which is here.
+        closed.wait_for(|closed| osds.is_subset(closed)).await.ok();
+    }
+}
+
+/// What is exposed, as it changes.
+#[derive(Debug, Clone)]
+pub struct Waves(watch::Receiver<Told>);
+
+impl Waves {
+    /// What is exposed now; it counts as seen.
+    pub fn now(&mut self) -> Wave {
+        self.0.borrow_and_update().wave()
+    }
+
+    /// Waits until it is not what was last seen.
+    ///
+    /// # Errors
+    /// Nobody tells any more.
+    pub async fn changed(&mut self) -> Result<(), watch::error::RecvError> {
+        self.0.changed().await
+    }
+}
+
+/// Whether the run is done with a unit of the wave, unless it fails later.
+fn had_its_turn(wave: &OpenWave, visit: &Visit) -> bool {
+    if wave.failure().is_some() || wave.leads_back() {
+        return visit.went_back == Some(Ok(()));
+    }
+    wave.is_agreed() && visit.is_changed()
+}
+
+fn acts_on(action: &Action) -> Option<&UnitId> {
+    match action {
+        Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. } => Some(unit),
+        Action::TakeGuard { .. }
+        | Action::DropGuard { .. }
+        | Action::Step { .. }
+        | Action::Collect { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use serde_json::json;
+    use stagger_core::model::{Code, PartName, Phase, Reason, Revision};
+    use stagger_core::run::Effect;
+    use stagger_core::run::{Answer, Entry, Event, Outcome, Start};
+
+    use super::*;
+
+    fn osd(id: u32) -> UnitId {
+        UnitId::new(format!("osd.{id}")).unwrap()
+    }
+
+    fn revision(text: &str) -> Revision {
+        Revision::new(text).unwrap()
+    }
+
+    /// A run whose wave of osd.0 and osd.1 was just opened, and who hears of it.
+    struct Told {
+        run: Run,
+        exposed: WaveExposure,
+    }
+
+    impl Told {
+        fn new() -> Self {
+            let start: Start = serde_json::from_value(json!({
+                "version": stagger_core::run::VERSION, "run": "r", "cluster": "lab", "baseline": null,
+                "target": { "title": "up", "parts": [] }, "policy": {},
+            }))
+            .unwrap();
+            let first = Entry {
+                seq: 1,
+                at: Timestamp::UNIX_EPOCH,
+                event: Event::Started(Box::new(start)),
+            };
+            let mut told = Self {
+                run: Run::begin(first).unwrap(),
+                exposed: WaveExposure::default(),
+            };
+            let opened = Event::WaveOpened {
+                stage: PartName::new("osd").unwrap(),
+                units: vec![(osd(0), revision("old")), (osd(1), revision("old"))],
+                not_serving: Vec::new(),
+            };
+            told.hears(opened);
+            told
+        }
+
+        fn hears(&mut self, event: Event) {
+            let (seq, at) = (self.run.seq() + 1, Timestamp::UNIX_EPOCH);
+            self.run.apply(Entry { seq, at, event }).unwrap();
+            self.exposed.run_is_at(&self.run);
+        }
+
+        fn does(&mut self, action: Action) -> u64 {
+            self.hears(Effect::from(action).into());
+            self.run.seq()
+        }
+
+        fn changes(&mut self, id: u32) -> u64 {
+            self.does(Action::Visit {
+                unit: osd(id),
+                phase: Phase::Change,
+                revision: revision("new"),
+                moves: Vec::new(),
+            })
+        }
+
+        fn settles(&mut self, intent: u64, failed: Option<&str>) {
+            let outcome = match failed {
+                None => Outcome::Done { note: String::new() },
+                Some(why) => Outcome::Failed { why: why.to_owned() },
+            };
+            self.hears(Event::Settled { intent, outcome });
+        }
+
+        /// Up to where osd.0 has had its turn and osd.1 could not be started.
+        fn half_done() -> Self {
+            let mut told = Self::new();
+            told.hears(Event::Judged {
+                units: vec![osd(0), osd(1)],
+                ours: Answer::Yes,
+                theirs: Answer::Yes,
+                facts: None,
+            });
+            let (first, second) = (told.changes(0), told.changes(1));
+            assert_eq!(told.wave(), Some(BTreeSet::from([0, 1])));
+            told.settles(first, None);
+            told.settles(second, Some("its pod cannot be scheduled"));
+            told
+        }
+
+        fn wave(&self) -> Wave {
+            self.exposed.wave().now()
+        }
+    }
+
+    async fn is_closed_for(told: &Told, ids: &[u32]) -> bool {
+        let osds = ids.iter().copied().collect();
+        let closed = told.exposed.closed_for(&osds);
+        tokio::time::timeout(Duration::from_millis(20), closed)
+            .await
+            .is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_wave_is_exposed_from_its_opening_until_each_had_its_turn() {
+        let mut told = Told::new();
+        assert_eq!(told.wave(), Some(BTreeSet::from([0, 1])));
+        assert!(!is_closed_for(&told, &[0, 1]).await);
+        told.exposed.is_closed(told.wave());
+        assert!(is_closed_for(&told, &[0, 1]).await);
+        // That it was asked about when it was opened does not keep it.
+        told = Told::half_done();
+        assert_eq!(told.wave(), Some(BTreeSet::from([1])));
+        told = Told::new();
+        told.hears(Event::WaveDropped {
+            reason: Reason::new(Code::OracleSaysNo, ""),
+        });
+        assert_eq!(told.wave(), None);
+    }
+
+    #[tokio::test]
+    async fn who_is_to_be_stopped_once_more_is_exposed_first_and_waits_for_closed_budgets() {
+        let told = Told::half_done();
+        let mut waves = told.exposed.wave();
+        told.exposed.is_closed(Some(BTreeSet::from([0, 1])));
+        // Budgets are opened again beside osd.0: from the moment at which that begins they count as open.
+        told.exposed.is_changing(&waves.now());
+        assert!(!is_closed_for(&told, &[0]).await);
+        assert_eq!(waves.now(), Some(BTreeSet::from([0, 1])));
+        told.exposed.is_closed(told.wave());
+        assert!(is_closed_for(&told, &[0]).await);
+        // Nobody else's OSD is ever of the wave.
+        assert!(!is_closed_for(&told, &[7]).await);
+        assert_eq!(told.wave(), Some(BTreeSet::from([0, 1])));
+    }
+
+    #[test]
+    fn a_wave_on_its_way_back_is_exposed_until_each_is_back() {
+        let mut told = Told::half_done();
+        told.hears(Event::WaveFailed {
+            units: vec![osd(1)],
+            reason: Reason::new(Code::VisitFailed, ""),
+            alone: false,
+        });
+        assert_eq!(told.wave(), Some(BTreeSet::from([0, 1])));
+        let back = told.does(Action::GoBack {
+            unit: osd(0),
+            revision: revision("old"),
+            rebuild: false,
+        });
+        told.settles(back, None);
+        assert_eq!(told.wave(), Some(BTreeSet::from([1])));
+    }
+}

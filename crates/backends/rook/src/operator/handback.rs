@@ -1,0 +1,36 @@
+//! Daemons that Rook is kept from, given back.
+
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+use stagger_engine::backend::BackendError;
+
+use crate::api::failed;
+use crate::api::names::DO_NOT_RECONCILE;
+use crate::api::objects::Deployment;
+use crate::executor::beside::HELD_BY;
+
+/// Takes the labels off a Deployment, just as it was seen or not at all. Nothing of its pods changes.
+pub(super) async fn let_go(
+    client: &Client,
+    namespace: &str,
+    deployment: &Deployment,
+) -> Result<(), BackendError> {
+    let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    let name = deployment.name_any();
+    let patch = json!({ "metadata": {
+        "resourceVersion": deployment.resource_version(),
+        "labels": { DO_NOT_RECONCILE: null, HELD_BY: null },
+    } });
+    let tried = format!("give Deployment {name} back to Rook");
+    match api
+        .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+    {
+        Ok(_) => tracing::info!(deployment = name, "given back to Rook"),
+        // It is another by now: what is seen of it next is looked at again.
+        Err(kube::Error::Api(answer)) if answer.code == 409 || answer.code == 404 => {}
+        Err(error) => return Err(failed(&tried, &error)),
+    }
+    Ok(())
+}

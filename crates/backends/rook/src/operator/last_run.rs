@@ -1,0 +1,395 @@
+//! What a run leaves undone, and whether it is tried again by itself.
+
+use stagger_core::model::{Code, Nouns, Policy, Reason, RunId, UnitId};
+use stagger_core::plan::{self, Plan};
+use stagger_core::run::{Command, Ending, Entry, Event, Run};
+
+use super::blocked::Blocked;
+use super::commands;
+use crate::api::maintenance::Desired;
+use crate::executor::backend::Memory;
+use crate::executor::beside::Beside;
+use crate::executor::goal::Wish;
+
+/// Reasons of units that were tried and failed. What was left for another reason may go when that has passed.
+const FAILED: [Code; 3] = [Code::WentBack, Code::VisitFailed, Code::CouldNotBeEntered];
+/// The field that permits interruptions.
+const INTERRUPTIONS: &str = "spec.updatePolicy.interruptions";
+/// So many are named.
+const NAMED: usize = 5;
+
+/// The newest run, which is over, as its journal has it.
+#[derive(Debug, Clone)]
+pub(super) struct Last {
+    /// Its name.
+    pub(super) run: RunId,
+    /// What it was asked for; `None`: nobody can read that any more.
+    wish: Option<Wish>,
+    /// What it kept, if it went on beside a Rook that runs.
+    beside: Option<Beside>,
+    ending: Ending,
+    /// Whether it was ended as something else was asked for.
+    interrupted: bool,
+}
+
+impl Last {
+    /// Of a run with that journal; `None`: it is not over.
+    pub(super) fn of(run: &Run, journal: &[Entry]) -> Option<Self> {
+        let ended_by = journal.iter().rev().find_map(|entry| match &entry.event {
+            Event::Asked {
+                command: Command::Abort,
+                by,
+            } => Some(by),
+            _ => None,
+        });
+        let memory: Option<Memory> = serde_json::from_value(run.start().baseline.clone()).ok();
+        let (wish, beside) = memory.map_or((None, None), |memory| (Some(memory.wish), memory.beside));
+        Some(Self {
+            run: run.start().run.clone(),
+            wish,
+            beside,
+            ending: run.ended()?.clone(),
+            interrupted: ended_by.is_some_and(|by| commands::is_interruption(by)),
+        })
+    }
+
+    /// What it kept of how it was before, and what it was asked for, if it went on beside a Rook that runs.
+    pub(super) fn beside(&self) -> Option<(&Beside, &Wish)> {
+        self.beside.as_ref().zip(self.wish.as_ref())
+    }
+
+    /// What it was asked for, where the same is asked for now and that is not tried again by itself.
+    pub(super) fn given_up(&self, desired: &Desired) -> Option<String> {
+        let wish = self.wish.as_ref()?;
+        let for_good = is_given_up(&self.ending) && !self.interrupted;
+        (for_good && wish.differs(desired).is_none()).then(|| wish.name())
+    }
+
+    /// What is said of that. `name`: that of the CephMaintenance.
+    pub(super) fn blocked(&self, wish: &str, namespace: &str, name: &str) -> Blocked {
+        let (reason, what) = match &self.ending {
+            Ending::Incomplete { left } => {
+                let left = left.iter().map(|(what, why)| (what.as_str(), why));
+                ("UnitsFailed", format!("left undone what failed: {}", named(left)))
+            }
+            Ending::Aborted => ("EndedByAPerson", "was ended by a person".to_owned()),
+            Ending::RolledBack { .. } | Ending::Done => ("WentBack", "was taken back".to_owned()),
+        };
+        Blocked::until_changed(
+            reason,
+            format!(
+                "an upgrade to {wish} {what}; ask for something else, or try again: `stagger resume -n {namespace}`, \
+                 or `kubectl -n {namespace} annotate --overwrite cephmaintenance {name} {}=retry#1`",
+                crate::api::names::COMMAND
+            ),
+        )
+    }
+}
+
+/// Whether the same is not tried again by itself after a run that ended so.
+fn is_given_up(ending: &Ending) -> bool {
+    match ending {
+        Ending::Done => false,
+        Ending::Aborted | Ending::RolledBack { .. } => true,
+        Ending::Incomplete { left } => left.iter().any(|(_, reason)| FAILED.contains(&reason.code)),
+    }
+}
+
+/// Why a run with this plan is not begun; `None`: it has something to do. `differing`: the daemons that have
+/// another image.
+pub(super) fn not_begun(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
+    // What comes first waits for what is left: a run would begin and end, again and again.
+    let waits = plan.parts.first().is_some_and(|first| {
+        let mut left = plan.left_alone.iter();
+        left.any(|left| left.needed_by.as_ref() == Some(first.name()))
+    });
+    if plan.stages().next().is_some() && !waits {
+        return None;
+    }
+    if !plan.left_alone.is_empty() {
+        let left = plan
+            .left_alone
+            .iter()
+            .map(|left| (left.unit.as_str(), &left.reason));
+        return Some(Blocked::for_now(
+            "UnitsLeft",
+            format!(
+                "{}; it goes on by itself when these may go: {}",
+                match plan.parts.first().filter(|_| waits) {
+                    Some(first) => format!("{} waits for what was left", first.name()),
+                    None => "all others have the image".to_owned(),
+                },
+                named(left)
+            ),
+        ));
+    }
+    plan.is_empty().then(|| {
+        let names: Vec<&str> = differing.iter().take(NAMED).map(UnitId::as_str).collect();
+        Blocked::for_now(
+            "UnknownToCeph",
+            format!(
+                "{}{} have Deployments with another image, and Ceph knows none of them; wait until they have \
+                 joined, or delete the Deployments",
+                names.join(" "),
+                more(differing.len())
+            ),
+        )
+    })
+}
+
+/// Why a run with this plan is not begun: it would end half-way, behind what cannot be undone.
+pub(super) fn out_of_reach(plan: &Plan, policy: &Policy, nouns: Nouns) -> Option<Blocked> {
+    let reasons = plan::out_of_reach(plan, policy, nouns);
+    if reasons.is_empty() {
+        return None;
+    }
+    let all: Vec<String> = reasons
+        .iter()
+        .map(|reason| in_the_spec(&reason.to_string()))
+        .collect();
+    Some(Blocked::for_now(
+        "TargetOutOfReach",
+        format!(
+            "{}; it is looked at again by itself, and spec.updatePolicy.partial does what can be done and ends before what \
+             waits",
+            all.join("; ")
+        ),
+    ))
+}
+
+/// A command line's options, as the fields of a spec.
+fn in_the_spec(text: &str) -> String {
+    text.replace("--interrupt, or interruptions in [policy]", INTERRUPTIONS)
+        .replace("`--interrupt ", &format!("`{INTERRUPTIONS}: "))
+}
+
+fn named<'a>(left: impl Iterator<Item = (&'a str, &'a Reason)>) -> String {
+    let all: Vec<String> = left.map(|(what, why)| format!("{what} ({why})")).collect();
+    let shown: Vec<&str> = all.iter().take(NAMED).map(String::as_str).collect();
+    format!("{}{}", shown.join(", "), more(all.len()))
+}
+
+fn more(count: usize) -> String {
+    match count.checked_sub(NAMED) {
+        None | Some(0) => String::new(),
+        Some(more) => format!(" and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::maintenance::desired;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+    use stagger_ceph::translate::Baseline;
+    use stagger_core::model::{BudgetsBuilder, ClusterName, GoingBack, Policy, Snapshot};
+    use stagger_core::run::Start;
+
+    use super::*;
+    use crate::api::pod_revision::RevisionCatalog;
+    use crate::journal::Asked;
+
+    fn plan(parts: &Value, left: &[(&str, &str)]) -> Plan {
+        let left: Vec<_> = left
+            .iter()
+            .map(|(unit, slug)| json!({ "unit": unit, "stage": "osd", "reason": Reason::of_backend(slug, "why") }))
+            .collect();
+        serde_json::from_value(json!({
+            "document": "plan", "version": 1, "id": "", "cluster": "c", "title": "t", "generation": "osdmap 1",
+            "parts": parts, "left_alone": left, "search": { "seed": 0, "steps": 0 },
+        }))
+        .unwrap()
+    }
+
+    fn said(blocked: Option<Blocked>) -> Option<(&'static str, String)> {
+        blocked.map(|blocked| (blocked.reason, blocked.why))
+    }
+
+    /// Else the same run would begin and end again and again.
+    #[test]
+    fn a_run_that_could_do_nothing_is_not_begun() {
+        let unit = |name: &str| UnitId::new(name).unwrap();
+        let differing = [unit("osd.7")];
+        let step = json!([{ "step": { "name": "require-osd-release-20", "why": "w" } }]);
+        assert_eq!(said(not_begun(&plan(&step, &[]), &differing)), None);
+        let left = [("osd.7", "never-ok-to-stop")];
+        for parts in [json!([]), step] {
+            let (reason, why) = said(not_begun(&plan(&parts, &left), &differing)).unwrap();
+            assert_eq!(reason, "UnitsLeft");
+            assert!(why.contains("osd.7 (never-ok-to-stop: why)"), "{why}");
+        }
+        // Where what can be done is asked for, what is left is done with all that comes before what waits for it.
+        let stage = |name: &str| {
+            json!({ "stage": {
+            "name": name, "kind": name, "revision": "20", "all": 1, "parallel": 1, "waves": [], "at_least": 0, "at_least_because": "",
+            "going_back": GoingBack::Restart,
+        } })
+        };
+        let with = |first: &str| {
+            let mut plan = plan(&json!([]), &left);
+            plan.parts = serde_json::from_value(json!([stage(first)])).unwrap();
+            plan.left_alone[0].needed_by = Some("rgw".parse().unwrap());
+            plan
+        };
+        assert_eq!(said(not_begun(&with("mds"), &differing)), None);
+        let (reason, why) = said(not_begun(&with("rgw"), &differing)).unwrap();
+        assert!(
+            reason == "UnitsLeft" && why.starts_with("rgw waits for what was left;"),
+            "{why}"
+        );
+        let blocked = not_begun(&plan(&json!([]), &[]), &differing).unwrap();
+        assert!(blocked.passes && blocked.reason == "UnknownToCeph" && blocked.why.contains("osd.7"));
+    }
+
+    /// It would be found out half-way, behind what cannot be undone.
+    #[test]
+    fn a_run_that_would_end_half_way_is_not_begun() {
+        let step = json!([{ "step": { "name": "require-osd-release-20", "why": "w" } }]);
+        let mut made = plan(&step, &[]);
+        let nouns = Snapshot::new(
+            ClusterName::new("c").unwrap(),
+            Timestamp::UNIX_EPOCH,
+            String::new(),
+            Vec::new(),
+            BudgetsBuilder::default().build(),
+            Vec::new(),
+            BTreeMap::new(),
+        )
+        .unwrap()
+        .nouns();
+        assert_eq!(said(out_of_reach(&made, &Policy::default(), nouns)), None);
+        made.left_alone = serde_json::from_value(json!([{
+            "unit": "osd.7", "stage": "osd", "needed_by": "require-osd-release-20",
+            "reason": Reason::new(Code::UnitDown, "it is down"),
+        }]))
+        .unwrap();
+        made.interruptions = serde_json::from_value(json!([{
+            "name": "pool.rbd", "sort": "pool", "units": 2, "seconds": 20, "what": "clients of the pool rbd wait",
+            "permitted": false,
+        }]))
+        .unwrap();
+        let (reason, why) = said(out_of_reach(&made, &Policy::default(), nouns)).unwrap();
+        assert_eq!(reason, "TargetOutOfReach");
+        for word in [
+            "osd.7 is left alone",
+            "require-osd-release-20 waits",
+            "spec.updatePolicy.partial",
+        ] {
+            assert!(why.contains(word), "{word}: {why}");
+        }
+        // The words are those of a spec, and not of a command line.
+        assert!(
+            why.contains("`spec.updatePolicy.interruptions: pool.rbd`") && !why.contains("--interrupt"),
+            "{why}"
+        );
+        let partial = Policy {
+            partial: true,
+            ..Policy::default()
+        };
+        assert_eq!(said(out_of_reach(&made, &partial, nouns)), None);
+    }
+
+    /// What a run was given up for is in its journal: a status may be lost.
+    #[test]
+    fn what_is_given_up_is_read_from_the_journal() {
+        let spec = |image: &str| desired(json!({}), json!({ "manage": ["updates"], "image": image }));
+        let of = |ending: &Ending, by: &str| {
+            let memory = Memory {
+                baseline: Baseline {
+                    at: Timestamp::UNIX_EPOCH,
+                    fsid: String::new(),
+                    health: BTreeMap::new(),
+                    mgr_standbys: 0,
+                    osds_in: BTreeSet::new(),
+                    crashes: BTreeSet::new(),
+                    daemons: BTreeMap::new(),
+                },
+                book: RevisionCatalog::new(),
+                wish: Wish::of(&spec("ceph:20"), true).unwrap(),
+                beside: None,
+            };
+            let start = Start {
+                version: 1,
+                run: RunId::new("r1").unwrap(),
+                cluster: ClusterName::new("c").unwrap(),
+                identity: None,
+                target: serde_json::from_value(json!({ "title": "t", "parts": [] })).unwrap(),
+                policy: Policy::default(),
+                baseline: serde_json::to_value(memory).unwrap(),
+            };
+            let events = [
+                Event::Started(Box::new(start)),
+                Event::LeaseTaken {
+                    fence: 1,
+                    holder: "a@b".to_owned(),
+                },
+                Event::Asked {
+                    command: Command::Abort,
+                    by: by.to_owned(),
+                },
+                Event::Ended {
+                    outcome: ending.clone(),
+                },
+            ];
+            let journal: Vec<Entry> = (1..)
+                .zip(events)
+                .map(|(seq, event)| Entry {
+                    seq,
+                    at: Timestamp::UNIX_EPOCH,
+                    event,
+                })
+                .collect();
+            let run = Run::replay(journal.clone()).unwrap().unwrap();
+            assert!(
+                Last::of(
+                    &Run::replay(journal[..3].to_vec()).unwrap().unwrap(),
+                    &journal[..3]
+                )
+                .is_none()
+            );
+            Last::of(&run, &journal).unwrap()
+        };
+        assert_eq!(of(&Ending::Done, "anna").given_up(&spec("ceph:20")), None);
+        let last = of(
+            &Ending::Aborted,
+            "the CephMaintenance: annotation stagger.dev/command",
+        );
+        assert_eq!(last.given_up(&spec("ceph:20")).as_deref(), Some("ceph:20"));
+        assert_eq!(last.given_up(&spec("ceph:21")), None);
+        let blocked = last.blocked("ceph:20", "ns", "c");
+        assert!(blocked.reason == "EndedByAPerson" && blocked.why.contains("stagger resume -n ns"));
+        // Ended for another image, and then the first is asked for again.
+        let asked = Asked::default();
+        let mut wishes = commands::Wishes::new(Wish::of(&spec("ceph:20"), true).unwrap(), None);
+        wishes.heed(&spec("ceph:21"), &asked);
+        let (command, by) = asked.take().remove(0);
+        assert_eq!(command, Command::Abort);
+        assert_eq!(of(&Ending::Aborted, &by).given_up(&spec("ceph:20")), None);
+    }
+
+    #[test]
+    fn only_what_failed_is_given_up() {
+        let ending = |slugs: &[&str]| Ending::Incomplete {
+            left: slugs
+                .iter()
+                .map(|slug| ("osd.3".to_owned(), Reason::of_backend(slug, "why")))
+                .collect(),
+        };
+        for (ending, given_up) in [
+            (Ending::Done, false),
+            (Ending::Aborted, true),
+            (ending(&["never-ok-to-stop", "units-left-behind"]), false),
+            (ending(&["never-ok-to-stop", "went-back"]), true),
+            (
+                Ending::RolledBack {
+                    reason: Reason::new(Code::WentBack, ""),
+                },
+                true,
+            ),
+        ] {
+            assert_eq!(is_given_up(&ending), given_up, "{ending:?}");
+        }
+    }
+}
