@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
+use crate::modules::modules;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
@@ -184,7 +185,8 @@ pub(crate) fn layers() -> Result<()> {
     if let Some(found) = reached.find(|name| IMPURE.contains(name)) {
         bail!("stagger-core reaches {found}: the core decides, and never asks the world");
     }
-    words(&root().join("crates/core/src"))
+    words(&root().join("crates/core/src"))?;
+    modules(root())
 }
 
 fn words(folder: &Path) -> Result<()> {

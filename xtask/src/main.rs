@@ -7,6 +7,7 @@ mod generate;
 mod layers;
 mod licences;
 mod long;
+mod modules;
 mod postgres;
 mod report;
 mod simulate;

@@ -131,7 +131,7 @@ async fn answer(
         tracing::info!(namespace, pod = request.name, why, "an eviction is refused");
         response = response.deny(why);
         response.result.code = NOT_NOW;
-        response.result.reason = "TooManyRequests".to_owned();
+        "TooManyRequests".clone_into(&mut response.result.reason);
     }
     Ok(Json(response.into_review()))
 }

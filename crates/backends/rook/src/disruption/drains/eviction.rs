@@ -108,7 +108,7 @@ impl Observation {
         let why = domain.and_then(|domain| self.blocked.get(domain));
         let unproven = "it is not proven that its data stays available";
         let mut parts = vec![why.map_or(unproven, String::as_str).to_owned()];
-        parts.extend(self.recovery.map(|recovery| recovery.until()));
+        parts.extend(self.recovery.map(Recovery::until));
         let others = self.noout.iter().filter(|(other, _)| Some(*other) != domain);
         parts.extend(others.map(|(other, until)| format!("{other} keeps its place until {until:.0}")));
         parts.join("; ")
