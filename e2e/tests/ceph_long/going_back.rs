@@ -43,11 +43,11 @@ fn new_release_fails_before_its_store_is_opened() -> Result<()> {
         run(cluster, &machine, Release::Reef, 3)?.expect_said(&["units-left-behind"])?;
         phases.lap("held, with one OSD left behind");
         machine.call(&["approve", "left-behind-osd"])?.expect(0)?;
-        let ended = machine.resume_to_the_end(LIMIT)?.expect(1);
-        ended
-            .with_context(|| machine.history_tail(40))?
-            .expect_said(&["done but for"])?;
-        phases.lap("done but for one");
+        let held = machine.resume_to_the_end(LIMIT)?.expect(3);
+        let held = held.with_context(|| machine.history_tail(40))?;
+        held.expect_said(&["require-osd-release-18 comes after"])?;
+        machine.call(&["abort"])?.expect(1)?;
+        phases.lap("done but for one, and what would shut it out");
         let running = verify::running(cluster)?;
         ensure!(
             running.get("osd 18.2.7") == Some(&u64::from(cluster.spec().osds - 1)),

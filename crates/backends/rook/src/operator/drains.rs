@@ -320,7 +320,7 @@ impl Drains {
         self.open = wanted.open.clone();
         self.evidence.tell(Evidence::Observed {
             observation: Observation::new(begun, &sight.osds, &wanted, recovery),
-            by_word: !desired.maintenance.spec.update_policy.interruptions.is_empty(),
+            interruptions_permitted: !desired.maintenance.spec.update_policy.interruptions.is_empty(),
         });
         let is_seen = !self.writer.exposed().waits_for(&wave)
             || shows_all_that_go(&self.shared.client, &self.namespace, &self.watched).await?;

@@ -128,7 +128,7 @@ pub(super) enum Evidence {
     Observed {
         observation: Observation,
         /// A person permits interruptions by name, which Ceph's oracle does not know of.
-        by_word: bool,
+        interruptions_permitted: bool,
     },
 }
 
@@ -154,14 +154,14 @@ impl Cluster {
         let Some(unit) = daemon_of(&pod).filter(|_| pod.metadata.deletion_timestamp.is_none()) else {
             return Ok(());
         };
-        let (word, by_word) = self.word(&unit);
+        let (word, interruptions_permitted) = self.word(&unit);
         let because = |why: String| format!("{unit} may not be evicted now: {why}");
         let with = match word {
             Verdict::Allowed => return Ok(()),
             Verdict::Denied { why } => return Err(because(why)),
             Verdict::IfCephAgrees { with } => with,
         };
-        if !by_word {
+        if !interruptions_permitted {
             self.ask_ceph(&unit, &with).await.map_err(because)?;
         }
         if let Some(osd) = daemons::osd_of(&unit).filter(|_| !dry_run) {
@@ -176,16 +176,31 @@ impl Cluster {
         match (&*evidence, daemons::osd_of(unit)) {
             (Evidence::NotManaged, _) => (Verdict::Allowed, false),
             (Evidence::Unavailable { why }, Some(_)) => (Verdict::Denied { why: why.clone() }, false),
-            (Evidence::Observed { observation, by_word }, Some(osd)) => {
+            (
+                Evidence::Observed {
+                    observation,
+                    interruptions_permitted,
+                },
+                Some(osd),
+            ) => {
                 let granted: BTreeSet<u32> = self.granted().keys().copied().collect();
-                (observation.may_go(osd, &granted, Timestamp::now()), *by_word)
+                (
+                    observation.may_go(osd, &granted, Timestamp::now()),
+                    *interruptions_permitted,
+                )
             }
             // A monitor, or a metadata server: its budget counts them, and Ceph knows this one.
-            (Evidence::Observed { by_word, .. }, None) => (
+            (
+                Evidence::Observed {
+                    interruptions_permitted,
+                    ..
+                },
+                None,
+            ) => (
                 Verdict::IfCephAgrees {
                     with: BTreeSet::new(),
                 },
-                *by_word,
+                *interruptions_permitted,
             ),
             (Evidence::Unavailable { .. }, None) => (
                 Verdict::IfCephAgrees {
