@@ -87,7 +87,7 @@ pub(crate) fn modules(root: &Path) -> Result<()> {
             .into_iter()
             .flat_map(|(_, modules)| modules.iter().map(|name| (*name).to_owned()))
             .collect();
-        let found = circles(uses);
+        let found = circles(&uses);
         ensure!(
             found == known,
             "{folder}: the modules {found:?} use each other in a circle, and those that do are {known:?}: part \
@@ -113,19 +113,23 @@ fn hold(folder: &str, uses: &Uses, rooms: &Rooms) -> Result<()> {
     Ok(())
 }
 
-/// What is left when all that uses nothing of the rest, and all that nothing of the rest uses, is taken away again and again.
-fn circles(mut uses: Uses) -> BTreeSet<String> {
-    loop {
-        let there: BTreeSet<String> = uses.keys().cloned().collect();
-        let used: BTreeSet<String> = uses.values().flatten().cloned().collect();
-        uses.retain(|name, of| used.contains(name) && !of.is_disjoint(&there));
-        for of in uses.values_mut() {
-            of.retain(|name| there.contains(name));
+/// The modules that come back to themselves.
+fn circles(uses: &Uses) -> BTreeSet<String> {
+    let returns = |name: &&String| {
+        let (mut seen, mut left) = (BTreeSet::new(), vec![*name]);
+        while let Some(next) = left.pop() {
+            for used in uses.get(next).into_iter().flatten() {
+                if used == *name {
+                    return true;
+                }
+                if seen.insert(used) {
+                    left.push(used);
+                }
+            }
         }
-        if uses.len() == there.len() {
-            return there;
-        }
-    }
+        false
+    };
+    uses.keys().filter(returns).cloned().collect()
 }
 
 fn uses(src: &Path) -> Result<Uses> {
@@ -136,6 +140,9 @@ fn uses(src: &Path) -> Result<Uses> {
             for entry in std::fs::read_dir(&path).with_context(|| format!("read {}", path.display()))? {
                 left.push(entry?.path());
             }
+            continue;
+        }
+        if path.extension().is_none_or(|end| end != "rs") {
             continue;
         }
         let inner = path.strip_prefix(src).unwrap_or(&path).with_extension("");
@@ -232,7 +239,7 @@ mod tests {
             ("alone", &[]),
         ]);
         assert_eq!(
-            circles(uses),
+            circles(&uses),
             BTreeSet::from(["one".to_owned(), "two".to_owned()])
         );
     }
