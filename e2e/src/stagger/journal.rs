@@ -66,8 +66,8 @@ impl Journal {
         })
     }
 
-    /// The units whose visit is in that phase now, `enter`, `change` or `leave`; each with the key by which its
-    /// effect is known in the world.
+    /// The units whose visit is in that phase now, `enter`, `change` or `leave`; each with what the key
+    /// begins with by which its effect is known in the world; the token under which it was announced ends it.
     pub fn in_phase(&self, phase: &str) -> Vec<(String, String)> {
         let open = self.open();
         self.of("intent")
@@ -75,7 +75,7 @@ impl Journal {
             .filter(|event| event["action"]["action"] == "visit" && event["action"]["phase"] == phase)
             .filter_map(|event| {
                 let unit = event["action"]["unit"].as_str()?.to_owned();
-                Some((unit, format!("{}-{}", self.run, event["seq"].as_u64()?)))
+                Some((unit, format!("{}-{}-", self.run, event["seq"].as_u64()?)))
             })
             .collect()
     }
@@ -309,7 +309,7 @@ mod tests {
         assert!(journal.in_phase("enter").is_empty());
         assert_eq!(
             journal.in_phase("change"),
-            [("node3".to_owned(), "r-8".to_owned())]
+            [("node3".to_owned(), "r-8-".to_owned())]
         );
     }
 }

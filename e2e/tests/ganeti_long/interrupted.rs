@@ -47,7 +47,7 @@ fn is_copied(cluster: &Cluster, journal: &Journal) -> Result<bool> {
     Ok(leaving.iter().any(|(_, key)| {
         let of_it = |begins: &str| {
             jobs.iter().any(|job| {
-                job.ours.as_ref().is_some_and(|(of, _)| of == key)
+                job.ours.as_ref().is_some_and(|(of, _)| of.starts_with(key))
                     && job.status == "success"
                     && job.what().starts_with(begins)
             })
