@@ -197,6 +197,8 @@ impl Drains {
                         why: error.to_string(),
                     });
                     self.kept = None;
+                    // The next look is a whole one: what holds evictions back has to be looked at, too.
+                    self.proven = None;
                     Some(LOOK)
                 }
             };

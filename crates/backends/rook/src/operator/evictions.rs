@@ -154,24 +154,26 @@ impl Cluster {
         let Some(unit) = daemon_of(&pod).filter(|_| pod.metadata.deletion_timestamp.is_none()) else {
             return Ok(());
         };
-        let (word, interruptions_permitted) = self.word(&unit);
+        let (word, interruptions_permitted) = self.word(&unit, dry_run);
         let because = |why: String| format!("{unit} may not be evicted now: {why}");
         let with = match word {
             Verdict::Allowed => return Ok(()),
             Verdict::Denied { why } => return Err(because(why)),
             Verdict::IfCephAgrees { with } => with,
         };
-        if !interruptions_permitted {
-            self.ask_ceph(&unit, &with).await.map_err(because)?;
+        if interruptions_permitted {
+            return Ok(());
         }
-        if let Some(osd) = daemons::osd_of(&unit).filter(|_| !dry_run) {
-            self.granted().insert(osd, Timestamp::now());
+        let agreed = self.ask_ceph(&unit, &with).await;
+        if let Some(osd) = daemons::osd_of(&unit).filter(|_| agreed.is_err() && !dry_run) {
+            self.granted().remove(&osd);
         }
-        Ok(())
+        agreed.map_err(because)
     }
 
-    /// Our own word, and whether a person's stands against Ceph's.
-    fn word(&self, unit: &UnitId) -> (Verdict, bool) {
+    /// Our own word, and whether a person's stands against Ceph's. What it lets go counts from here on, before Ceph is
+    /// asked: two that are asked about at once know of each other.
+    fn word(&self, unit: &UnitId, dry_run: bool) -> (Verdict, bool) {
         let evidence = self.evidence();
         match (&*evidence, daemons::osd_of(unit)) {
             (Evidence::NotManaged, _) => (Verdict::Allowed, false),
@@ -183,11 +185,13 @@ impl Cluster {
                 },
                 Some(osd),
             ) => {
-                let granted: BTreeSet<u32> = self.granted().keys().copied().collect();
-                (
-                    observation.may_go(osd, &granted, Timestamp::now()),
-                    *interruptions_permitted,
-                )
+                let (mut granted, now) = (self.granted(), Timestamp::now());
+                let before: BTreeSet<u32> = granted.keys().copied().collect();
+                let verdict = observation.may_go(osd, &before, now);
+                if matches!(verdict, Verdict::IfCephAgrees { .. }) && !dry_run {
+                    granted.insert(osd, now);
+                }
+                (verdict, *interruptions_permitted)
             }
             // A monitor, or a metadata server: its budget counts them, and Ceph knows this one.
             (
