@@ -198,11 +198,7 @@ impl World {
         let contradicted = self.contradicted(&id);
         let bad = bad(self);
         let at = self.elapsed() / 1000;
-        // It was down when it was looked at, and came up by itself since. That counts as long as the word of a judge.
-        let said_down = self.truth.said_down.get(&id).copied();
-        let age = self.grace.approval.unwrap_or(u64::MAX / 1000) * 1000;
-        let seen_down = !self.truth.said.serving.contains(&id)
-            || said_down.is_some_and(|said| self.elapsed().saturating_sub(said) <= age);
+        let seen_down = self.seen_down(&id);
         // Excused is only what came after both judges had answered, and only as long as their word counts: a call that came late
         // within that is no other than one that came at once.
         let raced = bad.as_ref().is_some_and(|bad| {
@@ -264,7 +260,14 @@ impl World {
         // What goes back because it does not serve speaks against the change when others follow.
         daemon.failed |= !daemon.up && (daemon.change_failed || daemon.installed != daemon.first);
         let daemon = &self.daemons[unit];
-        if self.copy.is_some() || !served || self.truth.asked_back || self.speaks_against_the_change() {
+        // It came up while it was being brought back.
+        let is_too_late = self.seen_down(&daemon.id) && self.still_counts(self.truth.observed_at);
+        if self.copy.is_some()
+            || !served
+            || self.truth.asked_back
+            || is_too_late
+            || self.speaks_against_the_change()
+        {
             return;
         }
         let at = self.elapsed() / 1000;
@@ -275,16 +278,28 @@ impl World {
         self.truth.undone.push(text);
     }
 
+    /// It was down when it was looked at. If it came up by itself since, that excuses whoever takes it for down, as long as the
+    /// word of a judge counts.
+    fn seen_down(&self, id: &UnitId) -> bool {
+        let said_down = self.truth.said_down.get(id).copied();
+        !self.truth.said.serving.contains(id) || said_down.is_some_and(|said| self.still_counts(said))
+    }
+
+    /// What was said then counts as an approval does.
+    fn still_counts(&self, at: u64) -> bool {
+        let age = self.grace.approval.unwrap_or(u64::MAX / 1000) * 1000;
+        self.elapsed().saturating_sub(at) <= age
+    }
+
     fn oracle_refused(&self, id: &UnitId) -> bool {
         matches!(&self.truth.oracle, Some((set, false)) if set.contains(id))
     }
 
     /// One of the two lied when it was asked, and its word still counts.
     fn lied_to(&self) -> bool {
-        let age = self.grace.approval.unwrap_or(u64::MAX / 1000) * 1000;
-        let counts = |at: u64| self.elapsed().saturating_sub(at) <= age;
         let truth = &self.truth;
-        truth.said_lies && counts(truth.observed_at) || truth.oracle_lies && counts(truth.oracle_at)
+        truth.said_lies && self.still_counts(truth.observed_at)
+            || truth.oracle_lies && self.still_counts(truth.oracle_at)
     }
 
     /// A source that spoke against this stop.

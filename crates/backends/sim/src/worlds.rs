@@ -34,6 +34,8 @@ pub struct Worlds {
     pub seed: u64,
     /// How many.
     pub count: u64,
+    /// The number of the first: with it a part of the worlds of a seed is played.
+    pub first: u64,
     /// How many of them are played twice, the first ones.
     pub twice: u64,
     /// How many side by side.
@@ -97,11 +99,11 @@ pub fn seed_of(seed: u64, number: u64) -> u64 {
 
 /// Plays them all.
 pub fn play_all(worlds: &Worlds) -> Came {
-    play_telling(worlds, |_, _| ())
+    play_telling(worlds, |_, _, _| ())
 }
 
-/// The same; after each world it is told how many were played, and in how many something was found.
-pub fn play_telling(worlds: &Worlds, tell: impl Fn(u64, usize) + Sync) -> Came {
+/// The same; after each world it is told how many were played, in how many something was found, and what in this one.
+pub fn play_telling(worlds: &Worlds, tell: impl Fn(u64, usize, Option<&Found>) + Sync) -> Came {
     let played = AtomicU64::new(0);
     let next = AtomicU64::new(0);
     let came: Mutex<Came> = Mutex::default();
@@ -113,10 +115,12 @@ pub fn play_telling(worlds: &Worlds, tell: impl Fn(u64, usize) + Sync) -> Came {
                     if number >= worlds.count {
                         break;
                     }
-                    let one = play_one(worlds, number);
+                    let one = play_one(worlds, worlds.first + number);
+                    let found = one.found.first().cloned();
                     let mut came = came.lock().unwrap_or_else(PoisonError::into_inner);
                     came.add(one);
-                    tell(played.fetch_add(1, Ordering::Relaxed) + 1, came.found.len());
+                    let count = played.fetch_add(1, Ordering::Relaxed) + 1;
+                    tell(count, came.found.len(), found.as_ref());
                 }
             });
         }
@@ -189,7 +193,7 @@ fn play_one(worlds: &Worlds, number: u64) -> Came {
             *came.faults.entry(ill.name()).or_default() += 1;
         }
     }
-    let again = (number < worlds.twice).then(|| play(&world, real));
+    let again = (number - worlds.first < worlds.twice).then(|| play(&world, real));
     if let Some(finding) = first_finding(&played, again.as_ref()) {
         came.found.push(Found {
             number,

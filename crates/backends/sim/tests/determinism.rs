@@ -55,6 +55,7 @@ fn the_same_scenario_gives_the_same_bytes() {
 #[test]
 fn worlds_go_the_same_way_on_any_number_of_cores() {
     let worlds = |threads| Worlds {
+        first: 0,
         seed: 7,
         count: 60,
         twice: 60,

@@ -21,6 +21,7 @@ fn nothing_is_stopped_that_is_not_safe_to_stop() {
             .unwrap_or(default)
     };
     let worlds = Worlds {
+        first: 0,
         seed: number("SEED", 1),
         count: number("CASES", 6_000),
         twice: 100,

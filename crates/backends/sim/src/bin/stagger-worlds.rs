@@ -32,14 +32,22 @@ fn main() -> ExitCode {
         return play_file(file);
     }
     let Some(wish) = Wish::of(&words) else {
-        say("usage: stagger-worlds --worlds N --seed S [--twice N] [--threads N] [--found FOLDER]");
+        say(
+            "usage: stagger-worlds --worlds N --seed S [--first N] [--twice N] [--threads N] [--found FOLDER]",
+        );
         say("       stagger-worlds --play FILE");
         return ExitCode::from(2);
     };
     let Wish { worlds, found } = wish;
-    say(&format!("seed {}, {} worlds", worlds.seed, worlds.count));
+    say(&format!(
+        "seed {}, {} worlds from world {}",
+        worlds.seed, worlds.count, worlds.first
+    ));
     let begun = Instant::now();
-    let came = play_telling(&worlds, |played, found| {
+    let came = play_telling(&worlds, |played, found, new| {
+        if let Some(new) = new {
+            writeln!(std::io::stderr(), "world {}: {}", new.number, new.finding).ok();
+        }
         if played.is_multiple_of(TOLD_EACH) {
             let seconds = begun.elapsed().as_secs();
             // Beside the table, which is kept.
@@ -74,7 +82,8 @@ fn main() -> ExitCode {
     }
     say(&format!(
         "again: cargo xtask simulate --worlds {} --seed {}",
-        worlds.count, worlds.seed
+        worlds.first + worlds.count,
+        worlds.seed
     ));
     ExitCode::FAILURE
 }
@@ -125,6 +134,7 @@ impl Wish {
         let mut worlds = Worlds {
             seed: 0,
             count: 0,
+            first: 0,
             twice: 0,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         };
@@ -134,6 +144,7 @@ impl Wish {
             match key.as_str() {
                 "--worlds" => worlds.count = value.parse().ok()?,
                 "--seed" => worlds.seed = value.parse().ok()?,
+                "--first" => worlds.first = value.parse().ok()?,
                 "--twice" => worlds.twice = value.parse().ok()?,
                 "--threads" => worlds.threads = value.parse().ok()?,
                 "--found" => found = PathBuf::from(value),
