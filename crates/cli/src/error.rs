@@ -128,7 +128,9 @@ impl From<StoreError> for CliError {
             StoreError::FencedOut { .. } | StoreError::MovedOn { .. } => {
                 made.hint("another process carries the run out: `stagger status` shows it")
             }
-            StoreError::Failed { .. } => made,
+            StoreError::Failed { .. } => made.hint(
+                "nothing is begun that is not written down; once that is mended, `stagger resume` carries on what was at work",
+            ),
         }
     }
 }

@@ -261,10 +261,16 @@ fn goes_on(run: &Run) -> String {
 /// The next command, where a run ended with some units on what was wanted and others not; `None`: all run the same, or it
 /// goes on.
 pub fn mixed(run: &Run) -> Option<String> {
-    let is_mixed = run.changed() > 0 && run.ended().is_some_and(|ending| *ending != Ending::Done);
-    is_mixed.then(|| {
+    let ending = run.ended().filter(|ending| **ending != Ending::Done)?;
+    // Whoever ends a run knows why.
+    let once = if *ending == Ending::Aborted {
+        ""
+    } else {
+        ", once what is told here is mended"
+    };
+    (run.changed() > 0).then(|| {
         format!(
-            "{} of its units run what was wanted: the same `stagger run` does the others, once what is told here is mended",
+            "{} of its units run what was wanted: the same `stagger run` does the others{once}",
             run.changed()
         )
     })

@@ -73,6 +73,11 @@ pub(crate) fn status(view: &RunView, now: Timestamp, upgrade: bool) -> String {
             group.reason
         );
     }
-    let _ = write!(text, "held by    {}", view.holder);
+    // Of one that waits for a person or is over, the holder may have gone.
+    let held = match view.verdict {
+        Verdict::Running | Verdict::Held => "held by   ",
+        Verdict::Interrupted | Verdict::NeedsYou | Verdict::Done | Verdict::Ended => "last held by",
+    };
+    let _ = write!(text, "{held} {}", view.holder);
     text
 }

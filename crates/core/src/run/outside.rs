@@ -54,7 +54,7 @@ impl State {
             many => format!(" and {} more", many - 8),
         };
         let detail = format!(
-            "{}{more} served when the wave was opened and do not now; the wave stays as it is: {}",
+            "{}{more} served when the wave was opened and no longer; the wave stays as it is: {}",
             names.join(" "),
             why.detail
         );
