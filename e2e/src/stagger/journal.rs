@@ -58,11 +58,13 @@ impl Journal {
             .collect()
     }
 
-    /// Whether a daemon of that kind is being worked on: its visit is announced and not settled.
+    /// Whether a daemon of that kind is being worked on: its visit is announced and not settled. Software that is laid out
+    /// for it is none.
     pub fn visits(&self, kind: &str) -> bool {
         self.open().iter().any(|action| {
             let unit = action["unit"].as_str().unwrap_or_default();
-            action["action"] == "visit" && unit.split('.').next() == Some(kind)
+            let works = action["action"] == "visit" && action["phase"] != "prepare";
+            works && unit.split('.').next() == Some(kind)
         })
     }
 
