@@ -7,6 +7,7 @@ mod certificates;
 pub mod definitions;
 pub mod go;
 pub mod helm;
+pub mod krew;
 mod objects;
 pub mod servers;
 
@@ -243,7 +244,8 @@ impl Plane {
     /// `kubectl` as the administrator, inside the sandbox.
     pub fn kubectl(&self) -> Command {
         let mut command = self.inside(&self.servers.program("kubectl"));
-        command.arg("--kubeconfig").arg(self.kubeconfig());
+        // Before the name of a plugin no flag may stand.
+        command.env("KUBECONFIG", self.kubeconfig());
         command
     }
 

@@ -14,7 +14,7 @@ use crate::simulate;
 use crate::test::{ignored, must_be_root, set_up, versions};
 
 /// Test files whose cases are long.
-const FILES: [&str; 21] = [
+const FILES: [&str; 22] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
@@ -38,6 +38,7 @@ const FILES: [&str; 21] = [
     "rook_beside",
     "kube_commands",
     "helm_chart",
+    "kubectl_plugin",
 ];
 
 /// Runs all long cases, or those named, and writes what came of each into the page at once.

@@ -1,9 +1,10 @@
-//! The one menu: `cargo xtask {test, bench, simulate, fuzz, generate, layers, licences}`. No tool to install first.
+//! The one menu: `cargo xtask {test, bench, simulate, fuzz, generate, krew, layers, licences}`. No tool to install first.
 
 mod bench;
 mod chart;
 mod fuzz;
 mod generate;
+mod krew;
 mod layers;
 mod licences;
 mod long;
@@ -30,6 +31,7 @@ cargo xtask simulate --worlds N [--seed S]    random worlds against the real dri
 cargo xtask layers                            who may depend on whom, and that the core is pure
 cargo xtask licences                          that every dependency's licence is one that deny.toml allows
 cargo xtask fuzz [--seconds N] [TARGET]       what comes from outside, against the parsers; 20 s each
+cargo xtask krew PROGRAM URL FOLDER           the plugin of kubectl, packed, and its manifest: where it will be fetched from
 cargo xtask generate [--check]                make the generated pages anew, or say which are old";
 
 fn main() -> ExitCode {
@@ -54,6 +56,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
             simulate::simulate(worlds.parse()?, Some(seed.parse()?))
         }
         ["layers"] => layers::layers(),
+        ["krew", program, url, folder] => krew::krew(program, url, folder),
         ["licences"] => licences::licences(),
         ["fuzz"] => fuzz::fuzz(20, None),
         ["fuzz", "--seconds", seconds] => fuzz::fuzz(seconds.parse()?, None),
