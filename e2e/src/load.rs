@@ -8,6 +8,7 @@
 mod report;
 
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -19,6 +20,7 @@ pub use report::{Figures, Report, Trouble};
 
 use crate::ceph::spec::FS;
 use crate::ceph::{Cluster, Kind, LOAD_CLIENT, S3_USER, rgw_address};
+use crate::files::put;
 use report::Event;
 
 /// The programs, by the names under which a cluster's folder has them.
@@ -54,25 +56,50 @@ struct Client {
 impl Load {
     /// Starts a client for everything that the cluster offers, and returns when each has succeeded once.
     pub fn start(cluster: &Cluster) -> Result<Self> {
+        let mut clients = Vec::new();
+        for pool in cluster.spec().load_pools().iter().copied() {
+            let command = program(cluster, "load-rados.py", &[LOAD_CLIENT, pool, pool], true)?;
+            clients.push((pool, command));
+        }
+        if cluster.spec().mdss > 0 {
+            let command = program(cluster, "load-cephfs.py", &[LOAD_CLIENT, "cephfs", FS], true)?;
+            clients.push(("cephfs", command));
+        }
+        let gateways = cluster.spec().daemons(Kind::Rgw).len();
+        if gateways > 0 {
+            let mut command = program(cluster, "load-s3.py", &["s3", S3_USER.0, S3_USER.1], false)?;
+            command.args((0..gateways).map(rgw_address));
+            clients.push(("s3", command));
+        }
+        Self::of(clients)
+    }
+
+    /// Starts the client of one pool, `python` being the start of its command, and returns when it has succeeded once. Its
+    /// programs are written into `folder`.
+    pub(crate) fn of_pool(
+        mut python: Command,
+        folder: &Path,
+        conf: &Path,
+        login: &str,
+        pool: &str,
+    ) -> Result<Self> {
+        for (name, text) in PROGRAMS {
+            put(&folder.join(name), text)?;
+        }
+        python.arg(folder.join("load-rados.py")).arg(conf);
+        python.args([login, pool, pool]);
+        Self::of(vec![(pool, python)])
+    }
+
+    fn of(clients: Vec<(&str, Command)>) -> Result<Self> {
         let (sender, events) = channel();
         let mut load = Self {
             clients: Vec::new(),
             events,
             seen: Vec::new(),
         };
-        for pool in cluster.spec().load_pools().iter().copied() {
-            let command = program(cluster, "load-rados.py", &[LOAD_CLIENT, pool, pool], true)?;
-            load.add(pool, command, &sender)?;
-        }
-        if cluster.spec().mdss > 0 {
-            let command = program(cluster, "load-cephfs.py", &[LOAD_CLIENT, "cephfs", FS], true)?;
-            load.add("cephfs", command, &sender)?;
-        }
-        let gateways = cluster.spec().daemons(Kind::Rgw).len();
-        if gateways > 0 {
-            let mut command = program(cluster, "load-s3.py", &["s3", S3_USER.0, S3_USER.1], false)?;
-            command.args((0..gateways).map(rgw_address));
-            load.add("s3", command, &sender)?;
+        for (name, command) in clients {
+            load.add(name, command, &sender)?;
         }
         drop(sender); // so that the channel ends with the last client
         let total = load.clients.len();

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use case::beside_rook;
 pub use restarts::{Incarnations, Restarts};
@@ -30,17 +30,22 @@ use crate::files::put;
 use crate::folder::Folder;
 use crate::kubernetes::{Plane, definitions};
 use crate::laid_out::{Place, maintenance};
+use crate::load::Load;
 use crate::loop_devices;
 use crate::node::{Agent, Node, Settings};
-use crate::rados::{self, Rados};
+use crate::rados::{self, Rados, Target};
 use crate::rook_program::Rook;
-use crate::roots::{self, Release, Root};
+use crate::roots::{self, Root};
 use crate::sandbox::Sandbox;
 
 /// The namespace of the cluster and of its operator.
 pub const NAMESPACE: &str = "rook-ceph";
 /// The Deployment of the operator.
 pub const OPERATOR: &str = "rook-ceph-operator";
+
+/// The folder of `client.admin` in the cluster's own, and the configuration in it.
+const ADMIN: &str = "admin";
+const CONF: &str = "ceph.conf";
 
 /// What it logs when it has gone through a cluster.
 const RECONCILED: &str = "done reconciling ceph cluster";
@@ -67,18 +72,21 @@ pub struct RookCluster {
     _folder: Folder,
     root: Root,
     second: SecondBuild,
+    /// The one that lays it out, and the one to upgrade to.
+    rooks: Vec<Rook>,
     spec: RookSpec,
 }
 
 impl RookCluster {
-    /// Starts Rook on empty nodes and waits until what it lays out is there and clean. `agent` is the `node-agent`.
+    /// Starts the first Rook on empty nodes and waits until what it lays out is there and clean. The images of the others are
+    /// there as well. `agent` is the `node-agent`.
     ///
     /// # Errors
     /// A part of it does not start, or not in time; what the operator said is told.
-    pub fn start(rook: &Rook, spec: RookSpec, agent: &Path) -> Result<Self> {
-        let root = roots::ensure(&[Release::Tentacle])?
+    pub fn start(rooks: Vec<Rook>, spec: RookSpec, agent: &Path) -> Result<Self> {
+        let root = roots::ensure(&[spec.ceph])?
             .pop()
-            .context("there is no root of Ceph 20")?;
+            .context("there is no root of that Ceph")?;
         let second = SecondBuild::of(&root)?;
         let folder = Folder::make("rook-", ROOM)?;
         let sandbox = Sandbox::start(folder.path(), &[&root.path])?;
@@ -89,7 +97,7 @@ impl RookCluster {
             kubeconfig: plane.kubeconfig(),
             folder: sandbox.dir().join("nodes"),
             nodes,
-            images: images::all(sandbox.dir(), &root, &second, rook)?,
+            images: images::all(sandbox.dir(), &root, &second, &rooks)?,
         };
         let agent = Agent::start(&sandbox, &plane, agent, &settings)?;
         let this = Self {
@@ -100,17 +108,16 @@ impl RookCluster {
             _folder: folder,
             root,
             second,
+            rooks,
             spec,
         };
-        let laid_out = this.lay_out(rook, &devices);
+        let laid_out = this.lay_out(&devices);
         laid_out.inspect_err(|_| say(this.tail()))?;
         Ok(this)
     }
 
-    /// Tells Rook what is wished, and waits until it is there.
-    fn lay_out(&self, rook: &Rook, devices: &BTreeMap<String, Vec<PathBuf>>) -> Result<()> {
-        let begun = Instant::now();
-        let lap = |what: &str| say(format!("rook: {:6.1} s  {what}", begun.elapsed().as_secs_f64()));
+    /// Installs a Rook, or upgrades to it, by its own manifests, as its guide says.
+    fn install(&self, rook: &Rook) -> Result<()> {
         for manifest in ["crds.yaml", "common.yaml"] {
             self.plane.apply_text("kubectl", &rook.manifest(manifest)?)?;
         }
@@ -123,15 +130,44 @@ impl RookCluster {
             "--timeout=60s",
         ];
         self.plane.ask(&definitions)?;
-        let manifest = rook.manifest("operator.yaml")?;
-        let (without, with) = (
-            "ROOK_CEPH_ALLOW_LOOP_DEVICES: \"false\"",
-            "ROOK_CEPH_ALLOW_LOOP_DEVICES: \"true\"",
+        let mut manifest = rook.manifest("operator.yaml")?;
+        // The disks are files here, and nobody asks for volumes.
+        let settings = [
+            (
+                "ROOK_CEPH_ALLOW_LOOP_DEVICES: \"false\"",
+                "ROOK_CEPH_ALLOW_LOOP_DEVICES: \"true\"",
+            ),
+            (
+                "ROOK_CSI_ENABLE_CEPHFS: \"true\"",
+                "ROOK_CSI_ENABLE_CEPHFS: \"false\"",
+            ),
+            ("ROOK_CSI_ENABLE_RBD: \"true\"", "ROOK_CSI_ENABLE_RBD: \"false\""),
+        ];
+        let (loop_devices, _) = settings[0];
+        ensure!(
+            manifest.contains(loop_devices),
+            "operator.yaml does not say {loop_devices}"
         );
-        ensure!(manifest.contains(without), "operator.yaml does not say {without}");
-        self.plane
-            .apply_text("kubectl", &manifest.replace(without, with))?;
-        self.wait_for_operator()?;
+        for (without, with) in settings {
+            manifest = manifest.replace(without, with);
+        }
+        self.plane.apply_text("kubectl", &manifest)?;
+        self.wait_for_operator()
+    }
+
+    /// Upgrades Rook to the last of those that the cluster was started with.
+    ///
+    /// # Errors
+    /// Its manifests are refused, or it does not start.
+    pub fn upgrade_rook(&self) -> Result<()> {
+        self.install(self.rooks.last().context("there is no Rook to upgrade to")?)
+    }
+
+    /// Tells Rook what is wished, and waits until it is there.
+    fn lay_out(&self, devices: &BTreeMap<String, Vec<PathBuf>>) -> Result<()> {
+        let begun = Instant::now();
+        let lap = |what: &str| say(format!("rook: {:6.1} s  {what}", begun.elapsed().as_secs_f64()));
+        self.install(self.rooks.first().context("there is no Rook")?)?;
         lap("the operator runs");
         let devices: BTreeMap<String, Vec<String>> = devices
             .iter()
@@ -228,11 +264,11 @@ impl RookCluster {
             let words = ["get", "secret", name, "-n", NAMESPACE, "-o", &template];
             self.plane.ask(&words)
         };
-        let folder = self.dir().join("admin");
+        let folder = self.dir().join(ADMIN);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         let keyring = folder.join("keyring");
         put(&keyring, &secret("rook-ceph-admin-keyring", "keyring")?)?;
-        let conf = folder.join("ceph.conf");
+        let conf = folder.join(CONF);
         let monitors = secret("rook-ceph-config", "mon_host")?;
         put(
             &conf,
@@ -245,6 +281,39 @@ impl RookCluster {
         put(&program, rados::PROGRAM)?;
         let mut command = self.sandbox.command_in(&self.root.path, "python3");
         Rados::connect(command.arg(program).arg(conf).arg("client.admin"))
+    }
+
+    /// Starts the load of the pool: clients that must not notice what is done to its OSDs.
+    ///
+    /// # Errors
+    /// It cannot be started, or does nothing within a minute.
+    pub fn load(&self) -> Result<Load> {
+        // With it the configuration and the key are there.
+        drop(self.rados()?);
+        let folder = self.dir().join(ADMIN);
+        let python = self.sandbox.command_in(&self.root.path, "python3");
+        Load::of_pool(python, &folder, &folder.join(CONF), "client.admin", POOL)
+    }
+
+    /// Gives a node an empty disk in the place of that of its OSD, which is gone for good: as a person does whose disk has
+    /// died. Rook makes a new OSD on it when it looks for disks the next time.
+    ///
+    /// # Errors
+    /// The OSD is up, or somebody refuses a part of it.
+    pub fn empty_disk(&self, node: &str, osd: u64) -> Result<()> {
+        let gone = json!({ "id": osd, "yes_i_really_mean_it": true });
+        self.rados()?.command(Target::Mon, "osd purge-actual", gone)?;
+        let deployment = format!("deployment/rook-ceph-osd-{osd}");
+        self.plane
+            .ask(&["delete", &deployment, "-n", NAMESPACE, "--wait"])?;
+        let cluster = self.plane.object(NAMESPACE, "cephcluster", NAMESPACE)?;
+        let nodes = cluster["spec"]["storage"]["nodes"]
+            .as_array()
+            .context("no nodes")?;
+        let of_node = nodes.iter().find(|one| one["name"] == node);
+        let device = of_node.and_then(|one| one["devices"][0]["name"].as_str());
+        let device = device.with_context(|| format!("{node} has no disk"))?;
+        run(self.sandbox.command("blkdiscard").args(["--force", device])).map(drop)
     }
 
     /// Waits until every OSD is up and every placement group is active and clean.
@@ -271,7 +340,7 @@ impl RookCluster {
     /// Ceph does not answer.
     pub fn complaints(&self) -> Result<Vec<String>> {
         let health = self.rados()?.mon("health")?;
-        let unavoidable = Release::Tentacle.unavoidable_health_codes();
+        let unavoidable = self.spec.ceph.unavoidable_health_codes();
         let checks = health["checks"]
             .as_object()
             .context("`health` without `checks`")?;

@@ -1,5 +1,5 @@
-//! The real Rook, of exactly one release: its operator's program and its manifests. Nothing of it is part of this
-//! project, and where it cannot be had the cases beside it are skipped.
+//! The real Rook, of exactly one release of each minor: its operator's program and its manifests. Nothing of it is part
+//! of this project, and where it cannot be had the cases beside it are skipped.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -17,22 +17,60 @@ use crate::cache;
 use crate::command::{run, say};
 use crate::kubernetes::go;
 
-/// The release.
-pub const RELEASE: &str = "v1.20.6";
-/// The image that its manifests name.
-pub const IMAGE: &str = "docker.io/rook/ceph:v1.20.6";
 /// Where its program is in that image.
 pub const PROGRAM: &str = "/usr/local/bin/rook";
 
 const MODULE: &str = "github.com/rook/rook";
-/// The commit of the release, by which the module inside that one goes: it has no versions of its own.
-const COMMIT: &str = "4e1b7a626891a215949ab42a6957a0ef1e1a25e6";
 /// Its manifests in the sources.
 const MANIFESTS: &str = "deploy/examples";
+
+/// A release of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RookRelease {
+    /// As it is tagged: `v1.20.6`.
+    pub tag: &'static str,
+    /// The commit of the tag, by which the module inside that one goes: it has no versions of its own.
+    commit: &'static str,
+}
+
+impl RookRelease {
+    /// The newest.
+    pub const V1_20: Self = Self {
+        tag: "v1.20.6",
+        commit: "4e1b7a626891a215949ab42a6957a0ef1e1a25e6",
+    };
+    /// The last of 1.19.
+    pub const V1_19: Self = Self {
+        tag: "v1.19.10",
+        commit: "2c3d5c078e1eafcca10821ccf2e95879adc2d8cb",
+    };
+    /// The last of 1.18.
+    pub const V1_18: Self = Self {
+        tag: "v1.18.11",
+        commit: "8059413c805f8ed3a0992af0113c002b0250805e",
+    };
+    /// The last of 1.17, which takes no Ceph 20 yet.
+    pub const V1_17: Self = Self {
+        tag: "v1.17.9",
+        commit: "d1d0811a7686bf06a130e4a99ccc1cdeff55cd2f",
+    };
+    /// The last of 1.16, which takes no Ceph 20 yet.
+    pub const V1_16: Self = Self {
+        tag: "v1.16.9",
+        commit: "8c81f20f15b501d603acc2bcfc211e948c879a11",
+    };
+
+    /// The image that its manifests name.
+    pub fn image(self) -> String {
+        format!("docker.io/rook/ceph:{}", self.tag)
+    }
+}
 
 /// Rook, ready to be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rook {
+    /// Which.
+    pub release: RookRelease,
     /// A folder to lay over a root with Ceph: the program, at its place.
     pub layer: PathBuf,
     manifests: PathBuf,
@@ -47,25 +85,37 @@ pub enum Availability {
     Missing(String),
 }
 
-/// Looks for it: in the folder that `$STAGGER_ROOK` names; else in `shared/rook` beside the checkout; else in the
-/// cache, where it is built from its sources if Go's module proxy has them.
+/// Looks for a release: in the folder that `$STAGGER_ROOK` names; else in `shared/rook` beside the checkout; else in the
+/// cache, where it is built from its sources if Go's module proxy has them. In such a folder is the newest; an older one is
+/// in a folder in it that is called by its tag.
 ///
 /// # Errors
 /// `$STAGGER_ROOK` is set and lacks something, or what was found cannot be unpacked.
-pub fn find() -> Result<Availability> {
-    if let Some(given) = std::env::var_os("STAGGER_ROOK").filter(|given| !given.is_empty()) {
-        return unpacked(Path::new(&given))
+pub fn find(release: RookRelease) -> Result<Availability> {
+    let is_newest = release == RookRelease::V1_20;
+    let of_release = |folder: PathBuf| {
+        if is_newest {
+            folder
+        } else {
+            folder.join(release.tag)
+        }
+    };
+    let given = std::env::var_os("STAGGER_ROOK").filter(|given| !given.is_empty());
+    let given = given.map(|given| of_release(PathBuf::from(given)));
+    if let Some(given) = given.filter(|given| is_newest || given.is_dir()) {
+        return unpacked(release, &given)
             .context("STAGGER_ROOK does not name a folder with Rook")
             .map(Availability::Here);
     }
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/rook");
+    let beside = of_release(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/rook"));
     if beside.is_dir() {
-        return unpacked(&beside).map(Availability::Here);
+        return unpacked(release, &beside).map(Availability::Here);
     }
-    Ok(match built() {
+    Ok(match built(release) {
         Ok(rook) => Availability::Here(rook),
         Err(error) => Availability::Missing(format!(
-            "STAGGER_ROOK names no folder with Rook {RELEASE}, and it cannot be built: {error:#}"
+            "STAGGER_ROOK names no folder with Rook {}, and it cannot be built: {error:#}",
+            release.tag
         )),
     })
 }
@@ -101,20 +151,22 @@ impl Rook {
 }
 
 /// That of a folder with manifests and the program, compressed or not.
-fn unpacked(folder: &Path) -> Result<Rook> {
-    let packed = folder.join(format!("rook-{RELEASE}-linux-amd64.zst"));
+fn unpacked(release: RookRelease, folder: &Path) -> Result<Rook> {
+    let tag = release.tag;
+    let packed = folder.join(format!("rook-{tag}-linux-amd64.zst"));
     let source = if packed.is_file() {
         packed
     } else {
         folder.join("rook")
     };
     let bytes = fs::read(&source).with_context(|| format!("reading {}", source.display()))?;
-    let mut name = format!("{RELEASE}-");
+    let mut name = format!("{tag}-");
     for byte in Sha256::digest(&bytes).iter().take(8) {
         write!(name, "{byte:02x}")?;
     }
     let base = cache::dir()?.join("rook");
     let rook = Rook {
+        release,
         layer: base.join(name),
         manifests: folder.to_owned(),
     };
@@ -136,7 +188,7 @@ fn unpacked(folder: &Path) -> Result<Rook> {
     drop(to);
     fs::set_permissions(&program, Permissions::from_mode(0o755)).context("making it executable")?;
     let said = run(Command::new(&program).arg("version"))?;
-    ensure!(said.contains(RELEASE), "this Rook is not {RELEASE}: {said}");
+    ensure!(said.contains(tag), "this Rook is not {tag}: {said}");
     // A folder for one's own is for its owner alone.
     fs::set_permissions(new.path(), Permissions::from_mode(0o755)).context("opening its folder")?;
     match fs::rename(new.path(), &rook.layer) {
@@ -149,23 +201,24 @@ fn unpacked(folder: &Path) -> Result<Rook> {
 }
 
 /// That of the sources, built once and kept in the cache.
-fn built() -> Result<Rook> {
-    let folder = cache::dir()?.join("rook/sources").join(RELEASE);
+fn built(release: RookRelease) -> Result<Rook> {
+    let folder = cache::dir()?.join("rook/sources").join(release.tag);
     if !folder.join("rook").is_file() {
-        say(format!("building Rook {RELEASE}: once for this version"));
-        build(&folder)?;
+        say(format!("building Rook {}: once for this version", release.tag));
+        build(release, &folder)?;
     }
-    unpacked(&folder)
+    unpacked(release, &folder)
 }
 
-fn build(folder: &Path) -> Result<()> {
+fn build(release: RookRelease, folder: &Path) -> Result<()> {
+    let RookRelease { tag, commit } = release;
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let go = go::program()?;
     let sources = tempfile::tempdir_in(folder).context("making a folder for Rook's sources")?;
-    copy(&fetched(&go, MODULE, RELEASE)?, sources.path())?;
+    copy(&fetched(&go, MODULE, tag)?, sources.path())?;
     // Its `go.mod` looks for that one below it, and archives leave it out.
     copy(
-        &fetched(&go, &format!("{MODULE}/pkg/apis"), COMMIT)?,
+        &fetched(&go, &format!("{MODULE}/pkg/apis"), commit)?,
         &sources.path().join("pkg/apis"),
     )?;
     let program = sources.path().join("rook");
@@ -173,7 +226,7 @@ fn build(folder: &Path) -> Result<()> {
         .current_dir(sources.path())
         .env("CGO_ENABLED", "0")
         .args(["build", "-trimpath", "-tags", "ceph_preview", "-ldflags"])
-        .arg(format!("-s -w -X {MODULE}/pkg/version.Version={RELEASE}"))
+        .arg(format!("-s -w -X {MODULE}/pkg/version.Version={tag}"))
         .arg("-o")
         .arg(&program)
         .arg("./cmd/rook"))

@@ -23,16 +23,19 @@ pub fn beside_rook(
     spec: RookSpec,
     work: impl FnOnce(&RookCluster, &mut Phases) -> Result<()>,
 ) -> Result<()> {
-    let rook = match find()? {
-        Availability::Here(rook) => rook,
-        Availability::Missing(why) => {
-            say(format!("case {name} skipped {}", why.replace('\n', " ")));
-            return Ok(());
+    let mut rooks = Vec::new();
+    for release in [Some(spec.rook), spec.next_rook].into_iter().flatten() {
+        match find(release)? {
+            Availability::Here(rook) => rooks.push(rook),
+            Availability::Missing(why) => {
+                say(format!("case {name} skipped {}", why.replace('\n', " ")));
+                return Ok(());
+            }
         }
-    };
+    }
     case(name, || {
         let mut phases = Phases::begin();
-        let cluster = RookCluster::start(&rook, spec, Path::new(agent))?;
+        let cluster = RookCluster::start(rooks, spec, Path::new(agent))?;
         phases.lap("laid out by Rook");
         let result = work(&cluster, &mut phases);
         if result.is_err() {

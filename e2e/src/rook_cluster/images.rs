@@ -42,7 +42,7 @@ pub(super) fn all(
     folder: &Path,
     root: &Root,
     second: &SecondBuild,
-    rook: &Rook,
+    rooks: &[Rook],
 ) -> Result<BTreeMap<String, Image>> {
     let stand_ins = stand_ins(folder)?;
     let ceph = Image {
@@ -51,12 +51,13 @@ pub(super) fn all(
         env: BTreeMap::from([("PYTHONPATH".to_owned(), "/opt/stagger".to_owned())]),
         ..Image::default()
     };
-    let with_rook = Image {
+    let with_rook = |rook: &Rook| Image {
         layers: vec![rook.layer.clone(), stand_ins.clone()],
         entrypoint: vec![rook_program::PROGRAM.to_owned()],
         ..ceph.clone()
     };
-    let mut all = BTreeMap::from([(rook_program::IMAGE.to_owned(), with_rook)]);
+    let of_rook = rooks.iter().map(|rook| (rook.release.image(), with_rook(rook)));
+    let mut all: BTreeMap<String, Image> = of_rook.collect();
     let again = Image {
         layers: vec![stand_ins, second.layer.clone()],
         ..ceph.clone()

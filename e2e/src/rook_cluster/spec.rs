@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::{Value, json};
 
 use super::NAMESPACE;
+use crate::rook_program::RookRelease;
+use crate::roots::Release;
 
 /// The pool that each cluster has.
 pub const POOL: &str = "replicated";
@@ -27,6 +29,12 @@ const SETTINGS: [(&str, &str); 5] = [
 /// The shape of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RookSpec {
+    /// By this Rook.
+    pub rook: RookRelease,
+    /// The Rook that it is to be upgraded to, if there is to be one.
+    pub next_rook: Option<RookRelease>,
+    /// Of this Ceph.
+    pub ceph: Release,
     /// So many nodes: `n0`, `n1`, and on.
     pub nodes: u8,
     /// In so many zones, one after the other: `z0`, `z1`, and on. None: a node is its own failure domain.
@@ -44,6 +52,9 @@ pub struct RookSpec {
 impl Default for RookSpec {
     fn default() -> Self {
         Self {
+            rook: RookRelease::V1_20,
+            next_rook: None,
+            ceph: Release::Tentacle,
             nodes: 6,
             zones: 3,
             osds_per_node: 1,

@@ -1,12 +1,15 @@
 //! Cases on clusters that the real Rook lays out. Where it cannot be had they are skipped, and say so.
 
+mod drains;
 mod meddled;
+mod releases;
 mod written;
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use stagger_e2e::case::Phases;
 use stagger_e2e::command::say;
 use stagger_e2e::rook_cluster::{NAMESPACE, RookCluster, RookSpec, SecondBuild, beside_rook};
 use stagger_e2e::roots::{Release, ensure as roots};
@@ -89,83 +92,83 @@ fn stagger_updates_while_rook_runs() -> Result<()> {
         "stagger_updates_while_rook_runs",
         AGENT,
         spec,
-        |cluster, phases| {
-            let before = cluster.incarnations()?;
-            let (old, image) = (cluster.image(), cluster.next_image());
-            asked_before_anything_is_installed(cluster, &image)?;
-            phases.lap("asked by a kubeconfig");
-            cluster.patch_cluster(
-                &json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }),
-            )?;
-            cluster.maintain(&json!(["drains", "updates"]))?;
-            let operator = cluster.operators().start("one", &[])?;
-            let idle = cluster.wait_ours("nothing is to be done yet", Duration::from_mins(2), |status| {
-                Ok(status["conditions"][0]["reason"] == "UpToDate" && status["image"] == old)
-            });
-            idle.with_context(|| operator.log())?;
-            phases.lap("stagger sees to it");
-            cluster.patch_maintenance(&json!({ "spec": { "image": image } }))?;
-            let at_osds = cluster.wait_ours("OSDs are changed", Duration::from_mins(8), |status| {
-                Ok(status["run"]["current"]["stage"] == "osd")
-            });
-            at_osds.with_context(|| operator.log())?;
-            let held = held(cluster)?;
-            ensure!(
-                held.len() == 3 && held.iter().all(|name| name.starts_with("rook-ceph-osd-")),
-                "Rook is kept from {held:?}"
-            );
-            ensure!(named(cluster)? == image, "the CephCluster names another image");
-            cluster.restart_operator()?;
-            phases.lap("Rook was restarted");
-            let updated = cluster.wait_ours("all is updated", Duration::from_mins(10), |status| {
-                let run = &status["run"];
-                Ok(run["verdict"] == "done" && status["conditions"][0]["reason"] == "UpToDate")
-            });
-            updated.with_context(|| operator.log())?;
-            phases.lap("updated");
-            // From the beginning once more: it goes through every daemon.
-            cluster.restart_operator()?;
-            cluster.wait_reconciled(Duration::from_mins(5))?;
-            cluster.wait_told("Rook has seen it", Duration::from_mins(3), |status| {
-                Ok(status["phase"] == "Ready" && status["version"]["image"] == image)
-            })?;
-            phases.lap("Rook has gone through it");
-            cluster.wait_clean(Duration::from_mins(1))?;
-            let restarts = cluster.restarts_since(&before)?;
-            ensure!(
-                restarts.len() == before.len() && restarts.values().all(|count| *count == 1),
-                "{restarts:?}"
-            );
-            let left = self::held(cluster)?;
-            ensure!(left.is_empty(), "Rook is still kept from {left:?}");
-
-            drained_and_back(cluster, "n1").with_context(|| operator.log())?;
-            phases.lap("a node was drained");
-            let managers = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-mgr-pdb")?;
-            ensure!(
-                managers["metadata"]["labels"].is_null(),
-                "that of Rook was taken: {managers:#}"
-            );
-
-            // It goes, and leaves nothing that is closed.
-            let words = [
-                "delete",
-                "cephmaintenance",
-                NAMESPACE,
-                "-n",
-                NAMESPACE,
-                "--timeout=60s",
-            ];
-            cluster.plane.ask(&words).with_context(|| operator.log())?;
-            let budget = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-osd")?;
-            ensure!(
-                budget["spec"]["maxUnavailable"] == 1 && budget["metadata"]["labels"].is_null(),
-                "{budget:#}"
-            );
-            phases.lap("the CephMaintenance is gone");
-            Ok(())
-        },
+        updated_while_rook_runs,
     )
+}
+
+fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result<()> {
+    let before = cluster.incarnations()?;
+    let (old, image) = (cluster.image(), cluster.next_image());
+    asked_before_anything_is_installed(cluster, &image)?;
+    phases.lap("asked by a kubeconfig");
+    cluster.patch_cluster(&json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }))?;
+    cluster.maintain(&json!(["drains", "updates"]))?;
+    let operator = cluster.operators().start("one", &[])?;
+    let idle = cluster.wait_ours("nothing is to be done yet", Duration::from_mins(2), |status| {
+        Ok(status["conditions"][0]["reason"] == "UpToDate" && status["image"] == old)
+    });
+    idle.with_context(|| operator.log())?;
+    phases.lap("stagger sees to it");
+    cluster.patch_maintenance(&json!({ "spec": { "image": image } }))?;
+    let at_osds = cluster.wait_ours("OSDs are changed", Duration::from_mins(8), |status| {
+        Ok(status["run"]["current"]["stage"] == "osd")
+    });
+    at_osds.with_context(|| operator.log())?;
+    let held = held(cluster)?;
+    ensure!(
+        held.len() == 3 && held.iter().all(|name| name.starts_with("rook-ceph-osd-")),
+        "Rook is kept from {held:?}"
+    );
+    ensure!(named(cluster)? == image, "the CephCluster names another image");
+    cluster.restart_operator()?;
+    phases.lap("Rook was restarted");
+    let updated = cluster.wait_ours("all is updated", Duration::from_mins(10), |status| {
+        let run = &status["run"];
+        Ok(run["verdict"] == "done" && status["conditions"][0]["reason"] == "UpToDate")
+    });
+    updated.with_context(|| operator.log())?;
+    phases.lap("updated");
+    // From the beginning once more: it goes through every daemon.
+    cluster.restart_operator()?;
+    cluster.wait_reconciled(Duration::from_mins(5))?;
+    cluster.wait_told("Rook has seen it", Duration::from_mins(3), |status| {
+        Ok(status["phase"] == "Ready" && status["version"]["image"] == image)
+    })?;
+    phases.lap("Rook has gone through it");
+    cluster.wait_clean(Duration::from_mins(1))?;
+    let restarts = cluster.restarts_since(&before)?;
+    ensure!(
+        restarts.len() == before.len() && restarts.values().all(|count| *count == 1),
+        "{restarts:?}"
+    );
+    let left = self::held(cluster)?;
+    ensure!(left.is_empty(), "Rook is still kept from {left:?}");
+
+    drained_and_back(cluster, "n1").with_context(|| operator.log())?;
+    phases.lap("a node was drained");
+    let managers = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-mgr-pdb")?;
+    ensure!(
+        managers["metadata"]["labels"].is_null(),
+        "that of Rook was taken: {managers:#}"
+    );
+
+    // It goes, and leaves nothing that is closed.
+    let words = [
+        "delete",
+        "cephmaintenance",
+        NAMESPACE,
+        "-n",
+        NAMESPACE,
+        "--timeout=60s",
+    ];
+    cluster.plane.ask(&words).with_context(|| operator.log())?;
+    let budget = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-osd")?;
+    ensure!(
+        budget["spec"]["maxUnavailable"] == 1 && budget["metadata"]["labels"].is_null(),
+        "{budget:#}"
+    );
+    phases.lap("the CephMaintenance is gone");
+    Ok(())
 }
 
 /// With a kubeconfig alone: what an update would do, and why a unit goes when it does.

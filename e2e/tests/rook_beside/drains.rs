@@ -1,0 +1,152 @@
+//! Drains of nodes that Rook has laid out, while Rook runs.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use stagger_e2e::command::output;
+use stagger_e2e::laid_out::ASKED_ABOUT_EVICTIONS;
+use stagger_e2e::load::Load;
+use stagger_e2e::rados::Target;
+use stagger_e2e::rook_cluster::{NAMESPACE, RookCluster, RookSpec, beside_rook};
+
+use crate::AGENT;
+
+/// Each node in turn, as for new kernels. One comes back with an empty disk; the next one is told to wait for its data.
+#[test]
+#[ignore = "needs root, Go, Ceph and Rook; cargo xtask test --long runs it"]
+fn every_node_in_turn_and_one_comes_back_empty() -> Result<()> {
+    let spec = RookSpec {
+        nodes: 4,
+        zones: 0,
+        ..RookSpec::default()
+    };
+    let name = "every_node_in_turn_and_one_comes_back_empty";
+    beside_rook(name, AGENT, spec, |cluster, phases| {
+        cluster
+            .patch_cluster(&json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }))?;
+        cluster.maintain(&json!(["drains"]))?;
+        let operator = cluster.operators().start("one", &ASKED_ABOUT_EVICTIONS)?;
+        cluster.wait_ours("stagger sees to drains", Duration::from_mins(2), |_| {
+            let budget = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-osd")?;
+            Ok(!budget["metadata"]["labels"].is_null())
+        })?;
+        let mut load = cluster.load()?;
+        phases.lap("stagger sees to drains, and clients are at work");
+
+        for node in cluster.spec().nodes() {
+            let drained = drain(cluster, &node, 180);
+            drained.with_context(|| operator.log())?;
+            if node == "n1" {
+                came_back_empty(cluster, &node).with_context(|| operator.log())?;
+                phases.lap("n1 has an empty disk, and n2 had to wait for its data");
+            } else {
+                cluster.plane.ask(&["uncordon", &node])?;
+            }
+            // Whoever drains the next one does not look at Ceph: it is not for him to know.
+            nobody_noticed(cluster, &mut load)?;
+            phases.lap(format!("{node} was drained"));
+        }
+        cluster.wait_clean(Duration::from_mins(3))?;
+        cluster.wait_ours("nothing is left", Duration::from_mins(1), |status| {
+            let dump = cluster.rados()?.mon("osd dump")?;
+            Ok(status["drains"].is_null() && dump["crush_node_flags"] == json!({}))
+        })?;
+        let report = load.stop()?;
+        ensure!(report.failures().is_empty(), "clients noticed: {report:?}");
+        Ok(())
+    })
+}
+
+/// Gives a drained node an empty disk and has Rook find it. Until its data is back the next node may not go, and whoever
+/// drains that one is told so.
+fn came_back_empty(cluster: &RookCluster, node: &str) -> Result<()> {
+    let tree = cluster.rados()?.mon("osd tree")?;
+    let hosts = tree["nodes"].as_array().context("no tree")?;
+    let host = hosts.iter().find(|one| one["name"] == node);
+    let osd = host.and_then(|host| host["children"][0].as_u64());
+    flags(cluster, "osd set")?;
+    cluster.empty_disk(node, osd.with_context(|| format!("{node} has no OSD"))?)?;
+    cluster.plane.ask(&["uncordon", node])?;
+    cluster.restart_operator()?;
+    cluster.wait_told("Rook has made a new OSD", Duration::from_mins(5), |_| {
+        let status = cluster.rados()?.mon("osd dump")?;
+        let osds = status["osds"].as_array().context("no OSDs")?;
+        Ok(osds.len() == 4 && osds.iter().all(|osd| osd["up"] == 1))
+    })?;
+    let Err(refused) = drain(cluster, "n2", 20) else {
+        anyhow::bail!("n2 was drained while the data of {node} is not back");
+    };
+    let said = format!("{refused:#}");
+    ensure!(
+        said.contains(" may not be evicted now: ") && said.contains("placement group"),
+        "{said}"
+    );
+    cluster.plane.ask(&["uncordon", "n2"])?;
+    flags(cluster, "osd unset")
+}
+
+/// What is to be filled is not filled meanwhile.
+fn flags(cluster: &RookCluster, how: &str) -> Result<()> {
+    for flag in ["norecover", "nobackfill"] {
+        cluster
+            .rados()?
+            .command(Target::Mon, how, json!({ "key": flag }))?;
+    }
+    Ok(())
+}
+
+/// `kubectl drain`, while it is looked at each moment that no placement group has lost what it needs.
+fn drain(cluster: &RookCluster, node: &str, seconds: u32) -> Result<()> {
+    let timeout = format!("--timeout={seconds}s");
+    let mut draining = cluster.plane.kubectl();
+    draining.args([
+        "drain",
+        node,
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        "--force",
+        &timeout,
+    ]);
+    std::thread::scope(|scope| {
+        let ended = scope.spawn(move || output(&mut draining));
+        while !ended.is_finished() {
+            every_group_serves(cluster)?;
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let ended = ended
+            .join()
+            .map_err(|_| anyhow::anyhow!("the thread of a drain panicked"))??;
+        let said = String::from_utf8_lossy(&ended.stderr);
+        ensure!(ended.status.success(), "draining {node}: {said}");
+        Ok(())
+    })
+}
+
+/// None has fewer copies than its pool asks for.
+fn every_group_serves(cluster: &RookCluster) -> Result<()> {
+    let status = cluster.rados()?.mon("status")?;
+    let states = status["pgmap"]["pgs_by_state"]
+        .as_array()
+        .context("no states of placement groups")?;
+    let lost = |state: &Value| {
+        let name = state["state_name"].as_str().unwrap_or_default();
+        ["peered", "down", "incomplete"]
+            .iter()
+            .any(|word| name.contains(word))
+    };
+    ensure!(!states.iter().any(lost), "data is out of reach: {states:?}");
+    Ok(())
+}
+
+fn nobody_noticed(cluster: &RookCluster, load: &mut Load) -> Result<()> {
+    let begun = Instant::now();
+    every_group_serves(cluster)?;
+    let failures = load.failures();
+    ensure!(
+        failures.is_empty(),
+        "clients noticed ({} ms): {failures:?}",
+        begun.elapsed().as_millis()
+    );
+    Ok(())
+}
