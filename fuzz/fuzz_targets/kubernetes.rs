@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use stagger_rook::api::cluster::{CephCluster, CephClusterSpec};
 use stagger_rook::api::maintenance::{CephMaintenance, CephMaintenanceSpec, Desired};
 use stagger_rook::api::policy::Settings;
-use stagger_rook::executor::goal::Wish;
+use stagger_rook::executor::goal::Goal;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(mut specs) = serde_json::from_slice::<serde_json::Value>(bytes) else {
@@ -30,12 +30,12 @@ fuzz_target!(|bytes: &[u8]| {
     for release_changes in [true, false] {
         let settings = Settings::read(&desired, release_changes);
         assert_eq!(settings, Settings::read(&desired, release_changes));
-        let Some(wish) = Wish::of(&desired, release_changes) else {
+        let Some(wish) = Goal::of(&desired, release_changes) else {
             continue;
         };
         assert_eq!(wish.differs(&desired), None, "it asks for what it asks for");
         let written = serde_json::to_value(&wish).expect("a wish can be written");
-        let read: Wish = serde_json::from_value(written).expect("what a run remembers is read");
+        let read: Goal = serde_json::from_value(written).expect("what a run remembers is read");
         assert_eq!(read, wish);
     }
 });

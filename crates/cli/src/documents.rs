@@ -22,7 +22,7 @@ use stagger_core::plan::Plan;
 use stagger_core::releases::{self, Own};
 use stagger_core::run::Entry;
 use stagger_core::view::{RunView, Schema};
-use stagger_rook::client::status::Told;
+use stagger_rook::client::status::MaintenanceStatus;
 use stagger_versioned::chain::Unreadable;
 
 use crate::error::CliError;
@@ -398,7 +398,7 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
         ),
         (
             ROOK_STATUS.0,
-            ROOK_STATUS.schema::<Told>(
+            ROOK_STATUS.schema::<MaintenanceStatus>(
                 "`status --json` of a CephMaintenance, and what `pause`, `resume`, `approve`, `abort` and `rollback` of one end with.",
             ),
         ),

@@ -12,7 +12,7 @@ use serde_json::json;
 use stagger_core::model::{ClusterName, Policy, RunId, Target};
 use stagger_core::run::{Ending, Event, Start};
 use stagger_engine::store::{Store, StoreError};
-use stagger_rook::journal::{Asked, KubeStore, LABEL};
+use stagger_rook::journal::{CommandQueue, KubeStore, LABEL};
 
 const NAMESPACE: &str = "rook-ceph";
 
@@ -34,7 +34,7 @@ fn store(client: &Client, cluster: &str) -> Result<KubeStore> {
         client,
         NAMESPACE,
         ClusterName::new(cluster)?,
-        Asked::default(),
+        CommandQueue::default(),
     ))
 }
 

@@ -26,7 +26,7 @@ use stagger_core::model::ClusterName;
 use stagger_engine::store::Store as _;
 use stagger_rook::api::cluster::CephCluster;
 use stagger_rook::api::maintenance::CephMaintenance;
-use stagger_rook::journal::{Asked, KubeStore};
+use stagger_rook::journal::{CommandQueue, KubeStore};
 use tokio::net::UnixListener;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
@@ -337,7 +337,7 @@ impl World {
         figures.peak_kb = memory(pid)?;
         figures.cpu_s = cpu(pid)?;
         let name = ClusterName::new(NAMESPACE)?;
-        let store = KubeStore::new(&self.client, NAMESPACE, name, Asked::default());
+        let store = KubeStore::new(&self.client, NAMESPACE, name, CommandQueue::default());
         let runs = store.runs().context("reading the journal")?;
         let run = runs.first().context("there is no run")?;
         let waves = waves(&store.journal(&run.run).context("reading the journal")?);

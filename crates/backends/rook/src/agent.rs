@@ -39,7 +39,7 @@ const NODE: &str = "node";
 
 /// What is wished.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct AgentOptions {
     /// The namespace of the ConfigMap.
     pub namespace: String,
     /// The name of this node.
@@ -83,7 +83,7 @@ pub enum AgentError {
 }
 
 /// Goes its rounds until `stop` is over.
-pub async fn run(client: Client, wish: Wish, stop: impl Future<Output = ()>) {
+pub async fn run(client: Client, wish: AgentOptions, stop: impl Future<Output = ()>) {
     // One of an earlier container of this pod says nothing of this one.
     std::fs::remove_file(&wish.ready).ok();
     let mut rounds = Rounds {
@@ -115,7 +115,7 @@ pub fn is_ready(word: &Path, now: SystemTime) -> bool {
 
 struct Rounds {
     client: Client,
-    wish: Wish,
+    wish: AgentOptions,
     /// Away while it is at work.
     keeper: Option<Keeper>,
     devices: Devices,

@@ -23,7 +23,7 @@ use crate::api::cluster::CephCluster;
 use crate::api::maintenance::CephMaintenance;
 use crate::api::names::{COMMAND, LEASE, OPERATOR};
 use crate::api::objects::{DaemonSet, Deployment};
-use crate::client::status::{Leader, Told, anew};
+use crate::client::status::{Leader, MaintenanceStatus, anew};
 use crate::client::versions::Versions;
 
 /// Who writes the annotation, as Kubernetes notes it.
@@ -217,8 +217,11 @@ impl Remote {
     ///
     /// # Errors
     /// The API server does not say.
-    pub async fn told(&self) -> Result<Told, ClientError> {
-        Ok(Told::of(&self.maintenance().await?, self.leader().await))
+    pub async fn told(&self) -> Result<MaintenanceStatus, ClientError> {
+        Ok(MaintenanceStatus::of(
+            &self.maintenance().await?,
+            self.leader().await,
+        ))
     }
 
     /// Who runs what.
@@ -253,7 +256,7 @@ impl Remote {
         let mut left = TRIES;
         loop {
             let found = self.maintenance().await?;
-            let told = Told::of(&found, Leader::Nobody);
+            let told = MaintenanceStatus::of(&found, Leader::Nobody);
             let said = anew(command, told.command.as_deref(), told.heard.as_deref());
             // Under the condition that it is still as it was read: two commands at once are two.
             let patch = json!({ "metadata": {
@@ -283,7 +286,7 @@ impl Remote {
     pub async fn heard(&self, said: &str, limit: Duration) -> Result<(), ClientError> {
         let waited = tokio::time::timeout(limit, async {
             loop {
-                let told = Told::of(&self.maintenance().await?, Leader::Nobody);
+                let told = MaintenanceStatus::of(&self.maintenance().await?, Leader::Nobody);
                 if told.heard.as_deref() == Some(said) {
                     return Ok(());
                 }

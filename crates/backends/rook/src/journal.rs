@@ -44,9 +44,9 @@ const RUN: &str = "run-";
 
 /// What people ask of runs: handed in by whoever reads it off the CephCluster.
 #[derive(Debug, Clone, Default)]
-pub struct Asked(Arc<Mutex<Vec<(i64, Command, String)>>>);
+pub struct CommandQueue(Arc<Mutex<Vec<(i64, Command, String)>>>);
 
-impl Asked {
+impl CommandQueue {
     /// Leaves a command.
     pub fn ask(&self, command: Command, by: impl Into<String>) {
         let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,7 +79,7 @@ struct Tail {
 pub struct KubeStore {
     maps: Api<ConfigMap>,
     cluster: ClusterName,
-    asked: Asked,
+    asked: CommandQueue,
     operator: Option<Version>,
     /// The last chunk of each chain that was read or written, also for the same store [beside](Store::beside).
     tails: Arc<Mutex<BTreeMap<RunId, Tail>>>,
@@ -87,7 +87,7 @@ pub struct KubeStore {
 
 impl KubeStore {
     /// The store of a cluster in its namespace.
-    pub fn new(client: &Client, namespace: &str, cluster: ClusterName, asked: Asked) -> Self {
+    pub fn new(client: &Client, namespace: &str, cluster: ClusterName, asked: CommandQueue) -> Self {
         Self {
             maps: Api::namespaced(client.clone(), namespace),
             cluster,

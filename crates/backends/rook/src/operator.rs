@@ -19,6 +19,7 @@ mod image;
 mod instrumented_client;
 mod last_run;
 mod metrics;
+mod owner;
 mod pairs;
 mod provision;
 mod release;
@@ -234,7 +235,7 @@ async fn lead(shared: Shared, stop: impl Future<Output = ()>) -> Result<(), Oper
     shared.metrics.leads(true);
     // Ends with this.
     let mut beside = JoinSet::new();
-    beside.spawn(agents::see_to(shared.clone()));
+    beside.spawn(agents::run(shared.clone()));
     if let Some(webhook) = options.webhook.clone() {
         beside.spawn(webhook::serve(shared.clone(), webhook));
     }
@@ -369,7 +370,7 @@ async fn bring_about(shared: &Shared, pairs: &Pairs, tasks: &mut BTreeMap<Key, T
             });
         } else {
             let (tell, told) = watch::channel(Arc::new(desired));
-            let task = tokio::spawn(cluster::see_to(shared.clone(), told));
+            let task = tokio::spawn(cluster::run(shared.clone(), told));
             tasks.insert(key, Task { tell, task });
         }
     }

@@ -11,7 +11,7 @@ mod place;
 pub mod prepare;
 pub mod removal;
 mod report;
-mod wished;
+mod requested_devices;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub(crate) use deployment::{devices_of, image, like, where_of};
 pub use job::{On, Prepare, at as job_at, job, name as job_name};
 pub use place::location;
 pub use report::{NodeStatus, OsdInfo, Stage, name as report_name, read, status_map};
-pub use wished::{Wished, wished};
+pub use requested_devices::{RequestedDevices, requested_devices};
 
 /// A Job that ended without a word is believed to have none after so long: objects are seen one by one.
 const SILENT: SignedDuration = SignedDuration::from_secs(10);

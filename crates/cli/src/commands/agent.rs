@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use stagger_rook::agent::{self, Bounds, Logs, Wish};
+use stagger_rook::agent::{self, AgentOptions, Bounds, Logs};
 
 use super::operator::{connect, logs};
 use super::stop_asked;
@@ -29,7 +29,7 @@ pub(crate) async fn agent(wish: &Agent) -> Result<Exit, CliError> {
     }
     logs(wish.plain_logs);
     let client = connect().await?;
-    let wish = Wish {
+    let wish = AgentOptions {
         namespace: wish.namespace.clone(),
         node: wish.node.clone(),
         logs: Logs {

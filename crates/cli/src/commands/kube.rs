@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::Command;
 use stagger_engine::supervisor;
-use stagger_rook::client::status::{Told, words};
+use stagger_rook::client::status::{MaintenanceStatus, words};
 use stagger_rook::client::{self, ClientError, Place, Remote};
-use stagger_rook::journal::{Asked, KubeStore};
+use stagger_rook::journal::{CommandQueue, KubeStore};
 
 use super::control;
 use crate::args::{self, Cli, Heard, Kube};
@@ -43,7 +43,7 @@ pub(crate) async fn status(cli: &Cli, wish: &args::Status) -> Result<Exit, CliEr
 }
 
 /// Blocked, or nobody there to go on: somebody has to look.
-fn exit(told: &Told) -> Exit {
+fn exit(told: &MaintenanceStatus) -> Exit {
     if told.leader.is_missing() || told.phase.as_deref() == Some("Blocked") {
         Exit::NeedsYou
     } else {
@@ -94,7 +94,7 @@ pub(crate) async fn ask(cli: &Cli, wish: &Heard, command: &Command) -> Result<Ex
 }
 
 /// A command is for a run, and for somebody who hears it. What was given up is resumed without a run.
-fn may_ask(told: &Told, command: &Command, no_wait: bool) -> Result<(), CliError> {
+fn may_ask(told: &MaintenanceStatus, command: &Command, no_wait: bool) -> Result<(), CliError> {
     let again = *command == Command::Resume && told.gave_up.is_some();
     if told.under_way().is_none() && told.unreadable.is_none() && !again {
         let error = CliError::new(
@@ -119,6 +119,6 @@ fn may_ask(told: &Told, command: &Command, no_wait: bool) -> Result<(), CliError
 fn replayed(remote: &Remote, cluster: &str, run: &RunId) -> Result<stagger_core::run::Run, CliError> {
     let name = ClusterName::new(cluster).map_err(|error| CliError::usage(error.to_string()))?;
     let (client, namespace) = remote.client();
-    let store = KubeStore::new(client, namespace, name, Asked::default());
+    let store = KubeStore::new(client, namespace, name, CommandQueue::default());
     Ok(supervisor::replay(&store, run)?)
 }

@@ -1,7 +1,7 @@
 //! `osd prepare`
 
 use stagger_rook::provision::Stage;
-use stagger_rook::provision::prepare::{Wish, prepare};
+use stagger_rook::provision::prepare::{PrepareOptions, prepare};
 
 use super::operator::connect;
 use crate::args::Prepare;
@@ -15,7 +15,7 @@ pub(crate) async fn prepare_devices(wish: &Prepare) -> Result<Exit, CliError> {
     let key = std::env::var("ROOK_CEPH_SECRET").map_err(|_| {
         CliError::usage("ROOK_CEPH_SECRET is not set").hint("it is the key of the user that makes OSDs")
     })?;
-    let wish = Wish {
+    let wish = PrepareOptions {
         namespace: wish.namespace.clone(),
         node: wish.node.clone(),
         claim: wish.pvc.clone(),

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use stagger_core::model::UnitId;
-use stagger_rook::client::status::{Condition, Drains, Leader, Told};
+use stagger_rook::client::status::{Condition, Drains, Leader, MaintenanceStatus};
 use stagger_rook::client::versions::{Program, Row, Versions};
 
 use super::names::{compress, fit};
 use super::{duration, status};
 
 /// The phase first, then the why, then what there is to know, then the run.
-pub(crate) fn status(told: &Told, now: Timestamp, upgrade: bool) -> String {
+pub(crate) fn status(told: &MaintenanceStatus, now: Timestamp, upgrade: bool) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{}", headline(told));
     let manages = if told.manages.is_empty() {
@@ -71,7 +71,7 @@ pub(crate) fn status(told: &Told, now: Timestamp, upgrade: bool) -> String {
     text
 }
 
-fn headline(told: &Told) -> String {
+fn headline(told: &MaintenanceStatus) -> String {
     let Some(phase) = &told.phase else {
         return "UNKNOWN  no operator has told anything of it yet".to_owned();
     };
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    fn told() -> Told {
+    fn told() -> MaintenanceStatus {
         let condition = |kind: &str, status: &str| Condition {
             kind: kind.to_owned(),
             status: status.to_owned(),
@@ -250,7 +250,7 @@ mod tests {
             message: String::new(),
             last_transition_time: Some(at("2026-11-03T09:50:00Z")),
         };
-        Told {
+        MaintenanceStatus {
             namespace: "rook-ceph".to_owned(),
             name: "main".to_owned(),
             cluster: "ceph".to_owned(),

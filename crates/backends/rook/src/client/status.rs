@@ -19,7 +19,7 @@ use crate::api::names::COMMAND;
 /// What is known of a cluster and its upgrade.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Told {
+pub struct MaintenanceStatus {
     /// The namespace of the CephMaintenance.
     pub namespace: String,
     /// Its name.
@@ -146,7 +146,7 @@ impl Leader {
     }
 }
 
-impl Told {
+impl MaintenanceStatus {
     /// What a CephMaintenance says.
     pub fn of(maintenance: &CephMaintenance, leader: Leader) -> Self {
         let status = maintenance.status.clone().unwrap_or_default();
@@ -283,7 +283,7 @@ mod tests {
             "spec": { "cephCluster": "c", "manage": ["drains", "updates"] },
         }))
         .unwrap();
-        let told = Told::of(&maintenance, Leader::Nobody);
+        let told = MaintenanceStatus::of(&maintenance, Leader::Nobody);
         assert_eq!(told.manages, ["drains", "updates"]);
         assert!(told.phase.is_none() && !told.about_this_spec && told.reason.is_none() && told.run.is_none());
     }

@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(versions.daemons[1].image, "ceph:v20");
         assert_eq!(
             versions.unclear,
-            ["Deployment rook-ceph-osd-x has no label ceph_daemon_id; set it to the daemon's id"]
+            ["Deployment rook-ceph-osd-x: there is no label ceph_daemon_id; set it to the daemon's id"]
         );
     }
 }

@@ -35,7 +35,7 @@ use crate::api::pod::{self, Fields};
 use crate::api::pod_revision::{PodRevision, RevisionCatalog, image_of};
 use crate::executor::beside::{self, Beside};
 use crate::executor::diagnostics::Gather;
-use crate::executor::goal::Wish;
+use crate::executor::goal::Goal;
 use crate::executor::managed_fields::{
     FENCE, RESTARTED, as_they_are, fence_of, fields, held_by, is_made_of, restarted,
 };
@@ -62,7 +62,7 @@ pub struct Memory {
     /// What revisions stand for.
     pub book: RevisionCatalog,
     /// What was asked for.
-    pub wish: Wish,
+    pub wish: Goal,
     /// Beside a Rook that runs: how it was before. Else Rook must not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<Beside>,
@@ -626,7 +626,7 @@ fn with_wanted_standbys(baseline: &Baseline, watched: &ObjectCache) -> Baseline 
 ///
 /// Rook itself upgrades a manager, a metadata server or a gateway that is alone, and whoever lays a cluster out so says as
 /// much. Who skips all checks asks for nobody's word.
-pub fn permitted(wish: Option<&Wish>) -> impl Iterator<Item = String> {
+pub fn permitted(wish: Option<&Goal>) -> impl Iterator<Item = String> {
     let unchecked = wish.is_some_and(|wish| wish.skip_checks);
     let sorts = if unchecked { &["mon", "pool"][..] } else { &[] };
     let named = wish

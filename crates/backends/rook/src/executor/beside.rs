@@ -23,7 +23,7 @@ use stagger_core::model::{
 use crate::api::daemons::kind_of;
 use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::objects::Deployment;
-use crate::executor::goal::Wish;
+use crate::executor::goal::Goal;
 use crate::executor::managed_fields::{is_made_of, template_image};
 
 /// The label that says which CephMaintenance keeps Rook from a daemon.
@@ -56,7 +56,7 @@ pub(crate) fn labels(holder: &str) -> Value {
 
 /// Who keeps Rook from a daemon that gets this image: nobody, where it is the one that the CephCluster names. Whoever is taken back
 /// after Rook had it again is kept from Rook by the same write, or Rook would take it forth once more.
-pub(crate) fn holder_with<'a>(beside: Option<&'a Beside>, wish: &Wish, image: &str) -> Option<&'a str> {
+pub(crate) fn holder_with<'a>(beside: Option<&'a Beside>, wish: &Goal, image: &str) -> Option<&'a str> {
     beside
         .filter(|_| image != wish.image)
         .map(|beside| beside.holder.as_str())
@@ -130,7 +130,7 @@ pub(crate) fn place(target: &mut Target) -> Result<(), IdError> {
 
 /// How far the steps are.
 pub(crate) fn conditions(
-    wish: &Wish,
+    wish: &Goal,
     daemons: &Daemons,
     cluster_image: Option<&str>,
 ) -> Result<Vec<Condition>, IdError> {
@@ -160,7 +160,7 @@ pub(crate) fn conditions(
 }
 
 /// The daemons of which a step has to change the labels.
-pub(crate) fn left(step: Step, wish: &Wish, daemons: &Daemons) -> Vec<UnitId> {
+pub(crate) fn left(step: Step, wish: &Goal, daemons: &Daemons) -> Vec<UnitId> {
     let is_as_wished = |unit: &UnitId, deployment: &Deployment| {
         let kind = kind_of(unit);
         is_made_of(deployment, kind, &wish.made(kind, ""))
@@ -182,7 +182,7 @@ pub(crate) fn left(step: Step, wish: &Wish, daemons: &Daemons) -> Vec<UnitId> {
 }
 
 /// Why no wave may begin: Rook is not kept from what is to be changed. `None`: it is.
-pub(crate) fn is_open(wish: &Wish, daemons: &Daemons, cluster_image: Option<&str>) -> Option<String> {
+pub(crate) fn is_open(wish: &Goal, daemons: &Daemons, cluster_image: Option<&str>) -> Option<String> {
     if cluster_image != Some(wish.image.as_str()) {
         return Some(format!(
             "spec.cephVersion.image of the CephCluster is {}, and Rook would take back what is changed: set it to {}, or end \
@@ -221,7 +221,7 @@ pub(crate) fn settle(
     manages: bool,
     daemons: &Daemons,
     cluster_image: Option<&str>,
-    last: Option<(&Beside, &Wish)>,
+    last: Option<(&Beside, &Goal)>,
 ) -> Settle {
     let held: Vec<(&UnitId, &Arc<Deployment>)> = daemons
         .iter()
@@ -271,9 +271,9 @@ mod tests {
     const OLD: &str = "ceph:20.2.4";
     const NEW: &str = "ceph:20.2.5";
 
-    fn wish() -> Wish {
+    fn wish() -> Goal {
         let wanted = desired(json!({}), json!({ "manage": ["updates"], "image": NEW }));
-        Wish::of(&wanted, false).unwrap()
+        Goal::of(&wanted, false).unwrap()
     }
 
     fn ours() -> Beside {

@@ -16,7 +16,7 @@ use crate::api::policy::Settings;
 /// What is asked of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wish {
+pub struct Goal {
     /// The image with Ceph.
     pub image: String,
     /// What else pods should have, by kind of daemon.
@@ -34,7 +34,7 @@ pub struct Wish {
     pub groups: PgGate,
 }
 
-impl Wish {
+impl Goal {
     /// What is asked for; nothing, as long as no image is named.
     pub fn of(desired: &Desired, release_changes: bool) -> Option<Self> {
         let image = desired.image()?.clone();
@@ -133,7 +133,7 @@ mod tests {
     fn each_field_of_ours_is_another_wish_and_others_are_none() {
         let before = spec(&json!({ "osds": { "grow": true } }), &json!({}));
         for release_changes in [true, false] {
-            let wish = Wish::of(&before, release_changes).unwrap();
+            let wish = Goal::of(&before, release_changes).unwrap();
             let same = |policy: Value, more: Value| assert_eq!(wish.differs(&spec(&policy, &more)), None);
             same(json!({}), json!({}));
             same(json!({ "pause": true, "onSpecChange": "lock" }), json!({}));
@@ -185,7 +185,7 @@ mod tests {
         let cluster =
             json!({ "cephVersion": { "image": "ceph:20" }, "priorityClassNames": { "all": "high" } });
         let of =
-            |manage: Value| Wish::of(&desired(cluster.clone(), json!({ "manage": manage })), true).unwrap();
+            |manage: Value| Goal::of(&desired(cluster.clone(), json!({ "manage": manage })), true).unwrap();
         assert_eq!(of(json!(["updates", "drains"])).pods, BTreeMap::new());
         assert!(!of(json!(["provisioning"])).pods.is_empty());
     }
@@ -206,13 +206,13 @@ mod tests {
 
     #[test]
     fn a_wish_is_read_back_from_the_journal() {
-        let wish = Wish::of(
+        let wish = Goal::of(
             &spec(&json!({}), &json!({ "priorityClassNames": { "all": "high" } })),
             true,
         )
         .unwrap();
         let written = serde_json::to_value(&wish).unwrap();
-        assert_eq!(serde_json::from_value::<Wish>(written).unwrap(), wish);
+        assert_eq!(serde_json::from_value::<Goal>(written).unwrap(), wish);
         assert!(
             wish.name()
                 .starts_with("ceph:20 with mgr/priorityClassName=high, "),

@@ -159,7 +159,7 @@ pub(crate) fn place(target: &mut Target, deployments: &[impl Borrow<Deployment>]
 
 /// A migration of a run, as the status tells of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct MigrationStatus {
     /// Its step.
     pub name: String,
     /// What it does, and what for.
@@ -169,13 +169,13 @@ pub struct Told {
 }
 
 /// The migrations of a run and how far they are.
-pub(crate) fn told(target: &Target, view: &RunView) -> Vec<Told> {
+pub(crate) fn told(target: &Target, view: &RunView) -> Vec<MigrationStatus> {
     let steps = target.parts.iter().filter_map(|part| match part {
         Part::Step(step) => Some(step),
         Part::Stage(_) => None,
     });
     steps
-        .map(|step| Told {
+        .map(|step| MigrationStatus {
             name: step.name.to_string(),
             why: step.why.clone(),
             done: view.completed.contains(&step.name),

@@ -21,12 +21,13 @@ pub type Wave = Option<BTreeSet<u32>>;
 #[derive(Debug)]
 pub struct WaveExposure {
     /// By what the run is at.
-    told: watch::Sender<Told>,
+    told: watch::Sender<ExposedWave>,
     closed: watch::Sender<BTreeSet<u32>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Told {
+/// What the run has come to.
+struct ExposedWave {
     /// All OSDs of the open wave.
     all: BTreeSet<u32>,
     open: bool,
@@ -35,7 +36,7 @@ struct Told {
     again: BTreeSet<u32>,
 }
 
-impl Told {
+impl ExposedWave {
     fn wave(&self) -> Wave {
         self.open
             .then(|| self.exposed.union(&self.again).copied().collect())
@@ -45,7 +46,7 @@ impl Told {
 impl Default for WaveExposure {
     fn default() -> Self {
         Self {
-            told: watch::channel(Told::default()).0,
+            told: watch::channel(ExposedWave::default()).0,
             closed: watch::channel(BTreeSet::new()).0,
         }
     }
@@ -118,7 +119,7 @@ impl WaveExposure {
 
 /// What is exposed, as it changes.
 #[derive(Debug, Clone)]
-pub struct Waves(watch::Receiver<Told>);
+pub struct Waves(watch::Receiver<ExposedWave>);
 
 impl Waves {
     /// What is exposed now; it counts as seen.

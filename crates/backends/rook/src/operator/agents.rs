@@ -5,18 +5,19 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
 use kube::{Api, Resource as _, ResourceExt as _};
-use serde_json::{Value, json};
+use serde_json::Value;
 use stagger_engine::backend::BackendError;
 
 use super::Shared;
 use super::blocked::Blocked;
 use super::events::{self, Events};
+use super::owner;
 use crate::agent::agents::{
     Agent, AgentRollout, NAME, Step, Wanted, daemon_set, decide, made_of, version_of,
 };
@@ -25,7 +26,6 @@ use crate::api::cache::{Watches, nodes};
 use crate::api::failed;
 use crate::api::names;
 use crate::api::names::MANAGER;
-use crate::api::names::OPERATOR;
 
 /// How long changes are gathered before they are looked at together.
 const BURST: Duration = Duration::from_millis(100);
@@ -57,7 +57,7 @@ pub(super) fn hold(stand: &AgentRollout, ours: &semver::Version) -> Option<Block
 }
 
 /// Sees to the agents until its task is ended.
-pub(super) async fn see_to(shared: Shared) {
+pub(super) async fn run(shared: Shared) {
     let Some(image) = shared.options.image.clone().filter(|_| shared.options.agents) else {
         if shared.options.agents {
             tracing::warn!(
@@ -157,7 +157,7 @@ impl Tend {
         };
         let (_, word) = daemon_set(&wanted);
         let Some(set) = set.filter(|set| made_of(set) == Some(&word)) else {
-            let owner = self.owner().await?;
+            let owner = owner::reference(&self.shared.client, &self.shared.options.namespace).await?;
             let (object, _) = daemon_set(&Wanted {
                 owner: owner.as_ref(),
                 ..wanted
@@ -215,19 +215,6 @@ impl Tend {
             AgentRollout::Unseen | AgentRollout::Without | AgentRollout::Newer(_) => (0, 0),
         };
         AgentRollout::Rolling { why, fresh, wanted }
-    }
-
-    /// The operator's Deployment: with it the agents go. None where the operator runs elsewhere.
-    async fn owner(&self) -> Result<Option<Value>, BackendError> {
-        let api: Api<Deployment> =
-            Api::namespaced(self.shared.client.clone(), &self.shared.options.namespace);
-        let found = api.get_opt(OPERATOR).await;
-        let found = found.map_err(|error| failed(&format!("read Deployment {OPERATOR}"), &error))?;
-        Ok(found.map(|found| {
-            json!({
-                "apiVersion": "apps/v1", "kind": "Deployment", "name": OPERATOR, "uid": found.metadata.uid,
-            })
-        }))
     }
 
     async fn apply(&self, object: &Value) -> Result<(), BackendError> {

@@ -43,9 +43,9 @@ use crate::api::policy::Settings;
 use crate::api::rook_operator;
 use crate::executor::backend::{permitted, set_image};
 use crate::executor::beside::{self, Beside, Settle};
-use crate::executor::goal::Wish;
+use crate::executor::goal::Goal;
 use crate::executor::managed_fields::is_made_of;
-use crate::journal::{Asked, KubeStore};
+use crate::journal::{CommandQueue, KubeStore};
 
 /// After a pass that failed, another is tried after so long, and longer each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
@@ -72,14 +72,14 @@ enum Pass {
 struct Gone;
 
 /// One cluster's task.
-struct One {
+struct ClusterReconciler {
     shared: Shared,
     namespace: String,
     name: String,
     cluster: ClusterName,
     watched: Arc<ObjectCache>,
     writer: Arc<Writer>,
-    asked: Asked,
+    asked: CommandQueue,
     /// What images hold, as they were asked.
     releases: BTreeMap<String, Version>,
     /// Whether it was looked for runs of before.
@@ -93,7 +93,7 @@ struct One {
 }
 
 /// Sees to a cluster until the task is ended.
-pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<Desired>>) {
+pub(super) async fn run(shared: Shared, mut told: watch::Receiver<Arc<Desired>>) {
     let desired = told.borrow_and_update().clone();
     let found = &desired.cluster;
     let (namespace, name) = (found.namespace().unwrap_or_default(), found.name_any());
@@ -111,7 +111,7 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<Desired
     };
     let writer = Arc::new(Writer::new(&shared.client, &desired.maintenance, watchers));
     let remarked = writer.told().generation;
-    let mut one = One {
+    let mut one = ClusterReconciler {
         pulse,
         metrics,
         remarked,
@@ -121,7 +121,7 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<Desired
         name,
         cluster,
         watched,
-        asked: Asked::default(),
+        asked: CommandQueue::default(),
         releases: BTreeMap::new(),
         looked_back: false,
         last: None,
@@ -182,7 +182,7 @@ pub(super) async fn see_to(shared: Shared, mut told: watch::Receiver<Arc<Desired
     }
 }
 
-impl One {
+impl ClusterReconciler {
     fn tell(&self, phase: &str, reason: &str, message: &str, desired: &Desired) {
         let (generation, image) = (desired.generation(), desired.image().cloned());
         self.writer.tell(|told| {
@@ -236,9 +236,9 @@ impl One {
             Arc::clone(&self.metrics),
         );
         let mut beside = JoinSet::new();
-        beside.spawn(drains.see_to(told.clone()));
-        beside.spawn(provision.see_to(told.clone()));
-        beside.spawn(removal.see_to(told.clone()));
+        beside.spawn(drains.run(told.clone()));
+        beside.spawn(provision.run(told.clone()));
+        beside.spawn(removal.run(told.clone()));
         beside
     }
 
@@ -318,7 +318,7 @@ impl One {
         }
         self.hear(desired);
         // Whether it is another release is not known yet, and nothing up to a run asks.
-        let wish = Wish::of(desired, true);
+        let wish = Goal::of(desired, true);
         if !desired.manages(Manage::Updates) {
             self.writer.tell(|told| told.gave_up = None);
             let (reason, message) = self.observed(desired, wish.as_ref());
@@ -373,7 +373,7 @@ impl One {
     }
 
     /// What is said of a cluster whose updates are not managed, with the reason.
-    fn observed(&self, desired: &Desired, wish: Option<&Wish>) -> (&'static str, String) {
+    fn observed(&self, desired: &Desired, wish: Option<&Goal>) -> (&'static str, String) {
         let what = if desired.maintenance.spec.manage.is_empty() {
             "it is only observed"
         } else {
@@ -456,7 +456,7 @@ impl One {
     }
 
     /// The daemons whose Deployments are not as they should be. One that is scaled to nothing has nothing to run.
-    fn differing(&self, wish: &Wish) -> Vec<UnitId> {
+    fn differing(&self, wish: &Goal) -> Vec<UnitId> {
         let (daemons, _) = self.watched.daemons();
         daemons
             .into_iter()
@@ -473,7 +473,7 @@ impl One {
     async fn beside_rook(
         &self,
         desired: &Desired,
-        wish: &Wish,
+        wish: &Goal,
         differing: &[UnitId],
     ) -> Result<Option<Beside>, Blocked> {
         let Shared { client, .. } = &self.shared;
@@ -613,7 +613,7 @@ impl One {
         Ok(None)
     }
 
-    async fn ceph(&self, wish: &Wish) -> Result<CephBackend, Blocked> {
+    async fn ceph(&self, wish: &Goal) -> Result<CephBackend, Blocked> {
         let access = self.shared.access(&self.namespace, &self.name).await?;
         let cluster = CephConfig {
             name: self.cluster.clone(),

@@ -6,8 +6,8 @@ use stagger_core::run::Command;
 
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::names::COMMAND;
-use crate::executor::goal::Wish;
-use crate::journal::Asked;
+use crate::executor::goal::Goal;
+use crate::journal::CommandQueue;
 
 /// Who asks, as a journal has it.
 const BY: &str = "the CephMaintenance";
@@ -23,7 +23,7 @@ pub(super) fn is_interruption(by: &str) -> bool {
 
 /// What a person wants of a run, by the CephMaintenance.
 pub(super) struct Wishes {
-    wish: Wish,
+    wish: Goal,
     paused: Option<bool>,
     /// Whether the run is ended because something else is asked for.
     left: bool,
@@ -33,7 +33,7 @@ pub(super) struct Wishes {
 
 impl Wishes {
     /// For a run that was asked for by that. A command that was `heard` before was not said to it.
-    pub(super) fn new(wish: Wish, heard: Option<String>) -> Self {
+    pub(super) fn new(wish: Goal, heard: Option<String>) -> Self {
         Self {
             wish,
             paused: None,
@@ -43,7 +43,7 @@ impl Wishes {
     }
 
     /// Leaves the commands that a change of what is wanted comes to.
-    pub(super) fn heed(&mut self, desired: &Desired, asked: &Asked) {
+    pub(super) fn heed(&mut self, desired: &Desired, asked: &CommandQueue) {
         let maintenance = &desired.maintenance;
         let paused = maintenance.spec.update_policy.pause.unwrap_or(false);
         match self.paused.replace(paused) {
@@ -189,7 +189,7 @@ mod tests {
     /// What stands there from before a run is not said to it, and what is said once is heard once.
     #[test]
     fn wishes_are_heard_once() {
-        let asked = Asked::default();
+        let asked = CommandQueue::default();
         let heard = |wishes: &mut Wishes, image, pause, command| {
             wishes.heed(&cluster(image, pause, command), &asked);
             asked
@@ -198,7 +198,7 @@ mod tests {
                 .map(|(command, _)| command)
                 .collect::<Vec<_>>()
         };
-        let wish = Wish::of(&cluster("ceph:20", false, ""), true).unwrap();
+        let wish = Goal::of(&cluster("ceph:20", false, ""), true).unwrap();
         let mut wishes = Wishes::new(wish, Some("abort#1".to_owned()));
         assert_eq!(heard(&mut wishes, "ceph:20", false, "abort#1"), []);
         assert_eq!(heard(&mut wishes, "ceph:20", true, "abort#1"), [Command::Pause]);
@@ -218,14 +218,14 @@ mod tests {
     #[test]
     fn a_run_of_a_maintenance_that_goes_ends() {
         let before = cluster("ceph:20", false, "");
-        let wish = Wish::of(&before, true).unwrap();
+        let wish = Goal::of(&before, true).unwrap();
         let mut unmanaged = before.clone();
         unmanaged.maintenance.spec.manage.clear();
         let mut deleted = before;
         let at = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH);
         deleted.maintenance.metadata.deletion_timestamp = Some(at);
         for now in [unmanaged, deleted] {
-            let asked = Asked::default();
+            let asked = CommandQueue::default();
             let mut wishes = Wishes::new(wish.clone(), Some(String::new()));
             wishes.heed(&now, &asked);
             wishes.heed(&now, &asked);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::status::Told;
+use super::status::ClusterStatus;
 use crate::api::maintenance::Condition;
 
 /// The reason of what is as it should be.
@@ -30,7 +30,7 @@ pub(super) const OBSERVING: &str = "Observing";
 /// - `Degraded`: something is wrong beside that, each object in a sentence.
 /// - `Blocked`: an update cannot go on by itself, or must not begin.
 /// - `UpToDate`: every daemon is as asked for.
-pub(super) fn of(told: &Told, before: &[Condition], now: Timestamp) -> Vec<Condition> {
+pub(super) fn of(told: &ClusterStatus, before: &[Condition], now: Timestamp) -> Vec<Condition> {
     let (reason, message) = (told.reason.as_str(), told.message.as_str());
     let away = told
         .troubles
@@ -98,13 +98,13 @@ fn sentences(objects: &BTreeMap<String, String>) -> String {
 mod tests {
     use super::*;
 
-    fn told(phase: &str, reason: &str) -> Told {
-        Told {
+    fn told(phase: &str, reason: &str) -> ClusterStatus {
+        ClusterStatus {
             phase: phase.to_owned(),
             reason: reason.to_owned(),
             message: "why".to_owned(),
             generation: 3,
-            ..Told::default()
+            ..ClusterStatus::default()
         }
     }
 
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(holds(&of(&told("Ready", OBSERVING), &[], at(0))), ["Available"]);
         // A reason is never empty: the API server would refuse it where it is checked.
         assert!(
-            of(&Told::default(), &[], at(0))
+            of(&ClusterStatus::default(), &[], at(0))
                 .iter()
                 .all(|one| !one.reason.is_empty())
         );

@@ -29,7 +29,7 @@ use self::kept::Kept;
 use self::look::{AsProven, Look, Status, groups};
 use self::shown::{osds, others};
 use super::Shared;
-use super::evictions::{Evidence, EvidenceSink};
+use super::evictions::{Connect, Evidence, EvidenceSink};
 use super::health::Pulse;
 use super::metrics::ClusterMetrics;
 use super::status::{Drained, Writer};
@@ -128,6 +128,17 @@ pub(super) struct Drains {
     evidence: EvidenceSink,
 }
 
+/// Connects to the Ceph of a cluster.
+fn ceph_of(shared: &Shared, namespace: &str, name: &str, metrics: &Arc<ClusterMetrics>) -> Connect {
+    let (shared, metrics) = (shared.clone(), Arc::clone(metrics));
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    Box::new(move || {
+        let (shared, metrics) = (shared.clone(), Arc::clone(&metrics));
+        let (namespace, name) = (namespace.clone(), name.clone());
+        Box::pin(async move { shared.ceph(&namespace, &name, &metrics).await })
+    })
+}
+
 impl Drains {
     /// For the cluster of that name.
     pub(super) fn new(
@@ -138,9 +149,10 @@ impl Drains {
         writer: Arc<Writer>,
         metrics: Arc<ClusterMetrics>,
     ) -> Self {
-        let evidence = shared
-            .evictions
-            .review(&shared, (namespace, name), &watched, &metrics);
+        let evidence =
+            shared
+                .evictions
+                .review(namespace, &watched, ceph_of(&shared, namespace, name, &metrics));
         Self {
             evidence,
             pulse: shared.health.begins(format!("drains of {namespace}/{name}")),
@@ -175,7 +187,7 @@ impl Drains {
     }
 
     /// Sees to drains until its task is ended.
-    pub(super) async fn see_to(mut self, mut told: watch::Receiver<Arc<Desired>>) {
+    pub(super) async fn run(mut self, mut told: watch::Receiver<Arc<Desired>>) {
         let mut changes = self.watched.changes();
         let mut changed = true;
         loop {

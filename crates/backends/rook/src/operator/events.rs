@@ -14,7 +14,7 @@ use stagger_engine::driver::Notice;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::status::{Drained, Provisioning, Told};
+use super::status::{ClusterStatus, Drained, Provisioning};
 use crate::agent::agents::AgentRollout;
 use crate::api::policy::Settings;
 use crate::provision::Remark;
@@ -84,9 +84,9 @@ pub(super) fn of_notice(notice: &Notice) -> Option<News> {
 }
 
 /// What is new in a status that another takes the place of.
-pub(super) fn of_status(before: &Told, now: &Told) -> Vec<News> {
+pub(super) fn of_status(before: &ClusterStatus, now: &ClusterStatus) -> Vec<News> {
     let mut news = Vec::new();
-    let said = |told: &Told| {
+    let said = |told: &ClusterStatus| {
         // Which agent is waited for is another every few seconds.
         let passes = told.reason == "AgentsFirst";
         let message = (!passes).then(|| told.message.clone());
@@ -365,12 +365,12 @@ mod tests {
     use crate::api::maintenance::desired;
     use crate::provision::Where;
 
-    fn blocked(reason: &str, message: &str) -> Told {
-        Told {
+    fn blocked(reason: &str, message: &str) -> ClusterStatus {
+        ClusterStatus {
             phase: "Blocked".to_owned(),
             reason: reason.to_owned(),
             message: message.to_owned(),
-            ..Told::default()
+            ..ClusterStatus::default()
         }
     }
 
@@ -380,14 +380,14 @@ mod tests {
 
     #[test]
     fn blocked_is_told_once_for_each_reason_and_text() {
-        let ready = Told::default();
+        let ready = ClusterStatus::default();
         let one = blocked("NoImage", "set it");
         assert_eq!(
             of_status(&ready, &one),
             [bad("Update", "Blocked", "NoImage: set it")]
         );
         assert_eq!(of_status(&one, &one), []);
-        let later = Told {
+        let later = ClusterStatus {
             generation: 7,
             ..one.clone()
         };
@@ -424,13 +424,16 @@ mod tests {
         assert_eq!(reason(&AgentRollout::Unseen, &newer), Some("OperatorTooOld"));
 
         let first = |node: &str| blocked("AgentsFirst", &format!("node {node}"));
-        assert_eq!(reasons(&of_status(&Told::default(), &first("a"))), ["Blocked"]);
+        assert_eq!(
+            reasons(&of_status(&ClusterStatus::default(), &first("a"))),
+            ["Blocked"]
+        );
         assert_eq!(of_status(&first("a"), &first("b")), []);
     }
 
     #[test]
     fn what_is_not_done_about_new_osds_is_told_once() {
-        let with = |message: &str, removal: Option<&str>| Told {
+        let with = |message: &str, removal: Option<&str>| ClusterStatus {
             provisioning: Some(Provisioning {
                 remarks: vec![Remark {
                     at: Where::Node("n1".to_owned()),
@@ -441,30 +444,30 @@ mod tests {
                 ..Provisioning::default()
             }),
             removal: removal.map(str::to_owned),
-            ..Told::default()
+            ..ClusterStatus::default()
         };
         let first = with("not empty; tried again at 10:00", Some("osd.3 stays"));
         assert_eq!(
-            reasons(&of_status(&Told::default(), &first)),
+            reasons(&of_status(&ClusterStatus::default(), &first)),
             ["PrepareFailed", "FieldRemarked", "OsdStays"]
         );
         let later = with("not empty; tried again at 10:02", Some("osd.3 stays"));
         assert_eq!(of_status(&first, &later), []);
-        assert_eq!(of_status(&later, &Told::default()), []);
+        assert_eq!(of_status(&later, &ClusterStatus::default()), []);
     }
 
     #[test]
     fn what_is_wrong_with_an_object_is_told_once() {
         let with = |objects: &[(&str, &str)]| {
             let of = |&(object, why): &(&str, &str)| (object.to_owned(), why.to_owned());
-            Told {
+            ClusterStatus {
                 troubles: [("OsdUnplaced", objects.iter().map(of).collect())].into(),
-                ..Told::default()
+                ..ClusterStatus::default()
             }
         };
         let one = with(&[("osd.1", "no label")]);
         assert_eq!(
-            of_status(&Told::default(), &one),
+            of_status(&ClusterStatus::default(), &one),
             [bad("Observe", "OsdUnplaced", "no label")]
         );
         let later = with(&[("osd.1", "still no label"), ("osd.2", "nor here")]);
@@ -472,7 +475,7 @@ mod tests {
             of_status(&one, &later),
             [bad("Observe", "OsdUnplaced", "nor here")]
         );
-        assert_eq!(of_status(&later, &Told::default()), []);
+        assert_eq!(of_status(&later, &ClusterStatus::default()), []);
     }
 
     fn drains(draining: &[&str], noout: &[&str], waiting: &[&str]) -> Drained {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use stagger_ceph::api::CephApi;
@@ -14,11 +15,9 @@ use stagger_engine::backend::BackendError;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout};
 
-use super::Shared;
-use super::metrics::ClusterMetrics;
 use crate::api::cache::ObjectCache;
+use crate::api::daemons;
 use crate::api::objects::Pod;
-use crate::api::{daemons, names};
 use crate::disruption::drains::eviction::{Observation, Verdict};
 
 /// Ceph answers in milliseconds; the API server waits for five seconds.
@@ -27,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const SEEN: SignedDuration = SignedDuration::from_secs(2);
 /// The connection to Ceph is kept for so long after the last question.
 const KEPT: Duration = Duration::from_mins(2);
+
+/// Makes a connection to the Ceph of a cluster.
+pub(super) type Connect =
+    Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn CephApi>, BackendError>> + Send + Sync>;
 
 /// The clusters whose evictions are answered, by their namespaces.
 #[derive(Default)]
@@ -38,24 +41,18 @@ impl EvictionReviewer {
     /// Answers for the pods of a namespace, until what is returned is dropped.
     pub(super) fn review(
         self: &Arc<Self>,
-        shared: &Shared,
-        (namespace, name): (&str, &str),
+        namespace: &str,
         watched: &Arc<ObjectCache>,
-        metrics: &Arc<ClusterMetrics>,
+        connect: Connect,
     ) -> EvidenceSink {
         let cluster = Arc::new(Cluster {
-            shared: shared.clone(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
             watched: Arc::clone(watched),
-            metrics: Arc::clone(metrics),
-            evidence: Mutex::new(Evidence::NotManaged),
-            granted: Mutex::default(),
-            api: AsyncMutex::new(None),
+            review: Review::new(connect),
         });
         self.lock().insert(namespace.to_owned(), Arc::clone(&cluster));
         EvidenceSink {
             all: Arc::clone(self),
+            namespace: namespace.to_owned(),
             cluster,
         }
     }
@@ -80,23 +77,19 @@ impl EvictionReviewer {
 /// While this is there, evictions of its cluster are answered by what it was told.
 pub(super) struct EvidenceSink {
     all: Arc<EvictionReviewer>,
+    namespace: String,
     cluster: Arc<Cluster>,
 }
 
 impl EvidenceSink {
     /// Says what is known now.
     pub(super) fn tell(&self, evidence: Evidence) {
-        // Who was let go before that is shown to be down, or was kept by the budget.
-        if let Evidence::Observed { observation, .. } = &evidence {
-            let unseen = |at: Timestamp| observation.at.duration_since(at) < SEEN;
-            self.cluster.granted().retain(|_, at| unseen(*at));
-        }
-        *self.cluster.evidence() = evidence;
+        self.cluster.review.learn(evidence);
     }
 
     /// The last look still holds: Ceph is as it was then.
     pub(super) fn holds(&self, at: Timestamp) {
-        if let Evidence::Observed { observation, .. } = &mut *self.cluster.evidence() {
+        if let Evidence::Observed { observation, .. } = &mut *self.cluster.review.evidence() {
             observation.at = at;
         }
     }
@@ -107,10 +100,10 @@ impl Drop for EvidenceSink {
         let mut all = self.all.lock();
         // Its successor may be there already.
         if all
-            .get(&self.cluster.namespace)
+            .get(&self.namespace)
             .is_some_and(|there| Arc::ptr_eq(there, &self.cluster))
         {
-            all.remove(&self.cluster.namespace);
+            all.remove(&self.namespace);
         }
     }
 }
@@ -133,16 +126,8 @@ pub(super) enum Evidence {
 }
 
 struct Cluster {
-    shared: Shared,
-    namespace: String,
-    name: String,
     watched: Arc<ObjectCache>,
-    metrics: Arc<ClusterMetrics>,
-    evidence: Mutex<Evidence>,
-    /// The OSDs whose eviction was granted, and when.
-    granted: Mutex<BTreeMap<u32, Timestamp>>,
-    /// A connection of its own, and when it was last used: a look at a large cluster takes its time.
-    api: AsyncMutex<Option<(Arc<dyn CephApi>, Instant)>>,
+    review: Review,
 }
 
 impl Cluster {
@@ -151,10 +136,44 @@ impl Cluster {
             // No daemon's, as far as anybody knows: its budget decides.
             return Ok(());
         };
-        let Some(unit) = daemon_of(&pod).filter(|_| pod.metadata.deletion_timestamp.is_none()) else {
-            return Ok(());
-        };
-        let (word, interruptions_permitted) = self.word(&unit, dry_run);
+        match daemon_of(&pod).filter(|_| pod.metadata.deletion_timestamp.is_none()) {
+            Some(unit) => self.review.may_go(&unit, dry_run).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Answers about the daemons of one cluster.
+struct Review {
+    connect: Connect,
+    evidence: Mutex<Evidence>,
+    /// The OSDs whose eviction was granted, and when.
+    granted: Mutex<BTreeMap<u32, Timestamp>>,
+    /// A connection of its own, and when it was last used: a look at a large cluster takes its time.
+    api: AsyncMutex<Option<(Arc<dyn CephApi>, Instant)>>,
+}
+
+impl Review {
+    fn new(connect: Connect) -> Self {
+        Self {
+            connect,
+            evidence: Mutex::new(Evidence::NotManaged),
+            granted: Mutex::default(),
+            api: AsyncMutex::new(None),
+        }
+    }
+
+    fn learn(&self, evidence: Evidence) {
+        // Who was let go before that is shown to be down, or was kept by the budget.
+        if let Evidence::Observed { observation, .. } = &evidence {
+            let unseen = |at: Timestamp| observation.at.duration_since(at) < SEEN;
+            self.granted().retain(|_, at| unseen(*at));
+        }
+        *self.evidence() = evidence;
+    }
+
+    async fn may_go(&self, unit: &UnitId, dry_run: bool) -> Result<(), String> {
+        let (word, interruptions_permitted) = self.word(unit, dry_run);
         let because = |why: String| format!("{unit} may not be evicted now: {why}");
         let with = match word {
             Verdict::Allowed => return Ok(()),
@@ -164,8 +183,8 @@ impl Cluster {
         if interruptions_permitted {
             return Ok(());
         }
-        let agreed = self.ask_ceph(&unit, &with).await;
-        if let Some(osd) = daemons::osd_of(&unit).filter(|_| agreed.is_err() && !dry_run) {
+        let agreed = self.ask_ceph(unit, &with).await;
+        if let Some(osd) = daemons::osd_of(unit).filter(|_| agreed.is_err() && !dry_run) {
             self.granted().remove(&osd);
         }
         agreed.map_err(because)
@@ -245,11 +264,7 @@ impl Cluster {
         let mut kept = self.api.lock().await;
         let api = match kept.take() {
             Some((api, used)) if used.elapsed() < KEPT => api,
-            _ => {
-                self.shared
-                    .ceph(&self.namespace, &self.name, &self.metrics)
-                    .await?
-            }
+            _ => (self.connect)().await?,
         };
         *kept = Some((Arc::clone(&api), Instant::now()));
         Ok(api)
@@ -266,13 +281,177 @@ impl Cluster {
 
 /// The daemon in a pod, if Ceph has an oracle for its kind.
 fn daemon_of(pod: &Pod) -> Option<UnitId> {
-    let labels = pod.labels();
-    let kind = match labels.get(names::APP)?.as_str() {
-        names::OSD_APP => "osd",
-        names::MON_APP => "mon",
-        names::MDS_APP => "mds",
-        _ => return None,
-    };
-    let id = if kind == "osd" { names::OSD } else { daemons::ID };
-    UnitId::new(format!("{kind}.{}", labels.get(id)?)).ok()
+    let unit = daemons::unit_of_labels(pod.labels()).ok()??;
+    matches!(daemons::kind_of(&unit), "osd" | "mon" | "mds").then_some(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use serde_json::{Value, json};
+    use stagger_ceph::api::{Answer, ApiError, Whom};
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::disruption::drains::{Open, Osd, Wanted};
+
+    /// A Ceph that says yes or no, when it may.
+    struct Ceph {
+        may_answer: Semaphore,
+        yes: Mutex<bool>,
+        asked: Mutex<Vec<String>>,
+    }
+
+    impl Ceph {
+        fn new(answers: usize) -> Arc<Self> {
+            Arc::new(Self {
+                may_answer: Semaphore::new(answers),
+                yes: Mutex::new(true),
+                asked: Mutex::default(),
+            })
+        }
+
+        fn asked(&self) -> Vec<String> {
+            std::mem::take(&mut *self.asked.lock().unwrap())
+        }
+    }
+
+    #[async_trait]
+    impl CephApi for Ceph {
+        async fn command(&self, _whom: Whom, command: Value) -> Result<Answer, ApiError> {
+            let ids: Vec<&str> = command["ids"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(Value::as_str)
+                .collect();
+            let question = format!("{} {}", command["prefix"].as_str().unwrap(), ids.join(" "));
+            self.asked.lock().unwrap().push(question);
+            self.may_answer.acquire().await.unwrap().forget();
+            let yes = *self.yes.lock().unwrap();
+            Ok(Answer {
+                rc: if yes { 0 } else { 16 },
+                out: json!({ "ok_to_stop": yes }).to_string().into_bytes(),
+                err: if yes { String::new() } else { "unsafe".to_owned() },
+            })
+        }
+    }
+
+    fn reviewed_by(ceph: &Arc<Ceph>) -> Review {
+        let ceph: Arc<dyn CephApi> = Arc::<Ceph>::clone(ceph);
+        Review::new(Box::new(move || {
+            let ceph = Arc::clone(&ceph);
+            Box::pin(async move { Ok(ceph) })
+        }))
+    }
+
+    fn unit(name: &str) -> UnitId {
+        UnitId::new(name).unwrap()
+    }
+
+    /// Four OSDs that serve, of which these may go.
+    fn open(osds: impl IntoIterator<Item = u32>, at: Timestamp) -> Evidence {
+        let all: Vec<Osd> = (0..4)
+            .map(|id| Osd {
+                id,
+                domain: Some(format!("host{id}")),
+                serves: true,
+                leaving: false,
+                up: true,
+                cordoned: false,
+                replaced: false,
+            })
+            .collect();
+        let wanted = Wanted {
+            open: Open::Only(osds.into_iter().collect()),
+            ..Wanted::default()
+        };
+        Evidence::Observed {
+            observation: Observation::new(at, &all, &wanted, None),
+            interruptions_permitted: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn two_that_are_asked_about_at_once_know_of_each_other() {
+        let ceph = Ceph::new(0);
+        let review = reviewed_by(&ceph);
+        review.learn(open([0, 1], Timestamp::now()));
+        let (first, second) = (unit("osd.0"), unit("osd.1"));
+        let answer = async { ceph.may_answer.add_permits(2) };
+        let (first, second, ()) = tokio::join!(
+            review.may_go(&first, false),
+            review.may_go(&second, false),
+            answer
+        );
+        assert_eq!((first, second), (Ok(()), Ok(())));
+        assert_eq!(ceph.asked(), ["osd ok-to-stop 0", "osd ok-to-stop 1 0"]);
+    }
+
+    #[tokio::test]
+    async fn who_was_refused_or_asked_only_for_show_counts_for_nobody() {
+        let ceph = Ceph::new(9);
+        let review = reviewed_by(&ceph);
+        review.learn(open([0, 1, 2], Timestamp::now()));
+        assert_eq!(review.may_go(&unit("osd.2"), true).await, Ok(()));
+        *ceph.yes.lock().unwrap() = false;
+        assert_eq!(
+            review.may_go(&unit("osd.0"), false).await,
+            Err("osd.0 may not be evicted now: Ceph says no: unsafe".to_owned())
+        );
+        *ceph.yes.lock().unwrap() = true;
+        assert_eq!(review.may_go(&unit("osd.1"), false).await, Ok(()));
+        assert_eq!(
+            ceph.asked(),
+            ["osd ok-to-stop 2", "osd ok-to-stop 0", "osd ok-to-stop 1"]
+        );
+    }
+
+    #[tokio::test]
+    async fn who_was_let_go_counts_until_a_look_that_began_long_enough_after_it() {
+        let ceph = Ceph::new(9);
+        let review = reviewed_by(&ceph);
+        let now = Timestamp::now();
+        review.learn(open([0, 1, 2], now));
+        assert_eq!(review.may_go(&unit("osd.0"), false).await, Ok(()));
+        // Its pod may not show yet that it goes.
+        review.learn(open([0, 1, 2], now + SignedDuration::from_secs(1)));
+        assert_eq!(review.may_go(&unit("osd.1"), true).await, Ok(()));
+        review.learn(open([1, 2], now + SignedDuration::from_secs(5)));
+        assert_eq!(review.may_go(&unit("osd.1"), true).await, Ok(()));
+        assert_eq!(
+            ceph.asked(),
+            ["osd ok-to-stop 0", "osd ok-to-stop 1 0", "osd ok-to-stop 1"]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ceph_that_says_nothing_in_time_lets_nobody_go() {
+        let ceph = Ceph::new(0);
+        let review = reviewed_by(&ceph);
+        review.learn(open([0], Timestamp::now()));
+        let refused = review.may_go(&unit("osd.0"), false).await;
+        assert!(refused.is_err_and(|why| why.ends_with("Ceph did not say within 2 s whether it may stop")));
+        // And nobody waits for it any more.
+        assert_eq!(review.granted().len(), 0);
+    }
+
+    #[tokio::test]
+    async fn without_a_look_osds_stay_and_monitors_are_ceph_s_to_judge() {
+        let ceph = Ceph::new(9);
+        let review = reviewed_by(&ceph);
+        // Whose drains are somebody else's is not asked about.
+        assert_eq!(review.may_go(&unit("osd.0"), false).await, Ok(()));
+        review.learn(Evidence::Unavailable {
+            why: "no quorum".to_owned(),
+        });
+        assert_eq!(
+            review.may_go(&unit("osd.0"), false).await,
+            Err("osd.0 may not be evicted now: no quorum".to_owned())
+        );
+        assert_eq!(ceph.asked(), Vec::<String>::new());
+        assert_eq!(review.may_go(&unit("mon.a"), false).await, Ok(()));
+        assert_eq!(review.may_go(&unit("mds.fs-a"), false).await, Ok(()));
+        assert_eq!(ceph.asked(), ["mon ok-to-stop a", "mds ok-to-stop fs-a"]);
+    }
 }

@@ -9,7 +9,7 @@ use super::commands;
 use crate::api::maintenance::Desired;
 use crate::executor::backend::Memory;
 use crate::executor::beside::Beside;
-use crate::executor::goal::Wish;
+use crate::executor::goal::Goal;
 
 /// Reasons of units that were tried and failed. What was left for another reason may go when that has passed.
 const FAILED: [Code; 3] = [Code::WentBack, Code::VisitFailed, Code::CouldNotBeEntered];
@@ -24,7 +24,7 @@ pub(super) struct Last {
     /// Its name.
     pub(super) run: RunId,
     /// What it was asked for; `None`: nobody can read that any more.
-    wish: Option<Wish>,
+    wish: Option<Goal>,
     /// What it kept, if it went on beside a Rook that runs.
     beside: Option<Beside>,
     ending: Ending,
@@ -54,7 +54,7 @@ impl Last {
     }
 
     /// What it kept of how it was before, and what it was asked for, if it went on beside a Rook that runs.
-    pub(super) fn beside(&self) -> Option<(&Beside, &Wish)> {
+    pub(super) fn beside(&self) -> Option<(&Beside, &Goal)> {
         self.beside.as_ref().zip(self.wish.as_ref())
     }
 
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
     use crate::api::pod_revision::RevisionCatalog;
-    use crate::journal::Asked;
+    use crate::journal::CommandQueue;
 
     fn plan(parts: &Value, left: &[(&str, &str)]) -> Plan {
         let left: Vec<_> = left
@@ -307,7 +307,7 @@ mod tests {
                     daemons: BTreeMap::new(),
                 },
                 book: RevisionCatalog::new(),
-                wish: Wish::of(&spec("ceph:20"), true).unwrap(),
+                wish: Goal::of(&spec("ceph:20"), true).unwrap(),
                 beside: None,
             };
             let start = Start {
@@ -361,8 +361,8 @@ mod tests {
         let blocked = last.blocked("ceph:20", "ns", "c");
         assert!(blocked.reason == "EndedByAPerson" && blocked.why.contains("stagger resume -n ns"));
         // Ended for another image, and then the first is asked for again.
-        let asked = Asked::default();
-        let mut wishes = commands::Wishes::new(Wish::of(&spec("ceph:20"), true).unwrap(), None);
+        let asked = CommandQueue::default();
+        let mut wishes = commands::Wishes::new(Goal::of(&spec("ceph:20"), true).unwrap(), None);
         wishes.heed(&spec("ceph:21"), &asked);
         let (command, by) = asked.take().remove(0);
         assert_eq!(command, Command::Abort);

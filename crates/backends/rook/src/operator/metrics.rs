@@ -16,7 +16,7 @@ use stagger_core::model::Phase;
 use stagger_core::run::{Action, Ending, Entry, Event, Run};
 use stagger_core::view::Verdict;
 
-use super::status::Told;
+use super::status::ClusterStatus;
 use crate::agent::agents::AgentRollout;
 
 /// All that the operator counts and measures.
@@ -147,7 +147,7 @@ pub(super) struct ClusterMetrics {
 
 impl ClusterMetrics {
     /// Its status is this now.
-    pub(super) fn status(&self, told: &Told) {
+    pub(super) fn status(&self, told: &ClusterStatus) {
         self.change(|cluster| {
             cluster.phase.clone_from(&told.phase);
             cluster.reason.clone_from(&told.reason);
@@ -419,7 +419,7 @@ mod tests {
         let cluster = metrics.cluster("rook-ceph", "my-cluster");
         cluster.command("osd dump".to_owned(), true);
         cluster.command("osd dump".to_owned(), false);
-        cluster.status(&Told {
+        cluster.status(&ClusterStatus {
             phase: "Blocked".to_owned(),
             reason: "NeedsAPerson".to_owned(),
             drains: Some(Drained {
@@ -427,7 +427,7 @@ mod tests {
                 waiting: BTreeSet::from(["b".to_owned(), "c".to_owned()]),
                 ..Drained::default()
             }),
-            ..Told::default()
+            ..ClusterStatus::default()
         });
         cluster.change(|cluster| {
             cluster.run = Some(OfRun {

@@ -30,7 +30,7 @@ use crate::api::objects::Deployment;
 use crate::api::rook_operator;
 use crate::provision::{
     self, Act, Decided, Failed, Job, JobState, Known, NewOsd, NodeStatus, On, Owner, Prepare, Remark, Seen,
-    Where, claimed, decide, wished,
+    Where, claimed, decide, requested_devices,
 };
 
 /// How long changes are gathered before they are looked at together.
@@ -95,7 +95,7 @@ impl Provision {
     }
 
     /// Sees to new OSDs until its task is ended. A changed resource counts at once, whatever was under way.
-    pub(super) async fn see_to(mut self, mut told: watch::Receiver<Arc<Desired>>) {
+    pub(super) async fn run(mut self, mut told: watch::Receiver<Arc<Desired>>) {
         let mut changes = self.watched.changes();
         loop {
             changes.borrow_and_update();
@@ -217,7 +217,7 @@ impl Provision {
 
     fn wishes<'a>(&self, found: &'a CephCluster, known: &BTreeMap<u32, Known>) -> Wishes<'a> {
         let storage = &found.spec.storage;
-        let of_nodes = wished(storage, &self.watched.nodes().into_keys().collect());
+        let of_nodes = requested_devices(storage, &self.watched.nodes().into_keys().collect());
         let with_osd = known.values().filter_map(|osd| match &osd.at {
             Some(Where::Claim(claim)) => Some(claim.clone()),
             Some(Where::Node(_)) | None => None,

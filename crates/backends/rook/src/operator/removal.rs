@@ -71,7 +71,7 @@ impl Removal {
     }
 
     /// Sees to it until its task is ended.
-    pub(super) async fn see_to(mut self, mut told: watch::Receiver<Arc<Desired>>) {
+    pub(super) async fn run(mut self, mut told: watch::Receiver<Arc<Desired>>) {
         let mut changes = self.watched.changes();
         loop {
             changes.borrow_and_update();

@@ -35,7 +35,7 @@ pub(super) struct Watchers {
 
 /// What is to be told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Told {
+pub(super) struct ClusterStatus {
     /// `Ready`, `Progressing`, `Blocked`.
     pub(super) phase: String,
     /// In a sentence.
@@ -49,7 +49,7 @@ pub(super) struct Told {
     /// The run, if there is or was one.
     pub(super) run: Option<Value>,
     /// The migrations of the run.
-    pub(super) migrations: Vec<migrations::Told>,
+    pub(super) migrations: Vec<migrations::MigrationStatus>,
     /// What a run went back from, or a person ended: it is not tried again by itself. The journal has it; this
     /// is for people.
     pub(super) gave_up: Option<String>,
@@ -67,7 +67,7 @@ pub(super) struct Told {
     pub(super) heard: Option<String>,
 }
 
-impl Told {
+impl ClusterStatus {
     /// Whether a run is not over.
     fn run_is_on(&self) -> bool {
         let verdict = self.run.as_ref().map(|run| &run["verdict"]);
@@ -109,7 +109,7 @@ pub(super) struct Provisioning {
 
 /// Writes the status in the background, the newest only.
 pub(super) struct Writer {
-    tell: Arc<watch::Sender<Told>>,
+    tell: Arc<watch::Sender<ClusterStatus>>,
     watchers: Arc<Watchers>,
     exposed: Arc<WaveExposure>,
     /// Whether budgets and `noout` were given back.
@@ -147,7 +147,7 @@ impl Writer {
     }
 
     /// Tells something, unless it is told already.
-    pub(super) fn tell(&self, change: impl FnOnce(&mut Told)) {
+    pub(super) fn tell(&self, change: impl FnOnce(&mut ClusterStatus)) {
         self.tell.send_if_modified(|told| {
             let before = told.clone();
             change(told);
@@ -178,7 +178,7 @@ impl Writer {
     }
 
     /// What is told now.
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn told(&self) -> ClusterStatus {
         self.tell.borrow().clone()
     }
 
@@ -212,8 +212,8 @@ impl Drop for Writer {
 async fn write(
     api: Api<CephMaintenance>,
     name: String,
-    mut told: watch::Receiver<Told>,
-    mut written: Told,
+    mut told: watch::Receiver<ClusterStatus>,
+    mut written: ClusterStatus,
     mut conditions: Vec<Condition>,
 ) {
     while told.changed().await.is_ok() {
@@ -244,12 +244,12 @@ async fn apply(api: &Api<CephMaintenance>, document: &Value) -> Result<(), kube:
 /// Tells of a CephMaintenance for which nothing is done why that is so.
 pub(super) async fn tell_unused(client: &Client, of: &CephMaintenance, reason: &str, why: &str) {
     let api: Api<CephMaintenance> = Api::namespaced(client.clone(), &of.namespace().unwrap_or_default());
-    let told = Told {
+    let told = ClusterStatus {
         phase: "Blocked".to_owned(),
         reason: reason.to_owned(),
         message: why.to_owned(),
         generation: of.metadata.generation.unwrap_or(0),
-        ..Told::default()
+        ..ClusterStatus::default()
     };
     let before = of.status.clone().unwrap_or_default();
     if before.message.as_deref() == Some(why) && before.observed_generation == of.metadata.generation {
@@ -262,7 +262,7 @@ pub(super) async fn tell_unused(client: &Client, of: &CephMaintenance, reason: &
 }
 
 /// The status as the API has it.
-fn document(name: &str, told: &Told, conditions: &[Condition]) -> Value {
+fn document(name: &str, told: &ClusterStatus, conditions: &[Condition]) -> Value {
     let mut document = json!({ "status": {
         "observedGeneration": told.generation,
         "phase": told.phase,
@@ -299,9 +299,9 @@ fn without_nulls(value: &mut Value) {
 }
 
 /// Reads back what an operator before this one has told.
-pub(super) fn read(of: &CephMaintenance) -> Told {
+pub(super) fn read(of: &CephMaintenance) -> ClusterStatus {
     let status = of.status.clone().unwrap_or_default();
-    Told {
+    ClusterStatus {
         reason: conditions::reason(&status.conditions)
             .unwrap_or_default()
             .to_owned(),
@@ -328,7 +328,7 @@ pub(super) fn read(of: &CephMaintenance) -> Told {
 }
 
 struct Telling {
-    told: Arc<watch::Sender<Told>>,
+    told: Arc<watch::Sender<ClusterStatus>>,
     exposed: Arc<WaveExposure>,
     watchers: Arc<Watchers>,
     /// The slug of the reason for which it is held.
@@ -351,7 +351,7 @@ impl Telling {
 }
 
 /// What a run's state means for the cluster.
-fn of_run(told: &mut Told, view: &RunView) {
+fn of_run(told: &mut ClusterStatus, view: &RunView) {
     let (phase, reason) = match view.verdict {
         Verdict::Running => ("Progressing", "UpgradeRuns"),
         Verdict::Held => ("Progressing", "UpgradeWaits"),
@@ -436,7 +436,7 @@ mod tests {
     /// What is written here is what the command line and the next operator read.
     #[test]
     fn what_is_told_is_read_back() {
-        let mut told = Told {
+        let mut told = ClusterStatus {
             generation: 4,
             gave_up: Some("ceph:v21".to_owned()),
             retry_after: Some("r0".to_owned()),
@@ -449,7 +449,7 @@ mod tests {
                 noout: [("b".to_owned(), Timestamp::UNIX_EPOCH)].into(),
                 ..Drained::default()
             }),
-            ..Told::default()
+            ..ClusterStatus::default()
         };
         let trouble = BTreeMap::from([("osd.1".to_owned(), "why".to_owned())]);
         told.troubles.insert("OsdUnplaced", trouble);
@@ -461,7 +461,7 @@ mod tests {
         object["metadata"]["generation"] = json!(4);
         let maintenance: CephMaintenance = serde_json::from_value(object).unwrap();
 
-        let seen = status::Told::of(&maintenance, Leader::Nobody);
+        let seen = status::MaintenanceStatus::of(&maintenance, Leader::Nobody);
         assert_eq!(seen.run, Some(view()));
         assert_eq!(seen.phase.as_deref(), Some("Progressing"));
         assert_eq!(seen.reason.as_deref(), Some("UpgradeWaits"));

@@ -35,7 +35,7 @@ const CONF: &str = "/etc/ceph/ceph.conf";
 
 /// What is wished.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct PrepareOptions {
     /// The cluster's namespace.
     pub namespace: String,
     /// The node.
@@ -56,7 +56,7 @@ pub struct Wish {
     pub fsid: String,
 }
 
-impl Wish {
+impl PrepareOptions {
     fn at(&self) -> Where {
         match &self.claim {
             Some(claim) => Where::Claim(claim.clone()),
@@ -118,7 +118,7 @@ pub enum PrepareError {
 ///
 /// # Errors
 /// Nothing could be reported: it should be started again.
-pub async fn prepare(client: &Client, wish: &Wish) -> Result<NodeStatus, PrepareError> {
+pub async fn prepare(client: &Client, wish: &PrepareOptions) -> Result<NodeStatus, PrepareError> {
     let hosts = mon_host(&wish.endpoints)?;
     let folder = std::env::temp_dir().join("stagger-osd-prepare");
     let mut access = files(&folder, &hosts, &wish.user, &wish.key, &Programs::default())?;
@@ -155,7 +155,7 @@ pub async fn prepare(client: &Client, wish: &Wish) -> Result<NodeStatus, Prepare
     Ok(status)
 }
 
-async fn report(client: &Client, wish: &Wish, status: &NodeStatus) -> Result<(), PrepareError> {
+async fn report(client: &Client, wish: &PrepareOptions, status: &NodeStatus) -> Result<(), PrepareError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &wish.namespace);
     let map = status_map(&wish.namespace, &wish.at(), status);
     let name = map["metadata"]["name"].as_str().unwrap_or_default();
@@ -195,7 +195,7 @@ struct Work<'a> {
     ceph: Exec,
     hosts: String,
     folder: PathBuf,
-    wish: &'a Wish,
+    wish: &'a PrepareOptions,
 }
 
 impl Work<'_> {

@@ -21,14 +21,14 @@ use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 use tokio::sync::watch;
 
-use super::{NOOUT, One, Pass};
+use super::{ClusterReconciler, NOOUT, Pass};
 use crate::api::daemons::kind_of;
 use crate::api::maintenance::Desired;
 use crate::api::pod;
 use crate::api::pod_revision::{PodRevision, RevisionCatalog};
 use crate::executor::backend::{self, Memory, RookBackend, permitted, snapshot, units_of};
 use crate::executor::beside::{self, Beside};
-use crate::executor::goal::Wish;
+use crate::executor::goal::Goal;
 use crate::executor::managed_fields::template_image;
 use crate::executor::{migrations, skip_checks};
 use crate::operator;
@@ -40,12 +40,12 @@ use crate::operator::last_run;
 /// So many journals are kept.
 const JOURNALS: usize = 10;
 
-impl One {
+impl ClusterReconciler {
     /// Starts a run to what is wished for, and carries it out.
     pub(super) async fn begin(
         &mut self,
         desired: &Arc<Desired>,
-        wish: &Wish,
+        wish: &Goal,
         differing: &[UnitId],
         beside: Option<Beside>,
         told: &mut watch::Receiver<Arc<Desired>>,
@@ -81,7 +81,7 @@ impl One {
         }
         let release = release.to_string();
         let release_changes = self.is_another_release(&facts, &release)?;
-        let Some(wish) = Wish::of(desired, release_changes) else {
+        let Some(wish) = Goal::of(desired, release_changes) else {
             return Ok(Pass::Again);
         };
         let (mut target, policy) = self.target(&facts, &release, &wish)?;
@@ -155,7 +155,7 @@ impl One {
     }
 
     /// The stages and steps, with the revisions of pods, and how bold to be.
-    fn target(&self, facts: &Facts, release: &str, wish: &Wish) -> Result<(Target, Policy), Blocked> {
+    fn target(&self, facts: &Facts, release: &str, wish: &Goal) -> Result<(Target, Policy), Blocked> {
         if !wish.skip_checks {
             let target = target_of(facts, release, wish, wish.health())?;
             return Ok((target, wish.policy.clone()));
@@ -178,7 +178,7 @@ impl One {
     }
 
     /// How things are before a run: also what every revision stands for, so that it can be brought back.
-    fn memory(&self, facts: &Facts, release: &str, wish: Wish) -> Result<Memory, Blocked> {
+    fn memory(&self, facts: &Facts, release: &str, wish: Goal) -> Result<Memory, Blocked> {
         let units = units_of(facts, None, &self.watched, &wish.pods)?;
         let mut book = RevisionCatalog::new();
         // A daemon whose Deployment is unclear has none, and is left alone for that.
@@ -272,7 +272,7 @@ impl One {
     /// Steps until the run is over. A run that is held goes on when somebody says so.
     async fn carry_out(
         &mut self,
-        wish: Wish,
+        wish: Goal,
         backend: &Arc<dyn Backend>,
         mut driver: Driver,
         lease: Lease,
@@ -359,7 +359,7 @@ fn spans_sites(mode: Option<StretchMode>) -> Option<String> {
 }
 
 /// The stages and steps; their revisions are those of pods.
-fn target_of(facts: &Facts, release: &str, wish: &Wish, health: HealthPolicy) -> Result<Target, Blocked> {
+fn target_of(facts: &Facts, release: &str, wish: &Goal, health: HealthPolicy) -> Result<Target, Blocked> {
     if let Some(why) = spans_sites(facts.osds.stretch_mode) {
         return Err(Blocked::for_now("Refused", why));
     }

@@ -12,7 +12,7 @@ use super::certificate::Certificate;
 use super::{PATH, Reached, Webhook};
 use crate::api::failed;
 use crate::api::names::MANAGER;
-use crate::operator::Shared;
+use crate::operator::{Shared, owner};
 
 /// The configuration, its Service, and the addresses behind that.
 const NAME: &str = "stagger-evictions";
@@ -52,11 +52,12 @@ impl Registration {
     /// It takes it not.
     pub(super) async fn write(&self, certificates: &[&Certificate]) -> Result<(), BackendError> {
         if let Reached::Service { pod } = &self.webhook.reached {
+            let owner = owner::reference(&self.client, &self.namespace).await?;
             let slices: Api<EndpointSlice> = Api::namespaced(self.client.clone(), &self.namespace);
             let slice = json!({
                 "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
                 "metadata": {
-                    "name": NAME,
+                    "name": NAME, "ownerReferences": Vec::from_iter(owner),
                     "labels": {
                         "kubernetes.io/service-name": NAME,
                         "endpointslice.kubernetes.io/managed-by": MANAGER,

@@ -6,7 +6,7 @@ use crate::api::cluster::{Storage, StorageDevice};
 
 /// What the resource asks for, and what of it is not done here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wished {
+pub struct RequestedDevices {
     /// The devices, as paths, by node.
     pub devices: BTreeMap<String, BTreeSet<String>>,
     /// Fields that are not obeyed, each in a sentence.
@@ -17,18 +17,18 @@ pub struct Wished {
 ///
 /// Only devices named one by one are prepared: a filter that matches a disk which somebody has put there for
 /// something else costs data, and asking for it by name does not.
-pub fn wished(storage: &Storage, nodes: &BTreeSet<String>) -> Wished {
-    let mut wished = Wished::default();
+pub fn requested_devices(storage: &Storage, nodes: &BTreeSet<String>) -> RequestedDevices {
+    let mut requested_devices = RequestedDevices::default();
     if storage.use_all_nodes == Some(true) {
         let devices = paths(storage.devices.as_deref());
         if !devices.is_empty() {
-            wished.devices = nodes.iter().map(|node| (node.clone(), devices.clone())).collect();
+            requested_devices.devices = nodes.iter().map(|node| (node.clone(), devices.clone())).collect();
         }
     } else {
         for node in storage.nodes.iter().flatten() {
             let Some(name) = node.name.clone().filter(|name| !name.is_empty()) else {
                 let what = "a node in spec.storage.nodes has no name: give it that of its Node";
-                wished.remarks.push(what.to_owned());
+                requested_devices.remarks.push(what.to_owned());
                 continue;
             };
             let mut devices = paths(node.devices.as_deref());
@@ -36,14 +36,14 @@ pub fn wished(storage: &Storage, nodes: &BTreeSet<String>) -> Wished {
                 devices = paths(storage.devices.as_deref());
             }
             if !devices.is_empty() {
-                wished.devices.entry(name).or_default().extend(devices);
+                requested_devices.devices.entry(name).or_default().extend(devices);
             }
         }
     }
     let of_nodes = || storage.nodes.iter().flatten();
     let mut say = |is_set: bool, field: &str| {
         if is_set {
-            wished.remarks.push(format!(
+            requested_devices.remarks.push(format!(
                 "spec.storage.{field} is set, and no device is chosen by it here: name the devices, or have Rook \
                  prepare them"
             ));
@@ -62,7 +62,7 @@ pub fn wished(storage: &Storage, nodes: &BTreeSet<String>) -> Wished {
         is_set(&storage.device_path_filter) || of_nodes().any(|node| is_set(&node.device_path_filter)),
         "devicePathFilter",
     );
-    wished
+    requested_devices
 }
 
 fn paths(devices: Option<&[StorageDevice]>) -> BTreeSet<String> {
@@ -90,9 +90,9 @@ mod tests {
 
     use super::*;
 
-    fn of(storage: Value) -> Wished {
+    fn of(storage: Value) -> RequestedDevices {
         let nodes = ["n1", "n2"].map(str::to_owned).into();
-        wished(&serde_json::from_value(storage).unwrap(), &nodes)
+        requested_devices(&serde_json::from_value(storage).unwrap(), &nodes)
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(serde_json::to_value(&all.devices).unwrap(), expected);
         assert_eq!(
             of(json!({ "useAllNodes": true, "useAllDevices": false })),
-            Wished::default()
+            RequestedDevices::default()
         );
     }
 
