@@ -66,14 +66,18 @@ fn packed(program: &Path, url: &str, folder: &Path) -> Result<(PathBuf, PathBuf)
         .context("start tar")?;
     ensure!(packing.success(), "tar could not make {}", archive.display());
     let bytes = fs::read(&archive).with_context(|| format!("read {}", archive.display()))?;
-    let sum: String = Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let sum = sha256(&bytes);
     let manifest = folder.join(format!("{PLUGIN}.yaml"));
     fs::write(&manifest, text(arch, &format!("{url}/{name}"), &sum))
         .with_context(|| format!("write {}", manifest.display()))?;
     Ok((archive, manifest))
+}
+
+/// As hexadecimal digits.
+fn sha256(bytes: &[u8]) -> String {
+    let sum = Sha256::digest(bytes);
+    sum.iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// As <https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/> has it.
@@ -123,11 +127,7 @@ mod tests {
         assert_eq!(pack("two")?, (archive.clone(), manifest.clone()));
         let manifest: serde_json::Value = serde_saphyr::from_str(&manifest)?;
         let platform = &manifest["spec"]["platforms"][0];
-        let sum: String = Sha256::digest(&archive)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        assert_eq!(platform["sha256"], sum);
+        assert_eq!(platform["sha256"], sha256(&archive));
         assert!(packed(&program, "http://example.com", folder.path()).is_err());
         Ok(())
     }

@@ -27,9 +27,16 @@ fn every_node_in_turn_and_one_comes_back_empty() -> Result<()> {
             .patch_cluster(&json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }))?;
         cluster.maintain(&json!(["drains"]))?;
         let operator = cluster.operators().start("one", &ASKED_ABOUT_EVICTIONS)?;
-        cluster.wait_ours("stagger sees to drains", Duration::from_mins(2), |_| {
-            let budget = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-osd")?;
-            Ok(!budget["metadata"]["labels"].is_null())
+        cluster.wait_ours("stagger is asked about evictions", Duration::from_mins(2), |_| {
+            let words = [
+                "get",
+                "validatingwebhookconfiguration",
+                "stagger-evictions",
+                "-o",
+                "json",
+            ];
+            let asked: Value = serde_json::from_str(&cluster.plane.ask(&words)?)?;
+            Ok(asked["webhooks"][0]["clientConfig"]["caBundle"].is_string())
         })?;
         let mut load = cluster.load()?;
         phases.lap("stagger sees to drains, and clients are at work");
