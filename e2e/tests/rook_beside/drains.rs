@@ -8,7 +8,7 @@ use stagger_e2e::command::output;
 use stagger_e2e::laid_out::ASKED_ABOUT_EVICTIONS;
 use stagger_e2e::load::Load;
 use stagger_e2e::rados::Target;
-use stagger_e2e::rook_cluster::{NAMESPACE, RookCluster, RookSpec, beside_rook};
+use stagger_e2e::rook_cluster::{RookCluster, RookSpec, beside_rook};
 
 use crate::AGENT;
 
