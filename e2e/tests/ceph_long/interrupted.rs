@@ -91,7 +91,12 @@ fn noout_goes_at_its_expiry_though_nobody_resumes() -> Result<()> {
         })?;
         // The record goes right after the flag. What the whole stage pauses stays longer.
         let begun = Instant::now();
-        while machine.call(&["ceph", "guards"])?.expect(0)?.out.contains("noout on osd.") {
+        while machine
+            .call(&["ceph", "guards"])?
+            .expect(0)?
+            .out
+            .contains("noout on osd.")
+        {
             ensure!(begun.elapsed() < limit, "the record of noout is left");
         }
         phases.lap("noout went by itself");
