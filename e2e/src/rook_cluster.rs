@@ -119,9 +119,9 @@ impl RookCluster {
     /// Installs a Rook, or upgrades to it, by its own manifests, as its guide says.
     fn install(&self, rook: &Rook) -> Result<()> {
         for manifest in ["crds.yaml", "common.yaml"] {
-            self.plane.apply_text("kubectl", &rook.manifest(manifest)?)?;
+            self.plane.apply_over("kubectl", &rook.manifest(manifest)?)?;
         }
-        self.plane.apply_text("kubectl", &rook.driver_definitions()?)?;
+        self.plane.apply_over("kubectl", &rook.driver_definitions()?)?;
         let definitions = [
             "wait",
             "crd",
@@ -151,7 +151,7 @@ impl RookCluster {
         for (without, with) in settings {
             manifest = manifest.replace(without, with);
         }
-        self.plane.apply_text("kubectl", &manifest)?;
+        self.plane.apply_over("kubectl", &manifest)?;
         self.wait_for_operator()
     }
 

@@ -27,6 +27,21 @@ impl Plane {
         self.told("apply", &words, manifest)
     }
 
+    /// The same, whoever else has written to them: as whoever upgrades Rook by its manifests.
+    ///
+    /// # Errors
+    /// The server refuses one.
+    pub fn apply_over(&self, manager: &str, manifest: &str) -> Result<()> {
+        let words = [
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--field-manager",
+            manager,
+        ];
+        self.told("apply", &[&words[..], &["-f", "-"]].concat(), manifest)
+    }
+
     /// Writes an object as a whole as somebody of that name, as a program does that has read and changed it.
     ///
     /// # Errors
