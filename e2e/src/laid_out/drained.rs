@@ -1,12 +1,13 @@
 //! Drains as an administrator does them, and what they leave.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{LaidOut, NAMESPACE, deployments};
 use crate::ceph::Kind;
+use crate::rados::Target;
 use crate::roots::Release;
 
 impl LaidOut {
@@ -82,6 +83,55 @@ impl LaidOut {
                     .then(|| (name.to_owned(), lets_go))
             })
             .collect())
+    }
+
+    /// The node that shares most placement groups with that one, of pools that can spare one copy: beside it, it may not be
+    /// drained. It has neither monitors nor managers.
+    ///
+    /// # Errors
+    /// Ceph does not answer, or there is none.
+    pub fn neighbour_of(&self, node: &str) -> Result<String> {
+        let mut rados = self.ceph.rados();
+        let (tree, dump) = (rados.mon("osd tree")?, rados.mon("osd dump")?);
+        let groups = rados.command(Target::Mgr, "pg dump", json!({}))?;
+        drop(rados);
+        let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let host_of: BTreeMap<u64, String> = all(&tree["nodes"])
+            .iter()
+            .filter(|one| one["type"] == "host")
+            .flat_map(|host| {
+                let name = host["name"].as_str().unwrap_or_default().to_owned();
+                let osds: Vec<u64> = all(&host["children"]).iter().filter_map(Value::as_u64).collect();
+                osds.into_iter().map(move |osd| (osd, name.clone()))
+            })
+            .collect();
+        let spares_one = |pool: &Value| {
+            let (size, least) = (pool["size"].as_u64()?, pool["min_size"].as_u64()?);
+            (size - least <= 1).then(|| pool["pool"].as_u64().map(|id| format!("{id}.")))?
+        };
+        let pools: Vec<String> = all(&dump["pools"]).iter().filter_map(spares_one).collect();
+        let mut shared = BTreeMap::<String, usize>::new();
+        for group in all(&groups["pg_map"]["pg_stats"]) {
+            let id = group["pgid"].as_str().unwrap_or_default();
+            let hosts: BTreeSet<&String> = all(&group["acting"])
+                .iter()
+                .filter_map(|osd| host_of.get(&osd.as_u64()?))
+                .collect();
+            if pools.iter().any(|pool| id.starts_with(pool)) && hosts.iter().any(|host| *host == node) {
+                for host in hosts {
+                    *shared.entry(host.clone()).or_default() += 1;
+                }
+            }
+        }
+        for daemon in self.ceph.spec().all_daemons() {
+            if matches!(daemon.kind, Kind::Mon | Kind::Mgr) {
+                shared.remove(&deployments::place(&self.ceph, &daemon));
+            }
+        }
+        shared.remove(node);
+        let most = shared.into_iter().max_by_key(|(_, count)| *count);
+        most.map(|(host, _)| host)
+            .with_context(|| format!("no node shares a placement group with {node}"))
     }
 
     /// Gives a drained node empty disks for its OSDs.
