@@ -136,9 +136,13 @@ impl Cluster {
             // No daemon's, as far as anybody knows: its budget decides.
             return Ok(());
         };
-        match daemon_of(&pod).filter(|_| pod.metadata.deletion_timestamp.is_none()) {
-            Some(unit) => self.review.may_go(&unit, dry_run).await,
-            None => Ok(()),
+        if pod.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        match daemon_of(&pod) {
+            Ok(Some(unit)) => self.review.may_go(&unit, dry_run).await,
+            Ok(None) => Ok(()),
+            Err(why) => self.review.of_unknown(&pod.name_any(), &why),
         }
     }
 }
@@ -170,6 +174,16 @@ impl Review {
             self.granted().retain(|_, at| unseen(*at));
         }
         *self.evidence() = evidence;
+    }
+
+    /// A daemon's pod, and nobody knows of which: it stays, where its cluster's drains are ours.
+    fn of_unknown(&self, pod: &str, why: &str) -> Result<(), String> {
+        match &*self.evidence() {
+            Evidence::NotManaged => Ok(()),
+            Evidence::Unavailable { .. } | Evidence::Observed { .. } => {
+                Err(format!("{pod} may not be evicted now: {why}"))
+            }
+        }
     }
 
     async fn may_go(&self, unit: &UnitId, dry_run: bool) -> Result<(), String> {
@@ -280,9 +294,9 @@ impl Review {
 }
 
 /// The daemon in a pod, if Ceph has an oracle for its kind.
-fn daemon_of(pod: &Pod) -> Option<UnitId> {
-    let unit = daemons::unit_of_labels(pod.labels()).ok()??;
-    matches!(daemons::kind_of(&unit), "osd" | "mon" | "mds").then_some(unit)
+fn daemon_of(pod: &Pod) -> Result<Option<UnitId>, String> {
+    let unit = daemons::unit_of_labels(pod.labels())?;
+    Ok(unit.filter(|unit| matches!(daemons::kind_of(unit), "osd" | "mon" | "mds")))
 }
 
 #[cfg(test)]
@@ -453,5 +467,17 @@ mod tests {
         assert_eq!(review.may_go(&unit("mon.a"), false).await, Ok(()));
         assert_eq!(review.may_go(&unit("mds.fs-a"), false).await, Ok(()));
         assert_eq!(ceph.asked(), ["mon ok-to-stop a", "mds ok-to-stop fs-a"]);
+    }
+
+    #[test]
+    fn a_daemon_that_its_labels_do_not_name_stays() {
+        let review = reviewed_by(&Ceph::new(0));
+        let why = "there is no label ceph_daemon_id; set it to the daemon's id";
+        assert_eq!(review.of_unknown("rook-ceph-osd-x", why), Ok(()));
+        review.learn(open([0], Timestamp::now()));
+        assert_eq!(
+            review.of_unknown("rook-ceph-osd-x", why),
+            Err(format!("rook-ceph-osd-x may not be evicted now: {why}"))
+        );
     }
 }
