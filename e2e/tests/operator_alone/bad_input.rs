@@ -175,7 +175,7 @@ impl World {
             self.is_told(
                 "DeploymentUnclear",
                 &[
-                    "Deployment rook-ceph-osd-7 has no label ceph_daemon_id; set it",
+                    "Deployment rook-ceph-osd-7: there is no label ceph_daemon_id; set it",
                     "Deployment rook-ceph-osd-8: its label ceph_daemon_id is \"eight\"",
                 ],
             )
