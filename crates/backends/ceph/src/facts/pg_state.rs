@@ -64,8 +64,11 @@ impl PgState {
     pub const STRANGE: Self = Self(1 << 63);
     /// Nearly all of them, nearly always: active and clean.
     pub const WELL: Self = Self(Self::ACTIVE.0 | Self::CLEAN.0);
-    /// What a group passes through on its way to be clean, and stays in none of by itself.
-    const PASSING: [&'static str; 20] = [
+    /// What a group passes through on its way to be clean, and stays in none of by itself: also of a pool that was just made, or
+    /// that the autoscaler makes smaller.
+    const PASSING: [&'static str; 22] = [
+        "creating",
+        "premerge",
         "active",
         "clean",
         "scrubbing",
@@ -122,7 +125,7 @@ impl PgState {
     /// lost objects, has no place, waits for an OSD that is down, or is in a state that nobody reports, does not.
     pub fn recovers(self) -> bool {
         let passing = |(bit, word): (usize, &&str)| self.0 & (1 << bit) == 0 || Self::PASSING.contains(word);
-        self.settled() && WORDS.iter().enumerate().all(passing)
+        self.known() && WORDS.iter().enumerate().all(passing)
     }
 
     /// Active and clean; what scrubbing and the trimming of snapshots add does not count.

@@ -74,10 +74,14 @@ proptest! {
     /// Seen: while four groups peered for a second, `plan` refused the whole upgrade, for "none may be down".
     #[test]
     fn the_plan_of_a_cluster_that_recovers_is_that_of_the_cluster_once_recovered(
-        groups in prop::collection::btree_map(0_usize..40, 0_usize..4, 1..12),
+        groups in prop::collection::btree_map(0_usize..40, 0_usize..7, 1..12),
     ) {
         let states = [
             "peering",
+            // Of a pool that was just made, and of one that the autoscaler makes smaller.
+            "creating+peering",
+            "creating+activating",
+            "premerge+peered",
             "active+undersized+degraded+remapped+backfilling",
             "active+recovery_wait+undersized+degraded+remapped",
             "activating+undersized+degraded",
