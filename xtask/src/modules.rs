@@ -20,9 +20,22 @@ const ROOMS: [(&str, &Rooms); 1] = [(
         ("provision", &["api"]),
         ("agent", &["api", "provision"]),
         (
-            "operator",
-            &["api", "journal", "executor", "disruption", "provision", "agent"],
+            "observability",
+            &["api", "journal", "executor", "provision", "agent"],
         ),
+        (
+            "reconcile",
+            &[
+                "api",
+                "journal",
+                "executor",
+                "disruption",
+                "provision",
+                "agent",
+                "observability",
+            ],
+        ),
+        ("operator", &["api", "agent", "observability", "reconcile"]),
         ("client", &["api", "executor", "agent"]),
     ],
 )];

@@ -9,7 +9,9 @@
 //! - [`disruption`]: which PodDisruptionBudgets there should be.
 //! - [`provision`]: new OSDs, and those that go.
 //! - [`agent`]: what runs on each node, and how agents come to a new release.
-//! - [`operator`]: the reconcilers, the status, metrics, and the webhook on evictions.
+//! - [`observability`]: status, conditions, Events, metrics and health.
+//! - [`reconcile`]: what is done about each cluster. Updates, drains, new OSDs.
+//! - [`operator`]: one leader, a task for each cluster, and the webhook on evictions.
 //! - [`client`]: how the command line speaks to an operator.
 
 pub mod agent;
@@ -18,5 +20,7 @@ pub mod client;
 pub mod disruption;
 pub mod executor;
 pub mod journal;
+mod observability;
 pub mod operator;
 pub mod provision;
+mod reconcile;

@@ -4,99 +4,41 @@
 //! is, a run is carried out by the engine, as from the command line. Between passes nothing is asked of
 //! anybody: watches tell of changes.
 
-mod agents;
-mod blocked;
-mod cluster;
-mod commands;
-mod conditions;
-mod drains;
-mod events;
-mod evictions;
-mod finalizer;
-mod handback;
-mod health;
 mod image;
-mod instrumented_client;
-mod last_run;
-mod metrics;
-mod owner;
 mod pairs;
-mod provision;
-mod release;
-mod removal;
 mod serve;
-mod status;
 mod webhook;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use jiff::SignedDuration;
 use kube::client::ClientBuilder;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config};
 use kube_lease_manager::{LeaseManagerBuilder, LeaseManagerError};
-use semver::Version;
 use serde::de::DeserializeOwned;
-use stagger_ceph::api::session::Session;
-use stagger_ceph::api::{Access, CephApi};
-use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::agent::agents::AgentRollout;
-use crate::api::access::{AccessError, Programs, access};
 use crate::api::cluster::CephCluster;
 use crate::api::maintenance::{CephMaintenance, Desired, Manage};
 use crate::api::names::LEASE;
-use evictions::EvictionReviewer;
-use health::Health;
-use instrumented_client::{InstrumentedCephApi, Requests};
-use metrics::{ClusterMetrics, Metrics};
+use crate::observability::health::Health;
+use crate::observability::instrumented_client::Requests;
+use crate::observability::metrics::Metrics;
+use crate::observability::status;
+pub use crate::reconcile::Options;
+use crate::reconcile::{Shared, agents, cluster, finalizer};
 use pairs::{Key, Pairs, is_same};
 use serve::Server;
 pub use webhook::{Reached, Webhook};
-
-/// How the operator is run.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// What the Lease says of its holder; each operator has one of its own.
-    pub identity: String,
-    /// The namespace of the operator itself, where its Lease is.
-    pub namespace: String,
-    /// The namespaces of the clusters that it sees to; all, if there are none.
-    pub watch_namespaces: Vec<String>,
-    /// Where it keeps artifacts and how Ceph is reached; it may be lost.
-    pub folder: PathBuf,
-    /// How the programs that speak to Ceph are called.
-    pub programs: Programs,
-    /// The image that the operator itself runs from, if it is not that of its pod; without one there are no agents,
-    /// and no devices are prepared.
-    pub image: Option<String>,
-    /// The path of `stagger` in that image.
-    pub program: String,
-    /// A Job that prepares devices and shows no progress for so long is named.
-    pub prepare_timeout: SignedDuration,
-    /// A lock or Lease not renewed for so many seconds may be taken over.
-    pub lock_expires: u32,
-    /// Seconds between two observations while something is waited for.
-    pub poll: u64,
-    /// Where metrics and health are served, if at all.
-    pub metrics: Option<SocketAddr>,
-    /// Where evictions are answered, if at all.
-    pub webhook: Option<Webhook>,
-    /// Whether there are to be agents.
-    pub agents: bool,
-    /// Its own release.
-    pub version: Version,
-}
 
 /// Why the operator ends.
 #[derive(Debug, thiserror::Error)]
@@ -128,47 +70,6 @@ pub enum OperatorError {
     NoClusters(#[source] kube::Error),
 }
 
-/// What all tasks share.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    client: Client,
-    options: Arc<Options>,
-    metrics: Arc<Metrics>,
-    health: Arc<Health>,
-    /// How the agents stand.
-    agents: Arc<watch::Sender<AgentRollout>>,
-    /// Whether new OSDs are made for any cluster: only then there are agents.
-    provisions: Arc<watch::Sender<bool>>,
-    /// What is answered to who would evict a pod.
-    evictions: Arc<EvictionReviewer>,
-}
-
-impl Shared {
-    /// How the Ceph of a cluster is reached.
-    async fn access(&self, namespace: &str, name: &str) -> Result<Access, AccessError> {
-        let folder = self.options.folder.join(namespace).join(name);
-        access(&self.client, namespace, &folder, &self.options.programs).await
-    }
-
-    /// A connection of its own to the Ceph of a cluster, for what goes on beside its runs; what it asks is
-    /// counted.
-    async fn ceph(
-        &self,
-        namespace: &str,
-        name: &str,
-        metrics: &Arc<ClusterMetrics>,
-    ) -> Result<Arc<dyn CephApi>, BackendError> {
-        let access = self
-            .access(namespace, name)
-            .await
-            .map_err(|error| BackendError::transient("reach Ceph", error.to_string()))?;
-        Ok(Arc::new(InstrumentedCephApi {
-            api: Arc::new(Session::new(access)),
-            metrics: Arc::clone(metrics),
-        }))
-    }
-}
-
 /// Waits until this is the leader, then sees to all clusters until it is not, or `stop` is over. Meanwhile
 /// metrics and health are served.
 ///
@@ -177,6 +78,7 @@ impl Shared {
 pub async fn run(
     config: Config,
     mut options: Options,
+    webhook: Option<Webhook>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), OperatorError> {
     let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
@@ -204,14 +106,18 @@ pub async fn run(
         provisions: Arc::new(watch::channel(false).0),
         evictions: Arc::default(),
     };
-    let ended = lead(shared, stop).await;
+    let ended = lead(shared, webhook, stop).await;
     if let Some(server) = server {
         server.end().await;
     }
     ended
 }
 
-async fn lead(shared: Shared, stop: impl Future<Output = ()>) -> Result<(), OperatorError> {
+async fn lead(
+    shared: Shared,
+    webhook: Option<Webhook>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), OperatorError> {
     let options = &shared.options;
     let lasts = u64::from(options.lock_expires.max(6));
     let manager = LeaseManagerBuilder::new(shared.client.clone(), LEASE)
@@ -236,7 +142,7 @@ async fn lead(shared: Shared, stop: impl Future<Output = ()>) -> Result<(), Oper
     // Ends with this.
     let mut beside = JoinSet::new();
     beside.spawn(agents::run(shared.clone()));
-    if let Some(webhook) = options.webhook.clone() {
+    if let Some(webhook) = webhook {
         beside.spawn(webhook::serve(shared.clone(), webhook));
     }
     let ended = tokio::select! {

@@ -14,6 +14,9 @@ use crate::exit::Exit;
 /// Sees to clusters until it is told to stop.
 pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliError> {
     logs(wish.plain_logs);
+    // One who waits most of its time keeps little of what it once took, and so do the programs that it starts. Where the
+    // kernel knows no large pages there is nothing to turn off.
+    rustix::thread::disable_transparent_huge_pages(true).ok();
     let config = kube::Config::infer()
         .await
         .map_err(|error| unreachable_by(&error))?;
@@ -45,11 +48,10 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
         lock_expires: wish.lock_expires,
         poll: wish.poll,
         metrics: wish.metrics.0,
-        webhook: webhook(wish)?,
         agents: wish.agents == Switch::On,
         version: wish.version_as.clone(),
     };
-    match operator::run(config, options, stop_asked()).await {
+    match operator::run(config, options, webhook(wish)?, stop_asked()).await {
         Ok(()) => Ok(Exit::Done),
         Err(error @ OperatorError::NotLeader) => Err(CliError::new(Exit::Unreachable, error.to_string())
             .hint("it is started again by its Deployment, and waits for its turn")),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::api::objects::{Deployment, Pod};
+use crate::api::objects::{Deployment, Node, Pod};
 use crate::api::{daemons, names};
 
 /// A node.

@@ -13,6 +13,9 @@ pub const KIND: &str = "ceph_daemon_type";
 /// The label with its id.
 pub const ID: &str = "ceph_daemon_id";
 
+/// The label of gateways with the name of their object store.
+const STORE: &str = "rook_object_store";
+
 /// The kinds of daemons that are units.
 pub const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
 
@@ -21,8 +24,20 @@ pub const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
 /// # Errors
 /// It should be one, and its labels do not say which; in words, with what to do.
 pub fn unit_of(deployment: &Deployment) -> Result<Option<UnitId>, String> {
-    unit_of_labels(deployment.labels())
-        .map_err(|error| format!("Deployment {}: {error}", deployment.name_any()))
+    let (name, labels) = (deployment.name_any(), deployment.labels());
+    let found = match gateway_of(&name, labels) {
+        Some(id) => UnitId::new(id).map(Some).map_err(|error| error.to_string()),
+        None => unit_of_labels(labels),
+    };
+    found.map_err(|error| format!("Deployment {name}: {error}"))
+}
+
+/// The gateways of a Deployment of Rook's own: their label [`ID`] has the name of their store, and Ceph knows them by their user, which
+/// Rook makes of the Deployment's name (`generateCephXUser` in `pkg/operator/ceph/object/config.go` of 1.20.6).
+fn gateway_of(deployment: &str, labels: &BTreeMap<String, String>) -> Option<String> {
+    let is_store = labels.get(ID).is_some() && labels.get(ID) == labels.get(STORE);
+    let user = deployment.strip_prefix("rook-ceph-rgw-").filter(|_| is_store)?;
+    Some(format!("rgw.{}", user.replace('-', ".")))
 }
 
 /// The unit whose Deployment or pod has these labels; `None`: it is something else. Where older releases of Rook wrote
@@ -70,4 +85,41 @@ pub fn kind_of(unit: &UnitId) -> &str {
     unit.as_str()
         .split_once('.')
         .map_or(unit.as_str(), |(kind, _)| kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn unit(name: &str, labels: &Value) -> Result<Option<String>, String> {
+        let deployment = json!({ "metadata": { "name": name, "labels": labels } });
+        let deployment: Deployment = serde_json::from_value(deployment).unwrap();
+        unit_of(&deployment).map(|unit| unit.map(|unit| unit.to_string()))
+    }
+
+    /// Labels as Rook 1.20.6 writes them.
+    #[test]
+    fn daemons_are_known_by_what_rook_writes() {
+        let labels = |app: &str, id: &str, more: (&str, &str)| {
+            let mut labels = json!({ "app": app, "rook_cluster": "rook-ceph", "ceph_daemon_id": id });
+            labels["ceph_daemon_type"] = json!(app.trim_start_matches("rook-ceph-"));
+            labels[more.0] = json!(more.1);
+            labels
+        };
+        let of_store = labels("rook-ceph-rgw", "my-store", ("rook_object_store", "my-store"));
+        let found = |name, labels: &Value| unit(name, labels).unwrap().unwrap();
+        assert_eq!(found("rook-ceph-rgw-my-store-a", &of_store), "rgw.my.store.a");
+        let of_fs = labels("rook-ceph-mds", "fs-a", ("rook_file_system", "fs"));
+        assert_eq!(found("rook-ceph-mds-fs-a", &of_fs), "mds.fs-a");
+        let osd = labels("rook-ceph-osd", "3", ("ceph-osd-id", "3"));
+        assert_eq!(found("rook-ceph-osd-3", &osd), "osd.3");
+        assert_eq!(
+            unit("rook-ceph-tools", &json!({ "app": "rook-ceph-tools" })),
+            Ok(None)
+        );
+        let other = labels("rook-ceph-osd", "three", ("ceph-osd-id", "3"));
+        assert!(unit("rook-ceph-osd-3", &other).is_err_and(|why| why.contains("an OSD's id is a number")));
+    }
 }

@@ -1,4 +1,4 @@
-//! Deployments and pods, as far as anything of them is looked at here.
+//! Deployments, pods and nodes, as far as anything of them is looked at here.
 //!
 //! The names are Kubernetes' own. Of a large cluster's objects most is volumes, probes and variables: a thousand
 //! OSDs in the full types take three times the memory. What is gathered of a failure is asked for whole.
@@ -210,6 +210,35 @@ pub struct Terminated {
     pub message: Option<String>,
 }
 
+/// A node. Of a real one most is the images that lie on it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, Resource)]
+#[resource(inherit = core::Node)]
+pub struct Node {
+    /// Its name and labels.
+    #[serde(deserialize_with = "of_node")]
+    pub metadata: ObjectMeta,
+    /// What is wanted of it.
+    pub spec: Option<NodeSpec>,
+    /// How it is.
+    pub status: Option<NodeStatus>,
+}
+
+/// What is wanted of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct NodeSpec {
+    pub unschedulable: Option<bool>,
+}
+
+/// How a node is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct NodeStatus {
+    pub conditions: Option<Vec<Condition>>,
+}
+
 /// What is kept of an object's metadata. Who wrote which field is much of an object, and nobody here asks for it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -250,6 +279,14 @@ fn of_deployment<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Er
         annotations.retain(|name, _| name.starts_with("stagger.dev/") || name == names::REPLACED);
     }
     Ok(seen)
+}
+
+fn of_node<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let seen = metadata(from)?;
+    Ok(ObjectMeta {
+        annotations: None,
+        ..seen
+    })
 }
 
 fn variables<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<EnvVar>, D::Error> {

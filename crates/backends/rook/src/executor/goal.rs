@@ -13,6 +13,16 @@ use crate::api::pod::Fields;
 use crate::api::pod_revision::PodRevision;
 use crate::api::policy::Settings;
 
+/// Who ended a run, as its journal has it, where a spec asks for something else.
+pub const SUPERSEDED: &str = "something else is asked for now";
+/// The same in journals of before there was a CephMaintenance.
+const SUPERSEDED_BEFORE: &str = "the CephCluster now asks for something else";
+
+/// Whether a run was ended as something else was asked for, by who asked for that.
+pub fn is_superseded(by: &str) -> bool {
+    by.starts_with(SUPERSEDED) || by.starts_with(SUPERSEDED_BEFORE)
+}
+
 /// What is asked of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::OperatorError;
-use super::health::Health;
-use super::metrics::Metrics;
+use crate::observability::health::Health;
+use crate::observability::metrics::Metrics;
 
 /// What `/metrics` speaks.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

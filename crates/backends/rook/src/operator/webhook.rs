@@ -21,8 +21,8 @@ use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};
 use tokio::time::sleep;
 
-use super::Shared;
-use super::evictions::EvictionReviewer;
+use crate::reconcile::Shared;
+use crate::reconcile::evictions::EvictionReviewer;
 use certificate::{Certificate, CertificateError};
 use registration::Registration;
 

@@ -12,7 +12,7 @@ use super::certificate::Certificate;
 use super::{PATH, Reached, Webhook};
 use crate::api::failed;
 use crate::api::names::MANAGER;
-use crate::operator::{Shared, owner};
+use crate::reconcile::{Shared, owner};
 
 /// The configuration, its Service, and the addresses behind that.
 const NAME: &str = "stagger-evictions";

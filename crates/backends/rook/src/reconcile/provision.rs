@@ -17,9 +17,6 @@ use serde_json::{Value, json};
 use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 
-use super::Shared;
-use super::health::Pulse;
-use super::status::{Provisioning, Writer};
 use crate::api::access::SECRET;
 use crate::api::cache::ObjectCache;
 use crate::api::cluster::{CephCluster, DeviceSet};
@@ -28,10 +25,13 @@ use crate::api::failed;
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::objects::Deployment;
 use crate::api::rook_operator;
+use crate::observability::health::Pulse;
+use crate::observability::status::{Provisioning, Writer};
 use crate::provision::{
     self, Act, Decided, Failed, Job, JobState, Known, NewOsd, NodeStatus, On, Owner, Prepare, Remark, Seen,
     Where, claimed, decide, requested_devices,
 };
+use crate::reconcile::Shared;
 
 /// How long changes are gathered before they are looked at together.
 const BURST: Duration = Duration::from_millis(100);
@@ -39,7 +39,7 @@ const BURST: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// What sees to the new OSDs of one cluster.
-pub(super) struct Provision {
+pub(crate) struct Provision {
     shared: Shared,
     namespace: String,
     watched: Arc<ObjectCache>,
@@ -77,7 +77,7 @@ impl<'a> Wishes<'a> {
 }
 
 impl Provision {
-    pub(super) fn new(
+    pub(crate) fn new(
         shared: Shared,
         namespace: &str,
         watched: Arc<ObjectCache>,
@@ -95,7 +95,7 @@ impl Provision {
     }
 
     /// Sees to new OSDs until its task is ended. A changed resource counts at once, whatever was under way.
-    pub(super) async fn run(mut self, mut told: watch::Receiver<Arc<Desired>>) {
+    pub(crate) async fn run(mut self, mut told: watch::Receiver<Arc<Desired>>) {
         let mut changes = self.watched.changes();
         loop {
             changes.borrow_and_update();

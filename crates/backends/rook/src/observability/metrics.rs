@@ -16,8 +16,8 @@ use stagger_core::model::Phase;
 use stagger_core::run::{Action, Ending, Entry, Event, Run};
 use stagger_core::view::Verdict;
 
-use super::status::ClusterStatus;
 use crate::agent::agents::AgentRollout;
+use crate::observability::status::ClusterStatus;
 
 /// All that the operator counts and measures.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ struct OfRequest {
 }
 
 impl Metrics {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("stagger");
         let now = Arc::new(Now::default());
         registry.register_collector(Box::new(Arc::clone(&now)));
@@ -91,19 +91,19 @@ impl Metrics {
     }
 
     /// As Prometheus takes it.
-    pub(super) fn text(&self) -> Result<String, fmt::Error> {
+    pub(crate) fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
         Ok(text)
     }
 
     /// Whether this operator leads.
-    pub(super) fn leads(&self, leads: bool) {
+    pub(crate) fn leads(&self, leads: bool) {
         self.now.state().leads = leads;
     }
 
     /// How the agents stand.
-    pub(super) fn agents(&self, stand: &AgentRollout) {
+    pub(crate) fn agents(&self, stand: &AgentRollout) {
         self.now.state().agents = match stand {
             AgentRollout::Rolling { fresh, wanted, .. } => Some((*fresh, *wanted)),
             AgentRollout::Ready { fresh, passed_over } => Some((*fresh, fresh + passed_over.len())),
@@ -112,13 +112,13 @@ impl Metrics {
     }
 
     /// A request to the API server was answered with that code, or not at all.
-    pub(super) fn request(&self, verb: &'static str, code: Option<u16>) {
+    pub(crate) fn request(&self, verb: &'static str, code: Option<u16>) {
         let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
         self.requests.get_or_create(&OfRequest { verb, code }).inc();
     }
 
     /// What is measured of a cluster, until that is dropped.
-    pub(super) fn cluster(self: &Arc<Self>, namespace: &str, name: &str) -> ClusterMetrics {
+    pub(crate) fn cluster(self: &Arc<Self>, namespace: &str, name: &str) -> ClusterMetrics {
         let cluster = OfCluster {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -140,14 +140,14 @@ impl Metrics {
 
 /// What is measured of one cluster.
 #[derive(Debug)]
-pub(super) struct ClusterMetrics {
+pub(crate) struct ClusterMetrics {
     metrics: Arc<Metrics>,
     cluster: OfCluster,
 }
 
 impl ClusterMetrics {
     /// Its status is this now.
-    pub(super) fn status(&self, told: &ClusterStatus) {
+    pub(crate) fn status(&self, told: &ClusterStatus) {
         self.change(|cluster| {
             cluster.phase.clone_from(&told.phase);
             cluster.reason.clone_from(&told.reason);
@@ -158,7 +158,7 @@ impl ClusterMetrics {
     }
 
     /// A run has come to this.
-    pub(super) fn run(&self, run: &Run, verdict: Verdict) {
+    pub(crate) fn run(&self, run: &Run, verdict: Verdict) {
         let down = run.wave().map_or(0, |wave| {
             wave.units.values().filter(|visit| visit.since.is_some()).count()
         });
@@ -177,7 +177,7 @@ impl ClusterMetrics {
     }
 
     /// A line of a run's journal.
-    pub(super) fn journal(&self, entry: &Entry) {
+    pub(crate) fn journal(&self, entry: &Entry) {
         let counted = match &entry.event {
             Event::WavePassed => &self.metrics.waves,
             Event::Intent {
@@ -198,7 +198,7 @@ impl ClusterMetrics {
     }
 
     /// Ceph was sent a command.
-    pub(super) fn command(&self, command: String, answered: bool) {
+    pub(crate) fn command(&self, command: String, answered: bool) {
         let OfCluster { namespace, name } = self.cluster.clone();
         let outcome = if answered { "answered" } else { "failed" };
         let labels = OfCommand {
@@ -403,7 +403,7 @@ mod tests {
     use stagger_core::model::Reason;
 
     use super::*;
-    use crate::operator::status::Drained;
+    use crate::observability::status::Drained;
 
     /// Of a cluster that has done, and is at, all that is measured.
     fn full() -> (Arc<Metrics>, ClusterMetrics) {

@@ -22,7 +22,7 @@ enum Found {
 ///
 /// # Errors
 /// It could not be written, or the CephMaintenance is gone: nothing may be held in its name.
-pub(super) async fn ensure(client: &Client, of: &CephMaintenance) -> Result<(), BackendError> {
+pub(crate) async fn ensure(client: &Client, of: &CephMaintenance) -> Result<(), BackendError> {
     let found = write(client, of, |of| {
         let lacks = !has(of) && of.metadata.deletion_timestamp.is_none();
         lacks.then(|| {
@@ -41,7 +41,7 @@ pub(super) async fn ensure(client: &Client, of: &CephMaintenance) -> Result<(), 
 }
 
 /// Lets it go: nothing is held any more.
-pub(super) async fn drop_it(client: &Client, of: &CephMaintenance) {
+pub(crate) async fn drop_it(client: &Client, of: &CephMaintenance) {
     let without = |of: &CephMaintenance| {
         let others = of.finalizers().iter().filter(|one| *one != FINALIZER);
         has(of).then(|| others.cloned().collect())

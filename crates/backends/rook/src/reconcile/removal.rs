@@ -15,10 +15,6 @@ use stagger_ceph::api::{CephApi, Whom};
 use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 
-use super::Shared;
-use super::health::Pulse;
-use super::metrics::ClusterMetrics;
-use super::status::Writer;
 use crate::api::cache::ObjectCache;
 use crate::api::daemons::osd_of;
 use crate::api::failed;
@@ -26,7 +22,11 @@ use crate::api::maintenance::{Desired, Manage};
 use crate::api::objects::Deployment;
 use crate::api::policy::Settings;
 use crate::api::{names, rook_operator};
+use crate::observability::health::Pulse;
+use crate::observability::metrics::ClusterMetrics;
+use crate::observability::status::Writer;
 use crate::provision::removal::{Osd, SafeToDestroy, candidates, states};
+use crate::reconcile::Shared;
 
 /// How often it is looked again while an OSD does not serve.
 const LOOK: Duration = Duration::from_secs(15);
@@ -36,7 +36,7 @@ const REMOVING: &str = "stagger.dev/removing";
 const LEFT_ALONE: &str = "ceph.rook.io/do-not-reconcile";
 
 /// What sees to the removal of one cluster's OSDs.
-pub(super) struct Removal {
+pub(crate) struct Removal {
     shared: Shared,
     namespace: String,
     name: String,
@@ -48,7 +48,7 @@ pub(super) struct Removal {
 }
 
 impl Removal {
-    pub(super) fn new(
+    pub(crate) fn new(
         shared: Shared,
         namespace: &str,
         name: &str,
@@ -71,7 +71,7 @@ impl Removal {
     }
 
     /// Sees to it until its task is ended.
-    pub(super) async fn run(mut self, mut told: watch::Receiver<Arc<Desired>>) {
+    pub(crate) async fn run(mut self, mut told: watch::Receiver<Arc<Desired>>) {
         let mut changes = self.watched.changes();
         loop {
             changes.borrow_and_update();

@@ -28,7 +28,7 @@ const SEEN: SignedDuration = SignedDuration::from_secs(2);
 const KEPT: Duration = Duration::from_mins(2);
 
 /// Makes a connection to the Ceph of a cluster.
-pub(super) type Connect =
+pub(crate) type Connect =
     Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn CephApi>, BackendError>> + Send + Sync>;
 
 /// The clusters whose evictions are answered, by their namespaces.
@@ -39,7 +39,7 @@ pub(crate) struct EvictionReviewer {
 
 impl EvictionReviewer {
     /// Answers for the pods of a namespace, until what is returned is dropped.
-    pub(super) fn review(
+    pub(crate) fn review(
         self: &Arc<Self>,
         namespace: &str,
         watched: &Arc<ObjectCache>,
@@ -61,7 +61,7 @@ impl EvictionReviewer {
     ///
     /// # Errors
     /// Why not, and until when.
-    pub(super) async fn may_go(&self, namespace: &str, pod: &str, dry_run: bool) -> Result<(), String> {
+    pub(crate) async fn may_go(&self, namespace: &str, pod: &str, dry_run: bool) -> Result<(), String> {
         let cluster = self.lock().get(namespace).cloned();
         match cluster {
             Some(cluster) => cluster.may_go(pod, dry_run).await,
@@ -75,7 +75,7 @@ impl EvictionReviewer {
 }
 
 /// While this is there, evictions of its cluster are answered by what it was told.
-pub(super) struct EvidenceSink {
+pub(crate) struct EvidenceSink {
     all: Arc<EvictionReviewer>,
     namespace: String,
     cluster: Arc<Cluster>,
@@ -83,12 +83,12 @@ pub(super) struct EvidenceSink {
 
 impl EvidenceSink {
     /// Says what is known now.
-    pub(super) fn tell(&self, evidence: Evidence) {
+    pub(crate) fn tell(&self, evidence: Evidence) {
         self.cluster.review.learn(evidence);
     }
 
     /// The last look still holds: Ceph is as it was then.
-    pub(super) fn holds(&self, at: Timestamp) {
+    pub(crate) fn holds(&self, at: Timestamp) {
         if let Evidence::Observed { observation, .. } = &mut *self.cluster.review.evidence() {
             observation.at = at;
         }
@@ -109,7 +109,7 @@ impl Drop for EvidenceSink {
 }
 
 /// What is known of a cluster.
-pub(super) enum Evidence {
+pub(crate) enum Evidence {
     /// Its drains are somebody else's.
     NotManaged,
     /// It could not be looked at.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::status::ClusterStatus;
 use crate::api::maintenance::Condition;
+use crate::observability::status::ClusterStatus;
 
 /// The reason of what is as it should be.
 const FINE: &str = "AsExpected";
@@ -21,7 +21,7 @@ const AWAY: [&str; 7] = [
 ];
 
 /// The reason of one whose updates are not managed, and that runs something else than it names.
-pub(super) const OBSERVING: &str = "Observing";
+pub(crate) const OBSERVING: &str = "Observing";
 
 /// The conditions of what is told. What was so `before` is so since then.
 ///
@@ -30,7 +30,7 @@ pub(super) const OBSERVING: &str = "Observing";
 /// - `Degraded`: something is wrong beside that, each object in a sentence.
 /// - `Blocked`: an update cannot go on by itself, or must not begin.
 /// - `UpToDate`: every daemon is as asked for.
-pub(super) fn of(told: &ClusterStatus, before: &[Condition], now: Timestamp) -> Vec<Condition> {
+pub(crate) fn of(told: &ClusterStatus, before: &[Condition], now: Timestamp) -> Vec<Condition> {
     let (reason, message) = (told.reason.as_str(), told.message.as_str());
     let away = told
         .troubles
@@ -77,7 +77,7 @@ pub(super) fn of(told: &ClusterStatus, before: &[Condition], now: Timestamp) -> 
 }
 
 /// The reason of the phase.
-pub(super) fn reason(conditions: &[Condition]) -> Option<&str> {
+pub(crate) fn reason(conditions: &[Condition]) -> Option<&str> {
     conditions
         .iter()
         .find(|one| one.kind == "UpToDate")

@@ -31,11 +31,11 @@ use crate::executor::beside::{self, Beside};
 use crate::executor::goal::Goal;
 use crate::executor::managed_fields::template_image;
 use crate::executor::{migrations, skip_checks};
-use crate::operator;
-use crate::operator::blocked::Blocked;
-use crate::operator::commands::Wishes;
-use crate::operator::events;
-use crate::operator::last_run;
+use crate::observability::blocked::Blocked;
+use crate::observability::events;
+use crate::reconcile;
+use crate::reconcile::commands::Wishes;
+use crate::reconcile::last_run;
 
 /// So many journals are kept.
 const JOURNALS: usize = 10;
@@ -60,7 +60,7 @@ impl ClusterReconciler {
                 &format!("asking {image} which Ceph it holds"),
                 desired,
             );
-            let release = operator::release::of(&self.shared.client, &self.namespace, image).await?;
+            let release = reconcile::release::of(&self.shared.client, &self.namespace, image).await?;
             self.releases.insert(image.clone(), release.clone());
             release
         };

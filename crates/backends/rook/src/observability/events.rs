@@ -14,9 +14,9 @@ use stagger_engine::driver::Notice;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::status::{ClusterStatus, Drained, Provisioning};
 use crate::agent::agents::AgentRollout;
 use crate::api::policy::Settings;
+use crate::observability::status::{ClusterStatus, Drained, Provisioning};
 use crate::provision::Remark;
 
 /// Who reports.
@@ -30,7 +30,7 @@ const NOTE: usize = 1024;
 
 /// Something that a person would want to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct News {
+pub(crate) struct News {
     /// Whether somebody should have a look.
     warns: bool,
     /// What was being done: `Upgrade`, `Drain` …
@@ -60,7 +60,7 @@ fn bad(action: &'static str, reason: &'static str, note: impl Into<String>) -> N
 }
 
 /// What was known before a run's first event.
-pub(super) fn of_notice(notice: &Notice) -> Option<News> {
+pub(crate) fn of_notice(notice: &Notice) -> Option<News> {
     match notice {
         // The operator's own status says who leads.
         Notice::Locked { .. } => None,
@@ -84,7 +84,7 @@ pub(super) fn of_notice(notice: &Notice) -> Option<News> {
 }
 
 /// What is new in a status that another takes the place of.
-pub(super) fn of_status(before: &ClusterStatus, now: &ClusterStatus) -> Vec<News> {
+pub(crate) fn of_status(before: &ClusterStatus, now: &ClusterStatus) -> Vec<News> {
     let mut news = Vec::new();
     let said = |told: &ClusterStatus| {
         // Which agent is waited for is another every few seconds.
@@ -180,7 +180,7 @@ fn of_drains(before: &Drained, now: &Drained) -> Vec<News> {
 }
 
 /// What a person hears of the agents: that they are being brought to this release, and that they are.
-pub(super) fn of_agents(before: &AgentRollout, now: &AgentRollout) -> Option<News> {
+pub(crate) fn of_agents(before: &AgentRollout, now: &AgentRollout) -> Option<News> {
     let agents = |news: fn(&'static str, &'static str, String) -> News, reason, what| {
         Some(news("BringAgents", reason, what))
     };
@@ -219,7 +219,7 @@ pub(super) fn of_agents(before: &AgentRollout, now: &AgentRollout) -> Option<New
 
 /// What a line of a run's journal is to a person, if anything. `title`: what the run is to do; `held`: the
 /// reason for which it was held before.
-pub(super) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Option<News> {
+pub(crate) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Option<News> {
     let upgrade = |news: fn(&'static str, &'static str, String) -> News, reason, what: String| {
         Some(news("Upgrade", reason, format!("{title}: {what}")))
     };
@@ -269,12 +269,12 @@ pub(super) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Opti
 }
 
 /// A use of `skipUpgradeChecks`.
-pub(super) fn unchecked(note: String) -> News {
+pub(crate) fn unchecked(note: String) -> News {
     bad("Upgrade", "ChecksSkipped", note)
 }
 
 /// What a person should know of a spec's fields.
-pub(super) fn of_settings(settings: &Settings) -> Vec<News> {
+pub(crate) fn of_settings(settings: &Settings) -> Vec<News> {
     let mut news = Vec::new();
     if settings.skip_checks {
         let note = "skipUpgradeChecks is set: an update waits for no health, and stops one OSD at a time \
@@ -289,14 +289,14 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<News> {
 }
 
 /// Sends Events of one object in the background.
-pub(super) struct Events {
+pub(crate) struct Events {
     tell: mpsc::Sender<News>,
     task: JoinHandle<()>,
 }
 
 impl Events {
     /// Of that object; `identity` tells one operator from another.
-    pub(super) fn new(client: &Client, identity: &str, object: ObjectReference) -> Self {
+    pub(crate) fn new(client: &Client, identity: &str, object: ObjectReference) -> Self {
         let reporter = Reporter {
             controller: CONTROLLER.to_owned(),
             instance: Some(identity.to_owned()),
@@ -307,7 +307,7 @@ impl Events {
     }
 
     /// Has it sent, and waits for nothing.
-    pub(super) fn tell(&self, news: News) {
+    pub(crate) fn tell(&self, news: News) {
         let reason = news.reason;
         if let Err(error) = self.tell.try_send(news) {
             tracing::warn!(%error, reason, "an Event is not sent");

@@ -6,34 +6,24 @@ use stagger_core::run::Command;
 
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::names::COMMAND;
-use crate::executor::goal::Goal;
+use crate::executor::goal::{Goal, SUPERSEDED};
 use crate::journal::CommandQueue;
 
 /// Who asks, as a journal has it.
 const BY: &str = "the CephMaintenance";
-/// The same, of a spec that asks for something else.
-const BY_SPEC: &str = "something else is asked for now";
-/// The same in journals of before there was a CephMaintenance.
-const BY_OLD_SPEC: &str = "the CephCluster now asks for something else";
-
-/// Whether a run was ended as something else was asked for, by who asked for that.
-pub(super) fn is_interruption(by: &str) -> bool {
-    by.starts_with(BY_SPEC) || by.starts_with(BY_OLD_SPEC)
-}
-
 /// What a person wants of a run, by the CephMaintenance.
-pub(super) struct Wishes {
+pub(crate) struct Wishes {
     wish: Goal,
     paused: Option<bool>,
     /// Whether the run is ended because something else is asked for.
     left: bool,
     /// The last command that was heard.
-    pub(super) command: Option<String>,
+    pub(crate) command: Option<String>,
 }
 
 impl Wishes {
     /// For a run that was asked for by that. A command that was `heard` before was not said to it.
-    pub(super) fn new(wish: Goal, heard: Option<String>) -> Self {
+    pub(crate) fn new(wish: Goal, heard: Option<String>) -> Self {
         Self {
             wish,
             paused: None,
@@ -43,7 +33,7 @@ impl Wishes {
     }
 
     /// Leaves the commands that a change of what is wanted comes to.
-    pub(super) fn heed(&mut self, desired: &Desired, asked: &CommandQueue) {
+    pub(crate) fn heed(&mut self, desired: &Desired, asked: &CommandQueue) {
         let maintenance = &desired.maintenance;
         let paused = maintenance.spec.update_policy.pause.unwrap_or(false);
         match self.paused.replace(paused) {
@@ -64,7 +54,7 @@ impl Wishes {
         {
             // The wave is finished; what is wanted now is planned from there.
             self.left = true;
-            asked.ask(Command::Abort, format!("{BY_SPEC}: {why}"));
+            asked.ask(Command::Abort, format!("{SUPERSEDED}: {why}"));
         }
         let command = maintenance.annotations().get(COMMAND).cloned();
         if command != self.command {
@@ -121,6 +111,7 @@ mod tests {
     use super::*;
     use crate::api::maintenance;
     use crate::client::status;
+    use crate::executor::goal::is_superseded;
 
     fn cluster(image: &str, pause: bool, command: &str) -> Desired {
         let mut desired = maintenance::desired(
@@ -232,7 +223,7 @@ mod tests {
             let said = asked.take();
             assert_eq!(said.len(), 1, "{said:?}");
             assert!(
-                said[0].0 == Command::Abort && is_interruption(&said[0].1),
+                said[0].0 == Command::Abort && is_superseded(&said[0].1),
                 "{said:?}"
             );
         }

@@ -7,15 +7,15 @@ use stagger_engine::supervisor::SuperviseError;
 use crate::api::access::AccessError;
 
 /// A word for the status, and a sentence: what keeps a cluster from being changed.
-pub(super) struct Blocked {
-    pub(super) reason: &'static str,
-    pub(super) why: String,
+pub(crate) struct Blocked {
+    pub(crate) reason: &'static str,
+    pub(crate) why: String,
     /// Whether it may pass by itself: then it is tried again.
-    pub(super) passes: bool,
+    pub(crate) passes: bool,
 }
 
 impl Blocked {
-    pub(super) fn until_changed(reason: &'static str, why: impl Into<String>) -> Self {
+    pub(crate) fn until_changed(reason: &'static str, why: impl Into<String>) -> Self {
         Self {
             reason,
             why: why.into(),
@@ -23,7 +23,7 @@ impl Blocked {
         }
     }
 
-    pub(super) fn for_now(reason: &'static str, why: impl Into<String>) -> Self {
+    pub(crate) fn for_now(reason: &'static str, why: impl Into<String>) -> Self {
         Self {
             reason,
             why: why.into(),

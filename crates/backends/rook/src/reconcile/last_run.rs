@@ -4,12 +4,11 @@ use stagger_core::model::{Code, Nouns, Policy, Reason, RunId, UnitId};
 use stagger_core::plan::{self, Plan};
 use stagger_core::run::{Command, Ending, Entry, Event, Run};
 
-use super::blocked::Blocked;
-use super::commands;
 use crate::api::maintenance::Desired;
 use crate::executor::backend::Memory;
 use crate::executor::beside::Beside;
-use crate::executor::goal::Goal;
+use crate::executor::goal::{Goal, is_superseded};
+use crate::observability::blocked::Blocked;
 
 /// Reasons of units that were tried and failed. What was left for another reason may go when that has passed.
 const FAILED: [Code; 3] = [Code::WentBack, Code::VisitFailed, Code::CouldNotBeEntered];
@@ -20,9 +19,9 @@ const NAMED: usize = 5;
 
 /// The newest run, which is over, as its journal has it.
 #[derive(Debug, Clone)]
-pub(super) struct Last {
+pub(crate) struct Last {
     /// Its name.
-    pub(super) run: RunId,
+    pub(crate) run: RunId,
     /// What it was asked for; `None`: nobody can read that any more.
     wish: Option<Goal>,
     /// What it kept, if it went on beside a Rook that runs.
@@ -34,7 +33,7 @@ pub(super) struct Last {
 
 impl Last {
     /// Of a run with that journal; `None`: it is not over.
-    pub(super) fn of(run: &Run, journal: &[Entry]) -> Option<Self> {
+    pub(crate) fn of(run: &Run, journal: &[Entry]) -> Option<Self> {
         let ended_by = journal.iter().rev().find_map(|entry| match &entry.event {
             Event::Asked {
                 command: Command::Abort,
@@ -49,24 +48,24 @@ impl Last {
             wish,
             beside,
             ending: run.ended()?.clone(),
-            interrupted: ended_by.is_some_and(|by| commands::is_interruption(by)),
+            interrupted: ended_by.is_some_and(|by| is_superseded(by)),
         })
     }
 
     /// What it kept of how it was before, and what it was asked for, if it went on beside a Rook that runs.
-    pub(super) fn beside(&self) -> Option<(&Beside, &Goal)> {
+    pub(crate) fn beside(&self) -> Option<(&Beside, &Goal)> {
         self.beside.as_ref().zip(self.wish.as_ref())
     }
 
     /// What it was asked for, where the same is asked for now and that is not tried again by itself.
-    pub(super) fn given_up(&self, desired: &Desired) -> Option<String> {
+    pub(crate) fn given_up(&self, desired: &Desired) -> Option<String> {
         let wish = self.wish.as_ref()?;
         let for_good = is_given_up(&self.ending) && !self.interrupted;
         (for_good && wish.differs(desired).is_none()).then(|| wish.name())
     }
 
     /// What is said of that. `name`: that of the CephMaintenance.
-    pub(super) fn blocked(&self, wish: &str, namespace: &str, name: &str) -> Blocked {
+    pub(crate) fn blocked(&self, wish: &str, namespace: &str, name: &str) -> Blocked {
         let (reason, what) = match &self.ending {
             Ending::Incomplete { left } => {
                 let left = left.iter().map(|(what, why)| (what.as_str(), why));
@@ -97,7 +96,7 @@ fn is_given_up(ending: &Ending) -> bool {
 
 /// Why a run with this plan is not begun; `None`: it has something to do. `differing`: the daemons that have
 /// another image.
-pub(super) fn not_begun(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
+pub(crate) fn not_begun(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
     // What comes first waits for what is left: a run would begin and end, again and again.
     let waits = plan.parts.first().is_some_and(|first| {
         let mut left = plan.left_alone.iter();
@@ -138,7 +137,7 @@ pub(super) fn not_begun(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
 }
 
 /// Why a run with this plan is not begun: it would end half-way, behind what cannot be undone.
-pub(super) fn out_of_reach(plan: &Plan, policy: &Policy, nouns: Nouns) -> Option<Blocked> {
+pub(crate) fn out_of_reach(plan: &Plan, policy: &Policy, nouns: Nouns) -> Option<Blocked> {
     let reasons = plan::out_of_reach(plan, policy, nouns);
     if reasons.is_empty() {
         return None;
@@ -362,7 +361,8 @@ mod tests {
         assert!(blocked.reason == "EndedByAPerson" && blocked.why.contains("stagger resume -n ns"));
         // Ended for another image, and then the first is asked for again.
         let asked = CommandQueue::default();
-        let mut wishes = commands::Wishes::new(Goal::of(&spec("ceph:20"), true).unwrap(), None);
+        let mut wishes =
+            crate::reconcile::commands::Wishes::new(Goal::of(&spec("ceph:20"), true).unwrap(), None);
         wishes.heed(&spec("ceph:21"), &asked);
         let (command, by) = asked.take().remove(0);
         assert_eq!(command, Command::Abort);

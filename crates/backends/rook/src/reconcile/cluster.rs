@@ -20,21 +20,6 @@ use stagger_engine::supervisor::{self, SuperviseError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::Shared;
-use super::agents;
-use super::blocked::Blocked;
-use super::conditions::OBSERVING;
-use super::drains::Drains;
-use super::events::{self, Events};
-use super::finalizer;
-use super::handback;
-use super::health::Pulse;
-use super::instrumented_client::InstrumentedCephApi;
-use super::last_run::Last;
-use super::metrics::ClusterMetrics;
-use super::provision::Provision;
-use super::removal::Removal;
-use super::status::{Watchers, Writer};
 use crate::agent::agents::AgentRollout;
 use crate::api::cache::ObjectCache;
 use crate::api::daemons::{is_wanted, kind_of};
@@ -46,6 +31,21 @@ use crate::executor::beside::{self, Beside, Settle};
 use crate::executor::goal::Goal;
 use crate::executor::managed_fields::is_made_of;
 use crate::journal::{CommandQueue, KubeStore};
+use crate::observability::blocked::Blocked;
+use crate::observability::conditions::OBSERVING;
+use crate::observability::events::{self, Events};
+use crate::observability::health::Pulse;
+use crate::observability::instrumented_client::InstrumentedCephApi;
+use crate::observability::metrics::ClusterMetrics;
+use crate::observability::status::{Watchers, Writer};
+use crate::reconcile::Shared;
+use crate::reconcile::agents;
+use crate::reconcile::drains::Drains;
+use crate::reconcile::finalizer;
+use crate::reconcile::handback;
+use crate::reconcile::last_run::Last;
+use crate::reconcile::provision::Provision;
+use crate::reconcile::removal::Removal;
 
 /// After a pass that failed, another is tried after so long, and longer each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
@@ -93,7 +93,7 @@ struct ClusterReconciler {
 }
 
 /// Sees to a cluster until the task is ended.
-pub(super) async fn run(shared: Shared, mut told: watch::Receiver<Arc<Desired>>) {
+pub(crate) async fn run(shared: Shared, mut told: watch::Receiver<Arc<Desired>>) {
     let desired = told.borrow_and_update().clone();
     let found = &desired.cluster;
     let (namespace, name) = (found.namespace().unwrap_or_default(), found.name_any());

@@ -11,14 +11,14 @@ use serde_json::Value;
 use stagger_ceph::api::{Answer, ApiError, CephApi, Whom};
 use tower::{Layer, Service};
 
-use super::health::Health;
-use super::metrics::{ClusterMetrics, Metrics};
+use crate::observability::health::Health;
+use crate::observability::metrics::{ClusterMetrics, Metrics};
 
 /// Counts requests to the API server; one that it grants shows that it is there.
 #[derive(Clone)]
-pub(super) struct Requests {
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) health: Arc<Health>,
+pub(crate) struct Requests {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) health: Arc<Health>,
 }
 
 impl<S> Layer<S> for Requests {
@@ -34,7 +34,7 @@ impl<S> Layer<S> for Requests {
 
 /// A client whose requests are counted.
 #[derive(Clone)]
-pub(super) struct CountedRequests<S> {
+pub(crate) struct CountedRequests<S> {
     inner: S,
     to: Requests,
 }
@@ -99,9 +99,9 @@ fn verb(method: &Method, path: &str, query: Option<&str>) -> &'static str {
 }
 
 /// Ceph, with what it is asked counted.
-pub(super) struct InstrumentedCephApi {
-    pub(super) api: Arc<dyn CephApi>,
-    pub(super) metrics: Arc<ClusterMetrics>,
+pub(crate) struct InstrumentedCephApi {
+    pub(crate) api: Arc<dyn CephApi>,
+    pub(crate) metrics: Arc<ClusterMetrics>,
 }
 
 #[async_trait]

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
@@ -14,10 +14,6 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::Value;
 use stagger_engine::backend::BackendError;
 
-use super::Shared;
-use super::blocked::Blocked;
-use super::events::{self, Events};
-use super::owner;
 use crate::agent::agents::{
     Agent, AgentRollout, NAME, Step, Wanted, daemon_set, decide, made_of, version_of,
 };
@@ -26,6 +22,11 @@ use crate::api::cache::{Watches, nodes};
 use crate::api::failed;
 use crate::api::names;
 use crate::api::names::MANAGER;
+use crate::api::objects::Node;
+use crate::observability::blocked::Blocked;
+use crate::observability::events::{self, Events};
+use crate::reconcile::Shared;
+use crate::reconcile::owner;
 
 /// How long changes are gathered before they are looked at together.
 const BURST: Duration = Duration::from_millis(100);
@@ -33,7 +34,7 @@ const BURST: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Why a cluster is not upgraded now, as far as that is up to the agents.
-pub(super) fn hold(stand: &AgentRollout, ours: &semver::Version) -> Option<Blocked> {
+pub(crate) fn hold(stand: &AgentRollout, ours: &semver::Version) -> Option<Blocked> {
     let first = |why: &str| {
         Some(Blocked::until_changed(
             "AgentsFirst",
@@ -57,7 +58,7 @@ pub(super) fn hold(stand: &AgentRollout, ours: &semver::Version) -> Option<Block
 }
 
 /// Sees to the agents until its task is ended.
-pub(super) async fn run(shared: Shared) {
+pub(crate) async fn run(shared: Shared) {
     let Some(image) = shared.options.image.clone().filter(|_| shared.options.agents) else {
         if shared.options.agents {
             tracing::warn!(

@@ -28,11 +28,6 @@ use self::consistent::shows_all_that_go;
 use self::kept::Kept;
 use self::look::{AsProven, Look, Status, groups};
 use self::shown::{osds, others};
-use super::Shared;
-use super::evictions::{Connect, Evidence, EvidenceSink};
-use super::health::Pulse;
-use super::metrics::ClusterMetrics;
-use super::status::{Drained, Writer};
 use crate::api::cache::ObjectCache;
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::{names, rook_operator};
@@ -41,6 +36,11 @@ use crate::disruption::drains::eviction::Observation;
 use crate::disruption::drains::{Budget, Groups, Judge, Open, Osd, Seen, Wanted, decide, fixed, level};
 use crate::executor::backend::{one_gateway_each, permitted, snapshot};
 use crate::executor::wave_exposure::{Wave, Waves};
+use crate::observability::health::Pulse;
+use crate::observability::metrics::ClusterMetrics;
+use crate::observability::status::{Drained, Writer};
+use crate::reconcile::Shared;
+use crate::reconcile::evictions::{Connect, Evidence, EvidenceSink};
 
 /// How often it is looked again while something is down.
 const LOOK: Duration = Duration::from_secs(2);
@@ -101,7 +101,7 @@ impl Proven {
 }
 
 /// What sees to the drains of one cluster.
-pub(super) struct Drains {
+pub(crate) struct Drains {
     shared: Shared,
     namespace: String,
     name: String,
@@ -141,7 +141,7 @@ fn ceph_of(shared: &Shared, namespace: &str, name: &str, metrics: &Arc<ClusterMe
 
 impl Drains {
     /// For the cluster of that name.
-    pub(super) fn new(
+    pub(crate) fn new(
         shared: Shared,
         namespace: &str,
         name: &str,
@@ -187,7 +187,7 @@ impl Drains {
     }
 
     /// Sees to drains until its task is ended.
-    pub(super) async fn run(mut self, mut told: watch::Receiver<Arc<Desired>>) {
+    pub(crate) async fn run(mut self, mut told: watch::Receiver<Arc<Desired>>) {
         let mut changes = self.watched.changes();
         let mut changed = true;
         loop {

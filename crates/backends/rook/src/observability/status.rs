@@ -9,62 +9,63 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use stagger_core::run::{Entry, Run};
+use stagger_core::run::{Command, Entry, Event, Run};
 use stagger_core::view::{self, RunView, Verdict, Waiting};
 use stagger_engine::driver::{Listener, Notice};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::conditions;
-use super::events::{self, Events, News};
-use super::metrics::ClusterMetrics;
 use crate::api::maintenance::{CephMaintenance, Condition};
 use crate::api::names::MANAGER;
+use crate::executor::goal::is_superseded;
 use crate::executor::migrations;
 use crate::executor::wave_exposure::WaveExposure;
+use crate::observability::events::{self, Events, News};
+use crate::observability::metrics::ClusterMetrics;
 use crate::provision::Remark;
 
 /// Between two writes at least.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Who else hears what is told: people, by Events, and Prometheus.
-pub(super) struct Watchers {
-    pub(super) events: Events,
-    pub(super) metrics: Arc<ClusterMetrics>,
+pub(crate) struct Watchers {
+    pub(crate) events: Events,
+    pub(crate) metrics: Arc<ClusterMetrics>,
 }
 
 /// What is to be told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct ClusterStatus {
+pub(crate) struct ClusterStatus {
     /// `Ready`, `Progressing`, `Blocked`.
-    pub(super) phase: String,
+    pub(crate) phase: String,
     /// In a sentence.
-    pub(super) message: String,
+    pub(crate) message: String,
     /// A stable word for the reason.
-    pub(super) reason: String,
+    pub(crate) reason: String,
     /// The generation of the spec that it is about.
-    pub(super) generation: i64,
+    pub(crate) generation: i64,
     /// The image that is aimed at.
-    pub(super) image: Option<String>,
+    pub(crate) image: Option<String>,
     /// The run, if there is or was one.
-    pub(super) run: Option<Value>,
+    pub(crate) run: Option<Value>,
     /// The migrations of the run.
-    pub(super) migrations: Vec<migrations::MigrationStatus>,
+    pub(crate) migrations: Vec<migrations::MigrationStatus>,
     /// What a run went back from, or a person ended: it is not tried again by itself. The journal has it; this
     /// is for people.
-    pub(super) gave_up: Option<String>,
+    pub(crate) gave_up: Option<String>,
     /// The run after which a person asked to try again.
-    pub(super) retry_after: Option<String>,
+    pub(crate) retry_after: Option<String>,
     /// What is blocked by drains, and why.
-    pub(super) drains: Option<Drained>,
+    pub(crate) drains: Option<Drained>,
     /// What is told of new OSDs.
-    pub(super) provisioning: Option<Provisioning>,
+    pub(crate) provisioning: Option<Provisioning>,
     /// What is told of OSDs that might be removed.
-    pub(super) removal: Option<String>,
+    pub(crate) removal: Option<String>,
     /// What else is wrong: for each word of a reason the objects that it is about, each with a sentence.
-    pub(super) troubles: Troubles,
+    pub(crate) troubles: Troubles,
     /// The last command to try again that was heard.
-    pub(super) heard: Option<String>,
+    pub(crate) heard: Option<String>,
 }
 
 impl ClusterStatus {
@@ -75,40 +76,40 @@ impl ClusterStatus {
     }
 }
 /// What is wrong beside a run, by reason and object.
-pub(super) type Troubles = BTreeMap<&'static str, BTreeMap<String, String>>;
+pub(crate) type Troubles = BTreeMap<&'static str, BTreeMap<String, String>>;
 
 /// What drains come to, as the status has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Drained {
+pub(crate) struct Drained {
     /// The failure domains of which nothing may be evicted, at most 20.
-    pub(super) blocked: Vec<String>,
+    pub(crate) blocked: Vec<String>,
     /// How many they are.
-    pub(super) blocked_count: usize,
+    pub(crate) blocked_count: usize,
     /// Why nothing may.
-    pub(super) why: String,
+    pub(crate) why: String,
     /// Those that are being emptied, or have OSDs that are down.
-    pub(super) draining: BTreeSet<String>,
+    pub(crate) draining: BTreeSet<String>,
     /// Those with a cordoned node of which nothing may be evicted.
-    pub(super) waiting: BTreeSet<String>,
+    pub(crate) waiting: BTreeSet<String>,
     /// Those with `noout`, with when it goes.
-    pub(super) noout: BTreeMap<String, Timestamp>,
+    pub(crate) noout: BTreeMap<String, Timestamp>,
 }
 
 /// What new OSDs come to, as the status has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Provisioning {
+pub(crate) struct Provisioning {
     /// The nodes and claims whose devices are being prepared.
-    pub(super) preparing: Vec<String>,
+    pub(crate) preparing: Vec<String>,
     /// What is not done, and why.
-    pub(super) remarks: Vec<Remark>,
+    pub(crate) remarks: Vec<Remark>,
     /// Fields of the spec that are not obeyed, each in a sentence.
-    pub(super) not_obeyed: Vec<String>,
+    pub(crate) not_obeyed: Vec<String>,
 }
 
 /// Writes the status in the background, the newest only.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     tell: Arc<watch::Sender<ClusterStatus>>,
     watchers: Arc<Watchers>,
     exposed: Arc<WaveExposure>,
@@ -119,7 +120,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Of that CephMaintenance, from what was told before.
-    pub(super) fn new(client: &Client, of: &CephMaintenance, watchers: Watchers) -> Self {
+    pub(crate) fn new(client: &Client, of: &CephMaintenance, watchers: Watchers) -> Self {
         let now = read(of);
         watchers.metrics.status(&now);
         let api: Api<CephMaintenance> = Api::namespaced(client.clone(), &of.namespace().unwrap_or_default());
@@ -136,18 +137,18 @@ impl Writer {
     }
 
     /// Says whether nothing is held for drains any more: no budget is ours, and no `noout`.
-    pub(super) fn drains_are_given_back(&self, are: bool) {
+    pub(crate) fn drains_are_given_back(&self, are: bool) {
         self.given_back.send_replace(are);
     }
 
     /// Waits until nothing is held for drains any more.
-    pub(super) async fn all_given_back(&self) {
+    pub(crate) async fn all_given_back(&self) {
         // The sender is this one's.
         self.given_back.subscribe().wait_for(|are| *are).await.ok();
     }
 
     /// Tells something, unless it is told already.
-    pub(super) fn tell(&self, change: impl FnOnce(&mut ClusterStatus)) {
+    pub(crate) fn tell(&self, change: impl FnOnce(&mut ClusterStatus)) {
         self.tell.send_if_modified(|told| {
             let before = told.clone();
             change(told);
@@ -160,7 +161,7 @@ impl Writer {
     }
 
     /// Tells what is wrong with which objects for that reason; none: nothing is any more.
-    pub(super) fn trouble(&self, reason: &'static str, objects: BTreeMap<String, String>) {
+    pub(crate) fn trouble(&self, reason: &'static str, objects: BTreeMap<String, String>) {
         self.tell(|told| {
             if objects.is_empty() {
                 told.troubles.remove(reason);
@@ -171,34 +172,35 @@ impl Writer {
     }
 
     /// Tells a person something that the status does not have.
-    pub(super) fn news(&self, news: Vec<News>) {
+    pub(crate) fn news(&self, news: Vec<News>) {
         for one in news {
             self.watchers.events.tell(one);
         }
     }
 
     /// What is told now.
-    pub(super) fn told(&self) -> ClusterStatus {
+    pub(crate) fn told(&self) -> ClusterStatus {
         self.tell.borrow().clone()
     }
 
     /// Whether a run is not over.
-    pub(super) fn run_is_on(&self) -> bool {
+    pub(crate) fn run_is_on(&self) -> bool {
         self.tell.borrow().run_is_on()
     }
 
     /// A listener of a run that tells of it.
-    pub(super) fn listener(&self) -> Box<dyn Listener> {
+    pub(crate) fn listener(&self) -> Box<dyn Listener> {
         Box::new(Telling {
             told: Arc::clone(&self.tell),
             exposed: Arc::clone(&self.exposed),
             watchers: Arc::clone(&self.watchers),
             held: None,
+            superseded: false,
         })
     }
 
     /// What a run that tells by this has down, or may stop.
-    pub(super) fn exposed(&self) -> &Arc<WaveExposure> {
+    pub(crate) fn exposed(&self) -> &Arc<WaveExposure> {
         &self.exposed
     }
 }
@@ -242,7 +244,7 @@ async fn apply(api: &Api<CephMaintenance>, document: &Value) -> Result<(), kube:
 }
 
 /// Tells of a CephMaintenance for which nothing is done why that is so.
-pub(super) async fn tell_unused(client: &Client, of: &CephMaintenance, reason: &str, why: &str) {
+pub(crate) async fn tell_unused(client: &Client, of: &CephMaintenance, reason: &str, why: &str) {
     let api: Api<CephMaintenance> = Api::namespaced(client.clone(), &of.namespace().unwrap_or_default());
     let told = ClusterStatus {
         phase: "Blocked".to_owned(),
@@ -299,7 +301,7 @@ fn without_nulls(value: &mut Value) {
 }
 
 /// Reads back what an operator before this one has told.
-pub(super) fn read(of: &CephMaintenance) -> ClusterStatus {
+pub(crate) fn read(of: &CephMaintenance) -> ClusterStatus {
     let status = of.status.clone().unwrap_or_default();
     ClusterStatus {
         reason: conditions::reason(&status.conditions)
@@ -333,6 +335,8 @@ struct Telling {
     watchers: Arc<Watchers>,
     /// The slug of the reason for which it is held.
     held: Option<String>,
+    /// Whether it is ended because something else is asked for: then another one follows at once.
+    superseded: bool,
 }
 
 impl Telling {
@@ -341,7 +345,7 @@ impl Telling {
         self.exposed.run_is_at(run);
         self.told.send_if_modified(|told| {
             let before = told.clone();
-            of_run(told, &view);
+            of_run(told, &view, self.superseded);
             told.migrations = migrations::told(&run.start().target, &view);
             self.watchers.metrics.status(told);
             before != *told
@@ -350,9 +354,10 @@ impl Telling {
     }
 }
 
-/// What a run's state means for the cluster.
-fn of_run(told: &mut ClusterStatus, view: &RunView) {
+/// What a run's state means for the cluster; `superseded`: it ends because something else is asked for.
+fn of_run(told: &mut ClusterStatus, view: &RunView, superseded: bool) {
     let (phase, reason) = match view.verdict {
+        Verdict::Ended if superseded => ("Progressing", "UpgradeSuperseded"),
         Verdict::Running => ("Progressing", "UpgradeRuns"),
         Verdict::Held => ("Progressing", "UpgradeWaits"),
         Verdict::Interrupted => ("Progressing", "UpgradeInterrupted"),
@@ -363,10 +368,12 @@ fn of_run(told: &mut ClusterStatus, view: &RunView) {
     phase.clone_into(&mut told.phase);
     reason.clone_into(&mut told.reason);
     let total = view.waves_passed as usize + view.waves_left;
-    told.message = format!(
-        "{}: {} ({} of {total} waves)",
-        view.title, view.why, view.waves_passed
-    );
+    let why = if superseded && view.verdict == Verdict::Ended {
+        "something else is asked for now"
+    } else {
+        &view.why
+    };
+    told.message = format!("{}: {why} ({} of {total} waves)", view.title, view.waves_passed);
     told.run = serde_json::to_value(view).ok();
 }
 
@@ -378,6 +385,13 @@ impl Listener for Telling {
     }
 
     fn event(&mut self, entry: &Entry, run: &Run) {
+        if let Event::Asked {
+            command: Command::Abort,
+            by,
+        } = &entry.event
+        {
+            self.superseded = is_superseded(by);
+        }
         let event = serde_json::to_value(&entry.event).unwrap_or_default();
         tracing::info!(seq = entry.seq, event = event["event"].as_str(), "journal");
         let title = &run.start().target.title;
@@ -433,6 +447,29 @@ mod tests {
         }
     }
 
+    /// A moment later the next run is begun: nobody is asked for, and nobody else has ended it.
+    #[test]
+    fn a_run_that_ends_for_another_is_not_blocked() {
+        let ended = RunView {
+            verdict: Verdict::Ended,
+            why: "a person ended it".to_owned(),
+            ..view()
+        };
+        let mut told = ClusterStatus::default();
+        of_run(&mut told, &ended, true);
+        assert_eq!(
+            (told.phase.as_str(), told.reason.as_str()),
+            ("Progressing", "UpgradeSuperseded")
+        );
+        assert!(
+            told.message.contains("something else is asked for now"),
+            "{}",
+            told.message
+        );
+        of_run(&mut told, &ended, false);
+        assert_eq!(told.phase, "Blocked");
+    }
+
     /// What is written here is what the command line and the next operator read.
     #[test]
     fn what_is_told_is_read_back() {
@@ -453,7 +490,7 @@ mod tests {
         };
         let trouble = BTreeMap::from([("osd.1".to_owned(), "why".to_owned())]);
         told.troubles.insert("OsdUnplaced", trouble);
-        of_run(&mut told, &view());
+        of_run(&mut told, &view(), false);
         let conditions = conditions::of(&told, &[], Timestamp::UNIX_EPOCH);
         let mut object = document("rook-ceph", &told, &conditions);
         assert!(!object.to_string().contains("null"), "{object}");

@@ -35,12 +35,12 @@ enum Loop {
 
 impl Health {
     /// The API server has granted a request.
-    pub(super) fn answered(&self) {
+    pub(crate) fn answered(&self) {
         self.state().answered = true;
     }
 
     /// A loop of that name begins.
-    pub(super) fn begins(self: &Arc<Self>, name: impl Into<String>) -> Pulse {
+    pub(crate) fn begins(self: &Arc<Self>, name: impl Into<String>) -> Pulse {
         let pulse = Pulse {
             health: Arc::clone(self),
             name: name.into(),
@@ -50,7 +50,7 @@ impl Health {
     }
 
     /// It is not ready until what this returns is dropped.
-    pub(super) fn not_ready_without(self: &Arc<Self>, what: impl Into<String>) -> Unseen {
+    pub(crate) fn not_ready_without(self: &Arc<Self>, what: impl Into<String>) -> Unseen {
         let what = what.into();
         self.state().unseen.insert(what.clone());
         Unseen {
@@ -63,7 +63,7 @@ impl Health {
     ///
     /// # Errors
     /// Each loop that is stuck or broken.
-    pub(super) fn works(&self, now: Instant) -> Result<(), Vec<String>> {
+    pub(crate) fn works(&self, now: Instant) -> Result<(), Vec<String>> {
         let state = self.state();
         let wrong = state.loops.iter().filter_map(|(name, at)| match at {
             Loop::Rests => None,
@@ -80,7 +80,7 @@ impl Health {
     ///
     /// # Errors
     /// Each thing that is waited for.
-    pub(super) fn ready(&self) -> Result<(), Vec<String>> {
+    pub(crate) fn ready(&self) -> Result<(), Vec<String>> {
         let state = self.state();
         let mut wrong: Vec<String> = state
             .unseen
@@ -105,19 +105,19 @@ fn none(wrong: Vec<String>) -> Result<(), Vec<String>> {
 
 /// By which a loop tells that it goes on. Dropping it ends the loop.
 #[derive(Debug)]
-pub(super) struct Pulse {
+pub(crate) struct Pulse {
     health: Arc<Health>,
     name: String,
 }
 
 impl Pulse {
     /// It begins something.
-    pub(super) fn works(&self) {
+    pub(crate) fn works(&self) {
         self.set(Loop::Works(Instant::now()));
     }
 
     /// It waits for something to change.
-    pub(super) fn rests(&self) {
+    pub(crate) fn rests(&self) {
         self.set(Loop::Rests);
     }
 
@@ -138,7 +138,7 @@ impl Drop for Pulse {
 
 /// Something that was not seen yet.
 #[derive(Debug)]
-pub(super) struct Unseen {
+pub(crate) struct Unseen {
     health: Arc<Health>,
     what: String,
 }

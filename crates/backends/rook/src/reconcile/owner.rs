@@ -12,7 +12,7 @@ use crate::api::names::OPERATOR;
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) async fn reference(client: &Client, namespace: &str) -> Result<Option<Value>, BackendError> {
+pub(crate) async fn reference(client: &Client, namespace: &str) -> Result<Option<Value>, BackendError> {
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let found = api.get_opt(OPERATOR).await;
     let found = found.map_err(|error| failed(&format!("read Deployment {OPERATOR}"), &error))?;

@@ -11,7 +11,7 @@ use crate::api::objects::Deployment;
 use crate::executor::beside::HELD_BY;
 
 /// Takes the labels off a Deployment, just as it was seen or not at all. Nothing of its pods changes.
-pub(super) async fn let_go(
+pub(crate) async fn let_go(
     client: &Client,
     namespace: &str,
     deployment: &Deployment,

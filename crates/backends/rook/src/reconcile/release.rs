@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_mins(10);
 ///
 /// # Errors
 /// The Job cannot be made, or does not answer, or its answer is not understood.
-pub(super) async fn of(client: &Client, namespace: &str, image: &str) -> Result<Version, BackendError> {
+pub(crate) async fn of(client: &Client, namespace: &str, image: &str) -> Result<Version, BackendError> {
     let tried = format!("ask the image {image} which Ceph it holds");
     let sum = Sha256::digest(format!("{namespace} {image}"));
     let [a, b, c, d, ..] = sum.0;

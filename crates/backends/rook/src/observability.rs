@@ -1,0 +1,9 @@
+//! What people, Prometheus and Kubernetes are told: status, conditions, Events, metrics and health.
+
+pub(crate) mod blocked;
+pub(crate) mod conditions;
+pub(crate) mod events;
+pub(crate) mod health;
+pub(crate) mod instrumented_client;
+pub(crate) mod metrics;
+pub(crate) mod status;

@@ -1,0 +1,109 @@
+//! The reconcilers: for each CephMaintenance what is done about the CephCluster that it names, and what goes on beside its runs.
+//!
+//! [`cluster`] updates it, run by run; [`drains`] guards it while nodes are drained; [`provision`] and [`removal`] see to new OSDs and
+//! to those that go.
+
+pub(crate) mod agents;
+pub(crate) mod cluster;
+mod commands;
+mod drains;
+pub(crate) mod evictions;
+pub(crate) mod finalizer;
+mod handback;
+mod last_run;
+pub(crate) mod owner;
+mod provision;
+mod release;
+mod removal;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use kube::Client;
+use semver::Version;
+use stagger_ceph::api::session::Session;
+use stagger_ceph::api::{Access, CephApi};
+use stagger_engine::backend::BackendError;
+use tokio::sync::watch;
+
+use crate::agent::agents::AgentRollout;
+use crate::api::access::{AccessError, Programs, access};
+use crate::observability::health::Health;
+use crate::observability::instrumented_client::InstrumentedCephApi;
+use crate::observability::metrics::{ClusterMetrics, Metrics};
+use evictions::EvictionReviewer;
+
+/// How the operator is run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What the Lease says of its holder; each operator has one of its own.
+    pub identity: String,
+    /// The namespace of the operator itself, where its Lease is.
+    pub namespace: String,
+    /// The namespaces of the clusters that it sees to; all, if there are none.
+    pub watch_namespaces: Vec<String>,
+    /// Where it keeps artifacts and how Ceph is reached; it may be lost.
+    pub folder: PathBuf,
+    /// How the programs that speak to Ceph are called.
+    pub programs: Programs,
+    /// The image that the operator itself runs from, if it is not that of its pod; without one there are no agents,
+    /// and no devices are prepared.
+    pub image: Option<String>,
+    /// The path of `stagger` in that image.
+    pub program: String,
+    /// A Job that prepares devices and shows no progress for so long is named.
+    pub prepare_timeout: SignedDuration,
+    /// A lock or Lease not renewed for so many seconds may be taken over.
+    pub lock_expires: u32,
+    /// Seconds between two observations while something is waited for.
+    pub poll: u64,
+    /// Where metrics and health are served, if at all.
+    pub metrics: Option<SocketAddr>,
+    /// Whether there are to be agents.
+    pub agents: bool,
+    /// Its own release.
+    pub version: Version,
+}
+
+/// What all tasks share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) client: Client,
+    pub(crate) options: Arc<Options>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) health: Arc<Health>,
+    /// How the agents stand.
+    pub(crate) agents: Arc<watch::Sender<AgentRollout>>,
+    /// Whether new OSDs are made for any cluster: only then there are agents.
+    pub(crate) provisions: Arc<watch::Sender<bool>>,
+    /// What is answered to who would evict a pod.
+    pub(crate) evictions: Arc<EvictionReviewer>,
+}
+
+impl Shared {
+    /// How the Ceph of a cluster is reached.
+    async fn access(&self, namespace: &str, name: &str) -> Result<Access, AccessError> {
+        let folder = self.options.folder.join(namespace).join(name);
+        access(&self.client, namespace, &folder, &self.options.programs).await
+    }
+
+    /// A connection of its own to the Ceph of a cluster, for what goes on beside its runs; what it asks is
+    /// counted.
+    async fn ceph(
+        &self,
+        namespace: &str,
+        name: &str,
+        metrics: &Arc<ClusterMetrics>,
+    ) -> Result<Arc<dyn CephApi>, BackendError> {
+        let access = self
+            .access(namespace, name)
+            .await
+            .map_err(|error| BackendError::transient("reach Ceph", error.to_string()))?;
+        Ok(Arc::new(InstrumentedCephApi {
+            api: Arc::new(Session::new(access)),
+            metrics: Arc::clone(metrics),
+        }))
+    }
+}
