@@ -1,7 +1,7 @@
 //! A real Kubernetes control plane on this machine: etcd, API server, controllers and scheduler, with
 //! RBAC on, in the namespaces of a sandbox.
 //!
-//! Nothing of it listens outside the sandbox's own loopback. Nodes are not part of it.
+//! Nothing of it listens outside the sandbox. Nodes are not part of it.
 
 mod certificates;
 pub mod definitions;
@@ -134,11 +134,14 @@ impl Plane {
         let file = |option: &str, name: &str| format!("--{option}={}", self.folder.join(name).display());
         let mut words = vec![
             "--etcd-servers=http://127.0.0.1:2379".to_owned(),
-            "--bind-address=127.0.0.1".to_owned(),
+            // Pods with a network of their own reach it by the sandbox's address in that.
+            "--bind-address=0.0.0.0".to_owned(),
             "--advertise-address=127.0.0.1".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
             "--secure-port=6443".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+            // A webhook's Service is where its EndpointSlices say: there is no proxy.
+            "--enable-aggregator-routing=true".to_owned(),
             "--authorization-mode=Node,RBAC".to_owned(),
             "--allow-privileged=true".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),

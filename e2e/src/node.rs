@@ -2,9 +2,9 @@
 //!
 //! Pods that the scheduler has bound to one of its nodes become processes on this machine: an image's tag
 //! names a root, and each container is a process in it. Restart policy, back-off, probes, grace periods,
-//! termination messages, volumes, variables, tokens of accounts and `kubectl logs` are as with the kubelet;
-//! networks and cgroups are not: all pods share the network of the sandbox that the agent runs in. A
-//! container without volumes shares the root of its image too; one with volumes has a root of its own.
+//! termination messages, volumes, variables, tokens of accounts, users and `kubectl logs` are as with the kubelet;
+//! cgroups are not, and networks only where that is asked for: else all pods share that of the sandbox that the agent
+//! runs in. A container without volumes shares the root of its image too; one with volumes has a root of its own.
 //! Of an image that is only played no process is started: so a thousand pods take no more than their objects.
 //!
 //! It runs as a program of its own inside the sandbox (`node-agent SETTINGS.json`); the harness's side is
@@ -16,6 +16,7 @@ mod fields;
 mod keys;
 mod logs;
 mod mounts;
+pub(crate) mod network;
 mod nodes;
 mod played;
 mod pod;
@@ -24,6 +25,7 @@ mod probe;
 mod resources;
 mod status;
 mod tokens;
+mod user;
 mod variables;
 mod volumes;
 
@@ -58,6 +60,9 @@ pub struct Settings {
     pub nodes: BTreeMap<String, Node>,
     /// What the images hold, by name with tag.
     pub images: BTreeMap<String, Image>,
+    /// Whether pods that do not ask for their node's network have one of their own, with an address of their own.
+    #[serde(default)]
+    pub pod_networks: bool,
 }
 
 /// A node that the agent is.
@@ -95,6 +100,9 @@ pub struct Image {
     /// Variables that all its processes have.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Whom its processes run as if the pod does not say.
+    #[serde(default)]
+    pub user: Option<u32>,
     /// Programs of it that are broken, by name.
     #[serde(default)]
     pub broken: BTreeMap<String, Broken>,
@@ -173,6 +181,9 @@ pub async fn run(settings: Settings) -> Result<()> {
         log_port: logs.port()?,
     });
     tokio::spawn(logs.serve(Arc::clone(&shared)));
+    if shared.settings.pod_networks {
+        network::bridge().await.map_err(anyhow::Error::msg)?;
+    }
     for (name, node) in &shared.settings.nodes {
         devices::make(&shared.hosts().join(name), node)?;
         nodes::register(&shared, name).await?;
@@ -180,7 +191,7 @@ pub async fn run(settings: Settings) -> Result<()> {
     }
     let pods: Api<Pod> = Api::all(shared.client.clone());
     let mut events = watcher(pods, watcher::Config::default()).boxed();
-    let mut known: BTreeMap<String, watch::Sender<Pod>> = BTreeMap::new();
+    let mut known = Known::default();
     loop {
         match events.try_next().await {
             Ok(Some(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod))) => {
@@ -189,7 +200,7 @@ pub async fn run(settings: Settings) -> Result<()> {
             // Its processes were ended before it could go; one removed by force is told here.
             Ok(Some(watcher::Event::Delete(mut pod))) => {
                 let uid = pod.metadata.uid.clone().unwrap_or_default();
-                if let Some(told) = known.remove(&uid) {
+                if let Some((told, _)) = known.pods.remove(&uid) {
                     pod.metadata.deletion_grace_period_seconds = Some(0);
                     pod.metadata.deletion_timestamp = pod.metadata.creation_timestamp.clone();
                     told.send(pod).ok();
@@ -203,6 +214,9 @@ pub async fn run(settings: Settings) -> Result<()> {
     }
 }
 
+/// The variable that says where the API server is.
+const API_SERVER: &str = "KUBERNETES_SERVICE_HOST";
+
 /// Where the API server is, as the variables of a Service.
 fn service(config: &Config) -> Result<BTreeMap<String, String>> {
     let url = &config.cluster_url;
@@ -211,28 +225,45 @@ fn service(config: &Config) -> Result<BTreeMap<String, String>> {
         .with_context(|| format!("the server {url} of the kubeconfig has no host"))?;
     let port = url.port_u16().unwrap_or(443);
     Ok(BTreeMap::from([
-        ("KUBERNETES_SERVICE_HOST".to_owned(), host.to_owned()),
+        (API_SERVER.to_owned(), host.to_owned()),
         ("KUBERNETES_SERVICE_PORT".to_owned(), port.to_string()),
     ]))
 }
 
-fn see(shared: &Arc<Shared>, known: &mut BTreeMap<String, watch::Sender<Pod>>, mut pod: Pod) {
+/// The pods that are under way.
+#[derive(Debug, Default)]
+struct Known {
+    /// How each is told what is new of it, and its address if that is its own, by its uid.
+    pods: BTreeMap<String, (watch::Sender<Pod>, Option<Ipv4Addr>)>,
+    /// So many addresses have been given out.
+    addresses: u16,
+}
+
+fn see(shared: &Arc<Shared>, known: &mut Known, mut pod: Pod) {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
     let Some(node) = node.and_then(|node| shared.settings.nodes.get(node)) else {
         return;
     };
-    // The kubelet knows it before the first container runs, and the API server only after its first report.
+    let uid = pod.metadata.uid.clone().unwrap_or_default();
+    known.pods.retain(|_, (told, _)| !told.is_closed());
+    let own = match known.pods.get(&uid) {
+        Some((_, own)) => *own,
+        None if shared.settings.pod_networks && network::is_own(&pod) => {
+            known.addresses += 1;
+            Some(network::address(known.addresses))
+        }
+        None => None,
+    };
+    // The kubelet knows them before the first container runs, and the API server only after its first report.
     let status = pod.status.get_or_insert_default();
-    status.pod_ip = Some(node.address().to_string());
-    status.host_ip.clone_from(&status.pod_ip);
+    status.host_ip = Some(node.address().to_string());
+    status.pod_ip = own.map(|own| own.to_string()).or_else(|| status.host_ip.clone());
     if let Some(words) = played::is_played(&shared.settings.images, &pod) {
         let words = words.to_owned();
         tokio::spawn(played::play(Arc::clone(shared), pod, words));
         return;
     }
-    let uid = pod.metadata.uid.clone().unwrap_or_default();
-    known.retain(|_, told| !told.is_closed());
-    if let Some(told) = known.get(&uid) {
+    if let Some((told, _)) = known.pods.get(&uid) {
         told.send(pod).ok();
         return;
     }
@@ -241,8 +272,8 @@ fn see(shared: &Arc<Shared>, known: &mut BTreeMap<String, watch::Sender<Pod>>, m
         return;
     }
     let (told, seen) = watch::channel(pod);
-    known.insert(uid, told);
-    tokio::spawn(pod::run(Arc::clone(shared), seen));
+    known.pods.insert(uid, (told, own));
+    tokio::spawn(pod::run(Arc::clone(shared), seen, own));
 }
 
 /// The agent as the harness sees it. It ends with its sandbox.

@@ -51,6 +51,7 @@ fn pods_have_volumes_and_accounts() -> Result<()> {
             (LAYERED.to_owned(), layered(&sandbox)?),
         ]
         .into(),
+        pod_networks: true,
     };
     let agent = Agent::start(&sandbox, &plane, Path::new(AGENT), &settings)?;
     create(
@@ -70,6 +71,8 @@ fn pods_have_volumes_and_accounts() -> Result<()> {
     let seen = kubectl_shows_logs(&plane);
     seen.with_context(|| logs(&settings.folder))?;
     let seen = a_node_has_its_own_address_and_devices(&plane, &devices);
+    seen.with_context(|| logs(&settings.folder))?;
+    let seen = pods_have_their_own_network_and_user(&plane, &settings.folder);
     seen.with_context(|| logs(&settings.folder))?;
     let dir = sandbox.dir().to_owned();
     drop((agent, plane, sandbox));
@@ -101,7 +104,7 @@ fn a_node_has_its_own_address_and_devices(plane: &Plane, devices: &[PathBuf]) ->
         let disks = json!({ "name": "disks", "mountPath": "/dev" });
         let records = json!({ "name": "records", "mountPath": "/run/udev" });
         json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": node },
-            "spec": { "restartPolicy": "Never", "nodeName": node, "containers": [
+            "spec": { "restartPolicy": "Never", "nodeName": node, "hostNetwork": true, "containers": [
                 { "name": "main", "image": LAYERED, "args": [claims],
                   "resources": { "limits": { "memory": "1Gi" } },
                   "env": [
@@ -150,6 +153,70 @@ fn a_node_has_its_own_address_and_devices(plane: &Plane, devices: &[PathBuf]) ->
         let seen = plane.ask(&["logs", node, "-c", "bare"])?;
         ensure!(seen.trim() == mine.display().to_string(), "{seen}");
     }
+    Ok(())
+}
+
+/// Two pods on one node serve at the same port, as a user who may do little, and are asked there.
+fn pods_have_their_own_network_and_user(plane: &Plane, nodes: &Path) -> Result<()> {
+    // Where they may read it.
+    let tools = nodes.join("hosts/n1/tools");
+    fs::create_dir_all(&tools).with_context(|| format!("making {}", tools.display()))?;
+    fs::copy(Servers::get()?.program("kubectl"), tools.join("kubectl")).context("copying kubectl")?;
+    let script = r#"set -eux
+        test "$(id -u) $(id -g) $(id -G)" = "65532 65532 65532"
+        echo mine >/scratch/note
+        exec /tools/kubectl proxy --port=8099 --address=0.0.0.0 --accept-hosts='.*'"#;
+    let names = ["first", "second"];
+    for name in names {
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+            "spec": { "nodeName": "n1",
+                "securityContext": { "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532 },
+                "containers": [{
+                    "name": "main", "image": IMAGE, "command": ["sh", "-c", script],
+                    "volumeMounts": [
+                        { "name": "scratch", "mountPath": "/scratch" },
+                        { "name": "tools", "mountPath": "/tools", "readOnly": true },
+                    ],
+                    "readinessProbe": { "httpGet": { "path": "/version", "port": 8099 }, "periodSeconds": 1 },
+                }],
+                "volumes": [
+                    { "name": "scratch", "emptyDir": {} },
+                    { "name": "tools", "hostPath": { "path": "/tools" } },
+                ] } });
+        create(plane, &pod)?;
+    }
+    plane.ask(&[
+        "wait",
+        "pod",
+        "first",
+        "second",
+        "--for=condition=Ready",
+        "--timeout=60s",
+    ])?;
+    let addresses = "jsonpath={.items[*].status.podIP} {.items[*].status.hostIP}";
+    let told = plane.ask(&[
+        "get",
+        "pods",
+        "--field-selector=spec.nodeName=n1,status.phase=Running",
+        "-o",
+        addresses,
+    ])?;
+    let told: Vec<&str> = told.split_whitespace().collect();
+    let [one, other, node, same] = told[..] else {
+        bail!("{told:?}")
+    };
+    ensure!(
+        one != other && one.starts_with("10.30.") && node == "10.20.0.1" && same == node,
+        "{told:?}"
+    );
+    plane.ask(&[
+        "delete",
+        "pod",
+        "first",
+        "second",
+        "--grace-period=1",
+        "--timeout=20s",
+    ])?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use rcgen::KeyPair;
 
 use crate::certificates::Authority;
+use crate::node::network::GATEWAY;
 
 /// All that a plane needs, as PEM.
 pub(super) struct Certificates {
@@ -17,7 +18,8 @@ impl Certificates {
     /// New keys, and certificates of the API server by an authority of their own.
     pub(super) fn new() -> Result<Self> {
         let authority = Authority::new()?;
-        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+        let of_pods = GATEWAY.to_string();
+        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc", &of_pods].map(str::to_owned);
         let server = authority.server(names.to_vec())?;
         let accounts = KeyPair::generate().context("making the key of the service accounts")?;
         Ok(Self {

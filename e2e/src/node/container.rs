@@ -17,12 +17,15 @@ use tokio::time::{Instant, sleep};
 use super::fields::field;
 use super::keys::Found;
 use super::mounts::{Access, Mount, OwnRoot, mounts, needs_own_root, read_only_root};
+use super::network::GATEWAY;
+use super::pod::OwnNetwork;
 use super::pod_logs;
 use super::probe::{self, Numbers};
 use super::status::{ContainerState, time};
+use super::user::User;
 use super::variables::{self, variables, words};
 use super::volumes::Volumes;
-use super::{Broken, Image, Shared};
+use super::{API_SERVER, Broken, Image, Shared};
 
 /// The first pause of a crash loop. The kubelet begins with 10 s; a test has less time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -40,6 +43,10 @@ const MESSAGE: usize = 4096;
 pub(super) struct Inside {
     root: Root,
     env: BTreeMap<String, String>,
+    /// None: root.
+    user: Option<User>,
+    /// The process whose network is the pod's own.
+    network: Option<String>,
     /// That of the pod.
     address: String,
 }
@@ -58,17 +65,25 @@ enum Root {
 impl Inside {
     /// The first process of the container; its output goes to `log`.
     fn first(&self, words: &[String], log: Option<&File>) -> Command {
+        let network = self
+            .network
+            .iter()
+            .flat_map(|target| ["nsenter", "--target", target, "--net", "--"].map(str::to_owned));
+        let mut line: Vec<String> = network.collect();
         match &self.root {
-            Root::Machine => command(words, &self.env, log),
-            Root::Image(root) => command(&chroot(root, words), &self.env, log),
+            Root::Machine if self.user.is_none() => line.extend_from_slice(words),
+            Root::Machine => line.extend(self.chroot(Path::new("/"), words)),
+            Root::Image(root) => line.extend(self.chroot(root, words)),
             Root::Own(own) => {
                 // The variables are the container's, not of what makes its root.
                 let env = self.env.iter().map(|(name, value)| format!("{name}={value}"));
-                let mut line = vec!["env".to_owned(), "-i".to_owned(), format!("PATH={PATH}")];
-                line.extend(env.chain(words.iter().cloned()));
-                command(&own.command(&line), &BTreeMap::new(), log)
+                let mut inside = vec!["env".to_owned(), "-i".to_owned(), format!("PATH={PATH}")];
+                inside.extend(env.chain(words.iter().cloned()));
+                line.extend(own.command(&self.user(), &inside));
+                return command(&line, &BTreeMap::new(), log);
             }
         }
+        command(&line, &self.env, log)
     }
 
     /// Where it serves.
@@ -81,12 +96,32 @@ impl Inside {
         match &self.root {
             Root::Machine | Root::Image(_) => self.first(words, None),
             Root::Own(own) => {
-                let enter = ["nsenter", "--target", &first.to_string(), "--mount", "--"];
+                let enter = [
+                    "nsenter",
+                    "--target",
+                    &first.to_string(),
+                    "--mount",
+                    "--net",
+                    "--",
+                ];
                 let mut line = enter.map(str::to_owned).to_vec();
-                line.extend(chroot(&own.path(), words));
+                line.extend(self.chroot(&own.path(), words));
                 command(&line, &self.env, None)
             }
         }
+    }
+
+    /// What `chroot` is told of the user.
+    fn user(&self) -> Vec<String> {
+        self.user.as_ref().map(User::words).unwrap_or_default()
+    }
+
+    fn chroot(&self, root: &Path, words: &[String]) -> Vec<String> {
+        let mut line = vec!["chroot".to_owned()];
+        line.extend(self.user());
+        line.push(root.display().to_string());
+        line.extend_from_slice(words);
+        line
     }
 }
 
@@ -111,12 +146,6 @@ fn command(line: &[String], env: &BTreeMap<String, String>, log: Option<&File>) 
     command
 }
 
-fn chroot(root: &Path, words: &[String]) -> Vec<String> {
-    let mut line = vec!["chroot".to_owned(), root.display().to_string()];
-    line.extend_from_slice(words);
-    line
-}
-
 /// One container of one pod.
 pub(super) struct Run {
     pub(super) spec: Container,
@@ -128,6 +157,8 @@ pub(super) struct Run {
     pub(super) pod: Pod,
     /// Those of the pod.
     pub(super) volumes: Arc<Volumes>,
+    /// The same.
+    pub(super) network: Arc<OwnNetwork>,
     /// When it is to end, with how long it may take for it.
     pub(super) stop: watch::Receiver<Option<Duration>>,
     pub(super) tell: mpsc::UnboundedSender<ContainerState>,
@@ -242,10 +273,18 @@ impl Run {
         };
         let places = self.volumes.places(&self.shared, &self.pod).await;
         let places = places.map_err(creating)?;
+        let network = self.network.target().await.map_err(creating)?;
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
         let found = Found::ask(&self.shared.client, namespace, variables::wanted(&self.spec)).await;
         let mut env = image.env.clone();
         env.extend(self.shared.service.clone());
+        if network.is_some() {
+            env.insert(API_SERVER.to_owned(), GATEWAY.to_string());
+            env.insert(
+                "HOSTNAME".to_owned(),
+                self.pod.metadata.name.clone().unwrap_or_default(),
+            );
+        }
         let env = found.and_then(|found| variables(&self.spec, &self.pod, &found, env));
         let env = env.map_err(configuring)?;
         let own_files = !image.layers.is_empty() || self.shared.own_devices(&self.pod);
@@ -275,7 +314,15 @@ impl Run {
             image.root.clone().map_or(Root::Machine, Root::Image)
         };
         let address = field(&self.pod, "status.podIP").map_err(configuring)?;
-        Ok((image.clone(), Inside { root, env, address }))
+        let user = User::of(&self.pod, &self.spec, image);
+        let inside = Inside {
+            root,
+            env,
+            user,
+            network,
+            address,
+        };
+        Ok((image.clone(), inside))
     }
 
     /// Where it leaves its last words, if it has a place of its own for them: the usual one,
@@ -359,6 +406,7 @@ impl Run {
                 asking.spawn(keep_asking(
                     asks,
                     probe,
+                    self.spec.clone(),
                     inside.clone(),
                     first,
                     started.clone(),
@@ -419,6 +467,7 @@ enum Asks {
 async fn keep_asking(
     asks: Asks,
     probe: Probe,
+    container: Container,
     inside: Inside,
     first: u32,
     mut started: watch::Receiver<bool>,
@@ -431,7 +480,7 @@ async fn keep_asking(
     sleep(numbers.delay).await;
     let (mut good, mut bad) = (0, 0);
     loop {
-        if probe::ask(&probe, &inside, first, numbers.limit).await {
+        if probe::ask(&probe, &container, &inside, first, numbers.limit).await {
             (good, bad) = (good + 1, 0);
         } else {
             (good, bad) = (0, bad + 1);

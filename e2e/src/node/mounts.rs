@@ -10,7 +10,7 @@ use super::volumes::Places;
 
 /// Makes the root in the mount namespace that it is started in, and becomes the command in it. Arguments:
 /// the image's root with the layers over it, the `/dev` of its node, the container's folder, the folder of the
-/// cluster, `ro` or `rw` for the root; then for each mount its source, its place in the root, and `ro` or `rw`;
+/// cluster, `ro` or `rw` for the root, what `chroot` is told of the user; then for each mount its source, its place in the root, and `ro` or `rw`;
 /// then `--` and the command.
 ///
 /// One volume may lie in another that is read-only, and its place has to be made first: so what is to be
@@ -19,7 +19,7 @@ use super::volumes::Places;
 const MAKE: &str = r#"
 set -eu
 trap 'exit 128' EXIT
-image=$1 devices=$2 own=$3 cluster=$4 access=$5 closed=; shift 5
+image=$1 devices=$2 own=$3 cluster=$4 access=$5 user=$6 closed=; shift 6
 root=$own/root
 rm -rf "$own/upper" "$own/scratch"
 mkdir -p "$own/upper" "$own/scratch" "$root"
@@ -52,7 +52,7 @@ IFS='
 for place in $closed; do mount -o remount,bind,ro "$place"; done
 unset IFS
 [ "$access" = rw ] || mount -o remount,bind,ro "$root"
-exec chroot "$root" "$@"
+exec chroot $user "$root" "$@"
 "#;
 
 /// Whether what is mounted may be written.
@@ -102,7 +102,8 @@ impl OwnRoot {
     }
 
     /// The command line that makes it and then becomes `words` in it.
-    pub(super) fn command(&self, words: &[String]) -> Vec<String> {
+    /// `user` is what `chroot` is told of it.
+    pub(super) fn command(&self, user: &[String], words: &[String]) -> Vec<String> {
         let shown = |path: &Path| path.display().to_string();
         let mut line = [
             "unshare",
@@ -120,6 +121,7 @@ impl OwnRoot {
         line.push(layers.map(|path| shown(path)).collect::<Vec<_>>().join(":"));
         line.extend([&self.devices, &self.own, &self.cluster].map(|path| shown(path)));
         line.push(self.access.word());
+        line.push(user.join(" "));
         for mount in &self.mounts {
             line.extend([shown(&mount.source), mount.target.clone(), mount.access.word()]);
         }
@@ -297,8 +299,11 @@ mod tests {
             access: Access::Read,
             mounts: of(&json!([{ "name": "data", "mountPath": "/d" }])).unwrap(),
         };
-        let line = root.command(&["echo".to_owned(), "--".to_owned()]);
-        let expected = "mounts /above:/ /dev /own /cluster ro /v/data /d rw -- echo --";
+        let line = root.command(
+            &["--userspec=5:6".to_owned()],
+            &["echo".to_owned(), "--".to_owned()],
+        );
+        let expected = "mounts /above:/ /dev /own /cluster ro --userspec=5:6 /v/data /d rw -- echo --";
         assert_eq!(line[7..].join(" "), expected);
     }
 }

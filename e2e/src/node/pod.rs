@@ -1,6 +1,7 @@
 //! One pod: its init containers one after another, then its containers, until it is deleted.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +11,12 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OnceCell, mpsc, watch};
 use tokio::time::sleep;
 
 use super::Shared;
 use super::container::Run;
+use super::network::Network;
 use super::pod_logs;
 use super::status::{ContainerState, status};
 use super::volumes::{VOLUMES, Volumes};
@@ -28,6 +30,7 @@ struct Life {
     pod: Pod,
     api: Api<Pod>,
     volumes: Arc<Volumes>,
+    network: Arc<OwnNetwork>,
     started: Timestamp,
     inits: Vec<ContainerState>,
     containers: Vec<ContainerState>,
@@ -36,8 +39,34 @@ struct Life {
     running: tokio::task::JoinSet<()>,
 }
 
-/// Runs a pod from its binding to its deletion.
-pub(super) async fn run(shared: Arc<Shared>, mut seen: watch::Receiver<Pod>) {
+/// The network of a pod that has one of its own. All its containers wait for it, and the first of them makes it.
+#[derive(Debug)]
+pub(super) struct OwnNetwork {
+    /// Its address; none: it shares that of its node.
+    address: Option<Ipv4Addr>,
+    made: OnceCell<Network>,
+}
+
+impl OwnNetwork {
+    fn of(address: Option<Ipv4Addr>) -> Arc<Self> {
+        Arc::new(Self {
+            address,
+            made: OnceCell::new(),
+        })
+    }
+
+    /// The process whose network it is, if it is one of its own. The error says what the pod waits for.
+    pub(super) async fn target(&self) -> Result<Option<String>, String> {
+        let Some(address) = self.address else {
+            return Ok(None);
+        };
+        let network = self.made.get_or_try_init(|| Network::make(address)).await?;
+        Ok(Some(network.target()))
+    }
+}
+
+/// Runs a pod from its binding to its deletion; `own`: its address, if it has a network of its own.
+pub(super) async fn run(shared: Arc<Shared>, mut seen: watch::Receiver<Pod>, own: Option<Ipv4Addr>) {
     let pod = seen.borrow_and_update().clone();
     let Some(spec) = pod.spec.clone() else { return };
     let namespace = pod.metadata.namespace.clone().unwrap_or_default();
@@ -56,6 +85,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut seen: watch::Receiver<Pod>) {
         inits: states(spec.init_containers.as_deref().unwrap_or_default()),
         containers: states(&spec.containers),
         volumes: Arc::default(),
+        network: OwnNetwork::of(own),
         started: Timestamp::now(),
         shared,
         pod,
@@ -85,6 +115,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut seen: watch::Receiver<Pod>) {
             life.inits = states(spec.init_containers.as_deref().unwrap_or_default());
             life.containers = states(&spec.containers);
             life.volumes = Arc::default();
+            life.network = OwnNetwork::of(own);
             if grace(&life.pod).is_none() {
                 life.begin_next();
             }
@@ -170,6 +201,7 @@ impl Life {
             shared: Arc::clone(&self.shared),
             pod: self.pod.clone(),
             volumes: Arc::clone(&self.volumes),
+            network: Arc::clone(&self.network),
             stop: self.stop.subscribe(),
             tell: self.tell.clone(),
             spec,

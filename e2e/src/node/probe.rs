@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Probe;
+use k8s_openapi::api::core::v1::{Container, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -44,7 +44,13 @@ impl Numbers {
 }
 
 /// Asks once, beside the `first` process of the container.
-pub(super) async fn ask(probe: &Probe, inside: &Inside, first: u32, limit: Duration) -> bool {
+pub(super) async fn ask(
+    probe: &Probe,
+    container: &Container,
+    inside: &Inside,
+    first: u32,
+    limit: Duration,
+) -> bool {
     if let Some(command) = probe.exec.as_ref().and_then(|exec| exec.command.as_ref()) {
         let Ok(mut child) = inside.beside(first, command).spawn() else {
             return false;
@@ -56,7 +62,7 @@ pub(super) async fn ask(probe: &Probe, inside: &Inside, first: u32, limit: Durat
         return false;
     }
     if let Some(get) = &probe.http_get {
-        let IntOrString::Int(port) = get.port else {
+        let Some(port) = port(&get.port, container) else {
             return false;
         };
         let path = get.path.as_deref().unwrap_or("/");
@@ -66,6 +72,18 @@ pub(super) async fn ask(probe: &Probe, inside: &Inside, first: u32, limit: Durat
     }
     // Others are not used here; what cannot be asked has not answered.
     false
+}
+
+/// A port by its number, or by the name that the container has for it.
+fn port(asked: &IntOrString, container: &Container) -> Option<i32> {
+    match asked {
+        IntOrString::Int(number) => Some(*number),
+        IntOrString::String(name) => {
+            let mut ports = container.ports.iter().flatten();
+            let named = ports.find(|port| port.name.as_ref() == Some(name))?;
+            Some(named.container_port)
+        }
+    }
 }
 
 /// Whether `GET path` is answered with a status from 200 to 399.
@@ -84,4 +102,23 @@ async fn http(address: &str, port: i32, path: &str) -> bool {
     let text = String::from_utf8_lossy(&answer[..read]);
     let code = text.split(' ').nth(1).and_then(|code| code.parse::<u32>().ok());
     code.is_some_and(|code| (200..400).contains(&code))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_port_is_found_by_its_number_and_by_its_name() {
+        let ports = json!([{ "name": "metrics", "containerPort": 8080 }]);
+        let container = serde_json::from_value(json!({ "name": "c", "ports": ports })).unwrap();
+        assert_eq!(port(&IntOrString::Int(9), &container), Some(9));
+        assert_eq!(
+            port(&IntOrString::String("metrics".to_owned()), &container),
+            Some(8080)
+        );
+        assert_eq!(port(&IntOrString::String("none".to_owned()), &container), None);
+    }
 }

@@ -98,11 +98,12 @@ pub(super) fn status(
         json!({ "type": kind, "status": status, "lastTransitionTime": same.unwrap_or_else(|| json!(since)) })
     };
     let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
+    let of_host = pod.status.as_ref().and_then(|status| status.host_ip.as_deref());
     let all = |states: &[ContainerState]| states.iter().map(|one| one.json(uid)).collect::<Vec<_>>();
     json!({
         "phase": phase,
         "startTime": time(started),
-        "hostIP": address, "hostIPs": [{ "ip": address }],
+        "hostIP": of_host, "hostIPs": [{ "ip": of_host }],
         "podIP": address, "podIPs": [{ "ip": address }],
         "conditions": [
             condition("PodScheduled", true),

@@ -77,7 +77,10 @@ async fn make(shared: &Shared, pod: &Pod) -> Result<Places, String> {
 async fn place(shared: &Shared, pod: &Pod, volume: &Volume) -> Result<Place, String> {
     let own = shared.folder(pod).join(VOLUMES).join(&volume.name);
     if volume.empty_dir.is_some() {
-        fs::create_dir_all(&own).map_err(|error| format!("making {}: {error}", own.display()))?;
+        let open = Permissions::from_mode(0o777);
+        fs::create_dir_all(&own)
+            .and_then(|()| fs::set_permissions(&own, open))
+            .map_err(|error| format!("making {}: {error}", own.display()))?;
         return Ok(Place {
             path: own,
             access: Access::Write,

@@ -21,6 +21,7 @@ impl World {
             folder: self.sandbox.dir().join("nodes"),
             nodes: ["n0", "n1"].map(|name| (name.to_owned(), Node::default())).into(),
             images: images.map(|name| (name.to_owned(), Image::default())).into(),
+            pod_networks: false,
         };
         let _nodes = Agent::start(&self.sandbox, &self.plane, Path::new(AGENT), &settings)?;
         let program = format!("--program={}", binary()?.display());

@@ -69,6 +69,7 @@ fn bad_input_is_named_with_its_cure() -> Result<()> {
                 (name.to_owned(), image)
             })
             .into(),
+        pod_networks: false,
     };
     let _agent = Agent::start(&world.sandbox, &world.plane, Path::new(AGENT), &settings)?;
     let mut cluster = cluster();
