@@ -3,6 +3,7 @@
 //! The Ceph cluster is made as any other of the harness, then its daemons are ended, and from then on pods
 //! run them: a Deployment for each, on the node that has the same name as its CRUSH host.
 
+mod as_rook;
 mod case;
 mod conf;
 mod deployments;
@@ -367,6 +368,7 @@ fn settings(ceph: &Cluster, plane: &Plane, releases: &[Release]) -> Result<node:
         folder: node_folder(ceph),
         nodes,
         images,
+        pod_networks: false,
     })
 }
 

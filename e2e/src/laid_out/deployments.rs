@@ -1,5 +1,6 @@
 //! Deployments of daemons with Rook's names and labels.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -7,7 +8,9 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::NAMESPACE;
+use super::as_rook::AsRook;
 use crate::ceph::{Cluster, Daemon, Kind};
+use crate::roots::Release;
 
 /// What depends on the cluster that a daemon is of.
 struct Parts {
@@ -111,9 +114,19 @@ fn deployment(daemon: &Daemon, image: &str, parts: &Parts) -> Value {
         Kind::Rgw => labels["rook_object_store"] = json!("store"),
         Kind::Mon | Kind::Mgr | Kind::Osd => {}
     }
-    let selector = json!({
-        "app": labels["app"], "rook_cluster": NAMESPACE, "ceph_daemon_id": id,
-    });
+    let rook = AsRook {
+        kind: daemon.kind,
+        id,
+        image,
+    };
+    for (label, value) in rook.labels().as_object().into_iter().flatten() {
+        labels[label] = value.clone();
+    }
+    let selector: BTreeMap<&str, &Value> = rook
+        .selector()
+        .iter()
+        .map(|label| (*label, &labels[*label]))
+        .collect();
     let mut of_deployment = labels.clone();
     let version = image.rsplit_once(":v").map_or("unknown", |(_, version)| version);
     of_deployment["ceph-version"] = json!(format!("{version}-0"));
@@ -128,35 +141,41 @@ fn deployment(daemon: &Daemon, image: &str, parts: &Parts) -> Value {
     let up = format!("test -S '{}'", parts.socket.display());
     let env =
         |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
+    let mut variables = rook.variables();
+    variables.extend([
+        env("POD_NAME", "metadata.name"),
+        env("NODE_NAME", "spec.nodeName"),
+    ]);
+    let mut containers = vec![json!({
+        "name": kind, "image": image, "command": parts.command,
+        "env": variables,
+        "startupProbe": {
+            "exec": { "command": ["sh", "-c", up] },
+            "periodSeconds": 1, "failureThreshold": 60,
+        },
+    })];
+    let name_of_release = Release::ALL
+        .into_iter()
+        .find(|release| version.starts_with(&format!("{release}.")))
+        .map_or("unknown", Release::name);
+    containers.extend(rook.beside(&format!("ceph version {version}-0 {name_of_release}")));
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": { "name": name, "namespace": NAMESPACE, "labels": of_deployment },
         "spec": {
             "replicas": 1,
             "revisionHistoryLimit": 0,
-            "strategy": { "type": "Recreate" },
+            "strategy": rook.strategy(),
             "selector": { "matchLabels": selector },
             "template": {
-                "metadata": { "labels": labels },
+                "metadata": { "labels": labels, "annotations": rook.annotations_of_pods() },
                 "spec": {
                     "nodeSelector": { "kubernetes.io/hostname": node },
                     "hostNetwork": true,
                     "automountServiceAccountToken": false,
                     "terminationGracePeriodSeconds": 30,
-                    "initContainers": [{
-                        "name": "chown-container-data-dir", "image": image, "command": ["true"],
-                    }],
-                    "containers": [{
-                        "name": kind, "image": image, "command": parts.command,
-                        "env": [
-                            env("POD_NAME", "metadata.name"),
-                            env("NODE_NAME", "spec.nodeName"),
-                        ],
-                        "startupProbe": {
-                            "exec": { "command": ["sh", "-c", up] },
-                            "periodSeconds": 1, "failureThreshold": 60,
-                        },
-                    }],
+                    "initContainers": rook.init_containers(),
+                    "containers": containers,
                 },
             },
         },
