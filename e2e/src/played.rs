@@ -9,4 +9,5 @@ pub mod bench;
 mod ceph;
 mod deployments;
 mod figures;
-pub mod socket;
+mod pod_memory;
+mod socket;

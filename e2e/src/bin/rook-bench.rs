@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use stagger_e2e::played::{bench, socket};
+use stagger_e2e::played::bench;
 
 /// Measures what the operator costs on a large cluster that is only played.
 #[derive(Debug, Parser)]
@@ -29,14 +29,6 @@ enum Part {
         /// What to do, as `measure` wrote it.
         settings: PathBuf,
     },
-    /// Holds a connection to the Ceph that is only played, as `python3` with `rados` does to a real one.
-    Ceph {
-        /// Where it listens.
-        socket: PathBuf,
-        /// What `python3` would be told.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        words: Vec<String>,
-    },
 }
 
 #[tokio::main]
@@ -44,6 +36,5 @@ async fn main() -> Result<()> {
     match Args::parse().part {
         Part::Measure { answers, stagger } => bench::measure(&answers, &stagger),
         Part::Inside { settings } => bench::inside(&settings).await,
-        Part::Ceph { socket, words: _ } => socket::join(&socket),
     }
 }

@@ -37,12 +37,14 @@ use super::audit;
 use super::ceph::Ceph;
 use super::deployments::{self, NAMESPACE};
 use super::figures::{Figures, waves};
+use super::pod_memory::PodMemory;
 use super::socket;
 use crate::command::{last_lines, say};
 use crate::folder::Folder;
 use crate::kubernetes::{Plane, definitions};
 use crate::laid_out::{ASKED_ABOUT_EVICTIONS, rights, webhook};
 use crate::node::{self, Image};
+use crate::roots::{self, Release};
 use crate::sandbox::Sandbox;
 
 /// Who asks the API server.
@@ -55,6 +57,8 @@ const RELEASE: &str = "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b6
 const DRAINS: usize = 21;
 /// How often it is asked whether a pod may be evicted, and how many at once.
 const ASKED: (usize, usize) = (1000, 8);
+/// What stands before the `rados` module.
+const RADOS: &str = include_str!("rados.py");
 /// Requests are counted for so long while there is nothing to do.
 const QUIET: Duration = Duration::from_mins(1);
 /// How long one thing may take that should take seconds.
@@ -73,6 +77,8 @@ struct Settings {
     stagger: PathBuf,
     folder: PathBuf,
     audit: PathBuf,
+    /// A root with Ceph: its `python3` holds the connections.
+    root: PathBuf,
 }
 
 /// Makes the cluster, has the figures printed, and takes it down again.
@@ -81,7 +87,10 @@ struct Settings {
 /// A part of it does not start, or does not come to where it should.
 pub fn measure(answers: &Path, stagger: &Path) -> Result<()> {
     let folder = Folder::make("rook-bench-", 2_000_000_000)?;
-    let sandbox = Sandbox::start(folder.path(), &[])?;
+    let root = roots::ensure(&[Release::Tentacle])?
+        .pop()
+        .context("no root of Ceph 20")?;
+    let sandbox = Sandbox::start(folder.path(), &[&root.path])?;
     let plane = Plane::start_audited(&sandbox, Some(ACCOUNT))?;
     let dir = sandbox.dir();
     plane.ask(&["create", "namespace", NAMESPACE])?;
@@ -107,6 +116,7 @@ pub fn measure(answers: &Path, stagger: &Path) -> Result<()> {
         stagger: stagger.to_owned(),
         folder: dir.to_owned(),
         audit: plane.audit(),
+        root: root.path,
     };
     let account = plane.kubeconfig_for("stagger-operator", NAMESPACE, token.trim());
     fs::write(&settings.account, account).context("writing the operator's kubeconfig")?;
@@ -242,6 +252,7 @@ impl World {
                 .map(|host| (host.to_owned(), node::Node::default()))
                 .collect(),
             images: IMAGES.map(|name| (name.to_owned(), image.clone())).into(),
+            pod_networks: false,
         }
     }
 
@@ -291,13 +302,19 @@ impl World {
         });
         let mut operator = self.operator()?;
         let pid = operator.id().context("the operator has no number")?;
+        let pod = PodMemory::begin(pid)?;
         tokio::select! {
             ended = operator.wait() => bail!("the operator ended by itself: {ended:?}"),
-            figures = self.figures(pid, budgets) => figures,
+            figures = self.figures(pid, &pod, budgets) => figures,
         }
     }
 
-    async fn figures(&self, pid: u32, mut budgets: watch::Receiver<Budgets>) -> Result<Figures> {
+    async fn figures(
+        &self,
+        pid: u32,
+        pod: &PodMemory,
+        mut budgets: watch::Receiver<Budgets>,
+    ) -> Result<Figures> {
         self.ready(IMAGES[0], SOON).await?;
         self.at_rest(&mut budgets).await?;
         say("a quiet minute");
@@ -311,6 +328,7 @@ impl World {
         };
         figures.quiet(&audit::between(&self.settings.audit, begun, Timestamp::now())?);
         figures.quiet_kb = memory(pid)?;
+        figures.pod_kb = pod.peak_kb()?;
         say(format!("{figures:?}"));
 
         say(format!("{} evictions are asked about", ASKED.0));
@@ -335,6 +353,7 @@ impl World {
         self.ready(IMAGES[1], LONG).await?;
         figures.took_s = begun.elapsed().as_secs();
         figures.peak_kb = memory(pid)?;
+        figures.pod_kb = pod.peak_kb()?;
         figures.cpu_s = cpu(pid)?;
         let name = ClusterName::new(NAMESPACE)?;
         let store = KubeStore::new(&self.client, NAMESPACE, name, CommandQueue::default());
@@ -409,8 +428,15 @@ impl World {
 
     fn operator(&self) -> Result<Child> {
         let log = File::create(self.settings.folder.join("operator.log")).context("making a log")?;
-        let program = std::env::current_exe().context("finding this program")?;
-        let ceph = format!("{} ceph {}", program.display(), self.socket().display());
+        let modules = self.settings.folder.join("modules");
+        fs::create_dir(&modules).with_context(|| format!("making {}", modules.display()))?;
+        fs::write(modules.join("rados.py"), RADOS).context("writing the module in the place of Ceph's")?;
+        let python = format!(
+            "chroot {} env PYTHONPATH={} PLAYED_CEPH={} python3",
+            self.settings.root.display(),
+            modules.display(),
+            self.socket().display()
+        );
         let child = Command::new(&self.settings.stagger)
             .args([
                 "operator",
@@ -428,7 +454,7 @@ impl World {
                 "--image",
                 IMAGES[0],
                 "--python",
-                &ceph,
+                &python,
                 "--ceph",
                 "false",
                 "--agents",

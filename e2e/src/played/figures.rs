@@ -40,6 +40,8 @@ pub(super) struct Figures {
     pub(super) took_s: u64,
     pub(super) cpu_s: u64,
     pub(super) peak_kb: u64,
+    /// The most memory of it and of all that it started.
+    pub(super) pod_kb: u64,
     /// The most OSDs that were down at once, and the most groups that could not serve.
     pub(super) most_down: usize,
     pub(super) stopped: usize,
