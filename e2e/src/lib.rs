@@ -34,4 +34,5 @@ pub mod rook_program;
 pub mod roots;
 pub mod sandbox;
 pub mod stagger;
+pub mod stagger_image;
 pub mod verify;

@@ -35,7 +35,7 @@ use crate::loop_devices;
 use crate::node::{Agent, Node, Settings};
 use crate::rados::{self, Rados, Target};
 use crate::rook_program::Rook;
-use crate::roots::{self, Root};
+use crate::roots::{self, Release, Root};
 use crate::sandbox::Sandbox;
 
 /// The namespace of the cluster and of its operator.
@@ -93,11 +93,14 @@ impl RookCluster {
         let plane = Plane::start(&sandbox)?;
         let devices = disks(&sandbox, &spec)?;
         let nodes = nodes(&spec, &devices);
+        let mut images = images::all(sandbox.dir(), &root, &second, &rooks)?;
+        images.extend(spec.images.clone());
         let settings = Settings {
             kubeconfig: plane.kubeconfig(),
             folder: sandbox.dir().join("nodes"),
             nodes,
-            images: images::all(sandbox.dir(), &root, &second, &rooks)?,
+            images,
+            pod_networks: spec.pod_networks,
         };
         let agent = Agent::start(&sandbox, &plane, agent, &settings)?;
         let this = Self {
@@ -183,6 +186,12 @@ impl RookCluster {
             Ok(status["phase"] == "Ready")
         })?;
         lap("the CephCluster is ready");
+        if self.spec.ceph != Release::Tentacle {
+            // Of Debian's packages it does not find what it needs; newer releases have none.
+            let restful = json!({ "module": "restful" });
+            self.rados()?
+                .command(Target::Mon, "mgr module disable", restful)?;
+        }
         let mut made = vec![format!("cephblockpool/{POOL}")];
         if self.spec.file_system {
             made.push(format!("cephfilesystem/{FILE_SYSTEM}"));

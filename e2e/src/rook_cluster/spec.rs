@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::{Value, json};
 
 use super::NAMESPACE;
+use crate::node::Image;
 use crate::rook_program::RookRelease;
 use crate::roots::Release;
 
@@ -47,6 +48,10 @@ pub struct RookSpec {
     pub file_system: bool,
     /// With an object store of one gateway: all nodes have one network, and its port can be taken once.
     pub object_store: bool,
+    /// Images more than its own, by name.
+    pub images: BTreeMap<String, Image>,
+    /// Whether pods that do not ask for their node's network have one of their own.
+    pub pod_networks: bool,
 }
 
 impl Default for RookSpec {
@@ -61,6 +66,8 @@ impl Default for RookSpec {
             mons: 3,
             file_system: false,
             object_store: false,
+            images: BTreeMap::new(),
+            pod_networks: false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Cases on clusters that the real Rook lays out. Where it cannot be had they are skipped, and say so.
 
 mod drains;
+mod installed;
 mod meddled;
 mod releases;
 mod written;
@@ -96,6 +97,20 @@ fn stagger_updates_while_rook_runs() -> Result<()> {
     )
 }
 
+/// The same with all kinds of daemons that a cluster can have.
+#[test]
+#[ignore = "needs root, Go, Ceph and Rook; cargo xtask test --long runs it"]
+fn with_a_file_system_and_an_object_store() -> Result<()> {
+    let spec = RookSpec {
+        nodes: 3,
+        file_system: true,
+        object_store: true,
+        ..RookSpec::default()
+    };
+    let name = "with_a_file_system_and_an_object_store";
+    beside_rook(name, AGENT, spec, updated_while_rook_runs)
+}
+
 fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result<()> {
     let before = cluster.incarnations()?;
     let (old, image) = (cluster.image(), cluster.next_image());
@@ -115,8 +130,13 @@ fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result
     });
     at_osds.with_context(|| operator.log())?;
     let held = held(cluster)?;
+    let of = |kind: &str| {
+        held.iter()
+            .filter(|name| name.starts_with(&format!("rook-ceph-{kind}-")))
+            .count()
+    };
     ensure!(
-        held.len() == 3 && held.iter().all(|name| name.starts_with("rook-ceph-osd-")),
+        of("osd") == 3 && of("mon") + of("mgr") == 0,
         "Rook is kept from {held:?}"
     );
     ensure!(named(cluster)? == image, "the CephCluster names another image");
@@ -175,7 +195,13 @@ fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result
 fn asked_before_anything_is_installed(cluster: &RookCluster, image: &str) -> Result<()> {
     let (_, version) = image.rsplit_once(":v").context("the image has a version")?;
     let asked = |words: &[&str]| cluster.operators().asked(words);
-    let plan = asked(&["plan", "--to", version])?;
+    // The only gateway of its store: who uses it will notice.
+    let permitted = if cluster.spec().object_store {
+        &["--interrupt", "rgw"][..]
+    } else {
+        &[]
+    };
+    let plan = asked(&[&["plan", "--to", version], permitted].concat())?;
     ensure!(
         plan.contains("mon") && plan.contains("osd") && plan.contains("waves"),
         "{plan}"
