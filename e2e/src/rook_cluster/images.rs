@@ -32,6 +32,21 @@ esac
 exit 0
 "#;
 
+/// What the probes of gateways ask with: the code of the answer.
+const CURL: &str = r#"#!/usr/bin/python3
+import sys
+import urllib.error
+import urllib.request
+
+try:
+    code = urllib.request.urlopen(sys.argv[-1], timeout=5).status
+except urllib.error.HTTPError as error:
+    code = error.code
+except OSError:
+    sys.exit(7)
+print(code, end="")
+"#;
+
 /// The name of the image with that version of Ceph.
 pub(super) fn name(version: &str) -> String {
     format!("quay.io/ceph/ceph:v{version}")
@@ -72,7 +87,11 @@ pub(super) fn all(
 
 fn stand_ins(folder: &Path) -> Result<PathBuf> {
     let layer = folder.join("stand-ins");
-    for (path, text) in [("usr/sbin/dmsetup", DMSETUP), ("usr/bin/udevadm", UDEVADM)] {
+    for (path, text) in [
+        ("usr/sbin/dmsetup", DMSETUP),
+        ("usr/bin/udevadm", UDEVADM),
+        ("usr/bin/curl", CURL),
+    ] {
         let path = layer.join(path);
         let parent = path.parent().context("a program has a folder")?;
         fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;

@@ -16,6 +16,7 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
     logs(wish.plain_logs);
     // One who waits most of its time keeps little of what it once took, and so do the programs that it starts. Where the
     // kernel knows no large pages there is nothing to turn off.
+    #[cfg(target_os = "linux")]
     rustix::thread::disable_transparent_huge_pages(true).ok();
     let config = kube::Config::infer()
         .await
