@@ -10,7 +10,7 @@ use stagger_e2e::load::Load;
 use stagger_e2e::rados::Target;
 use stagger_e2e::rook_cluster::{RookCluster, RookSpec, beside_rook};
 
-use crate::AGENT;
+use crate::{AGENT, evictions_are_asked_about};
 
 /// Each node in turn, as for new kernels. One comes back with an empty disk; the next one is told to wait for its data.
 #[test]
@@ -27,17 +27,7 @@ fn every_node_in_turn_and_one_comes_back_empty() -> Result<()> {
             .patch_cluster(&json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }))?;
         cluster.maintain(&json!(["drains"]))?;
         let operator = cluster.operators().start("one", &ASKED_ABOUT_EVICTIONS)?;
-        cluster.wait_ours("stagger is asked about evictions", Duration::from_mins(2), |_| {
-            let words = [
-                "get",
-                "validatingwebhookconfiguration",
-                "stagger-evictions",
-                "-o",
-                "json",
-            ];
-            let asked: Value = serde_json::from_str(&cluster.plane.ask(&words)?)?;
-            Ok(asked["webhooks"][0]["clientConfig"]["caBundle"].is_string())
-        })?;
+        evictions_are_asked_about(cluster)?;
         let mut load = cluster.load()?;
         phases.lap("stagger sees to drains, and clients are at work");
 

@@ -10,7 +10,7 @@ use stagger_e2e::kubernetes::helm;
 use stagger_e2e::rook_cluster::{NAMESPACE, RookCluster, RookSpec, beside_rook};
 use stagger_e2e::stagger_image::{self, NAME};
 
-use crate::AGENT;
+use crate::{AGENT, evictions_are_asked_about};
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
 
@@ -106,18 +106,7 @@ fn serves(cluster: &RookCluster, manage: &Value) -> Result<()> {
         .plane
         .ask(&available)
         .with_context(|| operators(cluster))?;
-    cluster.wait_ours("evictions are asked about", Duration::from_mins(1), |_| {
-        let words = [
-            "get",
-            "validatingwebhookconfiguration",
-            "stagger-evictions",
-            "-o",
-            "json",
-        ];
-        let asked: Value = serde_json::from_str(&cluster.plane.ask(&words)?)?;
-        Ok(asked["webhooks"][0]["clientConfig"]["caBundle"].is_string())
-    })?;
-    Ok(())
+    evictions_are_asked_about(cluster)
 }
 
 /// A node is drained; who drains a second one is told what for it has to wait, until the first is back.

@@ -248,6 +248,22 @@ fn drained_and_back(cluster: &RookCluster, node: &str) -> Result<()> {
     Ok(())
 }
 
+/// Waits until an operator of ours has registered itself to be asked about evictions.
+fn evictions_are_asked_about(cluster: &RookCluster) -> Result<()> {
+    let words = [
+        "get",
+        "validatingwebhookconfiguration",
+        "stagger-evictions",
+        "-o",
+        "json",
+    ];
+    cluster.wait_ours("evictions are asked about", Duration::from_mins(2), |_| {
+        let asked: Value = serde_json::from_str(&cluster.plane.ask(&words)?)?;
+        Ok(asked["webhooks"][0]["clientConfig"]["caBundle"].is_string())
+    })?;
+    Ok(())
+}
+
 /// The Deployments that Rook is kept from.
 fn held(cluster: &RookCluster) -> Result<Vec<String>> {
     let words = [
