@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use super::conditions;
 use crate::api::maintenance::{CephMaintenance, Condition};
 use crate::api::names::MANAGER;
-use crate::executor::goal::is_superseded;
+use crate::executor::goal::{SUPERSEDED, is_superseded};
 use crate::executor::migrations;
 use crate::executor::wave_exposure::WaveExposure;
 use crate::observability::events::{self, Events, News};
@@ -335,7 +335,7 @@ struct Telling {
     watchers: Arc<Watchers>,
     /// The slug of the reason for which it is held.
     held: Option<String>,
-    /// Whether it is ended because something else is asked for: then another one follows at once.
+    /// Whether it is ended because something else is asked for.
     superseded: bool,
 }
 
@@ -369,7 +369,7 @@ fn of_run(told: &mut ClusterStatus, view: &RunView, superseded: bool) {
     reason.clone_into(&mut told.reason);
     let total = view.waves_passed as usize + view.waves_left;
     let why = if superseded && view.verdict == Verdict::Ended {
-        "something else is asked for now"
+        SUPERSEDED
     } else {
         &view.why
     };
@@ -461,11 +461,7 @@ mod tests {
             (told.phase.as_str(), told.reason.as_str()),
             ("Progressing", "UpgradeSuperseded")
         );
-        assert!(
-            told.message.contains("something else is asked for now"),
-            "{}",
-            told.message
-        );
+        assert!(told.message.contains(SUPERSEDED), "{}", told.message);
         of_run(&mut told, &ended, false);
         assert_eq!(told.phase, "Blocked");
     }
