@@ -269,6 +269,28 @@ fn what_was_never_stopped_has_nowhere_to_go_back_to() {
 }
 
 #[test]
+fn nobody_goes_back_for_one_that_is_as_it_was_and_dies() {
+    let mut world = world(OnFailure::Rollback, |stage| stage.phases = Phase::all());
+    world.fails = vec!["enter osd.0"];
+    world.drive(|world| world.done.iter().any(|done| done == "leave osd.1"));
+    world.down = vec!["osd.0"];
+    while world.run.held().is_none() {
+        world.drive(|_| false);
+        world.second += 60;
+    }
+    let (reason, _) = world.run.held().unwrap();
+    assert_eq!(reason.code, Code::WaveFailed);
+    assert!(reason.detail.contains("osd.0: it is down"), "{reason}");
+    assert!(
+        world.done.iter().any(|done| done == "restart osd.0"),
+        "{:?}",
+        world.done
+    );
+    assert!(goes_back(&world).is_empty(), "{:?}", world.done);
+    assert_eq!(world.on_new(), "osd.1");
+}
+
+#[test]
 fn who_can_be_neither_entered_nor_left_is_left_once_more_when_the_run_is_aborted() {
     let mut world = world(OnFailure::Stop, |stage| stage.phases = Phase::all());
     world.units.remove(&"osd.1".parse::<UnitId>().unwrap());

@@ -110,8 +110,8 @@ pub enum Event {
         units: Vec<UnitId>,
         /// Why.
         reason: Reason,
-        /// The change never came to these, which serve on what they ran before: nothing speaks against it, and nobody
-        /// else goes back.
+        /// The change never came to these, which are as they were or serve on what they ran before: nothing speaks
+        /// against it, and nobody else goes back.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         alone: bool,
     },

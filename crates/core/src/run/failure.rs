@@ -182,6 +182,10 @@ impl State {
             }
             // It is back and serves: what still shuts the gates is not of the change.
             Waited::TooLong(reason) if missing.is_empty() => self.hold_for_gates(&reason),
+            // Nothing was to go back: who is to blame is as it was, and down.
+            Waited::TooLong(reason) if wave.units.values().all(|visit| visit.went_back.is_none()) => {
+                self.hold(Reason::new(Code::WaveFailed, reason.detail))
+            }
             Waited::TooLong(reason) => self.hold(Reason::new(Code::RollbackFailed, reason.detail)),
         }
     }
@@ -222,12 +226,14 @@ fn has_recovered(snapshot: &Snapshot, stage: &StageSpec, wave: &OpenWave) -> boo
         && gate::not_serving(wanted, snapshot).is_empty()
 }
 
-/// The wave fails because of these. Where they serve on what they ran before, the change never came to them, and
-/// nothing speaks against it.
+/// The wave fails because of these. Where they are as they were, or serve on what they ran before, the change never
+/// came to them, and nothing speaks against it.
 pub(super) fn fails(snapshot: &Snapshot, wave: &OpenWave, units: Vec<UnitId>, reason: Reason) -> Decision {
-    let wanted = units
+    let changed = units
         .iter()
-        .filter_map(|unit| Some((unit, Wanted::On(&wave.units.get(unit)?.before))));
+        .filter_map(|unit| Some((unit, wave.units.get(unit)?)))
+        .filter(|(_, visit)| !visit.is_untouched());
+    let wanted = changed.map(|(unit, visit)| (unit, Wanted::On(&visit.before)));
     let alone = !units.is_empty() && gate::not_serving(wanted, snapshot).is_empty();
     Decision::Record(vec![Event::WaveFailed { units, reason, alone }])
 }
