@@ -92,3 +92,16 @@ fn what_plan_refuses_is_not_rehearsed() {
         );
     }
 }
+
+/// In its world an answer takes four seconds, which pass only while everybody waits.
+#[test]
+fn a_scenario_whose_judges_take_their_time_is_shown_and_played() {
+    const SCENARIO: &str = "scenarios/found/refused-one-after-the-other.toml";
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().to_str().unwrap();
+    let told = stagger(&["--state", state, "simulate", "--fast", SCENARIO]);
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(told.contains("carried out now, in simulation"), "{told}");
+    assert!(told.contains("Done but for mon.b"), "{told}");
+    assert!(!told.contains("wrong-ending"), "{told}");
+}

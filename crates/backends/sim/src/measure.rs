@@ -60,6 +60,8 @@ pub struct Truth {
     oracle_at: u64,
     /// It was deceived then, or lied.
     oracle_lies: bool,
+    /// When it last said no of each unit and did not say yes since, in milliseconds.
+    refused_at: BTreeMap<UnitId, u64>,
 }
 
 /// What an observation said, for comparison.
@@ -116,6 +118,13 @@ impl Truth {
         if honest {
             self.judged(now);
         }
+        for id in set {
+            if yes {
+                self.refused_at.remove(id);
+            } else {
+                self.refused_at.insert(id.clone(), now);
+            }
+        }
         self.oracle = Some((set.iter().cloned().collect(), yes));
         self.oracle_lies = !honest;
         self.oracle_at = now;
@@ -134,15 +143,10 @@ struct Bad {
 }
 
 impl World {
-    /// The oracle said no of a set with that unit, and its word still counts.
+    /// The oracle said no of a set with that unit when it was last asked about it, and its word still counts.
     pub(crate) fn was_just_refused(&self, unit: &str) -> bool {
-        let age = self.grace.approval.unwrap_or(u64::MAX / 1000) * 1000;
-        let Truth {
-            oracle, oracle_at, ..
-        } = &self.truth;
-        let refused =
-            |(set, yes): &(BTreeSet<UnitId>, bool)| !yes && set.iter().any(|id| id.as_str() == unit);
-        oracle.as_ref().is_some_and(refused) && self.elapsed().saturating_sub(*oracle_at) <= age
+        let mut refused = self.truth.refused_at.iter();
+        refused.any(|(id, at)| id.as_str() == unit && self.still_counts(*at))
     }
 
     /// Judges the stop of a unit that is up, right before it falls.

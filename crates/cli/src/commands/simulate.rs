@@ -165,7 +165,12 @@ pub(super) fn nowhere() -> std::path::PathBuf {
 
 async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
     let sim = Sim::new(scenario.cluster.clone(), Vec::new()).map_err(simulation_failed)?;
-    let snapshot = sim.observe().await?;
+    // In the world's own time: an answer may take its while there.
+    let looked = tokio::task::spawn_blocking(move || sim.carry_out(Pace::Fast, sim.observe()));
+    let snapshot = looked
+        .await
+        .map_err(|error| CliError::new(Exit::Internal, format!("look at the scenario: {error}")))?
+        .map_err(simulation_failed)??;
     let wanted = target(&scenario.cluster, &scenario.target, &scenario.policy).map_err(simulation_failed)?;
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
     let made = plan(&Ask {
