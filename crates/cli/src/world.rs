@@ -142,7 +142,7 @@ impl World {
         if let Ok(identity) = ClusterId::new(self.facts.fsid.as_str()) {
             settings.hosts = settings.hosts.of_identity(&identity);
         }
-        CephBackend::new(Arc::clone(&self.api), settings, Some(memory)).lock_over(session(&self.settings))
+        CephBackend::new(Arc::clone(&self.api), settings, Some(memory))
     }
 }
 
@@ -234,10 +234,6 @@ pub(crate) fn resumed(
         CliError::usage(format!("the run keeps no memory of a Ceph cluster: {error}"))
             .hint("a run of `stagger simulate` ended with its simulation, and cannot be carried on")
     })?;
-    let (api, lock) = (session(&settings), session(&settings));
-    Ok(CephBackend::new(api, settings, Some(memory)).lock_over(lock))
-}
-
-fn session(settings: &CephSettings) -> Arc<dyn CephApi> {
-    Arc::new(Session::new(settings.cluster.access()))
+    let api = Arc::new(Session::new(settings.cluster.access()));
+    Ok(CephBackend::new(api, settings, Some(memory)))
 }

@@ -81,7 +81,6 @@ fn in_full(error: &dyn std::error::Error) -> String {
 /// A Ceph cluster on plain hosts.
 pub struct CephBackend {
     api: Arc<dyn CephApi>,
-    lock_api: Arc<dyn CephApi>,
     settings: CephSettings,
     memory: Option<Memory>,
     permitted: Mutex<Permitted>,
@@ -101,7 +100,6 @@ impl CephBackend {
                 .unwrap_or_default(),
         );
         Self {
-            lock_api: Arc::clone(&api),
             api,
             settings,
             permitted: Mutex::new(
@@ -114,14 +112,6 @@ impl CephBackend {
             lock,
             places,
         }
-    }
-
-    /// With a connection of its own for the lock: its renewal must not wait behind a question that hangs,
-    /// as those to a manager do that restarts.
-    #[must_use]
-    pub fn lock_over(mut self, api: Arc<dyn CephApi>) -> Self {
-        self.lock_api = api;
-        self
     }
 
     /// Where a person permits these interruptions, before there is a run that would remember them.
@@ -394,27 +384,27 @@ impl Backend for CephBackend {
     }
 
     async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
-        self.lock.take(&*self.lock_api, claim, at_least).await
+        self.lock.take(&*self.api, claim, at_least).await
     }
 
     async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
-        self.lock.renew(&*self.lock_api, claim, fence).await
+        self.lock.renew(&*self.api, claim, fence).await
     }
 
     async fn holder(&self) -> Result<Option<Holder>, LockError> {
-        Lock::holder(&*self.lock_api).await
+        Lock::holder(&*self.api).await
     }
 
     async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
-        lock::anchor(&*self.lock_api, anchor).await
+        lock::anchor(&*self.api, anchor).await
     }
 
     async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
-        lock::anchored(&*self.lock_api).await
+        lock::anchored(&*self.api).await
     }
 
     async fn unlock(&self, claim: &Claim, _fence: u64) -> Result<(), LockError> {
-        self.lock.give_back(&*self.lock_api, claim).await
+        self.lock.give_back(&*self.api, claim).await
     }
 
     fn lock_expires(&self) -> Duration {

@@ -105,6 +105,7 @@ pub async fn run(
         agents: Arc::new(watch::channel(AgentRollout::default()).0),
         provisions: Arc::new(watch::channel(false).0),
         evictions: Arc::default(),
+        connections: Arc::default(),
     };
     let ended = lead(shared, webhook, stop).await;
     if let Some(server) = server {

@@ -6,6 +6,7 @@
 pub(crate) mod agents;
 pub(crate) mod cluster;
 mod commands;
+pub(crate) mod connections;
 mod drains;
 pub(crate) mod evictions;
 pub(crate) mod finalizer;
@@ -23,7 +24,6 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use kube::Client;
 use semver::Version;
-use stagger_ceph::api::session::Session;
 use stagger_ceph::api::{Access, CephApi};
 use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
@@ -33,6 +33,7 @@ use crate::api::access::{AccessError, Programs, access};
 use crate::observability::health::Health;
 use crate::observability::instrumented_client::InstrumentedCephApi;
 use crate::observability::metrics::{ClusterMetrics, Metrics};
+use connections::Connections;
 use evictions::EvictionReviewer;
 
 /// How the operator is run.
@@ -80,6 +81,7 @@ pub(crate) struct Shared {
     pub(crate) provisions: Arc<watch::Sender<bool>>,
     /// What is answered to who would evict a pod.
     pub(crate) evictions: Arc<EvictionReviewer>,
+    pub(crate) connections: Arc<Connections>,
 }
 
 impl Shared {
@@ -89,8 +91,7 @@ impl Shared {
         access(&self.client, namespace, &folder, &self.options.programs).await
     }
 
-    /// A connection of its own to the Ceph of a cluster, for what goes on beside its runs; what it asks is
-    /// counted.
+    /// The Ceph of a cluster; what it is asked is counted.
     async fn ceph(
         &self,
         namespace: &str,
@@ -101,9 +102,19 @@ impl Shared {
             .access(namespace, name)
             .await
             .map_err(|error| BackendError::transient("reach Ceph", error.to_string()))?;
-        Ok(Arc::new(InstrumentedCephApi {
-            api: Arc::new(Session::new(access)),
+        Ok(self.ceph_by(&access, namespace, name, metrics))
+    }
+
+    fn ceph_by(
+        &self,
+        access: &Access,
+        namespace: &str,
+        name: &str,
+        metrics: &Arc<ClusterMetrics>,
+    ) -> Arc<dyn CephApi> {
+        Arc::new(InstrumentedCephApi {
+            api: self.connections.to(namespace, name, access),
             metrics: Arc::clone(metrics),
-        }))
+        })
     }
 }

@@ -1,7 +1,6 @@
 //! One `ceph` process a question.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -35,11 +34,6 @@ impl Exec {
     /// Asks this cluster.
     pub fn new(access: Access) -> Self {
         Self { access }
-    }
-
-    /// When the last call that was ever started has surely ended, counted from its start.
-    pub fn bound(&self) -> Duration {
-        self.access.timeout + Duration::from_secs(GRACE)
     }
 
     fn line(&self, whom: Whom, command: &Value) -> Vec<String> {

@@ -4,16 +4,17 @@
 //! module is there wherever the `ceph` program is, which is written in Python too, and it knows every
 //! release's protocol. Where it is missing, each question starts the `ceph` program instead.
 
-use std::process::Stdio;
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 use super::exec::Exec;
 use super::{Access, Answer, ApiError, CephApi, Whom, words};
@@ -25,32 +26,29 @@ const GRACE: Duration = Duration::from_secs(5);
 const RESERVED: u64 = 1 << 24;
 /// An answer of more bytes than this is none: 4 GB, four times the dump of 320,000 placement groups.
 const LARGEST: u64 = 1 << 32;
+/// Under this number the script says whether it has a connection; questions count from there.
+const HELLO: u64 = 0;
 
-/// Keeps one connection. When it breaks, the question that was open fails and the next one connects
-/// anew: nothing is asked twice by itself, since a question may be an order.
+/// Keeps one connection, over which many may ask at once: none waits for another's answer. Where one has no
+/// answer in time the connection is given up, and the next question connects anew; the others in flight have
+/// three seconds left. What was in flight when it broke fails: nothing is asked twice by itself, since a question
+/// may be an order.
 ///
 /// The process ends when its input does, so it dies with this one, and a command that it had sent is
-/// over after the configured time at the latest.
+/// over a few seconds after the configured time at the latest, also when whoever asked waits no longer.
 #[derive(Debug)]
 pub struct Session {
     access: Access,
     exec: Exec,
-    open: Mutex<Option<Connection>>,
+    open: AsyncMutex<Option<Arc<Connection>>>,
     fell_back: OnceLock<String>,
-}
-
-#[derive(Debug)]
-struct Connection {
-    /// Killed when dropped.
-    _process: Child,
-    questions: ChildStdin,
-    answers: BufReader<ChildStdout>,
 }
 
 /// What the script says: which of these fields are there tells what happened.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Head {
+    id: u64,
     ready: bool,
     missing: Option<String>,
     unreachable: Option<String>,
@@ -60,13 +58,40 @@ struct Head {
     bytes: u64,
 }
 
+type Came = Result<(Head, Vec<u8>), String>;
+
+/// Who waits for which answer.
+#[derive(Debug, Default)]
+struct Waiting {
+    answers: BTreeMap<u64, oneshot::Sender<Came>>,
+    last: u64,
+    /// Why no more questions are taken.
+    closed: Option<String>,
+}
+
+/// The process, and a thread that hands out its answers. It is ended when the last who asked has let go of it.
+#[derive(Debug)]
+struct Connection {
+    process: Child,
+    questions: Arc<Mutex<ChildStdin>>,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
 impl Session {
     /// Connects when the first question comes.
     pub fn new(access: Access) -> Self {
         Self {
             exec: Exec::new(access.clone()),
             access,
-            open: Mutex::new(None),
+            open: AsyncMutex::new(None),
             fell_back: OnceLock::new(),
         }
     }
@@ -74,11 +99,6 @@ impl Session {
     /// Why no connection is kept, when each question starts the `ceph` program instead.
     pub fn fell_back(&self) -> Option<&str> {
         self.fell_back.get().map(String::as_str)
-    }
-
-    /// When the last command that was ever sent has surely ended, counted from its start.
-    pub fn bound(&self) -> Duration {
-        self.exec.bound()
     }
 
     fn via(&self) -> String {
@@ -102,7 +122,22 @@ impl Session {
         }
     }
 
-    /// A connection, or `None` where there can be none.
+    /// The connection that is there, or a new one; `None` where there can be none.
+    async fn connection(&self, asked: &str) -> Result<Option<Arc<Connection>>, ApiError> {
+        let Some(python) = self.access.python.as_ref().filter(|_| self.fell_back().is_none()) else {
+            return Ok(None);
+        };
+        let mut open = self.open.lock().await;
+        if let Some(connection) = open.as_ref().filter(|connection| connection.takes_more()) {
+            return Ok(Some(Arc::clone(connection)));
+        }
+        *open = None;
+        let connected = self.connect(python, asked).await?;
+        open.clone_from(&connected.map(Arc::new));
+        Ok(open.clone())
+    }
+
+    /// A new connection, or `None` where there can be none.
     async fn connect(&self, python: &[String], asked: &str) -> Result<Option<Connection>, ApiError> {
         let Access {
             ceph: _,
@@ -124,28 +159,23 @@ impl Session {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
-            .kill_on_drop(true)
             .spawn();
         let mut process = match started {
             Ok(process) => process,
             Err(error) => return Ok(self.fall_back(&format!("cannot start {program}: {error}"))),
         };
-        let (questions, answers) = (process.stdin.take(), process.stdout.take());
-        let (Some(questions), Some(answers)) = (questions, answers) else {
-            return Err(self.unreachable(asked, "its input and output are not there"));
-        };
         let complaints = process.stderr.take();
-        let mut connection = Connection {
-            _process: process,
-            questions,
-            answers: BufReader::new(answers),
-        };
-        let hello = tokio::time::timeout(self.access.timeout + GRACE, connection.answer())
+        let (connection, hello) =
+            Connection::over(process).map_err(|error| self.unreachable(asked, error.to_string()))?;
+        let hello = tokio::time::timeout(self.access.timeout + GRACE, received(hello))
             .await
             .map_err(|_| self.timed_out(asked))?;
         let head = match hello {
             Ok((head, _)) => head,
-            Err(why) => return Err(self.unreachable(asked, format!("{why}: {}", said(complaints).await))),
+            Err(why) => {
+                drop(connection);
+                return Err(self.unreachable(asked, format!("{why}: {}", said(complaints).await)));
+            }
         };
         if let Some(why) = head.missing {
             return Ok(self.fall_back(&format!("{program} has no rados module: {why}")));
@@ -165,66 +195,133 @@ impl Session {
 /// What a process that has ended wrote beside its answers.
 async fn said(complaints: Option<ChildStderr>) -> String {
     const LONGEST: u64 = 2_000;
-    let mut text = Vec::new();
-    if let Some(complaints) = complaints {
-        let mut complaints = complaints.take(LONGEST);
-        let read = tokio::time::timeout(Duration::from_secs(1), complaints.read_to_end(&mut text));
+    let read = tokio::task::spawn_blocking(move || {
+        let mut text = Vec::new();
         // Whatever came is better than nothing.
-        drop(read.await);
-    }
+        drop(complaints.map(|complaints| complaints.take(LONGEST).read_to_end(&mut text)));
+        text
+    });
+    let read = tokio::time::timeout(Duration::from_secs(1), read).await;
+    let text = read.ok().and_then(Result::ok).unwrap_or_default();
     String::from_utf8_lossy(&text).trim().to_owned()
 }
 
 impl Connection {
-    async fn answer(&mut self) -> Result<(Head, Vec<u8>), String> {
-        let mut line = Vec::new();
-        let read = self.answers.read_until(b'\n', &mut line).await;
-        if read.map_err(|e| e.to_string())? == 0 {
-            return Err("the process that held the connection has ended".to_owned());
-        }
-        let head: Head = serde_json::from_slice(&line).map_err(|e| format!("garbled answer: {e}"))?;
-        if head.bytes > LARGEST {
-            return Err(format!("an answer of {} bytes is not taken", head.bytes));
-        }
-        let wanted = head.bytes;
-        // Grown by doubling, it would take twice its place for a moment.
-        let mut body = Vec::with_capacity(wanted.min(RESERVED) as usize);
-        let got = (&mut self.answers).take(wanted).read_to_end(&mut body).await;
-        if got.map_err(|e| e.to_string())? as u64 != wanted {
-            return Err(format!(
-                "the answer broke off after {} of {wanted} bytes",
-                body.len()
-            ));
-        }
-        Ok((head, body))
+    /// Over a process that was just started, and what will say whether it is connected.
+    fn over(mut process: Child) -> io::Result<(Self, oneshot::Receiver<Came>)> {
+        let (Some(questions), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err(io::Error::other("its input and output are not there"));
+        };
+        let (hello, connected) = oneshot::channel();
+        let waiting = Arc::new(Mutex::new(Waiting {
+            answers: BTreeMap::from([(HELLO, hello)]),
+            last: HELLO,
+            closed: None,
+        }));
+        let connection = Self {
+            process,
+            questions: Arc::new(Mutex::new(questions)),
+            waiting: Arc::clone(&waiting),
+        };
+        std::thread::Builder::new()
+            .name("answers of Ceph".to_owned())
+            .spawn(move || hand_out(BufReader::new(answers), &waiting))?;
+        Ok((connection, connected))
     }
 
-    async fn ask(&mut self, question: &Value) -> Result<(Head, Vec<u8>), String> {
-        let line = format!("{question}\n");
-        self.questions
-            .write_all(line.as_bytes())
-            .await
-            .map_err(|e| e.to_string())?;
-        self.answer().await
+    fn takes_more(&self) -> bool {
+        held(&self.waiting).closed.is_none()
     }
+
+    fn close(&self, why: &str) {
+        held(&self.waiting).closed.get_or_insert_with(|| why.to_owned());
+    }
+
+    async fn ask(&self, whom: Value, command: Value) -> Came {
+        let (sender, answer) = oneshot::channel();
+        let id = {
+            let mut waiting = held(&self.waiting);
+            if let Some(why) = &waiting.closed {
+                return Err(why.clone());
+            }
+            waiting.last += 1;
+            let id = waiting.last;
+            waiting.answers.insert(id, sender);
+            id
+        };
+        let line = format!("{}\n", json!({ "id": id, "whom": whom, "command": command }));
+        let questions = Arc::clone(&self.questions);
+        let written = tokio::task::spawn_blocking(move || held(&questions).write_all(line.as_bytes()));
+        match written.await {
+            Ok(Ok(())) => received(answer).await,
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn received(answer: oneshot::Receiver<Came>) -> Came {
+    let lost = || Err("whoever read its answers has ended".to_owned());
+    answer.await.unwrap_or_else(|_| lost())
+}
+
+/// Gives each answer to who waits for it, until there are no more.
+fn hand_out(mut answers: BufReader<ChildStdout>, waiting: &Mutex<Waiting>) {
+    let why = loop {
+        let (head, body) = match next(&mut answers) {
+            Ok(answer) => answer,
+            Err(why) => break why,
+        };
+        let mut waiting = held(waiting);
+        if head.timed_out || head.unreachable.is_some() {
+            let why = "another question had no answer on this connection";
+            waiting.closed.get_or_insert_with(|| why.to_owned());
+        }
+        if let Some(asker) = waiting.answers.remove(&head.id) {
+            // Who waits no longer needs none.
+            drop(asker.send(Ok((head, body))));
+        }
+    };
+    let mut waiting = held(waiting);
+    waiting.closed = Some(why.clone());
+    for asker in std::mem::take(&mut waiting.answers).into_values() {
+        drop(asker.send(Err(why.clone())));
+    }
+}
+
+fn next(answers: &mut BufReader<ChildStdout>) -> Came {
+    let mut line = Vec::new();
+    let read = answers.read_until(b'\n', &mut line);
+    if read.map_err(|e| e.to_string())? == 0 {
+        return Err("the process that held the connection has ended".to_owned());
+    }
+    let head: Head = serde_json::from_slice(&line).map_err(|e| format!("garbled answer: {e}"))?;
+    if head.bytes > LARGEST {
+        return Err(format!("an answer of {} bytes is not taken", head.bytes));
+    }
+    let wanted = head.bytes;
+    // Grown by doubling, it would take twice its place for a moment.
+    let mut body = Vec::with_capacity(wanted.min(RESERVED) as usize);
+    let got = answers.take(wanted).read_to_end(&mut body);
+    if got.map_err(|e| e.to_string())? as u64 != wanted {
+        return Err(format!(
+            "the answer broke off after {} of {wanted} bytes",
+            body.len()
+        ));
+    }
+    Ok((head, body))
 }
 
 #[async_trait]
 impl CephApi for Session {
     async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError> {
-        let Some(python) = self.access.python.as_ref().filter(|_| self.fell_back().is_none()) else {
-            return self.exec.command(whom, command).await;
-        };
         let asked = words(&command).join(" ");
-        let mut open = self.open.lock().await;
-        // Taken out, so that a question that is given up half-way leaves no connection behind on which
-        // its late answer would be taken for the next one's.
-        let mut connection = match open.take() {
-            Some(connection) => connection,
-            None => match self.connect(python, &asked).await? {
-                Some(connection) => connection,
-                None => return self.exec.command(whom, command).await,
-            },
+        let Some(connection) = self.connection(&asked).await? else {
+            return self.exec.command(whom, command).await;
         };
         let whom = match whom {
             Whom::Mon => json!("mon"),
@@ -232,18 +329,18 @@ impl CephApi for Session {
             Whom::MonAt(rank) => json!(["mon", rank]),
             Whom::Osd(id) => json!(["osd", id]),
         };
-        let question = json!({ "whom": whom, "command": command });
-        let (head, out) = tokio::time::timeout(self.access.timeout + GRACE, connection.ask(&question))
-            .await
-            .map_err(|_| self.timed_out(&asked))?
-            .map_err(|why| self.unreachable(&asked, why))?;
+        let limit = self.access.timeout + GRACE;
+        let Ok(came) = tokio::time::timeout(limit, connection.ask(whom, command)).await else {
+            connection.close("the process that holds the connection does not answer");
+            return Err(self.timed_out(&asked));
+        };
+        let (head, out) = came.map_err(|why| self.unreachable(&asked, why))?;
         if head.timed_out {
             return Err(self.timed_out(&asked));
         }
         if let Some(why) = head.unreachable {
             return Err(self.unreachable(&asked, why));
         }
-        *open = Some(connection);
         Ok(Answer {
             rc: head.rc,
             out,

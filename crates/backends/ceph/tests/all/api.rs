@@ -100,6 +100,8 @@ class Rados:
         prefix = json.loads(command)["prefix"]
         if prefix == "hang":
             time.sleep(60)
+        if prefix == "slow":
+            time.sleep(1)
         if prefix == "die":
             os._exit(9)
         if prefix == "no":
@@ -150,9 +152,77 @@ fn one_connection_answers_all_questions_and_is_made_anew_when_it_breaks() {
                 .is_err()
         );
         assert_eq!(ask("osd dump").await.unwrap().out, br#"{"prefix": "osd dump"}"#);
-        assert_eq!(connections(), 4);
+        assert_eq!(connections(), 3);
     });
     assert_eq!(api.fell_back(), None);
+}
+
+#[test]
+fn nobody_waits_for_the_answer_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("rados.py"), RADOS).unwrap();
+    let api = Session::new(access(dir.path(), Some(python(dir.path()))));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let ask = |prefix: &'static str| api.command(Whom::Mon, json!({ "prefix": prefix }));
+    runtime.block_on(async {
+        assert_eq!(ask("osd dump").await.unwrap().rc, 0);
+        // Each has its own answer, and the quick one does not wait for the slow ones.
+        let begun = Instant::now();
+        let quick = async {
+            let out = ask("status").await.unwrap().out;
+            assert_eq!(out, br#"{"prefix": "status"}"#);
+            begun.elapsed()
+        };
+        let (one, other, quick) = tokio::join!(ask("slow"), ask("slow"), quick);
+        assert!(quick < Duration::from_millis(900), "{quick:?}");
+        assert!(
+            begun.elapsed() < Duration::from_millis(1900),
+            "{:?}",
+            begun.elapsed()
+        );
+        assert_eq!(one.unwrap().out, br#"{"prefix": "slow"}"#);
+        assert_eq!(other.unwrap().out, br#"{"prefix": "slow"}"#);
+
+        // One has no answer in time: what is in flight then is answered, and what comes then connects anew.
+        let (hung, (late, next)) = tokio::join!(ask("hang"), async {
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            tokio::join!(ask("slow"), async {
+                tokio::time::sleep(Duration::from_millis(800)).await;
+                ask("status").await
+            })
+        });
+        assert!(matches!(hung, Err(ApiError::TimedOut { .. })), "{hung:?}");
+        assert_eq!(late.unwrap().out, br#"{"prefix": "slow"}"#);
+        assert_eq!(next.unwrap().out, br#"{"prefix": "status"}"#);
+    });
+    assert_eq!(fs::read(dir.path().join("connections")).unwrap().len(), 2);
+}
+
+#[test]
+fn what_was_in_flight_when_the_process_ended_fails_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("rados.py"), RADOS).unwrap();
+    let api = Session::new(access(dir.path(), Some(python(dir.path()))));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let ask = |prefix: &'static str| api.command(Whom::Mon, json!({ "prefix": prefix }));
+    runtime.block_on(async {
+        assert_eq!(ask("osd dump").await.unwrap().rc, 0);
+        let begun = Instant::now();
+        let (hung, died) = tokio::join!(ask("hang"), ask("die"));
+        assert!(matches!(hung, Err(ApiError::Unreachable { .. })), "{hung:?}");
+        assert!(matches!(died, Err(ApiError::Unreachable { .. })), "{died:?}");
+        assert!(
+            begun.elapsed() < Duration::from_millis(1500),
+            "{:?}",
+            begun.elapsed()
+        );
+    });
 }
 
 #[test]

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::{Resource as _, ResourceExt as _};
-use stagger_ceph::api::CephApi;
-use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings, SoftwareByKind};
 use stagger_ceph::facts::release::Version;
@@ -35,7 +33,6 @@ use crate::observability::blocked::Blocked;
 use crate::observability::conditions::OBSERVING;
 use crate::observability::events::{self, Events};
 use crate::observability::health::Pulse;
-use crate::observability::instrumented_client::InstrumentedCephApi;
 use crate::observability::metrics::ClusterMetrics;
 use crate::observability::status::{Watchers, Writer};
 use crate::reconcile::Shared;
@@ -635,13 +632,10 @@ impl ClusterReconciler {
             software: SoftwareByKind::default(),
             health: wish.health(),
         };
-        let session = || -> Arc<dyn CephApi> {
-            Arc::new(InstrumentedCephApi {
-                api: Arc::new(Session::new(access.clone())),
-                metrics: Arc::clone(&self.metrics),
-            })
-        };
-        let backend = CephBackend::new(session(), settings, None).lock_over(session());
+        let api = self
+            .shared
+            .ceph_by(&access, &self.namespace, &self.name, &self.metrics);
+        let backend = CephBackend::new(api, settings, None);
         Ok(backend.permitting(permitted(Some(wish))))
     }
 }
