@@ -1,6 +1,7 @@
 //! Debian's own Ceph packages of several releases, each in a root (a chroot) of its own in the cache.
 //!
-//! A root is named after the exact version in it: `<cache>/ceph-roots/<Debian version of ceph-osd>/`.
+//! A root is named after the exact version in it, and what was asked to be in it:
+//! `<cache>/ceph-roots/<Debian version of ceph-osd>-<digest of what was asked>/`.
 //! One that is there is used without any network. A missing one is built in a folder beside it and
 //! renamed when complete; a build that was killed leaves only such a folder, which the next one removes.
 
@@ -13,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread;
 
-use anyhow::{Context, Error, Result, anyhow, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 
 use crate::cache;
 use crate::machine::Needed;
-use build::{Recipe, find_or_build};
+use build::{Recipe, digest, find_or_build, newest};
 
 /// A release of Ceph that Debian has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,8 +126,9 @@ impl Root {
 /// The last file written in a build: package versions.
 pub(crate) const VERSIONS: &str = "versions.json";
 
-/// The daemons, and what the load's clients need.
-const PACKAGES: [&str; 8] = [
+/// The daemons, what the load's clients need, and what a probe of Rook's reads answers with: without `jq` it
+/// finds each metadata server missing, and has it started anew every three minutes.
+const PACKAGES: [&str; 9] = [
     "ceph-mon",
     "ceph-mgr",
     "ceph-osd",
@@ -135,6 +137,7 @@ const PACKAGES: [&str; 8] = [
     "ceph-common",
     "python3-rados",
     "python3-cephfs",
+    "jq",
 ];
 
 /// From Debian 13 on `python3-bcrypt` refuses to be loaded in a sub-interpreter, so every module of the
@@ -173,6 +176,7 @@ pub fn ensure(releases: &[Release]) -> Result<Vec<Root>> {
 
 /// Finds or builds one root.
 fn one(base: &Path, release: Release) -> Result<Root> {
+    let asked = asked(release)?;
     let recipe = Recipe {
         what: &format!("Ceph {release}"),
         key: &release.to_string(),
@@ -186,42 +190,23 @@ fn one(base: &Path, release: Release) -> Result<Root> {
                 "Debian {} now has Ceph {version}, not {release}: name another suite for it",
                 release.suite(),
             );
-            Ok(version.to_owned())
+            Ok(format!("{version}-{asked}"))
         },
     };
     find_or_build(base, &recipe, || find(base, release))
 }
 
+fn asked(release: Release) -> Result<String> {
+    let suite = [release.suite(), BCRYPT];
+    digest(suite.into_iter().chain(PACKAGES))
+}
+
 /// The newest complete root of a release, if there is one.
 fn find(base: &Path, release: Release) -> Result<Option<Root>> {
-    let mut newest = None;
-    for entry in fs::read_dir(base).with_context(|| format!("reading {}", base.display()))? {
-        let path = entry
-            .with_context(|| format!("reading {}", base.display()))?
-            .path();
-        let Some(version) = path.file_name().and_then(|name| name.to_str()) else {
-            continue;
-        };
-        if !version.starts_with(&format!("{release}.")) {
-            continue;
-        }
-        let Ok(built) = fs::metadata(path.join(VERSIONS)).and_then(|meta| meta.modified()) else {
-            bail!(
-                "{} has no {VERSIONS}: it was not made by a complete build; remove it",
-                path.display()
-            );
-        };
-        if newest.as_ref().is_none_or(|(other, _)| built > *other) {
-            let version = version.to_owned();
-            newest = Some((
-                built,
-                Root {
-                    release,
-                    path,
-                    version,
-                },
-            ));
-        }
-    }
-    Ok(newest.map(|(_, root)| root))
+    let found = newest(base, &asked(release)?)?;
+    Ok(found.map(|(version, path)| Root {
+        release,
+        path,
+        version,
+    }))
 }
