@@ -155,7 +155,14 @@ pub(crate) struct OnKubernetes {
     /// Secret.
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
+    /// Where monitors cannot be reached from here: ask them in Rook's toolbox, by `kubectl exec` [the Deployment
+    /// rook-ceph-tools, or a pod or Deployment of another name]
+    #[arg(long, value_name = "POD", num_args = 0..=1, require_equals = true, default_missing_value = TOOLBOX)]
+    pub(crate) toolbox: Option<String>,
 }
+
+/// As Rook's own examples call it.
+const TOOLBOX: &str = "deploy/rook-ceph-tools";
 
 impl OnKubernetes {
     /// Whether one is meant.
@@ -164,8 +171,23 @@ impl OnKubernetes {
             kubeconfig,
             context,
             namespace,
+            toolbox,
         } = self;
-        kubeconfig.is_some() || context.is_some() || namespace.is_some()
+        kubeconfig.is_some() || context.is_some() || namespace.is_some() || toolbox.is_some()
+    }
+
+    /// What stands before a program that runs in the toolbox, if that is to be asked. `kubectl exec` hands its words on as they are.
+    pub(crate) fn in_toolbox(&self, namespace: &str) -> Option<Vec<String>> {
+        let toolbox = self.toolbox.as_deref()?;
+        let mut words = vec!["kubectl".to_owned(), format!("--namespace={namespace}")];
+        words.extend(
+            self.kubeconfig
+                .iter()
+                .map(|file| format!("--kubeconfig={}", file.display())),
+        );
+        words.extend(self.context.iter().map(|context| format!("--context={context}")));
+        words.extend(["exec", "--stdin", toolbox, "--"].map(str::to_owned));
+        Some(words)
     }
 }
 

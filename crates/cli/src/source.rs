@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use stagger_ceph::api::CephApi;
 use stagger_ceph::api::recorded::Recorded;
 use stagger_ceph::api::saved::{FromSaved, Recorder, Saved, write_whole};
 use stagger_ceph::api::session::Session;
+use stagger_ceph::api::{Access, CephApi};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings};
 use stagger_ceph::facts::{Facts, stores};
@@ -86,26 +86,20 @@ impl Source {
         let name = ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?;
         let config = cli.config.is_some().then(|| config::read(cli)).transpose()?;
         let settings = settings_of(name, config.as_ref())?;
-        let folder = tempfile::tempdir()
-            .map_err(|error| CliError::usage(format!("make a folder for the key of Ceph: {error}")))?;
-        let programs = Programs {
-            ceph: settings.cluster.ceph.clone(),
-            python: settings.cluster.python.clone(),
+        let (access, folder) = match on.in_toolbox(&namespace) {
+            Some(before) => (by_toolbox(&before), None),
+            None => {
+                let (access, folder) = by_monitors(&client, &namespace, &settings).await?;
+                (access, Some(folder))
+            }
         };
-        let access = access(&client, &namespace, folder.path(), &programs)
-            .await
-            .map_err(|error| {
-                CliError::caused(Exit::Unreachable, &error).hint(
-                    "it takes `get` of the ConfigMap rook-ceph-mon-endpoints and the Secret rook-ceph-mon in that namespace",
-                )
-            })?;
         Ok(Self {
             api: Arc::new(Session::new(access)),
             settings,
             config,
             taken: None,
             live: true,
-            folder: Some(folder),
+            folder,
         })
     }
 
@@ -138,6 +132,10 @@ impl Source {
             if !self.live {
                 error.exit = Exit::Usage;
             }
+            // Of a cluster of Rook's, whose monitors are asked from here.
+            if self.folder.is_some() {
+                return error.hint("monitors in a network of pods cannot be reached from outside: --toolbox asks them in Rook's toolbox");
+            }
             error
         });
         let mut facts = facts?;
@@ -145,6 +143,39 @@ impl Source {
             stores::ask_mons(&*api, &mut facts).await;
         }
         Ok(facts)
+    }
+}
+
+/// Through monitors that are reached from here; the key is in that folder meanwhile.
+async fn by_monitors(
+    client: &kube::Client,
+    namespace: &str,
+    settings: &CephSettings,
+) -> Result<(Access, TempDir), CliError> {
+    let folder = tempfile::tempdir()
+        .map_err(|error| CliError::usage(format!("make a folder for the key of Ceph: {error}")))?;
+    let programs = Programs {
+        ceph: settings.cluster.ceph.clone(),
+        python: settings.cluster.python.clone(),
+    };
+    let access = access(client, namespace, folder.path(), &programs)
+        .await
+        .map_err(|error| {
+            CliError::caused(Exit::Unreachable, &error).hint(
+                "it takes `get` of the ConfigMap rook-ceph-mon-endpoints and the Secret rook-ceph-mon in that namespace; \
+                 --toolbox needs neither",
+            )
+        })?;
+    Ok((access, folder))
+}
+
+/// Through the programs of Rook's toolbox, which has a configuration and a key of its own.
+fn by_toolbox(before: &[String]) -> Access {
+    let program = |name: &str| [before, &[name.to_owned()]].concat();
+    Access {
+        ceph: program("ceph"),
+        python: Some(program("python3")),
+        ..Access::default()
     }
 }
 

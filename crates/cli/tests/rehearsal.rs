@@ -100,8 +100,9 @@ fn a_scenario_whose_judges_take_their_time_is_shown_and_played() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().to_str().unwrap();
     let told = stagger(&["--state", state, "simulate", "--fast", SCENARIO]);
-    let told = String::from_utf8(told.stdout).unwrap();
-    assert!(told.contains("carried out now, in simulation"), "{told}");
+    let (told, shown) = (told.stdout, String::from_utf8(told.stderr).unwrap());
+    assert!(shown.contains("carried out now, in simulation"), "{shown}");
+    let told = String::from_utf8(told).unwrap();
     assert!(told.contains("Done but for mon.b"), "{told}");
     assert!(!told.contains("wrong-ending"), "{told}");
 }

@@ -8,4 +8,5 @@ pub mod managed_fields;
 pub mod migrations;
 pub mod rollout;
 pub(crate) mod skip_checks;
+pub mod snapshot;
 pub mod wave_exposure;

@@ -1,5 +1,6 @@
 //! One cluster: is there anything to do, and may it be done; then a run, or the rest of one.
 
+mod beside_rook;
 mod run;
 
 use std::collections::BTreeMap;
@@ -23,11 +24,9 @@ use crate::api::cache::ObjectCache;
 use crate::api::daemons::{is_wanted, kind_of};
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::policy::Settings;
-use crate::api::rook_operator;
-use crate::executor::backend::{permitted, set_image};
-use crate::executor::beside::{self, Beside, Settle};
 use crate::executor::goal::Goal;
 use crate::executor::managed_fields::is_made_of;
+use crate::executor::snapshot::permitted;
 use crate::journal::{CommandQueue, KubeStore};
 use crate::observability::blocked::Blocked;
 use crate::observability::conditions::OBSERVING;
@@ -39,7 +38,6 @@ use crate::reconcile::Shared;
 use crate::reconcile::agents;
 use crate::reconcile::drains::Drains;
 use crate::reconcile::finalizer;
-use crate::reconcile::handback;
 use crate::reconcile::last_run::Last;
 use crate::reconcile::provision::Provision;
 use crate::reconcile::removal::Removal;
@@ -50,9 +48,6 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 /// Why nothing is changed while watches are forbidden.
 const MISSING_RIGHTS: &str = "MissingRights";
-
-/// Nobody is told that it takes its time before it has taken so long.
-const GIVING_BACK: Duration = Duration::from_secs(20);
 
 /// `noout` stays on a wave's OSDs at most for so many seconds.
 const NOOUT: u32 = 1200;
@@ -393,39 +388,6 @@ impl ClusterReconciler {
         }
     }
 
-    /// Waits until nothing is held any more, and lets the CephMaintenance go. Its last run is over, and drains give back
-    /// beside this.
-    async fn give_back(&self, desired: &Desired) -> Result<Pass, Blocked> {
-        let (daemons, _) = self.watched.daemons();
-        if daemons.values().any(|one| beside::holder(one).is_some()) {
-            // What was written is seen in a moment.
-            return Ok(Pass::Rest);
-        }
-        self.tell(
-            "Progressing",
-            "GivesBack",
-            "budgets and noout are being given back",
-            desired,
-        );
-        if tokio::time::timeout(GIVING_BACK, self.writer.all_given_back())
-            .await
-            .is_err()
-        {
-            let troubles = self.writer.told().troubles;
-            let why = troubles.values().flat_map(BTreeMap::values).next().cloned();
-            let why = why.unwrap_or_else(|| "it takes its time".to_owned());
-            return Err(Blocked::for_now(
-                "GivesBack",
-                format!(
-                    "budgets and noout are not given back yet: {why}. Whoever takes the finalizer {} away sees to them by hand",
-                    crate::api::maintenance::FINALIZER
-                ),
-            ));
-        }
-        finalizer::drop_it(&self.shared.client, &desired.maintenance).await;
-        Ok(Pass::Rest)
-    }
-
     /// A command while no run is under way: one to try again what was taken back is obeyed, and none is kept
     /// for the next run.
     fn hear(&self, desired: &Desired) {
@@ -463,118 +425,6 @@ impl ClusterReconciler {
             })
             .map(|(unit, _)| unit)
             .collect()
-    }
-
-    /// How a run keeps Rook from what it changes; `None`: Rook must not run. Where the image is that of the CephMaintenance, Rook may, or may
-    /// be started in mid-run: the CephCluster gets that image.
-    async fn beside_rook(
-        &self,
-        desired: &Desired,
-        wish: &Goal,
-        differing: &[UnitId],
-    ) -> Result<Option<Beside>, Blocked> {
-        let Shared { client, .. } = &self.shared;
-        let runs = rook_operator::running(client, &self.namespace, &self.watched).await?;
-        if let Some(why) = &runs
-            && desired.manages(Manage::Provisioning)
-        {
-            let why = format!("provisioning is managed here: {why}, or take it out of spec.manage");
-            return Err(Blocked::for_now("RookOperatorRuns", why));
-        }
-        if desired.maintenance.spec.image.is_none() {
-            return match runs {
-                None => Ok(None),
-                Some(_) => Err(Blocked::for_now(
-                    "RookUpdates",
-                    "Rook's operator runs, and updates daemons to the image of the CephCluster by itself: set spec.image of the \
-                     CephMaintenance, and leave that of the CephCluster as it is",
-                )),
-            };
-        }
-        let named = &desired.cluster.spec.ceph_version.image;
-        let (daemons, _) = self.watched.daemons();
-        let is_held = |unit: &&UnitId| {
-            daemons
-                .get(*unit)
-                .is_some_and(|one| beside::holder(one).is_some())
-        };
-        let theirs: Vec<&UnitId> = differing.iter().filter(|unit| !is_held(unit)).collect();
-        if runs.is_some()
-            && named.as_ref() == Some(&wish.image)
-            && let Some(first) = theirs.first()
-        {
-            return Err(Blocked::for_now(
-                "RookUpdates",
-                format!(
-                    "the CephCluster names {} already, so Rook's operator, which runs, updates {first}{} by itself",
-                    wish.image,
-                    match theirs.len() {
-                        1 => String::new(),
-                        many => format!(" and {} more", many - 1),
-                    }
-                ),
-            ));
-        }
-        let before = self
-            .last
-            .as_ref()
-            .and_then(Last::beside)
-            .map(|(beside, _)| beside);
-        Ok(Some(Beside {
-            holder: desired.name(),
-            // Of a run that goes on where another ended, it is what that one found.
-            image_before: match before {
-                Some(before) if named.as_ref() == Some(&wish.image) => before.image_before.clone(),
-                Some(_) | None => named.clone(),
-            },
-        }))
-    }
-
-    /// Two operators would undo each other's work.
-    async fn no_other_operator(&self) -> Result<(), Blocked> {
-        match rook_operator::running(&self.shared.client, &self.namespace, &self.watched).await? {
-            None => Ok(()),
-            Some(why) => Err(Blocked::for_now("RookOperatorRuns", why)),
-        }
-    }
-
-    /// Gives Rook back what is held and no run needs any more.
-    async fn settle_held(&self, desired: &Desired) -> Result<(), Blocked> {
-        const STAYS: &str = "RookIsKeptFromDaemons";
-        let (daemons, _) = self.watched.daemons();
-        let settle = beside::settle(
-            desired.manages(Manage::Updates),
-            &daemons,
-            desired.cluster.spec.ceph_version.image.as_deref(),
-            self.last.as_ref().and_then(Last::beside),
-        );
-        let mut stays = BTreeMap::new();
-        match settle {
-            Settle::Nothing => {}
-            Settle::LetGo(units) => {
-                for unit in units {
-                    if let Some(deployment) = daemons.get(&unit) {
-                        handback::let_go(&self.shared.client, &self.namespace, deployment).await?;
-                    }
-                }
-            }
-            Settle::ImageBefore(image) => {
-                let last = self.last.as_ref().and_then(Last::beside);
-                let from = last.map(|(_, wish)| wish.image.as_str());
-                let by = format!("{}-taken-back", desired.name());
-                set_image(
-                    &self.shared.client,
-                    &self.namespace,
-                    &self.name,
-                    (from, &image),
-                    &by,
-                )
-                .await?;
-            }
-            Settle::Stay(why) => drop(stays.insert(self.name.clone(), why)),
-        }
-        self.writer.trouble(STAYS, stays);
-        Ok(())
     }
 
     fn store(&self) -> KubeStore {

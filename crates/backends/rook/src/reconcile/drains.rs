@@ -34,7 +34,7 @@ use crate::api::{names, rook_operator};
 use crate::disruption::budgets::Ensure;
 use crate::disruption::drains::eviction::Observation;
 use crate::disruption::drains::{Budget, Groups, Judge, Open, Osd, Seen, Wanted, decide, fixed, level};
-use crate::executor::backend::{one_gateway_each, permitted, snapshot};
+use crate::executor::snapshot::{one_gateway_each, permitted, snapshot};
 use crate::executor::wave_exposure::{Wave, Waves};
 use crate::observability::health::Pulse;
 use crate::observability::metrics::ClusterMetrics;

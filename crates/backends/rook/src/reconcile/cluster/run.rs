@@ -26,10 +26,11 @@ use crate::api::daemons::kind_of;
 use crate::api::maintenance::Desired;
 use crate::api::pod;
 use crate::api::pod_revision::{PodRevision, RevisionCatalog};
-use crate::executor::backend::{self, Memory, RookBackend, permitted, snapshot, units_of};
+use crate::executor::backend::{self, Memory, RookBackend};
 use crate::executor::beside::{self, Beside};
 use crate::executor::goal::Goal;
 use crate::executor::managed_fields::template_image;
+use crate::executor::snapshot::{one_gateway_each, permitted, snapshot, units_of};
 use crate::executor::{migrations, skip_checks};
 use crate::observability::blocked::Blocked;
 use crate::observability::events;
@@ -72,7 +73,7 @@ impl ClusterReconciler {
         }
         let ceph = self.ceph(wish).await?;
         let mut facts = ceph.facts().await?;
-        backend::one_gateway_each(&mut facts);
+        one_gateway_each(&mut facts);
         if beside.is_some()
             && let Some(newest) = self.newest(&facts)?
             && let Some(why) = too_old(&release, &newest)

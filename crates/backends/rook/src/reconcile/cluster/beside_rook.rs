@@ -1,0 +1,168 @@
+//! Beside a Rook that runs: may it run meanwhile, what is it kept from, and how all is given back.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use stagger_core::model::UnitId;
+
+use super::{ClusterReconciler, Pass};
+use crate::api::maintenance::{Desired, FINALIZER, Manage};
+use crate::api::rook_operator;
+use crate::executor::backend::set_image;
+use crate::executor::beside::{self, Beside, Settle};
+use crate::executor::goal::Goal;
+use crate::observability::blocked::Blocked;
+use crate::reconcile::Shared;
+use crate::reconcile::finalizer;
+use crate::reconcile::handback;
+use crate::reconcile::last_run::Last;
+
+/// Nobody is told that it takes its time before it has taken so long.
+const GIVING_BACK: Duration = Duration::from_secs(20);
+
+impl ClusterReconciler {
+    /// How a run keeps Rook from what it changes; `None`: Rook must not run. Where the image is that of the CephMaintenance, Rook may, or may
+    /// be started in mid-run: the CephCluster gets that image.
+    pub(super) async fn beside_rook(
+        &self,
+        desired: &Desired,
+        wish: &Goal,
+        differing: &[UnitId],
+    ) -> Result<Option<Beside>, Blocked> {
+        let Shared { client, .. } = &self.shared;
+        let runs = rook_operator::running(client, &self.namespace, &self.watched).await?;
+        if let Some(why) = &runs
+            && desired.manages(Manage::Provisioning)
+        {
+            let why = format!("provisioning is managed here: {why}, or take it out of spec.manage");
+            return Err(Blocked::for_now("RookOperatorRuns", why));
+        }
+        if desired.maintenance.spec.image.is_none() {
+            return match runs {
+                None => Ok(None),
+                Some(_) => Err(Blocked::for_now(
+                    "RookUpdates",
+                    "Rook's operator runs, and updates daemons to the image of the CephCluster by itself: set spec.image of the \
+                     CephMaintenance, and leave that of the CephCluster as it is",
+                )),
+            };
+        }
+        let named = &desired.cluster.spec.ceph_version.image;
+        let (daemons, _) = self.watched.daemons();
+        let is_held = |unit: &&UnitId| {
+            daemons
+                .get(*unit)
+                .is_some_and(|one| beside::holder(one).is_some())
+        };
+        let theirs: Vec<&UnitId> = differing.iter().filter(|unit| !is_held(unit)).collect();
+        if runs.is_some()
+            && named.as_ref() == Some(&wish.image)
+            && let Some(first) = theirs.first()
+        {
+            return Err(Blocked::for_now(
+                "RookUpdates",
+                format!(
+                    "the CephCluster names {} already, so Rook's operator, which runs, updates {first}{} by itself",
+                    wish.image,
+                    match theirs.len() {
+                        1 => String::new(),
+                        many => format!(" and {} more", many - 1),
+                    }
+                ),
+            ));
+        }
+        let before = self
+            .last
+            .as_ref()
+            .and_then(Last::beside)
+            .map(|(beside, _)| beside);
+        Ok(Some(Beside {
+            holder: desired.name(),
+            // Of a run that goes on where another ended, it is what that one found.
+            image_before: match before {
+                Some(before) if named.as_ref() == Some(&wish.image) => before.image_before.clone(),
+                Some(_) | None => named.clone(),
+            },
+        }))
+    }
+
+    /// Two operators would undo each other's work.
+    pub(super) async fn no_other_operator(&self) -> Result<(), Blocked> {
+        match rook_operator::running(&self.shared.client, &self.namespace, &self.watched).await? {
+            None => Ok(()),
+            Some(why) => Err(Blocked::for_now("RookOperatorRuns", why)),
+        }
+    }
+
+    /// Gives Rook back what is held and no run needs any more.
+    pub(super) async fn settle_held(&self, desired: &Desired) -> Result<(), Blocked> {
+        const STAYS: &str = "RookIsKeptFromDaemons";
+        let (daemons, _) = self.watched.daemons();
+        let settle = beside::settle(
+            desired.manages(Manage::Updates),
+            &daemons,
+            desired.cluster.spec.ceph_version.image.as_deref(),
+            self.last.as_ref().and_then(Last::beside),
+        );
+        let mut stays = BTreeMap::new();
+        match settle {
+            Settle::Nothing => {}
+            Settle::LetGo(units) => {
+                for unit in units {
+                    if let Some(deployment) = daemons.get(&unit) {
+                        handback::let_go(&self.shared.client, &self.namespace, deployment).await?;
+                    }
+                }
+            }
+            Settle::ImageBefore(image) => {
+                let last = self.last.as_ref().and_then(Last::beside);
+                let from = last.map(|(_, wish)| wish.image.as_str());
+                let by = format!("{}-taken-back", desired.name());
+                set_image(
+                    &self.shared.client,
+                    &self.namespace,
+                    &self.name,
+                    (from, &image),
+                    &by,
+                )
+                .await?;
+            }
+            Settle::Stay(why) => drop(stays.insert(self.name.clone(), why)),
+        }
+        self.writer.trouble(STAYS, stays);
+        Ok(())
+    }
+
+    /// Waits until nothing is held any more, and lets the CephMaintenance go. Its last run is over, and drains give back
+    /// beside this.
+    pub(super) async fn give_back(&self, desired: &Desired) -> Result<Pass, Blocked> {
+        let (daemons, _) = self.watched.daemons();
+        if daemons.values().any(|one| beside::holder(one).is_some()) {
+            // What was written is seen in a moment.
+            return Ok(Pass::Rest);
+        }
+        self.tell(
+            "Progressing",
+            "GivesBack",
+            "budgets and noout are being given back",
+            desired,
+        );
+        if tokio::time::timeout(GIVING_BACK, self.writer.all_given_back())
+            .await
+            .is_err()
+        {
+            let troubles = self.writer.told().troubles;
+            let why = troubles.values().flat_map(BTreeMap::values).next().cloned();
+            let why = why.unwrap_or_else(|| "it takes its time".to_owned());
+            return Err(Blocked::for_now(
+                "GivesBack",
+                format!(
+                    "budgets and noout are not given back yet: {why}. Whoever takes the finalizer {} away sees to them by hand",
+                    FINALIZER
+                ),
+            ));
+        }
+        finalizer::drop_it(&self.shared.client, &desired.maintenance).await;
+        Ok(Pass::Rest)
+    }
+}
