@@ -22,15 +22,20 @@ class Rados:
         self.real.conf_set(name, value)
 
     def connect(self):
-        self.to = socket.socket(socket.AF_UNIX)
-        self.to.connect(os.environ["PLAYED_CEPH"])
-        self.answers = self.to.makefile("rb")
-        self.answers.readline()
+        with self.reach():
+            pass
 
+    def reach(self):
+        to = socket.socket(socket.AF_UNIX)
+        to.connect(os.environ["PLAYED_CEPH"])
+        return to
+
+    # Many may ask at once.
     def ask(self, command):
-        self.to.sendall(json.dumps({"command": json.loads(command)}).encode() + b"\n")
-        head = json.loads(self.answers.readline())
-        return head["rc"], self.answers.read(head["bytes"]), head["err"]
+        with self.reach() as to, to.makefile("rb") as answers:
+            to.sendall(json.dumps({"command": json.loads(command)}).encode() + b"\n")
+            head = json.loads(answers.readline())
+            return head["rc"], answers.read(head["bytes"]), head["err"]
 
     def mon_command(self, command, more, target=None):
         return self.ask(command)

@@ -1,5 +1,5 @@
-//! The way to a Ceph that is only played: a socket, with the protocol that `stagger` speaks to a process that
-//! holds a connection (a line of JSON in, a line of JSON out with so many bytes behind it).
+//! The way to a Ceph that is only played: a socket, with a line of JSON in, and a line of JSON out with so many bytes
+//! behind it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +22,6 @@ pub(super) async fn serve(listener: UnixListener, ceph: Arc<Mutex<Ceph>>) -> Res
 
 async fn answer(connection: Connection, ceph: &Mutex<Ceph>) -> Result<()> {
     let (questions, mut answers) = connection.into_split();
-    answers.write_all(b"{\"ready\":true}\n").await?;
     let mut questions = BufReader::new(questions).lines();
     while let Some(line) = questions.next_line().await? {
         let question: Value = serde_json::from_str(&line)?;

@@ -116,9 +116,19 @@ fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result
     let (old, image) = (cluster.image(), cluster.next_image());
     asked_before_anything_is_installed(cluster, &image)?;
     phases.lap("asked by a kubeconfig");
-    cluster.patch_cluster(&json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }))?;
     cluster.maintain(&json!(["drains", "updates"]))?;
     let operator = cluster.operators().start("one", &[])?;
+    let both = cluster.wait_ours(
+        "that Rook manages budgets too",
+        Duration::from_mins(1),
+        |status| {
+            Ok(status
+                .to_string()
+                .contains("managePodBudgets of the CephCluster is true"))
+        },
+    );
+    both.with_context(|| operator.log())?;
+    cluster.patch_cluster(&json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }))?;
     let idle = cluster.wait_ours("nothing is to be done yet", Duration::from_mins(2), |status| {
         Ok(status["conditions"][0]["reason"] == "UpToDate" && status["image"] == old)
     });

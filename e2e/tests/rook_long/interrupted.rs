@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::ceph::spec::EC_POOL;
-use stagger_e2e::laid_out::{LaidOut, Operator};
+use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator};
 use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
@@ -66,20 +66,22 @@ fn osd_pod_evicted_in_mid_wave() -> Result<()> {
             "osd.{other} was evicted while {down:?} are down"
         );
         phases.lap("nothing outside the wave may go");
-        let manage = |yes: bool| {
-            cluster.patch_cluster(&json!({ "spec": { "disruptionManagement": { "managePodBudgets": yes } } }))
-        };
-        manage(false)?;
-        cluster.wait_told("there are no budgets", Duration::from_secs(30), |_| {
-            Ok(cluster.osd_budgets()?.is_empty())
+        let manage = |what: &Value| cluster.patch_cluster(&json!({ "spec": { "manage": what } }));
+        manage(&json!(["updates", "provisioning"]))?;
+        cluster.wait_told("the budget lets one go", Duration::from_secs(30), |_| {
+            Ok(cluster.osd_budgets()?.values().all(|lets_go| *lets_go == 1))
         })?;
+        // It is nobody's now, and would let none go while the wave is down.
+        for budget in cluster.osd_budgets()?.keys() {
+            cluster.plane.ask(&["delete", "pdb", budget, "-n", NAMESPACE])?;
+        }
         let (osd, before) = evicted(cluster)?;
         cluster.wait_told("it has another pod", Duration::from_mins(1), |_| {
             let now = cluster.pod_of_osd(osd);
             Ok(now.is_ok_and(|now| now["metadata"]["uid"] != before["metadata"]["uid"]))
         })?;
         phases.lap(format!("osd.{osd} of the wave evicted"));
-        manage(true)?;
+        manage(&json!(["drains", "updates", "provisioning"]))?;
         ensure_ends_well(cluster, &image)?;
         phases.lap("the run's end");
         cluster.wait_told("nothing is left", Duration::from_mins(2), |status| {

@@ -39,31 +39,24 @@ struct Figures {
 /// Runs the bench on a cluster of so many OSDs and writes `docs/bench-kubernetes.md`.
 pub(crate) fn bench(osds: u32) -> Result<()> {
     must_be_root()?;
-    say("building the release binaries");
-    let words = [
-        "build",
-        "--release",
-        "--quiet",
-        "--package",
-        "stagger-cli",
-        "--package",
-        "stagger-e2e",
-    ];
-    if !cargo(&words).status()?.success() {
-        bail!("stagger does not build");
+    say("building what is installed, and the bench");
+    for (profile, package) in [("dist", "stagger-cli"), ("release", "stagger-e2e")] {
+        let words = ["build", "--profile", profile, "--quiet", "--package", package];
+        if !cargo(&words).status()?.success() {
+            bail!("{package} does not build");
+        }
     }
     say(&format!("{osds} OSDs: making the map"));
     let (map, _) = Map::make(&maps::root_of_ceph()?, maps::Shape::of_hosts(osds))?;
     let folder = tempfile::tempdir().context("make a folder for the answers")?;
     answers::write(&map, folder.path())?;
     let walk = peers::rounds(&map).rook;
-    let built = target_folder().join("release");
-    let ran = Command::new(built.join("rook-bench"))
+    let ran = Command::new(target_folder().join("release/rook-bench"))
         .arg("measure")
         .arg("--answers")
         .arg(folder.path())
         .arg("--stagger")
-        .arg(built.join("stagger"))
+        .arg(target_folder().join("dist/stagger"))
         .stderr(Stdio::inherit())
         .output()
         .context("start rook-bench")?;
@@ -89,7 +82,7 @@ fn page(figures: &Figures, walk: u32) -> String {
     let mb = |kb: u64| kb as f64 / 1024.0;
     let mut text = format!(
         "# Bench on Kubernetes\n\n\
-         Written by `cargo xtask bench kubernetes`; not by hand. The release binary of the operator, alone, with the rights of\n\
+         Written by `cargo xtask bench kubernetes`; not by hand. The operator as it is installed, alone, with the rights of\n\
          its manifest, on a real control plane of one machine: {} OSDs on {} hosts, three monitors and two managers, each a\n\
          Deployment with Rook's labels and about Rook's size. Pods have no processes, and Ceph is only played: it answers from\n\
          the map of [the other bench](bench.md), by a `python3` that has Ceph's own module in memory, and an OSD is up while its pod is\n\

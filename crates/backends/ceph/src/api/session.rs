@@ -20,6 +20,12 @@ use super::exec::Exec;
 use super::{Access, Answer, ApiError, CephApi, Whom, words};
 
 const SCRIPT: &str = include_str!("session.py");
+/// By default the C library keeps a heap for each thread, and what was freed of a large answer.
+const SPARING: [(&str, &str); 3] = [
+    ("MALLOC_ARENA_MAX", "1"),
+    ("MALLOC_MMAP_THRESHOLD_", "131072"),
+    ("MALLOC_TRIM_THRESHOLD_", "131072"),
+];
 /// How much longer than the script itself we wait, for its start and a large answer.
 const GRACE: Duration = Duration::from_secs(5);
 /// For so many bytes of an announced answer there is a place before they come.
@@ -155,6 +161,7 @@ impl Session {
         let started = Command::new(program)
             .args(before)
             .args(["-c", SCRIPT, &access.to_string()])
+            .envs(SPARING)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

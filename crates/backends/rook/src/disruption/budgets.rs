@@ -115,11 +115,8 @@ impl<'a> Ensure<'a> {
                 self.apply(&budget.name, &spec, owner, true).await?;
             }
         }
-        for one in &self.there {
-            let name = one.name_any();
-            let ours =
-                OTHERS.iter().any(|start| name.starts_with(start)) && is_labelled(one) && !is_rooks(&name);
-            if ours && wanted.iter().all(|budget| budget.name != name) {
+        for one in self.there.iter().filter(|one| !is_rooks(&one.name_any())) {
+            if is_stale(one, wanted) {
                 self.delete(one).await?;
             }
         }
@@ -205,6 +202,19 @@ fn is_labelled(one: &PodDisruptionBudget) -> bool {
     one.labels().get(LABEL.0).map(String::as_str) == Some(LABEL.1)
 }
 
+/// Whether it is over daemons that no failure domain binds, was made by Rook or by us, and there should be none. One that
+/// Rook has left behind would go on blocking drains for a store that is gone, or that has shrunk to one gateway.
+fn is_stale(one: &PodDisruptionBudget, wanted: &[Fixed]) -> bool {
+    let name = one.name_any();
+    let is_of_rook = || {
+        let mut owners = one.owner_references().iter();
+        owners.any(|owner| owner.api_version.starts_with("ceph.rook.io/"))
+    };
+    OTHERS.iter().any(|start| name.starts_with(start))
+        && (is_labelled(one) || is_of_rook())
+        && wanted.iter().all(|budget| budget.name != name)
+}
+
 /// Whether a PodDisruptionBudget says what it should.
 fn is_as(one: &PodDisruptionBudget, spec: &Value) -> bool {
     serde_json::to_value(&one.spec).is_ok_and(|is| is == *spec)
@@ -233,4 +243,46 @@ fn spec_of_fixed(budget: &Fixed) -> Value {
         Permits::MinAvailable(count) => spec["minAvailable"] = json!(count),
     }
     spec
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(name: &str, by: &Value, labels: &Value) -> PodDisruptionBudget {
+        serde_json::from_value(json!({
+            "metadata": { "name": name, "labels": labels, "ownerReferences": [by] },
+            "spec": { "minAvailable": 1 },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_rook_or_we_left_of_a_store_that_is_gone_goes_and_that_of_others_stays() {
+        let store =
+            json!({ "apiVersion": "ceph.rook.io/v1", "kind": "CephObjectStore", "name": "a", "uid": "1" });
+        let other = json!({ "apiVersion": "example.com/v1", "kind": "Guard", "name": "a", "uid": "2" });
+        let (none, ours) = (json!({}), json!({ LABEL.0: LABEL.1 }));
+        let wanted = [Fixed {
+            name: "rook-ceph-rgw-b".to_owned(),
+            app: "rook-ceph-rgw".to_owned(),
+            group: None,
+            permits: Permits::MinAvailable(1),
+        }];
+        for (name, by, labels, stale) in [
+            ("rook-ceph-rgw-a", &store, &none, true),
+            ("rook-ceph-mds-fs", &store, &none, true),
+            ("rook-ceph-rbd-mirror", &store, &none, true),
+            ("rook-ceph-rgw-a", &other, &ours, true),
+            ("rook-ceph-rgw-a", &other, &none, false),
+            ("rook-ceph-rgw-b", &store, &none, false),
+            ("rook-ceph-osd-zone-a", &store, &ours, false),
+        ] {
+            assert_eq!(
+                is_stale(&made(name, by, labels), &wanted),
+                stale,
+                "{name} of {by}"
+            );
+        }
+    }
 }

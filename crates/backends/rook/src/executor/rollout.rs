@@ -28,14 +28,6 @@ pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
     if status.observed_generation.unwrap_or(0) < generation {
         return Rollout::Waiting("its controller has not seen the change yet".to_owned());
     }
-    let stopped = status.conditions.iter().flatten().find(|condition| {
-        condition.type_ == "Progressing"
-            && condition.status == "False"
-            && condition.reason.as_deref() == Some("ProgressDeadlineExceeded")
-    });
-    if let Some(condition) = stopped {
-        return Rollout::Failed(condition.message.clone().unwrap_or_default());
-    }
     let count = |number: Option<i32>| number.unwrap_or(0);
     if count(status.updated_replicas) == wanted
         && count(status.ready_replicas) == wanted
@@ -49,10 +41,20 @@ pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
             return Rollout::Failed(why);
         }
     }
+    // By default Kubernetes gives it up after ten minutes, and goes on with it all the same. How long a start may take
+    // is policy: the first one on a new release may convert much.
+    let slow = status.conditions.iter().flatten().find(|condition| {
+        condition.type_ == "Progressing"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("ProgressDeadlineExceeded")
+    });
+    let why = slow.and_then(|condition| condition.message.as_deref());
     Rollout::Waiting(format!(
-        "{} of {wanted} pods are new, {} are ready",
+        "{} of {wanted} pods are new, {} are ready{}{}",
         count(status.updated_replicas),
-        count(status.ready_replicas)
+        count(status.ready_replicas),
+        if why.is_some() { ": " } else { "" },
+        why.unwrap_or_default()
     ))
 }
 
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_not_there_and_a_deadline_are_failures() {
+    fn an_image_that_is_not_there_is_a_failure_and_the_deadline_of_kubernetes_is_none() {
         let none = json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1 });
         let missing = json!({ "waiting": { "reason": "ErrImagePull", "message": "not found" } });
         let new = pod("new", "new", "r1-7", &container(0, &missing));
@@ -237,7 +239,7 @@ mod tests {
         });
         assert_eq!(
             rollout(&deployment(2, &late), &[]),
-            Rollout::Failed("too late".to_owned())
+            Rollout::Waiting("1 of 1 pods are new, 0 are ready: too late".to_owned())
         );
     }
 }

@@ -215,7 +215,8 @@ impl Drains {
                 }
             };
             // What comes in a burst is looked at together; Ceph is not asked at each of many changes.
-            tokio::time::sleep(if next.is_none() { BURST } else { BURSTS }).await;
+            let is_well = next.is_none_or(|next| next == WELL);
+            tokio::time::sleep(if is_well { BURST } else { BURSTS }).await;
             let again = async {
                 match next {
                     None => std::future::pending().await,

@@ -4,14 +4,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{ListParams, ObjectMeta};
-use kube::{Api, Client, ResourceExt as _};
+use kube::api::{ListParams, Request};
+use kube::{Api, Client, Resource as _, ResourceExt as _};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use stagger_engine::backend::BackendError;
 
 use crate::api::cache::ObjectCache;
 use crate::api::failed;
 use crate::api::names;
 use crate::api::objects::Pod;
+
+/// Pods, as far as it matters whether they go. Of a thousand of them, who has written which field would be tens of
+/// megabytes.
+#[derive(Deserialize)]
+struct Listed {
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: Marks,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Marks {
+    name: String,
+    uid: Option<String>,
+    deletion_timestamp: Option<IgnoredAny>,
+}
 
 /// Whether the watch shows each pod of an OSD as the API server has it now, and no eviction is granted that has not
 /// yet deleted its pod: it may be behind what was let go just before the budget was closed.
@@ -31,23 +53,27 @@ pub(super) async fn shows_all_that_go(
         .filter_map(|budget| budget.status?.disrupted_pods)
         .flat_map(BTreeMap::into_keys)
         .collect();
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let of_osds = ListParams::default().labels(&format!("{}={}", names::APP, names::OSD_APP));
-    let there = pods
-        .list_metadata(&of_osds)
+    let request = Request::new(Pod::url_path(&(), Some(namespace))).list_metadata(&of_osds);
+    let request = request.map_err(|error| BackendError::permanent(tried, error.to_string()))?;
+    let there: Listed = client
+        .request(request)
         .await
         .map_err(|error| failed(tried, &error))?;
-    let goes = |pod: &ObjectMeta| (pod.uid.clone(), pod.deletion_timestamp.is_some());
-    let is_on_its_way = |pod: &ObjectMeta| {
-        pod.deletion_timestamp.is_none() && pod.name.as_ref().is_some_and(|name| granted.contains(name))
-    };
+    let is_on_its_way = |pod: &Marks| pod.deletion_timestamp.is_none() && granted.contains(&pod.name);
     let shown = watched.pods();
     let is_osd = |pod: &&Arc<Pod>| pod.labels().get(names::APP).map(String::as_str) == Some(names::OSD_APP);
     let shown: BTreeSet<_> = shown
         .iter()
         .filter(is_osd)
-        .map(|pod| goes(&pod.metadata))
+        .map(|pod| {
+            let meta = &pod.metadata;
+            (meta.uid.clone(), meta.deletion_timestamp.is_some())
+        })
         .collect();
-    let now: BTreeSet<_> = there.items.iter().map(|pod| goes(&pod.metadata)).collect();
+    let marks = there.items.iter().map(|pod| &pod.metadata);
+    let now: BTreeSet<_> = marks
+        .map(|pod| (pod.uid.clone(), pod.deletion_timestamp.is_some()))
+        .collect();
     Ok(now == shown && !there.items.iter().any(|pod| is_on_its_way(&pod.metadata)))
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client, ResourceExt as _};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stagger_engine::backend::BackendError;
@@ -33,6 +33,10 @@ pub(super) struct Kept {
     /// The version of Rook's ConfigMap from which `noout` was taken over: what it says is of before that.
     #[serde(skip_serializing_if = "Option::is_none")]
     taken_over: Option<String>,
+    /// The version of our ConfigMap that says so; `None`: there is none yet. What another operator has written since is
+    /// never written over.
+    #[serde(skip)]
+    version: Option<String>,
 }
 
 impl Kept {
@@ -67,12 +71,13 @@ pub(super) async fn read(client: &Client, namespace: &str) -> Result<Kept, Backe
     let tried = "read what is remembered of drains";
     let ours = maps.get_opt(OURS).await.map_err(|error| failed(tried, &error))?;
     let text = ours.as_ref().and_then(|map| map.data.as_ref()?.get(KEY));
-    let kept = match text {
+    let mut kept = match text {
         None => Kept::default(),
         Some(text) => serde_json::from_str(text).map_err(|error| {
             BackendError::permanent(tried, error.to_string()).hint(format!("delete ConfigMap {OURS}"))
         })?,
     };
+    kept.version = ours.as_ref().and_then(ResourceExt::resource_version);
     let rooks = maps.get_opt(ROOKS).await.map_err(|error| failed(tried, &error))?;
     Ok(match &rooks {
         None => kept,
@@ -80,21 +85,40 @@ pub(super) async fn read(client: &Client, namespace: &str) -> Result<Kept, Backe
     })
 }
 
-/// Remembers it.
-pub(super) async fn write(client: &Client, namespace: &str, kept: &Kept) -> Result<(), BackendError> {
+/// Remembers it, unless another operator has remembered something since.
+///
+/// # Errors
+/// As well where it has: then it is to be read anew.
+pub(super) async fn write(client: &Client, namespace: &str, kept: &mut Kept) -> Result<(), BackendError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let tried = "remember what is done for drains";
     let text =
         serde_json::to_string(kept).map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": { "name": OURS, "namespace": namespace },
+        "metadata": { "name": OURS, "namespace": namespace, "resourceVersion": kept.version },
         "data": { KEY: text },
     });
-    maps.patch(OURS, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&map))
-        .await
-        .map(|_| ())
-        .map_err(|error| failed(tried, &error))
+    let written = match &kept.version {
+        None => {
+            let map =
+                serde_json::from_value(map).map_err(|e| BackendError::permanent(tried, e.to_string()))?;
+            maps.create(&PostParams::default(), &map).await
+        }
+        Some(_) => {
+            let params = PatchParams::apply(MANAGER).force();
+            maps.patch(OURS, &params, &Patch::Apply(&map)).await
+        }
+    };
+    let written = written.map_err(|error| match &error {
+        kube::Error::Api(answer) if answer.code == 409 => BackendError::transient(
+            tried,
+            "another operator has written it meanwhile; it is read anew",
+        ),
+        _ => failed(tried, &error),
+    })?;
+    kept.version = written.resource_version();
+    Ok(())
 }
 
 #[cfg(test)]
