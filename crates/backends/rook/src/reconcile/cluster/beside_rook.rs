@@ -157,8 +157,7 @@ impl ClusterReconciler {
             return Err(Blocked::for_now(
                 "GivesBack",
                 format!(
-                    "budgets and noout are not given back yet: {why}. Whoever takes the finalizer {} away sees to them by hand",
-                    FINALIZER
+                    "budgets and noout are not given back yet: {why}. Whoever takes the finalizer {FINALIZER} away sees to them by hand"
                 ),
             ));
         }

@@ -99,16 +99,13 @@ pub(super) async fn write(client: &Client, namespace: &str, kept: &mut Kept) -> 
         "metadata": { "name": OURS, "namespace": namespace, "resourceVersion": kept.version },
         "data": { KEY: text },
     });
-    let written = match &kept.version {
-        None => {
-            let map =
-                serde_json::from_value(map).map_err(|e| BackendError::permanent(tried, e.to_string()))?;
-            maps.create(&PostParams::default(), &map).await
-        }
-        Some(_) => {
-            let params = PatchParams::apply(MANAGER).force();
-            maps.patch(OURS, &params, &Patch::Apply(&map)).await
-        }
+    let written = if kept.version.is_some() {
+        let params = PatchParams::apply(MANAGER).force();
+        maps.patch(OURS, &params, &Patch::Apply(&map)).await
+    } else {
+        let map = serde_json::from_value(map);
+        let map = map.map_err(|error| BackendError::permanent(tried, error.to_string()))?;
+        maps.create(&PostParams::default(), &map).await
     };
     let written = written.map_err(|error| match &error {
         kube::Error::Api(answer) if answer.code == 409 => BackendError::transient(
