@@ -86,12 +86,11 @@ impl Source {
         let name = ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?;
         let config = cli.config.is_some().then(|| config::read(cli)).transpose()?;
         let settings = settings_of(name, config.as_ref())?;
-        let (access, folder) = match on.in_toolbox(&namespace) {
-            Some(before) => (by_toolbox(&before), None),
-            None => {
-                let (access, folder) = by_monitors(&client, &namespace, &settings).await?;
-                (access, Some(folder))
-            }
+        let (access, folder) = if let Some(before) = on.in_toolbox(&namespace) {
+            (by_toolbox(&before), None)
+        } else {
+            let (access, folder) = by_monitors(&client, &namespace, &settings).await?;
+            (access, Some(folder))
         };
         Ok(Self {
             api: Arc::new(Session::new(access)),
