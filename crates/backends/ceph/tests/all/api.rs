@@ -26,12 +26,15 @@ fn script(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-fn ask(api: &dyn CephApi, prefix: &str) -> Result<Answer, ApiError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .unwrap();
-    runtime.block_on(api.command(Whom::Mon, json!({ "prefix": prefix, "format": "json" })))
+        .unwrap()
+}
+
+fn ask(api: &dyn CephApi, prefix: &str) -> Result<Answer, ApiError> {
+    runtime().block_on(api.command(Whom::Mon, json!({ "prefix": prefix, "format": "json" })))
 }
 
 const CEPH: &str = r#"#!/bin/sh
@@ -127,12 +130,8 @@ fn one_connection_answers_all_questions_and_is_made_anew_when_it_breaks() {
     script(&dir.path().join("ceph"), CEPH);
     fs::write(dir.path().join("rados.py"), RADOS).unwrap();
     let api = Session::new(access(dir.path(), Some(python(dir.path()))));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
     let connections = || fs::read(dir.path().join("connections")).unwrap().len();
-    runtime.block_on(async {
+    runtime().block_on(async {
         let ask = |prefix: &'static str| api.command(Whom::Mgr, json!({ "prefix": prefix }));
         for _ in 0..3 {
             assert_eq!(ask("osd dump").await.unwrap().out, br#"{"prefix": "osd dump"}"#);
@@ -162,12 +161,8 @@ fn nobody_waits_for_the_answer_of_another() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("rados.py"), RADOS).unwrap();
     let api = Session::new(access(dir.path(), Some(python(dir.path()))));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
     let ask = |prefix: &'static str| api.command(Whom::Mon, json!({ "prefix": prefix }));
-    runtime.block_on(async {
+    runtime().block_on(async {
         assert_eq!(ask("osd dump").await.unwrap().rc, 0);
         // Each has its own answer, and the quick one does not wait for the slow ones.
         let begun = Instant::now();
@@ -206,12 +201,8 @@ fn what_was_in_flight_when_the_process_ended_fails_at_once() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("rados.py"), RADOS).unwrap();
     let api = Session::new(access(dir.path(), Some(python(dir.path()))));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
     let ask = |prefix: &'static str| api.command(Whom::Mon, json!({ "prefix": prefix }));
-    runtime.block_on(async {
+    runtime().block_on(async {
         assert_eq!(ask("osd dump").await.unwrap().rc, 0);
         let begun = Instant::now();
         let (hung, died) = tokio::join!(ask("hang"), ask("die"));
