@@ -90,6 +90,8 @@ struct World {
     granted: usize,
     wave: Option<OpenWave>,
     open: Open,
+    /// Whether an OSD was ever down on a node that was to be drained, and not by its drain.
+    fell_beside_its_drain: bool,
 }
 
 fn node_of(osd: usize) -> usize {
@@ -168,6 +170,7 @@ impl World {
             granted: 0,
             wave: None,
             open: Open::default(),
+            fell_beside_its_drain: false,
         };
         world.reconcile(&mut Vec::new());
         world
@@ -238,7 +241,9 @@ impl World {
                 serves: self.pods[osd] == Pod::Runs,
                 leaving: self.pods[osd] == Pod::Going,
                 up: matches!(self.pods[osd], Pod::Runs | Pod::Going),
-                cordoned: self.cordoned.contains(&node_of(osd)),
+                cordoned: Some(node_of(osd))
+                    .filter(|node| self.cordoned.contains(node))
+                    .map(|node| format!("n{node}")),
                 replaced: false,
             })
             .collect();
@@ -455,6 +460,9 @@ impl World {
             }
         }
         self.write();
+        self.fell_beside_its_drain |= (0..osds).any(|osd| {
+            matches!(self.pods[osd], Pod::Crashed | Pod::Stopped) && self.cordoned.contains(&node_of(osd))
+        });
         match op {
             // What fails or comes back by itself the controller can but follow: no eviction falls in between.
             Op::Crash(_) | Op::Repair(_) | Op::Replace(_) | Op::Uncordon(_) | Op::Pass(_) => {
@@ -468,7 +476,9 @@ impl World {
         self.reconcile(between);
     }
 
-    /// Everything that crashed is repaired; drained nodes are worked on, and come back one by one.
+    /// Everything that crashed is repaired; drained nodes are worked on, and come back one by one. Nobody has to wait for
+    /// `noout` to end, unless one had crashed, or was stopped by the run, on a node that was then to be drained: it comes
+    /// back on a node that was as good as drained, or cannot, and what went in between could not have gone beside it.
     fn settle(&mut self) {
         for osd in 0..self.pods.len() {
             self.repair(osd);
@@ -482,26 +492,33 @@ impl World {
                 self.reconcile(&mut Vec::new());
                 return;
             }
+            let before = self.granted;
             for osd in 0..self.pods.len() {
                 self.evict(osd);
                 self.reconcile(&mut Vec::new());
             }
-            self.pass(1);
             let empty = self.cordoned.iter().copied().find(|node| {
                 [2 * node, 2 * node + 1]
                     .iter()
                     .all(|osd| self.pods[*osd] != Pod::Runs)
             });
+            let moves = self.granted > before || empty.is_some();
+            self.pass(if moves || !self.fell_beside_its_drain {
+                1
+            } else {
+                45
+            });
             if let Some(node) = empty {
                 self.uncordon(node);
-                self.reconcile(&mut Vec::new());
             }
+            self.reconcile(&mut Vec::new());
         }
         panic!(
-            "drains hang: nodes {:?} are cordoned, {:?} down, budget {:?}, groups {:?}",
+            "drains hang: nodes {:?} are cordoned, {:?} down, budget {:?}, memory {:?}, groups {:?}",
             self.cordoned,
             self.down(),
             self.budget,
+            self.memory,
             self.groups
         );
     }

@@ -30,7 +30,7 @@ impl World {
             serves: true,
             leaving: false,
             up: true,
-            cordoned: false,
+            cordoned: None,
             replaced: false,
         };
         Self {
@@ -47,7 +47,7 @@ impl World {
 
     fn cordon(mut self, ids: &[u32]) -> Self {
         for id in ids {
-            self.osds[*id as usize].cordoned = true;
+            self.osds[*id as usize].cordoned = Some(format!("n{}", id / 2));
         }
         self
     }
@@ -226,11 +226,68 @@ fn a_drain_that_could_not_come_to_its_end_is_not_begun_and_one_that_has_begun_go
         serves: false,
         leaving: false,
         up: false,
-        cordoned: true,
+        cordoned: Some("n3".to_owned()),
         replaced: false,
     });
     let wanted = decide(world.seen(&judge), &Memory::default());
     assert_eq!(wanted.budget, closed_but_for(&[2]));
+}
+
+/// A broken node has been cordoned for days, with an OSD that is dead and whose data are elsewhere: the drain that begins
+/// now is not its.
+#[test]
+fn who_was_down_before_begins_no_drain() {
+    let mut world = World::new().cordon(&[0, 1]).down(&[0]);
+    world.proven = 2;
+    let quiet = world.decide(&Memory::default());
+    assert_eq!(quiet.budget, default_without(&[0]));
+    let world = world.cordon(&[2, 3]).down(&[2]).unclean();
+    let wanted = world.decide(&quiet.memory);
+    assert_eq!(Vec::from_iter(wanted.memory.draining.keys()), ["y"]);
+    assert_eq!(Vec::from_iter(wanted.noout.keys()), ["y"]);
+    // Without that knowledge it is the first of them.
+    let stranger = world.decide(&Memory::default());
+    assert_eq!(Vec::from_iter(stranger.memory.draining.keys())[0], "x");
+    // It comes back, and falls again: then it is missed.
+    let mut back = world.cordon(&[]);
+    back.osds[0].serves = true;
+    let back = back.decide(&wanted.memory);
+    assert!(back.memory.empty.is_empty());
+}
+
+/// In a rack of which two nodes are to be drained one of them may go, though both may not.
+#[test]
+fn what_of_a_domain_cannot_go_together_goes_node_by_node() {
+    struct NotBoth(World);
+    impl Judge for NotBoth {
+        fn may_go(&self, gone: &BTreeSet<u32>, set: &BTreeSet<u32>) -> Result<(), String> {
+            if set.contains(&2) && set.contains(&6) {
+                return Err("2.0 would be lost".to_owned());
+            }
+            self.0.may_go(gone, set)
+        }
+
+        fn any_one_may_go(&self, gone: &BTreeSet<u32>, set: &BTreeSet<u32>) -> Result<(), String> {
+            self.0.any_one_may_go(gone, set)
+        }
+    }
+    let mut world = World::new().cordon(&[2, 3]).unclean();
+    world.osds.push(Osd {
+        id: 6,
+        domain: Some("y".to_owned()),
+        serves: true,
+        leaving: false,
+        up: true,
+        cordoned: Some("n3".to_owned()),
+        replaced: false,
+    });
+    let world = world.down(&[4]);
+    let judge = NotBoth(World {
+        proven: 3,
+        ..World::new()
+    });
+    let wanted = decide(world.seen(&judge), &Memory::default());
+    assert_eq!(wanted.budget, closed_but_for(&[2, 3, 5]));
 }
 
 /// A pod that is told to end has its time for it, and Ceph shows its OSD up and everything clean until then.
@@ -347,7 +404,7 @@ fn a_node_that_stays_drained_blocks_nobody() {
     world.proven = 2;
     let healed = world.decide(&draining.memory);
     assert_eq!(healed.budget, default_without(&[0, 1]));
-    assert_eq!(healed.memory, Memory::default());
+    assert!(healed.memory.draining.is_empty());
 }
 
 #[test]

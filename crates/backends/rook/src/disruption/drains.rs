@@ -8,6 +8,8 @@
 //!   that is down or leaving. That holds for the first failure domain that drains, for the next one while the first
 //!   recovers, and for the default budget, which lets one OSD go anywhere.
 //! - A drain is a node that is cordoned *and* has an OSD that is down or going; a cordon alone blocks nobody.
+//! - What was down while all placement groups were clean has its data elsewhere, and begins no drain: a dead disk of a node
+//!   that stays cordoned takes nobody's turn.
 //! - The domain that drains is chosen once and kept, until its OSDs are back or all placement groups are
 //!   clean without them: a node that stays drained blocks nobody.
 //! - Placement groups count as clean only if it is known: what is stale or missing blocks as the contrary. Nor
@@ -46,8 +48,8 @@ pub struct Osd {
     pub leaving: bool,
     /// Whether Ceph has it up, as that of a pod which has just been told to end.
     pub up: bool,
-    /// Whether its node is unschedulable, or gone.
-    pub cordoned: bool,
+    /// Its node, if that is unschedulable, or gone.
+    pub cordoned: Option<String>,
     /// Whether it is being replaced: it is down for a reason that is no drain, and known.
     pub replaced: bool,
 }
@@ -59,7 +61,7 @@ impl Osd {
 
     /// Down, or going, from a node that is being drained.
     fn drains(&self) -> bool {
-        self.cordoned && self.is_down()
+        self.cordoned.is_some() && self.is_down()
     }
 }
 
@@ -154,6 +156,10 @@ impl Budget {
 pub struct Memory {
     /// The domains that drain, with since when.
     pub draining: BTreeMap<String, Timestamp>,
+    /// The OSDs that are down, and were so while all placement groups were clean: Ceph has their data elsewhere, and
+    /// what is drained since has not begun with them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub empty: BTreeSet<u32>,
 }
 
 /// What there should be.
@@ -192,6 +198,10 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
         match seen.judge.any_one_may_go(&gone, &others) {
             Ok(()) => {
                 return Wanted {
+                    memory: Memory {
+                        empty: gone.clone(),
+                        ..Memory::default()
+                    },
                     budget: Some(Budget {
                         without: gone,
                         max_unavailable: 1,
@@ -202,14 +212,23 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
             Err(why) => why_not_any = Some(why),
         }
     }
-    let counted = if clean { Vec::new() } else { fallen };
+    let empty: BTreeSet<u32> = if clean {
+        gone.clone()
+    } else {
+        memory.empty.intersection(&gone).copied().collect()
+    };
+    let counted: Vec<&Osd> = fallen
+        .into_iter()
+        .filter(|osd| !empty.contains(&osd.id))
+        .collect();
     let gone: BTreeSet<u32> = gone
         .into_iter()
         .chain(seen.wave.into_iter().flatten().copied())
         .collect();
     let chosen = chosen(memory, &counted);
     let mut refused = BTreeMap::new();
-    let may_go = released(&seen, &chosen, &gone, &mut refused);
+    let drained = domains_of(counted.iter().copied().filter(|osd| osd.drains()));
+    let may_go = released(&seen, &chosen, &drained, &gone, &mut refused);
     let free: BTreeSet<u32> = match seen.open {
         Open::Only(open) if open.is_subset(&may_go) => may_go.clone(),
         Open::Only(open) => open.intersection(&may_go).copied().collect(),
@@ -233,10 +252,13 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
             max_unavailable: 0,
         }),
         open: Open::Only(free),
+        memory: Memory {
+            empty,
+            ..Memory::default()
+        },
         ..Wanted::default()
     };
     let fell = domains_of(counted.iter().copied());
-    let drained = domains_of(counted.iter().copied().filter(|osd| osd.drains()));
     for domain in chosen
         .into_iter()
         .chain(may_go_on)
@@ -277,17 +299,18 @@ fn chosen(memory: &Memory, fallen: &[&Osd]) -> BTreeSet<String> {
 }
 
 /// The OSDs of which any may be evicted now, all of them together: those of the domains that drain, then those of domains
-/// with a cordoned node; as a whole where that is proven, else all that are on its cordoned nodes. A drain that cannot come
-/// to its end is not begun, or two of them wait for each other; of one that has begun as much goes as can. Why a domain is
-/// not released as a whole goes into `refused`.
+/// with a cordoned node; as a whole where that is proven, else all that are on its cordoned nodes, else node by node. A
+/// drain that cannot come to its end is not begun, or two of them wait for each other; of one that has begun as much goes
+/// as can, if no other has begun as well. Why a domain is not released as a whole goes into `refused`.
 fn released(
     seen: &Seen<'_>,
     chosen: &BTreeSet<String>,
+    drained: &BTreeSet<String>,
     gone: &BTreeSet<u32>,
     refused: &mut BTreeMap<String, String>,
 ) -> BTreeSet<u32> {
     let mut free = BTreeSet::new();
-    let cordoned = domains_of(seen.osds.iter().filter(|osd| osd.cordoned));
+    let cordoned = domains_of(seen.osds.iter().filter(|osd| osd.cordoned.is_some()));
     for domain in chosen.iter().chain(cordoned.difference(chosen)) {
         let of_it = || {
             let here = |osd: &&Osd| osd.domain.as_ref() == Some(domain) && !gone.contains(&osd.id);
@@ -296,10 +319,24 @@ fn released(
         let Err(why) = release(seen.judge, &ids(of_it()), gone, &mut free) else {
             continue;
         };
-        let asked = ids(of_it().filter(|osd| osd.cordoned));
-        if release(seen.judge, &asked, gone, &mut free).is_err() && chosen.first() == Some(domain) {
-            let asked: Vec<u32> = asked.into_iter().collect();
-            release_some(seen.judge, &asked, gone, &mut free);
+        let mut asked: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+        for osd in of_it() {
+            if let Some(node) = &osd.cordoned {
+                asked.entry(node).or_default().insert(osd.id);
+            }
+        }
+        let all = asked.values().flatten().copied().collect();
+        if release(seen.judge, &all, gone, &mut free).is_err() {
+            let mut rest = Vec::new();
+            for of_node in asked.into_values() {
+                if release(seen.judge, &of_node, gone, &mut free).is_err() {
+                    rest.extend(of_node);
+                }
+            }
+            let alone = chosen.first() == Some(domain) && drained.iter().all(|other| other == domain);
+            if alone {
+                release_some(seen.judge, &rest, gone, &mut free);
+            }
         }
         refused.insert(domain.clone(), why);
     }

@@ -564,7 +564,7 @@ impl Drains {
         };
         let waiting: BTreeSet<String> = osds
             .iter()
-            .filter(|osd| osd.cordoned && osd.serves && !is_free(osd))
+            .filter(|osd| osd.cordoned.is_some() && osd.serves && !is_free(osd))
             .filter_map(|osd| osd.domain.clone())
             .filter(|domain| wanted.blocked.contains_key(domain))
             .collect();

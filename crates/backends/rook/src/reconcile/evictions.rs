@@ -372,7 +372,7 @@ mod tests {
                 serves: true,
                 leaving: false,
                 up: true,
-                cordoned: false,
+                cordoned: None,
                 replaced: false,
             })
             .collect();

@@ -147,7 +147,7 @@ mod tests {
             serves,
             leaving: false,
             up: serves,
-            cordoned: false,
+            cordoned: None,
             replaced: false,
         }
     }

@@ -46,7 +46,7 @@ pub(super) fn osds(watched: &ObjectCache, level: Option<&str>) -> Vec<Osd> {
             leaving,
             // Until Ceph is asked.
             up: true,
-            cordoned: bound.or(pinned).is_some_and(|node| watched.is_cordoned(&node)),
+            cordoned: bound.or(pinned).filter(|node| watched.is_cordoned(node)),
             replaced: names::is_being_replaced(&deployment),
         });
     }
