@@ -260,10 +260,14 @@ struct Effort<'a> {
     stop: &'a mut dyn FnMut() -> bool,
 }
 
-/// One wave fewer, again and again, until the bound is reached or the effort ends.
+/// One wave fewer, again and again, until the bound is reached or the effort ends. A wave that can be dissolved without a
+/// move is dissolved also when no step is left: whoever was not short of steps did it at that place too.
 fn improve(ties: &Ties, from: Split, bound: u32, mut effort: Effort<'_>) -> Split {
     let mut best = from;
-    while *effort.steps_left > 0 && best.waves.len() > bound as usize {
+    if *effort.steps_left == 0 {
+        return best;
+    }
+    while best.waves.len() > bound as usize {
         let Some(waves) = tabu::one_fewer(ties, &best.waves, &mut effort) else {
             break;
         };
