@@ -107,16 +107,32 @@ fn an_operator_is_asked_through_a_kubeconfig() -> Result<()> {
     let at = ["-n", NAMESPACE];
     let status = [&["status"][..], &at].concat();
 
-    lab.says(&status, 2, &["no such resource", "deploy/crds.yaml"])?;
+    nothing_has_to_be_installed(&lab)?;
+    lab.says(
+        &["pause", "-n", NAMESPACE],
+        2,
+        &["no such resource", "deploy/crds.yaml"],
+    )?;
     let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
     lab.plane.ask(&["apply", "--server-side", "-k", deploy])?;
     lab.plane
         .ask(&["wait", "--for=condition=Established", "crd", "--all"])?;
     lab.says(
-        &status,
+        &["pause", "-n", NAMESPACE],
         2,
         &["there is no CephMaintenance in namespace rook-ceph"],
     )?;
+    lab.says(&status, 3, &["UNMANAGED", "osd.9 may not"])?;
+    let named = [&status[..], &["--name", "main"]].concat();
+    lab.says(&named, 2, &["there is no CephMaintenance in namespace rook-ceph"])?;
+    lab.plane.ask(&[
+        "delete",
+        "pods,pdb,cephclusters",
+        "--all",
+        "--force",
+        "-n",
+        NAMESPACE,
+    ])?;
     lab.apply(&ours("main"), &[])?;
     lab.says(&status, 3, &["UNKNOWN", "no operator leads"])?;
 
@@ -134,6 +150,79 @@ fn an_operator_is_asked_through_a_kubeconfig() -> Result<()> {
     let named = [&status[..], &["--name", "main"]].concat();
     lab.says(&named, 3, &["rook-ceph/main"])?;
     the_operator_itself_is_understood(&lab)
+}
+
+/// A node is drained in a cluster with Rook alone: the budgets that hold it up are told, as the API server counts them.
+fn nothing_has_to_be_installed(lab: &Lab) -> Result<()> {
+    let (status, versions) = (["status", "-n", NAMESPACE], ["versions", "-n", NAMESPACE]);
+    lab.says(&status, 2, &["Rook is not installed"])?;
+    lab.says(&versions, 2, &["Rook is not installed"])?;
+    definitions::of_rook(&lab.plane)?;
+    lab.says(&status, 2, &["there is no CephCluster in namespace rook-ceph"])?;
+    let cluster = json!({
+        "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
+        "metadata": { "name": "main", "namespace": NAMESPACE }, "spec": { "dataDirHostPath": "/var/lib/rook" },
+    });
+    lab.apply(&cluster, &[])?;
+    lab.says(&versions, 0, &["none in the cluster", "nobody holds its Lease"])?;
+    lab.says(&status, 0, &["UNMANAGED", "rook-ceph/main", "0 of 0 are ready"])?;
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n9" }, "spec": { "unschedulable": true },
+    });
+    lab.apply(&node, &[])?;
+    let labels = json!({ "app": "rook-ceph-osd", "ceph-osd-id": "9", "rook_cluster": NAMESPACE });
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "rook-ceph-osd-9", "namespace": NAMESPACE, "labels": labels },
+        "spec": { "nodeName": "n9", "containers": [{ "name": "osd", "image": "ceph" }] },
+    });
+    lab.apply(&pod, &[])?;
+    let ready = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "rook-ceph-osd-9", "namespace": NAMESPACE },
+        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
+    });
+    lab.apply(&ready, &["--subresource=status", "--field-manager=kubelet"])?;
+    lab.says(&status, 0, &["1 of 1 are ready", "cordoned   n9", "osd.9 may go"])?;
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": { "name": "rook-ceph-osd-host-n9", "namespace": NAMESPACE },
+        "spec": { "maxUnavailable": 0, "selector": { "matchLabels": { "app": "rook-ceph-osd" } } },
+    });
+    lab.apply(&budget, &[])?;
+    lab.says(
+        &status,
+        3,
+        &["osd.9 may not: PodDisruptionBudget rook-ceph-osd-host-n9"],
+    )?;
+    let seen = lab.json(&status)?;
+    ensure!(
+        seen["cordoned"][0]["blocked"]["osd.9"].is_string() && seen["schema"]["name"] == "rook-unmanaged",
+        "{seen}"
+    );
+    // Who may see nothing but this namespace's cluster is told what is missing.
+    lab.plane
+        .ask(&["create", "serviceaccount", "narrow", "-n", NAMESPACE])?;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": { "name": "narrow", "namespace": NAMESPACE },
+        "rules": [
+            { "apiGroups": ["ceph.rook.io"], "resources": ["cephclusters"], "verbs": ["get", "list"] },
+            { "apiGroups": ["stagger.dev"], "resources": ["cephmaintenances"], "verbs": ["list"] },
+        ],
+    });
+    lab.apply(&role, &[])?;
+    lab.plane.ask(&[
+        "create",
+        "rolebinding",
+        "narrow",
+        "-n",
+        NAMESPACE,
+        "--role=narrow",
+        "--serviceaccount=rook-ceph:narrow",
+    ])?;
+    let narrow = lab.kubeconfig_of("narrow")?;
+    let out = lab.stagger_as(&narrow, &status)?;
+    holds(&status, &out, 0, &["UNMANAGED", "unseen     see the pods: "])
 }
 
 /// With the rights of its manifest, on a cluster that it can say something of without any Ceph.
@@ -389,15 +478,20 @@ fn hearer(lab: &Lab) -> Result<Running> {
         .chain(kubectl.get_args())
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    let kubectl = words.join(" ");
+    let asks = words.join(" ");
     let script = format!(
         "while sleep 0.3; do \
-         said=$({kubectl} get cephmaintenance main -n {NAMESPACE} -o 'jsonpath={{.metadata.annotations.stagger\\.dev/command}}'); \
-         {kubectl} patch cephmaintenance main -n {NAMESPACE} --subresource=status --type merge \
+         said=$({asks} get cephmaintenance main -n {NAMESPACE} -o 'jsonpath={{.metadata.annotations.stagger\\.dev/command}}'); \
+         {asks} patch cephmaintenance main -n {NAMESPACE} --subresource=status --type merge \
          -p \"{{\\\"status\\\":{{\\\"heard\\\":\\\"$said\\\"}}}}\"; done"
     );
     let child = Command::new("sh")
         .args(["-c", &script])
+        .envs(
+            kubectl
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

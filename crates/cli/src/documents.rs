@@ -46,7 +46,9 @@ pub(crate) const CHECK: Name = Name("check", 1);
 pub(crate) const VERSIONS: Name = Name("versions", 1);
 /// `status` of what an operator sees to, and what commands to it end with
 pub(crate) const ROOK_STATUS: Name = Name("rook-status", 1);
-/// `versions` of what an operator sees to
+/// `status` of a cluster of Rook's that nobody maintains
+pub(crate) const ROOK_UNMANAGED: Name = Name("rook-unmanaged", 1);
+/// `versions` of a cluster of Rook's
 pub(crate) const ROOK_VERSIONS: Name = Name("rook-versions", 1);
 /// A line of `history RUN`
 pub(crate) const EVENT: Name = Name("event", 1);
@@ -401,6 +403,11 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
             ROOK_STATUS.schema::<MaintenanceStatus>(
                 "`status --json` of a CephMaintenance, and what `pause`, `resume`, `approve`, `abort` and `rollback` of one end with.",
             ),
+        ),
+        (
+            ROOK_UNMANAGED.0,
+            ROOK_UNMANAGED
+                .schema::<stagger_rook::client::unmanaged::Unmanaged>("`status --json` of a CephCluster that has no CephMaintenance."),
         ),
         (
             ROOK_VERSIONS.0,

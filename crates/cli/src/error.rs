@@ -167,7 +167,10 @@ impl From<SuperviseError> for CliError {
 impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         let exit = match &error {
-            ClientError::Config(_) | ClientError::Which(_) | ClientError::Refused { .. } => Exit::Usage,
+            ClientError::Config(_)
+            | ClientError::Which(_)
+            | ClientError::NoneThere { .. }
+            | ClientError::Refused { .. } => Exit::Usage,
             ClientError::Unreachable { .. } | ClientError::NotHeard { .. } => Exit::Unreachable,
             ClientError::NoOperator(_) => Exit::NeedsYou,
             ClientError::Overwritten { .. } => Exit::No,

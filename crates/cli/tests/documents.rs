@@ -74,6 +74,18 @@ impl Validator {
     }
 }
 
+/// What is told of a cluster of Rook's that nobody maintains.
+const ALONE: &str = "\
+UNMANAGED  there is no CephMaintenance for it: it is only looked at
+rook-ceph/ceph  Ready: Cluster created successfully, wants ceph:v20
+ceph       HEALTH_WARN
+           OSD_DOWN: 1 osds down
+pods       0 of 1 are ready; not ready: osd.3
+drains     Rook drains n2; all others wait until it is back, or placement groups are clean without it
+cordoned   n1
+           osd.3 may not: PodDisruptionBudget rook-ceph-osd-host-n1 lets none go: 0 of 1 pods are ready, and 1 have to be
+";
+
 /// An API server that knows one CephMaintenance with that run; the kubeconfig that leads to it.
 fn kubernetes(run: &Value) -> String {
     let condition = json!({ "type": "Blocked", "status": "True", "reason": "NeedsAPerson", "message": "it waits",
@@ -96,14 +108,54 @@ fn kubernetes(run: &Value) -> String {
     let operator = json!({ "metadata": { "name": "stagger-operator" }, "spec": osd["spec"] });
     let lease = json!({ "spec": { "holderIdentity": "op-1", "leaseDurationSeconds": 30,
         "renewTime": "2026-11-03T10:00:00.000000Z" } });
-    let list = |items: &Value| json!({ "metadata": {}, "items": [items] });
-    let answers = BTreeMap::from([
+    served(BTreeMap::from([
         ("cephmaintenances", list(&maintenance)),
         ("cephmaintenances/main", maintenance),
         ("deployments", list(&osd)),
         ("deployments/stagger-operator", operator),
         ("leases/stagger-operator", lease),
-    ]);
+    ]))
+}
+
+fn list(item: &Value) -> Value {
+    json!({ "metadata": {}, "items": [item] })
+}
+
+/// An API server that knows one CephCluster of which a pod may not be evicted from its cordoned node; the kubeconfig that
+/// leads to it.
+fn rook_alone() -> String {
+    let cluster = json!({
+        "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
+        "metadata": { "name": "ceph", "namespace": "rook-ceph" },
+        "spec": { "cephVersion": { "image": "ceph:v20" } },
+        "status": {
+            "phase": "Ready", "message": "Cluster created successfully",
+            "ceph": { "health": "HEALTH_WARN", "details": { "OSD_DOWN": { "message": "1 osds down" } } },
+        },
+    });
+    let osd = json!({ "app": "rook-ceph-osd", "ceph-osd-id": "3" });
+    let pod = json!({
+        "metadata": { "name": "rook-ceph-osd-3-x", "labels": osd },
+        "spec": { "nodeName": "n1", "containers": [] }, "status": { "phase": "Running" },
+    });
+    let budget = json!({
+        "metadata": { "name": "rook-ceph-osd-host-n1" }, "spec": { "selector": { "matchLabels": osd } },
+        "status": { "disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 1, "expectedPods": 1 },
+    });
+    let node = json!({ "metadata": { "name": "n1" }, "spec": { "unschedulable": true } });
+    let map = json!({ "metadata": {}, "data": { "draining-failure-domain": "n2" } });
+    served(BTreeMap::from([
+        ("cephclusters", list(&cluster)),
+        ("cephclusters/ceph", cluster),
+        ("pods", list(&pod)),
+        ("poddisruptionbudgets", list(&budget)),
+        ("/api/v1/nodes", list(&node)),
+        ("configmaps/rook-ceph-pdbstatemap", map),
+    ]))
+}
+
+/// The kubeconfig that leads to an API server with these answers.
+fn served(answers: BTreeMap<&'static str, Value>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     // It ends with the test.
@@ -128,7 +180,9 @@ fn answer(answers: &BTreeMap<&str, Value>, stream: &mut TcpStream) {
     let request = lines.next().unwrap();
     lines.take_while(|line| !line.is_empty()).for_each(drop);
     let path = request.split([' ', '?']).nth(1).unwrap();
-    let what = path.split_once("/namespaces/rook-ceph/").unwrap().1;
+    let what = path
+        .split_once("/namespaces/rook-ceph/")
+        .map_or(path, |(_, what)| what);
     let none =
         json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "message": "no", "code": 404 });
     let (code, body) = answers.get(what).map_or((404, &none), |body| (200, body));
@@ -223,6 +277,9 @@ fn what_is_printed_is_valid() {
     }
     let shown = said(&["status", "--kubeconfig", &kubeconfig]);
     assert!(shown.contains("b may be emptied; a may not"), "{shown}");
+    fs::write(&kubeconfig, rook_alone()).unwrap();
+    all.command(&["status", "--kubeconfig", &kubeconfig]);
+    assert_eq!(said(&["status", "--kubeconfig", &kubeconfig]), ALONE);
 
     let listed: BTreeSet<String> = said(&["schema"]).lines().map(str::to_owned).collect();
     assert_eq!(

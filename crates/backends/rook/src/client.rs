@@ -2,6 +2,7 @@
 //! what was told, and leaves commands in an annotation; no spec is ever written.
 
 pub mod status;
+pub mod unmanaged;
 pub mod versions;
 
 use std::fmt::Debug;
@@ -24,6 +25,7 @@ use crate::api::maintenance::CephMaintenance;
 use crate::api::names::{COMMAND, LEASE, OPERATOR};
 use crate::api::objects::{DaemonSet, Deployment};
 use crate::client::status::{Leader, MaintenanceStatus, anew};
+use crate::client::unmanaged::Unmanaged;
 use crate::client::versions::Versions;
 
 /// Who writes the annotation, as Kubernetes notes it.
@@ -48,6 +50,14 @@ pub enum ClientError {
     /// There is no such CephCluster, or it is not clear which is meant.
     #[error("{0}")]
     Which(String),
+    /// Nobody maintains anything there.
+    #[error("there is no CephMaintenance in namespace {namespace}")]
+    NoneThere {
+        /// The namespace.
+        namespace: String,
+        /// What to do.
+        hint: &'static str,
+    },
     /// The API server says no.
     #[error("{tried}: {why}")]
     Refused {
@@ -93,6 +103,7 @@ impl ClientError {
         match self {
             Self::Config(_) => Some("--kubeconfig names a file, --context one of its contexts"),
             Self::Which(_) => Some("-n names the namespace, --name the CephMaintenance"),
+            Self::NoneThere { hint, .. } => Some(hint),
             Self::Refused { hint, .. } => Some(hint),
             Self::Unreachable { .. } => {
                 Some("`kubectl get nodes` with the same kubeconfig and context shows whether it answers")
@@ -118,6 +129,13 @@ pub struct Place {
     pub name: Option<String>,
     /// The namespace of the operator; that of the CephMaintenance, if not given.
     pub operator: Option<String>,
+}
+
+impl Place {
+    fn namespace(&self, client: &Client) -> String {
+        let given = self.namespace.clone();
+        given.unwrap_or_else(|| client.default_namespace().to_owned())
+    }
 }
 
 /// A CephMaintenance as the command line sees it.
@@ -170,8 +188,14 @@ pub fn patient(mut config: Config) -> kube::Result<Client> {
 pub async fn name_of_cluster(client: &Client, namespace: &str) -> Result<String, ClientError> {
     let api: Api<CephCluster> = Api::namespaced(client.clone(), namespace);
     let tried = format!("list the CephClusters of namespace {namespace}");
-    let listed = api.list(&ListParams::default()).await;
-    let listed = listed.map_err(|error| refused(tried, error))?;
+    let listed = match api.list(&ListParams::default()).await {
+        Err(kube::Error::Api(answer)) if answer.code == 404 => {
+            return Err(ClientError::Which(format!(
+                "{tried}: the API server knows no CephClusters, so Rook is not installed"
+            )));
+        }
+        listed => listed.map_err(|error| refused(tried, error))?,
+    };
     let mut names: Vec<String> = listed.iter().map(ResourceExt::name_any).collect();
     match (names.pop(), names.len()) {
         (Some(only), 0) => Ok(only),
@@ -195,15 +219,27 @@ impl Remote {
     /// # Errors
     /// There is none, there are several, or the API server does not say.
     pub async fn find(client: Client, place: &Place) -> Result<Self, ClientError> {
-        let namespace = match &place.namespace {
-            Some(given) => given.clone(),
-            None => client.default_namespace().to_owned(),
-        };
+        let namespace = place.namespace(&client);
         let api: Api<CephMaintenance> = Api::namespaced(client.clone(), &namespace);
         let tried = format!("list the CephMaintenances of namespace {namespace}");
-        let listed = api.list(&ListParams::default()).await;
-        let listed = listed.map_err(|error| refused(tried, error))?;
+        let none_there = |hint| ClientError::NoneThere {
+            namespace: namespace.clone(),
+            hint,
+        };
+        let listed = match api.list(&ListParams::default()).await {
+            Err(kube::Error::Api(answer)) if answer.code == 404 => {
+                return Err(none_there(
+                    "the API server has no such resource: `kubectl apply --server-side -f deploy/crds.yaml`",
+                ));
+            }
+            listed => listed.map_err(|error| refused(tried, error))?,
+        };
         let names: Vec<String> = listed.iter().map(ResourceExt::name_any).collect();
+        if names.is_empty() {
+            return Err(none_there(
+                "-n names the namespace; docs/guides/kubernetes.md begins with one",
+            ));
+        }
         let name = choose(&namespace, &names, place.name.as_deref()).map_err(ClientError::Which)?;
         Ok(Self {
             client,
@@ -220,29 +256,7 @@ impl Remote {
     pub async fn told(&self) -> Result<MaintenanceStatus, ClientError> {
         Ok(MaintenanceStatus::of(
             &self.maintenance().await?,
-            self.leader().await,
-        ))
-    }
-
-    /// Who runs what.
-    ///
-    /// # Errors
-    /// The API server does not say.
-    pub async fn versions(&self) -> Result<Versions, ClientError> {
-        let daemons: Api<Deployment> = Api::namespaced(self.client.clone(), &self.namespace);
-        let label = format!("rook_cluster={}", self.namespace);
-        let tried = format!("list the Deployments of namespace {}", self.namespace);
-        let daemons = daemons.list(&ListParams::default().labels(&label)).await;
-        let daemons = daemons.map_err(|error| refused(tried, error))?;
-        Ok(Versions::of(
-            self.of_operator::<Deployment>("Deployment", OPERATOR)
-                .await?
-                .as_ref(),
-            self.of_operator::<DaemonSet>("DaemonSet", agents::NAME)
-                .await?
-                .as_ref(),
-            self.leader().await,
-            &daemons.items,
+            leader(&self.client, &self.operator).await,
         ))
     }
 
@@ -321,26 +335,66 @@ impl Remote {
         let found = self.api().get(&self.name).await;
         found.map_err(|error| refused(tried, error))
     }
+}
 
-    /// An object beside the operator; `None`: there is none.
-    async fn of_operator<K>(&self, kind: &str, name: &str) -> Result<Option<K>, ClientError>
-    where
-        K: kube::Resource<Scope = kube::core::NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
-        K::DynamicType: Default,
-    {
-        let api: Api<K> = Api::namespaced(self.client.clone(), &self.operator);
-        let tried = format!("read {kind} {}/{name}", self.operator);
-        api.get_opt(name).await.map_err(|error| refused(tried, error))
+/// Who runs what; nobody has to maintain anything there.
+///
+/// # Errors
+/// There is no CephCluster, or the API server does not say.
+pub async fn versions(client: &Client, place: &Place) -> Result<Versions, ClientError> {
+    let namespace = place.namespace(client);
+    let operator = place.operator.as_ref().unwrap_or(&namespace);
+    let daemons: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
+    let label = format!("rook_cluster={namespace}");
+    let tried = format!("list the Deployments of namespace {namespace}");
+    let daemons = daemons.list(&ListParams::default().labels(&label)).await;
+    let daemons = daemons.map_err(|error| refused(tried, error))?;
+    if daemons.items.is_empty() {
+        name_of_cluster(client, &namespace).await?;
     }
+    Ok(Versions::of(
+        of_operator::<Deployment>(client, operator, "Deployment", OPERATOR)
+            .await?
+            .as_ref(),
+        of_operator::<DaemonSet>(client, operator, "DaemonSet", agents::NAME)
+            .await?
+            .as_ref(),
+        leader(client, operator).await,
+        &daemons.items,
+    ))
+}
 
-    /// Who may not read the Lease can still do all else.
-    async fn leader(&self) -> Leader {
-        match self.of_operator::<Lease>("Lease", LEASE).await {
-            Ok(lease) => Leader::of(lease.as_ref(), Timestamp::now()),
-            Err(error) => Leader::Unknown {
-                why: error.to_string(),
-            },
-        }
+/// A cluster that nobody maintains.
+///
+/// # Errors
+/// There is no CephCluster, there are several, or the API server does not say.
+pub async fn unmanaged(client: &Client, place: &Place) -> Result<Unmanaged, ClientError> {
+    Unmanaged::observe(client, &place.namespace(client)).await
+}
+
+/// An object beside an operator; `None`: there is none.
+async fn of_operator<K>(
+    client: &Client,
+    namespace: &str,
+    kind: &str,
+    name: &str,
+) -> Result<Option<K>, ClientError>
+where
+    K: kube::Resource<Scope = kube::core::NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    K::DynamicType: Default,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    let tried = format!("read {kind} {namespace}/{name}");
+    api.get_opt(name).await.map_err(|error| refused(tried, error))
+}
+
+/// Who may not read the Lease can still do all else.
+async fn leader(client: &Client, namespace: &str) -> Leader {
+    match of_operator::<Lease>(client, namespace, "Lease", LEASE).await {
+        Ok(lease) => Leader::of(lease.as_ref(), Timestamp::now()),
+        Err(error) => Leader::Unknown {
+            why: error.to_string(),
+        },
     }
 }
 
@@ -349,7 +403,6 @@ fn choose(namespace: &str, names: &[String], wanted: Option<&str>) -> Result<Str
     match (wanted, names) {
         (Some(wanted), _) if names.iter().any(|name| name == wanted) => Ok(wanted.to_owned()),
         (None, [only]) => Ok(only.clone()),
-        (_, []) => Err(format!("there is no CephMaintenance in namespace {namespace}")),
         (Some(wanted), _) => Err(format!(
             "there is no CephMaintenance {wanted} in namespace {namespace}; there is {}",
             names.join(", ")
@@ -421,7 +474,6 @@ mod tests {
         assert_eq!(choose("n", &names(&["a"]), None), Ok("a".to_owned()));
         assert_eq!(choose("n", &names(&["a", "b"]), Some("b")), Ok("b".to_owned()));
         for (there, wanted, why) in [
-            (&[][..], None, "there is no CephMaintenance in namespace n"),
             (
                 &["a"][..],
                 Some("c"),

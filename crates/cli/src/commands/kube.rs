@@ -7,6 +7,7 @@ use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::Command;
 use stagger_engine::supervisor;
 use stagger_rook::client::status::{MaintenanceStatus, words};
+use stagger_rook::client::unmanaged::Unmanaged;
 use stagger_rook::client::{self, ClientError, Place, Remote};
 use stagger_rook::journal::{CommandQueue, KubeStore};
 
@@ -21,25 +22,52 @@ use crate::show::rook;
 /// How long an operator may take to hear a command.
 const LIMIT: u64 = 60;
 
-async fn find(kube: &Kube) -> Result<Remote, CliError> {
-    let client = client::connect(kube.kubeconfig.as_deref(), kube.context.as_deref()).await?;
-    let place = Place {
+async fn connect(kube: &Kube) -> Result<kube::Client, CliError> {
+    Ok(client::connect(kube.kubeconfig.as_deref(), kube.context.as_deref()).await?)
+}
+
+fn place(kube: &Kube) -> Place {
+    Place {
         namespace: kube.namespace.clone(),
         name: kube.name.clone(),
         operator: kube.operator_namespace.clone(),
-    };
-    Ok(Remote::find(client, &place).await?)
+    }
+}
+
+async fn find(kube: &Kube) -> Result<Remote, CliError> {
+    Ok(Remote::find(connect(kube).await?, &place(kube)).await?)
 }
 
 /// `status`
 pub(crate) async fn status(cli: &Cli, wish: &args::Status) -> Result<Exit, CliError> {
-    let told = find(&wish.kube).await?.told().await?;
+    let (client, place) = (connect(&wish.kube).await?, place(&wish.kube));
+    let told = match Remote::find(client.clone(), &place).await {
+        Ok(remote) => remote.told().await?,
+        Err(ClientError::NoneThere { .. }) if place.name.is_none() => {
+            return Ok(unmanaged(cli, &client::unmanaged(&client, &place).await?));
+        }
+        Err(error) => return Err(error.into()),
+    };
     if cli.json {
         print::json(&documents::ROOK_STATUS.of(&told));
     } else {
         print::out(&rook::status(&told, Timestamp::now(), wish.upgrade));
     }
     Ok(exit(&told))
+}
+
+/// `status` of a cluster that nobody maintains.
+fn unmanaged(cli: &Cli, seen: &Unmanaged) -> Exit {
+    if cli.json {
+        print::json(&documents::ROOK_UNMANAGED.of(seen));
+    } else {
+        print::out(&rook::unmanaged(seen));
+    }
+    if seen.is_blocked() {
+        Exit::NeedsYou
+    } else {
+        Exit::Done
+    }
 }
 
 /// Blocked, or nobody there to go on: somebody has to look.
@@ -53,7 +81,8 @@ fn exit(told: &MaintenanceStatus) -> Exit {
 
 /// `versions`
 pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, CliError> {
-    let versions = find(&wish.kube).await?.versions().await?;
+    let client = connect(&wish.kube).await?;
+    let versions = client::versions(&client, &place(&wish.kube)).await?;
     if cli.json {
         print::json(&documents::ROOK_VERSIONS.of(&versions));
     } else {

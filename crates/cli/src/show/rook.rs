@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use stagger_core::model::UnitId;
 use stagger_rook::client::status::{Condition, Drains, Leader, MaintenanceStatus};
+use stagger_rook::client::unmanaged::Unmanaged;
 use stagger_rook::client::versions::{Program, Row, Versions};
 
 use super::names::{compress, fit};
@@ -67,6 +68,62 @@ pub(crate) fn status(told: &MaintenanceStatus, now: Timestamp, upgrade: bool) ->
     let ready = told.phase.as_deref() == Some("Ready");
     if let Some(run) = told.run.as_ref().filter(|_| upgrade || !ready) {
         let _ = write!(text, "\n\n{}", status::status(run, now, upgrade));
+    }
+    text
+}
+
+/// How it is, and then why a drain stands still.
+pub(crate) fn unmanaged(seen: &Unmanaged) -> String {
+    let Unmanaged {
+        namespace, cluster, ..
+    } = seen;
+    let mut text = "UNMANAGED  there is no CephMaintenance for it: it is only looked at".to_owned();
+    let phase = seen.phase.as_deref().unwrap_or("no phase yet");
+    let _ = write!(
+        text,
+        "\n{namespace}/{cluster}  {phase}{}, wants {}",
+        seen.message
+            .iter()
+            .map(|why| format!(": {why}"))
+            .collect::<String>(),
+        seen.image.as_deref().unwrap_or("no image")
+    );
+    let _ = write!(
+        text,
+        "\nceph       {}",
+        seen.health.as_deref().unwrap_or("not heard of yet")
+    );
+    for (name, why) in &seen.warnings {
+        let _ = write!(text, "\n           {name}: {why}");
+    }
+    let not_ready = if seen.not_ready.is_empty() {
+        String::new()
+    } else {
+        format!("; not ready: {}", seen.not_ready.join(" "))
+    };
+    let _ = write!(
+        text,
+        "\npods       {} of {} are ready{not_ready}",
+        seen.pods - seen.not_ready.len(),
+        seen.pods
+    );
+    if let Some(domain) = &seen.draining {
+        let _ = write!(
+            text,
+            "\ndrains     Rook drains {domain}; all others wait until it is back, or placement groups are clean without it"
+        );
+    }
+    for node in &seen.cordoned {
+        let _ = write!(text, "\ncordoned   {}", node.node);
+        if !node.may_go.is_empty() {
+            let _ = write!(text, "\n           {} may go", node.may_go.join(" "));
+        }
+        for (pod, why) in &node.blocked {
+            let _ = write!(text, "\n           {pod} may not: {why}");
+        }
+    }
+    for why in &seen.unseen {
+        let _ = write!(text, "\nunseen     {why}");
     }
     text
 }

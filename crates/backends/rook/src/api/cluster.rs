@@ -42,10 +42,6 @@ pub struct CephClusterSpec {
     #[serde(rename = "waitTimeoutForHealthyOSDInMinutes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_timeout_for_healthy_osd_in_minutes: Option<i64>,
-    /// Whether placement groups must be clean before each wave of OSDs.
-    #[serde(rename = "upgradeOSDRequiresHealthyPGs")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub upgrade_osd_requires_healthy_pgs: Option<bool>,
     /// Rook's word for `updatePolicy.osds.removeIfOutAndSafeToDestroy`.
     #[serde(rename = "removeOSDsIfOutAndSafeToRemove")]
     #[serde(skip_serializing_if = "Option::is_none")]
