@@ -8,6 +8,7 @@
 mod consistent;
 mod kept;
 mod look;
+mod noout;
 mod shown;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +68,8 @@ struct Sight {
     osds: Vec<Osd>,
     groups: Groups,
     judge: Box<dyn Judge + Send + Sync>,
+    /// The failure domains that have `noout` in Ceph; `None`: it was not asked.
+    noout: Option<BTreeSet<String>>,
     /// What is proven if each OSD turns out to be one that may go.
     proves: Option<Proven>,
 }
@@ -284,7 +287,7 @@ impl Drains {
             self.evidence.tell(Evidence::NotManaged);
             self.writer.drains_are_given_back(false);
             if !kept.is_idle() {
-                self.ensure_noout(&Wanted::default(), &mut kept).await?;
+                self.ensure_noout(&Wanted::default(), None, &mut kept).await?;
             }
             budgets.leave().await?;
             // Budgets are somebody else's: a wave does not wait for them.
@@ -342,7 +345,8 @@ impl Drains {
         if is_seen {
             self.writer.exposed().is_closed(wave);
         }
-        self.ensure_noout(&wanted, &mut kept).await?;
+        self.ensure_noout(&wanted, sight.noout.as_ref(), &mut kept)
+            .await?;
         self.tell(&wanted, &sight.osds);
         self.kept = Some(kept);
         let is_well = wanted.open == Open::Any && sight.groups == Groups::Clean;
@@ -393,20 +397,21 @@ impl Drains {
         let mut osds = osds(&self.watched, level.as_deref());
         // It needs no more of Ceph than its rules.
         self.tell_unplaced(&osds, level.as_deref());
-        let (judge, groups): (Box<dyn Judge + Send + Sync>, _) = if calm {
-            (Box::new(AsProven), Groups::Clean)
+        let (judge, groups, noout): (Box<dyn Judge + Send + Sync>, _, _) = if calm {
+            (Box::new(AsProven), Groups::Clean, None)
         } else {
             let named = desired.maintenance.spec.update_policy.interruptions.clone();
             let permitted = permitted(None).chain(named).collect();
-            let seen = self.look(&mut osds, &permitted).await?;
+            let (seen, noout) = self.look(&mut osds, &permitted).await?;
             let groups = groups(&seen)?;
-            (Box::new(Look(seen)), groups)
+            (Box::new(Look(seen)), groups, Some(noout))
         };
         Ok(Sight {
             level,
             osds,
             groups,
             judge,
+            noout,
             proves,
         })
     }
@@ -422,8 +427,12 @@ impl Drains {
             .map_err(|error| BackendError::transient(tried, format!("`status`: {error}")))
     }
 
-    /// What Ceph says of its OSDs and placement groups.
-    async fn look(&mut self, osds: &mut [Osd], permitted: &Permitted) -> Result<Snapshot, BackendError> {
+    /// What Ceph says of its OSDs and placement groups, and which failure domains have `noout`.
+    async fn look(
+        &mut self,
+        osds: &mut [Osd],
+        permitted: &Permitted,
+    ) -> Result<(Snapshot, BTreeSet<String>), BackendError> {
         let api = self.api().await?;
         let mut facts = collect(&*api, &CollectOptions::default(), Timestamp::now())
             .await
@@ -435,7 +444,8 @@ impl Drains {
         }
         let cluster = ClusterName::new(&self.name)
             .map_err(|error| BackendError::permanent("name the cluster", error.to_string()))?;
-        snapshot(&cluster, &facts, None, permitted, &self.watched, None)
+        let seen = snapshot(&cluster, &facts, None, permitted, &self.watched, None)?;
+        Ok((seen, noout::there(&facts.osds)))
     }
 
     async fn ask_level(&mut self) -> Result<Option<String>, BackendError> {
@@ -449,63 +459,6 @@ impl Drains {
         };
         let (dump, rules) = (ask("osd dump").await?, ask("osd crush rule dump").await?);
         level::lowest(&dump, &rules).map_err(|why| BackendError::transient(tried, why))
-    }
-
-    /// First written down, then set; first taken back, then forgotten.
-    async fn ensure_noout(&mut self, wanted: &Wanted, kept: &mut Kept) -> Result<(), BackendError> {
-        let new: BTreeSet<String> = wanted.noout.keys().cloned().collect();
-        let before = kept.clone();
-        let gone: Vec<String> = kept.noout.difference(&new).cloned().collect();
-        let added: Vec<String> = new.difference(&kept.noout).cloned().collect();
-        kept.memory = wanted.memory.clone();
-        kept.noout.extend(added.iter().cloned());
-        if *kept != before {
-            kept::write(&self.shared.client, &self.namespace, kept).await?;
-        }
-        self.noout("set-group", &added).await?;
-        if !added.is_empty() {
-            self.is_still_remembered(&added).await?;
-        }
-        self.noout("unset-group", &gone).await?;
-        if !gone.is_empty() {
-            kept.noout = new;
-            kept::write(&self.shared.client, &self.namespace, kept).await?;
-        }
-        Ok(())
-    }
-
-    /// Whoever slept before it set `noout` may have been followed by an operator that has given it back and forgotten it.
-    async fn is_still_remembered(&mut self, set: &[String]) -> Result<(), BackendError> {
-        let kept = kept::read(&self.shared.client, &self.namespace).await?;
-        let late: Vec<String> = set
-            .iter()
-            .filter(|domain| !kept.noout.contains(*domain))
-            .cloned()
-            .collect();
-        if late.is_empty() {
-            return Ok(());
-        }
-        self.noout("unset-group", &late).await?;
-        Err(BackendError::transient(
-            "set noout",
-            format!(
-                "another operator has ended the drain of {} meanwhile",
-                late.join(", ")
-            ),
-        ))
-    }
-
-    async fn noout(&mut self, how: &str, who: &[String]) -> Result<(), BackendError> {
-        if who.is_empty() {
-            return Ok(());
-        }
-        tracing::info!(how, ?who, "noout");
-        let command = json!({ "prefix": format!("osd {how}"), "flags": "noout", "who": who });
-        let api = self.api().await?;
-        api.ask(Whom::Mon, command)
-            .await
-            .map(|_| ())
-            .map_err(|error| BackendError::transient(format!("osd {how} noout"), error.to_string()))
     }
 
     /// The Deployments of which it is not clear which daemon they run. Here, as this goes on beside a run.

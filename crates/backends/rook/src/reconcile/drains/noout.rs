@@ -1,0 +1,134 @@
+//! `noout` on the failure domains that drain: written down, set, and taken back.
+//!
+//! Ceph sets and unsets under no condition, and a process may sleep between its last look at who it is and the command. Two
+//! things stand against that: what was set is read back from the memory of whoever leads now, and goes again if that has
+//! forgotten it; and what is missing at a later look, as somebody late has unset it, is set again.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use stagger_ceph::api::Whom;
+use stagger_ceph::facts::osd::OsdMap;
+use stagger_engine::backend::BackendError;
+
+use super::Drains;
+use super::kept::{self, Kept};
+use crate::disruption::drains::Wanted;
+
+const NOOUT: &str = "noout";
+
+/// The buckets of the CRUSH map that have it.
+pub(super) fn there(osds: &OsdMap) -> BTreeSet<String> {
+    let has = |(_, flags): &(&String, &Vec<String>)| flags.iter().any(|flag| flag == NOOUT);
+    let found = osds.node_flags.iter().filter(has);
+    found.map(|(bucket, _)| bucket.clone()).collect()
+}
+
+/// What has to be done in Ceph.
+#[derive(Debug, PartialEq, Eq)]
+struct Change {
+    set: Vec<String>,
+    unset: Vec<String>,
+}
+
+impl Change {
+    /// From what was set by us to what is wanted; `there` is what Ceph has, where it was asked.
+    fn to(wanted: &BTreeSet<String>, ours: &BTreeSet<String>, there: Option<&BTreeSet<String>>) -> Self {
+        // What a person has set is there, and is not ours to take back later.
+        let there = there.unwrap_or(ours);
+        Self {
+            set: wanted.difference(there).cloned().collect(),
+            unset: ours.difference(wanted).cloned().collect(),
+        }
+    }
+}
+
+impl Drains {
+    /// First written down, then set; first taken back, then forgotten. What is written is written under the version that
+    /// was read: who slept while another operator wrote gets no further than that.
+    pub(super) async fn ensure_noout(
+        &mut self,
+        wanted: &Wanted,
+        there: Option<&BTreeSet<String>>,
+        kept: &mut Kept,
+    ) -> Result<(), BackendError> {
+        let new: BTreeSet<String> = wanted.noout.keys().cloned().collect();
+        let before = kept.clone();
+        let Change { set, unset } = Change::to(&new, &kept.noout, there);
+        kept.memory = wanted.memory.clone();
+        kept.noout.extend(set.iter().cloned());
+        if *kept != before || !unset.is_empty() {
+            kept::write(&self.shared.client, &self.namespace, kept).await?;
+        }
+        self.noout("set-group", &set).await?;
+        if !set.is_empty() {
+            self.is_still_remembered(&set).await?;
+        }
+        self.noout("unset-group", &unset).await?;
+        if !unset.is_empty() {
+            kept.noout = new;
+            kept::write(&self.shared.client, &self.namespace, kept).await?;
+        }
+        Ok(())
+    }
+
+    /// Whoever slept before it set `noout` may have been followed by an operator that has given it back and forgotten it.
+    async fn is_still_remembered(&mut self, set: &[String]) -> Result<(), BackendError> {
+        let kept = kept::read(&self.shared.client, &self.namespace).await?;
+        let late: Vec<String> = set
+            .iter()
+            .filter(|domain| !kept.noout.contains(*domain))
+            .cloned()
+            .collect();
+        if late.is_empty() {
+            return Ok(());
+        }
+        self.noout("unset-group", &late).await?;
+        Err(BackendError::transient(
+            "set noout",
+            format!(
+                "another operator has ended the drain of {} meanwhile",
+                late.join(", ")
+            ),
+        ))
+    }
+
+    async fn noout(&mut self, how: &str, who: &[String]) -> Result<(), BackendError> {
+        if who.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(how, ?who, "noout");
+        let command = json!({ "prefix": format!("osd {how}"), "flags": "noout", "who": who });
+        let api = self.api().await?;
+        api.ask(Whom::Mon, command)
+            .await
+            .map(|_| ())
+            .map_err(|error| BackendError::transient(format!("osd {how} noout"), error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn domains(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_somebody_late_has_unset_is_set_again() {
+        let (wanted, ours) = (domains(&["a", "b"]), domains(&["b", "c"]));
+        let change = |there: Option<&[&str]>| {
+            let there = there.map(domains);
+            Change::to(&wanted, &ours, there.as_ref())
+        };
+        let of = |set: &[&str], unset: &[&str]| Change {
+            set: domains(set).into_iter().collect(),
+            unset: domains(unset).into_iter().collect(),
+        };
+        assert_eq!(change(None), of(&["a"], &["c"]));
+        assert_eq!(change(Some(&["b"])), of(&["a"], &["c"]));
+        assert_eq!(change(Some(&["c"])), of(&["a", "b"], &["c"]));
+        assert_eq!(change(Some(&["a", "b", "c"])), of(&[], &["c"]));
+    }
+}
