@@ -12,5 +12,6 @@ pub mod pod;
 pub mod pod_revision;
 pub mod policy;
 pub mod rook_operator;
+pub mod settings;
 
 pub(crate) use error::failed;

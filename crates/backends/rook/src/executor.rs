@@ -5,6 +5,7 @@ pub mod beside;
 pub(crate) mod diagnostics;
 pub mod goal;
 pub mod managed_fields;
+pub mod memory;
 pub mod migrations;
 pub mod rollout;
 pub(crate) mod skip_checks;

@@ -7,3 +7,4 @@ pub(crate) mod health;
 pub(crate) mod instrumented_client;
 pub(crate) mod metrics;
 pub(crate) mod status;
+pub(crate) mod writer;

@@ -33,7 +33,7 @@ use crate::api::names::LEASE;
 use crate::observability::health::Health;
 use crate::observability::instrumented_client::Requests;
 use crate::observability::metrics::Metrics;
-use crate::observability::status;
+use crate::observability::writer;
 pub use crate::reconcile::Options;
 use crate::reconcile::{Shared, agents, cluster, finalizer};
 use pairs::{Key, Pairs, is_same};
@@ -286,7 +286,7 @@ async fn bring_about(shared: &Shared, pairs: &Pairs, tasks: &mut BTreeMap<Key, T
             // Nothing is held for it.
             finalizer::drop_it(&shared.client, &of).await;
         } else {
-            status::tell_unused(&shared.client, &of, unused.reason, &unused.why).await;
+            writer::tell_unused(&shared.client, &of, unused.reason, &unused.why).await;
         }
     }
 }

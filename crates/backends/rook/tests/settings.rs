@@ -8,7 +8,7 @@ use stagger_ceph::target::PgGate;
 use stagger_core::model::{Doors, Growth, Kind, Limit, OnFailure, Order};
 use stagger_rook::api::cluster::CephCluster;
 use stagger_rook::api::maintenance::{CephMaintenance, Desired};
-use stagger_rook::api::policy::Settings;
+use stagger_rook::api::settings::Settings;
 
 /// Of the two specs; the policy is that of the CephMaintenance.
 fn desired(mut cluster: Value) -> Desired {

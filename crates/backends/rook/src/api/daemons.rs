@@ -75,6 +75,11 @@ pub fn is_wanted(deployment: &Deployment) -> bool {
     deployment.spec.replicas != Some(0)
 }
 
+/// Whether an OSD is being replaced: it is down for a reason that is no drain, and known.
+pub fn is_being_replaced(osd: &Deployment) -> bool {
+    osd.annotations().contains_key(names::REPLACED)
+}
+
 /// The number of the OSD that a unit is.
 pub fn osd_of(unit: &UnitId) -> Option<u32> {
     unit.as_str().strip_prefix("osd.")?.parse().ok()

@@ -1,9 +1,6 @@
 //! Rook's names and labels, as of its release 1.20.
 
-use kube::ResourceExt as _;
 use sha2::{Digest as _, Sha256};
-
-use crate::api::objects::Deployment;
 
 /// The label that says what a pod is.
 pub const APP: &str = "app";
@@ -44,11 +41,6 @@ pub const VERSION: &str = "app.kubernetes.io/version";
 
 /// Rook's annotation of the Deployment of an OSD that is being replaced.
 pub const REPLACED: &str = "osd.rook.io/replace-in-progress";
-
-/// Whether an OSD is being replaced: it is down for a reason that is no drain, and known.
-pub fn is_being_replaced(osd: &Deployment) -> bool {
-    osd.annotations().contains_key(REPLACED)
-}
 
 /// The variable of a container with the image of Ceph that its pod is made of.
 pub const IMAGE: &str = "CONTAINER_IMAGE";

@@ -332,7 +332,7 @@ mod tests {
         .unwrap();
         assert_eq!(provision::devices_of(&osd), ["/dev/sdb".to_owned()].into());
         assert_eq!((managed_fields::fence_of(&osd), osd.annotations().len()), (7, 2));
-        assert!(names::is_being_replaced(&osd));
+        assert!(crate::api::daemons::is_being_replaced(&osd));
         assert_eq!(osd.resource_version().as_deref(), Some("8"));
         assert_eq!(osd.metadata.managed_fields, None);
         let like = provision::like(Some(&osd));

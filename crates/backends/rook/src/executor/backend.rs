@@ -1,6 +1,6 @@
 //! The backend: Ceph's facts and guards as on plain hosts, daemons as Deployments.
 
-mod kept;
+mod beside_rook;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_ceph::backend::CephBackend;
-use stagger_ceph::translate::{Baseline, Permitted};
+use stagger_ceph::translate::Permitted;
 use stagger_core::model::{ClusterId, ClusterName, PartName, Phase, Revision, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
@@ -25,20 +24,20 @@ use crate::api::failed;
 use crate::api::maintenance::Desired;
 use crate::api::names::MANAGER;
 use crate::api::objects::{Deployment, Pod};
-use crate::api::pod_revision::{PodRevision, RevisionCatalog};
-use crate::executor::beside::{self, Beside};
+use crate::api::pod_revision::PodRevision;
+use crate::executor::beside;
 use crate::executor::diagnostics::Gather;
-use crate::executor::goal::Goal;
 use crate::executor::managed_fields::{
     FENCE, RESTARTED, as_they_are, fence_of, fields, held_by, is_made_of, restarted,
 };
+use crate::executor::memory::Memory;
 use crate::executor::migrations;
 use crate::executor::rollout::{Rollout, rollout};
 use crate::executor::skip_checks;
 use crate::executor::snapshot::{one_gateway_each, permitted, snapshot};
 use crate::executor::wave_exposure::WaveExposure;
 
-pub(crate) use kept::set_image;
+pub(crate) use beside_rook::set_image;
 
 /// A rollout that is neither done nor failed after this time has failed, where policy does not let it take longer.
 const LONGEST: Duration = Duration::from_mins(10);
@@ -46,21 +45,6 @@ const LONGEST: Duration = Duration::from_mins(10);
 const CLOSING: Duration = Duration::from_secs(15);
 /// How often a write is tried that another's write came before.
 const WRITES: u32 = 5;
-
-/// What a run keeps of how things were before it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Memory {
-    /// The cluster's health and daemons.
-    pub baseline: Baseline,
-    /// What revisions stand for.
-    pub book: RevisionCatalog,
-    /// What was asked for.
-    pub wish: Goal,
-    /// Beside a Rook that runs: how it was before. Else Rook must not run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<Beside>,
-}
 
 /// A Ceph cluster laid out by Rook.
 pub struct RookBackend {

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use stagger_core::model::{
     Condition, ConditionName, IdError, Part, PartName, StepSpec, Target, UnitId, Verdict,
 };
@@ -24,10 +23,7 @@ use crate::api::daemons::kind_of;
 use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::objects::Deployment;
 use crate::executor::goal::Goal;
-use crate::executor::managed_fields::{is_made_of, template_image};
-
-/// The label that says which CephMaintenance keeps Rook from a daemon.
-pub const HELD_BY: &str = "stagger.dev/held-by";
+use crate::executor::managed_fields::{holder, is_made_of, template_image};
 
 /// What a run beside Rook keeps of how it was before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,18 +37,6 @@ pub struct Beside {
 
 /// The daemons of a cluster.
 pub type Daemons = BTreeMap<UnitId, Arc<Deployment>>;
-
-/// Who keeps Rook from that daemon, if it is one of ours.
-pub fn holder(deployment: &Deployment) -> Option<&str> {
-    let labels = deployment.labels();
-    let holder = labels.get(HELD_BY).map(String::as_str);
-    holder.filter(|_| labels.contains_key(DO_NOT_RECONCILE))
-}
-
-/// The labels by which Rook is kept from a daemon.
-pub(crate) fn labels(holder: &str) -> Value {
-    json!({ DO_NOT_RECONCILE: "true", HELD_BY: holder })
-}
 
 /// Who keeps Rook from a daemon that gets this image: nobody, where it is the one that the CephCluster names. Whoever is taken back
 /// after Rook had it again is kept from Rook by the same write, or Rook would take it forth once more.
@@ -265,8 +249,11 @@ pub(crate) fn settle(
 mod tests {
     use stagger_core::model::{GoingBack, Kind, Revision, StageSpec, Width};
 
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::api::maintenance::desired;
+    use crate::executor::managed_fields::labels;
 
     const OLD: &str = "ceph:20.2.4";
     const NEW: &str = "ceph:20.2.5";

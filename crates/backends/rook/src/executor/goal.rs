@@ -11,7 +11,7 @@ use stagger_core::model::Policy;
 use crate::api::maintenance::Desired;
 use crate::api::pod::Fields;
 use crate::api::pod_revision::PodRevision;
-use crate::api::policy::Settings;
+use crate::api::settings::Settings;
 
 /// Who ended a run, as its journal has it, where a spec asks for something else.
 pub const SUPERSEDED: &str = "something else is asked for now";

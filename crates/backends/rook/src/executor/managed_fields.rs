@@ -9,7 +9,9 @@ use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::objects::{Container, Deployment};
 use crate::api::pod::{self, Fields};
 use crate::api::pod_revision::{PodRevision, image_of};
-use crate::executor::beside::{self, HELD_BY};
+
+/// The label that says which CephMaintenance keeps Rook from a daemon.
+pub const HELD_BY: &str = "stagger.dev/held-by";
 
 /// The annotation with the newest fencing token that a Deployment has seen.
 pub const FENCE: &str = "stagger.dev/fence";
@@ -67,15 +69,27 @@ pub(crate) fn fields(
     if let Some(version) = version {
         patch["metadata"]["labels"][VERSION] = json!(version);
     }
-    match beside::holder(deployment) {
+    match holder(deployment) {
         Some(holder) => held_by(patch, holder),
         None => patch,
     }
 }
 
+/// Who keeps Rook from that daemon, if it is one of ours.
+pub fn holder(deployment: &Deployment) -> Option<&str> {
+    let labels = deployment.labels();
+    let holder = labels.get(HELD_BY).map(String::as_str);
+    holder.filter(|_| labels.contains_key(DO_NOT_RECONCILE))
+}
+
+/// The labels by which Rook is kept from a daemon.
+pub(crate) fn labels(holder: &str) -> Value {
+    json!({ DO_NOT_RECONCILE: "true", HELD_BY: holder })
+}
+
 /// The same with the labels by which Rook is kept from the daemon.
 pub(crate) fn held_by(mut patch: Value, holder: &str) -> Value {
-    merge(&mut patch["metadata"]["labels"], beside::labels(holder));
+    merge(&mut patch["metadata"]["labels"], labels(holder));
     patch
 }
 

@@ -16,10 +16,10 @@ use crate::api::daemons::{is_wanted, kind_of};
 use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::pod::{self, Fields};
 use crate::api::pod_revision::{PodRevision, image_of};
-use crate::executor::backend::Memory;
 use crate::executor::beside;
 use crate::executor::goal::Goal;
-use crate::executor::{migrations, skip_checks};
+use crate::executor::memory::Memory;
+use crate::executor::{managed_fields, migrations, skip_checks};
 
 /// A snapshot of these facts and of what Kubernetes shows. `memory`: of the run that it is for; `permitted`: the interruptions
 /// that a person permits; `cluster_image`: what the CephCluster names.
@@ -124,7 +124,8 @@ pub fn units_of(
                 format!("its node {node} takes no new pods; it goes on when the node is uncordoned"),
             ));
         }
-        if deployment.labels().contains_key(DO_NOT_RECONCILE) && beside::holder(deployment).is_none() {
+        if deployment.labels().contains_key(DO_NOT_RECONCILE) && managed_fields::holder(deployment).is_none()
+        {
             unit.untouchable = Some(Reason::of_backend(
                 "left-alone-by-label",
                 format!("its Deployment has the label {DO_NOT_RECONCILE}"),

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::agent::agents::AgentRollout;
-use crate::api::policy::Settings;
+use crate::api::settings::Settings;
 use crate::observability::status::{ClusterStatus, Drained, Provisioning};
 use crate::provision::Remark;
 

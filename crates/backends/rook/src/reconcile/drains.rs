@@ -5,11 +5,11 @@
 //! may go, or a placement group is not clean. What was set in Ceph is written down before it is set, in a ConfigMap, so that
 //! it is taken back also by an operator that is started later.
 
+mod ceph_judge;
 mod consistent;
-mod kept;
-mod look;
+mod daemons;
 mod noout;
-mod shown;
+mod state_map;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::ceph_judge::{AsProven, CephJudge, Status, groups};
 use self::consistent::shows_all_that_go;
-use self::kept::Kept;
-use self::look::{AsProven, Look, Status, groups};
-use self::shown::{osds, others};
+use self::daemons::{osds, others};
+use self::state_map::StateMap;
 use crate::api::cache::ObjectCache;
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::{names, rook_operator};
@@ -39,7 +39,8 @@ use crate::executor::snapshot::{one_gateway_each, permitted, snapshot};
 use crate::executor::wave_exposure::{Wave, Waves};
 use crate::observability::health::Pulse;
 use crate::observability::metrics::ClusterMetrics;
-use crate::observability::status::{Drained, Writer};
+use crate::observability::status::Drained;
+use crate::observability::writer::Writer;
 use crate::reconcile::Shared;
 use crate::reconcile::evictions::{Connect, Evidence, EvidenceSink};
 
@@ -120,7 +121,7 @@ pub(crate) struct Drains {
     /// What Ceph said when each OSD was proven to be one that may go, all placement groups being clean.
     proven: Option<Proven>,
     /// What is remembered, once it was read.
-    kept: Option<Kept>,
+    kept: Option<StateMap>,
     /// What the budgets let go, as far as this process has made them.
     open: Open,
     /// Whether Rook's own operator is to run, and when that was seen.
@@ -270,7 +271,7 @@ impl Drains {
         let spec = &desired.cluster.spec.disruption_management;
         let mut kept = match self.kept.take() {
             Some(kept) => kept,
-            None => kept::read(&self.shared.client, &self.namespace).await?,
+            None => state_map::read(&self.shared.client, &self.namespace).await?,
         };
         let rook_runs = self.rook_runs().await?;
         let both = rook_runs && spec.manage_pod_budgets.unwrap_or(false);
@@ -377,7 +378,7 @@ impl Drains {
         &mut self,
         desired: &Desired,
         wave: &Wave,
-        kept: &Kept,
+        kept: &StateMap,
         proven: Option<Proven>,
         status: &Status,
     ) -> Result<Sight, BackendError> {
@@ -404,7 +405,7 @@ impl Drains {
             let permitted = permitted(None).chain(named).collect();
             let (seen, noout) = self.look(&mut osds, &permitted).await?;
             let groups = groups(&seen)?;
-            (Box::new(Look(seen)), groups, Some(noout))
+            (Box::new(CephJudge(seen)), groups, Some(noout))
         };
         Ok(Sight {
             level,

@@ -8,7 +8,7 @@ use stagger_engine::backend::BackendError;
 use crate::api::failed;
 use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::objects::Deployment;
-use crate::executor::beside::HELD_BY;
+use crate::executor::managed_fields::HELD_BY;
 
 /// Takes the labels off a Deployment, just as it was seen or not at all. Nothing of its pods changes.
 pub(crate) async fn let_go(

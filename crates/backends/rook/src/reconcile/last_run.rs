@@ -5,9 +5,9 @@ use stagger_core::plan::{self, Plan};
 use stagger_core::run::{Command, Ending, Entry, Event, Run};
 
 use crate::api::maintenance::Desired;
-use crate::executor::backend::Memory;
 use crate::executor::beside::Beside;
 use crate::executor::goal::{Goal, is_superseded};
+use crate::executor::memory::Memory;
 use crate::observability::blocked::Blocked;
 
 /// Reasons of units that were tried and failed. What was left for another reason may go when that has passed.

@@ -26,7 +26,8 @@ use crate::api::maintenance::{Desired, Manage};
 use crate::api::objects::Deployment;
 use crate::api::rook_operator;
 use crate::observability::health::Pulse;
-use crate::observability::status::{Provisioning, Writer};
+use crate::observability::status::Provisioning;
+use crate::observability::writer::Writer;
 use crate::provision::{
     self, Act, Decided, Failed, Job, JobState, Known, NewOsd, NodeStatus, On, Owner, Prepare, Remark, Seen,
     Where, claimed, decide, requested_devices,

@@ -16,15 +16,15 @@ use stagger_engine::backend::BackendError;
 use tokio::sync::watch;
 
 use crate::api::cache::ObjectCache;
-use crate::api::daemons::osd_of;
+use crate::api::daemons::{is_being_replaced, osd_of};
 use crate::api::failed;
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::objects::Deployment;
-use crate::api::policy::Settings;
-use crate::api::{names, rook_operator};
+use crate::api::rook_operator;
+use crate::api::settings::Settings;
 use crate::observability::health::Pulse;
 use crate::observability::metrics::ClusterMetrics;
-use crate::observability::status::Writer;
+use crate::observability::writer::Writer;
 use crate::provision::removal::{Osd, SafeToDestroy, candidates, states};
 use crate::reconcile::Shared;
 
@@ -156,8 +156,7 @@ impl Removal {
                 continue;
             };
             let labelled = deployment.labels().get(LEFT_ALONE);
-            let left_alone =
-                labelled.is_some_and(|value| value != "false") || names::is_being_replaced(deployment);
+            let left_alone = labelled.is_some_and(|value| value != "false") || is_being_replaced(deployment);
             osds.insert(
                 *id,
                 Osd {

@@ -6,9 +6,8 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use serde::Deserialize;
 use tokio::process::Command;
-
-use super::verdict::Label;
 
 /// What BlueStore writes at the very start.
 const MAGIC: &[u8] = b"bluestore block device\n";
@@ -17,6 +16,16 @@ const MAGIC: &[u8] = b"bluestore block device\n";
 const ENDS: u64 = 1 << 20;
 /// `open` fails on a block device that somebody has mounted or built something on.
 const O_EXCL: i32 = 0o200;
+
+/// What BlueStore has written at the start of a device, as `ceph-bluestore-tool show-label` tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Label {
+    pub(super) osd_uuid: String,
+    pub(super) ceph_fsid: String,
+    pub(super) whoami: String,
+    pub(super) mkfs_done: String,
+}
 
 /// What is on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

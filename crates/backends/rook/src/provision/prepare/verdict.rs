@@ -3,21 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use super::device::Content;
+use super::device::{Content, Label};
 use crate::provision::Where;
-
-/// What BlueStore has written at the start of a device, as `ceph-bluestore-tool show-label` tells it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Label {
-    pub(super) osd_uuid: String,
-    pub(super) ceph_fsid: String,
-    pub(super) whoami: String,
-    pub(super) mkfs_done: String,
-}
 
 /// An OSD that the cluster knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

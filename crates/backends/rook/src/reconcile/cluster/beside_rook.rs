@@ -11,6 +11,7 @@ use crate::api::rook_operator;
 use crate::executor::backend::set_image;
 use crate::executor::beside::{self, Beside, Settle};
 use crate::executor::goal::Goal;
+use crate::executor::managed_fields;
 use crate::observability::blocked::Blocked;
 use crate::reconcile::Shared;
 use crate::reconcile::finalizer;
@@ -52,7 +53,7 @@ impl ClusterReconciler {
         let is_held = |unit: &&UnitId| {
             daemons
                 .get(*unit)
-                .is_some_and(|one| beside::holder(one).is_some())
+                .is_some_and(|one| managed_fields::holder(one).is_some())
         };
         let theirs: Vec<&UnitId> = differing.iter().filter(|unit| !is_held(unit)).collect();
         if runs.is_some()
@@ -137,7 +138,7 @@ impl ClusterReconciler {
     /// beside this.
     pub(super) async fn give_back(&self, desired: &Desired) -> Result<Pass, Blocked> {
         let (daemons, _) = self.watched.daemons();
-        if daemons.values().any(|one| beside::holder(one).is_some()) {
+        if daemons.values().any(|one| managed_fields::holder(one).is_some()) {
             // What was written is seen in a moment.
             return Ok(Pass::Rest);
         }

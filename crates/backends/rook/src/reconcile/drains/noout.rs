@@ -12,7 +12,7 @@ use stagger_ceph::facts::osd::OsdMap;
 use stagger_engine::backend::BackendError;
 
 use super::Drains;
-use super::kept::{self, Kept};
+use super::state_map::{self, StateMap};
 use crate::disruption::drains::Wanted;
 
 const NOOUT: &str = "noout";
@@ -50,7 +50,7 @@ impl Drains {
         &mut self,
         wanted: &Wanted,
         there: Option<&BTreeSet<String>>,
-        kept: &mut Kept,
+        kept: &mut StateMap,
     ) -> Result<(), BackendError> {
         let new: BTreeSet<String> = wanted.noout.keys().cloned().collect();
         let before = kept.clone();
@@ -58,7 +58,7 @@ impl Drains {
         kept.memory = wanted.memory.clone();
         kept.noout.extend(set.iter().cloned());
         if *kept != before || !unset.is_empty() {
-            kept::write(&self.shared.client, &self.namespace, kept).await?;
+            state_map::write(&self.shared.client, &self.namespace, kept).await?;
         }
         self.noout("set-group", &set).await?;
         if !set.is_empty() {
@@ -67,14 +67,14 @@ impl Drains {
         self.noout("unset-group", &unset).await?;
         if !unset.is_empty() {
             kept.noout = new;
-            kept::write(&self.shared.client, &self.namespace, kept).await?;
+            state_map::write(&self.shared.client, &self.namespace, kept).await?;
         }
         Ok(())
     }
 
     /// Whoever slept before it set `noout` may have been followed by an operator that has given it back and forgotten it.
     async fn is_still_remembered(&mut self, set: &[String]) -> Result<(), BackendError> {
-        let kept = kept::read(&self.shared.client, &self.namespace).await?;
+        let kept = state_map::read(&self.shared.client, &self.namespace).await?;
         let late: Vec<String> = set
             .iter()
             .filter(|domain| !kept.noout.contains(*domain))

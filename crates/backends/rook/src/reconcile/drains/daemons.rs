@@ -47,7 +47,7 @@ pub(super) fn osds(watched: &ObjectCache, level: Option<&str>) -> Vec<Osd> {
             // Until Ceph is asked.
             up: true,
             cordoned: bound.or(pinned).filter(|node| watched.is_cordoned(node)),
-            replaced: names::is_being_replaced(&deployment),
+            replaced: daemons::is_being_replaced(&deployment),
         });
     }
     osds

@@ -75,9 +75,9 @@ impl Judge for AsProven {
 }
 
 /// What was just seen of Ceph.
-pub(super) struct Look(pub(super) Snapshot);
+pub(super) struct CephJudge(pub(super) Snapshot);
 
-impl Look {
+impl CephJudge {
     fn unit(&self, osd: u32) -> Result<Ix, String> {
         let id = UnitId::new(format!("osd.{osd}")).ok();
         let found = id.and_then(|id| self.0.find(&id));
@@ -102,7 +102,7 @@ impl Look {
     }
 }
 
-impl Judge for Look {
+impl Judge for CephJudge {
     fn may_go(&self, gone: &BTreeSet<u32>, set: &BTreeSet<u32>) -> Result<(), String> {
         let budgets = self.0.budgets();
         let permitted = budgets.permit(&self.down(gone), &self.units(set)?);

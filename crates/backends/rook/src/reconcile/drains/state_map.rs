@@ -26,7 +26,7 @@ const SINCE: &str = "-noout-last-set-at";
 /// What is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Kept {
+pub(super) struct StateMap {
     pub(super) memory: Memory,
     /// The failure domains on which `noout` was set, or was about to be.
     pub(super) noout: BTreeSet<String>,
@@ -39,7 +39,7 @@ pub(super) struct Kept {
     version: Option<String>,
 }
 
-impl Kept {
+impl StateMap {
     /// Whether nothing drains, and nothing has to be given back.
     pub(super) fn is_idle(&self) -> bool {
         self.noout.is_empty() && self.memory == Memory::default()
@@ -66,13 +66,13 @@ impl Kept {
 }
 
 /// Reads what is remembered, and what Rook has left.
-pub(super) async fn read(client: &Client, namespace: &str) -> Result<Kept, BackendError> {
+pub(super) async fn read(client: &Client, namespace: &str) -> Result<StateMap, BackendError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let tried = "read what is remembered of drains";
     let ours = maps.get_opt(OURS).await.map_err(|error| failed(tried, &error))?;
     let text = ours.as_ref().and_then(|map| map.data.as_ref()?.get(KEY));
     let mut kept = match text {
-        None => Kept::default(),
+        None => StateMap::default(),
         Some(text) => serde_json::from_str(text).map_err(|error| {
             BackendError::permanent(tried, error.to_string()).hint(format!("delete ConfigMap {OURS}"))
         })?,
@@ -89,7 +89,7 @@ pub(super) async fn read(client: &Client, namespace: &str) -> Result<Kept, Backe
 ///
 /// # Errors
 /// As well where it has: then it is to be read anew.
-pub(super) async fn write(client: &Client, namespace: &str, kept: &mut Kept) -> Result<(), BackendError> {
+pub(super) async fn write(client: &Client, namespace: &str, kept: &mut StateMap) -> Result<(), BackendError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let tried = "remember what is done for drains";
     let text =
@@ -148,7 +148,7 @@ mod tests {
                 ("zone-b-noout-last-set-at", ""),
             ],
         );
-        let kept = Kept::default().taking_over(&map);
+        let kept = StateMap::default().taking_over(&map);
         assert_eq!(
             kept.noout,
             BTreeSet::from(["zone-a".to_owned(), "zone-b".to_owned()])
@@ -159,7 +159,7 @@ mod tests {
             BTreeMap::from([("zone-a".to_owned(), since)])
         );
         // When it is over, a person may set it.
-        let later = Kept {
+        let later = StateMap {
             noout: BTreeSet::new(),
             memory: Memory::default(),
             ..kept
@@ -168,6 +168,6 @@ mod tests {
         // Rook was on again meanwhile.
         let map = rooks("9", &[("zone-c-noout-last-set-at", "2026-11-25T10:00:00Z")]);
         assert!(!later.taking_over(&map).is_idle());
-        assert!(Kept::default().taking_over(&rooks("1", &[])).is_idle());
+        assert!(StateMap::default().taking_over(&rooks("1", &[])).is_idle());
     }
 }

@@ -1,0 +1,23 @@
+//! What a run on Kubernetes keeps of how things were before it, in its journal.
+
+use serde::{Deserialize, Serialize};
+use stagger_ceph::translate::Baseline;
+
+use crate::api::pod_revision::RevisionCatalog;
+use crate::executor::beside::Beside;
+use crate::executor::goal::Goal;
+
+/// What a run keeps of how things were before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// The cluster's health and daemons.
+    pub baseline: Baseline,
+    /// What revisions stand for.
+    pub book: RevisionCatalog,
+    /// What was asked for.
+    pub wish: Goal,
+    /// Beside a Rook that runs: how it was before. Else Rook must not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Beside>,
+}
