@@ -7,11 +7,13 @@ pub mod daemons;
 mod error;
 pub mod maintenance;
 pub mod names;
+pub mod nodes;
 pub mod objects;
 pub mod pod;
 pub mod pod_revision;
 pub mod policy;
 pub mod rook_operator;
 pub mod settings;
+pub(crate) mod watches;
 
 pub(crate) use error::failed;

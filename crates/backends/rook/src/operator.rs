@@ -106,6 +106,7 @@ pub async fn run(
         provisions: Arc::new(watch::channel(false).0),
         evictions: Arc::default(),
         connections: Arc::default(),
+        nodes: Arc::default(),
     };
     let ended = lead(shared, webhook, stop).await;
     if let Some(server) = server {

@@ -19,7 +19,7 @@ mod removal;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::SignedDuration;
 use kube::Client;
@@ -30,6 +30,7 @@ use tokio::sync::watch;
 
 use crate::agent::agents::AgentRollout;
 use crate::api::access::{AccessError, Programs, access};
+use crate::api::nodes::NodeCache;
 use crate::observability::health::Health;
 use crate::observability::instrumented_client::InstrumentedCephApi;
 use crate::observability::metrics::{ClusterMetrics, Metrics};
@@ -82,9 +83,17 @@ pub(crate) struct Shared {
     /// What is answered to who would evict a pod.
     pub(crate) evictions: Arc<EvictionReviewer>,
     pub(crate) connections: Arc<Connections>,
+    /// The nodes, once anybody asks for them.
+    pub(crate) nodes: Arc<OnceLock<Arc<NodeCache>>>,
 }
 
 impl Shared {
+    /// The nodes: one watch for all who ask.
+    fn nodes(&self) -> Arc<NodeCache> {
+        let begun = || Arc::new(NodeCache::begin(&self.client));
+        Arc::clone(self.nodes.get_or_init(begun))
+    }
+
     /// How the Ceph of a cluster is reached.
     async fn access(&self, namespace: &str, name: &str) -> Result<Access, AccessError> {
         let folder = self.options.folder.join(namespace).join(name);

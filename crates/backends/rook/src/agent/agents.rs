@@ -13,8 +13,8 @@ use semver::Version;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::api::cache::NodeSeen;
 use crate::api::names::VERSION;
+use crate::api::nodes::NodeSeen;
 
 /// The name of the DaemonSet, the label `app` of its pods, and their account.
 pub const NAME: &str = "stagger-agent";

@@ -1,50 +1,28 @@
 //! What Kubernetes shows of a cluster, kept up to date by watches: no question is asked twice.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::future::pending;
-use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::runtime::reflector::{self, Store};
-use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, Resource, ResourceExt as _};
-use serde::de::DeserializeOwned;
+use kube::runtime::reflector::Store;
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 use stagger_core::model::UnitId;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
 
-use crate::api::objects::{Deployment, Node, Pod};
+use crate::api::nodes::{NodeCache, NodeSeen};
+use crate::api::objects::{Deployment, Pod};
+use crate::api::watches::Watches;
 use crate::api::{daemons, names};
 
-/// A node.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NodeSeen {
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// Whether it is ready and takes new pods.
-    pub takes_pods: bool,
-}
-
-/// A watch that was forbidden is granted when it was not forbidden again for so long. It is tried again every
-/// half minute, and one that is granted says nothing until something changes.
-const QUIET: Duration = Duration::from_secs(90);
-
-/// So many objects are in memory twice at most, while all are read for the first time.
-const PAGE: u32 = 100;
-
-/// The Deployments, pods, budgets, prepare Jobs and claims of one namespace, and the nodes.
+/// The Deployments, pods, budgets, prepare Jobs and claims of one namespace, beside the nodes of all.
 pub struct ObjectCache {
     deployments: Store<Deployment>,
     pods: Store<Pod>,
-    nodes: Store<Node>,
+    nodes: Arc<NodeCache>,
     budgets: Store<PodDisruptionBudget>,
     jobs: Store<Job>,
     reports: Store<ConfigMap>,
@@ -69,12 +47,12 @@ const IDS: [&str; 2] = ["ceph-osd-id", daemons::ID];
 
 impl ObjectCache {
     /// Begins to watch.
-    pub fn begin(client: &Client, namespace: &str) -> Self {
+    pub fn begin(client: &Client, namespace: &str, nodes: Arc<NodeCache>) -> Self {
         let daemons = || watcher::Config::default().labels(&format!("rook_cluster={namespace}"));
         let mut watches = Watches::new();
         let deployments = watches.keep(Api::namespaced(client.clone(), namespace), daemons());
         let pods = watches.keep(Api::namespaced(client.clone(), namespace), daemons());
-        let nodes = watches.keep(Api::all(client.clone()), watcher::Config::default());
+        watches.follow(nodes.changes());
         let budgets = watches.keep(
             Api::namespaced(client.clone(), namespace),
             watcher::Config::default(),
@@ -109,7 +87,7 @@ impl ObjectCache {
         // The writers live as long as the watches, which live as long as this.
         self.deployments.wait_until_ready().await.ok();
         self.pods.wait_until_ready().await.ok();
-        self.nodes.wait_until_ready().await.ok();
+        self.nodes.seen().await;
         self.budgets.wait_until_ready().await.ok();
         self.jobs.wait_until_ready().await.ok();
         self.reports.wait_until_ready().await.ok();
@@ -118,7 +96,9 @@ impl ObjectCache {
 
     /// Which rights the watches lack, and the cure. While they do, what is shown here may be old.
     pub fn missing_rights(&self) -> Option<String> {
-        self.watches.missing_rights()
+        self.watches
+            .missing_rights()
+            .or_else(|| self.nodes.missing_rights())
     }
 
     /// What is looked up by daemon, gathered once for all that ask between two changes: a wave of many daemons
@@ -222,11 +202,7 @@ impl ObjectCache {
 
     /// Whether a node takes no new pods, or is gone.
     pub fn is_cordoned(&self, name: &str) -> bool {
-        let node = self.nodes.find(|node| node.name_any() == name);
-        node.is_none_or(|node| {
-            let spec = node.spec.as_ref();
-            spec.and_then(|spec| spec.unschedulable).unwrap_or(false)
-        })
+        self.nodes.is_cordoned(name)
     }
 
     /// The node on which alone the pods of a Deployment may run, by its selector.
@@ -238,17 +214,12 @@ impl ObjectCache {
     /// The same, if that node takes no new pods or is gone.
     pub fn closed_node(&self, deployment: &Deployment) -> Option<String> {
         let hostname = Self::node_of(deployment)?;
-        let takes = |node: &Node| {
-            let spec = node.spec.as_ref();
-            node.labels().get(names::HOSTNAME) == Some(hostname)
-                && !spec.and_then(|spec| spec.unschedulable).unwrap_or(false)
-        };
-        self.nodes.find(takes).is_none().then(|| hostname.clone())
+        (!self.nodes.takes_pods_of(hostname)).then(|| hostname.clone())
     }
 
     /// All nodes.
     pub fn nodes(&self) -> BTreeMap<String, NodeSeen> {
-        nodes(&self.nodes)
+        self.nodes.all()
     }
 
     /// The Jobs that prepare devices.
@@ -270,160 +241,4 @@ impl ObjectCache {
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.watches.changes()
     }
-}
-
-/// All nodes, as they are seen.
-pub(crate) fn nodes(seen: &Store<Node>) -> BTreeMap<String, NodeSeen> {
-    let one = |node: &Arc<Node>| {
-        let status = node.status.as_ref();
-        let conditions = status.and_then(|status| status.conditions.as_ref());
-        let is_ready = conditions
-            .into_iter()
-            .flatten()
-            .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-        let spec = node.spec.as_ref();
-        let is_cordoned = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
-        NodeSeen {
-            labels: node.labels().clone(),
-            takes_pods: is_ready && !is_cordoned,
-        }
-    };
-    let nodes = seen.state();
-    nodes.iter().map(|node| (node.name_any(), one(node))).collect()
-}
-
-/// Watches that tell of their changes together. Dropping it ends them.
-pub(crate) struct Watches {
-    tell: Tell,
-    watching: JoinSet<()>,
-}
-
-impl Watches {
-    /// None yet.
-    pub(crate) fn new() -> Self {
-        Self {
-            tell: Tell {
-                changed: Arc::new(watch::channel(0).0),
-                forbidden: Arc::new(watch::channel(BTreeMap::new()).0),
-            },
-            watching: JoinSet::new(),
-        }
-    }
-
-    /// Begins one more, and gives what it shows.
-    pub(crate) fn keep<K>(&mut self, api: Api<K>, config: watcher::Config) -> Store<K>
-    where
-        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-        K::DynamicType: Eq + Hash + Clone + Default,
-    {
-        keep(api, config, &self.tell, &mut self.watching)
-    }
-
-    /// Tells of changes.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.tell.changed.subscribe()
-    }
-
-    /// Which rights the watches lack, and the cure.
-    pub(crate) fn missing_rights(&self) -> Option<String> {
-        let forbidden = self.tell.forbidden.borrow();
-        let all: Vec<&str> = forbidden.values().map(String::as_str).collect();
-        (!all.is_empty()).then(|| {
-            format!(
-                "{}; give the operator's account its role again: apply deploy/operator/rbac.yaml of this release",
-                all.join("; ")
-            )
-        })
-    }
-}
-
-/// Who is told by the watches.
-#[derive(Clone)]
-struct Tell {
-    changed: Arc<watch::Sender<u64>>,
-    /// What the API server says of watches that it forbids, by resource.
-    forbidden: Arc<watch::Sender<BTreeMap<String, String>>>,
-}
-
-impl Tell {
-    fn change(&self) {
-        self.changed.send_modify(|count| *count += 1);
-    }
-
-    /// Whether a resource's watch is forbidden now, and what the API server says of it.
-    fn forbidden(&self, resource: &str, why: Option<String>) {
-        let turned = self.forbidden.send_if_modified(|forbidden| match why {
-            Some(why) => forbidden.insert(resource.to_owned(), why.clone()).as_ref() != Some(&why),
-            None => forbidden.remove(resource).is_some(),
-        });
-        if turned {
-            self.change();
-        }
-    }
-}
-
-/// What the API server says of a watch that it forbids.
-fn forbidden(error: &watcher::Error) -> Option<String> {
-    let answer = match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(answer))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(answer))
-        | watcher::Error::WatchFailed(kube::Error::Api(answer))
-        | watcher::Error::WatchError(answer) => Some(answer),
-        _ => None,
-    };
-    answer
-        .filter(|answer| answer.code == 403)
-        .map(|answer| answer.message.clone())
-}
-
-fn keep<K>(api: Api<K>, config: watcher::Config, tell: &Tell, watching: &mut JoinSet<()>) -> Store<K>
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-    K::DynamicType: Eq + Hash + Clone + Default,
-{
-    let (store, writer) = reflector::store();
-    let resource = K::plural(&K::DynamicType::default()).into_owned();
-    let tell = tell.clone();
-    watching.spawn(async move {
-        let events = watcher(api, config.page_size(PAGE)).default_backoff();
-        // Who wrote which field is much of an object, and nobody here asks for it.
-        let events = events.modify(|object: &mut K| object.meta_mut().managed_fields = None);
-        let stream = reflector::reflector(writer, events);
-        tokio::pin!(stream);
-        let mut quiet = None;
-        loop {
-            let granted = async {
-                match quiet {
-                    Some(at) => sleep_until(at).await,
-                    None => pending().await,
-                }
-            };
-            let event = tokio::select! {
-                event = stream.next() => event,
-                () = granted => {
-                    quiet = None;
-                    tell.forbidden(&resource, None);
-                    continue;
-                }
-            };
-            match event {
-                Some(Ok(event)) => {
-                    if matches!(event, watcher::Event::InitDone) {
-                        quiet = None;
-                        tell.forbidden(&resource, None);
-                    }
-                    tell.change();
-                }
-                Some(Err(error)) => {
-                    tracing::warn!(%error, resource, "a watch was interrupted and goes on");
-                    if let Some(why) = forbidden(&error) {
-                        quiet = Some(Instant::now() + QUIET);
-                        tell.forbidden(&resource, Some(why));
-                    }
-                }
-                None => return,
-            }
-        }
-    });
-    store
 }

@@ -2,7 +2,7 @@
 //! [`crate::agent::agents`], and has it so.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -18,11 +18,11 @@ use crate::agent::agents::{
     Agent, AgentRollout, NAME, Step, Wanted, daemon_set, decide, made_of, version_of,
 };
 use crate::agent::node_of;
-use crate::api::cache::{Watches, nodes};
 use crate::api::failed;
 use crate::api::names;
 use crate::api::names::MANAGER;
-use crate::api::objects::Node;
+use crate::api::nodes::NodeCache;
+use crate::api::watches::{Watches, is_seen};
 use crate::observability::blocked::Blocked;
 use crate::observability::events::{self, Events};
 use crate::reconcile::Shared;
@@ -110,7 +110,7 @@ struct Tend {
     watches: Watches,
     sets: Store<DaemonSet>,
     pods: Store<Pod>,
-    nodes: Store<Node>,
+    nodes: Arc<NodeCache>,
     /// Once it is known of what object they are.
     events: Option<Events>,
     /// The nodes that there were when lists of devices were last looked through.
@@ -123,10 +123,12 @@ impl Tend {
         let namespace = &shared.options.namespace;
         let agents = || watcher::Config::default().labels(&format!("{}={NAME}", names::APP));
         let mut watches = Watches::new();
+        let nodes = shared.nodes();
+        watches.follow(nodes.changes());
         Self {
             sets: watches.keep(Api::namespaced(client.clone(), namespace), agents()),
             pods: watches.keep(Api::namespaced(client.clone(), namespace), agents()),
-            nodes: watches.keep(Api::all(client.clone()), watcher::Config::default()),
+            nodes,
             watches,
             shared,
             image,
@@ -137,10 +139,11 @@ impl Tend {
 
     /// One look, and one thing done at most.
     async fn pass(&mut self) -> Result<AgentRollout, BackendError> {
-        if let Some(why) = self.watches.missing_rights() {
+        let missing = self.watches.missing_rights();
+        if let Some(why) = missing.or_else(|| self.nodes.missing_rights()) {
             return Ok(self.rolling(why));
         }
-        if !(is_seen(&self.sets) && is_seen(&self.pods) && is_seen(&self.nodes)) {
+        if !(is_seen(&self.sets) && is_seen(&self.pods) && self.nodes.is_seen()) {
             return Ok(AgentRollout::Unseen);
         }
         let ours = &self.shared.options.version;
@@ -181,7 +184,7 @@ impl Tend {
             .iter()
             .filter_map(|pod| Agent::of(pod))
             .collect();
-        let nodes = nodes(&self.nodes);
+        let nodes = self.nodes.all();
         let decided = decide(&nodes, &agents, &word);
         if let Err(error) = self.sweep(nodes.into_keys().collect()).await {
             tracing::warn!(%error, "what nodes that are gone have listed may be left");
@@ -285,15 +288,6 @@ impl Tend {
             true
         });
     }
-}
-
-/// Whether everything of a kind has been seen once.
-fn is_seen<K>(store: &Store<K>) -> bool
-where
-    K: kube::Resource<DynamicType = ()> + Clone + Debug + 'static,
-{
-    use futures::FutureExt as _;
-    store.wait_until_ready().now_or_never().is_some()
 }
 
 #[cfg(test)]

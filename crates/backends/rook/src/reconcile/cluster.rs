@@ -95,7 +95,7 @@ pub(crate) async fn run(shared: Shared, mut told: watch::Receiver<Arc<Desired>>)
     };
     let pulse = shared.health.begins(format!("cluster {namespace}/{name}"));
     let metrics = Arc::new(shared.metrics.cluster(&namespace, &name));
-    let watched = Arc::new(ObjectCache::begin(&shared.client, &namespace));
+    let watched = Arc::new(ObjectCache::begin(&shared.client, &namespace, shared.nodes()));
     let object = desired.maintenance.object_ref(&());
     let watchers = Watchers {
         events: Events::new(&shared.client, &shared.options.identity, object),
