@@ -83,6 +83,26 @@ impl Plane {
         Ok(())
     }
 
+    /// Asks for the eviction of a pod, as `kubectl drain` does; gives the server's words where it says "not now".
+    ///
+    /// # Errors
+    /// It says something else, as that there is no such pod.
+    pub fn evict(&self, namespace: &str, pod: &str) -> Result<Option<String>> {
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction");
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": { "name": pod, "namespace": namespace },
+        });
+        let words = ["create", "--raw", &path, "-f", "-"];
+        let out = self.kubectl_reading(&words, &eviction.to_string())?;
+        if out.status.success() {
+            return Ok(None);
+        }
+        let why = String::from_utf8_lossy(&out.stderr).into_owned();
+        ensure!(why.contains("(TooManyRequests)"), "evicting {pod}: {why}");
+        Ok(Some(why))
+    }
+
     /// Runs `kubectl` with a text on its stdin, to its end.
     pub(crate) fn kubectl_reading(&self, words: &[&str], text: &str) -> Result<Output> {
         let mut child = self

@@ -53,19 +53,11 @@ impl LaidOut {
     /// # Errors
     /// The server does not answer, or there is no such pod.
     pub fn evict(&self, pod: &str) -> Result<Option<String>> {
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction");
-        let eviction = json!({
-            "apiVersion": "policy/v1", "kind": "Eviction",
-            "metadata": { "name": pod, "namespace": NAMESPACE },
-        });
-        let words = ["create", "--raw", &path, "-f", "-"];
-        let out = self.plane.kubectl_reading(&words, &eviction.to_string())?;
-        if out.status.success() {
-            return Ok(None);
+        let refused = self.plane.evict(NAMESPACE, pod)?;
+        if let Some(why) = &refused {
+            ensure!(why.contains("disruption budget"), "evicting {pod}: {why}");
         }
-        let why = String::from_utf8_lossy(&out.stderr).into_owned();
-        ensure!(why.contains("disruption budget"), "evicting {pod}: {why}");
-        Ok(Some(why))
+        Ok(refused)
     }
 
     /// How many OSDs each budget over OSDs lets go, by its name.

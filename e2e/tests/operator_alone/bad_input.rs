@@ -5,11 +5,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::Plane;
-use stagger_e2e::laid_out::rights;
+use stagger_e2e::laid_out::{ASKED_ABOUT_EVICTIONS, rights, webhook};
 use stagger_e2e::node::{Agent, Image, Node, Settings};
 use stagger_e2e::sandbox::Sandbox;
 
@@ -81,10 +81,28 @@ fn bad_input_is_named_with_its_cure() -> Result<()> {
     rights(&world.plane)?;
     let config = world.kubeconfig()?;
     let ceph = ceph.display().to_string();
-    let more = ["--ceph", &ceph, "--python", "", "--poll", "1"];
+    let more = [
+        "--ceph",
+        &ceph,
+        "--python",
+        "",
+        "--poll",
+        "1",
+        "--lock-expires",
+        "6",
+    ];
+    let more = [&more[..], &ASKED_ABOUT_EVICTIONS].concat();
+    webhook(&world.plane)?;
     let mut operator = Operator::start(&world, "one", &config, &more)?;
     let named = world.all_is_named(&programs, &cluster);
+    let named = named.and_then(|()| world.an_eviction_is_refused_by(&["nobody is there"]));
     named.with_context(|| format!("the operator's log:\n{}", operator.log()))?;
+    // Nobody answers for it, and what it had closed stays closed.
+    operator.kill(&world)?;
+    world.an_eviction_is_refused_by(&["disruption budget"])?;
+    let mut operator = Operator::start(&world, "two", &config, &more)?;
+    let given_back = world.what_was_closed_is_given_back();
+    given_back.with_context(|| format!("the operator's log:\n{}", operator.log()))?;
     operator.stop(&world)
 }
 
@@ -116,6 +134,8 @@ fn osd(id: u32, labels: &Value) -> Value {
         "app": "rook-ceph-osd", "rook_cluster": NAMESPACE, "ceph_daemon_type": "osd",
         "ceph_daemon_id": id.to_string(), "topology-location-host": "n0", "topology-location-rack": "r0",
     });
+    let mut of_pod = all.clone();
+    of_pod["own"] = json!(name);
     if let (Some(all), Some(labels)) = (all.as_object_mut(), labels.as_object()) {
         all.extend(labels.clone());
         all.retain(|_, value| !value.is_null());
@@ -125,7 +145,7 @@ fn osd(id: u32, labels: &Value) -> Value {
         "metadata": { "name": name, "namespace": NAMESPACE, "labels": all },
         "spec": {
             "selector": { "matchLabels": { "own": name } },
-            "template": { "metadata": { "labels": { "own": name } }, "spec": {
+            "template": { "metadata": { "labels": of_pod }, "spec": {
                 "automountServiceAccountToken": false,
                 "containers": [{ "name": "osd", "image": IMAGE, "command": ["sleep", "86400"] }],
             } },
@@ -169,6 +189,42 @@ impl World {
             let mut of_reason = events.iter().filter(|(found, _)| found == reason);
             of_reason.any(|(_, note)| note.contains(word))
         }))
+    }
+
+    /// An OSD's pod is not evicted, and whoever asks is told all of this.
+    fn an_eviction_is_refused_by(&self, words: &[&str]) -> Result<()> {
+        let name = self.plane.ask(&[
+            "get",
+            "pods",
+            "-n",
+            NAMESPACE,
+            "-l",
+            "own=rook-ceph-osd-1",
+            "-o",
+            "jsonpath={.items[0].metadata.name}",
+        ])?;
+        self.wait(&format!("its eviction is refused by {words:?}"), || {
+            match self.plane.evict(NAMESPACE, &name)? {
+                Some(why) => Ok(words.iter().all(|word| why.contains(word))),
+                None => bail!("{name} was evicted"),
+            }
+        })
+    }
+
+    /// With the CephMaintenance goes what was closed for it: one OSD may be evicted, as Rook has it.
+    fn what_was_closed_is_given_back(&self) -> Result<()> {
+        let budget = |path: &str| {
+            let path = format!("jsonpath={path}");
+            let words = ["get", "pdb", "rook-ceph-osd", "-n", NAMESPACE, "-o", &path];
+            self.plane.ask(&words)
+        };
+        ensure!(budget("{.spec.maxUnavailable}")? == "0", "{}", budget("{.spec}")?);
+        let words = ["delete", "cephmaintenance", "my-cluster", "-n", NAMESPACE];
+        self.plane.ask(&[&words[..], &["--timeout=60s"]].concat())?;
+        ensure!(budget("{.spec.maxUnavailable}")? == "1", "{}", budget("{.spec}")?);
+        let labels = budget("{.metadata.labels}")?;
+        ensure!(!labels.contains("stagger"), "it is still ours: {labels}");
+        Ok(())
     }
 
     fn all_is_named(&self, programs: &Path, cluster: &Value) -> Result<()> {

@@ -152,11 +152,22 @@ impl Operator {
         Ok(operator)
     }
 
+    /// Ends it at once.
+    fn kill(&mut self, world: &World) -> Result<()> {
+        self.signal(world, "-KILL")?;
+        self.ends().map(drop)
+    }
+
+    fn signal(&self, world: &World, signal: &str) -> Result<()> {
+        let pid = fs::read_to_string(self.folder.join("pid")).context("reading the operator's number")?;
+        let sent = output(world.sandbox.command("kill").args([signal, pid.trim()]))?;
+        ensure!(sent.status.success(), "it cannot be sent {signal}");
+        Ok(())
+    }
+
     /// Tells it to stop, and waits until it has, well.
     fn stop(&mut self, world: &World) -> Result<()> {
-        let pid = fs::read_to_string(self.folder.join("pid")).context("reading the operator's number")?;
-        let ended = output(world.sandbox.command("kill").args(["-TERM", pid.trim()]))?;
-        ensure!(ended.status.success(), "it cannot be told to stop");
+        self.signal(world, "-TERM")?;
         let ended = self.ends()?;
         ensure!(ended == Some(0), "it ended with {ended:?}: {}", self.log());
         Ok(())

@@ -78,6 +78,68 @@ impl World {
         Ok(())
     }
 
+    /// What no role names is tried, as the account itself would.
+    pub(crate) fn what_is_not_granted_is_refused(&self) -> Result<()> {
+        let status = r#"{"status":{"phase":"Ready"}}"#;
+        let tries: [&[&str]; 16] = [
+            &["get", "secret", "another", "-n", NAMESPACE],
+            &["get", "secrets", "-n", NAMESPACE],
+            &["get", "--raw", "/api/v1/namespaces/rook-ceph/secrets?watch=1"],
+            &["get", "pods", "-n", ELSEWHERE],
+            &["get", "deployments", "--all-namespaces"],
+            &["get", "--raw", "/api/v1/nodes/n0/proxy/pods"],
+            &["create", "configmap", "x", "-n", ELSEWHERE],
+            &["create", "token", "default", "-n", NAMESPACE],
+            &[
+                "create",
+                "clusterrolebinding",
+                "x",
+                "--clusterrole=cluster-admin",
+                "--user=x",
+            ],
+            &[
+                "replace",
+                "--raw",
+                "/api/v1/namespaces/rook-ceph/pods/x/status",
+                "-f",
+                "/dev/null",
+            ],
+            &[
+                "patch",
+                "cephcluster",
+                "my-cluster",
+                "-n",
+                NAMESPACE,
+                "--subresource=status",
+                "--type=merge",
+                "-p",
+                status,
+            ],
+            &[
+                "patch",
+                "crd",
+                "cephclusters.ceph.rook.io",
+                "--type=merge",
+                "-p",
+                "{}",
+            ],
+            &["patch", "node", "n0", "--type=merge", "-p", "{}"],
+            &["delete", "cephcluster", "my-cluster", "-n", NAMESPACE],
+            &["delete", "crd", "cephmaintenances.stagger.dev"],
+            &["delete", "--raw", "/api/v1/namespaces/rook-ceph/configmaps"],
+        ];
+        for words in tries {
+            match self.plane.ask(&[words, &["--as", ACCOUNT]].concat()) {
+                Ok(said) => bail!("it may {words:?}: {said}"),
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    ensure!(error.contains("forbidden"), "{words:?}: {error}");
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// An agent writes down the devices of its own node, and no journal.
     pub(crate) fn an_agent_writes_no_other_configmap(&self) -> Result<()> {
         let agent = "system:serviceaccount:rook-ceph:stagger-agent";

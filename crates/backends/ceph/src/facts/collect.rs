@@ -53,10 +53,10 @@ impl Default for CollectOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
     /// A question got no answer, or a no.
-    #[error("cannot observe the cluster")]
+    #[error(transparent)]
     Api(#[from] ApiError),
     /// An answer could not be read.
-    #[error("cannot observe the cluster")]
+    #[error(transparent)]
     Parse(#[from] ParseError),
     /// The map changed under every reading.
     #[error("facts-contradict: {why}, {tries} times in a row")]

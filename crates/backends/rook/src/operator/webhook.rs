@@ -16,6 +16,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use axum_server::tls_rustls::RustlsConfig;
 use http::StatusCode;
+use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::Eviction;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};
@@ -109,7 +110,7 @@ async fn keep_registered(
             }
         }
         sleep(if registered.is_ok() { LOOK } else { AGAIN }).await;
-        if newest.is_to_be_renewed() {
+        if newest.is_to_be_renewed(Timestamp::now()) {
             let renewed = Certificate::new(&registration.host())?;
             before = Some(std::mem::replace(&mut newest, renewed));
         }

@@ -62,8 +62,8 @@ impl Certificate {
     }
 
     /// Whether it is time for a new one.
-    pub(super) fn is_to_be_renewed(&self) -> bool {
-        Timestamp::now().duration_since(self.made) > SignedDuration::from_hours(DAYS * 24 * 2 / 3)
+    pub(super) fn is_to_be_renewed(&self, now: Timestamp) -> bool {
+        now.duration_since(self.made) > SignedDuration::from_hours(DAYS * 24 * 2 / 3)
     }
 }
 
@@ -88,7 +88,51 @@ pub(super) enum CertificateError {
 
 #[cfg(test)]
 mod tests {
+    use rustls::pki_types::ServerName;
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
+
     use super::*;
+
+    /// Whether a client that trusts these takes what is shown for that host, over bytes in memory.
+    fn is_trusted(shown: &Certificate, trusted: &[&Certificate], host: &str) -> Result<(), rustls::Error> {
+        let mut roots = RootCertStore::empty();
+        let bundle: String = trusted.iter().map(|one| one.pem()).collect();
+        for one in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
+            roots.add(one.unwrap())?;
+        }
+        let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let host = ServerName::try_from(host.to_owned()).unwrap();
+        let mut client = ClientConnection::new(Arc::new(client), host)?;
+        let mut server = ServerConnection::new(shown.server())?;
+        while client.is_handshaking() || server.is_handshaking() {
+            let mut wire = Vec::new();
+            client.write_tls(&mut wire).unwrap();
+            server.read_tls(&mut &wire[..]).unwrap();
+            server.process_new_packets()?;
+            wire.clear();
+            server.write_tls(&mut wire).unwrap();
+            client.read_tls(&mut &wire[..]).unwrap();
+            client.process_new_packets()?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn while_one_is_renewed_both_are_trusted_whichever_is_shown() {
+        let host = "stagger-evictions.rook-ceph.svc";
+        let [first, renewed, other] = [(); 3].map(|()| Certificate::new(host).unwrap());
+        for shown in [&first, &renewed] {
+            is_trusted(shown, &[&renewed, &first], host).unwrap();
+            is_trusted(shown, &[&other], host).unwrap_err();
+            is_trusted(shown, &[&renewed, &first], "another.svc").unwrap_err();
+        }
+        let days = |days: i64| first.made + SignedDuration::from_hours(days * 24);
+        assert!(!first.is_to_be_renewed(days(59)) && first.is_to_be_renewed(days(61)));
+    }
 
     #[test]
     fn a_date_is_counted_over_the_end_of_a_year() {
