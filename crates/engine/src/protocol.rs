@@ -40,12 +40,16 @@ pub fn taking_over<'a>(
     first
 }
 
-/// Whether a holder before may have calls under way of which our journals know nothing: the cluster has
-/// given out tokens between the newest whose holder went on (`ruled_out`) and the one that it gave us.
+/// Whether a holder before may have calls under way of which our journals know nothing: between the newest token whose
+/// holder went on (`ruled_out`) and the one that it gave us (`given`) the cluster has given out one that is not among those of
+/// which a journal of ours says that they were `taken`.
 ///
-/// A holder that only took the lock counts for nothing: what it had found out it has not acted upon.
-pub fn had_a_stranger(ruled_out: u64, given: u64) -> bool {
-    given > ruled_out.saturating_add(1)
+/// A holder that only took the lock has ruled out nothing: what it had found out it has not acted upon. Nor has it to be
+/// ruled out: it has announced nothing.
+pub fn had_a_stranger(ruled_out: u64, taken: &BTreeSet<u64>, given: u64) -> bool {
+    let between = ruled_out.saturating_add(1)..given;
+    let known = taken.range(between.clone()).count() as u64;
+    !between.is_empty() && known < given - between.start
 }
 
 /// How long whoever had the lock before may have calls under way that nothing but time ends, if its

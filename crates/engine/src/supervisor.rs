@@ -149,7 +149,7 @@ pub async fn start(
     }
     let backend = Arc::clone(&parts.backend);
     let (lease, holder) = taken(&mut parts, who, &run, &before).await?;
-    let unread = unread(&mut parts, before.ruled_out, lease.fence(), false).await?;
+    let unread = unread(&mut parts, &before, lease.fence(), false).await?;
     let start = Start {
         version: stagger_core::run::VERSION,
         run,
@@ -196,7 +196,7 @@ pub async fn resume(parts: Parts, who: &Identity, run: &RunId) -> Result<(Driver
     // The holder before may have written until now.
     let replayed = replay(&*parts.store, run)?;
     let before = Before::of(&*parts.store, &cluster, &identity)?;
-    let unread = unread(&mut parts, before.ruled_out, lease.fence(), true).await?;
+    let unread = unread(&mut parts, &before, lease.fence(), true).await?;
     let mut driver = Driver::resume(parts, replayed, lease.fence(), &holder).await?;
     heeded(&mut driver, &lease, unread, &backend).await;
     Ok((driver, lease))
@@ -255,7 +255,7 @@ async fn taken(
 /// before that.
 async fn unread(
     parts: &mut Parts,
-    ruled_out: u64,
+    before: &Before,
     given: u64,
     resumed: bool,
 ) -> Result<Option<Unread>, SuperviseError> {
@@ -273,7 +273,8 @@ async fn unread(
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(protocol::had_a_stranger(ruled_out, given).then_some(Unread::Elsewhere))
+    let had_a_stranger = protocol::had_a_stranger(before.ruled_out, &before.taken, given);
+    Ok(had_a_stranger.then_some(Unread::Elsewhere))
 }
 
 /// The driver goes by the lock and by what is unread. The cluster is told of the journal, unless that has lost something: whoever
@@ -342,6 +343,8 @@ struct Before {
     fence: u64,
     /// The newest token whose holder went on after it took over.
     ruled_out: u64,
+    /// Those whose holders took over and did nothing more.
+    taken: BTreeSet<u64>,
     /// A run that is not over.
     unfinished: Option<RunId>,
 }
@@ -353,6 +356,7 @@ impl Before {
             names: BTreeSet::from([cluster.clone()]),
             fence: 0,
             ruled_out: 0,
+            taken: BTreeSet::new(),
             unfinished: None,
         };
         for listed in store.runs()? {
@@ -375,6 +379,7 @@ impl Before {
             }
             let run = replay(store, &listed.run)?;
             before.ruled_out = before.ruled_out.max(run.ruled_out());
+            before.taken.extend(run.taken());
             if run.ended().is_none() && before.unfinished.is_none() {
                 before.unfinished = Some(listed.run);
             }

@@ -525,6 +525,32 @@ async fn who_cannot_write_to_the_journal_takes_no_lock_and_whoever_follows_knows
     );
 }
 
+/// Two in a row are killed as soon as they have the lock, and have written that they have it. Between them and whoever follows
+/// nobody is unknown, until the cluster has given out a token of which no journal says anything.
+#[tokio::test]
+async fn who_only_took_the_lock_is_no_stranger() {
+    let setting = Setting::new();
+    let backend = setting.named("lab", "id-1");
+    let (mut driver, lease) = setting.start(&backend, "r1", "2").await.unwrap();
+    so_far(&mut driver, &setting, 1).await;
+    drop((driver, lease));
+    for unknown in [false, true] {
+        for _ in 0..2 {
+            drop(setting.resume(&backend, "r1").await.unwrap());
+        }
+        setting.truth.lock().unwrap().fence += u64::from(unknown);
+        setting.calls();
+        let (mut driver, lease) = setting.resume(&backend, "r1").await.unwrap();
+        while driver.run().ruled_out() < lease.fence() {
+            driver.step().await.unwrap();
+        }
+        drop((driver, lease));
+        let calls = setting.calls();
+        let on_all = calls.iter().any(|call| call.ends_with("on u.0 u.1 u.2"));
+        assert_eq!(on_all, unknown, "{calls:?}");
+    }
+}
+
 /// Nobody has renewed the lock since, and nobody has given it back.
 #[tokio::test]
 async fn a_backup_that_lacks_only_the_last_thing_is_noticed() {

@@ -33,6 +33,7 @@ impl State {
                     return illegal("a fencing token only grows");
                 }
                 self.fence = fence;
+                self.taken.insert(fence);
                 self.holder = holder;
                 // It may have been started since, and have a call of another holder.
                 self.off.clear();
@@ -329,6 +330,7 @@ impl State {
         }
         if of_the_holder {
             self.ruled_out = self.fence;
+            self.taken.clear();
         }
         self.seq = seq;
         Ok(())

@@ -36,6 +36,8 @@ pub use measured::measured;
 pub use state::{IllegalEvent, State};
 pub use visit::{Failure, GateWait, OpenWave, Visit, VisitState, WavePhase, Way};
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use crate::model::{PartName, Reason, Snapshot, UnitId};
@@ -118,6 +120,12 @@ impl Run {
     /// out stray calls of all holders before it; 0: none has.
     pub fn ruled_out(&self) -> u64 {
         self.state.ruled_out
+    }
+
+    /// The fencing tokens since [`ruled_out`](Self::ruled_out) whose holders took over and did nothing more. Whatever they
+    /// had sent would be announced here.
+    pub fn taken(&self) -> &BTreeSet<u64> {
+        &self.state.taken
     }
 
     /// The newest plan.

@@ -30,6 +30,8 @@ pub struct State {
     /// The newest token whose holder has written something of its own: before that it had ruled out
     /// stray calls of all holders before.
     pub(super) ruled_out: u64,
+    /// The tokens since then whose holders have only written that they took the lock.
+    pub(super) taken: BTreeSet<u64>,
     /// The place of the last event that changed the world, or may have: what was observed before it
     /// is old.
     pub(super) changed: Seq,
@@ -170,6 +172,7 @@ impl State {
             fence: 0,
             holder: String::new(),
             ruled_out: 0,
+            taken: BTreeSet::new(),
             changed: seq,
             plan: None,
             plan_is_fresh: false,

@@ -132,8 +132,9 @@ impl System {
         let open = book.fold(run).run.open().map(|(_, action)| action);
         let first = protocol::taking_over(open, |action| rail(setup, action));
         let (mut units, mut wait): (Vec<usize>, _) = (first.raise.iter().map(place).collect(), first.wait);
-        let ruled_out = book.fold(run).run.ruled_out();
-        if setup.has(Rail::Stranger) && protocol::had_a_stranger(ruled_out, u64::from(token)) {
+        let of = &book.fold(run).run;
+        let had_a_stranger = protocol::had_a_stranger(of.ruled_out(), of.taken(), u64::from(token));
+        if setup.has(Rail::Stranger) && had_a_stranger {
             // Nothing is known of what may be open there: it is waited for.
             if but.is_some() {
                 return None;
