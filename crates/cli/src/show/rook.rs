@@ -79,15 +79,12 @@ pub(crate) fn unmanaged(seen: &Unmanaged) -> String {
     } = seen;
     let mut text = "UNMANAGED  there is no CephMaintenance for it: it is only looked at".to_owned();
     let phase = seen.phase.as_deref().unwrap_or("no phase yet");
-    let _ = write!(
-        text,
-        "\n{namespace}/{cluster}  {phase}{}, wants {}",
-        seen.message
-            .iter()
-            .map(|why| format!(": {why}"))
-            .collect::<String>(),
-        seen.image.as_deref().unwrap_or("no image")
-    );
+    let why = match &seen.message {
+        Some(why) => format!(": {why}"),
+        None => String::new(),
+    };
+    let image = seen.image.as_deref().unwrap_or("no image");
+    let _ = write!(text, "\n{namespace}/{cluster}  {phase}{why}, wants {image}");
     let _ = write!(
         text,
         "\nceph       {}",

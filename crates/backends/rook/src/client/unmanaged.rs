@@ -110,12 +110,14 @@ impl Unmanaged {
 
     /// An answer, or that it is missing.
     fn note<T>(&mut self, what: &str, answer: kube::Result<T>) -> Option<T> {
-        answer
-            .map_err(|error| {
-                self.unseen
-                    .push(refused(format!("see {what}"), error).to_string())
-            })
-            .ok()
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                let why = refused(format!("see {what}"), error);
+                self.unseen.push(why.to_string());
+                None
+            }
+        }
     }
 
     fn of_cluster(namespace: &str, found: &DynamicObject) -> Self {
