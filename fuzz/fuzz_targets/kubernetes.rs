@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use stagger_rook::api::cluster::{CephCluster, CephClusterSpec};
 use stagger_rook::api::maintenance::{CephMaintenance, CephMaintenanceSpec, Desired};
-use stagger_rook::api::policy::Settings;
+use stagger_rook::api::settings::Settings;
 use stagger_rook::executor::goal::Goal;
 
 fuzz_target!(|bytes: &[u8]| {
