@@ -66,7 +66,7 @@ impl Drains {
         }
         self.noout("unset-group", &unset).await?;
         if !unset.is_empty() {
-            kept.noout = new;
+            kept.noout.retain(|domain| new.contains(domain));
             state_map::write(&self.shared.client, &self.namespace, kept).await?;
         }
         Ok(())
