@@ -342,7 +342,7 @@ fn who_serves_is_stopped_again_only_once_both_judges_agree() {
     assert!(
         reason
             .detail
-            .contains("osd.0 serve and may not be stopped now: a group has no other copy"),
+            .contains("osd.0 serves and may not be stopped now: a group has no other copy"),
         "{reason}"
     );
     assert_eq!(world.asked.len(), asked + 1);
@@ -380,6 +380,25 @@ fn a_run_that_is_aborted_does_not_wait_for_a_moment_when_who_serves_may_be_stopp
         world.asks(Command::Abort);
         let ended = world.drive(|_| false);
         assert_eq!(ended, Decision::Over(Ending::Aborted), "reported: {is_reported}");
+        assert_eq!(world.done, ["osd.0 to 18", "osd.1 to 18"]);
+    }
+}
+
+#[test]
+fn a_run_that_is_aborted_does_not_wait_for_gates_while_all_that_it_changed_serve() {
+    // osd.0 does not serve: it gets its time also then.
+    for all_serve in [true, false] {
+        let mut world = world(OnFailure::Stop, |_| {});
+        world.drive_to(2);
+        world.health = Verdict::No;
+        if !all_serve {
+            world.units.remove(&"osd.0".parse().unwrap());
+        }
+        assert_eq!(waits(&mut world), (Some(60), Code::GatesShut));
+        world.asks(Command::Abort);
+        let came = world.drive(|_| false);
+        let ended = came == Decision::Over(Ending::Aborted);
+        assert_eq!(ended, all_serve, "{came:?}");
         assert_eq!(world.done, ["osd.0 to 18", "osd.1 to 18"]);
     }
 }

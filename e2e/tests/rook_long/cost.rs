@@ -121,8 +121,8 @@ fn is_nothing(value: &Value) -> bool {
     value.is_null() || *value == json!({})
 }
 
-/// A Deployment without what is ours to set, by the image, `resources`, `priorityClassNames` and `annotations`
-/// of the spec, and without what Kubernetes writes by itself.
+/// A Deployment without what is ours to set, by the image (which Rook writes into a variable too), `resources`,
+/// `priorityClassNames` and `annotations` of the spec, and without what Kubernetes writes by itself.
 fn without_ours(mut deployment: Value) -> Result<Value> {
     let fields = |value: &mut Value, names: &[&str]| {
         if let Some(fields) = value.as_object_mut() {
@@ -157,6 +157,11 @@ fn without_ours(mut deployment: Value) -> Result<Value> {
     for kind in ["containers", "initContainers"] {
         for container in pod[kind].as_array_mut().into_iter().flatten() {
             fields(container, &["image", "resources"]);
+            for variable in container["env"].as_array_mut().into_iter().flatten() {
+                if variable["name"] == "CONTAINER_IMAGE" {
+                    fields(variable, &["value"]);
+                }
+            }
         }
     }
     Ok(deployment)

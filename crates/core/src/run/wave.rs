@@ -462,7 +462,8 @@ impl State {
         }
         let wait = |until, why: &str| {
             let names: Vec<_> = units.iter().map(UnitId::as_str).collect();
-            let why = format!("{} serve and may not be stopped now: {why}", names.join(" "));
+            let serve = if units.len() == 1 { "serves" } else { "serve" };
+            let why = format!("{} {serve} and may not be stopped now: {why}", names.join(" "));
             let why = Reason::new(Code::NotSafeToStopAgain, why);
             // It may take a person to make it safe, and goes on by itself once it is.
             match &self.held {
@@ -568,13 +569,15 @@ impl State {
             .since
             .saturating_add(timeout.saturating_mul(periods))
             .unwrap_or(Timestamp::MAX);
-        if now < until {
+        // Who ends the run leaves what its units cannot help, and what keeps it from being helped: a guard.
+        let is_left = self.aborting && missing.is_empty();
+        if now < until && !is_left {
             return Waited::Not(Decision::Wait {
                 until: Some(until),
                 why: reason,
             });
         }
-        if before.shut != shut && waiting.prolonged < PROLONGED {
+        if before.shut != shut && waiting.prolonged < PROLONGED && !is_left {
             return turned(&shut);
         }
         Waited::TooLong(reason)

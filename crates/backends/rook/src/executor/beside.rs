@@ -23,7 +23,7 @@ use crate::api::daemons::kind_of;
 use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::objects::Deployment;
 use crate::executor::goal::Goal;
-use crate::executor::managed_fields::{holder, is_made_of, template_image};
+use crate::executor::managed_fields::{HELD_BY, holder, is_made_of, template_image};
 
 /// What a run beside Rook keeps of how it was before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,17 +145,14 @@ pub(crate) fn conditions(
 
 /// The daemons of which a step has to change the labels.
 pub(crate) fn left(step: Step, wish: &Goal, daemons: &Daemons) -> Vec<UnitId> {
-    let is_as_wished = |unit: &UnitId, deployment: &Deployment| {
-        let kind = kind_of(unit);
-        is_made_of(deployment, kind, &wish.made(kind, ""))
-    };
     let is_left = |unit: &UnitId, deployment: &Deployment| match step {
-        // One that a person keeps from everybody is left alone by the run too.
-        Step::Hold => !is_as_wished(unit, deployment) && !deployment.labels().contains_key(DO_NOT_RECONCILE),
+        // One that a person keeps from everybody is left alone by the run too, and who gives one to Rook in its midst is not
+        // fought.
+        Step::Hold => is_open_to_rook(wish, unit, deployment) && !deployment.labels().contains_key(HELD_BY),
         Step::Image => false,
         Step::Monitors => {
             ["mon", "mgr"].contains(&kind_of(unit))
-                && is_as_wished(unit, deployment)
+                && is_as_wished(wish, unit, deployment)
                 && holder(deployment).is_some()
         }
     };
@@ -163,6 +160,24 @@ pub(crate) fn left(step: Step, wish: &Goal, daemons: &Daemons) -> Vec<UnitId> {
         .iter()
         .filter(|(unit, deployment)| is_left(unit, deployment));
     units.map(|(unit, _)| unit.clone()).collect()
+}
+
+fn is_as_wished(wish: &Goal, unit: &UnitId, deployment: &Deployment) -> bool {
+    let kind = kind_of(unit);
+    is_made_of(deployment, kind, &wish.made(kind, ""))
+}
+
+/// Whether Rook is not kept from a daemon that is still to be changed.
+fn is_open_to_rook(wish: &Goal, unit: &UnitId, deployment: &Deployment) -> bool {
+    !is_as_wished(wish, unit, deployment) && !deployment.labels().contains_key(DO_NOT_RECONCILE)
+}
+
+/// The daemons from which Rook is not kept though they are still to be changed.
+pub(crate) fn open_to_rook(wish: &Goal, daemons: &Daemons) -> Vec<UnitId> {
+    let open = daemons
+        .iter()
+        .filter(|(unit, deployment)| is_open_to_rook(wish, unit, deployment));
+    open.map(|(unit, _)| unit.clone()).collect()
 }
 
 /// Why no wave may begin: Rook is not kept from what is to be changed. `None`: it is.
@@ -175,10 +190,11 @@ pub(crate) fn is_open(wish: &Goal, daemons: &Daemons, cluster_image: Option<&str
             wish.image
         ));
     }
-    let open = left(Step::Hold, wish, daemons);
+    let open = open_to_rook(wish, daemons);
     let first = open.first()?;
     Some(format!(
-        "somebody took the label {DO_NOT_RECONCILE} off the Deployment of {first}{}: Rook changes it at its own pace",
+        "somebody took the label {DO_NOT_RECONCILE} off the Deployment of {first}{}, and Rook changes it at its own pace: set it \
+         again, or end the run",
         match open.len() {
             1 => String::new(),
             many => format!(" and {} more", many - 1),
@@ -209,7 +225,7 @@ pub(crate) fn settle(
 ) -> Settle {
     let held: Vec<(&UnitId, &Arc<Deployment>)> = daemons
         .iter()
-        .filter(|(_, deployment)| holder(deployment).is_some())
+        .filter(|(_, deployment)| deployment.labels().contains_key(HELD_BY))
         .collect();
     let is_of = |unit: &UnitId, deployment: &Deployment, image: &str| {
         template_image(deployment, kind_of(unit)) == Some(image)
@@ -219,7 +235,10 @@ pub(crate) fn settle(
     };
     let back: Vec<UnitId> = held
         .iter()
-        .filter(|(unit, deployment)| !manages || as_rook_has_it(unit, deployment))
+        // From one without Rook's own label it is not kept: somebody gave it back by hand.
+        .filter(|(unit, deployment)| {
+            !manages || holder(deployment).is_none() || as_rook_has_it(unit, deployment)
+        })
         .map(|(unit, _)| (*unit).clone())
         .collect();
     if !back.is_empty() {
@@ -318,6 +337,15 @@ mod tests {
         assert_eq!(done(&begun, NEW), [true, true, true]);
         assert_eq!(is_open(&wish(), &begun, Some(NEW)), None);
 
+        // Somebody gives one to Rook by hand: it is not labelled again, and no wave begins.
+        let given = Daemons::from([
+            daemon("mon.a", OLD, &held()),
+            daemon("osd.1", OLD, &json!({ HELD_BY: "m" })),
+        ]);
+        assert_eq!(done(&given, NEW), [true, true, true]);
+        let why = is_open(&wish(), &given, Some(NEW)).unwrap();
+        assert!(why.contains("off the Deployment of osd.1, and"), "{why}");
+
         let changed = Daemons::from([daemon("mon.a", NEW, &held()), daemon("osd.1", OLD, &held())]);
         assert_eq!(names(&left(Step::Monitors, &wish(), &changed)), ["mon.a"]);
         assert_eq!(done(&changed, NEW), [true, true, false]);
@@ -382,6 +410,12 @@ mod tests {
             Settle::Stay(why) => assert!(why.contains("osd.2") && why.contains(NEW), "{why}"),
             other => panic!("{other:?}"),
         }
+        // The second half of our mark goes where somebody has taken the first one away.
+        let given = Daemons::from([
+            daemon("osd.1", OLD, &json!({ HELD_BY: "m" })),
+            daemon("osd.2", OLD, &held()),
+        ]);
+        assert_eq!(settle(true, &given, NEW), let_go(&["osd.1"]));
         // A person takes updates away: Rook goes on.
         assert_eq!(settle(false, &half, NEW), let_go(&["osd.2"]));
         // All of it went back.

@@ -42,7 +42,7 @@ impl RookBackend {
         let Some(why) = open else {
             return Ok(None);
         };
-        let first = beside::left(beside::Step::Hold, &memory.wish, &daemons);
+        let first = beside::open_to_rook(&memory.wish, &daemons);
         let by = match first.first() {
             Some(unit) => self.written_since(unit).await?,
             None => String::new(),
