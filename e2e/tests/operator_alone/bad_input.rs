@@ -17,10 +17,10 @@ use crate::{NAMESPACE, Operator, World};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
 /// The machine's own files, with a `ceph` that is none.
-const IMAGE: &str = "machine:test";
+pub(crate) const IMAGE: &str = "machine:test";
 
 /// What the status says is wrong.
-const DEGRADED: &str = r#"{.status.conditions[?(@.type=="Degraded")].message}"#;
+pub(crate) const DEGRADED: &str = r#"{.status.conditions[?(@.type=="Degraded")].message}"#;
 /// Why the cluster is not seen to.
 const AWAY: &str = r#"{.status.conditions[?(@.type=="Available")].message}"#;
 
@@ -96,6 +96,8 @@ fn bad_input_is_named_with_its_cure() -> Result<()> {
     let mut operator = Operator::start(&world, "one", &config, &more)?;
     let named = world.all_is_named(&programs, &cluster);
     let named = named.and_then(|()| world.an_eviction_is_refused_by(&["nobody is there"]));
+    let named = named.and_then(|()| world.budgets_have_owners());
+    let named = named.and_then(|()| world.provisioning_waits_for_rook(cluster));
     named.with_context(|| format!("the operator's log:\n{}", operator.log()))?;
     // Nobody answers for it, and what it had closed stays closed.
     operator.kill(&world)?;
@@ -128,7 +130,7 @@ fn endpoints(data: &str) -> Value {
 }
 
 /// An OSD whose pod sleeps; `labels`: which of it are as they should not be.
-fn osd(id: u32, labels: &Value) -> Value {
+pub(crate) fn osd(id: u32, labels: &Value) -> Value {
     let name = format!("rook-ceph-osd-{id}");
     let mut all = json!({
         "app": "rook-ceph-osd", "rook_cluster": NAMESPACE, "ceph_daemon_type": "osd",
@@ -178,7 +180,7 @@ fn objects() -> Vec<Value> {
 
 impl World {
     /// Whether the condition that something is wrong says all of this, and an Event of the same reason each of it.
-    fn is_told(&self, reason: &str, words: &[&str]) -> Result<bool> {
+    pub(crate) fn is_told(&self, reason: &str, words: &[&str]) -> Result<bool> {
         let message = self.status(DEGRADED)?;
         Ok(words.iter().all(|word| message.contains(word)) && self.is_in_events(reason, words)?)
     }

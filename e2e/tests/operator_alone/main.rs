@@ -3,6 +3,7 @@
 
 mod agents;
 mod bad_input;
+mod beside_rook;
 mod lock;
 mod rights;
 mod told;

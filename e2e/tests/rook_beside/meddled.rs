@@ -53,11 +53,16 @@ fn meddled(cluster: &RookCluster, image: &str) -> Result<()> {
             .ask(&["label", &deployment, "-n", NAMESPACE, label, "--overwrite"])
     };
     label("ceph.rook.io/do-not-reconcile-")?;
+    let note = ["annotate", &deployment, "-n", NAMESPACE, "example.com/note=mine"];
+    cluster.plane.ask(&note)?;
     let why = |status: &Value| status["run"]["why"].as_str().unwrap_or_default().to_owned();
     cluster.wait_ours(
         "a label that is gone holds it",
         Duration::from_mins(3),
-        |status| Ok(why(status).contains("took the label")),
+        |status| {
+            let why = why(status);
+            Ok(why.contains("took the label") && why.contains("kubectl-annotate wrote it last"))
+        },
     )?;
     label("ceph.rook.io/do-not-reconcile=true")?;
     cluster.wait_ours("it goes on with the label", Duration::from_mins(3), |status| {

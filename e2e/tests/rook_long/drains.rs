@@ -59,7 +59,8 @@ fn operator_restarted_in_mid_drain() -> Result<()> {
     })
 }
 
-/// A cordon alone blocks nobody, and drains of others get through beside it.
+/// A cordon alone blocks nobody, and drains of others get through beside it. A node that stays drained for longer than
+/// `osdMaintenanceTimeout` has no `noout` any more.
 #[test]
 #[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
 fn a_cordon_that_lasts() -> Result<()> {
@@ -68,9 +69,18 @@ fn a_cordon_that_lasts() -> Result<()> {
         std::thread::sleep(Duration::from_secs(10));
         let status = cluster.wait_told("nothing is told", Duration::from_secs(5), |_| Ok(true))?;
         ensure!(cluster.is_at_rest(&status)?, "a cordon blocks: {status:#}");
+        cluster
+            .patch_cluster(&json!({ "spec": { "disruptionManagement": { "osdMaintenanceTimeout": 1 } } }))?;
         cluster.drain("host2", 120)?;
-        cluster.uncordon("host2")?;
         phases.lap("another node drained beside it");
+        cluster.wait_told("noout is on it", Duration::from_secs(30), |_| {
+            Ok(cluster.crush_flags()? == json!({ "host2": ["noout"] }))
+        })?;
+        cluster.wait_told("noout has its end", Duration::from_secs(90), |_| {
+            Ok(cluster.crush_flags()? == json!({}))
+        })?;
+        phases.lap("a minute later noout is gone, and the node still drained");
+        cluster.uncordon("host2")?;
         cluster.wait_told("nothing is left", Duration::from_mins(2), |status| {
             cluster.is_at_rest(status)
         })?;

@@ -275,3 +275,32 @@ pub(crate) fn desired(cluster: serde_json::Value, mut maintenance: serde_json::V
         cluster: CephCluster::new("c", serde_json::from_value(cluster).unwrap()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Nothing is begun for either of them, and a run that is under way ends with its wave.
+    #[test]
+    fn a_cluster_that_is_deleted_is_given_back_as_if_its_maintenance_were() {
+        let desired = || {
+            desired(
+                json!({}),
+                json!({ "manage": ["drains", "updates", "provisioning"] }),
+            )
+        };
+        let now = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        let (mut of_ours, mut of_rook) = (desired(), desired());
+        of_ours.maintenance.metadata.deletion_timestamp.clone_from(&now);
+        of_rook.cluster.metadata.deletion_timestamp = now;
+        for (one, goes) in [(desired(), false), (of_ours, true), (of_rook, true)] {
+            assert_eq!(one.is_going(), goes);
+            for what in [Manage::Drains, Manage::Updates, Manage::Provisioning] {
+                assert_eq!(one.manages(what), !goes);
+            }
+        }
+    }
+}

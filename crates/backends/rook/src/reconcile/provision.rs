@@ -179,7 +179,9 @@ impl Provision {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "new OSDs cannot be seen to now");
-                    wrong = true;
+                    let hint = error.hint.as_ref().map(|hint| format!("; {hint}"));
+                    self.tell_rook(Some(format!("{error}{}", hint.unwrap_or_default())));
+                    return Some(AGAIN);
                 }
             }
         }
@@ -189,7 +191,7 @@ impl Provision {
         [again, soon].into_iter().flatten().min()
     }
 
-    /// Tells why Rook's operator, which is to run, keeps new OSDs from being made here.
+    /// Tells why Rook's operator, which is to run or of which nobody can tell, keeps new OSDs from being made here.
     fn tell_rook(&self, why: Option<String>) {
         let why = why.map(|why| {
             (
