@@ -569,7 +569,7 @@ impl State {
             .since
             .saturating_add(timeout.saturating_mul(periods))
             .unwrap_or(Timestamp::MAX);
-        // Who ends the run leaves what its units cannot help, and what keeps it from being helped: a guard.
+        // Who aborts does not wait for what is not of these units: our own guard may be what keeps others from mending it.
         let is_left = self.aborting && missing.is_empty();
         if now < until && !is_left {
             return Waited::Not(Decision::Wait {
