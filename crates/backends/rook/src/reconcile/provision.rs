@@ -156,32 +156,22 @@ impl Provision {
             again,
         } = decided;
         acts.append(&mut wished.claims);
-        let mut wrong = false;
-        self.tell_rook(None);
-        if !acts.is_empty() {
-            match rook_operator::running(&self.shared.client, &self.namespace, &self.watched).await {
-                Ok(None) => {
-                    for act in acts {
-                        let at = act.at().clone();
-                        if let Err(error) = self.carry_out(found, &wished, act, now).await {
-                            let hint = error.hint.as_ref().map(|hint| format!("; {hint}"));
-                            let message = format!("{error}{}", hint.unwrap_or_default());
-                            tracing::warn!(%message, "new OSDs");
-                            let reason = "CannotBeDone";
-                            remarks.push(Remark { at, reason, message });
-                            wrong = true;
-                        }
-                    }
-                }
-                Ok(Some(why)) => {
-                    self.tell_rook(Some(why));
-                    return Some(AGAIN);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "new OSDs cannot be seen to now");
-                    let hint = error.hint.as_ref().map(|hint| format!("; {hint}"));
-                    self.tell_rook(Some(format!("{error}{}", hint.unwrap_or_default())));
-                    return Some(AGAIN);
+        let kept = if acts.is_empty() {
+            None
+        } else {
+            self.kept_by_rook().await
+        };
+        let mut wrong = kept.is_some();
+        self.tell_rook(kept);
+        if !wrong {
+            for act in acts {
+                let at = act.at().clone();
+                if let Err(error) = self.carry_out(found, &wished, act, now).await {
+                    let message = with_hint(&error);
+                    tracing::warn!(%message, "new OSDs");
+                    let reason = "CannotBeDone";
+                    remarks.push(Remark { at, reason, message });
+                    wrong = true;
                 }
             }
         }
@@ -191,16 +181,21 @@ impl Provision {
         [again, soon].into_iter().flatten().min()
     }
 
-    /// Tells why Rook's operator, which is to run or of which nobody can tell, keeps new OSDs from being made here.
-    fn tell_rook(&self, why: Option<String>) {
-        let why = why.map(|why| {
-            (
-                "provisioning".to_owned(),
-                format!("provisioning is managed here: {why}"),
-            )
-        });
+    /// Why Rook's operator, which is to run or of which nobody can tell, keeps new OSDs from being made here.
+    async fn kept_by_rook(&self) -> Option<String> {
+        let running = rook_operator::running(&self.shared.client, &self.namespace, &self.watched).await;
+        running.unwrap_or_else(|error| {
+            tracing::warn!(%error, "new OSDs cannot be seen to now");
+            Some(with_hint(&error))
+        })
+    }
+
+    /// The reason is the key as well: another reason is news.
+    fn tell_rook(&self, kept: Option<String>) {
+        let why = kept.map(|why| format!("provisioning is managed here: {why}"));
+        let troubles = why.map(|why| (why.clone(), why));
         self.writer
-            .trouble("ProvisioningBesideRook", why.into_iter().collect());
+            .trouble("ProvisioningBesideRook", troubles.into_iter().collect());
     }
 
     fn tell<'a>(
@@ -530,6 +525,11 @@ where
         Err(kube::Error::Api(answer)) if answer.code == 409 => Ok(()),
         Err(error) => Err(failed(tried, &error)),
     }
+}
+
+fn with_hint(error: &BackendError) -> String {
+    let hint = error.hint.as_ref().map(|hint| format!("; {hint}"));
+    format!("{error}{}", hint.unwrap_or_default())
 }
 
 /// One that is gone already is gone.
