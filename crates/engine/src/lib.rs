@@ -18,6 +18,7 @@ pub mod hosts;
 pub mod lease;
 pub mod life;
 pub mod postgres;
+pub mod preflight;
 pub mod protocol;
 mod raising;
 pub mod redact;

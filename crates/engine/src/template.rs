@@ -40,9 +40,36 @@ pub fn filled(template: &str, words: &[(&str, &str)]) -> Result<String, BackendE
     Ok(out)
 }
 
+/// Names in braces that look as if they were to be filled and are none of the known: `{relase}`. They stay as they are, which
+/// may be meant, as in `awk '{print}'`.
+pub fn unknown<'a>(template: &'a str, known: &[&str]) -> Vec<&'a str> {
+    let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let mut found = Vec::new();
+    let mut rest = template;
+    while let Some(at) = rest.find('{') {
+        let of_the_shell = rest[..at].ends_with('$');
+        rest = &rest[at + 1..];
+        let name = rest.split('}').next().filter(|name| name.len() < rest.len());
+        found.extend(name.filter(|name| !of_the_shell && is_name(name) && !known.contains(name)));
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_nobody_fills_are_found() {
+        let known = ["id", "release"];
+        for (template, wanted) in [
+            ("apt-get install ceph={relase}* {id}", vec!["relase"]),
+            ("echo ${id} ${other} {a,b} {} {A} {id", vec![]),
+            ("awk '{print}' {{kind}}", vec!["print", "kind"]),
+        ] {
+            assert_eq!(unknown(template, &known), wanted, "{template}");
+        }
+    }
 
     #[test]
     fn names_are_filled_in_one_pass() {

@@ -158,10 +158,13 @@ fn compile(
         .filter(|version| *version != wanted)
         .map(ToString::to_string)
         .collect();
+    let from = from.join(" and ");
     let title = if from.is_empty() {
         format!("ceph {wanted}")
+    } else if running.keys().all(|version| version >= wanted) {
+        format!("ceph downgrade from {from} to {wanted}")
     } else {
-        format!("ceph {} to {wanted}", from.join(" and "))
+        format!("ceph {from} to {wanted}")
     };
     Ok(Target { title, parts })
 }

@@ -22,6 +22,7 @@ mod http;
 pub mod look;
 pub mod migrate;
 mod perform;
+pub mod preflight;
 pub mod records;
 mod refusal;
 pub mod releases;

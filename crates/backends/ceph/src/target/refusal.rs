@@ -24,7 +24,7 @@ pub(super) fn judge(
     reasons.extend(orchestrator(facts));
     reasons.extend(stretch(facts));
     let running = running(units, &mut reasons);
-    let wanted = known_release(release, &mut reasons);
+    let wanted = known_release(release, units, &mut reasons);
     if let Some(wanted) = &wanted {
         reasons.extend(stores(facts, units, wanted.major));
     }
@@ -46,22 +46,43 @@ pub(super) fn judge(
     }
 }
 
-fn known_release(release: &str, reasons: &mut Vec<Reason>) -> Option<Version> {
+/// `18.2.7`, also written `v18.2.7`; or `18` or `reef`, where one version of it runs here already.
+fn known_release(release: &str, units: &[Unit], reasons: &mut Vec<Reason>) -> Option<Version> {
+    let text = release.strip_prefix('v').unwrap_or(release).to_lowercase();
     let known = |version: &Version| release::name(version.major).is_some();
-    match Version::parse(release) {
-        Some(version) if known(&version) => Some(version),
-        Some(_) | None => {
+    if let Some(version) = Version::parse(&text).filter(known) {
+        return Some(version);
+    }
+    let major = release::major(&text).or_else(|| text.parse().ok());
+    let why = match major.and_then(|major| Some((major, release::name(major)?))) {
+        Some((major, name)) => {
+            let of_it = units
+                .iter()
+                .filter_map(version_of)
+                .filter(|version| version.major == major);
+            let mut of_it: Vec<Version> = of_it.collect();
+            of_it.sort();
+            of_it.dedup();
+            if let [one] = of_it.as_slice() {
+                return Some(one.clone());
+            }
+            format!(
+                "{release:?} is Ceph {major} ({name}), and not which version of it: write one like {major}.2.1; `apt-cache \
+                 madison ceph-common` or `dnf --showduplicates list ceph-common` on a host lists those that can be had"
+            )
+        }
+        None => {
             let known: Vec<String> = release::known()
                 .map(|major| format!("{major} ({})", release::name(major).unwrap_or_default()))
                 .collect();
-            let why = format!(
+            format!(
                 "{release:?} is no release that is known here; write one like 18.2.7, of {}",
                 known.join(", ")
-            );
-            reasons.push(Reason::of_backend("unknown-release", why));
-            None
+            )
         }
-    }
+    };
+    reasons.push(Reason::of_backend("unknown-release", why));
+    None
 }
 
 fn running(units: &[Unit], reasons: &mut Vec<Reason>) -> Option<Running> {

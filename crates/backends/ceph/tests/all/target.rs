@@ -85,6 +85,25 @@ fn the_gate_on_placement_groups_is_policy() {
     );
 }
 
+#[test]
+fn a_release_may_be_written_in_other_ways() {
+    let title = |release: &str| {
+        target(&recorded("16.2.15"), release, &TargetPolicy::default())
+            .unwrap()
+            .title
+    };
+    assert_eq!(title("v18.2.7"), "ceph 16.2.15 to 18.2.7");
+    // One version of it runs here, so that is meant.
+    assert_eq!([title("16"), title("Pacific")], ["ceph 16.2.15"; 2]);
+    assert_eq!(title("16.2.10"), "ceph downgrade from 16.2.15 to 16.2.10");
+    let refused = target(&recorded("16.2.15"), "reef", &TargetPolicy::default()).unwrap_err();
+    let why = &refused.0[0].detail;
+    assert!(
+        why.contains("\"reef\" is Ceph 18 (reef), and not which version of it: write one like 18.2.1"),
+        "{why}"
+    );
+}
+
 fn slugs(facts: &Facts, release: &str) -> Vec<String> {
     let policy = TargetPolicy::default();
     let refusal = target(facts, release, &policy).unwrap_err();

@@ -1,0 +1,201 @@
+//! What a run of this cluster counts on, looked at before it begins.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use stagger_core::model::{Reason, UnitId};
+use stagger_engine::preflight::{Check, Template, of_host, question};
+use stagger_engine::template::filled;
+use tokio::task::JoinSet;
+
+use crate::config::{CephSettings, Software, SoftwareByKind};
+use crate::effects::kind_and_id;
+use crate::facts::Facts;
+use crate::health_codes;
+use crate::translate::HealthPolicy;
+
+/// What commands of `[software]` are filled with.
+const KNOWN: &[&str] = &["kind", "id", "host", "release"];
+
+/// How many hosts are asked at once.
+const AT_ONCE: usize = 16;
+
+/// A release as it may be filled in, where none is given.
+const ANY_RELEASE: &str = "20.2.4";
+
+/// Each command by its key.
+fn commands(software: &Software) -> [(&'static str, Option<&String>); 6] {
+    let Software {
+        upgrade,
+        restart,
+        before_rollback,
+        rollback,
+        rebuild,
+        logs,
+    } = software;
+    [
+        ("upgrade", upgrade.as_ref()),
+        ("restart", restart.as_ref()),
+        ("before_rollback", before_rollback.as_ref()),
+        ("rollback", rollback.as_ref()),
+        ("rebuild", rebuild.as_ref()),
+        ("logs", logs.as_ref()),
+    ]
+}
+
+/// Every command of the configuration.
+pub fn templates(software: &SoftwareByKind) -> Vec<Template> {
+    let SoftwareByKind {
+        all,
+        mon,
+        mgr,
+        osd,
+        mds,
+        rgw,
+    } = software;
+    let sections = [
+        ("all", all),
+        ("mon", mon),
+        ("mgr", mgr),
+        ("osd", osd),
+        ("mds", mds),
+        ("rgw", rgw),
+    ];
+    let mut found = Vec::new();
+    for (section, software) in sections {
+        for (key, command) in commands(software) {
+            found.extend(command.map(|command| Template {
+                key: format!("[software.{section}] {key}"),
+                command: command.clone(),
+                known: KNOWN,
+            }));
+        }
+    }
+    found
+}
+
+/// What no run that changes daemons of these kinds could do, as no command is given for it.
+pub fn missing_commands<'a>(software: &SoftwareByKind, kinds: impl Iterator<Item = &'a str>) -> Vec<Reason> {
+    let kinds: BTreeSet<&str> = kinds.collect();
+    let mut reasons = Vec::new();
+    for kind in kinds {
+        let of_kind = software.of(kind);
+        let needed = [("upgrade", &of_kind.upgrade), ("restart", &of_kind.restart)];
+        let missing = needed.into_iter().filter(|(_, command)| command.is_none());
+        let missing: Vec<&str> = missing.map(|(key, _)| key).collect();
+        if !missing.is_empty() {
+            let missing = missing.join("` and `");
+            reasons.push(Reason::of_backend(
+                "command-missing",
+                format!("{kind}: set `{missing}` in [software.{kind}] or [software.all]"),
+            ));
+        }
+    }
+    reasons
+}
+
+/// Whether the codes of `[health]` are Ceph's.
+pub fn codes(policy: &HealthPolicy) -> Vec<Check> {
+    let lists = [("accept", &policy.accept), ("block", &policy.block)];
+    let mut checks = Vec::new();
+    for (key, codes) in lists {
+        for code in codes.iter().filter(|code| !health_codes::is_known(code)) {
+            let subject = format!("[health] {key}");
+            checks.push(Check::warning(
+                subject,
+                format!("Ceph 16 to 20 know no health check {code}"),
+            ));
+        }
+    }
+    checks
+}
+
+/// What a run would miss of the cluster and its hosts: one look at each host, which changes nothing.
+pub async fn look(settings: &CephSettings, facts: &Facts, release: Option<&str>) -> Vec<Check> {
+    let mut daemons: BTreeMap<String, Vec<UnitId>> = BTreeMap::new();
+    for (unit, host) in crate::backend::hosts_of(facts) {
+        daemons.entry(host).or_default().push(unit);
+    }
+    let mut waiting = daemons.into_iter();
+    let mut asked = JoinSet::new();
+    let mut found = BTreeMap::new();
+    loop {
+        while asked.len() < AT_ONCE
+            && let Some((host, units)) = waiting.next()
+        {
+            let (settings, release) = (settings.clone(), release.map(str::to_owned));
+            asked.spawn(async move {
+                let checks = look_at(&settings, &host, &units, release.as_deref()).await;
+                (host, checks)
+            });
+        }
+        match asked.join_next().await {
+            None => break,
+            Some(Ok((host, checks))) => {
+                found.insert(host, checks);
+            }
+            // It was ended from outside, with the program.
+            Some(Err(_)) => {}
+        }
+    }
+    found.into_values().flatten().collect()
+}
+
+async fn look_at(settings: &CephSettings, host: &str, units: &[UnitId], release: Option<&str>) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let (mut keys, mut lines) = (Vec::new(), Vec::new());
+    let mut kinds = BTreeSet::new();
+    // One daemon of each kind stands for all of them.
+    for unit in units {
+        let (kind, id) = kind_and_id(unit);
+        if !kinds.insert(kind) {
+            continue;
+        }
+        let words = [
+            ("kind", kind),
+            ("id", id),
+            ("host", host),
+            ("release", release.unwrap_or(ANY_RELEASE)),
+        ];
+        for (key, command) in commands(&settings.software.of(kind)) {
+            let Some(command) = command else { continue };
+            match filled(command, &words) {
+                Ok(line) => {
+                    keys.push(format!("`{key}` of {unit}"));
+                    lines.push(line);
+                }
+                Err(error) => checks.push(Check::failed(host, error.to_string())),
+            }
+        }
+    }
+    let script = question(&settings.hosts.folder, &lines);
+    match settings.hosts.ask(host, &script).await {
+        Ok(ran) => checks.extend(of_host(host, &ran.output, &keys, &lines, Timestamp::now())),
+        Err(error) => checks.push(Check::unreachable(host, error)),
+    }
+    checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_that_ceph_has_not_are_told() {
+        let policy = HealthPolicy {
+            accept: ["POOL_NO_REDUNDANCY", "SLOW_OP"].map(str::to_owned).into(),
+            block: ["OSD_RACK_DOWN"].map(str::to_owned).into(),
+            ..HealthPolicy::default()
+        };
+        let found: Vec<String> = codes(&policy).into_iter().map(|check| check.found).collect();
+        assert_eq!(found, ["Ceph 16 to 20 know no health check SLOW_OP"]);
+    }
+
+    #[test]
+    fn each_command_has_a_key() {
+        let software = serde_json::json!({ "all": { "upgrade": "a {relase}" }, "osd": { "restart": "b" } });
+        let software: SoftwareByKind = serde_json::from_value(software).unwrap();
+        let keys: Vec<String> = templates(&software).into_iter().map(|one| one.key).collect();
+        assert_eq!(keys, ["[software.all] upgrade", "[software.osd] restart"]);
+    }
+}

@@ -1,0 +1,297 @@
+//! What is looked at before a run, and changes nothing: whether what the configuration counts on is there.
+//!
+//! Backends say what there is to look at; each answer is a [`Check`]. Of a host is asked one question ([`question`]), and its
+//! answer is judged by a pure function ([`of_host`]).
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::backend::BackendError;
+
+/// What came of one look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It is as it should be.
+    Passed,
+    /// A run can begin, and may end otherwise than wished.
+    Warning,
+    /// A run would fail.
+    Failed,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    /// What: a host, a key of the configuration, the cluster.
+    pub subject: String,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// What was found.
+    pub found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Check {
+    /// It is as it should be.
+    pub fn passed(subject: impl Into<String>, found: impl Into<String>) -> Self {
+        Self::new(subject, Outcome::Passed, found)
+    }
+
+    /// A run can begin all the same.
+    pub fn warning(subject: impl Into<String>, found: impl Into<String>) -> Self {
+        Self::new(subject, Outcome::Warning, found)
+    }
+
+    /// A run would fail.
+    pub fn failed(subject: impl Into<String>, found: impl Into<String>) -> Self {
+        Self::new(subject, Outcome::Failed, found)
+    }
+
+    fn new(subject: impl Into<String>, outcome: Outcome, found: impl Into<String>) -> Self {
+        Self {
+            subject: subject.into(),
+            outcome,
+            found: found.into(),
+            hint: None,
+        }
+    }
+
+    /// What was to be looked at did not answer.
+    pub fn unreachable(subject: impl Into<String>, error: BackendError) -> Self {
+        let check = Self::failed(subject, error.to_string());
+        match error.hint {
+            Some(hint) => check.hint(hint),
+            None => check,
+        }
+    }
+
+    /// The same with what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// A command of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// Its key: `[software.osd] restart`.
+    pub key: String,
+    /// The command.
+    pub command: String,
+    /// What is filled in.
+    pub known: &'static [&'static str],
+}
+
+/// Least room for locks, results and packages where stagger writes on a host, in KiB.
+const ROOM: u64 = 512 * 1024;
+
+/// A clock that is further off makes logs of a run hard to read beside those of the host. Nothing else hangs on it: stagger never
+/// compares the clocks of two machines.
+const CLOCK: Duration = Duration::from_secs(5);
+
+/// The question to a host: a script for its shell. `commands` are as they would be run there.
+pub fn question(folder: &Path, commands: &[String]) -> String {
+    let mut script = format!(
+        "d={}\n\
+         while [ ! -d \"$d\" ]; do d=$(dirname -- \"$d\"); done\n\
+         echo \"clock=$(date +%s)\"\n\
+         if [ -w \"$d\" ]; then echo writable=yes; else echo \"writable=no, $(id -un) may not write to $d\"; fi\n\
+         df -Pk -- \"$d\" | {{ read -r _; read -r _ _ _ free _; echo \"room=$free\"; }}\n",
+        quoted(&folder.display().to_string())
+    );
+    for (number, command) in commands.iter().enumerate() {
+        if let Some(program) = program(command) {
+            let _ = writeln!(
+                script,
+                "command -v -- {0} >/dev/null 2>&1 || echo missing={number}",
+                quoted(program)
+            );
+        }
+        let _ = writeln!(
+            script,
+            "printf '%s\\n' {} | sh -n >/dev/null 2>&1 || echo unparsed={number}",
+            quoted(command)
+        );
+    }
+    script
+}
+
+/// Judges what a host answered: `keys` are those of the commands that the question held, `now` is when it answered.
+pub fn of_host(host: &str, answer: &str, keys: &[String], commands: &[String], now: Timestamp) -> Vec<Check> {
+    let fields = |name: &str| -> Vec<String> {
+        let lines = answer.lines().filter_map(|line| line.split_once('='));
+        lines
+            .filter(|(found, _)| *found == name)
+            .map(|(_, value)| value.to_owned())
+            .collect()
+    };
+    let number = |name: &str| {
+        fields(name)
+            .first()
+            .and_then(|value| value.trim().parse::<u64>().ok())
+    };
+    let of = |number: &String| -> Option<(&String, &String)> {
+        let number: usize = number.parse().ok()?;
+        keys.get(number).zip(commands.get(number))
+    };
+    let mut checks = Vec::new();
+    match fields("writable").first().map(String::as_str) {
+        Some("yes") => {}
+        Some(no) => checks.push(
+            Check::failed(
+                host,
+                format!("its folder is not writable: {}", no.trim_start_matches("no, ")),
+            )
+            .hint("`folder` in [hosts] names another one; or reach the host as a user who may"),
+        ),
+        None => checks.push(Check::failed(
+            host,
+            format!("it answered what no shell prints: {answer:.200}"),
+        )),
+    }
+    match number("room") {
+        Some(room) if room < ROOM => checks.push(
+            Check::failed(host, format!("{} MiB are free where stagger writes", room / 1024))
+                .hint(format!("at least {} MiB should be", ROOM / 1024)),
+        ),
+        Some(_) => {}
+        None => checks.push(Check::warning(host, "how much room there is could not be told")),
+    }
+    match number("clock") {
+        Some(clock) => {
+            let here = u64::try_from(now.as_second()).unwrap_or_default();
+            let off = clock.abs_diff(here);
+            if off > CLOCK.as_secs() {
+                checks.push(
+                    Check::warning(host, format!("its clock is {off} s off from the one here"))
+                        .hint("Ceph complains of its monitors' clocks at 0.05 s; look at chrony or ntpd"),
+                );
+            }
+        }
+        None => checks.push(Check::warning(host, "its clock could not be read")),
+    }
+    for (key, command) in fields("missing").iter().filter_map(of) {
+        let program = program(command).unwrap_or(command);
+        checks.push(Check::failed(
+            host,
+            format!("{key}: there is no program {program}"),
+        ));
+    }
+    for (key, command) in fields("unparsed").iter().filter_map(of) {
+        checks.push(Check::failed(
+            host,
+            format!("{key}: its shell cannot read `{command}`"),
+        ));
+    }
+    if checks.is_empty() {
+        checks.push(Check::passed(
+            host,
+            format!("{} commands can be run", commands.len()),
+        ));
+    }
+    checks
+}
+
+/// Words of the shell that are followed by a program.
+const BEFORE: [&str; 8] = ["sudo", "-n", "if", "while", "!", "time", "exec", "env"];
+
+/// The first program of a command, if it is plain to see.
+fn program(command: &str) -> Option<&str> {
+    let mut words = command.split_whitespace();
+    let first = words.find(|word| {
+        let assigns = word.split_once('=').is_some_and(|(name, _)| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        });
+        !assigns && !BEFORE.contains(word)
+    })?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '+');
+    let first = first.trim_end_matches(';');
+    (!first.is_empty() && first.chars().all(plain)).then_some(first)
+}
+
+/// The word for a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(commands: &[&str]) -> (Vec<Check>, String) {
+        let commands: Vec<String> = commands.iter().map(|&command| command.to_owned()).collect();
+        let keys: Vec<String> = (0..commands.len())
+            .map(|number| format!("key {number}"))
+            .collect();
+        let folder = tempfile::tempdir().unwrap();
+        let script = question(&folder.path().join("not/yet"), &commands);
+        let ran = std::process::Command::new("sh")
+            .arg("-c")
+            .arg(&script)
+            .output()
+            .unwrap();
+        let answer = String::from_utf8(ran.stdout).unwrap();
+        (of_host("n1", &answer, &keys, &commands, Timestamp::now()), answer)
+    }
+
+    #[test]
+    fn a_host_that_has_all_passes() {
+        let (checks, answer) = asked(&[
+            "true 'a b'; echo \"$x\"",
+            "LC_ALL=C sh -c 'exit 1'",
+            "if true; then false; fi",
+        ]);
+        assert_eq!(checks, [Check::passed("n1", "3 commands can be run")], "{answer}");
+    }
+
+    #[test]
+    fn programs_and_words_that_no_shell_reads_are_found() {
+        let (checks, answer) = asked(&["no-such-program --x", "echo 'open", "sudo -n no-such-either"]);
+        let found: Vec<&str> = checks.iter().map(|check| check.found.as_str()).collect();
+        let wanted = [
+            "key 0: there is no program no-such-program",
+            "key 2: there is no program no-such-either",
+            "key 1: its shell cannot read `echo 'open`",
+        ];
+        assert_eq!(found, wanted, "{answer}");
+        assert!(checks.iter().all(|check| check.outcome == Outcome::Failed));
+    }
+
+    #[test]
+    fn room_clocks_and_folders_are_judged() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let judged = |answer: &str| of_host("n1", answer, &[], &[], now);
+        assert_eq!(
+            judged("clock=1003\nwritable=yes\nroom=900000\n")[0].outcome,
+            Outcome::Passed
+        );
+        let checks = judged("clock=900\nwritable=no, ceph may not write to /var\nroom=1000\n");
+        let found: Vec<String> = checks
+            .iter()
+            .map(|check| format!("{:?} {}", check.outcome, check.found))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "Failed its folder is not writable: ceph may not write to /var",
+                "Failed 0 MiB are free where stagger writes",
+                "Warning its clock is 100 s off from the one here",
+            ]
+        );
+        let checks = judged("-bash: banner\n");
+        assert_eq!(checks[0].outcome, Outcome::Failed);
+        assert_eq!(checks.len(), 3, "unknown is not fine: {checks:?}");
+    }
+}
