@@ -2,16 +2,23 @@
 
 mod by_word;
 mod ganeti;
+mod help;
+mod kube;
+mod operator;
 mod stores;
+mod wish;
 
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 pub(crate) use by_word::{Confirm, Ended, HostIs, Settle};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ganeti::{Ganeti, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary};
-use stagger_core::model::{Limit, PartName, RunId, UnitId};
+pub(crate) use help::command;
+pub(crate) use kube::{Heard, Kube, OnKubernetes};
+pub(crate) use operator::{Agent, Operator, Prepare, Switch};
+use stagger_core::model::{PartName, RunId, UnitId};
 pub(crate) use stores::{Db, Lint, Migrations, OnlineDataMigrations};
+pub(crate) use wish::Wish;
 
 /// Rolling upgrades and maintenance of stateful clusters: as many at once as is safe, never one more.
 #[derive(Debug, Parser)]
@@ -34,79 +41,100 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show all that is known of the cluster now.
+    /// Show current cluster state.
+    #[command(after_help = "Example: stagger observe --save cluster.json")]
     Observe(Observe),
-    /// Show what would be done, and what is left alone.
+    /// Show what a run would change, wave by wave, and what it would skip.
+    #[command(after_help = "Example: stagger plan --to 18.2.7 --max-in-parallel 10% --out plan.json")]
     Plan(Plan),
-    /// Judge a plan by other means than those that made it.
+    /// Verify a plan independently of the planner.
+    #[command(after_help = "Example: stagger check plan.json")]
     Check(Check),
-    /// Carry out an upgrade, wave by wave.
+    /// Carry out an upgrade or a reboot, wave by wave.
+    #[command(after_help = "Example: stagger run plan.json")]
     Run(Run),
-    /// Carry on a run that was interrupted, held or paused.
+    /// Resume a run that was interrupted, held or paused.
+    #[command(after_help = "Example: stagger resume")]
     Resume(Asked),
-    /// Show what a run is at.
+    /// Show the state of a run.
+    #[command(after_help = "Example: stagger status")]
     Status(Status),
     /// Show which daemon runs which release.
+    #[command(after_help = "Example: stagger versions --all")]
     Versions(Versions),
-    /// List the runs, or show all that happened in one.
+    /// List runs, or show the events of one.
+    #[command(after_help = "Example: stagger history lab-20260101-000000")]
     History(SomeRun),
-    /// Say why a unit is where it is in the plan, what holds it, and what would free it.
+    /// Explain why a unit is in its wave, what blocks it, and what would free it.
+    #[command(after_help = "Example: stagger explain osd.7 --to 18.2.7")]
     Explain(Explain),
-    /// Rehearse an upgrade on a copy of the cluster in memory, or carry out a scenario.
+    /// Rehearse an upgrade on an in-memory copy of the cluster, or play a scenario.
+    #[command(after_help = "Example: stagger simulate --to 18.2.7 --runs 20")]
     Simulate(Simulate),
-    /// Simulate scenarios/demo.toml: no root, no network, no cluster.
+    /// Play scenarios/demo.toml: needs no root, no network and no cluster.
     Demo,
-    /// Begin no new wave.
+    /// Pause: start no new wave.
     Pause(Asked),
-    /// Pass a one-way door.
+    /// Approve a point of no return.
+    #[command(after_help = "Example: stagger approve last-mon")]
     Approve(Approve),
-    /// Finish the wave, give everything back, and end.
+    /// Finish the current wave, clean up, and stop.
     Abort(Asked),
-    /// Bring what was changed back to the release before, as far as that is possible.
+    /// Roll back to the previous release where supported.
     Rollback(Asked),
-    /// Say that a host is off and that nothing goes on there: what is open on it counts as failed.
+    /// Confirm that a host is off: calls in doubt there count as failed.
     Confirm(Confirm),
-    /// Say how an effect ended of which nobody can tell.
+    /// Settle a call whose outcome is unknown.
     Settle(Settle),
-    /// Show or pack what was gathered when something went wrong.
+    /// Show or pack the diagnostics that were collected on failure.
     Artifacts(Artifacts),
-    /// Ceph's own questions.
+    /// Explain the reason of a refusal or a hold, or list all reasons.
+    Reason {
+        /// Which: gates-shut, snapshot-has-moved, …
+        reason: Option<String>,
+    },
+    /// Ceph-specific commands.
     #[command(subcommand)]
     Ceph(Ceph),
-    /// Reboot groups of a Ganeti, as its own hroller says them. Exit 0 and 1, as there.
+    /// Compute the reboot groups of a Ganeti cluster (hroller-compatible). Exit 0 and 1, as hroller.
     Hroller(Hroller),
-    /// What runs hold in a Ganeti.
+    /// List drains, filters and locks that runs hold in a Ganeti cluster.
     #[command(subcommand)]
     Ganeti(Ganeti),
-    /// What stagger has written down of an Ironic.
+    /// Manage recorded releases and pins of an Ironic.
     #[command(subcommand)]
     Ironic(Ironic),
-    /// The store of journals: its schema, and the versions of what is in it.
+    /// Check the configuration, or print it with its defaults.
+    #[command(subcommand)]
+    #[command(after_help = "Example: stagger config check --to 18.2.7")]
+    Config(Config),
+    /// Manage the journal store: schema, versions, migrations.
     #[command(subcommand)]
     Db(Db),
-    /// Judge what other programs are made of.
+    /// Lint the database migrations of a program.
     #[command(subcommand)]
     Lint(Lint),
-    /// Print the JSON schema of a document, or the names of all documents.
+    /// Print the JSON schema of a document, or list all documents.
     Schema {
         /// Which: plan, run, …
         document: Option<String>,
     },
-    /// Print the definitions of the Kubernetes resources, as YAML.
+    /// Print the CustomResourceDefinitions as YAML.
     Crds,
-    /// See to Ceph clusters that Rook laid out on Kubernetes, as an operator in the cluster.
+    /// Run the Kubernetes operator for Rook-managed Ceph clusters.
     Operator(Operator),
-    /// Run beside an operator on each node: list its devices, and keep the logs of containers that have ended.
+    #[command(hide = true)]
+    /// Run the node agent of an operator: list devices, keep the logs of ended containers.
     Agent(Agent),
-    /// OSDs on the node that this runs on.
-    #[command(subcommand)]
+    /// Prepare OSDs on this node.
+    #[command(subcommand, hide = true)]
     Osd(Osd),
-    /// Print completions for a shell.
+    /// Print shell completions.
     Completions {
         /// Which.
         shell: clap_complete::Shell,
     },
-    /// Write the manual pages into a folder.
+    /// Write manual pages into a folder.
     Man {
         /// The folder.
         folder: PathBuf,
@@ -129,6 +157,50 @@ pub(crate) enum Ironic {
     },
 }
 
+/// `config`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Look whether a run would have what it needs: the cluster, hosts, commands, rights, the store. Nothing is changed. Exit 0
+    /// yes, 1 no.
+    Check {
+        /// Also whether the cluster could be upgraded to this release.
+        #[arg(long, value_name = "RELEASE")]
+        to: Option<String>,
+    },
+    /// Print the configuration with all defaults, without secrets.
+    Show,
+    /// Write a first configuration, with what the cluster says of itself.
+    #[command(after_help = "Example: stagger config init ceph --out stagger.toml")]
+    Init(Init),
+}
+
+/// `config init`
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// Of which kind the cluster is. A Ceph is asked through the `ceph` program of this machine.
+    pub(crate) kind: InitKind,
+    /// Where a Ganeti or an Ironic answers: gnt.example.org, http://ironic.example.org:6385.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) address: Option<String>,
+    /// What the cluster is to be called here [default: by what it says of itself].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Write to this file, which is not there yet [default: print it].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// The kinds of clusters that have a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InitKind {
+    /// On hosts; for one of Rook's see `stagger crds` and the guide.
+    Ceph,
+    /// By its RAPI.
+    Ganeti,
+    /// By its API and its database.
+    Ironic,
+}
+
 /// Where facts come from.
 #[derive(Debug, Args, Default)]
 pub(crate) struct From {
@@ -141,56 +213,6 @@ pub(crate) struct From {
     pub(crate) on: OnKubernetes,
 }
 
-/// A cluster that Rook laid out, of which nothing is in any configuration.
-#[derive(Debug, Args, Default)]
-#[command(next_help_heading = "To look at a cluster of Rook")]
-pub(crate) struct OnKubernetes {
-    /// The API server and the account [default: KUBECONFIG, ~/.kube/config, or those of the pod].
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// One of its contexts [default: the current one].
-    #[arg(long, value_name = "NAME")]
-    pub(crate) context: Option<String>,
-    /// The namespace of the CephCluster [default: that of the context]. Monitors are asked from here, with the key in Rook's
-    /// Secret.
-    #[arg(short, long, value_name = "NAMESPACE")]
-    pub(crate) namespace: Option<String>,
-    /// Where monitors cannot be reached from here: ask them in Rook's toolbox, by `kubectl exec` [the Deployment
-    /// rook-ceph-tools, or a pod or Deployment of another name]
-    #[arg(long, value_name = "POD", num_args = 0..=1, require_equals = true, default_missing_value = TOOLBOX)]
-    pub(crate) toolbox: Option<String>,
-}
-
-/// As Rook's own examples call it.
-const TOOLBOX: &str = "deploy/rook-ceph-tools";
-
-impl OnKubernetes {
-    /// Whether one is meant.
-    pub(crate) fn is_meant(&self) -> bool {
-        let Self {
-            kubeconfig,
-            context,
-            namespace,
-            toolbox,
-        } = self;
-        kubeconfig.is_some() || context.is_some() || namespace.is_some() || toolbox.is_some()
-    }
-
-    /// What stands before a program that runs in the toolbox, if that is to be asked. `kubectl exec` hands its words on as they are.
-    pub(crate) fn in_toolbox(&self, namespace: &str) -> Option<Vec<String>> {
-        let toolbox = self.toolbox.as_deref()?;
-        let mut words = vec!["kubectl".to_owned(), format!("--namespace={namespace}")];
-        words.extend(
-            self.kubeconfig
-                .iter()
-                .map(|file| format!("--kubeconfig={}", file.display())),
-        );
-        words.extend(self.context.iter().map(|context| format!("--context={context}")));
-        words.extend(["exec", "--stdin", toolbox, "--"].map(str::to_owned));
-        Some(words)
-    }
-}
-
 /// `observe`
 #[derive(Debug, Args)]
 pub(crate) struct Observe {
@@ -200,59 +222,6 @@ pub(crate) struct Observe {
     /// Write the cluster's answers to this file as well; every --from reads it. It holds no keys.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-}
-
-/// A cluster that an operator sees to, instead of a run in the folder of journals.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "To ask an operator on Kubernetes")]
-pub(crate) struct Kube {
-    /// The API server and the account [default: KUBECONFIG, ~/.kube/config, or those of the pod].
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// One of its contexts [default: the current one].
-    #[arg(long, value_name = "NAME")]
-    pub(crate) context: Option<String>,
-    /// The namespace of the CephMaintenance [default: that of the context].
-    #[arg(short, long, value_name = "NAMESPACE")]
-    pub(crate) namespace: Option<String>,
-    /// Which CephMaintenance; needed where there are several.
-    #[arg(long, value_name = "CLUSTER")]
-    pub(crate) name: Option<String>,
-    /// The namespace of the operator [default: that of the CephMaintenance].
-    #[arg(long, value_name = "NAMESPACE")]
-    pub(crate) operator_namespace: Option<String>,
-}
-
-impl Kube {
-    /// Whether an operator is meant.
-    pub(crate) fn is_meant(&self) -> bool {
-        let Self {
-            kubeconfig,
-            context,
-            namespace,
-            name,
-            operator_namespace,
-        } = self;
-        kubeconfig.is_some()
-            || [context, namespace, name, operator_namespace]
-                .iter()
-                .any(|given| given.is_some())
-    }
-}
-
-/// An operator that is asked for something.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "To ask an operator on Kubernetes")]
-pub(crate) struct Heard {
-    #[command(flatten)]
-    /// Which.
-    pub(crate) kube: Kube,
-    /// Do not wait until it has heard.
-    #[arg(long, requires = "Kube")]
-    pub(crate) no_wait: bool,
-    /// Wait for it so many seconds at most [default: 60].
-    #[arg(long, value_name = "SECONDS", requires = "Kube", conflicts_with = "no_wait")]
-    pub(crate) timeout: Option<u64>,
 }
 
 /// `versions`
@@ -268,164 +237,6 @@ pub(crate) struct Versions {
     #[command(flatten)]
     /// Or who is asked instead.
     pub(crate) kube: Kube,
-}
-
-/// `operator`
-#[derive(Debug, Args)]
-pub(crate) struct Operator {
-    /// The namespace of the operator itself, where its Lease is [default: that of its pod].
-    #[arg(long, value_name = "NAMESPACE")]
-    pub(crate) namespace: Option<String>,
-    /// What its Lease says of its holder [default: the host's name and something random].
-    #[arg(long, value_name = "NAME")]
-    pub(crate) identity: Option<String>,
-    /// See to the clusters of these namespaces only, with commas between them; empty: of all.
-    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
-    pub(crate) watch_namespace: Vec<String>,
-    /// The `ceph` program, with what stands before it.
-    #[arg(long, default_value = "ceph", value_name = "COMMAND")]
-    pub(crate) ceph: String,
-    /// The Python that has the `rados` module, with what stands before it; empty: start `ceph` for each
-    /// question.
-    #[arg(long, default_value = "/usr/bin/python3", value_name = "COMMAND")]
-    pub(crate) python: String,
-    /// The image that this operator runs from [default: that of its pod]. Agents run from it too, and pods that
-    /// prepare devices copy `stagger` from it.
-    #[arg(long, value_name = "IMAGE", env = "STAGGER_IMAGE", hide_env_values = true)]
-    pub(crate) image: Option<String>,
-    /// The path of `stagger` in that image.
-    #[arg(long, default_value = "/usr/local/bin/stagger", value_name = "PATH")]
-    pub(crate) program: String,
-    /// A Job that prepares devices and shows no progress for so many seconds is named. The default is Rook's.
-    #[arg(long, default_value_t = 1200, value_name = "SECONDS")]
-    pub(crate) prepare_timeout: u32,
-    /// A lock or Lease that was not renewed for so many seconds may be taken over.
-    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
-    pub(crate) lock_expires: u32,
-    /// Seconds between two observations while something is waited for.
-    #[arg(long, default_value_t = 2, value_name = "SECONDS")]
-    pub(crate) poll: u64,
-    /// Where /metrics, /healthz and /readyz are served; `off`: nowhere.
-    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
-    pub(crate) metrics: Listen,
-    /// Where the API server asks whether a pod may be evicted now; `off`: nowhere, and budgets alone hold.
-    #[arg(long, default_value = "off", value_name = "ADDRESS")]
-    pub(crate) webhook: Listen,
-    /// How it gets there, for an operator that is no pod: the name or address of this host [default: by the Service,
-    /// which leads to this pod].
-    #[arg(long, value_name = "HOST")]
-    pub(crate) webhook_host: Option<String>,
-    /// The address of this pod.
-    #[arg(long, value_name = "ADDRESS", env = "POD_IP", hide_env_values = true)]
-    pub(crate) pod_ip: Option<IpAddr>,
-    /// Whether each node is to have an agent. Clusters are upgraded only once all agents are of the operator's
-    /// release.
-    #[arg(long, default_value = "on", value_name = "WISH")]
-    pub(crate) agents: Switch,
-    /// Lines for people instead of JSON.
-    #[arg(long)]
-    pub(crate) plain_logs: bool,
-    /// Be taken for another release: for tests.
-    #[arg(long, hide = true, default_value = env!("CARGO_PKG_VERSION"))]
-    pub(crate) version_as: semver::Version,
-}
-
-/// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
-    /// It is wished.
-    On,
-    /// It is not.
-    Off,
-}
-
-/// `agent`
-#[derive(Debug, Args)]
-pub(crate) struct Agent {
-    /// The namespace of the operator, where the devices are listed in a ConfigMap.
-    #[arg(long, value_name = "NAMESPACE")]
-    pub(crate) namespace: String,
-    /// The name of this node.
-    #[arg(long, env = "NODE_NAME", hide_env_values = true, value_name = "NODE")]
-    pub(crate) node: String,
-    /// Keep logs of pods of this namespace only; several times for several.
-    #[arg(long, value_name = "NAMESPACE")]
-    pub(crate) logs_of: Vec<String>,
-    /// Where the kubelet has the logs.
-    #[arg(long, default_value = "/var/log/pods", value_name = "DIR")]
-    pub(crate) pod_logs: PathBuf,
-    /// Where they are kept.
-    #[arg(long, default_value = "/var/lib/stagger/logs", value_name = "DIR")]
-    pub(crate) keep_logs: PathBuf,
-    /// So many mebibytes of them, the newest.
-    #[arg(long, default_value_t = 1024, value_name = "MIB")]
-    pub(crate) keep_mib: u32,
-    /// Those that were written to within so many days.
-    #[arg(long, default_value_t = 14, value_name = "DAYS")]
-    pub(crate) keep_days: u32,
-    /// The file that is written after each round that ended well.
-    #[arg(long, default_value = "/run/stagger/ready", value_name = "FILE")]
-    pub(crate) ready: PathBuf,
-    /// Only say, by the exit code, whether the agent that writes that file is well.
-    #[arg(long)]
-    pub(crate) probe: bool,
-    /// Lines for people instead of JSON.
-    #[arg(long)]
-    pub(crate) plain_logs: bool,
-}
-
-/// An address to listen at, or `off`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Listen(pub(crate) Option<SocketAddr>);
-
-impl std::str::FromStr for Listen {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "off" {
-            return Ok(Self(None));
-        }
-        let address = text
-            .parse()
-            .map_err(|_| "not an address with a port, as 127.0.0.1:8080 or [::]:8080, and not `off`")?;
-        Ok(Self(Some(address)))
-    }
-}
-
-/// What to plan for, and how boldly.
-#[derive(Debug, Args)]
-pub(crate) struct Wish {
-    /// The release to go to: 18.2.7.
-    #[arg(long, value_name = "RELEASE")]
-    pub(crate) to: Option<String>,
-    /// How many units of a kind may be down at once: a count or a percentage.
-    #[arg(long, value_name = "LIMIT")]
-    pub(crate) max_in_parallel: Option<Limit>,
-    /// Begin with full waves instead of 1, 2, 4 …
-    #[arg(long)]
-    pub(crate) no_growth: bool,
-    /// Units begin as soon as there is room for them, without waiting for the whole wave before.
-    #[arg(long)]
-    pub(crate) no_barriers: bool,
-    /// Permit an interruption that the plan names, or each of a sort: mds.a, pool.rbd, mgr.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) interrupt: Vec<String>,
-    /// Do what can be done where the target cannot be reached. Otherwise nothing is begun.
-    #[arg(long)]
-    pub(crate) partial: bool,
-    /// Search for fewer waves for about so long: 10s.
-    #[arg(long, value_name = "TIME")]
-    pub(crate) improve: Option<String>,
-}
-
-impl Wish {
-    /// The release, with the words that a run needs too.
-    pub(crate) fn again(&self) -> String {
-        let mut words: Vec<&str> = self.to.as_deref().into_iter().collect();
-        words.extend(self.interrupt.iter().flat_map(|name| ["--interrupt", name]));
-        words.extend(self.partial.then_some("--partial"));
-        words.join(" ")
-    }
 }
 
 /// `plan`
@@ -451,7 +262,7 @@ pub(crate) struct Plan {
 /// `check`
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// The plan, as `plan --out` wrote it.
+    /// The plan, as `plan --out` wrote it. Without flags it is judged for those that it was made with.
     pub(crate) plan: PathBuf,
     #[command(flatten)]
     /// What it was planned for.
@@ -467,6 +278,9 @@ pub(crate) struct Check {
 /// `run`
 #[derive(Debug, Args)]
 pub(crate) struct Run {
+    /// A file of `plan --out`: carry out that plan, with the flags that it was made with; refuse if another is made now.
+    #[arg(value_name = "PLAN", conflicts_with_all = ["Wish", "Reboot", "Nodes", "plan"])]
+    pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     /// What to do.
     pub(crate) wish: Wish,
@@ -476,6 +290,23 @@ pub(crate) struct Run {
     /// Only carry out this plan; refuse if planning now gives another one.
     #[arg(long, value_name = "ID")]
     pub(crate) plan: Option<String>,
+    /// Begin without asking. Needed where neither a plan is given nor somebody is there to be asked.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+impl Run {
+    /// Whether it was said which plan is to be carried out, or that any may be.
+    pub(crate) fn is_agreed(&self) -> bool {
+        self.yes || self.plan.is_some() || self.file.is_some()
+    }
+}
+
+impl Plan {
+    /// The flags with which a run makes this plan.
+    pub(crate) fn words(&self) -> Vec<String> {
+        [self.wish.words(), self.reboot.words()].concat()
+    }
 }
 
 /// A run that is asked for something.
@@ -599,46 +430,55 @@ pub(crate) enum Osd {
     Prepare(Prepare),
 }
 
-/// `osd prepare`
-#[derive(Debug, Args)]
-pub(crate) struct Prepare {
-    /// The namespace of the cluster.
-    #[arg(long, value_name = "NAMESPACE")]
-    pub(crate) namespace: String,
-    /// The name of this node.
-    #[arg(long, value_name = "NODE")]
-    pub(crate) node: String,
-    /// The PersistentVolumeClaim whose volume the device is, if it is none of the node's own.
-    #[arg(long, value_name = "CLAIM")]
-    pub(crate) pvc: Option<String>,
-    /// Where it is in the CRUSH map: `root=default host=n1`.
-    #[arg(long, value_name = "PLACE")]
-    pub(crate) location: String,
-    /// A device, or a file that stands for one; several times for several.
-    #[arg(long, required = true, value_name = "PATH")]
-    pub(crate) device: Vec<String>,
-    /// The monitors, as `a=10.0.0.1:3300,b=10.0.0.2:3300`.
-    #[arg(
-        long,
-        env = "ROOK_MON_ENDPOINTS",
-        hide_env_values = true,
-        value_name = "ENDPOINTS"
-    )]
-    pub(crate) endpoints: String,
-    /// The user that may make OSDs. Its key is read from `ROOK_CEPH_SECRET`.
-    #[arg(long, env = "ROOK_CEPH_USERNAME", hide_env_values = true, value_name = "USER")]
-    pub(crate) user: String,
-    /// The identity of the cluster.
-    #[arg(long, env = "ROOK_FSID", hide_env_values = true, value_name = "UUID")]
-    pub(crate) fsid: String,
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use std::collections::BTreeSet;
+
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::{Cli, Command, Plan};
 
     #[test]
     fn the_arguments_of_every_command_fit_together() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
+    }
+
+    fn planned(words: &[String]) -> Plan {
+        let all = ["stagger", "plan"].map(str::to_owned);
+        let cli = Cli::try_parse_from(all.iter().chain(words)).unwrap();
+        let Command::Plan(plan) = cli.command else {
+            panic!("not a plan")
+        };
+        plan
+    }
+
+    #[test]
+    fn a_plan_s_flags_are_written_as_they_are_read() {
+        let lines = [
+            "--to 18.2.7 --max-in-parallel 3 --no-growth --no-barriers --interrupt mgr --interrupt=-x --partial --improve 2s",
+            "--reboot --max-in-parallel 20% --group a --group b --node-tags t1,t2 --matching ^n --nodes n1,n2 --offline n3 \
+             --move-non-redundant --non-drbd rolling --shared-secondary exclude --spend-spare --full-evacuation \
+             --degraded-meanwhile --local-storage file --ignore-ipolicy --takes node=300,migrate=20",
+            "--reboot --accept-non-redundant --assume-down --non-drbd one",
+            "",
+        ];
+        let mut said = BTreeSet::new();
+        for line in lines {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let plan = planned(&words);
+            let again = planned(&plan.words());
+            assert_eq!((&plan.wish, &plan.reboot), (&again.wish, &again.reboot), "{line}");
+            let flags = plan.words();
+            let flags = flags.iter().filter(|word| word.starts_with("--"));
+            said.extend(flags.map(|word| word.split('=').next().unwrap().to_owned()));
+        }
+        // No flag of a run is forgotten.
+        let command = Cli::command();
+        let run = command.find_subcommand("run").unwrap();
+        let beside = ["--plan", "--yes"];
+        for flag in run.get_arguments().filter_map(clap::Arg::get_long) {
+            let flag = format!("--{flag}");
+            assert!(said.contains(&flag) || beside.contains(&flag.as_str()), "{flag}");
+        }
     }
 }

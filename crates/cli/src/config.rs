@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use stagger_ceph::config::{CephConfig, CephSettings, SoftwareByKind};
 use stagger_ceph::target::PgGate;
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::{ClusterName, Growth, Policy};
 use stagger_engine::hosts::Hosts;
 use stagger_engine::postgres::Address;
+use stagger_engine::preflight::Template;
 use stagger_engine::secrets;
+use stagger_engine::template::unknown;
 use stagger_ganeti_rapi::config::{RapiConfig, Settings as GanetiSettings};
 use stagger_ironic::config::{IronicConfig, Settings as IronicSettings};
 
@@ -17,7 +19,7 @@ use crate::args::{Cli, Wish};
 use crate::error::CliError;
 
 /// The whole file.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
     cluster: ClusterSection,
@@ -29,13 +31,12 @@ pub(crate) struct Config {
     #[serde(default)]
     hosts: Hosts,
     software: Option<SoftwareByKind>,
-    /// Read by [`store`], where no more of the file is needed.
-    #[serde(default, rename = "store")]
-    _store: Option<StoreSection>,
+    /// Read by [`store`] alone where no more of the file is needed.
+    store: Option<StoreSection>,
 }
 
 /// Where journals are kept, if not in the folder of `--state`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoreSection {
     url: String,
@@ -43,7 +44,7 @@ struct StoreSection {
 }
 
 /// Which kind of cluster, and how to reach it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum ClusterSection {
     Ceph(Box<CephConfig>),
@@ -63,7 +64,7 @@ impl ClusterSection {
 }
 
 /// When health is good enough.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Gates {
     pgs: PgGate,
@@ -115,8 +116,29 @@ impl Config {
         hosts
     }
 
-    /// What in it does not fit its kind of cluster.
+    /// Every command in it.
+    pub(crate) fn templates(&self) -> Vec<Template> {
+        match &self.cluster {
+            ClusterSection::Ceph(_) => {
+                let software = self.software.as_ref();
+                software.map_or_else(Vec::new, stagger_ceph::preflight::templates)
+            }
+            ClusterSection::Ganeti(cluster) => stagger_ganeti_rapi::preflight::templates(cluster),
+            ClusterSection::Ironic(cluster) => stagger_ironic::preflight::templates(cluster),
+        }
+    }
+
+    /// What in it does not fit its kind of cluster, or would be run as nobody meant it.
     fn verify(&self) -> Result<(), String> {
+        for Template { key, command, known } in &self.templates() {
+            for name in unknown(command, known) {
+                if let Some(meant) = nearest_of(name, known.iter().copied()) {
+                    return Err(format!(
+                        "{key}: nothing is filled in for {{{name}}}; did you mean {{{meant}}}?\n      {command}"
+                    ));
+                }
+            }
+        }
         if let ClusterSection::Ceph(_) = &self.cluster {
             return Ok(());
         }
@@ -188,7 +210,7 @@ pub(crate) fn read(cli: &Cli) -> Result<Config, CliError> {
     parse(&text, &path)
 }
 
-fn parse(text: &str, path: &Path) -> Result<Config, CliError> {
+pub(crate) fn parse(text: &str, path: &Path) -> Result<Config, CliError> {
     let config: Config = read_as_toml(text, path)?;
     config.verify().map_err(|why| {
         let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
@@ -251,7 +273,11 @@ fn nearest(message: &str) -> Option<&str> {
         .split_once("unknown field `")
         .or_else(|| message.split_once("unknown variant `"))?;
     let (unknown, rest) = after.split_once('`')?;
-    let known = rest.split('`').skip(1).step_by(2);
+    nearest_of(unknown, rest.split('`').skip(1).step_by(2))
+}
+
+/// The nearest of those names, if one is near enough to be meant.
+fn nearest_of<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|known| (strsim::jaro_winkler(unknown, known), known))
         .filter(|(likeness, _)| *likeness > 0.7)
@@ -285,6 +311,19 @@ mod tests {
         assert!(refused("[policy]\nmax_in_paralel = 3\n").contains("did you mean `max_in_parallel`?"));
         assert!(refused("[polcy]\n").contains("did you mean `policy`?"));
         assert!(refused("[software.osd]\nupgade = \"x\"\n").contains("did you mean `upgrade`?"));
+    }
+
+    #[test]
+    fn a_word_in_braces_that_is_nearly_one_is_refused() {
+        let text = refused("[software.osd]\nupgrade = \"apt-get install ceph-osd={relase}*\"\n");
+        assert!(
+            text.contains(
+                "[software.osd] upgrade: nothing is filled in for {relase}; did you mean {release}?"
+            ),
+            "{text}"
+        );
+        let more = "[software.all]\nlogs = \"journalctl | awk '{print}' ${IFS} {kind}\"\n";
+        parse(&format!("{GOOD}{more}"), Path::new("stagger.toml")).unwrap();
     }
 
     #[test]

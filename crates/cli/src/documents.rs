@@ -22,10 +22,12 @@ use stagger_core::plan::Plan;
 use stagger_core::releases::{self, Own};
 use stagger_core::run::Entry;
 use stagger_core::view::{RunView, Schema};
+use stagger_engine::preflight::Check;
 use stagger_rook::client::status::MaintenanceStatus;
 use stagger_versioned::chain::Unreadable;
 
 use crate::error::CliError;
+use crate::plan_file::PlanFile;
 
 pub(crate) use rehearsal::{Case, EndedSo, Exposed, Rehearsal, Risk, Time};
 pub(crate) use stores::{
@@ -70,6 +72,10 @@ pub(crate) const LINT: Name = Name("lint-migrations", 1);
 pub(crate) const STORE: Name = Name("store", 1);
 /// `db online-data-migrations`
 pub(crate) const MIGRATED: Name = Name("online-data-migrations", 1);
+/// `config check`
+pub(crate) const CONFIG_CHECK: Name = Name("config-check", 1);
+/// `reason`
+pub(crate) const REASONS: Name = Name("reasons", 1);
 /// Any command that fails
 pub(crate) const ERROR: Name = Name("error", 1);
 /// `status`, and a line of `history`; the core makes it with its schema.
@@ -241,6 +247,34 @@ pub(crate) struct Gathered {
     pub(crate) bundle: Option<PathBuf>,
 }
 
+/// `config check`: whether a run would have what it needs.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConfigChecked {
+    /// Whether nothing failed.
+    pub(crate) can_run: bool,
+    /// Each thing that was looked at.
+    pub(crate) checks: Vec<Check>,
+}
+
+/// `reason`: what the book says of reasons.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Reasons {
+    /// Each, or the one that was asked for.
+    pub(crate) reasons: Vec<ReasonRow>,
+}
+
+/// A reason of a refusal, of a hold, or why a unit is left alone.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReasonRow {
+    /// Its stable word.
+    pub(crate) reason: String,
+    /// What it means, what to look at, and what ends it.
+    pub(crate) text: String,
+}
+
 /// Why a command failed.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -392,8 +426,13 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
         ),
         (
             PLAN.0,
-            PLAN.schema::<Plan>("`plan --json`, and the file of `plan --out`."),
+            PLAN.schema::<PlanFile<'_>>("`plan --json`, and the file of `plan --out`."),
         ),
+        (
+            CONFIG_CHECK.0,
+            CONFIG_CHECK.schema::<ConfigChecked>("`config check --json`"),
+        ),
+        (REASONS.0, REASONS.schema::<Reasons>("`reason --json`")),
         (
             REHEARSAL.0,
             REHEARSAL.schema::<Rehearsal>("`simulate --to --json`"),

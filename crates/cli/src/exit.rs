@@ -19,6 +19,8 @@ pub(crate) enum Exit {
     More,
     /// The run is not over, and nobody carries it out.
     Abandoned,
+    /// All went well, but what was printed could not be written.
+    Unwritten,
     /// Interrupted.
     Interrupted,
 }
@@ -35,6 +37,7 @@ impl Exit {
             Self::Internal => 5,
             Self::More => 6,
             Self::Abandoned => 7,
+            Self::Unwritten => 8,
             Self::Interrupted => 130,
         }
     }
@@ -61,6 +64,7 @@ mod tests {
             (Exit::Internal, 5),
             (Exit::More, 6),
             (Exit::Abandoned, 7),
+            (Exit::Unwritten, 8),
             (Exit::Interrupted, 130),
         ];
         for (exit, code) in all {

@@ -8,6 +8,8 @@ mod documents;
 mod error;
 mod exit;
 mod improve;
+mod plan_diff;
+mod plan_file;
 mod print;
 mod show;
 mod source;
@@ -16,13 +18,13 @@ mod world;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::{CommandFactory as _, FromArgMatches as _};
 use stagger_core::run::Command as Asked;
 
 use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
-    agent, ceph, control, db, guards, hroller, ironic, kube, lint, look, operator, osd, rehearse, run,
-    simulate,
+    agent, ceph, control, db, guards, hroller, init, ironic, kube, lint, look, operator, osd, preflight,
+    reason, rehearse, run, simulate,
 };
 use error::CliError;
 use exit::Exit;
@@ -35,7 +37,11 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let parsed = args::command().try_get_matches();
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
     let ended = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -47,15 +53,49 @@ fn main() -> ExitCode {
             runtime.shutdown_timeout(LAST_WORDS);
             ended
         });
-    match ended {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            if cli.json {
-                print::json(&documents::ERROR.of(&documents::Failed::of(&error)));
+    let exit = match ended {
+        Ok(exit) => exit,
+        Err(error) => told(&error, cli.json),
+    };
+    match (exit, print::unwritten()) {
+        // What went wrong before counts more.
+        (Exit::Done, Some(why)) => {
+            // A reader that has gone, as `head`, knows why.
+            if why.kind() != std::io::ErrorKind::BrokenPipe {
+                print::talk(&format!("error: write to stdout: {why}"));
             }
-            print::talk(error.text().trim_end());
-            error.exit.into()
+            Exit::Unwritten.into()
         }
+        (exit, _) => exit.into(),
+    }
+}
+
+/// Tells of an error, to scripts as well if they asked for JSON.
+fn told(error: &CliError, json: bool) -> Exit {
+    if json {
+        print::json(&documents::ERROR.of(&documents::Failed::of(error)));
+    }
+    print::talk(error.text().trim_end());
+    error.exit
+}
+
+/// What is wrong with the command line; or the help or the version, which were asked for.
+fn misused(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() && std::env::args_os().any(|word| word == "--json") {
+        let text = error.render().to_string();
+        let message = text.lines().next().unwrap_or_default();
+        let mut refused = CliError::usage(message.strip_prefix("error: ").unwrap_or(message));
+        let tips = text
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix("tip: "));
+        refused.hints.extend(tips.map(str::to_owned));
+        print::json(&documents::ERROR.of(&documents::Failed::of(&refused)));
+    }
+    let printed = error.print();
+    match (error.use_stderr(), printed) {
+        (true, _) => Exit::Usage.into(),
+        (false, Ok(())) => Exit::Done.into(),
+        (false, Err(_)) => Exit::Unwritten.into(),
     }
 }
 
@@ -98,6 +138,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         }
         Command::Settle(wish) => control::settle(cli, wish),
         Command::Artifacts(wish) => look::show_artifacts(cli, wish),
+        Command::Reason { reason } => reason::reason(cli, reason.as_deref()),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
         Command::Ceph(Ceph::Guards(wish)) | Command::Ganeti(Ganeti::Guards(wish)) => {
             guards::guards(cli, wish).await
@@ -108,6 +149,9 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             release,
             pin,
         }) => ironic::record(cli, service, release, pin.as_deref()).await,
+        Command::Config(args::Config::Check { to }) => preflight::check(cli, to.as_deref()).await,
+        Command::Config(args::Config::Show) => preflight::show(cli),
+        Command::Config(args::Config::Init(wish)) => init::init(cli, wish).await,
         Command::Db(wish) => db::db(cli, wish).await,
         Command::Lint(Lint::Migrations(wish)) => lint::migrations(cli, wish),
         Command::Schema { document } => schema(document.as_deref()),

@@ -2,13 +2,26 @@
 
 use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::OnceLock;
 
-/// A line of data. A closed pipe is not our business.
+/// Why data could not be written, the first time.
+static UNWRITTEN: OnceLock<std::io::Error> = OnceLock::new();
+
+/// A line of data.
 pub(crate) fn out(text: &str) {
     let mut to = anstream::stdout().lock();
-    to.write_all(tame(text).as_bytes())
+    let written = to.write_all(tame(text).as_bytes());
+    let written = written
         .and_then(|()| to.write_all(b"\n"))
-        .ok();
+        .and_then(|()| to.flush());
+    if let Err(error) = written {
+        UNWRITTEN.set(error).ok();
+    }
+}
+
+/// Why some of the data was not written: a disk that is full, a reader that has gone. Whatever was at work went on.
+pub(crate) fn unwritten() -> Option<&'static std::io::Error> {
+    UNWRITTEN.get()
 }
 
 /// A line of talk.
@@ -71,6 +84,20 @@ pub(crate) fn line(document: &impl serde::Serialize) {
 pub(crate) fn live() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     std::io::stdout().is_terminal() && std::io::stderr().is_terminal() && !dumb
+}
+
+/// Whether somebody is there who can be asked.
+pub(crate) fn can_ask() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Asks whoever is there; only `y` or `yes` is a yes.
+pub(crate) fn ask(question: &str) -> bool {
+    raw(&format!("{question} [y/N] "));
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    let answer = answer.trim().to_lowercase();
+    read.is_ok() && ["y", "yes"].contains(&answer.as_str())
 }
 
 /// The terminal's width; 100 elsewhere.

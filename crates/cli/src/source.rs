@@ -75,6 +75,20 @@ impl Source {
         })
     }
 
+    /// The Ceph that the `ceph` program of this machine reaches, by no configuration.
+    pub(crate) fn by_the_usual_way(name: &str) -> Result<Self, CliError> {
+        let name = ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?;
+        let settings = settings_of(name, None)?;
+        Ok(Self {
+            api: Arc::new(Session::new(settings.cluster.access())),
+            settings,
+            config: None,
+            taken: None,
+            live: true,
+            folder: None,
+        })
+    }
+
     /// The Ceph of a cluster that Rook laid out. Programs, policy and health are those of a configuration, where one is named.
     async fn of_rook(cli: &Cli, on: &OnKubernetes) -> Result<Self, CliError> {
         let client = client::connect(on.kubeconfig.as_deref(), on.context.as_deref()).await?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use stagger_ceph::api::CephApi;
 use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::{CephBackend, Memory, hosts_of};
-use stagger_ceph::config::CephSettings;
+use stagger_ceph::config::{CephSettings, SoftwareByKind};
 use stagger_ceph::facts::Facts;
 use stagger_ceph::target::{TargetPolicy, target_for};
 use stagger_ceph::translate::{Baseline, units};
@@ -114,6 +114,11 @@ impl World {
         };
         target_for(&self.facts, self.snapshot.units(), release, &wanted)
             .map_err(|refusal| CliError::refused(&format!("the upgrade to {release}"), &refusal.0))
+    }
+
+    /// The commands that change it, where a configuration was read.
+    pub(crate) fn software(&self) -> Option<SoftwareByKind> {
+        self.config.as_ref().map(|_| self.settings.software.clone())
     }
 
     /// What a run keeps of how things were before it.

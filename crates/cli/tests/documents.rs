@@ -270,6 +270,11 @@ fn what_is_printed_is_valid() {
     );
     all.command(&guards);
 
+    let config = file("stagger.toml");
+    fs::write(&config, GUARDED).unwrap();
+    all.command(&["config", "check", "--config", &config]);
+    all.command(&["reason", "snapshot-has-moved"]);
+
     let kubeconfig = file("kubeconfig");
     fs::write(&kubeconfig, kubernetes(&held.unwrap())).unwrap();
     for words in [&["status"][..], &["versions"], &["versions", "--all"]] {

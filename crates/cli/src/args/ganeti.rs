@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::wish::Words;
+
 /// A reboot of the nodes of a Ganeti, instead of an upgrade.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Default)]
+#[cfg_attr(test, derive(PartialEq))]
 #[command(next_help_heading = "To reboot the nodes of a Ganeti")]
 #[expect(
     clippy::struct_excessive_bools,
@@ -56,8 +59,51 @@ pub(crate) struct Reboot {
     pub(crate) takes: Vec<String>,
 }
 
+impl Reboot {
+    /// The flags that say the same on a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let Self {
+            reboot,
+            nodes,
+            accept_non_redundant,
+            move_non_redundant,
+            assume_down,
+            non_drbd,
+            shared_secondary,
+            spend_spare,
+            full_evacuation,
+            degraded_meanwhile,
+            local_storage,
+            ignore_ipolicy,
+            takes,
+        } = self;
+        let mut words = Words::default();
+        words.switch("--reboot", *reboot);
+        words.0.extend(nodes.words());
+        words.switch("--accept-non-redundant", *accept_non_redundant);
+        words.switch("--move-non-redundant", *move_non_redundant);
+        words.switch("--assume-down", *assume_down);
+        words.value("--non-drbd", unusual(*non_drbd));
+        words.value("--shared-secondary", unusual(*shared_secondary));
+        words.switch("--spend-spare", *spend_spare);
+        words.switch("--full-evacuation", *full_evacuation);
+        words.switch("--degraded-meanwhile", *degraded_meanwhile);
+        words.values("--local-storage", local_storage);
+        words.switch("--ignore-ipolicy", *ignore_ipolicy);
+        words.values("--takes", takes);
+        words.0
+    }
+}
+
+/// The word for a value that is not the default.
+fn unusual<T: ValueEnum + PartialEq + Default>(value: T) -> Option<String> {
+    let value = (value != T::default()).then(|| value.to_possible_value())??;
+    Some(value.get_name().to_owned())
+}
+
 /// Which nodes of a Ganeti.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Default)]
+#[cfg_attr(test, derive(PartialEq))]
 #[expect(clippy::struct_field_names, reason = "called as its flag")]
 pub(crate) struct Nodes {
     /// Nodes of this group, by name or UUID; several times for several.
@@ -82,21 +128,42 @@ pub(crate) struct Nodes {
     pub(crate) leave_out: Vec<String>,
 }
 
+impl Nodes {
+    fn words(&self) -> Vec<String> {
+        let Self {
+            groups,
+            node_tags,
+            matching,
+            nodes,
+            leave_out,
+        } = self;
+        let mut words = Words::default();
+        words.values("--group", groups);
+        words.values("--node-tags", node_tags);
+        words.value("--matching", matching.as_ref());
+        words.values("--nodes", nodes);
+        words.values("--offline", leave_out);
+        words.0
+    }
+}
+
 /// `--non-drbd`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum NonDrbd {
     /// One node of each group at a time.
     One,
     /// One after another, without waiting for those before as long as there is room.
     Rolling,
     /// In sets that are chosen beforehand.
+    #[default]
     Sets,
 }
 
 /// `--shared-secondary`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum SharedSecondary {
     /// If it has room for the instances of both.
+    #[default]
     Capacity,
     /// Never.
     Exclude,

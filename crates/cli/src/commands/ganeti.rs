@@ -1,11 +1,12 @@
 //! A Ganeti: the one of the configuration, or one that `--from` names, its text format or a folder of RAPI bodies.
 
-pub(super) mod live;
+pub(crate) mod live;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
+use stagger_ceph::config::SoftwareByKind;
 use stagger_core::model::{
     ClusterName, Evacuate, Kind, LocalGuests, Moving, Policy, SharedGuests, Snapshot, Spare, Standbys, Target,
 };
@@ -42,6 +43,8 @@ pub(crate) struct Asked {
     pub(crate) target: Target,
     /// How bold to be.
     pub(crate) policy: Policy,
+    /// The commands that change a Ceph, where a configuration was read: a plan may need some that are not given.
+    pub(crate) software: Option<SoftwareByKind>,
 }
 
 /// Whether a Ganeti is meant. Of what `--from` names: by what is there, since nobody should have to say it twice.
@@ -165,6 +168,7 @@ impl Found {
             snapshot: described(cli, path, &cluster, Some(reboot_wish))?,
             target: target(&cluster, reboot_wish)?,
             policy: config::over(Policy::default(), wish)?,
+            software: None,
         })
     }
 }

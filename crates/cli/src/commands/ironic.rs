@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use stagger_core::model::{ClusterId, Policy, Snapshot};
 use stagger_engine::backend::Backend;
+use stagger_engine::preflight::Check;
 use stagger_engine::supervisor::{Identity, SuperviseError};
 use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::config::{Role, Settings};
+use stagger_ironic::preflight;
 use stagger_ironic::translate::{Wished, unit_id};
 use stagger_ironic::versions::{ServiceVersions, versions};
 
@@ -79,6 +81,14 @@ impl Live {
         Ok(backend.snapshot(&facts, None)?)
     }
 
+    /// What a run would miss.
+    pub(crate) async fn preflight(&self) -> Result<Vec<Check>, CliError> {
+        let facts = self.backend(None)?.look().await;
+        let mut checks = preflight::of_facts(&facts);
+        checks.extend(preflight::look(&self.settings).await);
+        Ok(checks)
+    }
+
     async fn seen(&self, wish: &args::Wish, reboot: &args::Reboot) -> Result<Seen, CliError> {
         ganeti::is_none(reboot)?;
         let policy: Policy = self.config.policy(wish)?;
@@ -103,6 +113,7 @@ impl Live {
                 snapshot,
                 target: upgrade.target,
                 policy,
+                software: None,
             },
             wished: upgrade.wished,
         })
@@ -120,6 +131,7 @@ impl Live {
             snapshot,
             target,
             policy,
+            software,
         } = asked;
         let identity = self.backend(None)?.identity().await?;
         let baseline = serde_json::to_value(&wished)
@@ -128,6 +140,7 @@ impl Live {
             snapshot,
             target,
             policy,
+            software,
             baseline,
             backend: Arc::new(self.backend_of(Some(&identity), wished)?),
         })

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use stagger_ceph::config::SoftwareByKind;
+use stagger_ceph::preflight::missing_commands;
 use stagger_core::check::check;
 use stagger_core::explain::explain;
-use stagger_core::model::{Policy, Snapshot, Target, UnitId, UnitState, Verdict};
+use stagger_core::model::{Policy, Reason, Snapshot, Target, UnitId, UnitState, Verdict};
 use stagger_core::plan::{Ask, Plan, out_of_reach, plan};
 use stagger_core::view;
 use stagger_engine::supervisor;
@@ -17,6 +19,7 @@ use crate::documents::{self, Checked, Gathered, VersionRow, Versions};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::improve;
+use crate::plan_file::{PlanFile, Planned};
 use crate::print;
 use crate::show::names::compress;
 use crate::show::{self, events};
@@ -89,30 +92,31 @@ fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
 
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliError> {
-    if let Some(live) = ironic::Live::at(cli, &wish.from)? {
-        let mut asked = live.asked(&wish.wish, &wish.reboot).await?;
-        let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
-        let next = format!("stagger run with the same flags and --plan {}", made.id);
-        return shown(cli, wish, &asked, &made, &next);
-    }
-    if let Some(found) = ganeti::found(cli, &wish.from)? {
-        let mut asked = found.asked(cli, &wish.wish, &wish.reboot).await?;
-        let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
-        let next = match found {
-            ganeti::Found::At(_) => {
-                "--out FILE keeps it with every move; `stagger run --reboot` carries out what it plans for the cluster itself"
-                    .to_owned()
-            }
-            ganeti::Found::Live(_) => format!("stagger run with the same flags and --plan {}", made.id),
-        };
-        return shown(cli, wish, &asked, &made, &next);
-    }
-    ganeti::is_none(&wish.reboot)?;
-    let world = World::observe(cli, &wish.from).await?;
-    let mut asked = asked_of(world, &wish.wish)?;
+    let mut asked = asked(cli, &wish.from, &wish.wish, &wish.reboot).await?;
     let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
-    let next = format!("stagger run --to {} --plan {}", wish.wish.again(), made.id);
-    shown(cli, wish, &asked, &made, &next)
+    shown(cli, wish, &asked, &made)
+}
+
+/// What is asked of the cluster that is meant.
+async fn asked(
+    cli: &Cli,
+    from: &args::From,
+    wish: &args::Wish,
+    reboot: &args::Reboot,
+) -> Result<ganeti::Asked, CliError> {
+    if let Some(live) = ironic::Live::at(cli, from)? {
+        return live.asked(wish, reboot).await;
+    }
+    if let Some(found) = ganeti::found(cli, from)? {
+        return found.asked(cli, wish, reboot).await;
+    }
+    ganeti::is_none(reboot)?;
+    let mut asked = asked_of(World::observe(cli, from).await?, wish)?;
+    if from.on.is_meant() {
+        // An operator changes it, by no command.
+        asked.software = None;
+    }
+    Ok(asked)
 }
 
 /// What is asked of a Ceph cluster.
@@ -121,31 +125,37 @@ fn asked_of(world: World, wish: &args::Wish) -> Result<ganeti::Asked, CliError> 
     let world = world.permitting(&policy)?;
     Ok(ganeti::Asked {
         target: world.target(wish, &policy)?,
+        software: world.software(),
         snapshot: world.snapshot,
         policy,
     })
 }
 
 /// Writes a plan where it is wished, and shows it.
-fn shown(
-    cli: &Cli,
-    wish: &args::Plan,
-    asked: &ganeti::Asked,
-    made: &Plan,
-    next: &str,
-) -> Result<Exit, CliError> {
+fn shown(cli: &Cli, wish: &args::Plan, asked: &ganeti::Asked, made: &Plan) -> Result<Exit, CliError> {
     let ganeti::Asked { snapshot, policy, .. } = asked;
     let refusal = refusal(snapshot, made, policy);
-    let next = if refusal.is_some() { "see below" } else { next };
+    let next = if refusal.is_some() {
+        "see below".to_owned()
+    } else {
+        next(cli, wish)
+    };
+    let document = PlanFile {
+        plan: made,
+        flags: wish.words(),
+    };
     if let Some(path) = &wish.out {
-        let text = serde_json::to_string_pretty(&documents::PLAN.of(made)).unwrap_or_default();
+        let text = serde_json::to_string_pretty(&documents::PLAN.of(&document)).unwrap_or_default();
         std::fs::write(path, text)
             .map_err(|error| CliError::usage(format!("write the plan to {}: {error}", path.display())))?;
     }
     if cli.json {
-        print::json(&documents::PLAN.of(made));
+        print::json(&documents::PLAN.of(&document));
     } else {
-        print::out(&show::plan::plan(made, snapshot, wish.all, print::width(), next));
+        print::out(&show::plan::plan(made, snapshot, wish.all, print::width(), &next));
+    }
+    for lacking in lacking(asked.software.as_ref(), made) {
+        print::talk(&format!("a run of it would be refused: {lacking}"));
     }
     match refusal {
         None => Ok(Exit::Done),
@@ -156,6 +166,35 @@ fn shown(
         }
         Some(refusal) => Err(refusal),
     }
+}
+
+/// The commands that a run of this plan needs and that the configuration does not give.
+pub(crate) fn lacking(software: Option<&SoftwareByKind>, made: &Plan) -> Vec<Reason> {
+    let changed = made.stages().filter(|stage| !stage.waves.is_empty());
+    let kinds = changed.map(|stage| stage.kind.as_str());
+    software.map_or_else(Vec::new, |software| missing_commands(software, kinds))
+}
+
+/// How a plan is carried out.
+fn next(cli: &Cli, wish: &args::Plan) -> String {
+    if wish.from.on.is_meant() {
+        return "the image in the CephMaintenance: docs/guides/kubernetes.md".to_owned();
+    }
+    run_command(cli, wish.words(), wish.out.as_deref())
+}
+
+/// The command that carries out the plan of these flags, or of that file, as it is written in a shell.
+pub(crate) fn run_command(cli: &Cli, flags: Vec<String>, file: Option<&Path>) -> String {
+    let path = |path: &Path| path.display().to_string();
+    let mut words = vec!["stagger".to_owned()];
+    for (flag, given) in [("--config", &cli.config), ("--state", &cli.state)] {
+        words.extend(given.iter().flat_map(|given| [flag.to_owned(), path(given)]));
+    }
+    words.push("run".to_owned());
+    words.extend(file.map_or(flags, |file| vec![path(file)]));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    // A word that no shell can take is shown as it is.
+    shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" "))
 }
 
 /// Why a plan is not begun: it does not get to its target.
@@ -209,17 +248,18 @@ pub(crate) fn made_for(
 
 /// `check`
 pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, CliError> {
-    let text = std::fs::read_to_string(&wish.plan)
-        .map_err(|error| CliError::usage(format!("read the plan {}: {error}", wish.plan.display())))?;
-    let given: Plan = documents::PLAN.read(&wish.plan, &text)?;
-    let asked = if let Some(live) = ironic::Live::at(cli, &wish.from)? {
-        live.asked(&wish.wish, &wish.reboot).await?
-    } else if let Some(found) = ganeti::found(cli, &wish.from)? {
-        found.asked(cli, &wish.wish, &wish.reboot).await?
+    let file = Planned::read(&wish.plan)?;
+    // Flags beside the file say what else it is judged for.
+    let own = if wish.wish.words().is_empty() && wish.reboot.words().is_empty() {
+        Some(file.asked(&wish.plan)?)
     } else {
-        ganeti::is_none(&wish.reboot)?;
-        asked_of(World::observe(cli, &wish.from).await?, &wish.wish)?
+        None
     };
+    let (goal, reboot) = own
+        .as_ref()
+        .map_or((&wish.wish, &wish.reboot), |(goal, reboot)| (goal, reboot));
+    let asked = asked(cli, &wish.from, goal, reboot).await?;
+    let given = file.plan;
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
     let ask = Ask {
         snapshot: &asked.snapshot,
@@ -256,25 +296,11 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
 
 /// `explain`
 pub(crate) async fn explain_unit(cli: &Cli, wish: &args::Explain) -> Result<Exit, CliError> {
-    let (snapshot, said) = if let Some(live) = ironic::Live::at(cli, &wish.from)? {
-        let mut asked = live.asked(&wish.wish, &wish.reboot).await?;
-        let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
-        let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
-        (asked.snapshot, said)
-    } else if let Some(found) = ganeti::found(cli, &wish.from)? {
-        let mut asked = found.asked(cli, &wish.wish, &wish.reboot).await?;
-        let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
-        let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
-        (asked.snapshot, said)
-    } else {
-        ganeti::is_none(&wish.reboot)?;
-        let mut asked = asked_of(World::observe(cli, &wish.from).await?, &wish.wish)?;
-        let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
-        let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
-        (asked.snapshot, said)
-    };
+    let mut asked = asked(cli, &wish.from, &wish.wish, &wish.reboot).await?;
+    let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
+    let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
     let Some(said) = said else {
-        return Err(unknown_unit(&snapshot, wish.unit.as_str()));
+        return Err(unknown_unit(&asked.snapshot, wish.unit.as_str()));
     };
     if cli.json {
         print::json(&documents::EXPLANATION.of(&said));

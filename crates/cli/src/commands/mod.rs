@@ -2,17 +2,21 @@
 
 pub(crate) mod agent;
 pub(crate) mod ceph;
+
 pub(crate) mod control;
 pub(crate) mod db;
 pub(crate) mod ganeti;
 pub(crate) mod guards;
 pub(crate) mod hroller;
+pub(crate) mod init;
 pub(crate) mod ironic;
 pub(crate) mod kube;
 pub(crate) mod lint;
 pub(crate) mod look;
 pub(crate) mod operator;
 pub(crate) mod osd;
+pub(crate) mod preflight;
+pub(crate) mod reason;
 pub(crate) mod rehearse;
 pub(crate) mod run;
 pub(crate) mod simulate;

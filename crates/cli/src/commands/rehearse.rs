@@ -52,7 +52,7 @@ pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, C
     if cli.json {
         print::json(&documents::REHEARSAL.of(&told));
     } else {
-        let next = wish.wish.again();
+        let next = super::look::run_command(cli, wish.wish.words(), None);
         print::out(&show::rehearsal::rehearsal(&told, print::width(), &next));
     }
     Ok(match told.ended {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use stagger_ceph::config::SoftwareByKind;
 use stagger_core::model::{Policy, Reason, RunId, Snapshot, Target};
+use stagger_core::plan::Plan;
 use stagger_core::run::{Command, Ending};
 use stagger_core::view;
 use stagger_engine::backend::Backend;
@@ -19,6 +21,8 @@ use crate::args::{Cli, From, Run};
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::plan_diff::differences;
+use crate::plan_file::Planned;
 use crate::print;
 use crate::show::live::Progress;
 use crate::show::{self, events};
@@ -32,6 +36,8 @@ pub(crate) struct Prepared {
     pub(crate) target: Target,
     /// How bold to be.
     pub(crate) policy: Policy,
+    /// The commands that change a Ceph.
+    pub(crate) software: Option<SoftwareByKind>,
     /// The backend's memory of how things were before.
     pub(crate) baseline: serde_json::Value,
     /// What carries it out.
@@ -55,6 +61,7 @@ async fn prepared(cli: &Cli, wish: &Run) -> Result<Prepared, CliError> {
         .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
     Ok(Prepared {
         backend: Arc::new(world.for_run(memory)),
+        software: world.software(),
         snapshot: world.snapshot,
         target,
         policy,
@@ -64,22 +71,39 @@ async fn prepared(cli: &Cli, wish: &Run) -> Result<Prepared, CliError> {
 
 /// `run`
 pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
+    let file = wish.file.as_deref().map(Planned::read).transpose()?;
+    let Some((file, path)) = file.as_ref().zip(wish.file.as_deref()) else {
+        return begin(cli, wish, None).await;
+    };
+    let (goal, reboot) = file.asked(path)?;
+    let wish = Run {
+        wish: goal,
+        reboot,
+        file: Some(path.to_owned()),
+        plan: None,
+        yes: wish.yes,
+    };
+    begin(cli, &wish, Some(&file.plan)).await
+}
+
+async fn begin(cli: &Cli, wish: &Run, shown: Option<&Plan>) -> Result<Exit, CliError> {
+    if !wish.is_agreed() && !print::can_ask() {
+        return Err(
+            CliError::usage("a run without a terminal is begun only if that was said before")
+                .hint("--yes, or a file of `stagger plan --out FILE`: `stagger run FILE`"),
+        );
+    }
     let Prepared {
         snapshot,
         target,
         mut policy,
+        software,
         baseline,
         backend,
     } = prepared(cli, wish).await?;
     let plan = look::made_for(&wish.wish, &snapshot, &target, &mut policy)?;
-    if let Some(wanted) = wish.plan.as_ref().filter(|wanted| **wanted != plan.id) {
-        let moved = Reason::of_backend(
-            "snapshot-has-moved",
-            format!("planning now gives {}, not {wanted}", plan.id),
-        );
-        let mut error = CliError::refused("the run", &[moved]);
-        error.hints.insert(0, "look at `stagger plan` again".to_owned());
-        return Err(error);
+    if let Some(moved) = moved(wish, shown, &plan) {
+        return Err(moved);
     }
     if plan.is_empty() && plan.left_alone.is_empty() {
         if cli.json {
@@ -92,9 +116,21 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
     if let Some(refusal) = look::refusal(&snapshot, &plan, &policy) {
         return Err(refusal);
     }
+    let lacking = look::lacking(software.as_ref(), &plan);
+    if !lacking.is_empty() {
+        let mut error = CliError::refused("the run", &lacking);
+        error.hints.insert(
+            0,
+            "docs/guides/ceph.md shows commands; `stagger config check` looks for more".to_owned(),
+        );
+        return Err(error);
+    }
     let run = supervisor::new_run_id(Timestamp::now());
     let next = format!("this run, {run}; Ctrl-C finishes the wave and stops, `stagger resume {run}` goes on");
     print::talk(&show::plan::plan(&plan, &snapshot, false, print::width(), &next));
+    if !wish.is_agreed() && !print::ask("Begin?") {
+        return Err(CliError::new(Exit::No, "not begun: nothing was changed"));
+    }
     let (driver, lease) = supervisor::start(
         parts(cli, Arc::clone(&backend))?,
         &Identity::of_this_process(),
@@ -105,6 +141,29 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
     )
     .await?;
     carry_out(cli, &backend, driver, lease).await
+}
+
+/// Why what is planned now is not what was shown.
+fn moved(wish: &Run, shown: Option<&Plan>, now: &Plan) -> Option<CliError> {
+    const WORD: &str = "snapshot-has-moved";
+    let reasons: Vec<Reason> = match (shown, &wish.plan) {
+        (Some(shown), _) => {
+            let found = differences(shown, now).into_iter();
+            found.map(|what| Reason::of_backend(WORD, what)).collect()
+        }
+        (None, Some(wanted)) if *wanted != now.id => {
+            vec![Reason::of_backend(
+                WORD,
+                format!("planning now gives {}, not {wanted}", now.id),
+            )]
+        }
+        (None, Some(_) | None) => Vec::new(),
+    };
+    (!reasons.is_empty()).then(|| {
+        let mut error = CliError::refused("the run", &reasons);
+        error.hints.insert(0, "look at `stagger plan` again".to_owned());
+        error
+    })
 }
 
 /// `resume`

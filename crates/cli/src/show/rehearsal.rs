@@ -12,7 +12,7 @@ use super::names::fit;
 use crate::documents::{Case, EndedSo, Exposed, Rehearsal, Risk};
 
 /// The report. `to`: the release that was asked for.
-pub(crate) fn rehearsal(told: &Rehearsal, width: usize, to: &str) -> String {
+pub(crate) fn rehearsal(told: &Rehearsal, width: usize, next: &str) -> String {
     let mut lines = vec![("Ended", ended(told)), ("Time", time(told))];
     if !told.doors.is_empty() {
         let names: Vec<&str> = told.doors.iter().map(PartName::as_str).collect();
@@ -54,7 +54,7 @@ pub(crate) fn rehearsal(told: &Rehearsal, width: usize, to: &str) -> String {
         let _ = writeln!(text, "  {line}");
     }
     let _ = writeln!(text, "\nPlan {}, seed {}.", told.plan, told.seed);
-    let _ = write!(text, "Next: stagger run --to {to} --plan {}", told.plan);
+    let _ = write!(text, "Next: {next}");
     text
 }
 

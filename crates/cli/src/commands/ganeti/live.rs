@@ -51,6 +51,11 @@ impl Live {
         Ok(config.ganeti().map(|settings| Self { config, settings }))
     }
 
+    /// The settings.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// A backend that only looks.
     pub(crate) fn backend(&self) -> Result<GanetiBackend, CliError> {
         Ok(GanetiBackend::new(self.settings.clone(), None)?)
@@ -93,6 +98,7 @@ impl Live {
             snapshot: seen.snapshot,
             target,
             policy,
+            software: None,
         };
         Ok((asked, seen.facts))
     }
@@ -104,6 +110,7 @@ impl Live {
             snapshot,
             target,
             policy,
+            software,
         } = asked;
         self.can_carry_out(&wish.reboot)?;
         let rebooted = REBOOTED
@@ -118,6 +125,7 @@ impl Live {
             snapshot,
             target,
             policy,
+            software,
             baseline,
             backend: Arc::new(backend),
         })

@@ -1,0 +1,100 @@
+//! The first page of `--help`: commands by what they are for, daily ones first.
+
+use std::fmt::Write as _;
+
+use clap::builder::styling::Styles;
+use clap::{Command, CommandFactory as _};
+
+use super::Cli;
+
+/// Each group with its commands, in the order in which they are needed.
+const GROUPS: [(&str, &[&str]); 5] = [
+    (
+        "Every run",
+        &[
+            "plan", "run", "status", "pause", "approve", "resume", "abort", "rollback", "explain", "reason",
+        ],
+    ),
+    (
+        "Look and rehearse",
+        &[
+            "observe",
+            "versions",
+            "check",
+            "simulate",
+            "history",
+            "artifacts",
+            "demo",
+        ],
+    ),
+    ("When an outcome is unknown", &["confirm", "settle"]),
+    (
+        "One kind of cluster",
+        &["ceph", "ganeti", "hroller", "ironic", "operator"],
+    ),
+    (
+        "Set up",
+        &[
+            "config",
+            "db",
+            "lint",
+            "schema",
+            "crds",
+            "completions",
+            "man",
+            "help",
+        ],
+    ),
+];
+
+/// The command line, with its first page.
+pub(crate) fn command() -> Command {
+    let command = Cli::command();
+    let groups = groups(&command);
+    let header = *Styles::styled().get_header();
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{groups}\n{header}Options:{header:#}\n{{options}}"
+    ))
+}
+
+fn groups(command: &Command) -> String {
+    let styles = Styles::styled();
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let mut text = String::new();
+    for (title, names) in GROUPS {
+        let _ = writeln!(text, "\n{header}{title}:{header:#}");
+        for name in names {
+            let found = command.find_subcommand(name).and_then(Command::get_about);
+            let about = match found {
+                Some(about) => about.to_string(),
+                None => "Print this page, or that of a command".to_owned(),
+            };
+            let about = about.trim_end_matches('.');
+            let _ = writeln!(text, "  {literal}{name:<11}{literal:#}  {about}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_command_that_is_not_hidden_is_in_one_group() {
+        let mut grouped = BTreeSet::from(["help"]);
+        for name in GROUPS.iter().flat_map(|(_, names)| *names) {
+            assert!(grouped.insert(name) || *name == "help", "{name} is there twice");
+        }
+        let command = Cli::command();
+        let mut shown: BTreeSet<&str> = command
+            .get_subcommands()
+            .filter(|one| !one.is_hide_set())
+            .map(Command::get_name)
+            .collect();
+        shown.insert("help");
+        assert_eq!(shown, grouped);
+    }
+}

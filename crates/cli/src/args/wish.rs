@@ -1,0 +1,83 @@
+//! What to plan for, and how boldly.
+
+use clap::Args;
+use stagger_core::model::Limit;
+
+/// What to plan for, and how boldly.
+#[derive(Debug, Args, Default)]
+#[cfg_attr(test, derive(PartialEq))]
+pub(crate) struct Wish {
+    /// The release to go to: 18.2.7.
+    #[arg(long, value_name = "RELEASE")]
+    pub(crate) to: Option<String>,
+    /// How many units of a kind may be down at once: a count or a percentage.
+    #[arg(long, value_name = "LIMIT")]
+    pub(crate) max_in_parallel: Option<Limit>,
+    /// Begin with full waves instead of 1, 2, 4 …
+    #[arg(long)]
+    pub(crate) no_growth: bool,
+    /// Units begin as soon as there is room for them, without waiting for the whole wave before.
+    #[arg(long)]
+    pub(crate) no_barriers: bool,
+    /// Permit an interruption that the plan names, or each of a sort: mds.a, pool.rbd, mgr.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interrupt: Vec<String>,
+    /// Do what can be done where the target cannot be reached. Otherwise nothing is begun.
+    #[arg(long)]
+    pub(crate) partial: bool,
+    /// Search for fewer waves for about so long: 10s.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) improve: Option<String>,
+}
+
+impl Wish {
+    /// The flags that say the same on a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let Self {
+            to,
+            max_in_parallel,
+            no_growth,
+            no_barriers,
+            interrupt,
+            partial,
+            improve,
+        } = self;
+        let mut words = Words::default();
+        words.value("--to", to.as_ref());
+        words.value("--max-in-parallel", max_in_parallel.as_ref());
+        words.switch("--no-growth", *no_growth);
+        words.switch("--no-barriers", *no_barriers);
+        words.values("--interrupt", interrupt);
+        words.switch("--partial", *partial);
+        words.value("--improve", improve.as_ref());
+        words.0
+    }
+}
+
+/// Flags as they are written on a command line.
+#[derive(Default)]
+pub(super) struct Words(pub(super) Vec<String>);
+
+impl Words {
+    pub(super) fn switch(&mut self, flag: &str, given: bool) {
+        self.0.extend(given.then(|| flag.to_owned()));
+    }
+
+    pub(super) fn value(&mut self, flag: &str, value: Option<impl std::fmt::Display>) {
+        let Some(value) = value.map(|value| value.to_string()) else {
+            return;
+        };
+        // In one word with its flag where it would be taken for another.
+        if value.starts_with('-') {
+            self.0.push(format!("{flag}={value}"));
+        } else {
+            self.0.extend([flag.to_owned(), value]);
+        }
+    }
+
+    pub(super) fn values(&mut self, flag: &str, values: &[String]) {
+        for value in values {
+            self.value(flag, Some(value));
+        }
+    }
+}
