@@ -8,6 +8,7 @@ mod config;
 mod ganeti;
 mod ironic;
 mod journal;
+mod planted;
 mod running;
 
 use std::env;
@@ -24,6 +25,7 @@ pub use config::{Doors, Setup};
 pub use ganeti::{GanetiSetup, is_failing_over};
 pub use ironic::{IronicSetup, Way};
 pub use journal::{Journal, Wave};
+pub use planted::Planted;
 pub use running::{Ended, Running};
 
 use crate::command::{last_lines, output, shown};
@@ -91,12 +93,15 @@ impl Machine {
         self.folder.join("state")
     }
 
-    /// The program with these words, to be run in whatever way.
+    /// The program with these words, to be run in whatever way. Nobody is there to be asked whether a run may begin.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.program[0]);
         command.args(&self.program[1..]);
         command.arg("--config").arg(self.config());
         command.arg("--state").arg(self.state()).args(words);
+        if words.first() == Some(&"run") {
+            command.arg("--yes");
+        }
         command
     }
 

@@ -13,10 +13,73 @@ use stagger_e2e::oracle;
 use stagger_e2e::rados::Target;
 use stagger_e2e::rook;
 use stagger_e2e::roots::Release;
-use stagger_e2e::stagger::{Machine, Setup, says};
+use stagger_e2e::stagger::{Machine, Planted, Setup, says};
 use stagger_e2e::verify;
 
 const LIMIT: Duration = Duration::from_mins(5);
+/// Mistakes in the configuration.
+const PLANTED: &[Planted] = &[
+    Planted {
+        good: "lock_expires = ",
+        bad: "lock_expire = ",
+        says: "did you mean `lock_expires`?",
+    },
+    Planted {
+        good: "r={release}; ",
+        bad: "r={relase}; ",
+        says: "did you mean {release}?",
+    },
+    Planted {
+        good: "daemonctl use",
+        bad: "daemonctll use",
+        says: "there is no program",
+    },
+    Planted {
+        good: "logs = \"tail -n 200 ",
+        bad: "logs = \"tail -n 200 'x ",
+        says: "its shell cannot read",
+    },
+    Planted {
+        good: "accept = [",
+        bad: "accept = [\"POOL_NO_REDUNDANSY\", ",
+        says: "Ceph 16 to 20 know no health check POOL_NO_REDUNDANSY",
+    },
+    Planted {
+        good: "/enter\", \"sh\"",
+        bad: "/entr\", \"sh\"",
+        says: "cannot be started",
+    },
+    Planted {
+        good: "ceph.conf\"",
+        bad: "ceph.cnf\"",
+        says: "observe the cluster lab",
+    },
+    Planted {
+        good: "max_in_parallel = ",
+        bad: "max_in_parallel = \"150%\" # ",
+        says: "\"150%\" is not a limit",
+    },
+    Planted {
+        good: "growth = ",
+        bad: "order = { by-domain = \"rakc\" }\ngrowth = ",
+        says: "there is no such level of failure domains",
+    },
+    Planted {
+        good: "[policy]",
+        bad: "[cluster.durations]\nods = 20\n[policy]",
+        says: "there is no such kind of daemon",
+    },
+    Planted {
+        good: "restart = ",
+        bad: "# restart = ",
+        says: "set `restart` in [software.mon]",
+    },
+    Planted {
+        good: "interruptions = [",
+        bad: "interruptions = 7 # [",
+        says: "invalid type",
+    },
+];
 /// Sets that both oracles are asked about on each map.
 const SETS: usize = 300;
 
@@ -49,6 +112,11 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
         "{planned:?} is no better than {rounds:?}"
     );
     phases.lap("plan, and Rook's walk");
+
+    rival.finds_planted(&["--to", &to], PLANTED)?;
+    let refused = rival.call(&["config", "check", "--to", "99.1"])?.expect(1)?;
+    refused.expect_said(&["\"99.1\" is no release that is known here"])?;
+    phases.lap("mistakes in the configuration");
 
     oracles_agree(cluster, phases)?;
 

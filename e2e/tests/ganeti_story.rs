@@ -9,11 +9,49 @@ use serde_json::json;
 use stagger_e2e::case::{Phases, on_ganeti};
 use stagger_e2e::command::say;
 use stagger_e2e::ganeti::{Cluster, GanetiSpec, Made};
-use stagger_e2e::stagger::{GanetiSetup, Machine, says};
+use stagger_e2e::stagger::{GanetiSetup, Machine, Planted, says};
 
 const LIMIT: Duration = Duration::from_mins(6);
 /// What is wished: the instance whose disks are on one node only is down.
 const WISH: [&str; 2] = ["--reboot", "--accept-non-redundant"];
+/// Mistakes in the configuration.
+const PLANTED: &[Planted] = &[
+    Planted {
+        good: "user = ",
+        bad: "usr = ",
+        says: "did you mean `user`?",
+    },
+    Planted {
+        good: "watcher pause {seconds}",
+        bad: "watcher pause {second}",
+        says: "did you mean {seconds}?",
+    },
+    Planted {
+        good: "lock_expires = ",
+        bad: "lock_expires = 10 # ",
+        says: "has to be more than twice `failover_timeout`",
+    },
+    Planted {
+        good: "ca = \"",
+        bad: "ca = \"/no",
+        says: "cannot be read",
+    },
+    Planted {
+        good: "user = \"",
+        bad: "user = \"x",
+        says: "write as x",
+    },
+    Planted {
+        good: "addresses = [",
+        bad: "addresses = [\"127.0.0.1:9\"] # [",
+        says: "no connection",
+    },
+    Planted {
+        good: "pause = \"",
+        bad: "pause = \"no-such-program ",
+        says: "there is no program no-such-program",
+    },
+];
 const NODES: [&str; 5] = ["node1", "node2", "node3", "node4", "node5"];
 
 #[test]
@@ -65,6 +103,8 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
         "the master is not among the last: {waves:?}"
     );
     phases.lap("planned");
+    rival.finds_planted(&[], PLANTED)?;
+    phases.lap("mistakes in the configuration");
 
     let others = rebooted(cluster, &machine, &rival, phases)
         .with_context(|| format!("the end of the history:\n{}", machine.history_tail(40)))?;

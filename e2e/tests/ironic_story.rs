@@ -7,8 +7,51 @@ use anyhow::{Context as _, Result, ensure};
 use stagger_e2e::case::{Phases, ironic_loaded, on_ironic};
 use stagger_e2e::command::say;
 use stagger_e2e::ironic::{Cluster, IronicSpec, Release, Report};
-use stagger_e2e::stagger::{Doors, Ended, IronicSetup, Machine, says};
+use stagger_e2e::stagger::{Doors, Ended, IronicSetup, Machine, Planted, says};
 
+/// Mistakes in the configuration.
+const PLANTED: &[Planted] = &[
+    Planted {
+        good: "database = \"",
+        bad: "databse = \"",
+        says: "did you mean `database`?",
+    },
+    Planted {
+        good: " install {release}",
+        bad: " install {relaese}",
+        says: "did you mean {release}?",
+    },
+    Planted {
+        good: "endpoint = \"http://127.0.0.1:",
+        bad: "endpoint = \"http://127.0.0.1:1",
+        says: "conductors",
+    },
+    Planted {
+        good: "ours = \"",
+        bad: "ours = \"x",
+        says: "our own database",
+    },
+    Planted {
+        good: "show = \"",
+        bad: "show = \"no-such-program ",
+        says: "there is no program no-such-program",
+    },
+    Planted {
+        good: "start = \"",
+        bad: "start = \"echo 'open; ",
+        says: "its shell cannot read",
+    },
+    Planted {
+        good: "stop = \"",
+        bad: "# stop = \"",
+        says: "command-missing",
+    },
+    Planted {
+        good: "installed = \"26.1.6\"",
+        bad: "installed = \"25.0.0\"",
+        says: "25.0.0",
+    },
+];
 const LIMIT: Duration = Duration::from_mins(6);
 
 #[test]
@@ -55,6 +98,8 @@ fn first_way(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     say(machine.call(&["versions"])?.expect(0)?.out);
     say(machine.call(&["plan", "--to", "29.0.6"])?.expect(0)?.out);
     phases.lap("planned");
+    machine.finds_planted(&["--to", "29.0.6"], PLANTED)?;
+    phases.lap("mistakes in the configuration");
     let told = || machine.history_tail(40);
 
     at_the_door(
