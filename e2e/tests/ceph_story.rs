@@ -52,7 +52,7 @@ const PLANTED: &[Planted] = &[
     Planted {
         good: "ceph.conf\"",
         bad: "ceph.cnf\"",
-        says: "observe the cluster lab",
+        says: "cluster",
     },
     Planted {
         good: "max_in_parallel = ",

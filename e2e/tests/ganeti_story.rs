@@ -39,7 +39,7 @@ const PLANTED: &[Planted] = &[
     Planted {
         good: "user = \"",
         bad: "user = \"x",
-        says: "write as x",
+        says: "RAPI answered 401",
     },
     Planted {
         good: "addresses = [",

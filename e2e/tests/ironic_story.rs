@@ -27,8 +27,8 @@ const PLANTED: &[Planted] = &[
         says: "conductors",
     },
     Planted {
-        good: "ours = \"",
-        bad: "ours = \"x",
+        good: "ours = \"mysql://",
+        bad: "ours = \"mysql://x",
         says: "our own database",
     },
     Planted {

@@ -90,7 +90,7 @@ pub(crate) enum Command {
     Artifacts(Artifacts),
     /// Explain the reason of a refusal or a hold, or list all reasons.
     Reason {
-        /// Which: gates-shut, snapshot-has-moved, …
+        /// The reason: gates-shut, snapshot-has-moved, …
         reason: Option<String>,
     },
     /// Ceph-specific commands.
@@ -116,7 +116,7 @@ pub(crate) enum Command {
     Lint(Lint),
     /// Print the JSON schema of a document, or list all documents.
     Schema {
-        /// Which: plan, run, …
+        /// The document: plan, run, …
         document: Option<String>,
     },
     /// Print the CustomResourceDefinitions as YAML.
@@ -131,7 +131,7 @@ pub(crate) enum Command {
     Osd(Osd),
     /// Print shell completions.
     Completions {
-        /// Which.
+        /// The shell.
         shell: clap_complete::Shell,
     },
     /// Write manual pages into a folder.
@@ -144,14 +144,14 @@ pub(crate) enum Command {
 /// `ironic`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ironic {
-    /// Write down what a service runs, where a run that is over has left that open. What contradicts it is refused.
+    /// Record what a service runs, where an ended run left that open. Contradictions are refused.
     Record {
-        /// The service, as the configuration calls it.
+        /// The service, as named in the configuration.
         service: String,
-        /// The release that it runs, with its patch: 29.0.6.
+        /// The release that it runs: 29.0.6.
         #[arg(long)]
         release: String,
-        /// The release that it is held to [default: none].
+        /// The release that it is pinned to [default: none].
         #[arg(long)]
         pin: Option<String>,
     },
@@ -160,16 +160,15 @@ pub(crate) enum Ironic {
 /// `config`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
-    /// Look whether a run would have what it needs: the cluster, hosts, commands, rights, the store. Nothing is changed. Exit 0
-    /// yes, 1 no.
+    /// Check what a run needs: cluster, hosts, commands, rights, store. Changes nothing. Exit 0 if a run can start, 1 if not.
     Check {
-        /// Also whether the cluster could be upgraded to this release.
+        /// Also check whether the cluster can be upgraded to this release.
         #[arg(long, value_name = "RELEASE")]
         to: Option<String>,
     },
-    /// Print the configuration with all defaults, without secrets.
+    /// Print the effective configuration, without secrets.
     Show,
-    /// Write a first configuration, with what the cluster says of itself.
+    /// Write a first configuration, filled in from the cluster.
     #[command(after_help = "Example: stagger config init ceph --out stagger.toml")]
     Init(Init),
 }
@@ -177,15 +176,15 @@ pub(crate) enum Config {
 /// `config init`
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// Of which kind the cluster is. A Ceph is asked through the `ceph` program of this machine.
+    /// The kind of cluster. Ceph is asked through this machine's `ceph` command.
     pub(crate) kind: InitKind,
-    /// Where a Ganeti or an Ironic answers: gnt.example.org, http://ironic.example.org:6385.
+    /// Address of a Ganeti's RAPI or an Ironic's API: gnt.example.org, http://ironic.example.org:6385.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Option<String>,
-    /// What the cluster is to be called here [default: by what it says of itself].
+    /// Name of the cluster [default: from the cluster].
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Write to this file, which is not there yet [default: print it].
+    /// Write to this new file [default: stdout].
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -193,19 +192,18 @@ pub(crate) struct Init {
 /// The kinds of clusters that have a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum InitKind {
-    /// On hosts; for one of Rook's see `stagger crds` and the guide.
+    /// Ceph on hosts. For Rook see `stagger crds` and the guide.
     Ceph,
-    /// By its RAPI.
+    /// Ganeti, by its RAPI.
     Ganeti,
-    /// By its API and its database.
+    /// Ironic, by its API and its database.
     Ironic,
 }
 
 /// Where facts come from.
 #[derive(Debug, Args, Default)]
 pub(crate) struct From {
-    /// Instead of the cluster: a file of `observe --save`, or a folder of answers as `ceph … -f json`
-    /// prints them.
+    /// Read from a file of `observe --save`, or from a folder of `ceph … -f json` outputs, instead of the cluster.
     #[arg(long, value_name = "PATH", conflicts_with = "OnKubernetes")]
     pub(crate) from: Option<PathBuf>,
     #[command(flatten)]
@@ -219,7 +217,7 @@ pub(crate) struct Observe {
     #[command(flatten)]
     /// Where facts come from.
     pub(crate) from: From,
-    /// Write the cluster's answers to this file as well; every --from reads it. It holds no keys.
+    /// Also save the cluster's answers to this file, for --from. It holds no keys.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 }
@@ -227,11 +225,10 @@ pub(crate) struct Observe {
 /// `versions`
 #[derive(Debug, Args)]
 pub(crate) struct Versions {
-    /// Instead of the cluster: a file of `observe --save`, or a folder of answers as `ceph … -f json`
-    /// prints them.
+    /// Read from a file of `observe --save`, or from a folder of `ceph … -f json` outputs, instead of the cluster.
     #[arg(long, value_name = "PATH", conflicts_with = "Kube")]
     pub(crate) from: Option<PathBuf>,
-    /// A line for each daemon.
+    /// One line per daemon.
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -251,10 +248,10 @@ pub(crate) struct Plan {
     #[command(flatten)]
     /// Where facts come from.
     pub(crate) from: From,
-    /// Write the plan to this file as well.
+    /// Also write the plan to this file, for `run` and `check`.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// List the units of every wave.
+    /// List all units of every wave.
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -262,7 +259,7 @@ pub(crate) struct Plan {
 /// `check`
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// The plan, as `plan --out` wrote it. Without flags it is judged for those that it was made with.
+    /// A plan of `plan --out`. Without other flags it is checked against those it was made with.
     pub(crate) plan: PathBuf,
     #[command(flatten)]
     /// What it was planned for.
@@ -278,7 +275,7 @@ pub(crate) struct Check {
 /// `run`
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// A file of `plan --out`: carry out that plan, with the flags that it was made with; refuse if another is made now.
+    /// Run exactly this plan of `plan --out`, or refuse and say what has changed since.
     #[arg(value_name = "PLAN", conflicts_with_all = ["Wish", "Reboot", "Nodes", "plan"])]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
@@ -287,10 +284,10 @@ pub(crate) struct Run {
     #[command(flatten)]
     /// Or what to reboot.
     pub(crate) reboot: Reboot,
-    /// Only carry out this plan; refuse if planning now gives another one.
+    /// Run only the plan of this id; refuse if planning now gives another one.
     #[arg(long, value_name = "ID")]
     pub(crate) plan: Option<String>,
-    /// Begin without asking. Needed where neither a plan is given nor somebody is there to be asked.
+    /// Start without asking. Required without a terminal, unless a plan is given.
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
@@ -312,7 +309,7 @@ impl Plan {
 /// A run that is asked for something.
 #[derive(Debug, Args)]
 pub(crate) struct Asked {
-    /// Which; the newest, if not given.
+    /// The run [default: the newest].
     #[arg(conflicts_with = "Kube")]
     pub(crate) run: Option<RunId>,
     #[command(flatten)]
@@ -323,14 +320,14 @@ pub(crate) struct Asked {
 /// A run or all.
 #[derive(Debug, Args)]
 pub(crate) struct SomeRun {
-    /// Which; all, if not given.
+    /// The run [default: list all].
     pub(crate) run: Option<RunId>,
 }
 
 /// `status`
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// Which; the newest, if not given.
+    /// The run [default: the newest].
     #[arg(conflicts_with = "Kube")]
     pub(crate) run: Option<RunId>,
     /// Show the last completed steps and the current one.
@@ -344,7 +341,7 @@ pub(crate) struct Status {
 /// `explain`
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// Which unit: osd.3.
+    /// The unit: osd.3.
     pub(crate) unit: UnitId,
     #[command(flatten)]
     /// What to plan for.
@@ -360,10 +357,10 @@ pub(crate) struct Explain {
 /// `simulate`
 #[derive(Debug, Args)]
 pub(crate) struct Simulate {
-    /// A scenario: a made-up cluster, and what goes wrong.
+    /// A scenario file: a simulated cluster, and its faults.
     #[arg(required_unless_present = "to", conflicts_with_all = ["to", "from", "runs", "seed"])]
     pub(crate) scenario: Option<PathBuf>,
-    /// Do not slow down for people to watch.
+    /// Do not slow down for a viewer.
     #[arg(long, requires = "scenario")]
     pub(crate) fast: bool,
     #[command(flatten)]
@@ -372,10 +369,10 @@ pub(crate) struct Simulate {
     #[command(flatten)]
     /// Where facts come from.
     pub(crate) from: From,
-    /// In so many further runs one more OSD dies [default: 100; 10 above 200 OSDs, 3 above 1000].
+    /// Further runs, in each of which one more OSD fails [default: 100; 10 above 200 OSDs, 3 above 1000].
     #[arg(long, value_name = "N", requires = "to")]
     pub(crate) runs: Option<u32>,
-    /// Draws which OSD dies when; the same seed gives the same answer [default: 1].
+    /// Seed of these failures; the same seed gives the same result [default: 1].
     #[arg(long, value_name = "S", requires = "to")]
     pub(crate) seed: Option<u64>,
 }
@@ -384,10 +381,10 @@ pub(crate) struct Simulate {
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
 pub(crate) struct Approve {
-    /// Which run; the newest, if not given.
+    /// The run [default: the newest].
     #[arg(conflicts_with = "Kube")]
     pub(crate) run: Option<RunId>,
-    /// Which door, or which interruption that the plan names: last-mon, mds.a.
+    /// The point of no return, or an interruption that the plan names: last-mon, mds.a.
     pub(crate) door: PartName,
     #[command(flatten)]
     /// Or whose run.
@@ -397,9 +394,9 @@ pub(crate) struct Approve {
 /// `artifacts`
 #[derive(Debug, Args)]
 pub(crate) struct Artifacts {
-    /// Which run; the newest, if not given.
+    /// The run [default: the newest].
     pub(crate) run: Option<RunId>,
-    /// Pack them, with the journal, into this file, without secrets.
+    /// Pack them with the journal into this file, without secrets.
     #[arg(long, value_name = "FILE")]
     pub(crate) bundle: Option<PathBuf>,
 }
@@ -407,26 +404,26 @@ pub(crate) struct Artifacts {
 /// `ceph`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ceph {
-    /// Whether these OSDs may stop together, by our own oracle. Exit 0 yes, 1 no, 2 an unknown id.
+    /// Check whether these OSDs may stop together, by our own oracle. Exit 0 yes, 1 no, 2 unknown id.
     OkToStop {
-        /// Which: 3, osd.3.
+        /// OSD ids: 3, osd.3.
         #[arg(required = true)]
         ids: Vec<String>,
-        /// Add as many more as may stop with them, up to so many in all.
+        /// Add OSDs that may stop with them, up to this many in all.
         #[arg(long)]
         max: Option<usize>,
         #[command(flatten)]
         /// Where facts come from.
         from: From,
     },
-    /// Show the guards that runs hold in the cluster, as `noout`, and until when.
+    /// List what runs hold in the cluster, as `noout`, and until when.
     Guards(Guards),
 }
 
 /// `osd`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Osd {
-    /// Make OSDs on devices of this node and report them, as the Job of an operator does.
+    /// Prepare OSDs on devices of this node and report them, as an operator's Job does.
     Prepare(Prepare),
 }
 

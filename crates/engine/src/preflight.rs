@@ -68,7 +68,8 @@ impl Check {
 
     /// What was to be looked at did not answer.
     pub fn unreachable(subject: impl Into<String>, error: BackendError) -> Self {
-        let check = Self::failed(subject, error.to_string());
+        // What was tried may be a long script, and the subject says on what.
+        let check = Self::failed(subject, error.why);
         match error.hint {
             Some(hint) => check.hint(hint),
             None => check,

@@ -9,11 +9,11 @@ use super::Heard;
 /// `confirm`
 #[derive(Debug, Args)]
 pub(crate) struct Confirm {
-    /// Which host, as the run calls it.
+    /// The host, as named in the run.
     pub(crate) host: HostName,
-    /// What is true of it.
+    /// Its state.
     pub(crate) word: HostIs,
-    /// Which run; the newest, if not given.
+    /// The run [default: the newest].
     #[arg(long, conflicts_with = "Kube")]
     pub(crate) run: Option<RunId>,
     #[command(flatten)]
@@ -24,18 +24,18 @@ pub(crate) struct Confirm {
 /// What a person can say of a host.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum HostIs {
-    /// It is without power, or was started anew since: no command that was begun on it goes on.
+    /// It has no power, or was rebooted since: no command that was started on it is still running.
     IsOff,
 }
 
 /// `settle`
 #[derive(Debug, Args)]
 pub(crate) struct Settle {
-    /// The place of its intent in the journal, as `stagger history` shows it.
+    /// The number of its intent in the journal, as `stagger history` shows it.
     pub(crate) intent: Seq,
-    /// How it ended.
+    /// Its outcome.
     pub(crate) how: Ended,
-    /// Which run; the newest, if not given.
+    /// The run [default: the newest].
     #[arg(long, conflicts_with = "Kube")]
     pub(crate) run: Option<RunId>,
     #[command(flatten)]
@@ -46,8 +46,8 @@ pub(crate) struct Settle {
 /// How an effect ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Ended {
-    /// The state wanted is there.
+    /// The wanted state was reached.
     Done,
-    /// It is not, and nothing goes on.
+    /// It was not, and nothing is still running.
     Failed,
 }

@@ -16,45 +16,44 @@ use super::wish::Words;
     reason = "each is a switch, called as its flag"
 )]
 pub(crate) struct Reboot {
-    /// Reboot nodes in turn, with their instances elsewhere meanwhile.
+    /// Reboot nodes, with their instances evacuated.
     #[arg(long, conflicts_with = "to")]
     pub(crate) reboot: bool,
     #[command(flatten)]
     /// Which.
     pub(crate) nodes: Nodes,
-    /// Nodes with instances that are on their own disks only (plain, file) are rebooted too, if none of these runs.
+    /// Also reboot nodes with non-redundant instances (plain, file), if none of these runs.
     #[arg(long, conflicts_with = "move_non_redundant", requires = "reboot")]
     pub(crate) accept_non_redundant: bool,
-    /// Such instances are stopped, copied and started elsewhere (`gnt-instance move`): they are down meanwhile.
+    /// Move non-redundant instances to other nodes (`gnt-instance move`): they are down while their disks are copied.
     #[arg(long, requires = "reboot")]
     pub(crate) move_non_redundant: bool,
-    /// As if no instance ran: nothing is moved, and what runs goes down with its node.
+    /// Treat all instances as stopped: nothing is moved, and what runs goes down with its node.
     #[arg(long, requires = "reboot")]
     pub(crate) assume_down: bool,
-    /// How nodes with instances on shared storage are taken.
+    /// How nodes with instances on shared storage are grouped.
     #[arg(long, value_name = "WAY", default_value = "sets", requires = "reboot")]
     pub(crate) non_drbd: NonDrbd,
-    /// Whether nodes may be down together that have a secondary in common: if it has room for the instances of
-    /// both, or never.
+    /// Whether nodes that share a secondary may be down together: if it has capacity for the instances of both, or never.
     #[arg(long, value_name = "RULE", default_value = "capacity", requires = "reboot")]
     pub(crate) shared_secondary: SharedSecondary,
-    /// Let the instances of one node use up the memory that their secondary keeps for another: while they are
-    /// there, a failure of that other node cannot be borne.
+    /// Let evacuated instances use N+1 memory: while they do, the failure of another node is not tolerated.
     #[arg(long, requires = "reboot")]
     pub(crate) spend_spare: bool,
-    /// Second copies of disks leave the nodes too; wants --degraded-meanwhile.
+    /// Also evacuate secondaries; requires --degraded-meanwhile.
     #[arg(long, requires = "reboot", requires = "degraded_meanwhile")]
     pub(crate) full_evacuation: bool,
-    /// Yes, instances have one copy of their disks while another is made.
+    /// Accept that instances have a single disk copy while a new one is made.
     #[arg(long, requires = "full_evacuation")]
     pub(crate) degraded_meanwhile: bool,
-    /// The storage of this template is on the nodes' own disks, as a Ceph that runs on them: they go one at a time.
+    /// Disk template whose storage is on the nodes' own disks, as a Ceph that runs on them: nodes go one at a time. May be
+    /// repeated.
     #[arg(long, value_name = "TEMPLATE", requires = "reboot")]
     pub(crate) local_storage: Vec<String>,
-    /// Move instances too that go to a node of another group and are outside of its policy.
+    /// Ignore instance policies when an instance moves to another node group.
     #[arg(long, requires = "reboot")]
     pub(crate) ignore_ipolicy: bool,
-    /// How many seconds things take: node=300,migrate=20,relocate=600,replace-standby=900.
+    /// Seconds that each operation takes, for the forecast: node=300,migrate=20,relocate=600,replace-standby=900.
     #[arg(long, value_name = "WHAT=SECONDS", value_delimiter = ',', requires = "reboot")]
     pub(crate) takes: Vec<String>,
 }
@@ -106,19 +105,19 @@ fn unusual<T: ValueEnum + PartialEq + Default>(value: T) -> Option<String> {
 #[cfg_attr(test, derive(PartialEq))]
 #[expect(clippy::struct_field_names, reason = "called as its flag")]
 pub(crate) struct Nodes {
-    /// Nodes of this group, by name or UUID; several times for several.
+    /// Nodes of this group, by name or UUID. May be repeated.
     #[arg(short = 'G', long = "group", value_name = "GROUP")]
     pub(crate) groups: Vec<String>,
-    /// Nodes with one of these tags.
+    /// Nodes with any of these tags.
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     pub(crate) node_tags: Vec<String>,
-    /// Nodes in whose name this regular expression is found.
+    /// Nodes whose name matches REGEX.
     #[arg(long, value_name = "REGEX")]
     pub(crate) matching: Option<String>,
     /// These nodes.
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub(crate) nodes: Vec<String>,
-    /// Not this node; several times for several.
+    /// Exclude this node. May be repeated.
     #[arg(
         short = 'O',
         long = "offline",
@@ -152,9 +151,9 @@ impl Nodes {
 pub(crate) enum NonDrbd {
     /// One node of each group at a time.
     One,
-    /// One after another, without waiting for those before as long as there is room.
+    /// Rolling: the next as soon as there is capacity.
     Rolling,
-    /// In sets that are chosen beforehand.
+    /// In sets that are planned ahead.
     #[default]
     Sets,
 }
@@ -162,7 +161,7 @@ pub(crate) enum NonDrbd {
 /// `--shared-secondary`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum SharedSecondary {
-    /// If it has room for the instances of both.
+    /// If it has capacity for the instances of both.
     #[default]
     Capacity,
     /// Never.
@@ -176,73 +175,71 @@ pub(crate) enum SharedSecondary {
     reason = "these are the switches that hroller has"
 )]
 pub(crate) struct Hroller {
-    /// A cluster in Ganeti's text format.
+    /// Read the cluster from a file in htools text format.
     #[arg(short = 't', long, value_name = "FILE")]
     pub(crate) text_data: Option<PathBuf>,
-    /// A cluster's RAPI, as `https://HOST:5080` or HOST; a folder of its bodies, as `file:///FOLDER`: groups.json,
-    /// nodes.json, instances.json, info.json.
+    /// Read the cluster from its RAPI: `https://HOST:5080` or HOST; or from a folder of RAPI responses, `file:///FOLDER`:
+    /// groups.json, nodes.json, instances.json, info.json.
     #[arg(short = 'm', long, value_name = "ADDRESS")]
     pub(crate) master: Option<String>,
-    /// On the master: the socket of its own daemon [default: /var/run/ganeti/socket/ganeti-query].
+    /// On the master: read the cluster from luxid's socket [default: /var/run/ganeti/socket/ganeti-query].
     #[arg(short = 'L', long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "")]
     pub(crate) luxi: Option<String>,
-    /// A request to an allocator, in JSON. It does not say which node is the master: -f.
+    /// Read the cluster from an iallocator request in JSON. It does not name the master: -f.
     #[arg(short = 'I', long, value_name = "FILE")]
     pub(crate) ialloc_src: Option<PathBuf>,
-    /// Memory in MiB that a node of a KVM cluster needs for itself, whatever it reports; 0: what it reports. A file of -t
-    /// has its own numbers.
+    /// Memory in MiB that a KVM node reserves for itself; 0: what it reports. A file of -t has its own numbers.
     #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true)]
     pub(crate) static_kvm_node_memory: i64,
     #[command(flatten)]
     /// Which nodes.
     pub(crate) nodes: Nodes,
-    /// Leave out nodes with instances of another template than drbd.
+    /// Skip nodes with non-DRBD instances.
     #[arg(long)]
     pub(crate) skip_non_redundant: bool,
-    /// As if instances of other templates than drbd were not there.
+    /// Ignore non-DRBD instances.
     #[arg(long)]
     pub(crate) ignore_non_redundant: bool,
-    /// Stop, copy and start elsewhere what is on the disks of one node only. Not in Ganeti's hroller.
+    /// Move non-redundant instances to other nodes. Not in Ganeti's hroller.
     #[arg(long)]
     pub(crate) move_non_redundant: bool,
-    /// As if no instance ran.
+    /// Treat all instances as stopped.
     #[arg(long)]
     pub(crate) offline_maintenance: bool,
-    /// Second copies of disks leave the nodes too.
+    /// Also evacuate secondaries.
     #[arg(long)]
     pub(crate) full_evacuation: bool,
-    /// Whether nodes may be rebooted together that have a secondary in common. Not in Ganeti's hroller, which never
-    /// does.
+    /// Whether nodes that share a secondary may be rebooted together. Not in Ganeti's hroller, which never does.
     #[arg(long, value_name = "RULE", default_value = "exclude")]
     pub(crate) shared_secondary: SharedSecondary,
-    /// How nodes with instances on shared storage are taken. Not in Ganeti's hroller.
+    /// How nodes with instances on shared storage are grouped. Not in Ganeti's hroller.
     #[arg(long, value_name = "WAY", default_value = "sets")]
     pub(crate) non_drbd: NonDrbd,
-    /// Search for fewer groups for about so long: 10s. Not in Ganeti's hroller.
+    /// Time to search for fewer groups: 10s. Not in Ganeti's hroller.
     #[arg(long, value_name = "TIME")]
     pub(crate) improve: Option<String>,
-    /// Show where instances go.
+    /// Show the planned moves.
     #[arg(long)]
     pub(crate) print_moves: bool,
-    /// Only the first group, a node on each line.
+    /// Print only the first group, one node per line.
     #[arg(long)]
     pub(crate) one_step_only: bool,
-    /// No line above the groups.
+    /// Print no headers.
     #[arg(long)]
     pub(crate) no_headers: bool,
-    /// Go on where there is no master.
+    /// Continue without a master.
     #[arg(short, long)]
     pub(crate) force: bool,
-    /// Say on stderr where Ganeti's hroller answers something else, and why.
+    /// Print on stderr where Ganeti's hroller gives another answer, and why.
     #[arg(long)]
     pub(crate) compat: bool,
-    /// Write the cluster as it was read to FILE.original.
+    /// Save the cluster as it was read to FILE.original.
     #[arg(short = 'S', long = "save", value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// More words; here there are none.
+    /// Accepted and ignored.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// No warnings.
+    /// Print no warnings.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -250,14 +247,14 @@ pub(crate) struct Hroller {
 /// `ganeti`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ganeti {
-    /// Show the guards that runs hold in the cluster, as the drain of its job queue, and until when.
+    /// List what runs hold in the cluster, as a drained job queue, and until when.
     Guards(Guards),
 }
 
 /// `guards`
 #[derive(Debug, Args)]
 pub(crate) struct Guards {
-    /// Give back those that are past their expiry.
+    /// Clear what is past its expiry.
     #[arg(long)]
     pub(crate) drop_expired: bool,
     /// Go on until stdin ends and no guard is left. Each run starts one of these beside itself, so that

@@ -6,19 +6,18 @@ use clap::Args;
 
 /// A cluster that Rook laid out, of which nothing is in any configuration.
 #[derive(Debug, Args, Default)]
-#[command(next_help_heading = "To look at a cluster of Rook")]
+#[command(next_help_heading = "Rook-managed cluster")]
 pub(crate) struct OnKubernetes {
-    /// The API server and the account [default: KUBECONFIG, ~/.kube/config, or those of the pod].
+    /// The kubeconfig [default: KUBECONFIG, ~/.kube/config, or the pod's service account].
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// One of its contexts [default: the current one].
+    /// The context in it [default: the current one].
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// The namespace of the CephCluster [default: that of the context]. Monitors are asked from here, with the key in Rook's
-    /// Secret.
+    /// The namespace of the CephCluster [default: the context's]. Monitors are asked from here, with the key in Rook's Secret.
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// Where monitors cannot be reached from here: ask them in Rook's toolbox, by `kubectl exec` [the Deployment
+    /// Ask Ceph in Rook's toolbox by `kubectl exec`, where monitors cannot be reached from here [the Deployment
     /// rook-ceph-tools, or a pod or Deployment of another name]
     #[arg(long, value_name = "POD", num_args = 0..=1, require_equals = true, default_missing_value = TOOLBOX)]
     pub(crate) toolbox: Option<String>,
@@ -56,21 +55,21 @@ impl OnKubernetes {
 
 /// A cluster that an operator sees to, instead of a run in the folder of journals.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "To ask an operator on Kubernetes")]
+#[command(next_help_heading = "Kubernetes operator")]
 pub(crate) struct Kube {
-    /// The API server and the account [default: KUBECONFIG, ~/.kube/config, or those of the pod].
+    /// The kubeconfig [default: KUBECONFIG, ~/.kube/config, or the pod's service account].
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// One of its contexts [default: the current one].
+    /// The context in it [default: the current one].
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// The namespace of the CephMaintenance [default: that of the context].
+    /// The namespace of the CephMaintenance [default: the context's].
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// Which CephMaintenance; needed where there are several.
+    /// The CephMaintenance; needed if there are several.
     #[arg(long, value_name = "CLUSTER")]
     pub(crate) name: Option<String>,
-    /// The namespace of the operator [default: that of the CephMaintenance].
+    /// The namespace of the operator [default: the CephMaintenance's].
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) operator_namespace: Option<String>,
 }
@@ -94,15 +93,15 @@ impl Kube {
 
 /// An operator that is asked for something.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "To ask an operator on Kubernetes")]
+#[command(next_help_heading = "Kubernetes operator")]
 pub(crate) struct Heard {
     #[command(flatten)]
     /// Which.
     pub(crate) kube: Kube,
-    /// Do not wait until it has heard.
+    /// Do not wait for the operator to acknowledge.
     #[arg(long, requires = "Kube")]
     pub(crate) no_wait: bool,
-    /// Wait for it so many seconds at most [default: 60].
+    /// Seconds to wait for the acknowledgement [default: 60].
     #[arg(long, value_name = "SECONDS", requires = "Kube", conflicts_with = "no_wait")]
     pub(crate) timeout: Option<u64>,
 }

@@ -8,56 +8,53 @@ use clap::{Args, ValueEnum};
 /// `operator`
 #[derive(Debug, Args)]
 pub(crate) struct Operator {
-    /// The namespace of the operator itself, where its Lease is [default: that of its pod].
+    /// The operator's own namespace, where its Lease is [default: its pod's].
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// What its Lease says of its holder [default: the host's name and something random].
+    /// The holder identity in its Lease [default: host name and a random suffix].
     #[arg(long, value_name = "NAME")]
     pub(crate) identity: Option<String>,
-    /// See to the clusters of these namespaces only, with commas between them; empty: of all.
+    /// Manage clusters in these namespaces only, comma-separated; empty: in all.
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) watch_namespace: Vec<String>,
-    /// The `ceph` program, with what stands before it.
+    /// The `ceph` command.
     #[arg(long, default_value = "ceph", value_name = "COMMAND")]
     pub(crate) ceph: String,
-    /// The Python that has the `rados` module, with what stands before it; empty: start `ceph` for each
-    /// question.
+    /// The Python command with the `rados` module; empty: start `ceph` for each question.
     #[arg(long, default_value = "/usr/bin/python3", value_name = "COMMAND")]
     pub(crate) python: String,
-    /// The image that this operator runs from [default: that of its pod]. Agents run from it too, and pods that
-    /// prepare devices copy `stagger` from it.
+    /// The operator's image [default: its pod's]. Agents run from it too, and prepare Jobs copy `stagger` from it.
     #[arg(long, value_name = "IMAGE", env = "STAGGER_IMAGE", hide_env_values = true)]
     pub(crate) image: Option<String>,
     /// The path of `stagger` in that image.
     #[arg(long, default_value = "/usr/local/bin/stagger", value_name = "PATH")]
     pub(crate) program: String,
-    /// A Job that prepares devices and shows no progress for so many seconds is named. The default is Rook's.
+    /// Seconds without progress after which a prepare Job is reported. The default is Rook's.
     #[arg(long, default_value_t = 1200, value_name = "SECONDS")]
     pub(crate) prepare_timeout: u32,
-    /// A lock or Lease that was not renewed for so many seconds may be taken over.
+    /// Seconds without renewal after which a lock or Lease may be taken over.
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     pub(crate) lock_expires: u32,
     /// Seconds between two observations while something is waited for.
     #[arg(long, default_value_t = 2, value_name = "SECONDS")]
     pub(crate) poll: u64,
-    /// Where /metrics, /healthz and /readyz are served; `off`: nowhere.
+    /// Address of /metrics, /healthz and /readyz; `off`: none.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     pub(crate) metrics: Listen,
-    /// Where the API server asks whether a pod may be evicted now; `off`: nowhere, and budgets alone hold.
+    /// Address of the admission webhook on pods/eviction; `off`: none, budgets alone hold.
     #[arg(long, default_value = "off", value_name = "ADDRESS")]
     pub(crate) webhook: Listen,
-    /// How it gets there, for an operator that is no pod: the name or address of this host [default: by the Service,
-    /// which leads to this pod].
+    /// Name or address by which the API server reaches the webhook, for an operator outside the cluster [default: the
+    /// Service].
     #[arg(long, value_name = "HOST")]
     pub(crate) webhook_host: Option<String>,
     /// The address of this pod.
     #[arg(long, value_name = "ADDRESS", env = "POD_IP", hide_env_values = true)]
     pub(crate) pod_ip: Option<IpAddr>,
-    /// Whether each node is to have an agent. Clusters are upgraded only once all agents are of the operator's
-    /// release.
+    /// Whether each node runs an agent. Clusters are upgraded only once all agents are of the operator's release.
     #[arg(long, default_value = "on", value_name = "WISH")]
     pub(crate) agents: Switch,
-    /// Lines for people instead of JSON.
+    /// Log plain lines instead of JSON.
     #[arg(long)]
     pub(crate) plain_logs: bool,
     /// Be taken for another release: for tests.
@@ -104,7 +101,7 @@ pub(crate) struct Agent {
     /// Only say, by the exit code, whether the agent that writes that file is well.
     #[arg(long)]
     pub(crate) probe: bool,
-    /// Lines for people instead of JSON.
+    /// Log plain lines instead of JSON.
     #[arg(long)]
     pub(crate) plain_logs: bool,
 }

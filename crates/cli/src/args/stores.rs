@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 /// `lint`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lint {
-    /// Whether services of the release before still work after each migration of a schema. Exit 0 they do, 1 a
-    /// rule is broken.
+    /// Check that services of the previous release still work after each schema migration. Exit 0 if so, 1 if a rule is
+    /// broken.
     ///
     /// Judged are the files of DIR that end in `.sql`, and not in `.down.sql`, in the order of their names. Each begins with
     /// the release that brings it, as `-- release: 7.0`. A line `-- stagger: allow RULE: REASON` before a statement has what it
@@ -22,7 +22,7 @@ pub(crate) enum Lint {
 /// `lint migrations`
 #[derive(Debug, Args)]
 pub(crate) struct Migrations {
-    /// The folder of the migrations.
+    /// The directory of the migrations.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// The manifest of releases [default: releases.toml in DIR, else beside it].
@@ -39,18 +39,16 @@ pub(crate) struct Migrations {
 /// `db`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Db {
-    /// Bring the schema of the store to the newest revision, while other processes work on it. A store that is not
-    /// there is made.
+    /// Upgrade the schema of the store to the newest revision, while other processes use it. A missing store is created.
     Upgrade,
-    /// Show the revision of the schema, and how many rows of which version there are.
+    /// Show the schema revision, and the number of rows by version.
     Version,
-    /// Whether this program can work on all that the store holds: each row is of a version that it reads, and no
-    /// journal is damaged. Exit 0 it can, 1 it cannot.
+    /// Check that this release can read everything in the store, and that no journal is damaged. Exit 0 yes, 1 no.
     Check,
     /// Copy the whole store into a new file, as it is at one moment, while other processes write to it: to have it on
     /// another machine, or to keep it. Copying the file itself may take half of what is being written.
     Copy {
-        /// The file to be made. It must not be there.
+        /// The new file.
         #[arg(value_name = "FILE")]
         to: PathBuf,
     },
@@ -65,13 +63,13 @@ pub(crate) enum Db {
 /// `db online-data-migrations`
 #[derive(Debug, Args)]
 pub(crate) struct OnlineDataMigrations {
-    /// Migrate so many rows at most [default: all].
+    /// Maximum number of rows to migrate [default: all].
     #[arg(long, value_name = "N")]
     pub(crate) max_count: Option<NonZeroU64>,
-    /// So many rows in one transaction.
+    /// Rows per transaction.
     #[arg(long, default_value = "500", value_name = "N")]
     pub(crate) batch: NonZeroU64,
-    /// Only count what is left to do.
+    /// Only count the rows that are left.
     #[arg(long, conflicts_with_all = ["max_count", "batch"])]
     pub(crate) dry_run: bool,
 }

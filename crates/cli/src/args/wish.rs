@@ -10,22 +10,22 @@ pub(crate) struct Wish {
     /// The release to go to: 18.2.7.
     #[arg(long, value_name = "RELEASE")]
     pub(crate) to: Option<String>,
-    /// How many units of a kind may be down at once: a count or a percentage.
+    /// Units of a kind that may be down at once: a count or a percentage.
     #[arg(long, value_name = "LIMIT")]
     pub(crate) max_in_parallel: Option<Limit>,
-    /// Begin with full waves instead of 1, 2, 4 …
+    /// Start with full waves instead of 1, 2, 4 …
     #[arg(long)]
     pub(crate) no_growth: bool,
-    /// Units begin as soon as there is room for them, without waiting for the whole wave before.
+    /// Continuous: start units as soon as constraints permit, without a barrier between waves.
     #[arg(long)]
     pub(crate) no_barriers: bool,
-    /// Permit an interruption that the plan names, or each of a sort: mds.a, pool.rbd, mgr.
+    /// Permit an interruption that the plan names, or all of a sort: mds.a, pool.rbd, mgr. May be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) interrupt: Vec<String>,
-    /// Do what can be done where the target cannot be reached. Otherwise nothing is begun.
+    /// Run a plan that does not reach the target; without it such a plan is refused.
     #[arg(long)]
     pub(crate) partial: bool,
-    /// Search for fewer waves for about so long: 10s.
+    /// Time to search for fewer waves: 10s.
     #[arg(long, value_name = "TIME")]
     pub(crate) improve: Option<String>,
 }
