@@ -113,12 +113,17 @@ fn ask(words: &[&str]) -> Result<String> {
     String::from_utf8(output.stdout).context("stagger prints UTF-8")
 }
 
-/// The commands that a help lists.
+/// The commands that a help lists: all in one list, or in groups before the options.
 fn names(help: &str) -> Vec<String> {
+    if !help
+        .lines()
+        .any(|line| line.starts_with("Usage: ") && line.ends_with("<COMMAND>"))
+    {
+        return Vec::new();
+    }
     help.lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| !line.is_empty())
+        .skip_while(|line| !line.starts_with("Usage: "))
+        .take_while(|line| *line != "Options:")
         // A wrapped line goes on further in.
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
@@ -133,7 +138,9 @@ mod tests {
 
     #[test]
     fn commands_are_found_in_a_help() {
-        let help = "x\n\nCommands:\n  plan  Show\n        more words\n  run   Carry\n  help  Print\n\nOptions:\n  --json\n";
+        let help = "x\n\nUsage: stagger [OPTIONS] <COMMAND>\n\nEvery run:\n  plan  Show\n        more words\n\nSet up:\n  run   \
+                    Carry\n  help  Print\n\nOptions:\n  --json\n";
         assert_eq!(names(help), ["plan", "run"]);
+        assert!(names("x\n\nUsage: stagger plan [OPTIONS]\n\nArguments:\n  [RUN]  Which\n").is_empty());
     }
 }
