@@ -14,6 +14,7 @@ mod report;
 mod simulate;
 mod story;
 mod test;
+mod tools;
 
 use std::process::ExitCode;
 

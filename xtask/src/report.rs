@@ -179,6 +179,12 @@ impl Report {
         self.add(name, Outcome::Known, Duration::ZERO, why);
     }
 
+    /// What cannot be done here, and why.
+    pub(crate) fn skipped(&mut self, name: &str, why: &str) {
+        say(&format!("== {name}: skipped, {why}"));
+        self.add(name, Outcome::Skipped, Duration::ZERO, vec![why.to_owned()]);
+    }
+
     fn add(&mut self, name: &str, outcome: Outcome, took: Duration, why: Vec<String>) {
         self.rows.push(Row {
             name: name.to_owned(),

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::report::{Outcome, Report, built, cargo, root, say, workspace};
 use crate::story::STORIES;
-use crate::{fuzz, generate, layers, licences, postgres, simulate};
+use crate::{fuzz, generate, layers, licences, postgres, simulate, tools};
 
 /// How much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,7 @@ fn quick(report: &mut Report) -> Result<()> {
     report.done("layers", layers::layers);
     report.done("licences", licences::licences);
     report.done("generated pages are up to date", || generate::generate(true));
+    tools::checks(report)?;
     report.run("formatting", &mut cargo(&["fmt", "--all", "--check"]))?;
     let apart = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
     report.run("formatting of the fuzz targets", &mut cargo(&apart))?;

@@ -178,7 +178,7 @@ pub(crate) enum Config {
 pub(crate) struct Init {
     /// The kind of cluster. Ceph is asked through this machine's `ceph` command.
     pub(crate) kind: InitKind,
-    /// Address of a Ganeti's RAPI or an Ironic's API: gnt.example.org, http://ironic.example.org:6385.
+    /// Address of a Ganeti's RAPI or an Ironic's API: `gnt.example.org`, `http://ironic.example.org:6385`.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Option<String>,
     /// Name of the cluster [default: from the cluster].

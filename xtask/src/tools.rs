@@ -1,0 +1,94 @@
+//! Checks by tools that others keep. Each is pinned, built by `cargo install` where it is missing, and kept in the cache outside the
+//! checkout by its exact version.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::bench::maps::cache;
+use crate::report::{Report, cargo, root, say};
+
+/// A tool.
+struct Tool {
+    /// The crate that it comes in.
+    package: &'static str,
+    version: &'static str,
+    program: &'static str,
+    /// What it is asked, in the checkout.
+    words: &'static [&'static str],
+    /// What it finds.
+    finds: &'static str,
+}
+
+const TOOLS: [Tool; 2] = [
+    Tool {
+        package: "typos-cli",
+        version: "1.52.0",
+        program: "typos",
+        words: &[],
+        finds: "misspelt words",
+    },
+    Tool {
+        package: "cargo-machete",
+        version: "0.9.2",
+        program: "cargo-machete",
+        words: &["--skip-target-dir"],
+        finds: "dependencies that nothing uses",
+    },
+];
+
+/// Runs each.
+pub(crate) fn checks(report: &mut Report) -> Result<()> {
+    for tool in &TOOLS {
+        let program = tool.program()?;
+        let name = format!("{}: {}", tool.program, tool.finds);
+        if !program.exists()
+            && let Err(error) = tool.install()
+        {
+            report.skipped(&name, &format!("{error:#}"));
+            continue;
+        }
+        let mut command = Command::new(&program);
+        command.args(tool.words).current_dir(root());
+        report.run(&name, &mut command)?;
+    }
+    Ok(())
+}
+
+impl Tool {
+    fn folder(&self) -> Result<PathBuf> {
+        Ok(cache()?
+            .join("tools")
+            .join(format!("{}-{}", self.package, self.version)))
+    }
+
+    fn program(&self) -> Result<PathBuf> {
+        Ok(self.folder()?.join("bin").join(self.program))
+    }
+
+    fn install(&self) -> Result<()> {
+        let Self { package, version, .. } = self;
+        let folder = self.folder()?;
+        say(&format!("== build {package} {version} into {}", folder.display()));
+        let installed = cargo(&[
+            "install",
+            "--quiet",
+            "--locked",
+            package,
+            "--version",
+            version,
+            "--root",
+        ])
+        .arg(&folder)
+        // Whatever is built for it is of no use to anybody else.
+        .env("CARGO_TARGET_DIR", folder.join("build"))
+        .status()
+        .with_context(|| format!("build {package}"))?;
+        std::fs::remove_dir_all(folder.join("build")).ok();
+        if !installed.success() {
+            bail!("{package} {version} cannot be built: it takes crates.io, or what mirrors it");
+        }
+        Ok(())
+    }
+}
