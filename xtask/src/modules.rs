@@ -82,7 +82,7 @@ const CIRCLES: [(&str, &str, &[&str]); 13] = [
             "world",
         ],
     ),
-    ("xtask", "", &["bench", "postgres", "story", "test"]),
+    ("xtask", "", &["postgres", "story", "test"]),
 ];
 
 /// The crates whose modules are looked at.

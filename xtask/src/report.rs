@@ -20,6 +20,15 @@ pub(crate) fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
+/// The folder outside the checkout where real systems and tools are kept.
+pub(crate) fn cache() -> Result<PathBuf> {
+    std::env::var_os("STAGGER_CACHE")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("XDG_CACHE_HOME").map(|home| PathBuf::from(home).join("stagger")))
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/stagger")))
+        .context("there is no cache folder")
+}
+
 /// `cargo`, in the checkout.
 pub(crate) fn cargo(words: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

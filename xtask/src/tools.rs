@@ -6,8 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::bench::maps::cache;
-use crate::report::{Report, cargo, root, say};
+use crate::report::{Report, cache, cargo, root, say};
 
 /// A tool.
 struct Tool {

@@ -119,7 +119,7 @@ pub(crate) enum Command {
         /// The document: plan, run, …
         document: Option<String>,
     },
-    /// Print the CustomResourceDefinitions as YAML.
+    /// Print the custom resource definitions of Kubernetes as YAML.
     Crds,
     /// Run the Kubernetes operator for Rook-managed Ceph clusters.
     Operator(Operator),

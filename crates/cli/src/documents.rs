@@ -27,7 +27,6 @@ use stagger_rook::client::status::MaintenanceStatus;
 use stagger_versioned::chain::Unreadable;
 
 use crate::error::CliError;
-use crate::plan_file::PlanFile;
 
 pub(crate) use rehearsal::{Case, EndedSo, Exposed, Rehearsal, Risk, Time};
 pub(crate) use stores::{
@@ -82,6 +81,17 @@ pub(crate) const ERROR: Name = Name("error", 1);
 const RUN: Name = Name("run", RunView::VERSION);
 /// The file of `observe --save`
 const SAVED: Name = Name(Saved::SCHEMA, Saved::VERSION);
+
+/// What `plan` prints with `--json`, and what `plan --out` writes.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PlanFile<'a> {
+    /// The plan.
+    #[serde(flatten)]
+    pub(crate) plan: &'a Plan,
+    /// The flags with which `stagger run` makes it again.
+    #[schemars(default)]
+    pub(crate) flags: Vec<String>,
+}
 
 /// `check`: what the judge says of a plan.
 #[derive(Debug, Serialize, JsonSchema)]

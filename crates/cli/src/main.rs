@@ -149,7 +149,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             release,
             pin,
         }) => ironic::record(cli, service, release, pin.as_deref()).await,
-        Command::Config(args::Config::Check { to }) => preflight::check(cli, to.as_deref()).await,
+        Command::Config(args::Config::Check { to }) => Box::pin(preflight::check(cli, to.as_deref())).await,
         Command::Config(args::Config::Show) => preflight::show(cli),
         Command::Config(args::Config::Init(wish)) => init::init(cli, wish).await,
         Command::Db(wish) => db::db(cli, wish).await,

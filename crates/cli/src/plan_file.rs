@@ -3,25 +3,12 @@
 use std::path::Path;
 
 use clap::Parser as _;
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::{Map, Value};
 use stagger_core::plan::Plan;
 
 use crate::args::{self, Cli, Command};
 use crate::documents;
 use crate::error::CliError;
-
-/// What `plan` prints with `--json`, and what `plan --out` writes.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct PlanFile<'a> {
-    /// The plan.
-    #[serde(flatten)]
-    pub(crate) plan: &'a Plan,
-    /// The flags with which `stagger run` makes it again.
-    #[schemars(default)]
-    pub(crate) flags: Vec<String>,
-}
 
 /// A plan that was read.
 #[derive(Debug)]

@@ -10,8 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use sha2::{Digest as _, Sha256};
 
 use super::child::Child;
-use super::maps::cache;
-use crate::report::{cargo, root, say, target_folder};
+use crate::report::{cache, cargo, root, say, target_folder};
 use crate::test::must_be_root;
 
 const PAGE: &str = "docs/bench-ganeti.md";

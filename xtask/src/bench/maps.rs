@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use tempfile::TempDir;
 
+use crate::report::cache;
+
 /// How a cluster is laid out.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
@@ -70,15 +72,6 @@ pub(crate) struct Mapper {
     /// As the root has it; in a folder that goes with this.
     file: String,
     _work: TempDir,
-}
-
-/// The folder where real systems are kept.
-pub(crate) fn cache() -> Result<PathBuf> {
-    std::env::var_os("STAGGER_CACHE")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("XDG_CACHE_HOME").map(|home| PathBuf::from(home).join("stagger")))
-        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/stagger")))
-        .context("there is no cache folder")
 }
 
 /// The root of Ceph 16 in the cache: its tools are used.

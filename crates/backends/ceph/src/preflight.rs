@@ -185,7 +185,6 @@ mod tests {
         let policy = HealthPolicy {
             accept: ["POOL_NO_REDUNDANCY", "SLOW_OP"].map(str::to_owned).into(),
             block: ["OSD_RACK_DOWN"].map(str::to_owned).into(),
-            ..HealthPolicy::default()
         };
         let found: Vec<String> = codes(&policy).into_iter().map(|check| check.found).collect();
         assert_eq!(found, ["Ceph 16 to 20 know no health check SLOW_OP"]);

@@ -150,12 +150,6 @@ pub fn of_facts(facts: &Facts) -> Vec<Check> {
             None => Check::passed(subject, found),
         });
     };
-    fn unknown<T>(known: &Known<T>) -> Option<&String> {
-        match known {
-            Known::Yes(_) => None,
-            Known::No(why) => Some(why),
-        }
-    }
     told("conductors", unknown(&facts.conductors), "its API lists them");
     told("Ironic's database", unknown(&facts.database), "it can be read");
     told("our own database", unknown(&facts.records), "it can be read");
@@ -171,6 +165,14 @@ pub fn of_facts(facts: &Facts) -> Vec<Check> {
         told(&format!("pin of {name}"), unknown(pin), "it can be read");
     }
     checks
+}
+
+/// Why something is not known, if it is not.
+fn unknown<T>(known: &Known<T>) -> Option<&String> {
+    match known {
+        Known::Yes(_) => None,
+        Known::No(why) => Some(why),
+    }
 }
 
 /// One look at each host, which changes nothing.

@@ -82,8 +82,8 @@ impl Reboot {
         words.switch("--accept-non-redundant", *accept_non_redundant);
         words.switch("--move-non-redundant", *move_non_redundant);
         words.switch("--assume-down", *assume_down);
-        words.value("--non-drbd", unusual(*non_drbd));
-        words.value("--shared-secondary", unusual(*shared_secondary));
+        words.value("--non-drbd", unusual(non_drbd));
+        words.value("--shared-secondary", unusual(shared_secondary));
         words.switch("--spend-spare", *spend_spare);
         words.switch("--full-evacuation", *full_evacuation);
         words.switch("--degraded-meanwhile", *degraded_meanwhile);
@@ -95,8 +95,8 @@ impl Reboot {
 }
 
 /// The word for a value that is not the default.
-fn unusual<T: ValueEnum + PartialEq + Default>(value: T) -> Option<String> {
-    let value = (value != T::default()).then(|| value.to_possible_value())??;
+fn unusual<T: ValueEnum + PartialEq + Default>(value: &T) -> Option<String> {
+    let value = (*value != T::default()).then(|| value.to_possible_value())??;
     Some(value.get_name().to_owned())
 }
 

@@ -15,11 +15,11 @@ use stagger_engine::supervisor;
 
 use super::{artifacts, ganeti, ironic, store, which};
 use crate::args::{self, Cli};
-use crate::documents::{self, Checked, Gathered, VersionRow, Versions};
+use crate::documents::{self, Checked, Gathered, PlanFile, VersionRow, Versions};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::improve;
-use crate::plan_file::{PlanFile, Planned};
+use crate::plan_file::Planned;
 use crate::print;
 use crate::show::names::compress;
 use crate::show::{self, events};

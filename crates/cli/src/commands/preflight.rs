@@ -33,7 +33,7 @@ pub(crate) async fn check(cli: &Cli, to: Option<&str>) -> Result<Exit, CliError>
     let mut checks = vec![Check::passed(path.display().to_string(), "every key is known")];
     checks.extend(odd_words(&config));
     checks.push(of_store(cli));
-    checks.extend(of_cluster(cli, &config, to).await?);
+    checks.extend(Box::pin(of_cluster(cli, &config, to)).await?);
     let failed = checks
         .iter()
         .filter(|check| check.outcome == Outcome::Failed)
@@ -159,7 +159,7 @@ async fn of_cluster(cli: &Cli, config: &Config, to: Option<&str>) -> Result<Vec<
         }
         return Ok(checks);
     }
-    of_ceph(cli, config, &wish).await
+    Box::pin(of_ceph(cli, config, &wish)).await
 }
 
 async fn of_ganeti(live: &Live) -> Result<Vec<Check>, CliError> {

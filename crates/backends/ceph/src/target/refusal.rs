@@ -1,5 +1,7 @@
 //! Why nothing is begun: all reasons at once.
 
+use std::collections::BTreeSet;
+
 use stagger_core::model::{GoingBack, Reason, Unit};
 
 use super::{Refusal, Running, TargetPolicy, version_of};
@@ -54,32 +56,26 @@ fn known_release(release: &str, units: &[Unit], reasons: &mut Vec<Reason>) -> Op
         return Some(version);
     }
     let major = release::major(&text).or_else(|| text.parse().ok());
-    let why = match major.and_then(|major| Some((major, release::name(major)?))) {
-        Some((major, name)) => {
-            let of_it = units
-                .iter()
-                .filter_map(version_of)
-                .filter(|version| version.major == major);
-            let mut of_it: Vec<Version> = of_it.collect();
-            of_it.sort();
-            of_it.dedup();
-            if let [one] = of_it.as_slice() {
-                return Some(one.clone());
-            }
-            format!(
-                "{release:?} is Ceph {major} ({name}), and not which version of it: write one like {major}.2.1; `apt-cache \
-                 madison ceph-common` or `dnf --showduplicates list ceph-common` on a host lists those that can be had"
-            )
+    let named = major.and_then(|major| Some((major, release::name(major)?)));
+    let why = if let Some((major, name)) = named {
+        let of_it = units.iter().filter_map(version_of);
+        let of_it: BTreeSet<Version> = of_it.filter(|version| version.major == major).collect();
+        if let (Some(one), 1) = (of_it.first(), of_it.len()) {
+            return Some(one.clone());
         }
-        None => {
-            let known: Vec<String> = release::known()
-                .map(|major| format!("{major} ({})", release::name(major).unwrap_or_default()))
-                .collect();
-            format!(
-                "{release:?} is no release that is known here; write one like 18.2.7, of {}",
-                known.join(", ")
-            )
-        }
+        format!(
+            "{release:?} is Ceph {major} ({name}), and not which version of it: write one like {major}.2.1; `apt-cache madison \
+             ceph-common` or `dnf --showduplicates list ceph-common` on a host lists those that can be had"
+        )
+    } else {
+        let known = release::known();
+        let known: Vec<String> = known
+            .map(|major| format!("{major} ({})", release::name(major).unwrap_or_default()))
+            .collect();
+        format!(
+            "{release:?} is no release that is known here; write one like 18.2.7, of {}",
+            known.join(", ")
+        )
     };
     reasons.push(Reason::of_backend("unknown-release", why));
     None
