@@ -16,6 +16,8 @@ const CONTROLLERS: [(&str, &str); 2] = [
     ("/sys/fs/cgroup/memory", "memory.max_usage_in_bytes"),
     ("/sys/fs/cgroup", "memory.peak"),
 ];
+/// How the names of groups of a bench begin.
+const PREFIX: &str = "stagger-bench-";
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -36,7 +38,8 @@ impl PodMemory {
             .iter()
             .find(|(base, _)| Path::new(base).join("cgroup.procs").exists());
         let (base, peak) = controller.context("the kernel counts the memory of no group")?;
-        let folder = Path::new(base).join(format!("stagger-bench-{pid}"));
+        remove_empty(base);
+        let folder = Path::new(base).join(format!("{PREFIX}{pid}"));
         fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
         let seen = Arc::new(AtomicU64::new(0));
         let looking = tokio::spawn(look(folder.clone(), Arc::clone(&seen)));
@@ -77,6 +80,16 @@ impl Drop for PodMemory {
                 return;
             }
             std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// Groups of benches that were killed: their processes have ended, and the same number may come again in a sandbox.
+fn remove_empty(base: &str) {
+    for group in fs::read_dir(base).into_iter().flatten().flatten() {
+        if group.file_name().to_string_lossy().starts_with(PREFIX) {
+            // One with a process in it stays.
+            fs::remove_dir(group.path()).ok();
         }
     }
 }
