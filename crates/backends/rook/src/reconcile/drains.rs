@@ -50,7 +50,8 @@ const LOOK: Duration = Duration::from_secs(2);
 const WELL: Duration = Duration::from_secs(5);
 /// How long changes are gathered before they are looked at together.
 const BURST: Duration = Duration::from_millis(100);
-/// The same while something is down, and each look asks Ceph.
+/// The same at most while something is down, and each look asks Ceph: as long as the look took, so that at most half of the time
+/// is spent on looks.
 const BURSTS: Duration = Duration::from_secs(1);
 /// How often it is looked whether Rook's own operator is there.
 const ROOK_RUNS: Duration = Duration::from_secs(15);
@@ -200,6 +201,7 @@ impl Drains {
             let desired = told.borrow_and_update().clone();
             self.pulse.works();
             self.tell_unclear();
+            let begun = Instant::now();
             let next = match self.reconcile(&desired, wave, changed).await {
                 Ok(next) => {
                     self.failing = None;
@@ -220,7 +222,12 @@ impl Drains {
             };
             // What comes in a burst is looked at together; Ceph is not asked at each of many changes.
             let is_well = next.is_none_or(|next| next == WELL);
-            tokio::time::sleep(if is_well { BURST } else { BURSTS }).await;
+            let burst = match (is_well, self.failing) {
+                (true, _) => BURST,
+                (false, Some(_)) => BURSTS,
+                (false, None) => begun.elapsed().clamp(BURST, BURSTS),
+            };
+            tokio::time::sleep(burst).await;
             let again = async {
                 match next {
                     None => std::future::pending().await,
