@@ -1,16 +1,19 @@
 //! What is looked at before a run, and changes nothing: whether what the configuration counts on is there.
 //!
-//! Backends say what there is to look at; each answer is a [`Check`]. Of a host is asked one question ([`question`]), and its
-//! answer is judged by a pure function ([`of_host`]).
+//! Backends say what there is to look at; each answer is a [`Check`]. Hosts are asked by
+//! [`ask_hosts`], one question each, and an answer is judged by a pure function.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use tokio::task::JoinSet;
 
 use crate::backend::BackendError;
+use crate::hosts::Hosts;
 
 /// What came of one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -102,8 +105,60 @@ const ROOM: u64 = 512 * 1024;
 /// compares the clocks of two machines.
 const CLOCK: Duration = Duration::from_secs(5);
 
+/// What is asked of a host: its commands, as they would be run there, each with its key.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    keys: Vec<String>,
+    commands: Vec<String>,
+}
+
+impl Asked {
+    /// One more command.
+    pub fn add(&mut self, key: String, command: String) {
+        self.keys.push(key);
+        self.commands.push(command);
+    }
+}
+
+/// How many hosts are asked at once: each may be a session of ssh.
+const AT_ONCE: usize = 16;
+
+/// Asks each host once, which changes nothing there. The answers are in the order of the hosts' names.
+pub async fn ask_hosts(hosts: &Hosts, asked: BTreeMap<String, Asked>) -> Vec<Check> {
+    let mut waiting = asked.into_iter();
+    let mut under_way = JoinSet::new();
+    let mut found = BTreeMap::new();
+    loop {
+        while under_way.len() < AT_ONCE
+            && let Some((host, asked)) = waiting.next()
+        {
+            let hosts = hosts.clone();
+            under_way.spawn(async move {
+                let Asked { keys, commands } = asked;
+                let checks = match hosts.ask(&host, &question(&hosts.folder, &commands)).await {
+                    Ok(ran) => of_host(&host, &ran.output, &keys, &commands, Timestamp::now()),
+                    Err(error) => vec![Check::unreachable(&host, error)],
+                };
+                (host, checks)
+            });
+        }
+        match under_way.join_next().await {
+            None => break,
+            Some(Ok((host, checks))) => {
+                found.insert(host, checks);
+            }
+            // A host that nobody heard of is not well by that.
+            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Some(Err(error)) => {
+                found.insert(String::new(), vec![Check::failed("a host", error.to_string())]);
+            }
+        }
+    }
+    found.into_values().flatten().collect()
+}
+
 /// The question to a host: a script for its shell. `commands` are as they would be run there.
-pub fn question(folder: &Path, commands: &[String]) -> String {
+fn question(folder: &Path, commands: &[String]) -> String {
     let mut script = format!(
         "d={}\n\
          while [ ! -d \"$d\" ]; do d=$(dirname -- \"$d\"); done\n\
@@ -130,7 +185,7 @@ pub fn question(folder: &Path, commands: &[String]) -> String {
 }
 
 /// Judges what a host answered: `keys` are those of the commands that the question held, `now` is when it answered.
-pub fn of_host(host: &str, answer: &str, keys: &[String], commands: &[String], now: Timestamp) -> Vec<Check> {
+fn of_host(host: &str, answer: &str, keys: &[String], commands: &[String], now: Timestamp) -> Vec<Check> {
     let fields = |name: &str| -> Vec<String> {
         let lines = answer.lines().filter_map(|line| line.split_once('='));
         lines

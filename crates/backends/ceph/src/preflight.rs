@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
-use stagger_core::model::{Reason, UnitId};
-use stagger_engine::preflight::{Check, Template, of_host, question};
+use stagger_core::model::Reason;
+use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
 use stagger_engine::template::filled;
-use tokio::task::JoinSet;
 
 use crate::config::{CephSettings, Software, SoftwareByKind};
 use crate::effects::kind_and_id;
@@ -16,9 +14,6 @@ use crate::translate::HealthPolicy;
 
 /// What commands of `[software]` are filled with.
 const KNOWN: &[&str] = &["kind", "id", "host", "release"];
-
-/// How many hosts are asked at once.
-const AT_ONCE: usize = 16;
 
 /// A release as it may be filled in, where none is given.
 const ANY_RELEASE: &str = "20.2.4";
@@ -110,69 +105,33 @@ pub fn codes(policy: &HealthPolicy) -> Vec<Check> {
     checks
 }
 
-/// What a run would miss of the cluster and its hosts: one look at each host, which changes nothing.
+/// What a run would miss on its hosts: one look at each, which changes nothing.
 pub async fn look(settings: &CephSettings, facts: &Facts, release: Option<&str>) -> Vec<Check> {
-    let mut daemons: BTreeMap<String, Vec<UnitId>> = BTreeMap::new();
-    for (unit, host) in crate::backend::hosts_of(facts) {
-        daemons.entry(host).or_default().push(unit);
-    }
-    let mut waiting = daemons.into_iter();
-    let mut asked = JoinSet::new();
-    let mut found = BTreeMap::new();
-    loop {
-        while asked.len() < AT_ONCE
-            && let Some((host, units)) = waiting.next()
-        {
-            let (settings, release) = (settings.clone(), release.map(str::to_owned));
-            asked.spawn(async move {
-                let checks = look_at(&settings, &host, &units, release.as_deref()).await;
-                (host, checks)
-            });
-        }
-        match asked.join_next().await {
-            None => break,
-            Some(Ok((host, checks))) => {
-                found.insert(host, checks);
-            }
-            // It was ended from outside, with the program.
-            Some(Err(_)) => {}
-        }
-    }
-    found.into_values().flatten().collect()
-}
-
-async fn look_at(settings: &CephSettings, host: &str, units: &[UnitId], release: Option<&str>) -> Vec<Check> {
     let mut checks = Vec::new();
-    let (mut keys, mut lines) = (Vec::new(), Vec::new());
+    let mut asked: BTreeMap<String, Asked> = BTreeMap::new();
     let mut kinds = BTreeSet::new();
-    // One daemon of each kind stands for all of them.
-    for unit in units {
-        let (kind, id) = kind_and_id(unit);
-        if !kinds.insert(kind) {
+    for (unit, host) in crate::backend::hosts_of(facts) {
+        let of_host = asked.entry(host.clone()).or_default();
+        let (kind, id) = kind_and_id(&unit);
+        // On a host one daemon of each kind stands for all of them.
+        if !kinds.insert((host.clone(), kind.to_owned())) {
             continue;
         }
         let words = [
             ("kind", kind),
             ("id", id),
-            ("host", host),
+            ("host", host.as_str()),
             ("release", release.unwrap_or(ANY_RELEASE)),
         ];
         for (key, command) in commands(&settings.software.of(kind)) {
-            let Some(command) = command else { continue };
-            match filled(command, &words) {
-                Ok(line) => {
-                    keys.push(format!("`{key}` of {unit}"));
-                    lines.push(line);
-                }
-                Err(error) => checks.push(Check::failed(host, error.to_string())),
+            match command.map(|command| filled(command, &words)) {
+                None => {}
+                Some(Ok(line)) => of_host.add(format!("`{key}` of {unit}"), line),
+                Some(Err(error)) => checks.push(Check::failed(&host, error.to_string())),
             }
         }
     }
-    let script = question(&settings.hosts.folder, &lines);
-    match settings.hosts.ask(host, &script).await {
-        Ok(ran) => checks.extend(of_host(host, &ran.output, &keys, &lines, Timestamp::now())),
-        Err(error) => checks.push(Check::unreachable(host, error)),
-    }
+    checks.extend(ask_hosts(&settings.hosts, asked).await);
     checks
 }
 

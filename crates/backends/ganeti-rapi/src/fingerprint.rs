@@ -12,6 +12,7 @@ use stagger_engine::backend::BackendError;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::tls::written;
 use crate::wire::Address;
 
 /// How long it may take.
@@ -45,10 +46,7 @@ pub async fn presented_fingerprint(address: &str) -> Result<String, BackendError
     let connected = tokio::time::timeout(PATIENCE, connect).await;
     let found = *seen.sha256.lock().unwrap_or_else(PoisonError::into_inner);
     match (found, connected) {
-        (Some(found), _) => {
-            let shown: Vec<String> = found.iter().map(|byte| format!("{byte:02X}")).collect();
-            Ok(shown.join(":"))
-        }
+        (Some(found), _) => Ok(written(&found)),
         (None, Ok(Err(error))) => Err(failed(error.to_string())),
         (None, Ok(Ok(_))) => Err(failed("no certificate was presented".to_owned())),
         (None, Err(_)) => Err(failed(format!("no answer within {} s", PATIENCE.as_secs()))),

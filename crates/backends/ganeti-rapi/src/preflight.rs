@@ -1,7 +1,8 @@
 //! What a run of this Ganeti counts on, looked at before it begins.
 
-use jiff::Timestamp;
-use stagger_engine::preflight::{Check, Template, of_host, question};
+use std::collections::BTreeMap;
+
+use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
 use stagger_engine::template::filled;
 
 use crate::client::{Method, Rapi};
@@ -68,24 +69,15 @@ pub async fn look(settings: &Settings, rapi: &Rapi) -> Vec<Check> {
             Err(error) => Check::unreachable(user, error.of(format!("write as {name}"), false)),
         },
     });
-    let (mut keys, mut lines) = (Vec::new(), Vec::new());
+    let mut asked = Asked::default();
     for template in templates(&settings.cluster) {
         match filled(&template.command, &SAMPLES) {
-            Ok(line) => {
-                keys.push(template.key);
-                lines.push(line);
-            }
+            Ok(line) => asked.add(template.key, line),
             Err(error) => checks.push(Check::failed(template.key, error.to_string())),
         }
     }
-    let here = "this machine";
-    match settings
-        .hosts
-        .ask(here, &question(&settings.hosts.folder, &lines))
-        .await
-    {
-        Ok(ran) => checks.extend(of_host(here, &ran.output, &keys, &lines, Timestamp::now())),
-        Err(error) => checks.push(Check::unreachable(here, error)),
-    }
+    // Commands run on this machine: its shell is asked, whatever name is said.
+    let asked = BTreeMap::from([("this machine".to_owned(), asked)]);
+    checks.extend(ask_hosts(&settings.hosts, asked).await);
     checks
 }

@@ -110,6 +110,12 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
+/// A fingerprint as `openssl x509 -fingerprint` writes it.
+pub(crate) fn written(sha256: &[u8; 32]) -> String {
+    let pairs: Vec<String> = sha256.iter().map(|byte| format!("{byte:02X}")).collect();
+    pairs.join(":")
+}
+
 fn read_fingerprint(text: &str) -> Option<[u8; 32]> {
     let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b':').collect();
     if digits.len() != 64 {
@@ -142,10 +148,9 @@ impl ServerCertVerifier for Pinned {
         if found == self.sha256 {
             return Ok(ServerCertVerified::assertion());
         }
-        let shown: Vec<_> = found.iter().map(|byte| format!("{byte:02X}")).collect();
         Err(Error::General(format!(
             "the certificate's fingerprint is {}, not the one that is pinned",
-            shown.join(":")
+            written(&found)
         )))
     }
 

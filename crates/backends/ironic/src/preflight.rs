@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-use stagger_engine::preflight::{Check, Template, of_host, question};
+use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
 use stagger_engine::template::filled;
-use tokio::task::JoinSet;
 
 use crate::config::{Commands, IronicConfig, Settings};
 use crate::facts::{ApiSays, Facts, Known};
@@ -178,18 +176,14 @@ fn unknown<T>(known: &Known<T>) -> Option<&String> {
 /// One look at each host, which changes nothing.
 pub async fn look(settings: &Settings) -> Vec<Check> {
     let config = &settings.cluster;
-    let mut by_host: BTreeMap<String, (Vec<String>, Vec<String>)> = BTreeMap::new();
+    let mut by_host: BTreeMap<String, Asked> = BTreeMap::new();
     for host in config.hosts() {
         by_host.entry(host.to_owned()).or_default();
     }
     let mut checks = Vec::new();
     let mut add =
         |host: &str, key: String, command: &str, words: &[(&str, &str)]| match filled(command, words) {
-            Ok(line) => {
-                let (keys, lines) = by_host.entry(host.to_owned()).or_default();
-                keys.push(key);
-                lines.push(line);
-            }
+            Ok(line) => by_host.entry(host.to_owned()).or_default().add(key, line),
             Err(error) => checks.push(Check::failed(host, format!("{key}: {error}"))),
         };
     for service in config.services() {
@@ -214,23 +208,6 @@ pub async fn look(settings: &Settings) -> Vec<Check> {
     {
         add(one.host, one.key, one.command, &SAMPLES);
     }
-    let mut asked = JoinSet::new();
-    for (host, (keys, lines)) in by_host {
-        let hosts = settings.hosts.clone();
-        asked.spawn(async move {
-            let ran = hosts.ask(&host, &question(&hosts.folder, &lines)).await;
-            let checks = match ran {
-                Ok(ran) => of_host(&host, &ran.output, &keys, &lines, Timestamp::now()),
-                Err(error) => vec![Check::unreachable(&host, error)],
-            };
-            (host, checks)
-        });
-    }
-    let mut found = BTreeMap::new();
-    while let Some(answered) = asked.join_next().await {
-        // Who was ended from outside was ended with the program.
-        found.extend(answered);
-    }
-    checks.extend(found.into_values().flatten());
+    checks.extend(ask_hosts(&settings.hosts, by_host).await);
     checks
 }

@@ -50,12 +50,12 @@ pub(super) fn judge(
 
 /// `18.2.7`, also written `v18.2.7`; or `18` or `reef`, where one version of it runs here already.
 fn known_release(release: &str, units: &[Unit], reasons: &mut Vec<Reason>) -> Option<Version> {
-    let text = release.strip_prefix('v').unwrap_or(release).to_lowercase();
+    let text = release.strip_prefix('v').unwrap_or(release);
     let known = |version: &Version| release::name(version.major).is_some();
-    if let Some(version) = Version::parse(&text).filter(known) {
+    if let Some(version) = Version::parse(text).filter(known) {
         return Some(version);
     }
-    let major = release::major(&text).or_else(|| text.parse().ok());
+    let major = release::major(&text.to_lowercase()).or_else(|| text.parse().ok());
     let named = major.and_then(|major| Some((major, release::name(major)?)));
     let why = if let Some((major, name)) = named {
         let of_it = units.iter().filter_map(version_of);

@@ -93,6 +93,8 @@ fn a_release_may_be_written_in_other_ways() {
             .title
     };
     assert_eq!(title("v18.2.7"), "ceph 16.2.15 to 18.2.7");
+    // As a vendor writes it: capitals are part of the names of packages.
+    assert_eq!(title("18.2.1-262.EL9cp"), "ceph 16.2.15 to 18.2.1-262.EL9cp");
     // One version of it runs here, so that is meant.
     assert_eq!([title("16"), title("Pacific")], ["ceph 16.2.15"; 2]);
     assert_eq!(title("16.2.10"), "ceph downgrade from 16.2.15 to 16.2.10");
