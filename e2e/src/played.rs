@@ -8,6 +8,7 @@ mod audit;
 pub mod bench;
 mod ceph;
 mod deployments;
+mod evictions;
 mod figures;
 mod pod_memory;
 mod socket;

@@ -6,6 +6,7 @@
 
 mod config;
 mod ganeti;
+mod inventory;
 mod ironic;
 mod journal;
 mod planted;

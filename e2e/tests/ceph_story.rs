@@ -113,6 +113,7 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     );
     phases.lap("plan, and Rook's walk");
 
+    rival.plans_from_an_inventory(&["--to", &to], "osd")?;
     rival.finds_planted(&["--to", &to], PLANTED)?;
     let refused = rival.call(&["config", "check", "--to", "99.1"])?.expect(1)?;
     refused.expect_said(&["\"99.1\" is no release that is known here"])?;

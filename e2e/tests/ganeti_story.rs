@@ -103,6 +103,7 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
         "the master is not among the last: {waves:?}"
     );
     phases.lap("planned");
+    rival.plans_from_an_inventory(&WISH, "reboot")?;
     rival.finds_planted(&[], PLANTED)?;
     phases.lap("mistakes in the configuration");
 

@@ -98,6 +98,7 @@ fn first_way(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     say(machine.call(&["versions"])?.expect(0)?.out);
     say(machine.call(&["plan", "--to", "29.0.6"])?.expect(0)?.out);
     phases.lap("planned");
+    machine.plans_from_an_inventory(&["--to", "29.0.6"], "conductors")?;
     machine.finds_planted(&["--to", "29.0.6"], PLANTED)?;
     phases.lap("mistakes in the configuration");
     let told = || machine.history_tail(40);

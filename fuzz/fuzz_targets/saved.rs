@@ -1,11 +1,11 @@
-//! A saved snapshot: what can be observed can be planned, and the judge agrees with each plan.
+//! An inventory of a Ceph: what can be observed can be planned, and the judge agrees with each plan.
 #![no_main]
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use libfuzzer_sys::fuzz_target;
-use stagger_ceph::api::saved::{FromSaved, Saved};
+use stagger_ceph::api::saved::FromSaved;
 use stagger_ceph::facts::{CollectOptions, Known, collect};
 use stagger_ceph::oktostop::Maps;
 use stagger_ceph::target::{TargetPolicy, target};
@@ -13,6 +13,7 @@ use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::check::check;
 use stagger_core::model::{Growth, Limit, Policy};
 use stagger_core::plan::{Ask, plan};
+use stagger_engine::inventory::Inventory;
 use tokio::runtime::{Builder, Runtime};
 
 thread_local! {
@@ -21,15 +22,16 @@ thread_local! {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(saved) = Saved::read(bytes) else { return };
-    let (cluster, taken) = (saved.cluster.clone(), saved.taken);
-    let written = saved.to_json().unwrap();
-    assert_eq!(Saved::read(&written).unwrap().to_json().unwrap(), written);
+    let Ok(inventory) = Inventory::read(bytes) else { return };
+    let (cluster, taken) = (inventory.cluster.clone(), inventory.taken);
+    let written = inventory.to_json().unwrap();
+    assert_eq!(Inventory::read(&written).unwrap().to_json().unwrap(), written);
+    let Ok(answers) = inventory.answers() else { return };
     let options = CollectOptions {
         tries: 1,
         ..CollectOptions::default()
     };
-    let api = FromSaved::new(saved, "it");
+    let api = FromSaved::new(answers, "it");
     let Ok(facts) = RUNTIME.with(|runtime| runtime.block_on(collect(&api, &options, taken))) else {
         return;
     };

@@ -2,23 +2,23 @@
 
 mod by_word;
 mod ganeti;
+mod goal;
 mod help;
 mod kube;
 mod operator;
 mod stores;
-mod wish;
 
 use std::path::PathBuf;
 
 pub(crate) use by_word::{Confirm, Ended, HostIs, Settle};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ganeti::{Ganeti, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary};
+pub(crate) use goal::{Goal, Upgrade};
 pub(crate) use help::command;
 pub(crate) use kube::{Heard, Kube, OnKubernetes};
 pub(crate) use operator::{Agent, Operator, Prepare, Switch};
 use stagger_core::model::{PartName, RunId, UnitId};
 pub(crate) use stores::{Db, Lint, Migrations, OnlineDataMigrations};
-pub(crate) use wish::Wish;
 
 /// Rolling upgrades and maintenance of stateful clusters: as many at once as is safe, never one more.
 #[derive(Debug, Parser)]
@@ -203,7 +203,7 @@ pub(crate) enum InitKind {
 /// Where facts come from.
 #[derive(Debug, Args, Default)]
 pub(crate) struct From {
-    /// Read from a file of `observe --save`, or from a folder of `ceph … -f json` outputs, instead of the cluster.
+    /// Read from an inventory of `observe --save`, a folder of `ceph … -f json` outputs, or a Ganeti in text format.
     #[arg(long, value_name = "PATH", conflicts_with = "OnKubernetes")]
     pub(crate) from: Option<PathBuf>,
     #[command(flatten)]
@@ -225,7 +225,7 @@ pub(crate) struct Observe {
 /// `versions`
 #[derive(Debug, Args)]
 pub(crate) struct Versions {
-    /// Read from a file of `observe --save`, or from a folder of `ceph … -f json` outputs, instead of the cluster.
+    /// Read from an inventory of `observe --save`, a folder of `ceph … -f json` outputs, or a Ganeti in text format.
     #[arg(long, value_name = "PATH", conflicts_with = "Kube")]
     pub(crate) from: Option<PathBuf>,
     /// One line per daemon.
@@ -241,10 +241,7 @@ pub(crate) struct Versions {
 pub(crate) struct Plan {
     #[command(flatten)]
     /// What to plan for.
-    pub(crate) wish: Wish,
-    #[command(flatten)]
-    /// Or what to reboot.
-    pub(crate) reboot: Reboot,
+    pub(crate) goal: Goal,
     #[command(flatten)]
     /// Where facts come from.
     pub(crate) from: From,
@@ -263,10 +260,7 @@ pub(crate) struct Check {
     pub(crate) plan: PathBuf,
     #[command(flatten)]
     /// What it was planned for.
-    pub(crate) wish: Wish,
-    #[command(flatten)]
-    /// Or what it reboots.
-    pub(crate) reboot: Reboot,
+    pub(crate) goal: Goal,
     #[command(flatten)]
     /// Where facts come from.
     pub(crate) from: From,
@@ -276,14 +270,11 @@ pub(crate) struct Check {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Run exactly this plan of `plan --out`, or refuse and say what has changed since.
-    #[arg(value_name = "PLAN", conflicts_with_all = ["Wish", "Reboot", "Nodes", "plan"])]
+    #[arg(value_name = "PLAN", conflicts_with_all = ["Upgrade", "Reboot", "Nodes", "plan"])]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     /// What to do.
-    pub(crate) wish: Wish,
-    #[command(flatten)]
-    /// Or what to reboot.
-    pub(crate) reboot: Reboot,
+    pub(crate) goal: Goal,
     /// Run only the plan of this id; refuse if planning now gives another one.
     #[arg(long, value_name = "ID")]
     pub(crate) plan: Option<String>,
@@ -296,13 +287,6 @@ impl Run {
     /// Whether it was said which plan is to be carried out, or that any may be.
     pub(crate) fn is_agreed(&self) -> bool {
         self.yes || self.plan.is_some() || self.file.is_some()
-    }
-}
-
-impl Plan {
-    /// The flags with which a run makes this plan.
-    pub(crate) fn words(&self) -> Vec<String> {
-        [self.wish.words(), self.reboot.words()].concat()
     }
 }
 
@@ -345,10 +329,7 @@ pub(crate) struct Explain {
     pub(crate) unit: UnitId,
     #[command(flatten)]
     /// What to plan for.
-    pub(crate) wish: Wish,
-    #[command(flatten)]
-    /// Or what to reboot.
-    pub(crate) reboot: Reboot,
+    pub(crate) goal: Goal,
     #[command(flatten)]
     /// Where facts come from.
     pub(crate) from: From,
@@ -365,7 +346,7 @@ pub(crate) struct Simulate {
     pub(crate) fast: bool,
     #[command(flatten)]
     /// Instead of a scenario: what to rehearse on a copy of the cluster.
-    pub(crate) wish: Wish,
+    pub(crate) upgrade: Upgrade,
     #[command(flatten)]
     /// Where facts come from.
     pub(crate) from: From,
@@ -463,9 +444,9 @@ mod tests {
         for line in lines {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             let plan = planned(&words);
-            let again = planned(&plan.words());
-            assert_eq!((&plan.wish, &plan.reboot), (&again.wish, &again.reboot), "{line}");
-            let flags = plan.words();
+            let again = planned(&plan.goal.words());
+            assert_eq!(plan.goal, again.goal, "{line}");
+            let flags = plan.goal.words();
             let flags = flags.iter().filter(|word| word.starts_with("--"));
             said.extend(flags.map(|word| word.split('=').next().unwrap().to_owned()));
         }

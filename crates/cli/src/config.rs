@@ -15,7 +15,7 @@ use stagger_engine::template::unknown;
 use stagger_ganeti_rapi::config::{RapiConfig, Settings as GanetiSettings};
 use stagger_ironic::config::{IronicConfig, Settings as IronicSettings};
 
-use crate::args::{Cli, Wish};
+use crate::args::{Cli, Upgrade};
 use crate::error::CliError;
 
 /// The whole file.
@@ -165,25 +165,25 @@ impl Config {
     }
 
     /// The policy with the flags over it.
-    pub(crate) fn policy(&self, wish: &Wish) -> Result<Policy, CliError> {
-        over(self.policy.clone(), wish)
+    pub(crate) fn policy(&self, upgrade: &Upgrade) -> Result<Policy, CliError> {
+        over(self.policy.clone(), upgrade)
     }
 }
 
 /// A policy with the flags over it.
-pub(crate) fn over(mut policy: Policy, wish: &Wish) -> Result<Policy, CliError> {
-    if let Some(limit) = wish.max_in_parallel {
+pub(crate) fn over(mut policy: Policy, upgrade: &Upgrade) -> Result<Policy, CliError> {
+    if let Some(limit) = upgrade.max_in_parallel {
         policy.max_in_parallel = limit;
         policy.max_in_parallel_of.clear();
     }
-    if wish.no_growth {
+    if upgrade.no_growth {
         policy.growth = Growth::None;
     }
-    policy.barrier &= !wish.no_barriers;
-    policy.interruptions.extend(wish.interrupt.iter().cloned());
-    policy.partial |= wish.partial;
+    policy.barrier &= !upgrade.no_barriers;
+    policy.interruptions.extend(upgrade.interrupt.iter().cloned());
+    policy.partial |= upgrade.partial;
     // How many steps fit into the time is known once there is something to plan for.
-    crate::improve::time(wish.improve.as_deref())?;
+    crate::improve::time(upgrade.improve.as_deref())?;
     Ok(policy)
 }
 
@@ -208,6 +208,14 @@ pub(crate) fn read(cli: &Cli) -> Result<Config, CliError> {
     let text = std::fs::read_to_string(&path)
         .map_err(|error| CliError::usage(format!("read the configuration {}: {error}", path.display())))?;
     parse(&text, &path)
+}
+
+/// The settings of the Ganeti of the configuration, if there is a configuration, and it is for one.
+pub(crate) fn ganeti(cli: &Cli) -> Result<Option<GanetiSettings>, CliError> {
+    if !path(cli).is_ok_and(|path| path.exists()) {
+        return Ok(None);
+    }
+    Ok(read(cli)?.ganeti())
 }
 
 pub(crate) fn parse(text: &str, path: &Path) -> Result<Config, CliError> {

@@ -14,7 +14,6 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use stagger_ceph::api::saved::Saved;
 use stagger_core::check::Finding;
 use stagger_core::explain::Explanation;
 use stagger_core::model::{RunId, Snapshot, UnitId, UnitState};
@@ -22,6 +21,7 @@ use stagger_core::plan::Plan;
 use stagger_core::releases::{self, Own};
 use stagger_core::run::Entry;
 use stagger_core::view::{RunView, Schema};
+use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_rook::client::status::MaintenanceStatus;
 use stagger_versioned::chain::Unreadable;
@@ -80,7 +80,7 @@ pub(crate) const ERROR: Name = Name("error", 1);
 /// `status`, and a line of `history`; the core makes it with its schema.
 const RUN: Name = Name("run", RunView::VERSION);
 /// The file of `observe --save`
-const SAVED: Name = Name(Saved::SCHEMA, Saved::VERSION);
+const INVENTORY: Name = Name(Inventory::SCHEMA, Inventory::VERSION);
 
 /// What `plan` prints with `--json`, and what `plan --out` writes.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -402,8 +402,8 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
     vec![
         (ARTIFACTS.0, ARTIFACTS.schema::<Gathered>("`artifacts --json`")),
         (
-            SAVED.0,
-            SAVED.schema::<Saved>("The file that `observe --save` writes and `--from` reads."),
+            INVENTORY.0,
+            INVENTORY.schema::<Inventory>("The file that `observe --save` writes and `--from` reads."),
         ),
         (
             LINT.0,

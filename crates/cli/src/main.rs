@@ -1,9 +1,9 @@
 //! `stagger`: the one binary, and the only place that knows every backend.
 
 mod args;
+mod clusters;
 mod commands;
 mod config;
-mod copy;
 mod documents;
 mod error;
 mod exit;
@@ -12,8 +12,6 @@ mod plan_diff;
 mod plan_file;
 mod print;
 mod show;
-mod source;
-mod world;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,7 +22,7 @@ use stagger_core::run::Command as Asked;
 use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
     agent, ceph, control, db, guards, hroller, init, ironic, kube, lint, look, operator, osd, preflight,
-    reason, rehearse, run, simulate,
+    reason, rehearse, run, simulate, versions,
 };
 use error::CliError;
 use exit::Exit;
@@ -113,7 +111,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Status(wish) if wish.kube.is_meant() => kube::status(cli, wish).await,
         Command::Status(wish) => look::status(cli, wish),
         Command::Versions(wish) if wish.kube.is_meant() => kube::versions(cli, wish).await,
-        Command::Versions(wish) => look::versions(cli, wish).await,
+        Command::Versions(wish) => versions::versions(cli, wish).await,
         Command::History(wish) => look::history(cli, wish),
         Command::Explain(wish) => look::explain_unit(cli, wish).await,
         Command::Simulate(wish) => match &wish.scenario {

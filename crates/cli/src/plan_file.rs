@@ -6,7 +6,7 @@ use clap::Parser as _;
 use serde_json::{Map, Value};
 use stagger_core::plan::Plan;
 
-use crate::args::{self, Cli, Command};
+use crate::args::{Cli, Command, Goal};
 use crate::documents;
 use crate::error::CliError;
 
@@ -38,7 +38,7 @@ impl Planned {
     }
 
     /// What was asked for when it was made.
-    pub(crate) fn asked(&self, path: &Path) -> Result<(args::Wish, args::Reboot), CliError> {
+    pub(crate) fn goal(&self, path: &Path) -> Result<Goal, CliError> {
         let shown = path.display();
         let Some(flags) = &self.flags else {
             return Err(
@@ -49,7 +49,7 @@ impl Planned {
         let words = ["stagger", "run"].map(str::to_owned);
         let parsed = Cli::try_parse_from(words.iter().chain(flags));
         match parsed.map(|cli| cli.command) {
-            Ok(Command::Run(run)) if run.file.is_none() => Ok((run.wish, run.reboot)),
+            Ok(Command::Run(run)) if run.file.is_none() => Ok(run.goal),
             Ok(_) => Err(CliError::usage(format!("the flags of {shown} are none of a run"))),
             Err(error) => Err(CliError::usage(format!(
                 "the flags of {shown} are none of this release: {error}"

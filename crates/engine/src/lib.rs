@@ -15,6 +15,7 @@ pub mod database;
 pub mod deadline;
 pub mod driver;
 pub mod hosts;
+pub mod inventory;
 pub mod lease;
 pub mod life;
 pub mod postgres;

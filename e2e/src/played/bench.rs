@@ -15,7 +15,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::api::{EvictParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config, ResourceExt as _};
@@ -36,6 +36,7 @@ use tokio::time::{interval, sleep, timeout};
 use super::audit;
 use super::ceph::Ceph;
 use super::deployments::{self, NAMESPACE};
+use super::evictions::{self, QUESTIONS};
 use super::figures::{Figures, waves};
 use super::pod_memory::PodMemory;
 use super::socket;
@@ -55,8 +56,6 @@ const IMAGES: [&str; 2] = ["quay.io/ceph/ceph:v18.2.7", "quay.io/ceph/ceph:v18.2
 const RELEASE: &str = "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)";
 /// How often a node is drained.
 const DRAINS: usize = 21;
-/// How often it is asked whether a pod may be evicted, and how many at once.
-const ASKED: (usize, usize) = (1000, 8);
 /// What stands before the `rados` module.
 const RADOS: &str = include_str!("rados.py");
 /// Requests are counted for so long while there is nothing to do.
@@ -331,8 +330,10 @@ impl World {
         figures.pod_kb = pod.peak_kb()?;
         say(format!("{figures:?}"));
 
-        say(format!("{} evictions are asked about", ASKED.0));
-        figures.asked_us = self.asked().await?;
+        say(format!(
+            "{QUESTIONS} evictions are asked about, with the webhook and without"
+        ));
+        figures.evictions = evictions::measure(&self.client).await?;
 
         say(format!("{DRAINS} drains"));
         for nth in 0..DRAINS {
@@ -511,37 +512,6 @@ impl World {
     /// Waits until there is just one budget over OSDs, and it lets one go.
     async fn at_rest(&self, budgets: &mut watch::Receiver<Budgets>) -> Result<()> {
         wait_for(budgets, "one OSD may be evicted", |there| *there == over_osds(1)).await
-    }
-
-    /// How long each of many questions took, whether a pod may be evicted: nothing comes of them.
-    async fn asked(&self) -> Result<Vec<u128>> {
-        let pods: Api<Pod> = self.api();
-        let of_osds = ListParams::default().labels("app=rook-ceph-osd");
-        let all = pods
-            .list(&of_osds)
-            .await
-            .context("listing the pods of OSDs")?
-            .items;
-        let params = EvictParams {
-            post_options: PostParams {
-                dry_run: true,
-                ..PostParams::default()
-            },
-            ..EvictParams::default()
-        };
-        let (times, at_once) = ASKED;
-        stream::iter(all.iter().cycle().take(times))
-            .map(|pod| async {
-                let begun = Instant::now();
-                match pods.evict(&pod.name_any(), &params).await {
-                    Ok(_) => Ok(begun.elapsed().as_micros()),
-                    Err(kube::Error::Api(answer)) if answer.code == 429 => Ok(begun.elapsed().as_micros()),
-                    Err(error) => Err(error).context("asking for an eviction"),
-                }
-            })
-            .buffer_unordered(at_once)
-            .try_collect()
-            .await
     }
 
     /// Cordons a node, evicts one of its OSDs, and says how long it took until all other nodes were blocked.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use stagger_core::run::{Entry, Event};
 
 use super::audit::{Asked, counts};
+use super::evictions::Evictions;
 
 /// A wave of at least so many OSDs is a large one.
 const LARGE: usize = 8;
@@ -22,8 +23,7 @@ pub(super) struct Figures {
     pub(super) quiet_others: BTreeMap<String, usize>,
     /// The most memory until then.
     pub(super) quiet_kb: u64,
-    /// From each question whether a pod may be evicted to its answer.
-    pub(super) asked_us: Vec<u128>,
+    pub(super) evictions: Evictions,
     /// From each eviction until nothing else may be evicted.
     pub(super) blocked_ms: Vec<u128>,
     /// The most memory until then.

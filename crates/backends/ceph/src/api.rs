@@ -2,7 +2,7 @@
 //!
 //! [`exec::Exec`] starts the `ceph` program for each question, which works with every version and
 //! installation. [`session::Session`] keeps one connection open. [`recorded::Recorded`] answers from
-//! a folder of files, [`saved::FromSaved`] from the one file that [`saved::Recorder`] made.
+//! a folder of files, [`saved::FromSaved`] from an inventory that [`saved::Recorder`] made.
 
 pub mod exec;
 pub mod recorded;
@@ -158,8 +158,8 @@ pub enum ApiError {
         /// Where it would stand.
         file: PathBuf,
     },
-    /// The saved snapshot has no answer to this question.
-    #[error("no answer to {command:?} in the saved snapshot {}", file.display())]
+    /// The inventory has no answer to this question.
+    #[error("no answer to {command:?} in the inventory {}", file.display())]
     NotSaved {
         /// The question.
         command: String,

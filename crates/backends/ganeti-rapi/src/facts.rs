@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_core::model as planning;
 use stagger_engine::backend::BackendError;
 use stagger_ganeti::cluster::{Cluster, Status, Template};
-use stagger_ganeti::rapi::{Bodies, RapiError};
+use stagger_ganeti::rapi::{Bodies, RapiError, without_parameters};
 use stagger_ganeti::translate::storage_of;
 
 use crate::client::{ApiError, Method, Rapi};
@@ -187,7 +187,8 @@ struct QueryDocument {
 }
 
 /// The answers as they came.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Answers {
     /// `/2/info`
     pub info: Value,
@@ -202,6 +203,19 @@ pub struct Answers {
 }
 
 impl Answers {
+    /// The same without what may hold secrets, to be saved.
+    fn to_keep(&self) -> Self {
+        let [info, groups, nodes, instances] = [&self.info, &self.groups, &self.nodes, &self.instances]
+            .map(|body| without_parameters(body.clone()));
+        Self {
+            info,
+            groups,
+            nodes,
+            boots: self.boots.clone(),
+            instances,
+        }
+    }
+
     /// What planning needs of them: sizes, policies, tags.
     ///
     /// # Errors
@@ -384,6 +398,19 @@ impl Rapi {
         self.read_whole(|at, answers| {
             let cluster = answers.cluster()?;
             Ok((facts(at, answers)?, cluster))
+        })
+        .await
+    }
+
+    /// The answers themselves, which fit together, without what may hold secrets; and when they were asked for.
+    ///
+    /// # Errors
+    /// As of [`Rapi::facts`].
+    pub async fn answers_to_keep(&self) -> Result<(Timestamp, Answers), BackendError> {
+        self.read_whole(|at, answers| {
+            let kept = answers.to_keep();
+            facts(at, answers)?;
+            Ok((at, kept))
         })
         .await
     }

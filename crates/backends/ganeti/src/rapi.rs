@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use stagger_core::model::HostName;
 
 use crate::cluster::{
@@ -70,6 +71,26 @@ pub(crate) const KVM: &str = "kvm";
 
 /// The files of a folder of bodies, in the order of [`Bodies`].
 pub const FILES: [&str; 4] = ["groups.json", "nodes.json", "instances.json", "info.json"];
+
+/// A body without what nobody plans by and may hold secrets: parameters of operating systems and hypervisors, and the
+/// networks of instances.
+pub fn without_parameters(mut body: Value) -> Value {
+    let is_left_out = |key: &str| {
+        key.contains("osparams")
+            || key.contains("hvparams")
+            || key.contains("nicparams")
+            || key.starts_with("nic.")
+            || ["os_hvp", "default_iallocator_params"].contains(&key)
+    };
+    let objects: &mut dyn Iterator<Item = &mut Value> = match &mut body {
+        Value::Array(objects) => &mut objects.iter_mut(),
+        one => &mut std::iter::once(one),
+    };
+    for fields in objects.filter_map(Value::as_object_mut) {
+        fields.retain(|key, _| !is_left_out(key));
+    }
+    body
+}
 
 impl Bodies {
     /// The bodies in a folder, in files of these names ([`FILES`]).

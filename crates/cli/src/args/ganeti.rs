@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::wish::Words;
+use super::goal::Words;
 
 /// A reboot of the nodes of a Ganeti, instead of an upgrade.
 #[derive(Debug, Args, Default)]

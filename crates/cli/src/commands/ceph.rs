@@ -6,11 +6,11 @@ use stagger_ceph::facts::Known;
 use stagger_ceph::oktostop::{Maps, load, report};
 
 use crate::args::{Cli, From};
+use crate::clusters::ceph::Source;
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
-use crate::source::Source;
 
 /// Whether these OSDs may stop together. Exit 0 yes, 1 no, 2 an id that does not exist.
 pub(crate) async fn ok_to_stop(

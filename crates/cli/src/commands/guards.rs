@@ -8,18 +8,15 @@
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
-use stagger_ceph::api::session::Session;
 use stagger_ceph::backend::CephBackend;
 use stagger_engine::beats::Beats;
 use stagger_ganeti_rapi::backend::GanetiBackend;
 
-use super::ganeti::live::Live;
-use super::ironic;
 use crate::args::{self, Cli};
+use crate::clusters;
 use crate::config;
 use crate::documents::{GUARDS, Guards, HeldGuard};
 use crate::error::CliError;
@@ -39,7 +36,7 @@ pub(crate) async fn guards(cli: &Cli, wish: &args::Guards) -> Result<Exit, CliEr
     if wish.watch {
         return watch(cli).await;
     }
-    let holder = Holder::of_config(cli)?;
+    let holder = GuardHolder::of_config(cli)?;
     if wish.drop_expired {
         drop_expired(&holder).await?;
     }
@@ -64,7 +61,7 @@ pub(crate) async fn guards(cli: &Cli, wish: &args::Guards) -> Result<Exit, CliEr
 
 /// Watches each guard for as long as it lasts, and gives back what nobody has renewed meanwhile. One look is not enough: the
 /// clock of who took it may be any other.
-async fn drop_expired(holder: &Holder) -> Result<(), CliError> {
+async fn drop_expired(holder: &GuardHolder) -> Result<(), CliError> {
     let (mut beats, begun) = (Beats::default(), Instant::now());
     let mut told = false;
     loop {
@@ -109,19 +106,25 @@ fn words(guard: &HeldGuard) -> String {
 }
 
 /// The cluster that holds guards.
-enum Holder {
+pub(crate) enum GuardHolder {
     Ceph(Box<CephBackend>),
     Ganeti(Box<GanetiBackend>),
 }
 
-impl Holder {
+impl GuardHolder {
     fn of_config(cli: &Cli) -> Result<Self, CliError> {
-        if let Some(live) = Live::of_config(cli)? {
-            return Ok(Self::Ganeti(Box::new(live.backend()?)));
+        let held = clusters::of_config(cli)?.guards()?;
+        held.ok_or_else(|| {
+            CliError::usage("an Ironic has no guards: what is drained is drained for one visit")
+        })
+    }
+
+    /// The command under which they are listed.
+    fn command(&self) -> &'static str {
+        match self {
+            Self::Ceph(_) => "ceph",
+            Self::Ganeti(_) => "ganeti",
         }
-        let settings = config::read(cli)?.ceph()?;
-        let api = Arc::new(Session::new(settings.cluster.access()));
-        Ok(Self::Ceph(Box::new(CephBackend::new(api, settings, None))))
     }
 
     async fn held(&self) -> Result<Vec<HeldGuard>, CliError> {
@@ -216,7 +219,7 @@ fn stdin_ends() -> tokio::sync::oneshot::Receiver<()> {
 }
 
 async fn look(cli: &Cli, beats: &mut Beats) -> Result<Looked, CliError> {
-    Holder::of_config(cli)?.look(beats).await
+    GuardHolder::of_config(cli)?.look(beats).await
 }
 
 /// A watcher beside a run; it learns of the run's end, whatever that is, when this is gone.
@@ -226,22 +229,16 @@ pub(crate) struct Watcher(#[expect(dead_code, reason = "its pipe is what matters
 impl Watcher {
     /// Starts it, in a process group of its own.
     pub(crate) fn start(cli: &Cli) -> Result<Option<Self>, CliError> {
-        // An Ironic has no guards: what is drained is drained for one visit.
-        if ironic::Live::of_config(cli)?.is_some() {
+        let Some(holder) = clusters::of_config(cli)?.guards()? else {
             return Ok(None);
-        }
+        };
         // An installation that was replaced meanwhile is still this one.
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("stagger"));
         let configuration = config::path(cli)?;
-        let kind = if Live::of_config(cli)?.is_some() {
-            "ganeti"
-        } else {
-            "ceph"
-        };
         let child = Command::new(&program)
             .arg("--config")
             .arg(&configuration)
-            .args([kind, "guards", "--watch"])
+            .args([holder.command(), "guards", "--watch"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

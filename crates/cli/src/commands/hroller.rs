@@ -9,8 +9,8 @@ use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
 use stagger_ganeti::luxi;
 use stagger_ganeti::text;
 
-use super::ganeti;
 use crate::args::{self, Cli};
+use crate::clusters::ganeti;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::improve;

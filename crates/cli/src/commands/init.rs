@@ -11,10 +11,10 @@ use stagger_engine::hosts::Hosts;
 use stagger_ganeti_rapi::fingerprint::presented_fingerprint;
 
 use crate::args::{Cli, Init, InitKind};
+use crate::clusters::ceph::Source;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
-use crate::source::Source;
 
 /// `config init`
 pub(crate) async fn init(cli: &Cli, wish: &Init) -> Result<Exit, CliError> {

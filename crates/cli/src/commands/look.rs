@@ -4,47 +4,38 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use stagger_ceph::config::SoftwareByKind;
-use stagger_ceph::preflight::missing_commands;
 use stagger_core::check::check;
 use stagger_core::explain::explain;
-use stagger_core::model::{Policy, Reason, Snapshot, Target, UnitId, UnitState, Verdict};
+use stagger_core::model::{Snapshot, UnitState, Verdict};
 use stagger_core::plan::{Ask, Plan, out_of_reach, plan};
 use stagger_core::view;
+use stagger_engine::inventory::write_whole;
 use stagger_engine::supervisor;
 
-use super::{artifacts, ganeti, ironic, store, which};
+use super::{artifacts, store, which};
 use crate::args::{self, Cli};
-use crate::documents::{self, Checked, Gathered, PlanFile, VersionRow, Versions};
+use crate::clusters::{self, Cluster, PlanningInput};
+use crate::documents::{self, Checked, Gathered, PlanFile};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::improve;
 use crate::plan_file::Planned;
 use crate::print;
-use crate::show::names::compress;
 use crate::show::{self, events};
-use crate::world::World;
 
 /// `observe`
 pub(crate) async fn observe(cli: &Cli, wish: &args::Observe) -> Result<Exit, CliError> {
-    if let Some(live) = ironic::Live::at(cli, &wish.from)? {
-        if wish.save.is_some() {
-            return Err(CliError::usage("--save writes the answers of a Ceph cluster"));
-        }
-        return Ok(show_snapshot(cli, &live.snapshot().await?));
-    }
-    if let Some(found) = ganeti::found(cli, &wish.from)? {
-        if wish.save.is_some() {
-            return Err(CliError::usage("--save writes the answers of a Ceph cluster")
-                .hint("`stagger hroller -t FILE -S COPY` writes a Ganeti anew"));
-        }
-        return Ok(show_snapshot(cli, &found.snapshot(cli).await?));
-    }
-    let world = match &wish.save {
-        Some(file) => World::observe_and_save(cli, &wish.from, file).await?,
-        None => World::observe(cli, &wish.from).await?,
+    let cluster = clusters::open(cli, &wish.from)?;
+    let Some(file) = &wish.save else {
+        return Ok(show_snapshot(cli, &cluster.snapshot().await?));
     };
-    Ok(show_snapshot(cli, &world.snapshot))
+    let (inventory, snapshot) = cluster.inventory().await?;
+    let bytes = inventory
+        .to_json()
+        .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
+    write_whole(file, &bytes)
+        .map_err(|error| CliError::usage(format!("write the inventory to {}: {error}", file.display())))?;
+    Ok(show_snapshot(cli, &snapshot))
 }
 
 fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
@@ -92,57 +83,29 @@ fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
 
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliError> {
-    let mut asked = asked(cli, &wish.from, &wish.wish, &wish.reboot).await?;
-    let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
-    shown(cli, wish, &asked, &made)
-}
-
-/// What is asked of the cluster that is meant.
-async fn asked(
-    cli: &Cli,
-    from: &args::From,
-    wish: &args::Wish,
-    reboot: &args::Reboot,
-) -> Result<ganeti::Asked, CliError> {
-    if let Some(live) = ironic::Live::at(cli, from)? {
-        return live.asked(wish, reboot).await;
-    }
-    if let Some(found) = ganeti::found(cli, from)? {
-        return found.asked(cli, wish, reboot).await;
-    }
-    ganeti::is_none(reboot)?;
-    let mut asked = asked_of(World::observe(cli, from).await?, wish)?;
-    if from.on.is_meant() {
-        // An operator changes it, by no command.
-        asked.software = None;
-    }
-    Ok(asked)
-}
-
-/// What is asked of a Ceph cluster.
-fn asked_of(world: World, wish: &args::Wish) -> Result<ganeti::Asked, CliError> {
-    let policy = world.policy(wish)?;
-    let world = world.permitting(&policy)?;
-    Ok(ganeti::Asked {
-        target: world.target(wish, &policy)?,
-        software: world.software(),
-        snapshot: world.snapshot,
-        policy,
-    })
+    let cluster = clusters::open(cli, &wish.from)?;
+    let mut input = cluster.planning_input(&wish.goal).await?;
+    let made = made_for(&wish.goal.upgrade, &mut input)?;
+    shown(cli, wish, &*cluster, &input, &made)
 }
 
 /// Writes a plan where it is wished, and shows it.
-fn shown(cli: &Cli, wish: &args::Plan, asked: &ganeti::Asked, made: &Plan) -> Result<Exit, CliError> {
-    let ganeti::Asked { snapshot, policy, .. } = asked;
-    let refusal = refusal(snapshot, made, policy);
-    let next = if refusal.is_some() {
-        "see below".to_owned()
-    } else {
-        next(cli, wish)
+fn shown(
+    cli: &Cli,
+    wish: &args::Plan,
+    cluster: &dyn Cluster,
+    input: &PlanningInput,
+    made: &Plan,
+) -> Result<Exit, CliError> {
+    let refusal = refusal(input, made);
+    let next = match (&refusal, cluster.carried_out_by()) {
+        (Some(_), _) => "see below".to_owned(),
+        (None, Some(otherwise)) => otherwise.to_owned(),
+        (None, None) => run_command(cli, wish.goal.words(), wish.out.as_deref()),
     };
     let document = PlanFile {
         plan: made,
-        flags: wish.words(),
+        flags: wish.goal.words(),
     };
     if let Some(path) = &wish.out {
         let text = serde_json::to_string_pretty(&documents::PLAN.of(&document)).unwrap_or_default();
@@ -152,10 +115,16 @@ fn shown(cli: &Cli, wish: &args::Plan, asked: &ganeti::Asked, made: &Plan) -> Re
     if cli.json {
         print::json(&documents::PLAN.of(&document));
     } else {
-        print::out(&show::plan::plan(made, snapshot, wish.all, print::width(), &next));
+        print::out(&show::plan::plan(
+            made,
+            &input.snapshot,
+            wish.all,
+            print::width(),
+            &next,
+        ));
     }
-    for lacking in lacking(asked.software.as_ref(), made) {
-        print::talk(&format!("a run of it would be refused: {lacking}"));
+    for missing in cluster.missing_commands(made) {
+        print::talk(&format!("a run of it would be refused: {missing}"));
     }
     match refusal {
         None => Ok(Exit::Done),
@@ -166,21 +135,6 @@ fn shown(cli: &Cli, wish: &args::Plan, asked: &ganeti::Asked, made: &Plan) -> Re
         }
         Some(refusal) => Err(refusal),
     }
-}
-
-/// The commands that a run of this plan needs and that the configuration does not give.
-pub(crate) fn lacking(software: Option<&SoftwareByKind>, made: &Plan) -> Vec<Reason> {
-    let changed = made.stages().filter(|stage| !stage.waves.is_empty());
-    let kinds = changed.map(|stage| stage.kind.as_str());
-    software.map_or_else(Vec::new, |software| missing_commands(software, kinds))
-}
-
-/// How a plan is carried out.
-fn next(cli: &Cli, wish: &args::Plan) -> String {
-    if wish.from.on.is_meant() {
-        return "the image in the CephMaintenance: docs/guides/kubernetes.md".to_owned();
-    }
-    run_command(cli, wish.words(), wish.out.as_deref())
 }
 
 /// The command that carries out the plan of these flags, or of that file, as it is written in a shell.
@@ -198,8 +152,8 @@ pub(crate) fn run_command(cli: &Cli, flags: Vec<String>, file: Option<&Path>) ->
 }
 
 /// Why a plan is not begun: it does not get to its target.
-pub(crate) fn refusal(snapshot: &Snapshot, made: &Plan, policy: &Policy) -> Option<CliError> {
-    let reasons = out_of_reach(made, policy, snapshot.nouns());
+pub(crate) fn refusal(input: &PlanningInput, made: &Plan) -> Option<CliError> {
+    let reasons = out_of_reach(made, &input.policy, input.snapshot.nouns());
     (!reasons.is_empty()).then(|| {
         let mut error = CliError::refused("a run of this plan", &reasons);
         error.hints.insert(
@@ -210,25 +164,19 @@ pub(crate) fn refusal(snapshot: &Snapshot, made: &Plan, policy: &Policy) -> Opti
     })
 }
 
-/// The plan that leads from that snapshot to a target. If it is searched for a time, the policy gets the steps that
-/// were made.
-pub(crate) fn made_for(
-    wish: &args::Wish,
-    snapshot: &Snapshot,
-    target: &Target,
-    policy: &mut Policy,
-) -> Result<Plan, CliError> {
+/// The plan for it. If it is searched for a time, the policy gets the steps that were made.
+pub(crate) fn made_for(upgrade: &args::Upgrade, input: &mut PlanningInput) -> Result<Plan, CliError> {
     let none = BTreeMap::new();
     let earned = BTreeMap::new();
     let ask = Ask {
-        snapshot,
-        target,
-        policy,
+        snapshot: &input.snapshot,
+        target: &input.target,
+        policy: &input.policy,
         aside: &none,
         earned: &earned,
         parent: None,
     };
-    let made = match improve::time(wish.improve.as_deref())? {
+    let made = match improve::time(upgrade.improve.as_deref())? {
         Some(time) => improve::plan_within(&ask, time),
         None => plan(&ask),
     };
@@ -236,7 +184,7 @@ pub(crate) fn made_for(
     let findings = check(&ask, &made);
     match findings.first() {
         None => {
-            policy.search.steps = made.search.steps;
+            input.policy.search.steps = made.search.steps;
             Ok(made)
         }
         Some(finding) => Err(CliError::new(
@@ -250,15 +198,13 @@ pub(crate) fn made_for(
 pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, CliError> {
     let file = Planned::read(&wish.plan)?;
     // Flags beside the file say what else it is judged for.
-    let own = if wish.wish.words().is_empty() && wish.reboot.words().is_empty() {
-        Some(file.asked(&wish.plan)?)
+    let own = if wish.goal.words().is_empty() {
+        Some(file.goal(&wish.plan)?)
     } else {
         None
     };
-    let (goal, reboot) = own
-        .as_ref()
-        .map_or((&wish.wish, &wish.reboot), |(goal, reboot)| (goal, reboot));
-    let asked = asked(cli, &wish.from, goal, reboot).await?;
+    let cluster = clusters::open(cli, &wish.from)?;
+    let asked = cluster.planning_input(own.as_ref().unwrap_or(&wish.goal)).await?;
     let given = file.plan;
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
     let ask = Ask {
@@ -296,11 +242,13 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
 
 /// `explain`
 pub(crate) async fn explain_unit(cli: &Cli, wish: &args::Explain) -> Result<Exit, CliError> {
-    let mut asked = asked(cli, &wish.from, &wish.wish, &wish.reboot).await?;
-    let made = made_for(&wish.wish, &asked.snapshot, &asked.target, &mut asked.policy)?;
-    let said = explain(&asked.snapshot, &asked.target, &made, &wish.unit);
+    let mut input = clusters::open(cli, &wish.from)?
+        .planning_input(&wish.goal)
+        .await?;
+    let made = made_for(&wish.goal.upgrade, &mut input)?;
+    let said = explain(&input.snapshot, &input.target, &made, &wish.unit);
     let Some(said) = said else {
-        return Err(unknown_unit(&asked.snapshot, wish.unit.as_str()));
+        return Err(unknown_unit(&input.snapshot, wish.unit.as_str()));
     };
     if cli.json {
         print::json(&documents::EXPLANATION.of(&said));
@@ -328,57 +276,6 @@ pub(crate) fn unknown_unit(snapshot: &Snapshot, asked: &str) -> CliError {
         Some((_, nearest)) => error.hint(format!("the nearest is {nearest}; `stagger versions` lists all")),
         None => error,
     }
-}
-
-/// `versions`
-pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, CliError> {
-    let from = args::From {
-        from: wish.from.clone(),
-        ..args::From::default()
-    };
-    if let Some(live) = ironic::Live::at(cli, &from)? {
-        return live.versions(cli, wish.all).await;
-    }
-    let snapshot = match ganeti::found(cli, &from)? {
-        Some(found) => found.snapshot(cli).await?,
-        None => World::observe(cli, &from).await?.snapshot,
-    };
-    let mut by: BTreeMap<(String, String), Vec<UnitId>> = BTreeMap::new();
-    for unit in snapshot.units() {
-        let revision = unit
-            .revision
-            .as_ref()
-            .map_or("unknown".to_owned(), ToString::to_string);
-        by.entry((unit.kind.to_string(), revision))
-            .or_default()
-            .push(unit.id.clone());
-    }
-    if cli.json {
-        let rows = by.into_iter().map(|((kind, revision), units)| VersionRow {
-            kind,
-            revision,
-            count: units.len(),
-            units,
-        });
-        print::json(&documents::VERSIONS.of(&Versions {
-            versions: rows.collect(),
-            services: Vec::new(),
-        }));
-        return Ok(Exit::Done);
-    }
-    print::out(&format!("{:<6} {:<10} {:>5}  units", "kind", "release", "count"));
-    for ((kind, revision), units) in by {
-        let line = |units: &[UnitId]| {
-            let names = show::names::fit(&compress(units), print::width().saturating_sub(26));
-            print::out(&format!("{kind:<6} {revision:<10} {:>5}  {names}", units.len()));
-        };
-        if wish.all {
-            units.chunks(1).for_each(line);
-        } else {
-            line(&units);
-        }
-    }
-    Ok(Exit::Done)
 }
 
 /// `status`

@@ -2,10 +2,8 @@
 
 pub(crate) mod agent;
 pub(crate) mod ceph;
-
 pub(crate) mod control;
 pub(crate) mod db;
-pub(crate) mod ganeti;
 pub(crate) mod guards;
 pub(crate) mod hroller;
 pub(crate) mod init;
@@ -20,6 +18,7 @@ pub(crate) mod reason;
 pub(crate) mod rehearse;
 pub(crate) mod run;
 pub(crate) mod simulate;
+pub(crate) mod versions;
 
 use std::path::PathBuf;
 

@@ -2,20 +2,18 @@
 
 use std::path::Path;
 
-use stagger_ceph::preflight as ceph;
 use stagger_engine::preflight::{Check, Outcome};
 use stagger_engine::redact::redact;
 use stagger_engine::template::unknown;
 
-use super::ganeti::live::Live;
-use super::{ironic, look, place, state_folder};
-use crate::args::{self, Cli, From};
+use super::{place, state_folder};
+use crate::args::Cli;
+use crate::clusters;
 use crate::config::{self, Config};
 use crate::documents::{self, ConfigChecked};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
-use crate::world::World;
 
 /// `config show`
 pub(crate) fn show(cli: &Cli) -> Result<Exit, CliError> {
@@ -33,7 +31,7 @@ pub(crate) async fn check(cli: &Cli, to: Option<&str>) -> Result<Exit, CliError>
     let mut checks = vec![Check::passed(path.display().to_string(), "every key is known")];
     checks.extend(odd_words(&config));
     checks.push(of_store(cli));
-    checks.extend(Box::pin(of_cluster(cli, &config, to)).await?);
+    checks.extend(clusters::of_config(cli)?.preflight(to).await?);
     let failed = checks
         .iter()
         .filter(|check| check.outcome == Outcome::Failed)
@@ -141,93 +139,8 @@ fn is_writable(folder: &Path) -> bool {
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-async fn of_cluster(cli: &Cli, config: &Config, to: Option<&str>) -> Result<Vec<Check>, CliError> {
-    let wish = args::Wish {
-        to: to.map(str::to_owned),
-        ..args::Wish::default()
-    };
-    if let Some(live) = Live::of_config(cli)? {
-        return of_ganeti(&live).await;
-    }
-    if let Some(live) = ironic::Live::of_config(cli)? {
-        let mut checks = live.preflight().await?;
-        if to.is_some() {
-            checks.extend(reached(
-                "target",
-                live.asked(&wish, &args::Reboot::default()).await.err(),
-            ));
-        }
-        return Ok(checks);
-    }
-    Box::pin(of_ceph(cli, config, &wish)).await
-}
-
-async fn of_ganeti(live: &Live) -> Result<Vec<Check>, CliError> {
-    let backend = live.backend()?;
-    let subject = "cluster";
-    let mut checks = match backend.look().await {
-        Ok((facts, cluster)) => vec![Check::passed(
-            subject,
-            format!("{} nodes; its master is {}", cluster.nodes.len(), facts.master),
-        )],
-        Err(error) => return Ok(vec![Check::unreachable(subject, error)]),
-    };
-    checks.extend(stagger_ganeti_rapi::preflight::look(live.settings(), backend.rapi()).await);
-    Ok(checks)
-}
-
-async fn of_ceph(cli: &Cli, config: &Config, wish: &args::Wish) -> Result<Vec<Check>, CliError> {
-    let settings = config.ceph()?;
-    let mut checks = ceph::codes(&settings.health);
-    let world = match World::observe(cli, &From::default()).await {
-        Ok(world) => world,
-        Err(error) => {
-            checks.extend(reached("cluster", Some(error)));
-            return Ok(checks);
-        }
-    };
-    checks.push(Check::passed(
-        "cluster",
-        format!(
-            "{} daemons, fsid {}",
-            world.snapshot.units().len(),
-            world.facts.fsid
-        ),
-    ));
-    // A policy that names what there is not is refused here as everywhere.
-    let policy = match world.policy(wish) {
-        Ok(policy) => policy,
-        Err(error) => {
-            checks.extend(reached("[policy]", Some(error)));
-            return Ok(checks);
-        }
-    };
-    let kinds: Vec<&str> = world
-        .snapshot
-        .units()
-        .iter()
-        .map(|unit| unit.kind.as_str())
-        .collect();
-    for reason in ceph::missing_commands(&settings.software, kinds.into_iter()) {
-        checks.push(Check::failed("[software]", reason.to_string()));
-    }
-    checks.extend(ceph::look(&settings, &world.facts, wish.to.as_deref()).await);
-    if wish.to.is_some() {
-        let made = world.target(wish, &policy).and_then(|target| {
-            let mut policy = policy.clone();
-            let plan = look::made_for(wish, &world.snapshot, &target, &mut policy)?;
-            match look::refusal(&world.snapshot, &plan, &policy) {
-                Some(refusal) => Err(refusal),
-                None => Ok(()),
-            }
-        });
-        checks.extend(reached("target", made.err()));
-    }
-    Ok(checks)
-}
-
 /// What an error says, a check for each of its causes.
-fn reached(subject: &str, error: Option<CliError>) -> Vec<Check> {
+pub(crate) fn reached(subject: &str, error: Option<CliError>) -> Vec<Check> {
     let Some(error) = error else {
         return vec![Check::passed(subject, "it can be reached")];
     };

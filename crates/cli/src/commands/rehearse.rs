@@ -10,21 +10,20 @@ use stagger_sim::{ClusterCopy, Rehearsed, SimEnding};
 
 use super::look;
 use crate::args::{self, Cli};
+use crate::clusters::{self, PlanningInput, RehearsalInput};
 use crate::documents::{self, Case, EndedSo, Exposed, Rehearsal, Risk, Time};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
 use crate::show;
-use crate::world::World;
 
 /// `simulate --to`
 pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, CliError> {
-    let world = World::observe(cli, &wish.from).await?;
-    let mut policy = world.policy(&wish.wish)?;
-    let world = world.permitting(&policy)?;
-    let target = world.target(&wish.wish, &policy)?;
-    let made = look::made_for(&wish.wish, &world.snapshot, &target, &mut policy)?;
-    let copy = Arc::new(world.copy()?);
+    let cluster = clusters::open(cli, &wish.from)?;
+    let RehearsalInput { mut planning, copy } = cluster.rehearsal_input(&wish.upgrade).await?;
+    let made = look::made_for(&wish.upgrade, &mut planning)?;
+    let PlanningInput { target, policy, .. } = planning;
+    let copy = Arc::new(copy);
     let (seed, osds) = (wish.seed.unwrap_or(1), copy.osds_up());
     let runs = wish.runs.unwrap_or_else(|| usual_runs(osds));
     let scratch = super::simulate::nowhere();
@@ -52,7 +51,7 @@ pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, C
     if cli.json {
         print::json(&documents::REHEARSAL.of(&told));
     } else {
-        let next = super::look::run_command(cli, wish.wish.words(), None);
+        let next = super::look::run_command(cli, wish.upgrade.words(), None);
         print::out(&show::rehearsal::rehearsal(&told, print::width(), &next));
     }
     Ok(match told.ended {

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use stagger_ceph::config::SoftwareByKind;
-use stagger_core::model::{Policy, Reason, RunId, Snapshot, Target};
+use stagger_core::model::{Reason, RunId};
 use stagger_core::plan::Plan;
 use stagger_core::run::{Command, Ending};
 use stagger_core::view;
@@ -14,10 +13,10 @@ use stagger_engine::driver::{DriveError, Driver, Parts, Step};
 use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 
-use super::ganeti::live::Live;
 use super::guards::Watcher;
-use super::{artifacts, ganeti, ironic, look, place, stop_asked, store, user, which};
-use crate::args::{Cli, From, Run};
+use super::{artifacts, look, place, stop_asked, store, user, which};
+use crate::args::{Cli, Run};
+use crate::clusters::{self, RunInput};
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -26,48 +25,6 @@ use crate::plan_file::Planned;
 use crate::print;
 use crate::show::live::Progress;
 use crate::show::{self, events};
-use crate::world::{self, World};
-
-/// All that a run begins with.
-pub(crate) struct Prepared {
-    /// What was observed.
-    pub(crate) snapshot: Snapshot,
-    /// What is wanted.
-    pub(crate) target: Target,
-    /// How bold to be.
-    pub(crate) policy: Policy,
-    /// The commands that change a Ceph.
-    pub(crate) software: Option<SoftwareByKind>,
-    /// The backend's memory of how things were before.
-    pub(crate) baseline: serde_json::Value,
-    /// What carries it out.
-    pub(crate) backend: Arc<dyn Backend>,
-}
-
-async fn prepared(cli: &Cli, wish: &Run) -> Result<Prepared, CliError> {
-    if let Some(live) = Live::of_config(cli)? {
-        return live.prepared(cli, wish).await;
-    }
-    if let Some(live) = ironic::Live::of_config(cli)? {
-        return live.prepared(wish).await;
-    }
-    ganeti::is_none(&wish.reboot)?;
-    let world = World::observe(cli, &From::default()).await?;
-    let policy = world.policy(&wish.wish)?;
-    let world = world.permitting(&policy)?;
-    let target = world.target(&wish.wish, &policy)?;
-    let memory = world.memory()?;
-    let baseline = serde_json::to_value(&memory)
-        .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
-    Ok(Prepared {
-        backend: Arc::new(world.for_run(memory)),
-        software: world.software(),
-        snapshot: world.snapshot,
-        target,
-        policy,
-        baseline,
-    })
-}
 
 /// `run`
 pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
@@ -75,10 +32,8 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
     let Some((file, path)) = file.as_ref().zip(wish.file.as_deref()) else {
         return begin(cli, wish, None).await;
     };
-    let (goal, reboot) = file.asked(path)?;
     let wish = Run {
-        wish: goal,
-        reboot,
+        goal: file.goal(path)?,
         file: Some(path.to_owned()),
         plan: None,
         yes: wish.yes,
@@ -93,15 +48,13 @@ async fn begin(cli: &Cli, wish: &Run, shown: Option<&Plan>) -> Result<Exit, CliE
                 .hint("--yes, or a file of `stagger plan --out FILE`: `stagger run FILE`"),
         );
     }
-    let Prepared {
-        snapshot,
-        target,
-        mut policy,
-        software,
+    let cluster = clusters::of_config(cli)?;
+    let RunInput {
+        mut planning,
         baseline,
         backend,
-    } = prepared(cli, wish).await?;
-    let plan = look::made_for(&wish.wish, &snapshot, &target, &mut policy)?;
+    } = cluster.run_input(&wish.goal).await?;
+    let plan = look::made_for(&wish.goal.upgrade, &mut planning)?;
     if let Some(moved) = moved(wish, shown, &plan) {
         return Err(moved);
     }
@@ -113,12 +66,12 @@ async fn begin(cli: &Cli, wish: &Run, shown: Option<&Plan>) -> Result<Exit, CliE
         }
         return Ok(Exit::Done);
     }
-    if let Some(refusal) = look::refusal(&snapshot, &plan, &policy) {
+    if let Some(refusal) = look::refusal(&planning, &plan) {
         return Err(refusal);
     }
-    let lacking = look::lacking(software.as_ref(), &plan);
-    if !lacking.is_empty() {
-        let mut error = CliError::refused("the run", &lacking);
+    let missing = cluster.missing_commands(&plan);
+    if !missing.is_empty() {
+        let mut error = CliError::refused("the run", &missing);
         error.hints.insert(
             0,
             "docs/guides/ceph.md shows commands; `stagger config check` looks for more".to_owned(),
@@ -127,7 +80,13 @@ async fn begin(cli: &Cli, wish: &Run, shown: Option<&Plan>) -> Result<Exit, CliE
     }
     let run = supervisor::new_run_id(Timestamp::now());
     let next = format!("this run, {run}; Ctrl-C finishes the wave and stops, `stagger resume {run}` goes on");
-    print::talk(&show::plan::plan(&plan, &snapshot, false, print::width(), &next));
+    print::talk(&show::plan::plan(
+        &plan,
+        &planning.snapshot,
+        false,
+        print::width(),
+        &next,
+    ));
     if !wish.is_agreed() && !print::ask("Begin?") {
         return Err(CliError::new(Exit::No, "not begun: nothing was changed"));
     }
@@ -135,8 +94,8 @@ async fn begin(cli: &Cli, wish: &Run, shown: Option<&Plan>) -> Result<Exit, CliE
         parts(cli, Arc::clone(&backend))?,
         &Identity::of_this_process(),
         run,
-        target,
-        policy,
+        planning.target,
+        planning.policy,
         baseline,
     )
     .await?;
@@ -191,11 +150,7 @@ pub(crate) async fn go_on(cli: &Cli, run: &RunId) -> Result<Exit, CliError> {
     let replayed = supervisor::replay(&*store(cli)?, run)?;
     let start = replayed.start();
     let (baseline, identity) = (&start.baseline, start.identity.as_ref());
-    let backend = match (Live::of_config(cli)?, ironic::Live::of_config(cli)?) {
-        (Some(live), _) => live.resumed(baseline, identity)?,
-        (None, Some(live)) => live.resumed(baseline, identity)?,
-        (None, None) => Arc::new(world::resumed(cli, baseline, identity)?),
-    };
+    let backend = clusters::of_config(cli)?.backend_of_run(baseline, identity)?;
     let (driver, lease) = supervisor::resume(
         parts(cli, Arc::clone(&backend))?,
         &Identity::of_this_process(),

@@ -1,16 +1,13 @@
-//! All answers of one observation in one file: to plan elsewhere, and for reports of bugs.
+//! All answers of one observation, as an inventory keeps them ([`stagger_engine::inventory`]).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use stagger_core::model::ClusterName;
-use stagger_core::view::Schema;
 
 use super::{Answer, ApiError, CephApi, Whom, words};
 
@@ -36,27 +33,15 @@ const FACTS: [&str; 17] = [
     "versions",
 ];
 
-/// Everything that planning needs of a cluster, as the cluster said it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Saved {
-    /// `{"name": "ceph-answers", "version": 1}`.
-    pub schema: Schema,
-    /// When the cluster was asked.
-    pub taken: Timestamp,
-    /// What the cluster is called.
-    pub cluster: ClusterName,
-    /// The answers, by the command line that asks the question.
-    answers: BTreeMap<String, SavedAnswer>,
-}
+/// Everything that planning needs of a cluster, as the cluster said it: the answers, by the command line that asks the question.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Answers(BTreeMap<String, SavedAnswer>);
 
 /// One answer: JSON as it came, or text that is none, or that nothing came in time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 struct SavedAnswer {
-    #[cfg_attr(feature = "schema", schemars(with = "Option<serde_json::Value>"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     json: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +56,6 @@ struct SavedAnswer {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct TimedOut {
     via: String,
@@ -83,107 +67,16 @@ fn zero(rc: &i32) -> bool {
     *rc == 0
 }
 
-/// Why a file is not taken for a saved snapshot.
-#[derive(Debug, thiserror::Error)]
-pub enum SavedError {
-    /// It breaks off.
-    #[error("the saved snapshot breaks off at line {line}, column {column}: it was not copied whole")]
-    Truncated {
-        /// Where.
-        line: usize,
-        /// Where in the line.
-        column: usize,
-    },
-    /// It is no JSON, or not of this shape.
-    #[error("it is not a saved snapshot")]
-    Shape(#[source] serde_json::Error),
-    /// It is another document.
-    #[error("it is a document {0:?}, and not a saved snapshot, which is called {name:?}", name = Saved::SCHEMA)]
-    Other(String),
-    /// A newer release wrote it.
-    #[error(
-        "it is a saved snapshot of version {0}, and this program reads up to version {newest}",
-        newest = Saved::VERSION
-    )]
-    Newer(u32),
-}
-
-impl SavedError {
-    /// What to do about it.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Truncated { .. } => "copy it once more, or make a new one: stagger observe --save FILE",
-            Self::Shape(_) | Self::Other(_) => {
-                "`stagger observe --save FILE` makes one; what `observe --json` prints is for people and scripts"
-            }
-            Self::Newer(_) => "read it with the release that wrote it, or a later one",
-        }
-    }
-}
-
-impl From<serde_json::Error> for SavedError {
-    fn from(error: serde_json::Error) -> Self {
-        if error.is_eof() {
-            Self::Truncated {
-                line: error.line(),
-                column: error.column(),
-            }
-        } else {
-            Self::Shape(error)
-        }
-    }
-}
-
-impl Saved {
-    /// The document's name.
-    pub const SCHEMA: &str = "ceph-answers";
-    /// The newest version of the document.
-    pub const VERSION: u32 = 1;
-
-    /// Reads the document.
-    ///
-    /// # Errors
-    /// It breaks off, is another document, or is newer than this program.
-    pub fn read(bytes: &[u8]) -> Result<Self, SavedError> {
-        // Its name and version first: a later version may have another shape, and that is not damage.
-        #[derive(Deserialize)]
-        struct Head {
-            schema: Option<Schema>,
-            kind: Option<String>,
-        }
-        let head: Head = serde_json::from_slice(bytes)?;
-        match head.schema {
-            Some(schema) if schema.name != Self::SCHEMA => return Err(SavedError::Other(schema.name)),
-            Some(schema) if schema.version > Self::VERSION => return Err(SavedError::Newer(schema.version)),
-            None if head.kind.is_some() => {
-                return Err(SavedError::Other(head.kind.unwrap_or_default()));
-            }
-            Some(_) | None => {}
-        }
-        Ok(serde_json::from_slice(bytes)?)
-    }
-
-    /// The document as it is written.
-    ///
-    /// # Errors
-    /// None that could be met: the answers are plain data.
-    pub fn to_json(&self) -> Result<Vec<u8>, serde_json::Error> {
-        let mut bytes = serde_json::to_vec_pretty(self)?;
-        bytes.push(b'\n');
-        Ok(bytes)
-    }
-}
-
 /// Answers as they were saved.
 #[derive(Debug, Clone)]
 pub struct FromSaved {
-    saved: Saved,
+    saved: Answers,
     file: PathBuf,
 }
 
 impl FromSaved {
-    /// Answers from this document, which was read from `file`.
-    pub fn new(saved: Saved, file: impl Into<PathBuf>) -> Self {
+    /// These answers, which were read from `file`.
+    pub fn new(saved: Answers, file: impl Into<PathBuf>) -> Self {
         Self {
             saved,
             file: file.into(),
@@ -195,7 +88,7 @@ impl FromSaved {
 impl CephApi for FromSaved {
     async fn command(&self, _whom: Whom, command: Value) -> Result<Answer, ApiError> {
         let asked = words(&command).join(" ");
-        let Some(answer) = self.saved.answers.get(&asked) else {
+        let Some(answer) = self.saved.0.get(&asked) else {
             return Err(ApiError::NotSaved {
                 command: asked,
                 file: self.file.clone(),
@@ -240,20 +133,9 @@ impl Recorder {
     }
 
     /// What was answered so far. To a question that was asked twice, the last answer counts.
-    pub fn saved(&self, cluster: ClusterName, taken: Timestamp) -> Saved {
-        Saved {
-            schema: Schema {
-                name: Saved::SCHEMA.to_owned(),
-                version: Saved::VERSION,
-            },
-            taken,
-            cluster,
-            answers: self
-                .answers
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
-        }
+    pub fn answers(&self) -> Answers {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        Answers(answers.clone())
     }
 }
 
@@ -303,25 +185,4 @@ fn keep(answer: &Result<Answer, ApiError>) -> Option<SavedAnswer> {
         }),
         Err(_) => None,
     }
-}
-
-/// Writes a file whole or not at all: under another name first, in the same folder.
-///
-/// # Errors
-/// The folder cannot be written to.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    use std::io::Write as _;
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    // It tells how a cluster is laid out, and that is its operators' own.
-    let written = stagger_engine::secrets::create(&part).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&part, path)
-    });
-    if written.is_err() {
-        std::fs::remove_file(&part).ok();
-    }
-    written
 }

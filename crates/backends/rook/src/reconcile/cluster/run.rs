@@ -42,6 +42,14 @@ use crate::reconcile::last_run;
 /// So many journals are kept.
 const JOURNALS: usize = 10;
 
+/// A run that may begin.
+struct PlannedRun {
+    ceph: CephBackend,
+    target: Target,
+    policy: Policy,
+    memory: Memory,
+}
+
 impl ClusterReconciler {
     /// Starts a run to what is wished for, and carries it out.
     pub(super) async fn begin(
@@ -52,39 +60,85 @@ impl ClusterReconciler {
         beside: Option<Beside>,
         told: &mut watch::Receiver<Arc<Desired>>,
     ) -> Result<Pass, Blocked> {
-        let image = &wish.image;
-        let release = if let Some(known) = self.releases.get(image) {
-            known.clone()
-        } else {
-            self.tell(
-                "Progressing",
-                "AsksTheImage",
-                &format!("asking {image} which Ceph it holds"),
-                desired,
-            );
-            let release = reconcile::release::of(&self.shared.client, &self.namespace, image).await?;
-            self.releases.insert(image.clone(), release.clone());
-            release
-        };
+        let release = self.release(desired, &wish.image).await?;
         if let Some(why) = too_new(&release, &self.shared.options.version) {
-            return Err(Blocked::until_changed("CephTooNew", format!("{image} {why}")));
+            return Err(Blocked::until_changed(
+                "CephTooNew",
+                format!("{} {why}", wish.image),
+            ));
         }
         if desired.maintenance.spec.update_policy.pause.unwrap_or(false) {
             return Err(Blocked::until_changed("Paused", "spec.updatePolicy.pause is set"));
         }
+        let Some(planned) = self.planned(desired, wish, &release, differing, beside).await? else {
+            return Ok(Pass::Again);
+        };
+        let PlannedRun {
+            ceph,
+            target,
+            policy,
+            memory,
+        } = planned;
+        let baseline = serde_json::to_value(&memory)
+            .map_err(|error| Blocked::until_changed("Internal", format!("the memory of a run: {error}")))?;
+        let wish = memory.wish.clone();
+        let backend = self.backend(ceph, memory, told.clone());
+        let run = supervisor::new_run_id(Timestamp::now());
+        let (driver, lease) = supervisor::start(
+            self.parts(&backend),
+            &Identity::of_this_process(),
+            run,
+            target,
+            policy,
+            baseline,
+        )
+        .await?;
+        self.carry_out(wish, &backend, driver, lease, told).await?;
+        Ok(Pass::Again)
+    }
+
+    /// The release of Ceph in an image, which is asked once.
+    async fn release(&mut self, desired: &Desired, image: &str) -> Result<Version, Blocked> {
+        if let Some(known) = self.releases.get(image) {
+            return Ok(known.clone());
+        }
+        self.tell(
+            "Progressing",
+            "AsksTheImage",
+            &format!("asking {image} which Ceph it holds"),
+            desired,
+        );
+        let release = reconcile::release::of(&self.shared.client, &self.namespace, image).await?;
+        self.releases.insert(image.to_owned(), release.clone());
+        Ok(release)
+    }
+
+    /// What a run would do, by what is seen now, or why there is to be none; `None`: nothing is wished for any more.
+    /// What was seen is let go of with this: a run goes on for long.
+    async fn planned(
+        &self,
+        desired: &Desired,
+        wish: &Goal,
+        version: &Version,
+        differing: &[UnitId],
+        beside: Option<Beside>,
+    ) -> Result<Option<PlannedRun>, Blocked> {
         let ceph = self.ceph(wish).await?;
         let mut facts = ceph.facts().await?;
         one_gateway_each(&mut facts);
         if beside.is_some()
             && let Some(newest) = self.newest(&facts)?
-            && let Some(why) = too_old(&release, &newest)
+            && let Some(why) = too_old(version, &newest)
         {
-            return Err(Blocked::until_changed("OlderThanRuns", format!("{image} {why}")));
+            return Err(Blocked::until_changed(
+                "OlderThanRuns",
+                format!("{} {why}", wish.image),
+            ));
         }
-        let release = release.to_string();
+        let release = version.to_string();
         let release_changes = self.is_another_release(&facts, &release)?;
         let Some(wish) = Goal::of(desired, release_changes) else {
-            return Ok(Pass::Again);
+            return Ok(None);
         };
         let (mut target, policy) = self.target(&facts, &release, &wish)?;
         let internal = |error: IdError| Blocked::until_changed("Internal", error.to_string());
@@ -106,6 +160,7 @@ impl ClusterReconciler {
             &self.watched,
             named,
         )?;
+        drop(facts);
         let planned = plan(&Ask {
             snapshot: &seen,
             target: &target,
@@ -119,22 +174,12 @@ impl ClusterReconciler {
         {
             return Err(blocked);
         }
-        let baseline = serde_json::to_value(&memory)
-            .map_err(|error| Blocked::until_changed("Internal", format!("the memory of a run: {error}")))?;
-        let wish = memory.wish.clone();
-        let backend = self.backend(ceph, memory, told.clone());
-        let run = supervisor::new_run_id(Timestamp::now());
-        let (driver, lease) = supervisor::start(
-            self.parts(&backend),
-            &Identity::of_this_process(),
-            run,
+        Ok(Some(PlannedRun {
+            ceph,
             target,
             policy,
-            baseline,
-        )
-        .await?;
-        self.carry_out(wish, &backend, driver, lease, told).await?;
-        Ok(Pass::Again)
+            memory,
+        }))
     }
 
     /// The newest release that a daemon runs.

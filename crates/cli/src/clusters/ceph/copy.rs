@@ -11,7 +11,7 @@ use stagger_sim::copy::{CopiedGroup, CopiedPool};
 
 /// A copy of the cluster that these facts and this snapshot of them speak of. Where nobody could tell how
 /// the placement groups lie there are none, and the snapshot forbids each stop.
-pub(crate) fn of(facts: &Facts, snapshot: Snapshot, poll: u32) -> ClusterCopy {
+pub(super) fn of(facts: &Facts, snapshot: Snapshot, poll: u32) -> ClusterCopy {
     let mut places = BTreeMap::new();
     for osd in facts.osds.osds.keys() {
         let found = UnitId::new(format!("osd.{osd}")).ok();

@@ -3,10 +3,42 @@
 use clap::Args;
 use stagger_core::model::Limit;
 
-/// What to plan for, and how boldly.
+use super::Reboot;
+
+/// What to plan for: an upgrade, or the reboot of nodes.
 #[derive(Debug, Args, Default)]
 #[cfg_attr(test, derive(PartialEq))]
-pub(crate) struct Wish {
+pub(crate) struct Goal {
+    #[command(flatten)]
+    /// The release, and how boldly to go there.
+    pub(crate) upgrade: Upgrade,
+    #[command(flatten)]
+    /// Or what to reboot.
+    pub(crate) reboot: Reboot,
+}
+
+impl Goal {
+    /// An upgrade to that release, if one is given.
+    pub(crate) fn upgrade_to(release: Option<&str>) -> Self {
+        Self {
+            upgrade: Upgrade {
+                to: release.map(str::to_owned),
+                ..Upgrade::default()
+            },
+            reboot: Reboot::default(),
+        }
+    }
+
+    /// The flags that say the same on a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        [self.upgrade.words(), self.reboot.words()].concat()
+    }
+}
+
+/// The release to go to, and how boldly to plan.
+#[derive(Debug, Args, Default)]
+#[cfg_attr(test, derive(PartialEq))]
+pub(crate) struct Upgrade {
     /// The release to go to: 18.2.7.
     #[arg(long, value_name = "RELEASE")]
     pub(crate) to: Option<String>,
@@ -30,7 +62,7 @@ pub(crate) struct Wish {
     pub(crate) improve: Option<String>,
 }
 
-impl Wish {
+impl Upgrade {
     /// The flags that say the same on a command line.
     pub(crate) fn words(&self) -> Vec<String> {
         let Self {

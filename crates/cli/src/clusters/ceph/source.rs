@@ -1,11 +1,11 @@
-//! Where facts come from: the cluster, a folder of recorded answers, or a saved snapshot.
+//! Where the facts of a Ceph come from: the cluster, a folder of recorded answers, or an inventory.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use stagger_ceph::api::recorded::Recorded;
-use stagger_ceph::api::saved::{FromSaved, Recorder, Saved, write_whole};
+use stagger_ceph::api::saved::{FromSaved, Recorder};
 use stagger_ceph::api::session::Session;
 use stagger_ceph::api::{Access, CephApi};
 use stagger_ceph::backend::CephBackend;
@@ -13,11 +13,14 @@ use stagger_ceph::config::{CephConfig, CephSettings};
 use stagger_ceph::facts::{Facts, stores};
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::ClusterName;
+use stagger_engine::inventory::Inventory;
 use stagger_rook::api::access::{Programs, access};
 use stagger_rook::client;
 use tempfile::TempDir;
 
+use super::SYSTEM;
 use crate::args::{Cli, From, OnKubernetes};
+use crate::clusters::{read_inventory, unusable};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -39,31 +42,61 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// What `--from` names, or a cluster of Rook, or else the cluster of the configuration.
+    /// What the command line names, of a command that is for a Ceph alone.
     pub(crate) async fn open(cli: &Cli, from: &From) -> Result<Self, CliError> {
         if from.on.is_meant() {
             return Self::of_rook(cli, &from.on).await;
         }
-        let Some(path) = &from.from else {
-            let config = config::read(cli)?;
-            let settings = config.ceph()?;
-            return Ok(Self {
-                api: Arc::new(Session::new(settings.cluster.access())),
-                settings,
-                config: Some(config),
-                taken: None,
-                live: true,
-                folder: None,
-            });
-        };
-        let (api, cluster, taken): (Arc<dyn CephApi>, _, _) = if path.is_dir() {
-            (Arc::new(Recorded::new(path)), named_after(path)?, None)
-        } else {
-            let saved = read_saved(path)?;
-            let (cluster, taken) = (saved.cluster.clone(), Some(saved.taken));
-            (Arc::new(FromSaved::new(saved, path)), cluster, taken)
-        };
-        // What was recorded is judged by the configuration, where one is named.
+        match &from.from {
+            None => Self::of_config(cli),
+            Some(folder) if folder.is_dir() => Self::in_folder(cli, folder),
+            Some(file) => {
+                let inventory = read_inventory(file)?;
+                if inventory.system != SYSTEM {
+                    return Err(CliError::usage(format!(
+                        "{} is an inventory of {}, and this is for a Ceph",
+                        file.display(),
+                        inventory.system
+                    )));
+                }
+                Self::recorded(cli, file, &inventory)
+            }
+        }
+    }
+
+    /// The cluster of the configuration.
+    pub(super) fn of_config(cli: &Cli) -> Result<Self, CliError> {
+        let config = config::read(cli)?;
+        let settings = config.ceph()?;
+        Ok(Self {
+            api: Arc::new(Session::new(settings.cluster.access())),
+            settings,
+            config: Some(config),
+            taken: None,
+            live: true,
+            folder: None,
+        })
+    }
+
+    /// Answers as `ceph … -f json` prints them, in a folder.
+    pub(super) fn in_folder(cli: &Cli, folder: &Path) -> Result<Self, CliError> {
+        Self::of_answers(cli, Arc::new(Recorded::new(folder)), named_after(folder)?, None)
+    }
+
+    /// An inventory that was read from that file.
+    pub(super) fn recorded(cli: &Cli, file: &Path, inventory: &Inventory) -> Result<Self, CliError> {
+        let answers = inventory.answers().map_err(|error| unusable(file, &error))?;
+        let api = Arc::new(FromSaved::new(answers, file));
+        Self::of_answers(cli, api, inventory.cluster.clone(), Some(inventory.taken))
+    }
+
+    /// What was recorded is judged by the configuration, where one is named.
+    fn of_answers(
+        cli: &Cli,
+        api: Arc<dyn CephApi>,
+        cluster: ClusterName,
+        taken: Option<Timestamp>,
+    ) -> Result<Self, CliError> {
         let config = cli.config.is_some().then(|| config::read(cli)).transpose()?;
         Ok(Self {
             api,
@@ -90,7 +123,7 @@ impl Source {
     }
 
     /// The Ceph of a cluster that Rook laid out. Programs, policy and health are those of a configuration, where one is named.
-    async fn of_rook(cli: &Cli, on: &OnKubernetes) -> Result<Self, CliError> {
+    pub(super) async fn of_rook(cli: &Cli, on: &OnKubernetes) -> Result<Self, CliError> {
         let client = client::connect(on.kubeconfig.as_deref(), on.context.as_deref()).await?;
         let namespace = match &on.namespace {
             Some(given) => given.clone(),
@@ -121,19 +154,16 @@ impl Source {
         self.facts_through(Arc::clone(&self.api)).await
     }
 
-    /// All facts, with the answers behind them written to that file.
-    pub(crate) async fn facts_saved(&self, file: &Path) -> Result<Facts, CliError> {
+    /// All facts, with the answers behind them.
+    pub(super) async fn facts_kept(&self) -> Result<(Facts, Inventory), CliError> {
         let recorder = Arc::new(Recorder::new(Arc::clone(&self.api)));
         let facts = self
             .facts_through(Arc::clone(&recorder) as Arc<dyn CephApi>)
             .await?;
-        let saved = recorder.saved(self.settings.cluster.name.clone(), facts.collected_at);
-        let bytes = saved
-            .to_json()
+        let name = self.settings.cluster.name.clone();
+        let inventory = Inventory::new(SYSTEM, name, facts.collected_at, &recorder.answers())
             .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
-        write_whole(file, &bytes)
-            .map_err(|error| CliError::usage(format!("write the snapshot to {}: {error}", file.display())))?;
-        Ok(facts)
+        Ok((facts, inventory))
     }
 
     async fn facts_through(&self, api: Arc<dyn CephApi>) -> Result<Facts, CliError> {
@@ -190,26 +220,6 @@ fn by_toolbox(before: &[String]) -> Access {
         python: Some(program("python3")),
         ..Access::default()
     }
-}
-
-fn read_saved(path: &Path) -> Result<Saved, CliError> {
-    let bytes = std::fs::read(path).map_err(|error| {
-        let why = match error.kind() {
-            std::io::ErrorKind::NotFound => format!("there is no file or folder {}", path.display()),
-            _ => format!("read {}: {error}", path.display()),
-        };
-        CliError::usage(why).hint(
-            "--from takes a file that `stagger observe --save FILE` wrote, or a folder of answers as `ceph … -f json` prints them",
-        )
-    })?;
-    Saved::read(&bytes).map_err(|error| {
-        let mut refused = CliError::usage(format!("{} cannot be planned from", path.display()));
-        refused.causes.push(error.to_string());
-        refused
-            .causes
-            .extend(std::error::Error::source(&error).map(ToString::to_string));
-        refused.hint(error.hint())
-    })
 }
 
 /// A folder is called what its cluster is called.

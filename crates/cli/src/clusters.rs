@@ -1,0 +1,190 @@
+//! The registry of clusters, and the only place that knows every backend: whatever the command line names, a
+//! configuration, a file or a namespace, is opened as a [`Cluster`], and commands go on from there.
+
+pub(crate) mod ceph;
+pub(crate) mod ganeti;
+pub(crate) mod ironic;
+mod names;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use stagger_core::model::{ClusterId, Policy, Reason, Snapshot, Target};
+use stagger_core::plan::Plan;
+use stagger_engine::backend::Backend;
+use stagger_engine::inventory::Inventory;
+use stagger_engine::preflight::Check;
+use stagger_ironic::versions::ServiceVersions;
+use stagger_sim::ClusterCopy;
+
+use crate::args::{Cli, From, Goal, Upgrade};
+use crate::commands::guards::GuardHolder;
+use crate::config;
+use crate::error::CliError;
+
+/// All that a plan is a function of.
+pub(crate) struct PlanningInput {
+    /// What was observed.
+    pub(crate) snapshot: Snapshot,
+    /// What is wanted.
+    pub(crate) target: Target,
+    /// How bold to be.
+    pub(crate) policy: Policy,
+}
+
+/// All that a run begins with.
+pub(crate) struct RunInput {
+    /// What it plans by.
+    pub(crate) planning: PlanningInput,
+    /// The backend's memory of how things were before.
+    pub(crate) baseline: serde_json::Value,
+    /// What carries it out.
+    pub(crate) backend: Arc<dyn Backend>,
+}
+
+/// All that a rehearsal begins with.
+pub(crate) struct RehearsalInput {
+    /// What it plans by.
+    pub(crate) planning: PlanningInput,
+    /// The cluster that is played.
+    pub(crate) copy: ClusterCopy,
+}
+
+/// Which release each unit runs, and what services write and accept, where that is more than a release.
+pub(crate) struct SeenVersions {
+    /// Whether anything of the cluster answers; else only what was written down is known.
+    pub(crate) answers: bool,
+    /// The units.
+    pub(crate) snapshot: Snapshot,
+    /// The services of an Ironic.
+    pub(crate) services: Vec<ServiceVersions>,
+}
+
+/// A cluster that is looked at and planned for: one that answers, or one that was recorded.
+#[async_trait]
+pub(crate) trait Cluster: Send + Sync {
+    /// What there is.
+    async fn snapshot(&self) -> Result<Snapshot, CliError>;
+
+    /// All that it answers in one look, to be saved; and what that makes.
+    async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError>;
+
+    /// What a plan to that goal is made of.
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError>;
+
+    /// What a plan is made of, and a copy of the cluster on which it is rehearsed.
+    async fn rehearsal_input(&self, _upgrade: &Upgrade) -> Result<RehearsalInput, CliError> {
+        Err(CliError::usage("only a Ceph can be rehearsed in this release")
+            .hint("`stagger plan` shows the waves, and `stagger simulate SCENARIO` plays a file"))
+    }
+
+    /// Which release each unit runs.
+    async fn versions(&self) -> Result<SeenVersions, CliError> {
+        Ok(SeenVersions {
+            answers: true,
+            snapshot: self.snapshot().await?,
+            services: Vec::new(),
+        })
+    }
+
+    /// The commands that a run of this plan needs and the configuration does not give.
+    fn missing_commands(&self, _plan: &Plan) -> Vec<Reason> {
+        Vec::new()
+    }
+
+    /// How a plan is carried out where no `stagger run` does it.
+    fn carried_out_by(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// A cluster of a configuration, on which runs are carried out.
+#[async_trait]
+pub(crate) trait Configured: Cluster {
+    /// What a run to that goal begins with.
+    async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError>;
+
+    /// The backend for a run that is in the journal, by the memory that it keeps.
+    fn backend_of_run(
+        &self,
+        baseline: &serde_json::Value,
+        identity: Option<&ClusterId>,
+    ) -> Result<Arc<dyn Backend>, CliError>;
+
+    /// What a run would miss, beside what is true of every cluster. `to`: and whether that release can be reached.
+    async fn preflight(&self, to: Option<&str>) -> Result<Vec<Check>, CliError>;
+
+    /// Who keeps its guards; `None`: there are none that outlive a visit.
+    fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
+        Ok(None)
+    }
+}
+
+/// What the command line names.
+pub(crate) fn open<'a>(cli: &'a Cli, from: &'a From) -> Result<Box<dyn Cluster + 'a>, CliError> {
+    if from.on.is_meant() {
+        return Ok(Box::new(ceph::CephCluster::of_rook(cli, &from.on)));
+    }
+    match &from.from {
+        Some(path) => of_file(cli, path),
+        None => Ok(of_config(cli)?),
+    }
+}
+
+/// The cluster of the configuration.
+pub(crate) fn of_config(cli: &Cli) -> Result<Box<dyn Configured + '_>, CliError> {
+    let config = config::read(cli)?;
+    if let Some(settings) = config.ganeti() {
+        return Ok(Box::new(ganeti::live::Live::new(cli, config, settings)));
+    }
+    if let Some(settings) = config.ironic() {
+        return Ok(Box::new(ironic::Live::new(config, settings)));
+    }
+    Ok(Box::new(ceph::CephCluster::of_config(cli)))
+}
+
+/// A cluster in a file or folder. Which kind is told by what is there, since nobody should have to say it twice.
+fn of_file<'a>(cli: &'a Cli, path: &'a Path) -> Result<Box<dyn Cluster + 'a>, CliError> {
+    if let Some(described) = ganeti::Described::at(cli, path)? {
+        return Ok(Box::new(described));
+    }
+    if path.is_dir() {
+        return Ok(Box::new(ceph::CephCluster::in_folder(cli, path)));
+    }
+    let inventory = read_inventory(path)?;
+    match inventory.system.as_str() {
+        ceph::SYSTEM => Ok(Box::new(ceph::CephCluster::recorded(cli, path, inventory))),
+        ganeti::SYSTEM => ganeti::recorded(cli, path, &inventory),
+        ironic::SYSTEM => Ok(Box::new(ironic::Recorded::read(cli, path, &inventory)?)),
+        other => Err(CliError::usage(format!(
+            "{} is an inventory of {other}, which this release does not know",
+            path.display()
+        ))),
+    }
+}
+
+/// Reads an inventory.
+pub(crate) fn read_inventory(path: &Path) -> Result<Inventory, CliError> {
+    let bytes = std::fs::read(path).map_err(|error| {
+        let why = match error.kind() {
+            std::io::ErrorKind::NotFound => format!("there is no file or folder {}", path.display()),
+            _ => format!("read {}: {error}", path.display()),
+        };
+        CliError::usage(why).hint(
+            "--from takes a file that `stagger observe --save FILE` wrote, a folder of answers as `ceph … -f json` prints them, \
+             or a Ganeti in its text format",
+        )
+    })?;
+    Inventory::read(&bytes).map_err(|error| unusable(path, &error))
+}
+
+/// An inventory from which nothing can be planned.
+pub(crate) fn unusable(path: &Path, error: &stagger_engine::inventory::InventoryError) -> CliError {
+    let mut refused = CliError::usage(format!("{} cannot be planned from", path.display()));
+    refused.causes.push(error.to_string());
+    refused
+        .causes
+        .extend(std::error::Error::source(error).map(ToString::to_string));
+    refused.hint(error.hint())
+}

@@ -1,0 +1,386 @@
+//! A Ceph: the one of the configuration, one that Rook laid out, or answers that were recorded.
+
+mod copy;
+mod source;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use stagger_ceph::api::CephApi;
+use stagger_ceph::api::session::Session;
+use stagger_ceph::backend::{CephBackend, Memory, hosts_of};
+use stagger_ceph::config::{CephSettings, SoftwareByKind};
+use stagger_ceph::facts::Facts;
+use stagger_ceph::preflight;
+use stagger_ceph::target::{TargetPolicy, target_for};
+use stagger_ceph::translate::{Baseline, units};
+use stagger_core::model::{ClusterId, Policy, Reason, Snapshot, Target};
+use stagger_core::plan::Plan;
+use stagger_engine::backend::Backend;
+use stagger_engine::inventory::Inventory;
+use stagger_engine::preflight::Check;
+use stagger_sim::ClusterCopy;
+use tempfile::TempDir;
+
+use super::names::{known, names_are_known};
+use super::{Cluster, Configured, PlanningInput, RehearsalInput, RunInput};
+use crate::args::{Cli, Goal, OnKubernetes, Upgrade};
+use crate::commands::guards::GuardHolder;
+use crate::commands::{look, preflight as checks};
+use crate::config::{self, Config};
+use crate::error::CliError;
+use crate::exit::Exit;
+
+pub(crate) use source::Source;
+
+/// What an inventory of one says that it is.
+pub(crate) const SYSTEM: &str = "ceph";
+
+/// A Ceph, not yet looked at.
+pub(crate) struct CephCluster<'a> {
+    cli: &'a Cli,
+    origin: Origin<'a>,
+}
+
+/// Where its facts come from.
+enum Origin<'a> {
+    Config,
+    Rook(&'a OnKubernetes),
+    Folder(&'a Path),
+    Recorded(&'a Path, Inventory),
+}
+
+impl<'a> CephCluster<'a> {
+    /// That of the configuration.
+    pub(crate) fn of_config(cli: &'a Cli) -> Self {
+        Self {
+            cli,
+            origin: Origin::Config,
+        }
+    }
+
+    /// One that Rook laid out.
+    pub(crate) fn of_rook(cli: &'a Cli, on: &'a OnKubernetes) -> Self {
+        Self {
+            cli,
+            origin: Origin::Rook(on),
+        }
+    }
+
+    /// Answers as `ceph … -f json` prints them, in a folder.
+    pub(crate) fn in_folder(cli: &'a Cli, folder: &'a Path) -> Self {
+        Self {
+            cli,
+            origin: Origin::Folder(folder),
+        }
+    }
+
+    /// An inventory that was read from that file.
+    pub(crate) fn recorded(cli: &'a Cli, file: &'a Path, inventory: Inventory) -> Self {
+        Self {
+            cli,
+            origin: Origin::Recorded(file, inventory),
+        }
+    }
+
+    async fn source(&self) -> Result<Source, CliError> {
+        match &self.origin {
+            Origin::Config => Source::of_config(self.cli),
+            Origin::Rook(on) => Source::of_rook(self.cli, on).await,
+            Origin::Folder(folder) => Source::in_folder(self.cli, folder),
+            Origin::Recorded(file, inventory) => Source::recorded(self.cli, file, inventory),
+        }
+    }
+
+    /// Looks at it.
+    pub(crate) async fn observe(&self) -> Result<ObservedCeph, CliError> {
+        let source = self.source().await?;
+        let facts = source.facts().await?;
+        ObservedCeph::of(source, facts)
+    }
+
+    /// Looks at it for that goal: with the policy, and what it permits.
+    pub(crate) async fn observe_for(&self, upgrade: &Upgrade) -> Result<(ObservedCeph, Policy), CliError> {
+        let observed = self.observe().await?;
+        let policy = observed.policy(upgrade)?;
+        Ok((observed.permitting(&policy)?, policy))
+    }
+
+    /// The commands that change it, where a configuration was read.
+    fn software(&self) -> Option<SoftwareByKind> {
+        let is_configured = match self.origin {
+            Origin::Config => true,
+            // An operator changes it, by no command.
+            Origin::Rook(_) => false,
+            Origin::Folder(_) | Origin::Recorded(..) => self.cli.config.is_some(),
+        };
+        let config = is_configured.then(|| config::read(self.cli).ok()).flatten()?;
+        Some(config.ceph().ok()?.software)
+    }
+}
+
+#[async_trait]
+impl Cluster for CephCluster<'_> {
+    async fn snapshot(&self) -> Result<Snapshot, CliError> {
+        Ok(self.observe().await?.snapshot)
+    }
+
+    async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError> {
+        let source = self.source().await?;
+        let (facts, inventory) = source.facts_kept().await?;
+        Ok((inventory, ObservedCeph::of(source, facts)?.snapshot))
+    }
+
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
+        goal.reboot.refuse()?;
+        let (observed, policy) = self.observe_for(&goal.upgrade).await?;
+        Ok(PlanningInput {
+            target: observed.target(&goal.upgrade, &policy)?,
+            snapshot: observed.snapshot,
+            policy,
+        })
+    }
+
+    fn missing_commands(&self, plan: &Plan) -> Vec<Reason> {
+        let changed = plan.stages().filter(|stage| !stage.waves.is_empty());
+        let kinds = changed.map(|stage| stage.kind.as_str());
+        let software = self.software();
+        software.map_or_else(Vec::new, |software| preflight::missing_commands(&software, kinds))
+    }
+
+    async fn rehearsal_input(&self, upgrade: &Upgrade) -> Result<RehearsalInput, CliError> {
+        let (observed, policy) = self.observe_for(upgrade).await?;
+        Ok(RehearsalInput {
+            copy: observed.copy()?,
+            planning: PlanningInput {
+                target: observed.target(upgrade, &policy)?,
+                snapshot: observed.snapshot,
+                policy,
+            },
+        })
+    }
+
+    fn carried_out_by(&self) -> Option<&'static str> {
+        matches!(self.origin, Origin::Rook(_))
+            .then_some("the image in the CephMaintenance: docs/guides/kubernetes.md")
+    }
+}
+
+#[async_trait]
+impl Configured for CephCluster<'_> {
+    async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
+        goal.reboot.refuse()?;
+        let (observed, policy) = self.observe_for(&goal.upgrade).await?;
+        let target = observed.target(&goal.upgrade, &policy)?;
+        let memory = observed.memory()?;
+        let baseline = serde_json::to_value(&memory)
+            .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
+        Ok(RunInput {
+            backend: Arc::new(observed.for_run(memory)),
+            planning: PlanningInput {
+                snapshot: observed.snapshot,
+                target,
+                policy,
+            },
+            baseline,
+        })
+    }
+
+    fn backend_of_run(
+        &self,
+        baseline: &serde_json::Value,
+        identity: Option<&ClusterId>,
+    ) -> Result<Arc<dyn Backend>, CliError> {
+        let mut settings = config::read(self.cli)?.ceph()?;
+        if let Some(identity) = identity {
+            settings.hosts = settings.hosts.of_identity(identity);
+        }
+        let memory = serde_json::from_value(baseline.clone()).map_err(|error| {
+            CliError::usage(format!("the run keeps no memory of a Ceph cluster: {error}"))
+                .hint("a run of `stagger simulate` ended with its simulation, and cannot be carried on")
+        })?;
+        let api = Arc::new(Session::new(settings.cluster.access()));
+        Ok(Arc::new(CephBackend::new(api, settings, Some(memory))))
+    }
+
+    async fn preflight(&self, to: Option<&str>) -> Result<Vec<Check>, CliError> {
+        let settings = config::read(self.cli)?.ceph()?;
+        let mut found = preflight::codes(&settings.health);
+        let observed = match self.observe().await {
+            Ok(observed) => observed,
+            Err(error) => {
+                found.extend(checks::reached("cluster", Some(error)));
+                return Ok(found);
+            }
+        };
+        let units = observed.snapshot.units();
+        found.push(Check::passed(
+            "cluster",
+            format!("{} daemons, fsid {}", units.len(), observed.facts.fsid),
+        ));
+        let goal = Goal::upgrade_to(to);
+        // A policy that names what there is not is refused here as everywhere.
+        let policy = match observed.policy(&goal.upgrade) {
+            Ok(policy) => policy,
+            Err(error) => {
+                found.extend(checks::reached("[policy]", Some(error)));
+                return Ok(found);
+            }
+        };
+        let kinds = units.iter().map(|unit| unit.kind.as_str());
+        for reason in preflight::missing_commands(&settings.software, kinds) {
+            found.push(Check::failed("[software]", reason.to_string()));
+        }
+        found.extend(preflight::look(&settings, &observed.facts, to).await);
+        if to.is_some() {
+            let made = observed.target(&goal.upgrade, &policy).and_then(|target| {
+                let mut input = PlanningInput {
+                    snapshot: observed.snapshot.clone(),
+                    target,
+                    policy,
+                };
+                let plan = look::made_for(&goal.upgrade, &mut input)?;
+                look::refusal(&input, &plan).map_or(Ok(()), Err)
+            });
+            found.extend(checks::reached("target", made.err()));
+        }
+        Ok(found)
+    }
+
+    fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
+        let settings = config::read(self.cli)?.ceph()?;
+        let api = Arc::new(Session::new(settings.cluster.access()));
+        let backend = CephBackend::new(api, settings, None);
+        Ok(Some(GuardHolder::Ceph(Box::new(backend))))
+    }
+}
+
+/// A Ceph cluster as seen now, or as it was recorded.
+pub(crate) struct ObservedCeph {
+    api: Arc<dyn CephApi>,
+    settings: CephSettings,
+    config: Option<Config>,
+    /// What the connection reads, as long as there is one.
+    _folder: Option<TempDir>,
+    /// The interruptions that a person permits.
+    permitted: BTreeSet<String>,
+    /// All facts.
+    pub(crate) facts: Facts,
+    /// What they make.
+    pub(crate) snapshot: Snapshot,
+}
+
+impl ObservedCeph {
+    fn of(source: Source, facts: Facts) -> Result<Self, CliError> {
+        let Source {
+            api,
+            settings,
+            config,
+            folder,
+            ..
+        } = source;
+        let snapshot = CephBackend::new(Arc::clone(&api), settings.clone(), None).snapshot(&facts)?;
+        Ok(Self {
+            api,
+            settings,
+            config,
+            _folder: folder,
+            permitted: BTreeSet::new(),
+            facts,
+            snapshot,
+        })
+    }
+
+    /// The same where these interruptions are permitted.
+    pub(crate) fn permitting(mut self, policy: &Policy) -> Result<Self, CliError> {
+        if !policy.interruptions.is_empty() {
+            self.permitted.clone_from(&policy.interruptions);
+            self.snapshot = CephBackend::new(Arc::clone(&self.api), self.settings.clone(), None)
+                .permitting(policy.interruptions.iter().cloned())
+                .snapshot(&self.facts)?;
+        }
+        Ok(self)
+    }
+
+    /// The policy: the configuration's with the flags over it.
+    fn policy(&self, upgrade: &Upgrade) -> Result<Policy, CliError> {
+        let policy = match &self.config {
+            Some(config) => config.policy(upgrade)?,
+            None => config::over(Policy::default(), upgrade)?,
+        };
+        let kinds = BTreeSet::from(KINDS);
+        names_are_known(&self.snapshot, &policy, LEVELS.into(), &kinds)?;
+        for kind in self.settings.cluster.durations.keys() {
+            known("kind of daemon", kind.as_str(), &kinds)?;
+        }
+        Ok(policy)
+    }
+
+    /// The stages and steps that lead there.
+    pub(crate) fn target(&self, upgrade: &Upgrade, policy: &Policy) -> Result<Target, CliError> {
+        let release = upgrade
+            .to
+            .as_deref()
+            .ok_or_else(|| CliError::usage("the release to go to is not given").hint("--to 18.2.7"))?;
+        let wanted = TargetPolicy {
+            pgs: self.config.as_ref().map(Config::pg_gate).unwrap_or_default(),
+            hold: policy.gate_hold,
+            timeout: policy.gate_timeout,
+            noout: self.settings.cluster.noout_expires,
+            pause: self.settings.cluster.pause.clone(),
+            before_rollback: self.settings.software.of("osd").before_rollback.is_some(),
+            health: self.settings.health.clone(),
+        };
+        target_for(&self.facts, self.snapshot.units(), release, &wanted)
+            .map_err(|refusal| CliError::refused(&format!("the upgrade to {release}"), &refusal.0))
+    }
+
+    /// What a run keeps of how things were before it.
+    pub(crate) fn memory(&self) -> Result<Memory, CliError> {
+        let units =
+            units(&self.facts, None).map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
+        Ok(Memory {
+            baseline: Baseline::of(&self.facts, &units),
+            hosts: hosts_of(&self.facts),
+            interruptions: self.permitted.clone(),
+        })
+    }
+
+    /// All that the simulator takes over of it, judged as a run would that begins now.
+    pub(crate) fn copy(&self) -> Result<ClusterCopy, CliError> {
+        let memory = self.memory()?;
+        let seen = CephBackend::new(Arc::clone(&self.api), self.settings.clone(), Some(memory));
+        let poll = u32::try_from(self.settings.cluster.poll).unwrap_or(u32::MAX);
+        Ok(copy::of(&self.facts, seen.snapshot(&self.facts)?, poll))
+    }
+
+    /// A backend for a run that began with that memory.
+    pub(crate) fn for_run(&self, memory: Memory) -> CephBackend {
+        let mut settings = self.settings.clone();
+        // What is no name is no fsid either: then the run is refused when it asks for the identity.
+        if let Ok(identity) = ClusterId::new(self.facts.fsid.as_str()) {
+            settings.hosts = settings.hosts.of_identity(&identity);
+        }
+        CephBackend::new(Arc::clone(&self.api), settings, Some(memory))
+    }
+}
+
+/// The levels that Ceph itself names.
+const LEVELS: [&str; 12] = [
+    "osd",
+    "host",
+    "chassis",
+    "rack",
+    "row",
+    "pdu",
+    "pod",
+    "room",
+    "datacenter",
+    "zone",
+    "region",
+    "root",
+];
+/// The kinds of daemons that are units.
+const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];

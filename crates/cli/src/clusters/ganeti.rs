@@ -1,0 +1,209 @@
+//! A Ganeti: the one of the configuration, an inventory of it, or what Ganeti's own tools write.
+
+mod files;
+mod goal;
+pub(crate) mod live;
+mod recorded;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use stagger_core::model::{ClusterName, Policy, Snapshot};
+use stagger_engine::inventory::Inventory;
+use stagger_ganeti::cluster::Cluster as Ganeti;
+use stagger_ganeti::rapi::{Bodies, FILES, KVM_NODE_MEMORY};
+use stagger_ganeti::translate::{View, snapshot};
+use stagger_ganeti_rapi::facts::Answers;
+
+use super::{Cluster, PlanningInput, unusable};
+use crate::args::{self, Cli, Goal};
+use crate::config;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+use goal::{durations, target};
+
+pub(crate) use files::{bodies_at, luxi_at, request_at, text_at};
+pub(crate) use goal::selection;
+
+/// What an inventory of one says that it is.
+pub(crate) const SYSTEM: &str = "ganeti";
+
+/// What an inventory keeps of a Ganeti.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kept {
+    /// What its RAPI answered.
+    Rapi(Answers),
+    /// Its text format, as `hroller -S` writes it.
+    Text(String),
+    /// Bodies of RAPI, in files.
+    Bodies(BTreeMap<String, Box<RawValue>>),
+}
+
+/// A Ganeti as a file or folder describes it: without what only RAPI tells, as boot ids.
+pub(crate) struct Described<'a> {
+    cli: &'a Cli,
+    path: &'a Path,
+    name: ClusterName,
+    /// When it was asked; files say nothing of it, and the same file makes the same plan.
+    at: Timestamp,
+    kept: Kept,
+    cluster: Ganeti,
+}
+
+impl<'a> Described<'a> {
+    /// What is there, if it is a Ganeti.
+    pub(crate) fn at(cli: &'a Cli, path: &'a Path) -> Result<Option<Self>, CliError> {
+        let kept = if path.is_dir() {
+            if !FILES.iter().all(|file| path.join(file).is_file()) {
+                return Ok(None);
+            }
+            files::bodies_kept(path)?
+        } else {
+            if !files::starts_as_text(path) {
+                return Ok(None);
+            }
+            Kept::Text(files::text_of(path)?)
+        };
+        let stem = path.file_stem().unwrap_or(path.as_os_str());
+        let name = stem.to_string_lossy().replace(char::is_whitespace, "-");
+        let name = ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?;
+        Self::of(cli, path, name, Timestamp::UNIX_EPOCH, kept).map(Some)
+    }
+
+    fn of(
+        cli: &'a Cli,
+        path: &'a Path,
+        name: ClusterName,
+        at: Timestamp,
+        kept: Kept,
+    ) -> Result<Self, CliError> {
+        if let Some(config) = &cli.config
+            && config::read(cli)?.ganeti().is_none()
+        {
+            return Err(CliError::usage(format!(
+                "the configuration {} is for a Ceph, and {} is a Ganeti",
+                config.display(),
+                path.display()
+            ))
+            .hint("leave out --config; flags say what is wished"));
+        }
+        let cluster = match &kept {
+            Kept::Text(text) => files::cluster_of_text(path, text)?,
+            Kept::Bodies(bodies) => {
+                let body = |file: &str| bodies.get(file).map_or("null", |body| body.get()).to_owned();
+                let [groups, nodes, instances, info] = FILES.map(body);
+                let bodies = Bodies {
+                    groups,
+                    nodes,
+                    instances,
+                    info,
+                };
+                let cluster = bodies.cluster_with(KVM_NODE_MEMORY);
+                cluster.map_err(|error| CliError::caused(Exit::Usage, &error))?
+            }
+            Kept::Rapi(answers) => {
+                let cluster = answers.cluster();
+                cluster.map_err(|error| CliError::caused(Exit::Usage, &error))?
+            }
+        };
+        Ok(Self {
+            cli,
+            path,
+            name,
+            at,
+            kept,
+            cluster,
+        })
+    }
+
+    fn snapshot_for(&self, reboot: Option<&args::Reboot>) -> Result<Snapshot, CliError> {
+        let view = View {
+            name: self.name.clone(),
+            at: self.at,
+            durations: reboot.map_or_else(|| Ok(BTreeMap::new()), |reboot| durations(&reboot.takes))?,
+            ignore_ipolicy: reboot.is_some_and(|reboot| reboot.ignore_ipolicy),
+        };
+        snapshot(&self.cluster, &view).map_err(|error| CliError::caused(Exit::Usage, &error))
+    }
+}
+
+#[async_trait]
+impl Cluster for Described<'_> {
+    async fn snapshot(&self) -> Result<Snapshot, CliError> {
+        self.snapshot_for(None)
+    }
+
+    async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError> {
+        let inventory = Inventory::new(SYSTEM, self.name.clone(), self.at, &self.kept)
+            .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
+        Ok((inventory, self.snapshot_for(None)?))
+    }
+
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
+        goal.reboot.require(&self.path.display().to_string())?;
+        warn(&self.cluster);
+        let policy = if self.cli.config.is_some() {
+            config::read(self.cli)?.policy(&goal.upgrade)?
+        } else {
+            config::over(Policy::default(), &goal.upgrade)?
+        };
+        Ok(PlanningInput {
+            snapshot: self.snapshot_for(Some(&goal.reboot))?,
+            target: target(&self.cluster, &goal.reboot)?,
+            policy,
+        })
+    }
+}
+
+/// An inventory of a Ganeti that was read from that file.
+pub(crate) fn recorded<'a>(
+    cli: &'a Cli,
+    path: &'a Path,
+    inventory: &Inventory,
+) -> Result<Box<dyn Cluster + 'a>, CliError> {
+    let kept: Kept = inventory.answers().map_err(|error| unusable(path, &error))?;
+    Ok(match kept {
+        Kept::Rapi(answers) => Box::new(recorded::Recorded::new(cli, path, inventory, answers)?),
+        kept @ (Kept::Text(_) | Kept::Bodies(_)) => {
+            let (name, at) = (inventory.cluster.clone(), inventory.taken);
+            Box::new(Described::of(cli, path, name, at, kept)?)
+        }
+    })
+}
+
+/// Says on which nodes memory or disk does not add up: less is free there than should be, and nothing else tells why a
+/// plan has no room.
+fn warn(cluster: &Ganeti) {
+    const NAMED: usize = 5;
+    let missing = cluster.missing();
+    let named: Vec<String> = missing
+        .iter()
+        .take(NAMED)
+        .map(|missing| {
+            let amounts = [(missing.memory, 512, "memory"), (missing.disk, 1024, "disk")];
+            let amounts: Vec<String> = amounts
+                .into_iter()
+                .filter(|(amount, bound, _)| amount > bound)
+                .map(|(amount, _, what)| format!("{amount} MiB of {what}"))
+                .collect();
+            format!("{} ({})", missing.node, amounts.join(", "))
+        })
+        .collect();
+    if named.is_empty() {
+        return;
+    }
+    let more = match missing.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    print::talk(&format!(
+        "warning: neither free nor in use, and so not counted on: {}{more}",
+        named.join(", ")
+    ));
+}

@@ -1,0 +1,169 @@
+//! What the flags of a reboot come to.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use stagger_core::model::{Evacuate, Kind, LocalGuests, Moving, SharedGuests, Spare, Standbys, Target};
+use stagger_ganeti::cluster::{Cluster, Template};
+use stagger_ganeti::select::Selection;
+use stagger_ganeti::target::{TargetError, Wish, reboot};
+use stagger_ganeti::translate::KIND;
+use stagger_ganeti_rapi::translate::Wished;
+
+use crate::args::{self, NonDrbd, SharedSecondary};
+use crate::error::CliError;
+use crate::exit::Exit;
+
+impl args::Reboot {
+    /// Refuses the reboot of nodes where there is no Ganeti.
+    pub(crate) fn refuse(&self) -> Result<(), CliError> {
+        if self.reboot {
+            return Err(CliError::usage("--reboot is for a Ganeti, and none is given")
+                .hint("a configuration with kind = \"ganeti\", or --from FILE in its text format"));
+        }
+        let args::Nodes {
+            groups,
+            node_tags,
+            matching,
+            nodes,
+            leave_out,
+        } = &self.nodes;
+        let lists = [groups, node_tags, nodes, leave_out];
+        if matching.is_some() || lists.iter().any(|list| !list.is_empty()) {
+            return Err(
+                CliError::usage("nodes are selected, and nothing is to be rebooted").hint("--reboot"),
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuses a Ganeti with which nothing is to be done.
+    pub(super) fn require(&self, cluster: &str) -> Result<(), CliError> {
+        if self.reboot {
+            return Ok(());
+        }
+        Err(CliError::usage(format!(
+            "{cluster} is a Ganeti, and what is to be done to it is not given"
+        ))
+        .hint("--reboot"))
+    }
+}
+
+/// What is wanted of a cluster.
+pub(super) fn target(cluster: &Cluster, wish: &args::Reboot) -> Result<Target, CliError> {
+    let wanted = Wish {
+        selection: selection(&wish.nodes)?,
+        moving: moving(wish),
+        local_storage: templates(&wish.local_storage)?,
+    };
+    reboot(cluster, &wanted).map_err(|error| {
+        let exit = match &error {
+            TargetError::Masters { .. } => Exit::No,
+            TargetError::Select(_) | TargetError::NoSuchStorage(_) | TargetError::Name(_) => Exit::Usage,
+        };
+        CliError::new(exit, error.to_string())
+    })
+}
+
+/// What is wished of instances.
+pub(super) fn wished(wish: &args::Reboot) -> Result<Wished, CliError> {
+    Ok(Wished {
+        moving: moving(wish),
+        ignore_ipolicy: wish.ignore_ipolicy,
+        durations: durations(&wish.takes)?,
+    })
+}
+
+/// Which nodes are meant.
+pub(crate) fn selection(nodes: &args::Nodes) -> Result<Selection, CliError> {
+    let matching = nodes.matching.as_deref().map(regex::Regex::new).transpose();
+    Ok(Selection {
+        groups: nodes.groups.clone(),
+        tags: nodes.node_tags.clone(),
+        matching: matching.map_err(|error| {
+            let mut refused = CliError::usage("--matching is no regular expression");
+            refused.causes.push(error.to_string().replace('\n', "\n    "));
+            refused
+        })?,
+        nodes: nodes.nodes.clone(),
+        leave_out: nodes.leave_out.clone(),
+    })
+}
+
+pub(super) fn moving(wish: &args::Reboot) -> Moving {
+    Moving {
+        as_if_down: wish.assume_down,
+        local: if wish.move_non_redundant {
+            LocalGuests::Relocate
+        } else if wish.accept_non_redundant {
+            LocalGuests::Accept
+        } else {
+            LocalGuests::Skip
+        },
+        shared: wish.non_drbd.into(),
+        standbys: wish.shared_secondary.into(),
+        spare: if wish.spend_spare {
+            Spare::Spend
+        } else {
+            Spare::Keep
+        },
+        evacuate: if wish.full_evacuation {
+            Evacuate::Everything
+        } else {
+            Evacuate::Guests
+        },
+    }
+}
+
+impl std::convert::From<NonDrbd> for SharedGuests {
+    fn from(way: NonDrbd) -> Self {
+        match way {
+            NonDrbd::One => Self::One,
+            NonDrbd::Rolling => Self::Rolling,
+            NonDrbd::Sets => Self::Sets,
+        }
+    }
+}
+
+impl std::convert::From<SharedSecondary> for Standbys {
+    fn from(rule: SharedSecondary) -> Self {
+        match rule {
+            SharedSecondary::Capacity => Self::Capacity,
+            SharedSecondary::Exclude => Self::Exclude,
+        }
+    }
+}
+
+fn templates(words: &[String]) -> Result<Vec<Template>, CliError> {
+    let known: Vec<&str> = Template::ALL.iter().map(|template| template.word()).collect();
+    words
+        .iter()
+        .map(|word| {
+            Template::of_word(word).ok_or_else(|| {
+                CliError::usage(format!("--local-storage {word:?} is no disk template"))
+                    .hint(format!("there are: {}", known.join(", ")))
+            })
+        })
+        .collect()
+}
+
+/// `--takes node=300,migrate=20`
+pub(super) fn durations(given: &[String]) -> Result<BTreeMap<Kind, SignedDuration>, CliError> {
+    const KNOWN: [&str; 4] = [KIND, "migrate", "relocate", "replace-standby"];
+    given
+        .iter()
+        .map(|text| {
+            let parsed = text.split_once('=').and_then(|(what, seconds)| {
+                let known = KNOWN.contains(&what).then(|| Kind::new(what).ok())??;
+                Some((
+                    known,
+                    SignedDuration::from_secs(i64::from(seconds.parse::<u32>().ok()?)),
+                ))
+            });
+            parsed.ok_or_else(|| {
+                CliError::usage(format!("--takes {text:?} says not what takes how many seconds"))
+                    .hint(format!("write node=300; there are: {}", KNOWN.join(", ")))
+            })
+        })
+        .collect()
+}

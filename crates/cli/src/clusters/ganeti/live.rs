@@ -1,0 +1,270 @@
+//! The Ganeti of the configuration, reached by its RAPI.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use stagger_core::model::{ClusterId, ClusterName, Policy, Snapshot};
+use stagger_core::run::measured;
+use stagger_engine::backend::{Backend, BackendError};
+use stagger_engine::inventory::Inventory;
+use stagger_engine::preflight::Check;
+use stagger_ganeti::cluster::Cluster as Ganeti;
+use stagger_ganeti::rapi::Bodies;
+use stagger_ganeti::translate::{KIND, REBOOTED};
+use stagger_ganeti_rapi::backend::GanetiBackend;
+use stagger_ganeti_rapi::config::{Settings, Visits};
+use stagger_ganeti_rapi::facts::{Facts, facts};
+use stagger_ganeti_rapi::preflight;
+use stagger_ganeti_rapi::target::carried_out;
+use stagger_ganeti_rapi::translate::{Memory, Wished, translate};
+
+use super::{Kept, SYSTEM, goal};
+use crate::args::{self, Cli, Goal};
+use crate::clusters::names::names_are_known;
+use crate::clusters::{Cluster, Configured, PlanningInput, RunInput};
+use crate::commands::guards::GuardHolder;
+use crate::commands::{place, store};
+use crate::config::{self, Config};
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// So many runs before tell how long things take.
+const RUNS: usize = 5;
+
+/// A Ganeti that answers.
+pub(crate) struct Live<'a> {
+    cli: &'a Cli,
+    config: Config,
+    settings: Settings,
+}
+
+/// What was seen of a Ganeti by its RAPI.
+pub(super) struct Looked {
+    /// As visits need it.
+    pub(super) facts: Facts,
+    /// As planning needs it.
+    pub(super) cluster: Ganeti,
+}
+
+impl Looked {
+    /// What that makes.
+    pub(super) fn snapshot(
+        &self,
+        name: &ClusterName,
+        wished: &Wished,
+        visits: &Visits,
+    ) -> Result<Snapshot, CliError> {
+        translate(name, &self.facts, &self.cluster, None, wished, visits).map_err(|error| {
+            let why = match std::error::Error::source(&error) {
+                Some(source) => format!("{error}: {source}"),
+                None => error.to_string(),
+            };
+            BackendError::transient("make sense of the cluster's facts", why).into()
+        })
+    }
+}
+
+/// What a plan is made of, by what was seen.
+pub(super) fn planned(
+    looked: &Looked,
+    snapshot: Snapshot,
+    visits: &Visits,
+    policy: Policy,
+    goal: &Goal,
+) -> Result<PlanningInput, CliError> {
+    names_are_known(
+        &snapshot,
+        &policy,
+        BTreeSet::from(["group"]),
+        &BTreeSet::from([KIND]),
+    )?;
+    super::warn(&looked.cluster);
+    let target = goal::target(&looked.cluster, &goal.reboot)?;
+    let target = carried_out(target, visits, &policy)
+        .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
+    Ok(PlanningInput {
+        snapshot,
+        target,
+        policy,
+    })
+}
+
+impl<'a> Live<'a> {
+    /// That of this configuration.
+    pub(crate) fn new(cli: &'a Cli, config: Config, settings: Settings) -> Self {
+        Self {
+            cli,
+            config,
+            settings,
+        }
+    }
+
+    /// A backend that only looks.
+    fn backend(&self) -> Result<GanetiBackend, CliError> {
+        Ok(GanetiBackend::new(self.settings.clone(), None)?)
+    }
+
+    async fn look(&self) -> Result<Looked, CliError> {
+        let (facts, cluster) = self.backend()?.look().await?;
+        Ok(Looked { facts, cluster })
+    }
+
+    fn snapshot_of(&self, looked: &Looked, wished: &Wished) -> Result<Snapshot, CliError> {
+        let config = &self.settings.cluster;
+        looked.snapshot(&config.name, wished, &config.visits)
+    }
+
+    /// What a plan is made of; and the facts behind it.
+    async fn look_for(&self, goal: &Goal) -> Result<(PlanningInput, Facts), CliError> {
+        goal.reboot.require(self.settings.cluster.name.as_str())?;
+        let policy = self.config.policy(&goal.upgrade)?;
+        let looked = self.look().await?;
+        let snapshot = self.snapshot_of(&looked, &self.wished(&goal.reboot)?)?;
+        let input = planned(&looked, snapshot, &self.settings.cluster.visits, policy, goal)?;
+        Ok((input, looked.facts))
+    }
+
+    /// What is wished of instances. Things take as long as they did in the runs before, unless it is said.
+    fn wished(&self, reboot: &args::Reboot) -> Result<Wished, CliError> {
+        let mut wished = goal::wished(reboot)?;
+        // Who only looks makes no store.
+        if place(self.cli)?.exists() {
+            let store = store(self.cli)?;
+            let runs = store.runs()?.into_iter();
+            let of_it = runs.filter(|listed| listed.cluster == self.settings.cluster.name);
+            let journals = of_it
+                .take(RUNS)
+                .map(|listed| store.journal(&listed.run))
+                .collect::<Result<Vec<_>, _>>()?;
+            let mut durations = measured(journals.iter().map(Vec::as_slice));
+            durations.append(&mut wished.durations);
+            wished.durations = durations;
+        }
+        Ok(wished)
+    }
+
+    /// Refuses before anything begins what would fail in the middle.
+    fn can_carry_out(&self, reboot: &args::Reboot) -> Result<(), CliError> {
+        if reboot.move_non_redundant && self.settings.cluster.visits.relocate.is_none() {
+            return Err(CliError::usage(
+                "--move-non-redundant needs a command, since Ganeti's RAPI cannot move disks",
+            )
+            .hint("give `relocate` under [cluster.visits]"));
+        }
+        Ok(())
+    }
+
+    /// The settings for runs of that cluster.
+    fn of(&self, identity: Option<&ClusterId>) -> Settings {
+        let mut settings = self.settings.clone();
+        if let Some(identity) = identity {
+            settings.hosts = settings.hosts.of_identity(identity);
+        }
+        settings
+    }
+}
+
+#[async_trait]
+impl Cluster for Live<'_> {
+    async fn snapshot(&self) -> Result<Snapshot, CliError> {
+        self.snapshot_of(&self.look().await?, &Wished::default())
+    }
+
+    async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError> {
+        let (at, answers) = self.backend()?.rapi().answers_to_keep().await?;
+        let wrong = |error| CliError::caused(Exit::Unreachable, &error);
+        let looked = Looked {
+            cluster: answers.cluster().map_err(wrong)?,
+            facts: facts(at, answers.clone()).map_err(wrong)?,
+        };
+        let name = self.settings.cluster.name.clone();
+        let inventory = Inventory::new(SYSTEM, name, at, &Kept::Rapi(answers))
+            .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
+        Ok((inventory, self.snapshot_of(&looked, &Wished::default())?))
+    }
+
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
+        Ok(self.look_for(goal).await?.0)
+    }
+}
+
+#[async_trait]
+impl Configured for Live<'_> {
+    async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
+        let (planning, facts) = self.look_for(goal).await?;
+        self.can_carry_out(&goal.reboot)?;
+        let rebooted = REBOOTED
+            .parse()
+            .map_err(|_| CliError::new(Exit::Internal, format!("{REBOOTED} is no revision")))?;
+        let memory = Memory::of(&facts, rebooted, self.wished(&goal.reboot)?);
+        let baseline = serde_json::to_value(&memory)
+            .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
+        let identity = self.backend()?.identity().await?;
+        let backend = GanetiBackend::new(self.of(Some(&identity)), Some(memory))?;
+        Ok(RunInput {
+            planning,
+            baseline,
+            backend: Arc::new(backend),
+        })
+    }
+
+    fn backend_of_run(
+        &self,
+        baseline: &serde_json::Value,
+        identity: Option<&ClusterId>,
+    ) -> Result<Arc<dyn Backend>, CliError> {
+        let memory: Memory = serde_json::from_value(baseline.clone()).map_err(|error| {
+            CliError::usage(format!("the run keeps no memory of a Ganeti: {error}"))
+                .hint("is it a run of another cluster? --config names the configuration")
+        })?;
+        Ok(Arc::new(GanetiBackend::new(self.of(identity), Some(memory))?))
+    }
+
+    async fn preflight(&self, _to: Option<&str>) -> Result<Vec<Check>, CliError> {
+        let backend = self.backend()?;
+        let subject = "cluster";
+        let mut checks = match backend.look().await {
+            Ok((facts, cluster)) => vec![Check::passed(
+                subject,
+                format!("{} nodes; its master is {}", cluster.nodes.len(), facts.master),
+            )],
+            Err(error) => return Ok(vec![Check::unreachable(subject, error)]),
+        };
+        checks.extend(preflight::look(&self.settings, backend.rapi()).await);
+        Ok(checks)
+    }
+
+    fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
+        Ok(Some(GuardHolder::Ganeti(Box::new(self.backend()?))))
+    }
+}
+
+/// The cluster whose RAPI is there, as the configuration reaches it if there is one: its user, and whom it trusts.
+pub(crate) async fn cluster_at(cli: &Cli, address: &str, kvm_node_memory: u64) -> Result<Ganeti, CliError> {
+    let settings = match config::ganeti(cli)? {
+        Some(mut settings) => {
+            settings.cluster.addresses = vec![address.to_owned()];
+            settings
+        }
+        None => Settings::to_look_at(address).map_err(|error| CliError::usage(error.to_string()))?,
+    };
+    let backend = GanetiBackend::new(settings, None)?;
+    let body = async |path: &str| {
+        match backend.rapi().get(path).await {
+        Ok(answer) => Ok(answer.to_string()),
+        Err(error) => Err(CliError::from(error.of("look at the cluster", false)).hint(
+            "a configuration says whom to trust: `ca` or `fingerprint`, and `user` where RAPI wants one (--config)",
+        )),
+    }
+    };
+    let bodies = Bodies {
+        info: body("/2/info").await?,
+        groups: body("/2/groups?bulk=1").await?,
+        nodes: body("/2/nodes?bulk=1").await?,
+        instances: body("/2/instances?bulk=1").await?,
+    };
+    bodies
+        .cluster_with(kvm_node_memory)
+        .map_err(|error| CliError::caused(Exit::Unreachable, &error))
+}

@@ -1,0 +1,293 @@
+//! An Ironic: the one of the configuration, or an inventory of it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stagger_core::model::{ClusterId, Policy, Snapshot};
+use stagger_engine::backend::{Backend, BackendError};
+use stagger_engine::inventory::Inventory;
+use stagger_engine::preflight::Check;
+use stagger_engine::redact::redact;
+use stagger_ironic::backend::IronicBackend;
+use stagger_ironic::config::{IronicConfig, Role, Settings};
+use stagger_ironic::facts::Facts;
+use stagger_ironic::preflight;
+use stagger_ironic::releases::Releases;
+use stagger_ironic::target::upgrade;
+use stagger_ironic::translate::{Wished, translate};
+use stagger_ironic::versions::versions;
+
+use super::names::names_are_known;
+use super::{Cluster, Configured, PlanningInput, RunInput, SeenVersions, unusable};
+use crate::args::{Cli, Goal};
+use crate::commands::preflight::reached;
+use crate::config::{self, Config};
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// What an inventory of one says that it is.
+pub(crate) const SYSTEM: &str = "ironic";
+
+/// What an inventory keeps of an Ironic.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    facts: Facts,
+    /// Its services and how they are reached, as the configuration had it, without secrets.
+    cluster: IronicConfig,
+}
+
+/// What was seen of an Ironic.
+struct Looked<'a> {
+    facts: &'a Facts,
+    config: &'a IronicConfig,
+    table: Releases,
+}
+
+impl<'a> Looked<'a> {
+    fn new(facts: &'a Facts, config: &'a IronicConfig) -> Self {
+        Self {
+            facts,
+            config,
+            table: Releases::known(),
+        }
+    }
+
+    fn snapshot(&self, wished: Option<&Wished>) -> Result<Snapshot, CliError> {
+        translate(self.facts, self.config, &self.table, wished).map_err(|error| {
+            let why = match std::error::Error::source(&error) {
+                Some(source) => format!("{error}: {source}"),
+                None => error.to_string(),
+            };
+            BackendError::permanent("make sense of Ironic's facts", why).into()
+        })
+    }
+
+    /// The same, unless nothing of it answers.
+    fn snapshot_if_it_answers(&self) -> Result<Snapshot, CliError> {
+        if let Some(why) = self.facts.silent() {
+            return Err(CliError::new(
+                Exit::Unreachable,
+                format!("nothing of the Ironic answers: {why}"),
+            ));
+        }
+        self.snapshot(None)
+    }
+
+    /// What a plan to that goal is made of, and what a run keeps of it.
+    fn planned(&self, goal: &Goal, policy: Policy) -> Result<(PlanningInput, Wished), CliError> {
+        let release = goal
+            .upgrade
+            .to
+            .as_deref()
+            .ok_or_else(|| CliError::usage("the release to go to is not given").hint("--to 29.0.6"))?;
+        let upgrade = upgrade(self.facts, self.config, &self.table, release, &policy).map_err(|refusal| {
+            let mut error = CliError::refused(&format!("the upgrade to {release}"), &refusal.0);
+            if self.facts.silent().is_some() {
+                error.exit = Exit::Unreachable;
+            }
+            error
+        })?;
+        let snapshot = self.snapshot(Some(&upgrade.wished))?;
+        let kinds = BTreeSet::from([Role::Conductor.as_str(), Role::Api.as_str()]);
+        names_are_known(&snapshot, &policy, BTreeSet::from(["host", "group"]), &kinds)?;
+        let input = PlanningInput {
+            snapshot,
+            target: upgrade.target,
+            policy,
+        };
+        Ok((input, upgrade.wished))
+    }
+
+    fn versions(&self) -> Result<SeenVersions, CliError> {
+        Ok(SeenVersions {
+            // What is written down is shown all the same.
+            answers: self.facts.silent().is_none(),
+            snapshot: self.snapshot(None)?,
+            services: versions(self.facts, self.config, &self.table),
+        })
+    }
+
+    fn inventory(&self) -> Result<Inventory, CliError> {
+        let internal =
+            |error: serde_json::Error| CliError::new(Exit::Internal, format!("write the inventory: {error}"));
+        let mut cluster = serde_json::to_value(self.config).map_err(internal)?;
+        without_secrets(&mut cluster);
+        let kept = Kept {
+            facts: self.facts.clone(),
+            cluster: serde_json::from_value(cluster).map_err(internal)?,
+        };
+        Inventory::new(SYSTEM, self.config.name.clone(), self.facts.at, &kept).map_err(internal)
+    }
+}
+
+/// Commands are written by people, and what they write may be a secret.
+fn without_secrets(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = redact(text),
+        Value::Array(values) => values.iter_mut().for_each(without_secrets),
+        Value::Object(fields) => fields.values_mut().for_each(without_secrets),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// An Ironic that answers.
+pub(crate) struct Live {
+    config: Config,
+    settings: Settings,
+}
+
+impl Live {
+    /// That of this configuration.
+    pub(crate) fn new(config: Config, settings: Settings) -> Self {
+        Self { config, settings }
+    }
+
+    fn backend(&self) -> Result<IronicBackend, CliError> {
+        Ok(IronicBackend::new(self.settings.clone(), None)?)
+    }
+
+    /// One for a run of that Ironic.
+    fn backend_of(&self, identity: Option<&ClusterId>, wished: Wished) -> Result<IronicBackend, CliError> {
+        let mut settings = self.settings.clone();
+        if let Some(identity) = identity {
+            settings.hosts = settings.hosts.of_identity(identity);
+        }
+        Ok(IronicBackend::new(settings, Some(wished))?)
+    }
+
+    async fn look(&self) -> Result<Facts, CliError> {
+        Ok(self.backend()?.look().await)
+    }
+
+    fn looked<'a>(&'a self, facts: &'a Facts) -> Looked<'a> {
+        Looked::new(facts, &self.settings.cluster)
+    }
+
+    async fn planned(&self, goal: &Goal) -> Result<(PlanningInput, Wished), CliError> {
+        goal.reboot.refuse()?;
+        let policy = self.config.policy(&goal.upgrade)?;
+        let facts = self.look().await?;
+        self.looked(&facts).planned(goal, policy)
+    }
+}
+
+#[async_trait]
+impl Cluster for Live {
+    async fn snapshot(&self) -> Result<Snapshot, CliError> {
+        self.looked(&self.look().await?).snapshot_if_it_answers()
+    }
+
+    async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError> {
+        let facts = self.look().await?;
+        let looked = self.looked(&facts);
+        Ok((looked.inventory()?, looked.snapshot_if_it_answers()?))
+    }
+
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
+        Ok(self.planned(goal).await?.0)
+    }
+
+    async fn versions(&self) -> Result<SeenVersions, CliError> {
+        self.looked(&self.look().await?).versions()
+    }
+}
+
+#[async_trait]
+impl Configured for Live {
+    async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
+        let (planning, wished) = self.planned(goal).await?;
+        let identity = self.backend()?.identity().await?;
+        let baseline = serde_json::to_value(&wished)
+            .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
+        Ok(RunInput {
+            planning,
+            baseline,
+            backend: Arc::new(self.backend_of(Some(&identity), wished)?),
+        })
+    }
+
+    fn backend_of_run(
+        &self,
+        baseline: &Value,
+        identity: Option<&ClusterId>,
+    ) -> Result<Arc<dyn Backend>, CliError> {
+        let wished: Wished = serde_json::from_value(baseline.clone()).map_err(|error| {
+            CliError::usage(format!("the run keeps no memory of an Ironic: {error}"))
+                .hint("is it a run of another cluster? --config names the configuration")
+        })?;
+        Ok(Arc::new(self.backend_of(identity, wished)?))
+    }
+
+    async fn preflight(&self, to: Option<&str>) -> Result<Vec<Check>, CliError> {
+        let facts = self.look().await?;
+        let mut checks = preflight::of_facts(&facts);
+        checks.extend(preflight::look(&self.settings).await);
+        if to.is_some() {
+            let goal = Goal::upgrade_to(to);
+            checks.extend(reached("target", self.planning_input(&goal).await.err()));
+        }
+        Ok(checks)
+    }
+}
+
+/// An Ironic that was looked at before.
+pub(crate) struct Recorded {
+    kept: Kept,
+    /// By which it is judged, where one is named.
+    config: Option<Config>,
+}
+
+impl Recorded {
+    /// An inventory that was read from that file.
+    pub(crate) fn read(cli: &Cli, path: &Path, inventory: &Inventory) -> Result<Self, CliError> {
+        let mut kept: Kept = inventory.answers().map_err(|error| unusable(path, &error))?;
+        let config = cli.config.is_some().then(|| config::read(cli)).transpose()?;
+        if let Some(config) = &config {
+            let settings = config.ironic().ok_or_else(|| {
+                CliError::usage(format!(
+                    "{} is of an Ironic, and the configuration is not",
+                    path.display()
+                ))
+                .hint("leave out --config: the inventory says how the Ironic is made up")
+            })?;
+            kept.cluster = settings.cluster;
+        }
+        Ok(Self { kept, config })
+    }
+
+    fn looked(&self) -> Looked<'_> {
+        Looked::new(&self.kept.facts, &self.kept.cluster)
+    }
+}
+
+#[async_trait]
+impl Cluster for Recorded {
+    async fn snapshot(&self) -> Result<Snapshot, CliError> {
+        self.looked().snapshot_if_it_answers()
+    }
+
+    async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError> {
+        Ok((
+            self.looked().inventory()?,
+            self.looked().snapshot_if_it_answers()?,
+        ))
+    }
+
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
+        goal.reboot.refuse()?;
+        let policy = match &self.config {
+            Some(config) => config.policy(&goal.upgrade)?,
+            None => config::over(Policy::default(), &goal.upgrade)?,
+        };
+        Ok(self.looked().planned(goal, policy)?.0)
+    }
+
+    async fn versions(&self) -> Result<SeenVersions, CliError> {
+        self.looked().versions()
+    }
+}

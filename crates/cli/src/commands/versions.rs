@@ -1,0 +1,80 @@
+//! `versions`: which daemon runs which release.
+
+use std::collections::BTreeMap;
+
+use stagger_core::model::{Snapshot, UnitId};
+
+use super::ironic;
+use crate::args::{self, Cli};
+use crate::clusters::{self, Cluster, SeenVersions};
+use crate::documents::{self, VersionRow, Versions};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+use crate::show::names::{compress, fit};
+
+/// `versions`
+pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, CliError> {
+    let from = args::From {
+        from: wish.from.clone(),
+        ..args::From::default()
+    };
+    let cluster = clusters::open(cli, &from)?;
+    show(cli, &*cluster, wish.all).await
+}
+
+/// The same of a cluster that is opened.
+pub(super) async fn show(cli: &Cli, cluster: &dyn Cluster, all: bool) -> Result<Exit, CliError> {
+    let SeenVersions {
+        answers,
+        snapshot,
+        services,
+    } = cluster.versions().await?;
+    if cli.json {
+        let rows = by_release(&snapshot).into_iter();
+        let rows = rows.map(|((kind, revision), units)| VersionRow {
+            kind,
+            revision,
+            count: units.len(),
+            units,
+        });
+        print::json(&documents::VERSIONS.of(&Versions {
+            versions: rows.collect(),
+            services: services.into_iter().map(ironic::row).collect::<Result<_, _>>()?,
+        }));
+    } else if services.is_empty() {
+        print_units(&snapshot, all);
+    } else {
+        ironic::print_services(&services, all);
+    }
+    Ok(if answers { Exit::Done } else { Exit::Unreachable })
+}
+
+fn by_release(snapshot: &Snapshot) -> BTreeMap<(String, String), Vec<UnitId>> {
+    let mut by: BTreeMap<(String, String), Vec<UnitId>> = BTreeMap::new();
+    for unit in snapshot.units() {
+        let revision = unit
+            .revision
+            .as_ref()
+            .map_or("unknown".to_owned(), ToString::to_string);
+        by.entry((unit.kind.to_string(), revision))
+            .or_default()
+            .push(unit.id.clone());
+    }
+    by
+}
+
+fn print_units(snapshot: &Snapshot, all: bool) {
+    print::out(&format!("{:<6} {:<10} {:>5}  units", "kind", "release", "count"));
+    for ((kind, revision), units) in by_release(snapshot) {
+        let line = |units: &[UnitId]| {
+            let names = fit(&compress(units), print::width().saturating_sub(26));
+            print::out(&format!("{kind:<6} {revision:<10} {:>5}  {names}", units.len()));
+        };
+        if all {
+            units.chunks(1).for_each(line);
+        } else {
+            line(&units);
+        }
+    }
+}
