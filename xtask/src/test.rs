@@ -76,6 +76,9 @@ fn quick(report: &mut Report) -> Result<()> {
         tests.arg("-A").arg(format!("clippy::{lint}"));
     }
     report.run("lints of tests", &mut tests)?;
+    let mut pages = workspace("doc", &["--no-deps", "--quiet"]);
+    pages.env("RUSTDOCFLAGS", "-D warnings");
+    report.run("pages of the crates", &mut pages)?;
     report.run(
         "quick tests",
         &mut workspace("test", &["--quiet", "--no-fail-fast"]),

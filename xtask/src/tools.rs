@@ -14,17 +14,20 @@ struct Tool {
     package: &'static str,
     version: &'static str,
     program: &'static str,
+    /// What it is built with beside that.
+    features: &'static [&'static str],
     /// What it is asked, in the checkout.
     words: &'static [&'static str],
     /// What it finds.
     finds: &'static str,
 }
 
-const TOOLS: [Tool; 2] = [
+const TOOLS: [Tool; 4] = [
     Tool {
         package: "typos-cli",
         version: "1.52.0",
         program: "typos",
+        features: &[],
         words: &[],
         finds: "misspelt words",
     },
@@ -32,8 +35,27 @@ const TOOLS: [Tool; 2] = [
         package: "cargo-machete",
         version: "0.9.2",
         program: "cargo-machete",
+        features: &[],
         words: &["--skip-target-dir"],
         finds: "dependencies that nothing uses",
+    },
+    Tool {
+        package: "cargo-deny",
+        version: "0.20.2",
+        program: "cargo-deny",
+        features: &[],
+        // Advisories are in a repository of their own, which may not be there.
+        words: &["check", "--hide-inclusion-graph", "bans", "licenses", "sources"],
+        finds: "dependencies that may not be there",
+    },
+    Tool {
+        package: "mdbook",
+        version: "0.5.4",
+        program: "mdbook",
+        // It serves nothing here, and nobody searches in it.
+        features: &["--no-default-features"],
+        words: &["build", "docs"],
+        finds: "pages that make no book",
     },
 ];
 
@@ -67,7 +89,12 @@ impl Tool {
     }
 
     fn install(&self) -> Result<()> {
-        let Self { package, version, .. } = self;
+        let Self {
+            package,
+            version,
+            features,
+            ..
+        } = self;
         let folder = self.folder()?;
         say(&format!("== build {package} {version} into {}", folder.display()));
         let installed = cargo(&[
@@ -80,6 +107,7 @@ impl Tool {
             "--root",
         ])
         .arg(&folder)
+        .args(*features)
         // Whatever is built for it is of no use to anybody else.
         .env("CARGO_TARGET_DIR", folder.join("build"))
         .status()

@@ -6,7 +6,7 @@
 //! next decision. It never reads a clock, a file, the environment or randomness: time is an
 //! argument, and the same input gives the same bytes.
 //!
-//! Start reading at [`plan`], which tells the steps of planning in order, then [`run::decide`].
+//! Start reading at [`plan`], which tells the steps of planning in order, then [`run::Run::next`].
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod check;

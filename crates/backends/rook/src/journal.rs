@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use semver::Version;
@@ -154,20 +155,21 @@ impl KubeStore {
         }
     }
 
-    /// Changes data of a ConfigMap if it is still that version. `None`: it is not.
-    fn set(&self, name: &str, version: Option<&str>, data: &Value) -> Result<Option<ConfigMap>, StoreError> {
+    /// Changes data of a ConfigMap if it is still that version, and says as what it was written. `None`: it is another.
+    fn set(&self, name: &str, version: Option<&str>, data: &Value) -> Result<Option<ObjectMeta>, StoreError> {
         let patch = json!({ "metadata": { "resourceVersion": version }, "data": data });
         let mut lost = false;
         for pause in [1, 2, 4, 8, 0] {
-            match wait(
-                self.maps
-                    .patch(name, &PatchParams::default(), &Patch::Merge(&patch)),
-            ) {
-                Ok(written) => return Ok(Some(written)),
+            // Not all that the chunk holds by now is wanted back.
+            let written = self
+                .maps
+                .patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch));
+            match wait(written) {
+                Ok(written) => return Ok(Some(written.metadata)),
                 // After an answer that was lost the version may be another because this was written.
                 Err(kube::Error::Api(answer)) if answer.code == 409 && lost => {
                     let now = self.get(name)?;
-                    return Ok(now.filter(|now| holds(now, data)));
+                    return Ok(now.filter(|now| holds(now, data)).map(|now| now.metadata));
                 }
                 Err(kube::Error::Api(answer)) if answer.code == 409 => return Ok(None),
                 Err(error) if pause == 0 || refused(&error) => {
@@ -367,7 +369,7 @@ impl Store for KubeStore {
                 let (_, tail) = self.read(&listed.run)?;
                 let data = json!({ FENCE: fence.to_string() });
                 if let Some(written) = self.set(&tail.name, tail.version.as_deref(), &data)? {
-                    let version = written.metadata.resource_version;
+                    let version = written.resource_version;
                     self.remember(listed.run.clone(), Tail { version, ..tail });
                     break;
                 }
@@ -469,7 +471,7 @@ impl Store for KubeStore {
             }
             data.insert(FENCE.to_owned(), json!(fence.to_string()));
             if let Some(written) = self.set(&tail.name, tail.version.as_deref(), &Value::Object(data))? {
-                new.version = written.metadata.resource_version;
+                new.version = written.resource_version;
                 self.remember(run.clone(), new);
                 return Ok(entries);
             }

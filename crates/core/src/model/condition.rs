@@ -75,7 +75,7 @@ pub struct Gate {
     #[cfg_attr(feature = "schema", schemars(with = "i64"))]
     pub hold: SignedDuration,
     /// How long to wait before the gate has failed. Waiting goes on past it while recovery makes
-    /// progress, see [`crate::run::decide`].
+    /// progress, see [`Run::next`](crate::run::Run::next).
     #[serde(with = "super::policy::seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "i64"))]
     pub timeout: SignedDuration,

@@ -141,7 +141,7 @@ impl RookBackend {
             let params = PatchParams::apply(MANAGER).force();
             match self
                 .deployments
-                .patch(&name, &params, &Patch::Apply(&patch))
+                .patch_metadata(&name, &params, &Patch::Apply(&patch))
                 .await
             {
                 Ok(_) => return Ok(()),
@@ -230,7 +230,7 @@ impl RookBackend {
             let params = PatchParams::default();
             let written = self
                 .deployments
-                .patch(&name, &params, &Patch::Merge(&patch))
+                .patch_metadata(&name, &params, &Patch::Merge(&patch))
                 .await;
             written.map_err(|error| failed(&tried, &error))?;
             changed += 1;

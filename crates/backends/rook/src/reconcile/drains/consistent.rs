@@ -15,11 +15,21 @@ use crate::api::failed;
 use crate::api::names;
 use crate::api::objects::Pod;
 
-/// Pods, as far as it matters whether they go. Of a thousand of them, who has written which field would be tens of
-/// megabytes.
+/// So many pods are listed at once: who has written which field of a thousand of them is megabytes.
+const PAGE: u32 = 200;
+
+/// Pods, as far as it matters whether they go.
 #[derive(Deserialize)]
 struct Listed {
+    metadata: Page,
     items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    /// How the list goes on, as of the same moment.
+    #[serde(rename = "continue")]
+    next: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -53,13 +63,22 @@ pub(super) async fn shows_all_that_go(
         .filter_map(|budget| budget.status?.disrupted_pods)
         .flat_map(BTreeMap::into_keys)
         .collect();
-    let of_osds = ListParams::default().labels(&format!("{}={}", names::APP, names::OSD_APP));
-    let request = Request::new(Pod::url_path(&(), Some(namespace))).list_metadata(&of_osds);
-    let request = request.map_err(|error| BackendError::permanent(tried, error.to_string()))?;
-    let there: Listed = client
-        .request(request)
-        .await
-        .map_err(|error| failed(tried, &error))?;
+    let label = format!("{}={}", names::APP, names::OSD_APP);
+    let mut of_osds = ListParams::default().labels(&label).limit(PAGE);
+    let mut there: Vec<Item> = Vec::new();
+    loop {
+        let request = Request::new(Pod::url_path(&(), Some(namespace))).list_metadata(&of_osds);
+        let request = request.map_err(|error| BackendError::permanent(tried, error.to_string()))?;
+        let listed: Listed = client
+            .request(request)
+            .await
+            .map_err(|error| failed(tried, &error))?;
+        there.extend(listed.items);
+        match listed.metadata.next.filter(|next| !next.is_empty()) {
+            Some(next) => of_osds = of_osds.continue_token(&next),
+            None => break,
+        }
+    }
     let is_on_its_way = |pod: &Marks| pod.deletion_timestamp.is_none() && granted.contains(&pod.name);
     let shown = watched.pods();
     let is_osd = |pod: &&Arc<Pod>| pod.labels().get(names::APP).map(String::as_str) == Some(names::OSD_APP);
@@ -71,9 +90,9 @@ pub(super) async fn shows_all_that_go(
             (meta.uid.clone(), meta.deletion_timestamp.is_some())
         })
         .collect();
-    let marks = there.items.iter().map(|pod| &pod.metadata);
+    let marks = there.iter().map(|pod| &pod.metadata);
     let now: BTreeSet<_> = marks
         .map(|pod| (pod.uid.clone(), pod.deletion_timestamp.is_some()))
         .collect();
-    Ok(now == shown && !there.items.iter().any(|pod| is_on_its_way(&pod.metadata)))
+    Ok(now == shown && !there.iter().any(|pod| is_on_its_way(&pod.metadata)))
 }
