@@ -129,7 +129,8 @@ pub(crate) enum Command {
     /// Prepare OSDs on this node.
     #[command(subcommand, hide = true)]
     Osd(Osd),
-    /// Print shell completions.
+    /// Print the script by which a shell completes commands, flags, runs, units and reasons.
+    #[command(after_help = "Example: source <(stagger completions bash)")]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,

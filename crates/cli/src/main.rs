@@ -3,6 +3,7 @@
 mod args;
 mod clusters;
 mod commands;
+mod complete;
 mod config;
 mod documents;
 mod error;
@@ -35,6 +36,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
+    complete::answer_a_shell();
     let parsed = args::command().try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
@@ -158,9 +160,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Agent(wish) => agent::agent(wish).await,
         Command::Osd(Osd::Prepare(wish)) => osd::prepare_devices(wish).await,
         Command::Completions { shell } => {
-            let mut text = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "stagger", &mut text);
-            print::out(String::from_utf8_lossy(&text).trim_end());
+            print::out(complete::script(*shell)?.trim_end());
             Ok(Exit::Done)
         }
         Command::Man { folder } => {

@@ -43,6 +43,11 @@ fn rows() -> impl Iterator<Item = ReasonRow> {
     })
 }
 
+/// All reasons.
+pub(crate) fn names() -> Vec<String> {
+    rows().map(|row| row.reason).collect()
+}
+
 fn unknown(asked: &str) -> CliError {
     let nearest = rows().max_by(|a, b| {
         strsim::jaro_winkler(asked, &a.reason).total_cmp(&strsim::jaro_winkler(asked, &b.reason))

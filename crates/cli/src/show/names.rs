@@ -1,6 +1,11 @@
 //! Names in few words: `osd.0-9,12`.
 
-use stagger_core::model::UnitId;
+use std::collections::{BTreeMap, BTreeSet};
+
+use stagger_core::model::{Snapshot, UnitId};
+
+/// The level of failure domains on which units are, in every system that names one.
+const HOST: &str = "host";
 
 /// Units in few words, runs of numbers drawn together.
 pub(crate) fn compress<'a>(units: impl IntoIterator<Item = &'a UnitId>) -> String {
@@ -26,6 +31,100 @@ pub(crate) fn compress<'a>(units: impl IntoIterator<Item = &'a UnitId>) -> Strin
             .map(|(head, numbers)| format!("{head}{}", ranges(&numbers))),
     );
     plain.join(" ")
+}
+
+/// Where the units of a cluster are: on hosts, and these in domains above them.
+pub(crate) struct Places<'a> {
+    snapshot: &'a Snapshot,
+    /// The level above hosts, where there is one that tells them apart.
+    above: Option<&'a str>,
+}
+
+impl<'a> Places<'a> {
+    /// Of the units of that snapshot.
+    pub(crate) fn of(snapshot: &'a Snapshot) -> Self {
+        let mut levels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for unit in snapshot
+            .units()
+            .iter()
+            .filter(|unit| unit.domains.contains_key(HOST))
+        {
+            for (level, domain) in unit.domains.iter().filter(|(level, _)| *level != HOST) {
+                levels.entry(level).or_default().insert(domain);
+            }
+        }
+        // Racks rather than rooms, and no level at all of which there is one.
+        let above = levels.into_iter().filter(|(_, domains)| domains.len() > 1);
+        Self {
+            snapshot,
+            above: above
+                .max_by_key(|(_, domains)| domains.len())
+                .map(|(level, _)| level),
+        }
+    }
+
+    /// Units with where they are, `rack2: host7 osd.5,16, host9 osd.3`; where that is wider, their names and on how many hosts:
+    /// `osd.3,5,16 on 2 hosts in 1 rack`. Units that are on no host have only their names.
+    pub(crate) fn tell(&self, units: &[UnitId], width: usize) -> String {
+        let names = compress(units);
+        let Some(placed) = self.placed(units) else {
+            return names;
+        };
+        let told: Vec<String> = placed
+            .iter()
+            .map(|(domain, hosts)| Self::domain(domain, hosts))
+            .collect();
+        let told = told.join("  ");
+        if told.chars().count() <= width {
+            return told;
+        }
+        let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let hosts = count(placed.values().map(BTreeMap::len).sum(), HOST);
+        let domains = self
+            .above
+            .map(|level| format!(" in {}", count(placed.len(), level)));
+        let end = format!(" on {hosts}{}", domains.unwrap_or_default());
+        let left = width.saturating_sub(end.chars().count());
+        format!("{}{end}", fit(&names, left))
+    }
+
+    /// The same, a line for each domain.
+    pub(crate) fn lines(&self, units: &[UnitId]) -> Vec<String> {
+        match self.placed(units) {
+            None => vec![compress(units)],
+            Some(placed) => placed
+                .iter()
+                .map(|(domain, hosts)| Self::domain(domain, hosts))
+                .collect(),
+        }
+    }
+
+    fn domain(domain: &str, hosts: &BTreeMap<&str, Vec<&UnitId>>) -> String {
+        let hosts: Vec<String> = hosts
+            .iter()
+            .map(|(host, units)| format!("{host} {}", compress(units.iter().copied())))
+            .collect();
+        match domain {
+            "" => hosts.join(", "),
+            domain => format!("{domain}: {}", hosts.join(", ")),
+        }
+    }
+
+    /// Units by host, and hosts by the domain above, which has no name where there is none; `None`: one is on no host.
+    fn placed<'u>(
+        &self,
+        units: &'u [UnitId],
+    ) -> Option<BTreeMap<&'a str, BTreeMap<&'a str, Vec<&'u UnitId>>>> {
+        let mut placed: BTreeMap<&str, BTreeMap<&str, Vec<&UnitId>>> = BTreeMap::new();
+        for id in units {
+            let unit = self.snapshot.unit(self.snapshot.find(id)?);
+            let host = unit.domains.get(HOST)?;
+            let above = self.above.and_then(|level| unit.domains.get(level));
+            let hosts = placed.entry(above.map_or("", String::as_str)).or_default();
+            hosts.entry(host).or_default().push(id);
+        }
+        Some(placed)
+    }
 }
 
 /// `osd.07` is another name than `osd.7`.
@@ -66,7 +165,64 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stagger_core::model::{Budgets, ClusterName, Kind, Unit, UnitState};
+
     use super::*;
+
+    /// OSDs with their hosts and racks.
+    fn snapshot(osds: &[(u32, &str, &str)]) -> Snapshot {
+        let unit = |(osd, host, rack): &(u32, &str, &str)| {
+            let domains =
+                [("host", host), ("rack", rack)].map(|(level, name)| (level.to_owned(), (*name).to_owned()));
+            Unit {
+                id: UnitId::new(format!("osd.{osd}")).unwrap(),
+                kind: Kind::new("osd").unwrap(),
+                revision: None,
+                state: UnitState::Serving,
+                domains: domains.into_iter().filter(|(_, name)| !name.is_empty()).collect(),
+                precedence: 0,
+                untouchable: None,
+            }
+        };
+        Snapshot::new(
+            ClusterName::new("lab").unwrap(),
+            jiff::Timestamp::UNIX_EPOCH,
+            "1".to_owned(),
+            osds.iter().map(unit).collect(),
+            Budgets::default(),
+            Vec::new(),
+            BTreeMap::new(),
+        )
+        .unwrap()
+    }
+
+    fn osds(numbers: &[u32]) -> Vec<UnitId> {
+        numbers
+            .iter()
+            .map(|number| UnitId::new(format!("osd.{number}")).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn units_are_told_with_their_hosts_and_racks_as_far_as_there_is_room() {
+        let seen = snapshot(&[
+            (3, "h9", "r2"),
+            (5, "h7", "r2"),
+            (16, "h7", "r2"),
+            (20, "h1", "r1"),
+        ]);
+        let places = Places::of(&seen);
+        let all = osds(&[3, 5, 16, 20]);
+        assert_eq!(places.tell(&all, 80), "r1: h1 osd.20  r2: h7 osd.5,16, h9 osd.3");
+        assert_eq!(places.lines(&all), ["r1: h1 osd.20", "r2: h7 osd.5,16, h9 osd.3"]);
+        assert_eq!(places.tell(&all, 39), "osd.3,5,16,20 on 3 hosts in 2 racks");
+        assert_eq!(places.tell(&all, 30), "osd.3,5… on 3 hosts in 2 racks");
+        // One rack says nothing, and a unit on no host has its name alone.
+        let one = snapshot(&[(0, "h1", "r1"), (1, "h2", "r1")]);
+        assert_eq!(Places::of(&one).tell(&osds(&[0, 1]), 80), "h1 osd.0, h2 osd.1");
+        let none = snapshot(&[(0, "", "r1"), (1, "h2", "r2")]);
+        assert_eq!(Places::of(&none).tell(&osds(&[0, 1]), 80), "osd.0-1");
+    }
 
     #[test]
     fn numbers_are_drawn_together_and_names_are_not() {

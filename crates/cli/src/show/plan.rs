@@ -9,7 +9,7 @@ use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage, PlannedStep};
 use stagger_core::view;
 
 use super::duration;
-use super::names::{compress, fit};
+use super::names::{Places, fit};
 
 /// Waves listed before the rest is summed up.
 const LISTED: usize = 12;
@@ -63,9 +63,10 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
             }
         }
     }
+    let places = Places::of(snapshot);
     for stage in plan.stages().filter(|stage| stage.waves.len() > 1 || all) {
         text.push('\n');
-        waves(&mut text, stage, all, width);
+        waves(&mut text, stage, &places, all, width);
     }
     uncomfortable(&mut text, plan, nouns, width);
     let waves = plan.stages().flat_map(|stage| &stage.waves);
@@ -147,7 +148,7 @@ fn moves(lines: &mut Vec<String>, plan: &Plan, nouns: Nouns) {
     }
 }
 
-fn waves(text: &mut String, stage: &PlannedStage, all: bool, width: usize) {
+fn waves(text: &mut String, stage: &PlannedStage, places: &Places<'_>, all: bool, width: usize) {
     let column = stage.name.as_str().len().max(8);
     for (at, wave) in stage.waves.iter().enumerate() {
         if at == LISTED && !all && stage.waves.len() > LISTED + 1 {
@@ -162,16 +163,21 @@ fn waves(text: &mut String, stage: &PlannedStage, all: bool, width: usize) {
             return;
         }
         let name = if at == 0 { stage.name.as_str() } else { "" };
-        let units = compress(&wave.units);
-        let units = if all {
-            units
+        let room = width.saturating_sub(24).max(40);
+        let lines = if all {
+            places.lines(&wave.units)
         } else {
-            fit(&units, width.saturating_sub(24).max(40))
+            vec![places.tell(&wave.units, room)]
         };
+        let mut lines = lines.into_iter();
+        let units = lines.next().unwrap_or_default();
         let door = wave.door.as_ref().map_or_else(String::new, |door| {
             format!("   one-way door before it: {}", door.name)
         });
         let _ = writeln!(text, "  {name:<column$} {:>4}: {units}{door}", at + 1);
+        for line in lines {
+            let _ = writeln!(text, "  {:<column$}       {line}", "");
+        }
     }
 }
 

@@ -1,0 +1,160 @@
+//! What a shell completes: runs, points of no return and units of the store; reasons and documents of this release.
+//!
+//! `stagger completions SHELL` prints a script by which the shell asks this program. What cannot be read is not completed: an error
+//! in the middle of a command line helps nobody.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+
+use clap::{Command, Parser as _};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::env::{CompleteEnv, EnvCompleter as _, Shells};
+use stagger_core::run::Run;
+use stagger_engine::database::Place;
+use stagger_engine::store::Store;
+use stagger_engine::supervisor;
+
+use crate::args::{self, Cli};
+use crate::commands::{place, reason};
+use crate::documents;
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// The variable by which a shell asks.
+const ASKED_BY: &str = "COMPLETE";
+/// So many runs are offered, the newest first.
+const RUNS: usize = 20;
+
+/// The commands that take a run.
+const OF_RUNS: [&str; 10] = [
+    "resume",
+    "status",
+    "pause",
+    "approve",
+    "abort",
+    "rollback",
+    "confirm",
+    "settle",
+    "history",
+    "artifacts",
+];
+
+/// Answers a shell that asks, and ends then.
+pub(crate) fn answer_a_shell() {
+    CompleteEnv::with_factory(command).var(ASKED_BY).complete();
+}
+
+/// The command line, with what is to be asked where.
+fn command() -> Command {
+    let of = |command: Command, name: &str, arg: &str, completer: ArgValueCompleter| {
+        command.mut_subcommand(name, |named| named.mut_arg(arg, |arg| arg.add(completer)))
+    };
+    let all = OF_RUNS
+        .iter()
+        .fold(args::command(), |all, name| of(all, name, "run", runs()));
+    let all = of(all, "approve", "door", doors());
+    let all = of(all, "explain", "unit", units());
+    let all = of(all, "reason", "reason", reasons());
+    of(all, "schema", "document", schemas())
+}
+
+/// The script that has a shell ask this program.
+pub(crate) fn script(shell: clap_complete::Shell) -> Result<String, CliError> {
+    let failed = |why: String| CliError::new(Exit::Internal, format!("write completions for {shell}: {why}"));
+    let shells = Shells::builtins();
+    let name = shell.to_string();
+    let completer = shells
+        .completer(&name)
+        .ok_or_else(|| failed("this shell is not known".to_owned()))?;
+    let mut text = Vec::new();
+    completer
+        .write_registration(ASKED_BY, "stagger", "stagger", "stagger", &mut text)
+        .map_err(|error| failed(error.to_string()))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Runs in the store.
+fn runs() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let listed = store().and_then(|store| store.runs().ok()).unwrap_or_default();
+        let shown = listed.into_iter().take(RUNS).map(|listed| {
+            let help = format!("{}, begun {:.0}", listed.cluster, listed.started);
+            CompletionCandidate::new(listed.run.to_string()).help(Some(help.into()))
+        });
+        matching(current, shown)
+    })
+}
+
+/// Points of no return of the newest run, and the interruptions that it asks for.
+fn doors() -> ArgValueCompleter {
+    of_newest(|run| {
+        let doors = run.start().target.doors().map(ToString::to_string);
+        let interruptions = run.plan().into_iter().flat_map(|plan| &plan.interruptions);
+        let asked = interruptions.filter(|found| !found.permitted);
+        doors.chain(asked.map(|found| found.name.clone())).collect()
+    })
+}
+
+/// Units of the newest run's plan.
+fn units() -> ArgValueCompleter {
+    of_newest(|run| {
+        let stages = run.plan().into_iter().flat_map(|plan| plan.stages());
+        let waves = stages.flat_map(|stage| &stage.waves);
+        waves
+            .flat_map(|wave| &wave.units)
+            .map(ToString::to_string)
+            .collect()
+    })
+}
+
+/// Reasons that `stagger reason` explains.
+fn reasons() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        matching(current, reason::names().into_iter().map(CompletionCandidate::new))
+    })
+}
+
+/// Documents that `stagger schema` prints.
+fn schemas() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let names = documents::schemas().into_iter().map(|(name, _)| name);
+        matching(current, names.map(CompletionCandidate::new))
+    })
+}
+
+fn of_newest(names: fn(&Run) -> BTreeSet<String>) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |current: &OsStr| {
+        let found = newest().map(|run| names(&run)).unwrap_or_default();
+        matching(current, found.into_iter().map(CompletionCandidate::new))
+    })
+}
+
+fn matching(current: &OsStr, all: impl Iterator<Item = CompletionCandidate>) -> Vec<CompletionCandidate> {
+    let begun = current.to_string_lossy();
+    all.filter(|one| one.get_value().to_string_lossy().starts_with(&*begun))
+        .collect()
+}
+
+fn newest() -> Option<Run> {
+    let store = store()?;
+    let listed = store.runs().ok()?.into_iter().next()?;
+    supervisor::replay(&*store, &listed.run).ok()
+}
+
+/// The store that the command line names so far, if there is one: nothing is made by asking.
+fn store() -> Option<Box<dyn Store>> {
+    let typed: Vec<String> = std::env::args().collect();
+    let mut words = vec!["stagger".to_owned()];
+    for flag in ["--config", "--state"] {
+        let given = typed
+            .iter()
+            .position(|word| word == flag)
+            .and_then(|at| typed.get(at + 1));
+        words.extend(given.iter().flat_map(|given| [flag.to_owned(), (*given).clone()]));
+    }
+    words.push("history".to_owned());
+    let place = place(&Cli::try_parse_from(words).ok()?).ok()?;
+    // A server may be long in answering.
+    let is_near = matches!(place, Place::File(_)) && place.exists();
+    is_near.then(|| place.open().ok()).flatten()
+}
