@@ -1,10 +1,10 @@
 //! Time, which only the engine knows.
 
-use std::sync::LazyLock;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
+use rustix::time::{ClockId, clock_gettime};
 
 /// A clock.
 ///
@@ -21,9 +21,8 @@ pub trait Clock: Send + Sync {
     /// This moment, to measure from. That of the machine, unless the clock has a time of its own that a lock's
     /// expiry goes by too.
     fn moment(&self) -> Moment {
-        static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
         Moment {
-            awake: BEGIN.elapsed(),
+            up: up(),
             wall: SystemTime::now()
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .unwrap_or_default(),
@@ -36,12 +35,12 @@ pub trait Clock: Send + Sync {
     }
 }
 
-/// A moment on two clocks: the one stands still while the machine sleeps, the other can be set back. The
-/// longer of both counts.
+/// A moment on two clocks: the one stands still while the machine is frozen from outside, as a virtual one is, the other can
+/// be set back. The longer of both counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// How long the machine has been awake.
-    pub awake: Duration,
+    /// How long the machine has been up, asleep or not.
+    pub up: Duration,
     /// The time of the day, since 1970.
     pub wall: Duration,
 }
@@ -49,9 +48,18 @@ pub struct Moment {
 impl Moment {
     /// How long before that one this was.
     pub fn until(&self, later: Self) -> Duration {
-        let awake = later.awake.saturating_sub(self.awake);
-        awake.max(later.wall.saturating_sub(self.wall))
+        let up = later.up.saturating_sub(self.up);
+        up.max(later.wall.saturating_sub(self.wall))
     }
+}
+
+/// How long the machine has been up. The clock that [`std::time::Instant`] reads stands still while it sleeps.
+fn up() -> Duration {
+    #[cfg(target_os = "linux")]
+    const SINCE_BOOT: ClockId = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    const SINCE_BOOT: ClockId = ClockId::Monotonic;
+    Duration::try_from(clock_gettime(SINCE_BOOT)).unwrap_or_default()
 }
 
 /// What comes of that within so long; `None`: nothing yet, and it is dropped.
@@ -76,5 +84,31 @@ impl Clock for SystemClock {
     async fn sleep_until(&self, until: Timestamp) {
         let left = until.duration_since(self.now()).max(SignedDuration::ZERO);
         tokio::time::sleep(left.unsigned_abs()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_machine_is_up_while_it_sleeps_too() {
+        // The kernel counts the uptime by the clock that goes on then.
+        let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+        let uptime: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+        assert!((SystemClock.moment().up.as_secs_f64() - uptime).abs() < 5.0);
+    }
+
+    #[test]
+    fn the_longer_of_both_clocks_counts() {
+        let at = |up, wall| Moment {
+            up: Duration::from_secs(up),
+            wall: Duration::from_secs(wall),
+        };
+        // Frozen, set back, both right.
+        assert_eq!(at(10, 1000).until(at(10, 1040)).as_secs(), 40);
+        assert_eq!(at(10, 1000).until(at(50, 940)).as_secs(), 40);
+        assert_eq!(at(10, 1000).until(at(50, 1040)).as_secs(), 40);
     }
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::clock::{Clock, Moment};
 
 /// The end of an approval, on two clocks: one of them can be set back, and the other may stand still while the machine
-/// sleeps. Whichever comes first counts.
+/// is frozen from outside. Whichever comes first counts.
 #[derive(Clone)]
 pub struct Deadline {
     until: Timestamp,

@@ -468,13 +468,13 @@ mod tests {
     fn who_wakes_up_late_knows_it_before_the_renewer_says_so() {
         let (fresh, tell) = watch(SystemClock.moment());
         assert_eq!(fresh.lost(), None);
-        // The monotonic clock stood still while the machine slept.
+        // The clock since boot stood still while the machine was frozen.
         let now = SystemClock.moment();
-        let (slept, _tell) = watch(Moment {
+        let (frozen, _tell) = watch(Moment {
             wall: now.wall.checked_sub(Duration::from_secs(26)).unwrap(),
             ..now
         });
-        assert!(slept.lost().is_some());
+        assert!(frozen.lost().is_some());
         tell.send_replace(Some("another has it".to_owned()));
         assert_eq!(fresh.lost().as_deref(), Some("another has it"));
     }

@@ -33,8 +33,8 @@ impl Clock for Hands {
         unreachable!("nothing waits for a time of the day")
     }
     fn moment(&self) -> Moment {
-        let (awake, wall) = (*self.0.borrow(), *self.0.borrow());
-        Moment { awake, wall }
+        let (up, wall) = (*self.0.borrow(), *self.0.borrow());
+        Moment { up, wall }
     }
     async fn pause(&self, time: Duration) {
         let until = *self.0.borrow() + time;
@@ -110,7 +110,7 @@ impl Backend for Cluster {
     }
     async fn renew(&self, _: &Claim, fence: u64) -> Result<(), LockError> {
         assert_eq!(fence, FENCE);
-        let now = self.clock.moment().awake.as_secs();
+        let now = self.clock.moment().up.as_secs();
         let says = {
             let mut world = self.world.lock().unwrap();
             world.renewed.push(now);

@@ -136,8 +136,8 @@ impl Clock for VirtualClock {
     }
 
     fn moment(&self) -> Moment {
-        let awake = Duration::from_millis(self.passed());
-        Moment { awake, wall: awake }
+        let up = Duration::from_millis(self.passed());
+        Moment { up, wall: up }
     }
 
     async fn pause(&self, time: Duration) {

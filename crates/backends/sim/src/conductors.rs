@@ -58,9 +58,10 @@ pub enum Ill {
         /// Seconds.
         lasts: u32,
     },
-    /// Its machine sleeps right before it makes a call: as if it stood still, and the clock that counts only while the
-    /// machine is awake stands still too.
-    Sleeps {
+    /// Its machine is frozen from outside right before it makes a call, as a virtual one is: as if it stood still, and the clock
+    /// that counts since boot stands still too. The time of day goes on.
+    #[serde(alias = "sleeps")]
+    Frozen {
         /// Before which of its calls, from 1.
         call: u32,
         /// Seconds.
@@ -88,7 +89,7 @@ impl Ill {
         match self {
             Self::Killed { .. } => "killed",
             Self::Paused { .. } => "paused",
-            Self::Sleeps { .. } => "sleeps",
+            Self::Frozen { .. } => "frozen",
             Self::ClockSet { .. } => "clock-set",
             Self::CutOff { .. } => "cut-off",
         }
@@ -131,7 +132,7 @@ impl Stage<'_> {
         let health = Arc::new(Health::new(conductor));
         let mut kills = conductor.ills.iter().filter_map(|ill| match ill {
             Ill::Killed { at, again } => Some((*at, *again)),
-            Ill::Paused { .. } | Ill::Sleeps { .. } | Ill::ClockSet { .. } | Ill::CutOff { .. } => None,
+            Ill::Paused { .. } | Ill::Frozen { .. } | Ill::ClockSet { .. } | Ill::CutOff { .. } => None,
         });
         loop {
             let kill = kills.next();
@@ -302,10 +303,10 @@ impl Setback {
 struct Health {
     /// It stands still until then, in milliseconds of the world.
     paused_until: AtomicU64,
-    /// So many milliseconds its machine has slept, or will have when it wakes up.
-    slept: AtomicU64,
+    /// So many milliseconds its machine was frozen, or will have been when it goes on.
+    frozen: AtomicU64,
     calls: AtomicU32,
-    /// Before which call, for how many seconds, and whether its machine sleeps.
+    /// Before which call, for how many seconds, and whether its machine is frozen.
     pauses: Vec<(u32, u32, bool)>,
     cuts: Vec<(u64, u64)>,
     /// When its clock is set, and by how many seconds.
@@ -316,7 +317,7 @@ impl Health {
     fn new(conductor: &Conductor) -> Self {
         let mut health = Self {
             paused_until: AtomicU64::new(0),
-            slept: AtomicU64::new(0),
+            frozen: AtomicU64::new(0),
             calls: AtomicU32::new(0),
             pauses: Vec::new(),
             cuts: Vec::new(),
@@ -326,7 +327,7 @@ impl Health {
             match *ill {
                 Ill::Killed { .. } => {}
                 Ill::Paused { call, lasts } => health.pauses.push((call, lasts, false)),
-                Ill::Sleeps { call, lasts } => health.pauses.push((call, lasts, true)),
+                Ill::Frozen { call, lasts } => health.pauses.push((call, lasts, true)),
                 Ill::ClockSet { at, by } => health.settings.push((u64::from(at) * 1000, i64::from(by))),
                 Ill::CutOff { at, lasts } => {
                     let from = u64::from(at) * 1000;
@@ -346,12 +347,12 @@ impl Health {
     /// One more call is about to be made.
     fn before_a_call(&self, now: u64) {
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        for (at, lasts, asleep) in &self.pauses {
+        for (at, lasts, frozen) in &self.pauses {
             if *at == call {
                 let lasts = u64::from(*lasts) * 1000;
                 self.paused_until.fetch_max(now + lasts, Ordering::Relaxed);
-                if *asleep {
-                    self.slept.fetch_add(lasts, Ordering::Relaxed);
+                if *frozen {
+                    self.frozen.fetch_add(lasts, Ordering::Relaxed);
                 }
             }
         }
@@ -375,7 +376,7 @@ struct ConductorClock {
 
 impl ConductorClock {
     fn passed(&self) -> u64 {
-        u64::try_from(self.world.moment().awake.as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.world.moment().up.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Nothing goes on before the process does.
@@ -410,8 +411,8 @@ impl Clock for ConductorClock {
     }
 
     fn moment(&self) -> Moment {
-        let Moment { awake, wall } = self.world.moment();
-        let slept = Duration::from_millis(self.health.slept.load(Ordering::Relaxed));
+        let Moment { up, wall } = self.world.moment();
+        let frozen = Duration::from_millis(self.health.frozen.load(Ordering::Relaxed));
         // Long after 1970, so that a clock that is set back shows a time.
         let wall = wall + LONG_AFTER;
         let wall = match self.ahead() {
@@ -419,7 +420,7 @@ impl Clock for ConductorClock {
             back => wall.saturating_sub(back.unsigned_abs()),
         };
         Moment {
-            awake: awake.saturating_sub(slept),
+            up: up.saturating_sub(frozen),
             wall,
         }
     }

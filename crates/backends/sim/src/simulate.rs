@@ -233,7 +233,7 @@ fn grace(scenario: &Scenario) -> Grace {
 fn nobody_can(scenario: &Scenario) -> u64 {
     let still = scenario.conductors.iter().map(|conductor| {
         let ills = conductor.ills.iter().map(|ill| match *ill {
-            Ill::Paused { lasts, .. } | Ill::Sleeps { lasts, .. } | Ill::CutOff { lasts, .. } => lasts,
+            Ill::Paused { lasts, .. } | Ill::Frozen { lasts, .. } | Ill::CutOff { lasts, .. } => lasts,
             Ill::Killed { again, .. } => again,
             Ill::ClockSet { .. } => 0,
         });

@@ -141,7 +141,7 @@ pub(super) fn conductor(rng: &mut Rng) -> Conductor {
             call: rng.between(1, 120) as u32,
             lasts: rng.between(1, 120) as u32,
         },
-        2 => Ill::Sleeps {
+        2 => Ill::Frozen {
             call: rng.between(1, 120) as u32,
             lasts: rng.between(1, 120) as u32,
         },
@@ -157,8 +157,20 @@ pub(super) fn conductor(rng: &mut Rng) -> Conductor {
     Conductor {
         at: rng.below(60) as u32,
         ahead: *rng.pick(&[0, 0, 3, -3, 40, -40, 1_500, -1_500]),
-        ills: (0..rng.below(4)).map(|_| ill(rng)).collect(),
+        ills: that_can_be_told((0..rng.below(4)).map(|_| ill(rng)).collect()),
     }
+}
+
+/// Of a machine that is frozen only the time of day tells for how long: nothing on it could tell if that was set back meanwhile.
+fn that_can_be_told(mut ills: Vec<Ill>) -> Vec<Ill> {
+    if ills.iter().any(|ill| matches!(ill, Ill::Frozen { .. })) {
+        for ill in &mut ills {
+            if let Ill::ClockSet { by, .. } = ill {
+                *by = by.abs();
+            }
+        }
+    }
+    ills
 }
 
 fn lasts(rng: &mut Rng) -> u32 {
