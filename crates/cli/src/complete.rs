@@ -8,8 +8,9 @@ use std::ffi::OsStr;
 
 use clap::{Command, Parser as _};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use clap_complete::env::{CompleteEnv, EnvCompleter as _, Shells};
-use stagger_core::run::Run;
+use clap_complete::env::{CompleteEnv, Shells};
+use stagger_core::plan::Plan;
+use stagger_core::run::{Event, Run};
 use stagger_engine::database::Place;
 use stagger_engine::store::Store;
 use stagger_engine::supervisor;
@@ -87,23 +88,30 @@ fn runs() -> ArgValueCompleter {
 
 /// Points of no return of the newest run, and the interruptions that it asks for.
 fn doors() -> ArgValueCompleter {
-    of_newest(|run| {
-        let doors = run.start().target.doors().map(ToString::to_string);
-        let interruptions = run.plan().into_iter().flat_map(|plan| &plan.interruptions);
-        let asked = interruptions.filter(|found| !found.permitted);
-        doors.chain(asked.map(|found| found.name.clone())).collect()
+    ArgValueCompleter::new(|current: &OsStr| {
+        let found = newest().map(|run| {
+            let doors = run.start().target.doors().map(ToString::to_string);
+            let interruptions = run.plan().into_iter().flat_map(|plan| &plan.interruptions);
+            let asked = interruptions.filter(|found| !found.permitted);
+            doors
+                .chain(asked.map(|found| found.name.clone()))
+                .collect::<BTreeSet<String>>()
+        });
+        let found = found.unwrap_or_default().into_iter();
+        matching(current, found.map(CompletionCandidate::new))
     })
 }
 
-/// Units of the newest run's plan.
+/// Units of the newest run's first plan: the last one has only those that are left.
 fn units() -> ArgValueCompleter {
-    of_newest(|run| {
-        let stages = run.plan().into_iter().flat_map(|plan| plan.stages());
-        let waves = stages.flat_map(|stage| &stage.waves);
-        waves
-            .flat_map(|wave| &wave.units)
-            .map(ToString::to_string)
-            .collect()
+    ArgValueCompleter::new(|current: &OsStr| {
+        let found = first_plan().map(|plan| {
+            let waves = plan.stages().flat_map(|stage| &stage.waves);
+            let units = waves.flat_map(|wave| &wave.units).map(ToString::to_string);
+            units.collect::<BTreeSet<String>>()
+        });
+        let found = found.unwrap_or_default().into_iter();
+        matching(current, found.map(CompletionCandidate::new))
     })
 }
 
@@ -122,13 +130,6 @@ fn schemas() -> ArgValueCompleter {
     })
 }
 
-fn of_newest(names: fn(&Run) -> BTreeSet<String>) -> ArgValueCompleter {
-    ArgValueCompleter::new(move |current: &OsStr| {
-        let found = newest().map(|run| names(&run)).unwrap_or_default();
-        matching(current, found.into_iter().map(CompletionCandidate::new))
-    })
-}
-
 fn matching(current: &OsStr, all: impl Iterator<Item = CompletionCandidate>) -> Vec<CompletionCandidate> {
     let begun = current.to_string_lossy();
     all.filter(|one| one.get_value().to_string_lossy().starts_with(&*begun))
@@ -139,6 +140,16 @@ fn newest() -> Option<Run> {
     let store = store()?;
     let listed = store.runs().ok()?.into_iter().next()?;
     supervisor::replay(&*store, &listed.run).ok()
+}
+
+fn first_plan() -> Option<Plan> {
+    let store = store()?;
+    let listed = store.runs().ok()?.into_iter().next()?;
+    let entries = store.journal(&listed.run).ok()?;
+    entries.into_iter().find_map(|entry| match entry.event {
+        Event::Planned { plan } => Some(*plan),
+        _ => None,
+    })
 }
 
 /// The store that the command line names so far, if there is one: nothing is made by asking.

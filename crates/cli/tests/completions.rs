@@ -36,8 +36,6 @@ fn commands_reasons_and_documents_are_offered() {
         ["snapshot-has-moved"]
     );
     assert_eq!(offered(&["stagger", "schema", "inv"]), ["inventory"]);
-    // What the first page of help leaves out is not in the way here either.
-    assert_eq!(offered(&["stagger", "agen"]), Vec::<String>::new());
 }
 
 #[test]

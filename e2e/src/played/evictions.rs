@@ -1,14 +1,14 @@
 //! How long the API server takes to say whether a pod may be evicted: with the operator's webhook, and without it.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, EvictParams, ListParams, PostParams};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, ResourceExt};
 use serde::Serialize;
 
 use super::deployments::NAMESPACE;
@@ -44,7 +44,7 @@ pub(super) async fn measure(client: &Client) -> Result<Evictions> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let of_osds = ListParams::default().labels("app=rook-ceph-osd");
     let all = pods.list(&of_osds).await.context("listing the pods of OSDs")?;
-    let names: Vec<String> = all.items.iter().map(|pod| pod.name_any()).collect();
+    let names: Vec<String> = all.items.iter().map(ResourceExt::name_any).collect();
 
     let before = buckets(client).await?;
     let asked_us = asked(&pods, &names, QUESTIONS).await?;
@@ -133,14 +133,13 @@ fn buckets_of(metrics: &str) -> BTreeMap<u64, u64> {
         };
         let limit = labels
             .split_once("le=\"")
-            .and_then(|(_, rest)| rest.split('"').next()?.parse::<f64>().ok());
-        let count: Option<f64> = count.trim().parse().ok();
-        if let (true, Some(limit), Some(count)) = (
-            labels.contains(WEBHOOK),
-            limit.filter(|limit| limit.is_finite()),
-            count,
-        ) {
-            *buckets.entry((limit * 1000.0).round() as u64).or_insert(0) += count as u64;
+            .and_then(|(_, rest)| rest.split('"').next()?.parse().ok())
+            // The last one has no limit.
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .and_then(|limit| u64::try_from(limit.as_millis()).ok());
+        let count: Option<u64> = count.trim().parse().ok();
+        if let (true, Some(limit), Some(count)) = (labels.contains(WEBHOOK), limit, count) {
+            *buckets.entry(limit).or_insert(0) += count;
         }
     }
     buckets

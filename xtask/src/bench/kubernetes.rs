@@ -44,6 +44,28 @@ struct Evictions {
     webhook_within_ms: BTreeMap<u64, u64>,
 }
 
+impl Evictions {
+    /// How soon the webhook answered, in words.
+    fn of_the_webhook(&self) -> String {
+        let within = self.webhook_within_ms.range(5..=500);
+        let within: Vec<String> = within
+            .map(|(limit, count)| format!("{count} within {limit} ms"))
+            .collect();
+        format!("of {}: {}", self.asked_us.len(), within.join(", "))
+    }
+
+    /// Whether 99 of a hundred answers came within 50 ms.
+    fn is_soon(&self) -> bool {
+        let soon = self.webhook_within_ms.range(..=50).next_back();
+        soon.is_some_and(|(_, count)| count * 100 >= self.asked_us.len() as u64 * 99)
+    }
+}
+
+/// The value, in milliseconds, below which so many of a hundred lie.
+fn ms(microseconds: &[u64], percent: usize) -> f64 {
+    percentile(microseconds, percent) as f64 / 1000.0
+}
+
 /// The value below which so many of a hundred lie.
 fn percentile(values: &[u64], percent: usize) -> u64 {
     let mut sorted = values.to_vec();
@@ -151,26 +173,12 @@ fn page(figures: &Figures, walk: u32) -> String {
         format!("{middle} ms, at most {most} ms, of {}", blocked.len()),
         middle < 1000,
     );
-    let Evictions {
-        asked_us,
-        alone_us,
-        webhook_within_ms,
-    } = &figures.evictions;
-    let ms = |values: &[u64], percent| percentile(values, percent) as f64 / 1000.0;
-    let within: Vec<String> = webhook_within_ms
-        .iter()
-        .filter(|(limit, _)| (5..=500).contains(*limit))
-        .map(|(limit, count)| format!("{count} within {limit} ms"))
-        .collect();
-    let soon = webhook_within_ms
-        .range(..=50)
-        .next_back()
-        .map_or(0, |(_, count)| *count);
+    let evictions = &figures.evictions;
     row(
         "from the API server's question whether an OSD may be evicted to the webhook's answer, 8 at once",
         "p99 under 50 ms",
-        format!("of {}: {}", asked_us.len(), within.join(", ")),
-        soon * 100 >= asked_us.len() as u64 * 99,
+        evictions.of_the_webhook(),
+        evictions.is_soon(),
     );
     row(
         "waves of a revision of all OSDs, beside Rook's walk",
@@ -191,10 +199,10 @@ fn page(figures: &Figures, walk: u32) -> String {
         figures.most_down,
         figures.took_s,
         figures.cpu_s,
-        ms(asked_us, 50),
-        ms(asked_us, 99),
-        ms(alone_us, 50),
-        ms(alone_us, 99)
+        ms(&evictions.asked_us, 50),
+        ms(&evictions.asked_us, 99),
+        ms(&evictions.alone_us, 50),
+        ms(&evictions.alone_us, 99)
     );
     for (what, count) in &figures.large_requests {
         let each = f64::from(*count) / f64::from(figures.large_osds.max(1));

@@ -157,14 +157,12 @@ impl KubeStore {
 
     /// Changes data of a ConfigMap if it is still that version, and says as what it was written. `None`: it is another.
     fn set(&self, name: &str, version: Option<&str>, data: &Value) -> Result<Option<ObjectMeta>, StoreError> {
-        let patch = json!({ "metadata": { "resourceVersion": version }, "data": data });
+        let patch = Patch::Merge(json!({ "metadata": { "resourceVersion": version }, "data": data }));
+        let params = PatchParams::default();
         let mut lost = false;
         for pause in [1, 2, 4, 8, 0] {
             // Not all that the chunk holds by now is wanted back.
-            let written = self
-                .maps
-                .patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch));
-            match wait(written) {
+            match wait(self.maps.patch_metadata(name, &params, &patch)) {
                 Ok(written) => return Ok(Some(written.metadata)),
                 // After an answer that was lost the version may be another because this was written.
                 Err(kube::Error::Api(answer)) if answer.code == 409 && lost => {

@@ -59,59 +59,44 @@ pub(crate) struct Described<'a> {
 impl<'a> Described<'a> {
     /// What is there, if it is a Ganeti.
     pub(crate) fn at(cli: &'a Cli, path: &'a Path) -> Result<Option<Self>, CliError> {
-        let kept = if path.is_dir() {
+        let (kept, cluster) = if path.is_dir() {
             if !FILES.iter().all(|file| path.join(file).is_file()) {
                 return Ok(None);
             }
-            files::bodies_kept(path)?
+            let bodies = files::bodies_kept(path)?;
+            let cluster = cluster_of_bodies(&bodies)?;
+            (Kept::Bodies(bodies), cluster)
         } else {
             if !files::starts_as_text(path) {
                 return Ok(None);
             }
-            Kept::Text(files::text_of(path)?)
+            let text = files::text_of(path)?;
+            let cluster = files::cluster_of_text(path, &text)?;
+            (Kept::Text(text), cluster)
         };
         let stem = path.file_stem().unwrap_or(path.as_os_str());
         let name = stem.to_string_lossy().replace(char::is_whitespace, "-");
         let name = ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?;
-        Self::of(cli, path, name, Timestamp::UNIX_EPOCH, kept).map(Some)
+        Self::of(cli, path, (name, Timestamp::UNIX_EPOCH), kept, cluster).map(Some)
     }
 
     fn of(
         cli: &'a Cli,
         path: &'a Path,
-        name: ClusterName,
-        at: Timestamp,
+        (name, at): (ClusterName, Timestamp),
         kept: Kept,
+        cluster: Ganeti,
     ) -> Result<Self, CliError> {
         if let Some(config) = &cli.config
             && config::read(cli)?.ganeti().is_none()
         {
             return Err(CliError::usage(format!(
-                "the configuration {} is for a Ceph, and {} is a Ganeti",
+                "the configuration {} is for another kind of cluster, and {} is a Ganeti",
                 config.display(),
                 path.display()
             ))
             .hint("leave out --config; flags say what is wished"));
         }
-        let cluster = match &kept {
-            Kept::Text(text) => files::cluster_of_text(path, text)?,
-            Kept::Bodies(bodies) => {
-                let body = |file: &str| bodies.get(file).map_or("null", |body| body.get()).to_owned();
-                let [groups, nodes, instances, info] = FILES.map(body);
-                let bodies = Bodies {
-                    groups,
-                    nodes,
-                    instances,
-                    info,
-                };
-                let cluster = bodies.cluster_with(KVM_NODE_MEMORY);
-                cluster.map_err(|error| CliError::caused(Exit::Usage, &error))?
-            }
-            Kept::Rapi(answers) => {
-                let cluster = answers.cluster();
-                cluster.map_err(|error| CliError::caused(Exit::Usage, &error))?
-            }
-        };
         Ok(Self {
             cli,
             path,
@@ -168,13 +153,30 @@ pub(crate) fn recorded<'a>(
     inventory: &Inventory,
 ) -> Result<Box<dyn Cluster + 'a>, CliError> {
     let kept: Kept = inventory.answers().map_err(|error| unusable(path, &error))?;
-    Ok(match kept {
-        Kept::Rapi(answers) => Box::new(recorded::Recorded::new(cli, path, inventory, answers)?),
-        kept @ (Kept::Text(_) | Kept::Bodies(_)) => {
-            let (name, at) = (inventory.cluster.clone(), inventory.taken);
-            Box::new(Described::of(cli, path, name, at, kept)?)
+    let cluster = match &kept {
+        Kept::Rapi(answers) => {
+            let recorded = recorded::Recorded::new(cli, path, inventory, answers.clone())?;
+            return Ok(Box::new(recorded));
         }
-    })
+        Kept::Text(text) => files::cluster_of_text(path, text)?,
+        Kept::Bodies(bodies) => cluster_of_bodies(bodies)?,
+    };
+    let named = (inventory.cluster.clone(), inventory.taken);
+    Ok(Box::new(Described::of(cli, path, named, kept, cluster)?))
+}
+
+/// The cluster that such bodies describe, by the names of their files.
+fn cluster_of_bodies(bodies: &BTreeMap<String, Box<RawValue>>) -> Result<Ganeti, CliError> {
+    let body = |file: &str| bodies.get(file).map_or("null", |body| body.get()).to_owned();
+    let [groups, nodes, instances, info] = FILES.map(body);
+    let bodies = Bodies {
+        groups,
+        nodes,
+        instances,
+        info,
+    };
+    let cluster = bodies.cluster_with(KVM_NODE_MEMORY);
+    cluster.map_err(|error| CliError::caused(Exit::Usage, &error))
 }
 
 /// Says on which nodes memory or disk does not add up: less is free there than should be, and nothing else tells why a

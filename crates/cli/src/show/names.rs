@@ -102,11 +102,11 @@ impl<'a> Places<'a> {
     fn domain(domain: &str, hosts: &BTreeMap<&str, Vec<&UnitId>>) -> String {
         let hosts: Vec<String> = hosts
             .iter()
-            .map(|(host, units)| format!("{host} {}", compress(units.iter().copied())))
+            .map(|(host, units)| format!("{} {}", in_a_line(host), compress(units.iter().copied())))
             .collect();
         match domain {
             "" => hosts.join(", "),
-            domain => format!("{domain}: {}", hosts.join(", ")),
+            domain => format!("{}: {}", in_a_line(domain), hosts.join(", ")),
         }
     }
 
@@ -125,6 +125,11 @@ impl<'a> Places<'a> {
         }
         Some(placed)
     }
+}
+
+/// Names of domains are the cluster's own and may hold any character.
+fn in_a_line(name: &str) -> String {
+    name.replace(char::is_control, "?")
 }
 
 /// `osd.07` is another name than `osd.7`.

@@ -1,14 +1,15 @@
 //! A Ganeti in a file: its text format, a request to an allocator, a folder of RAPI bodies; or asked by luxi.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde_json::value::RawValue;
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti::iallocator;
 use stagger_ganeti::luxi;
 use stagger_ganeti::rapi::{Bodies, FILES, without_parameters};
 use stagger_ganeti::text;
 
-use super::Kept;
 use crate::error::CliError;
 use crate::exit::Exit;
 
@@ -57,7 +58,7 @@ fn no_text(path: &Path, why: String) -> CliError {
 }
 
 /// The bodies in a folder, as an inventory keeps them.
-pub(super) fn bodies_kept(folder: &Path) -> Result<Kept, CliError> {
+pub(super) fn bodies_kept(folder: &Path) -> Result<BTreeMap<String, Box<RawValue>>, CliError> {
     let bodies = FILES.into_iter().map(|file| {
         let path = folder.join(file);
         let wrong = |why: String| CliError::usage(format!("read {}: {why}", path.display()));
@@ -66,7 +67,7 @@ pub(super) fn bodies_kept(folder: &Path) -> Result<Kept, CliError> {
         let body = serde_json::value::to_raw_value(&without_parameters(body));
         Ok((file.to_owned(), body.map_err(|error| wrong(error.to_string()))?))
     });
-    Ok(Kept::Bodies(bodies.collect::<Result<_, CliError>>()?))
+    bodies.collect()
 }
 
 /// Reads a request to an allocator. A node of a KVM cluster needs so much memory for itself, as everywhere below.
