@@ -3,6 +3,7 @@
 
 pub(crate) mod ceph;
 pub(crate) mod ganeti;
+pub(crate) mod guards;
 pub(crate) mod ironic;
 mod names;
 
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use stagger_core::model::{ClusterId, Policy, Reason, Snapshot, Target};
+use stagger_core::model::{ClusterId, Reason, Snapshot};
 use stagger_core::plan::Plan;
 use stagger_engine::backend::Backend;
 use stagger_engine::inventory::Inventory;
@@ -19,19 +20,10 @@ use stagger_ironic::versions::ServiceVersions;
 use stagger_sim::ClusterCopy;
 
 use crate::args::{Cli, From, Goal, Upgrade};
-use crate::commands::guards::GuardHolder;
 use crate::config;
 use crate::error::CliError;
-
-/// All that a plan is a function of.
-pub(crate) struct PlanningInput {
-    /// What was observed.
-    pub(crate) snapshot: Snapshot,
-    /// What is wanted.
-    pub(crate) target: Target,
-    /// How bold to be.
-    pub(crate) policy: Policy,
-}
+use crate::planning::PlanningInput;
+use guards::GuardHolder;
 
 /// All that a run begins with.
 pub(crate) struct RunInput {
@@ -187,4 +179,23 @@ pub(crate) fn unusable(path: &Path, error: &stagger_engine::inventory::Inventory
         .causes
         .extend(std::error::Error::source(error).map(ToString::to_string));
     refused.hint(error.hint())
+}
+
+/// What an error says, a check for each of its causes.
+fn reached(subject: &str, error: Option<CliError>) -> Vec<Check> {
+    let Some(error) = error else {
+        return vec![Check::passed(subject, "it can be reached")];
+    };
+    let hint = error.hints.first().cloned();
+    let mut checks: Vec<Check> = match error.causes.as_slice() {
+        [] => vec![Check::failed(subject, error.message)],
+        causes => causes
+            .iter()
+            .map(|cause| Check::failed(subject, format!("{}: {cause}", error.message)))
+            .collect(),
+    };
+    if let (Some(last), Some(hint)) = (checks.last_mut(), hint) {
+        last.hint = Some(hint);
+    }
+    checks
 }

@@ -16,10 +16,11 @@ use stagger_engine::store::Store;
 use stagger_engine::supervisor;
 
 use crate::args::{self, Cli};
-use crate::commands::{place, reason};
+use crate::commands::reason;
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::state::place;
 
 /// The variable by which a shell asks.
 const ASKED_BY: &str = "COMPLETE";

@@ -11,8 +11,10 @@ mod exit;
 mod improve;
 mod plan_diff;
 mod plan_file;
+mod planning;
 mod print;
 mod show;
+mod state;
 
 use std::process::ExitCode;
 use std::time::Duration;

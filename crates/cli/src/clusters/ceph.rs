@@ -24,14 +24,14 @@ use stagger_engine::preflight::Check;
 use stagger_sim::ClusterCopy;
 use tempfile::TempDir;
 
+use super::guards::GuardHolder;
 use super::names::{known, names_are_known};
-use super::{Cluster, Configured, PlanningInput, RehearsalInput, RunInput};
+use super::{Cluster, Configured, RehearsalInput, RunInput, reached};
 use crate::args::{Cli, Goal, OnKubernetes, Upgrade};
-use crate::commands::guards::GuardHolder;
-use crate::commands::{look, preflight as checks};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::planning::{PlanningInput, made_for, refusal};
 
 pub(crate) use source::Source;
 
@@ -211,7 +211,7 @@ impl Configured for CephCluster<'_> {
         let observed = match self.observe().await {
             Ok(observed) => observed,
             Err(error) => {
-                found.extend(checks::reached("cluster", Some(error)));
+                found.extend(reached("cluster", Some(error)));
                 return Ok(found);
             }
         };
@@ -225,7 +225,7 @@ impl Configured for CephCluster<'_> {
         let policy = match observed.policy(&goal.upgrade) {
             Ok(policy) => policy,
             Err(error) => {
-                found.extend(checks::reached("[policy]", Some(error)));
+                found.extend(reached("[policy]", Some(error)));
                 return Ok(found);
             }
         };
@@ -241,10 +241,10 @@ impl Configured for CephCluster<'_> {
                     target,
                     policy,
                 };
-                let plan = look::made_for(&goal.upgrade, &mut input)?;
-                look::refusal(&input, &plan).map_or(Ok(()), Err)
+                let plan = made_for(&goal.upgrade, &mut input)?;
+                refusal(&input, &plan).map_or(Ok(()), Err)
             });
-            found.extend(checks::reached("target", made.err()));
+            found.extend(reached("target", made.err()));
         }
         Ok(found)
     }

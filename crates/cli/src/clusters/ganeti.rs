@@ -19,11 +19,12 @@ use stagger_ganeti::rapi::{Bodies, FILES, KVM_NODE_MEMORY};
 use stagger_ganeti::translate::{View, snapshot};
 use stagger_ganeti_rapi::facts::Answers;
 
-use super::{Cluster, PlanningInput, unusable};
+use super::{Cluster, unusable};
 use crate::args::{self, Cli, Goal};
 use crate::config;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::planning::PlanningInput;
 use crate::print;
 use goal::{durations, target};
 

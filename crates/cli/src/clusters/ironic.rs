@@ -22,12 +22,12 @@ use stagger_ironic::translate::{Wished, translate};
 use stagger_ironic::versions::versions;
 
 use super::names::names_are_known;
-use super::{Cluster, Configured, PlanningInput, RunInput, SeenVersions, unusable};
+use super::{Cluster, Configured, RunInput, SeenVersions, reached, unusable};
 use crate::args::{Cli, Goal};
-use crate::commands::preflight::reached;
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::planning::PlanningInput;
 
 /// What an inventory of one says that it is.
 pub(crate) const SYSTEM: &str = "ironic";

@@ -11,12 +11,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
-use stagger_ceph::backend::CephBackend;
 use stagger_engine::beats::Beats;
-use stagger_ganeti_rapi::backend::GanetiBackend;
 
 use crate::args::{self, Cli};
 use crate::clusters;
+use crate::clusters::guards::{GuardHolder, Looked};
 use crate::config;
 use crate::documents::{GUARDS, Guards, HeldGuard};
 use crate::error::CliError;
@@ -36,7 +35,7 @@ pub(crate) async fn guards(cli: &Cli, wish: &args::Guards) -> Result<Exit, CliEr
     if wish.watch {
         return watch(cli).await;
     }
-    let holder = GuardHolder::of_config(cli)?;
+    let holder = holder(cli)?;
     if wish.drop_expired {
         drop_expired(&holder).await?;
     }
@@ -105,69 +104,10 @@ fn words(guard: &HeldGuard) -> String {
     }
 }
 
-/// The cluster that holds guards.
-pub(crate) enum GuardHolder {
-    Ceph(Box<CephBackend>),
-    Ganeti(Box<GanetiBackend>),
-}
-
-impl GuardHolder {
-    fn of_config(cli: &Cli) -> Result<Self, CliError> {
-        let held = clusters::of_config(cli)?.guards()?;
-        held.ok_or_else(|| {
-            CliError::usage("an Ironic has no guards: what is drained is drained for one visit")
-        })
-    }
-
-    /// The command under which they are listed.
-    fn command(&self) -> &'static str {
-        match self {
-            Self::Ceph(_) => "ceph",
-            Self::Ganeti(_) => "ganeti",
-        }
-    }
-
-    async fn held(&self) -> Result<Vec<HeldGuard>, CliError> {
-        Ok(match self {
-            Self::Ceph(ceph) => ceph.guards().await?.into_iter().map(HeldGuard::from).collect(),
-            Self::Ganeti(ganeti) => ganeti.guards().await?.into_iter().map(HeldGuard::from).collect(),
-        })
-    }
-
-    /// Gives back what these beats have seen unrenewed for longer than it lasts. What is there now?
-    async fn look(&self, beats: &mut Beats) -> Result<Looked, CliError> {
-        let now = Instant::now();
-        Ok(match self {
-            Self::Ceph(ceph) => {
-                let looked = ceph.drop_expired_guards(beats, now).await?;
-                Looked {
-                    gone: looked.gone.into_iter().map(HeldGuard::from).collect(),
-                    held: looked.held.into_iter().map(HeldGuard::from).collect(),
-                    next: looked.next,
-                    longest: looked.longest,
-                }
-            }
-            Self::Ganeti(ganeti) => {
-                let looked = ganeti.drop_expired_guards(beats, now).await?;
-                Looked {
-                    gone: looked.gone.into_iter().map(HeldGuard::from).collect(),
-                    held: looked.held.into_iter().map(HeldGuard::from).collect(),
-                    next: looked.next,
-                    longest: looked.longest,
-                }
-            }
-        })
-    }
-}
-
-/// What came of a look at all guards.
-struct Looked {
-    gone: Vec<HeldGuard>,
-    held: Vec<HeldGuard>,
-    /// The first that is held goes then, if nobody renews it.
-    next: Option<Duration>,
-    /// The longest of them lasts so long.
-    longest: Option<Duration>,
+/// The cluster of the configuration, if it keeps guards.
+fn holder(cli: &Cli) -> Result<GuardHolder, CliError> {
+    let held = clusters::of_config(cli)?.guards()?;
+    held.ok_or_else(|| CliError::usage("an Ironic has no guards: what is drained is drained for one visit"))
 }
 
 /// `guards --watch`
@@ -219,7 +159,7 @@ fn stdin_ends() -> tokio::sync::oneshot::Receiver<()> {
 }
 
 async fn look(cli: &Cli, beats: &mut Beats) -> Result<Looked, CliError> {
-    GuardHolder::of_config(cli)?.look(beats).await
+    holder(cli)?.look(beats).await
 }
 
 /// A watcher beside a run; it learns of the run's end, whatever that is, when this is gone.

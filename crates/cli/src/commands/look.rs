@@ -7,19 +7,19 @@ use jiff::Timestamp;
 use stagger_core::check::check;
 use stagger_core::explain::explain;
 use stagger_core::model::{Snapshot, UnitState, Verdict};
-use stagger_core::plan::{Ask, Plan, out_of_reach, plan};
+use stagger_core::plan::{Ask, Plan};
 use stagger_core::view;
 use stagger_engine::inventory::write_whole;
 use stagger_engine::supervisor;
 
 use super::{artifacts, store, which};
 use crate::args::{self, Cli};
-use crate::clusters::{self, Cluster, PlanningInput};
+use crate::clusters::{self, Cluster};
 use crate::documents::{self, Checked, Gathered, PlanFile};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::improve;
 use crate::plan_file::Planned;
+use crate::planning::{PlanningInput, made_for, refusal};
 use crate::print;
 use crate::show::{self, events};
 
@@ -149,49 +149,6 @@ pub(crate) fn run_command(cli: &Cli, flags: Vec<String>, file: Option<&Path>) ->
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     // A word that no shell can take is shown as it is.
     shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" "))
-}
-
-/// Why a plan is not begun: it does not get to its target.
-pub(crate) fn refusal(input: &PlanningInput, made: &Plan) -> Option<CliError> {
-    let reasons = out_of_reach(made, &input.policy, input.snapshot.nouns());
-    (!reasons.is_empty()).then(|| {
-        let mut error = CliError::refused("a run of this plan", &reasons);
-        error.hints.insert(
-            0,
-            "--partial does what can be done, and ends before what waits".to_owned(),
-        );
-        error
-    })
-}
-
-/// The plan for it. If it is searched for a time, the policy gets the steps that were made.
-pub(crate) fn made_for(upgrade: &args::Upgrade, input: &mut PlanningInput) -> Result<Plan, CliError> {
-    let none = BTreeMap::new();
-    let earned = BTreeMap::new();
-    let ask = Ask {
-        snapshot: &input.snapshot,
-        target: &input.target,
-        policy: &input.policy,
-        aside: &none,
-        earned: &earned,
-        parent: None,
-    };
-    let made = match improve::time(upgrade.improve.as_deref())? {
-        Some(time) => improve::plan_within(&ask, time),
-        None => plan(&ask),
-    };
-    // The judge never sees a plan of ours that it would not pass; if it does, that is a bug of ours.
-    let findings = check(&ask, &made);
-    match findings.first() {
-        None => {
-            input.policy.search.steps = made.search.steps;
-            Ok(made)
-        }
-        Some(finding) => Err(CliError::new(
-            Exit::Internal,
-            format!("the plan is not sound: {finding:?}"),
-        )),
-    }
 }
 
 /// `check`

@@ -138,22 +138,3 @@ fn nearest_folder(path: &Path) -> Option<&Path> {
 fn is_writable(folder: &Path) -> bool {
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
 }
-
-/// What an error says, a check for each of its causes.
-pub(crate) fn reached(subject: &str, error: Option<CliError>) -> Vec<Check> {
-    let Some(error) = error else {
-        return vec![Check::passed(subject, "it can be reached")];
-    };
-    let hint = error.hints.first().cloned();
-    let mut checks: Vec<Check> = match error.causes.as_slice() {
-        [] => vec![Check::failed(subject, error.message)],
-        causes => causes
-            .iter()
-            .map(|cause| Check::failed(subject, format!("{}: {cause}", error.message)))
-            .collect(),
-    };
-    if let (Some(last), Some(hint)) = (checks.last_mut(), hint) {
-        last.hint = Some(hint);
-    }
-    checks
-}

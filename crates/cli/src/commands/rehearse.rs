@@ -10,10 +10,11 @@ use stagger_sim::{ClusterCopy, Rehearsed, SimEnding};
 
 use super::look;
 use crate::args::{self, Cli};
-use crate::clusters::{self, PlanningInput, RehearsalInput};
+use crate::clusters::{self, RehearsalInput};
 use crate::documents::{self, Case, EndedSo, Exposed, Rehearsal, Risk, Time};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::planning::{PlanningInput, made_for};
 use crate::print;
 use crate::show;
 
@@ -21,7 +22,7 @@ use crate::show;
 pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, CliError> {
     let cluster = clusters::open(cli, &wish.from)?;
     let RehearsalInput { mut planning, copy } = cluster.rehearsal_input(&wish.upgrade).await?;
-    let made = look::made_for(&wish.upgrade, &mut planning)?;
+    let made = made_for(&wish.upgrade, &mut planning)?;
     let PlanningInput { target, policy, .. } = planning;
     let copy = Arc::new(copy);
     let (seed, osds) = (wish.seed.unwrap_or(1), copy.osds_up());
@@ -51,7 +52,7 @@ pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, C
     if cli.json {
         print::json(&documents::REHEARSAL.of(&told));
     } else {
-        let next = super::look::run_command(cli, wish.upgrade.words(), None);
+        let next = look::run_command(cli, wish.upgrade.words(), None);
         print::out(&show::rehearsal::rehearsal(&told, print::width(), &next));
     }
     Ok(match told.ended {

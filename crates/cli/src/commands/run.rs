@@ -14,7 +14,7 @@ use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 
 use super::guards::Watcher;
-use super::{artifacts, look, place, stop_asked, store, user, which};
+use super::{artifacts, place, stop_asked, store, user, which};
 use crate::args::{Cli, Run};
 use crate::clusters::{self, RunInput};
 use crate::documents;
@@ -22,6 +22,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::plan_diff::differences;
 use crate::plan_file::Planned;
+use crate::planning::{made_for, refusal};
 use crate::print;
 use crate::show::live::Progress;
 use crate::show::{self, events};
@@ -54,7 +55,7 @@ async fn begin(cli: &Cli, wish: &Run, shown: Option<&Plan>) -> Result<Exit, CliE
         baseline,
         backend,
     } = cluster.run_input(&wish.goal).await?;
-    let plan = look::made_for(&wish.goal.upgrade, &mut planning)?;
+    let plan = made_for(&wish.goal.upgrade, &mut planning)?;
     if let Some(moved) = moved(wish, shown, &plan) {
         return Err(moved);
     }
@@ -66,7 +67,7 @@ async fn begin(cli: &Cli, wish: &Run, shown: Option<&Plan>) -> Result<Exit, CliE
         }
         return Ok(Exit::Done);
     }
-    if let Some(refusal) = look::refusal(&planning, &plan) {
+    if let Some(refusal) = refusal(&planning, &plan) {
         return Err(refusal);
     }
     let missing = cluster.missing_commands(&plan);

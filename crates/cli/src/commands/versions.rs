@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use stagger_core::model::{Snapshot, UnitId};
 
-use super::ironic;
 use crate::args::{self, Cli};
 use crate::clusters::{self, Cluster, SeenVersions};
 use crate::documents::{self, VersionRow, Versions};
@@ -12,6 +11,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
 use crate::show::names::{compress, fit};
+use crate::show::services::{row, services as lines_of};
 
 /// `versions`
 pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, CliError> {
@@ -40,12 +40,14 @@ pub(super) async fn show(cli: &Cli, cluster: &dyn Cluster, all: bool) -> Result<
         });
         print::json(&documents::VERSIONS.of(&Versions {
             versions: rows.collect(),
-            services: services.into_iter().map(ironic::row).collect::<Result<_, _>>()?,
+            services: services.into_iter().map(row).collect::<Result<_, _>>()?,
         }));
     } else if services.is_empty() {
         print_units(&snapshot, all);
     } else {
-        ironic::print_services(&services, all);
+        for line in lines_of(&services, all) {
+            print::out(&line);
+        }
     }
     Ok(if answers { Exit::Done } else { Exit::Unreachable })
 }

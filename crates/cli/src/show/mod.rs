@@ -6,6 +6,7 @@ pub(crate) mod names;
 pub(crate) mod plan;
 pub(crate) mod rehearsal;
 pub(crate) mod rook;
+pub(crate) mod services;
 pub(crate) mod status;
 
 use jiff::SignedDuration;

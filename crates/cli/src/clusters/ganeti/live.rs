@@ -21,13 +21,14 @@ use stagger_ganeti_rapi::translate::{Memory, Wished, translate};
 
 use super::{Kept, SYSTEM, goal};
 use crate::args::{self, Cli, Goal};
+use crate::clusters::guards::GuardHolder;
 use crate::clusters::names::names_are_known;
-use crate::clusters::{Cluster, Configured, PlanningInput, RunInput};
-use crate::commands::guards::GuardHolder;
-use crate::commands::{place, store};
+use crate::clusters::{Cluster, Configured, RunInput};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::planning::PlanningInput;
+use crate::state::{place, store};
 
 /// So many runs before tell how long things take.
 const RUNS: usize = 5;

@@ -12,10 +12,11 @@ use stagger_ganeti_rapi::translate::Wished;
 use super::live::{Looked, planned};
 use super::{Kept, SYSTEM, goal};
 use crate::args::{Cli, Goal};
-use crate::clusters::{Cluster, PlanningInput};
+use crate::clusters::Cluster;
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::planning::PlanningInput;
 
 /// Answers that were saved.
 pub(super) struct Recorded<'a> {

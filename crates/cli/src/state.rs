@@ -1,0 +1,54 @@
+//! Where journals and artifacts are.
+
+use std::path::PathBuf;
+
+use stagger_core::model::RunId;
+use stagger_engine::artifacts::Artifacts;
+use stagger_engine::database::Place;
+use stagger_engine::store::Store;
+
+use crate::args::Cli;
+use crate::config;
+use crate::error::CliError;
+
+/// The folder of journals and artifacts.
+pub(crate) fn state_folder(cli: &Cli) -> Result<PathBuf, CliError> {
+    if let Some(folder) = &cli.state {
+        return Ok(folder.clone());
+    }
+    let home = std::env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state")));
+    home.map(|home| home.join("stagger"))
+        .ok_or_else(|| CliError::usage("there is no home folder for journals").hint("--state names a folder"))
+}
+
+/// Where journals are: the database of the configuration, or a file in the folder.
+pub(crate) fn place(cli: &Cli) -> Result<Place, CliError> {
+    Ok(match config::store(cli)? {
+        Some(address) => Place::Server(address),
+        None => Place::File(state_folder(cli)?.join("journal.db")),
+    })
+}
+
+/// The store.
+pub(crate) fn store(cli: &Cli) -> Result<Box<dyn Store>, CliError> {
+    Ok(place(cli)?.open()?)
+}
+
+/// Where artifacts go.
+pub(crate) fn artifacts(cli: &Cli) -> Result<Artifacts, CliError> {
+    Ok(Artifacts::in_folder(state_folder(cli)?.join("artifacts")))
+}
+
+/// That run, or the newest.
+pub(crate) fn which(store: &dyn Store, run: Option<&RunId>) -> Result<RunId, CliError> {
+    if let Some(run) = run {
+        return Ok(run.clone());
+    }
+    let newest = store.runs()?.into_iter().next();
+    newest.map(|listed| listed.run).ok_or_else(|| {
+        CliError::usage("there is no run in this store")
+            .hint("`stagger run --to RELEASE` starts one; --state names another store")
+    })
+}
