@@ -76,8 +76,9 @@ fn quick(report: &mut Report) -> Result<()> {
         tests.arg("-A").arg(format!("clippy::{lint}"));
     }
     report.run("lints of tests", &mut tests)?;
-    let mut pages = workspace("doc", &["--no-deps", "--quiet"]);
-    pages.env("RUSTDOCFLAGS", "-D warnings");
+    let mut pages = workspace("doc", &["--no-deps", "--document-private-items", "--quiet"]);
+    // Whoever reads them reads the private items too.
+    pages.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links");
     report.run("pages of the crates", &mut pages)?;
     report.run(
         "quick tests",

@@ -1,6 +1,6 @@
 //! From facts to a snapshot: what is there, what may be down together, and how it is.
 //!
-//! Pure: the same facts give the same snapshot. Its parts are [`units`], [`budgets`] and [`conditions`].
+//! Pure: the same facts give the same snapshot. Its parts are [`units`](fn@units), [`budgets`](fn@budgets) and [`conditions`](fn@conditions).
 
 mod absent;
 pub mod baseline;

@@ -3,11 +3,11 @@
 //! [`world`] keeps what is *true*: who is up, and whose copies are complete. [`backend`] shows the
 //! engine what such a cluster would *say*, which may be late, missing or a lie. The world judges each
 //! stop by the truth at that instant and counts what no honest tool could have known.
-//! [`simulate`] runs a whole [`scenario::Scenario`] through the real engine; [`rehearse`] runs an upgrade
+//! [`simulate`](fn@simulate) runs a whole [`scenario::Scenario`] through the real engine; [`rehearse`](fn@rehearse) runs an upgrade
 //! on the [`copy`] of a real cluster; [`worlds`] plays [`random`] worlds by the thousand, and shrinks those in
 //! which the truth has found something ([`findings`]).
 //!
-//! Start reading at [`simulate`], then [`world`].
+//! Start reading at [`simulate`](mod@simulate), then [`world`].
 
 mod answers;
 pub mod backend;

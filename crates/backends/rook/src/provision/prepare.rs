@@ -2,7 +2,7 @@
 //!
 //! BlueStore on the raw device, or on a file that stands for one. A device is touched only if it is empty. The
 //! OSD's UUID follows from cluster, node and device, or from cluster and claim, so that one that was killed in the midst of it finds what
-//! it had begun. What it is on a device is decided by [`verdict`], a pure function.
+//! it had begun. What it is on a device is decided by [`verdict`](mod@verdict), a pure function.
 
 pub(crate) mod device;
 mod verdict;
