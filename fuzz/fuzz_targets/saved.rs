@@ -22,7 +22,9 @@ thread_local! {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(inventory) = Inventory::read(bytes) else { return };
+    let Ok(inventory) = Inventory::read(bytes) else {
+        return;
+    };
     let (cluster, taken) = (inventory.cluster.clone(), inventory.taken);
     let written = inventory.to_json().unwrap();
     assert_eq!(Inventory::read(&written).unwrap().to_json().unwrap(), written);

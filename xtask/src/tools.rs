@@ -45,7 +45,15 @@ const TOOLS: [Tool; 4] = [
         program: "cargo-deny",
         features: &[],
         // Advisories are in a repository of their own, which may not be there.
-        words: &["check", "--hide-inclusion-graph", "bans", "licenses", "sources"],
+        words: &[
+            "--log-level",
+            "error",
+            "check",
+            "--hide-inclusion-graph",
+            "bans",
+            "licenses",
+            "sources",
+        ],
         finds: "dependencies that may not be there",
     },
     Tool {
