@@ -22,8 +22,8 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::state::place;
 
-/// The variable by which a shell asks.
-const ASKED_BY: &str = "COMPLETE";
+/// The variable by which a shell asks. Nobody sets one of that name for another reason.
+const ASKED_BY: &str = "STAGGER_COMPLETE";
 /// So many runs are offered, the newest first.
 const RUNS: usize = 20;
 
@@ -158,11 +158,12 @@ fn store() -> Option<Box<dyn Store>> {
     let typed: Vec<String> = std::env::args().collect();
     let mut words = vec!["stagger".to_owned()];
     for flag in ["--config", "--state"] {
-        let given = typed
+        let after = typed.iter().position(|word| word == flag).map(|at| at + 1);
+        let with = typed
             .iter()
-            .position(|word| word == flag)
-            .and_then(|at| typed.get(at + 1));
-        words.extend(given.iter().flat_map(|given| [flag.to_owned(), (*given).clone()]));
+            .find_map(|word| word.strip_prefix(flag)?.strip_prefix('='));
+        let given = after.and_then(|at| typed.get(at).map(String::as_str)).or(with);
+        words.extend(given.map(|given| format!("{flag}={given}")));
     }
     words.push("history".to_owned());
     let place = place(&Cli::try_parse_from(words).ok()?).ok()?;

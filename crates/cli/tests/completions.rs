@@ -14,7 +14,7 @@ fn stagger() -> Command {
 fn offered(words: &[&str]) -> Vec<String> {
     let mut command = stagger();
     command
-        .env("COMPLETE", "bash")
+        .env("STAGGER_COMPLETE", "bash")
         .env("_CLAP_IFS", "\n")
         .env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string())
         .arg("--")
@@ -55,6 +55,8 @@ fn runs_and_units_of_the_store_are_offered() {
     let folder = std::path::Path::new(journal).parent().unwrap().to_str().unwrap();
     let of = |words: &[&str]| offered(&[&["stagger", "--state", folder], words].concat());
     assert_eq!(of(&["history", ""]).iter().filter(|one| *one == run).count(), 1);
+    let in_a_word = format!("--state={folder}");
+    assert!(offered(&["stagger", &in_a_word, "history", ""]).contains(&run.to_owned()));
     let units = of(&["explain", "osd.1"]);
     assert!(units.contains(&"osd.1".to_owned()), "{units:?}");
     // Where there is no store nothing is offered, and none is made.
@@ -70,7 +72,7 @@ fn each_shell_has_its_script() {
         let output = stagger().args(["completions", shell]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(
-            text.contains("COMPLETE") && text.contains("stagger"),
+            text.contains("STAGGER_COMPLETE") && text.contains("stagger"),
             "{shell}: {text}"
         );
     }
