@@ -4,7 +4,7 @@
 
 mod scripted;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use scripted::{NEW, World, at_once, stage, step};
 use stagger_core::model::{
     Code, Door, Growth, Limit, OnFailure, Part, Phase, Policy, Reason, UnitId, Verdict, Width, Window,
@@ -78,7 +78,12 @@ fn a_wave_runs_inside_a_window_and_outside_it_waits_for_the_next() {
     let mut world = world(1, stages(), policy);
     let (until, why) = waits(&mut world);
     assert_eq!((until, why.code), (Some(22 * 3600), Code::OutsideWindow));
+    // The clock was set back since the run began, and a window is a time of day.
+    world.run.time_of_day_is_behind(SignedDuration::from_hours(1));
+    assert_eq!(waits(&mut world).0, Some(23 * 3600));
     world.second = 22 * 3600;
+    assert_eq!(waits(&mut world).0, Some(23 * 3600));
+    world.second = 23 * 3600;
     assert_eq!(world.drive(|_| false), Decision::Over(Ending::Done));
 }
 

@@ -1,5 +1,6 @@
 //! Time, which only the engine knows.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -27,6 +28,11 @@ pub trait Clock: Send + Sync {
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .unwrap_or_default(),
         }
+    }
+
+    /// How long the machine has been up, asleep or not. Nobody can set it.
+    fn up(&self) -> Duration {
+        up()
     }
 
     /// Returns after that time.
@@ -87,9 +93,144 @@ impl Clock for SystemClock {
     }
 }
 
+/// The time of day by which one process carries a run out: it is never set back.
+///
+/// The journal says when both judges agreed, and whoever reads it must not take that for fresh once more because somebody
+/// has set the clock back meanwhile. So what it is set back by is added from then on. Set forward, it goes forward:
+/// nothing tells that from a machine that was frozen from outside.
+pub struct Steady {
+    clock: Arc<dyn Clock>,
+    read: Mutex<Read>,
+}
+
+/// What was read last.
+struct Read {
+    up: Duration,
+    wall: Timestamp,
+    /// What the clock was set back by, in all.
+    behind: SignedDuration,
+    now: Timestamp,
+}
+
+/// The two clocks are read one after the other: what they differ by more than before, up to this, is the time in between.
+const IN_BETWEEN: SignedDuration = SignedDuration::from_millis(100);
+
+impl Steady {
+    /// That clock, from now on.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let (up, wall) = (clock.up(), clock.now());
+        let read = Mutex::new(Read {
+            up,
+            wall,
+            behind: SignedDuration::ZERO,
+            now: wall,
+        });
+        Self { clock, read }
+    }
+
+    /// What the time of day is behind of this.
+    pub fn behind(&self) -> SignedDuration {
+        self.now();
+        self.read().behind
+    }
+
+    fn read(&self) -> MutexGuard<'_, Read> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Clock for Steady {
+    fn now(&self) -> Timestamp {
+        let (up, wall) = (self.clock.up(), self.clock.now());
+        let mut read = self.read();
+        let passed = SignedDuration::try_from(up.saturating_sub(read.up)).unwrap_or(SignedDuration::MAX);
+        let set_back = passed.saturating_sub(wall.duration_since(read.wall));
+        if set_back > IN_BETWEEN {
+            read.behind = read.behind.saturating_add(set_back);
+            tracing::warn!(
+                "the clock was set back by {:.0} s: the run goes on by its own time",
+                set_back.as_secs_f64()
+            );
+        }
+        (read.up, read.wall) = (up, wall);
+        let now = wall.saturating_add(read.behind).unwrap_or(Timestamp::MAX);
+        read.now = read.now.max(now);
+        read.now
+    }
+
+    async fn sleep_until(&self, until: Timestamp) {
+        let behind = self.behind();
+        let until = until.saturating_sub(behind).unwrap_or(Timestamp::MIN);
+        self.clock.sleep_until(until).await;
+    }
+
+    fn moment(&self) -> Moment {
+        self.clock.moment()
+    }
+
+    fn up(&self) -> Duration {
+        self.clock.up()
+    }
+
+    async fn pause(&self, time: Duration) {
+        self.clock.pause(time).await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One that is set by hand.
+    #[derive(Default)]
+    struct ByHand(Mutex<(u64, i64)>);
+
+    impl ByHand {
+        /// So long it goes on, and is set by so much meanwhile.
+        fn passes(&self, seconds: u64, set: i64) {
+            let mut read = self.0.lock().unwrap();
+            read.0 += seconds;
+            read.1 += seconds.cast_signed() + set;
+        }
+
+        /// It is frozen from outside for so long.
+        fn freezes(&self, seconds: i64) {
+            self.0.lock().unwrap().1 += seconds;
+        }
+    }
+
+    #[async_trait]
+    impl Clock for ByHand {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_second(1_700_000_000 + self.0.lock().unwrap().1).unwrap()
+        }
+
+        async fn sleep_until(&self, _until: Timestamp) {}
+
+        fn up(&self) -> Duration {
+            Duration::from_secs(self.0.lock().unwrap().0)
+        }
+    }
+
+    #[test]
+    fn time_goes_on_whatever_the_clock_is_set_to() {
+        let clock = Arc::new(ByHand::default());
+        let steady = Steady::new(clock.clone());
+        let (began, up) = (steady.now(), steady.up());
+        let since = || steady.now().duration_since(began).as_secs();
+        clock.passes(10, -100);
+        assert_eq!((since(), steady.behind().as_secs()), (10, 100));
+        // Asleep and set back, with nobody looking in between.
+        clock.passes(60, -30);
+        assert_eq!((since(), steady.behind().as_secs()), (70, 130));
+        // Frozen after it was set back.
+        clock.freezes(40);
+        assert_eq!(since(), 110);
+        // Set forward, as it cannot be told from that: what has to be waited out is not over by it.
+        clock.passes(5, 1000);
+        assert_eq!((since(), steady.up().saturating_sub(up).as_secs()), (1115, 75));
+    }
 
     #[cfg(target_os = "linux")]
     #[test]

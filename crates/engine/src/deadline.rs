@@ -1,31 +1,22 @@
 //! Until when a call may begin: what the judges have said of it is too old after that (law 4).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, Steady};
 
-/// The end of an approval, on two clocks: one of them can be set back, and the other may stand still while the machine
-/// is frozen from outside. Whichever comes first counts.
+/// The end of an approval, by a clock that is never set back.
 #[derive(Clone)]
 pub struct Deadline {
     until: Timestamp,
-    clock: Arc<dyn Clock>,
-    made: Moment,
-    left: Duration,
+    clock: Arc<Steady>,
 }
 
 impl Deadline {
     /// At that time of that clock.
-    pub fn new(until: Timestamp, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            left: Duration::try_from(until.duration_since(clock.now())).unwrap_or_default(),
-            made: clock.moment(),
-            until,
-            clock,
-        }
+    pub fn new(until: Timestamp, clock: Arc<Steady>) -> Self {
+        Self { until, clock }
     }
 
     /// Whether the call may begin now.
@@ -34,10 +25,10 @@ impl Deadline {
     /// Why not: nothing was begun, and the judges have to be asked again.
     pub fn holds(&self) -> Result<(), String> {
         let now = self.clock.now();
-        if now < self.until && self.made.until(self.clock.moment()) < self.left {
+        if now < self.until {
             return Ok(());
         }
-        let late = now.duration_since(self.until).as_secs().max(0);
+        let late = now.duration_since(self.until).as_secs();
         Err(format!(
             "what both judges had said of it counted until {:.0}, {late} s ago",
             self.until

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::artifacts::Artifacts;
 use crate::backend::{Anchor, Backend, BackendError, Claim, Persistence};
-use crate::clock::Clock;
+use crate::clock::{Clock, Steady};
 use crate::lease::Watch;
 use crate::protocol;
 pub use crate::protocol::units_of;
@@ -113,7 +113,7 @@ pub trait Listener: Send {
 pub struct Driver {
     backend: Arc<dyn Backend>,
     store: Box<dyn Store>,
-    clock: Arc<dyn Clock>,
+    clock: Arc<Steady>,
     artifacts: Artifacts,
     listener: Box<dyn Listener>,
     run: Run,
@@ -132,8 +132,8 @@ pub struct Driver {
     failures: u32,
     /// A holder before us wrote its intents where we cannot read them.
     unread: Option<Unread>,
-    /// The lock is ours since then at the latest: what a holder before began, it began before.
-    held_since: Timestamp,
+    /// How long the machine was up when the lock was ours at the latest: what a holder before began, it began before.
+    held_since: Duration,
 }
 
 /// An observation.
@@ -221,10 +221,10 @@ impl Driver {
             listener,
         } = parts;
         let driver = Self {
-            held_since: clock.now(),
+            held_since: clock.up(),
             backend,
             store,
-            clock,
+            clock: Arc::new(Steady::new(clock)),
             artifacts,
             listener,
             run,
@@ -269,6 +269,11 @@ impl Driver {
         &self.run
     }
 
+    /// The time by which it is carried out: [`Step::Wait`] is meant by this.
+    pub fn clock(&self) -> Arc<Steady> {
+        Arc::clone(&self.clock)
+    }
+
     /// What was last observed.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         self.seen.as_ref().map(|seen| &seen.snapshot)
@@ -283,10 +288,9 @@ impl Driver {
             wait: bound,
         } = protocol::taking_over(open, |action| self.backend.rail(action));
         let unguarded = self.keep_out(&fenced, bound).await;
-        let now = self.clock.now();
         for (seq, action) in self.run.open() {
             if let Some(why) = units_of(action).iter().find_map(|unit| unguarded.why(unit)) {
-                self.strays.add(seq, why, now, Duration::ZERO);
+                self.strays.add(seq, why, &self.clock, Duration::ZERO);
             }
         }
         let mut known = self.unguarded.lock().unwrap_or_else(PoisonError::into_inner);
@@ -311,13 +315,10 @@ impl Driver {
         let fenced = fenced.iter().filter(|unit| !self.is_off(unit));
         let fenced: Vec<UnitId> = fenced.cloned().collect();
         let unguarded = raising::raise(&self.backend, self.fence, &fenced).await;
-        if !bound.is_zero() {
-            let bound = SignedDuration::try_from(bound).unwrap_or(SignedDuration::MAX);
-            // Whoever had the lock before began nothing after that.
-            let until = self.held_since.saturating_add(bound).unwrap_or(Timestamp::MAX);
-            if until <= self.clock.now() {
-                return unguarded;
-            }
+        // Whoever had the lock before began nothing after it was ours.
+        let left = bound.saturating_sub(self.clock.up().saturating_sub(self.held_since));
+        if !left.is_zero() {
+            let until = self.clock.now().saturating_add(left).unwrap_or(Timestamp::MAX);
             let why = Reason::new(
                 Code::WaitingOutCalls,
                 "a call of the process before may still be under way",
@@ -428,6 +429,7 @@ impl Driver {
         }
         self.take_commands()?;
         let now = self.clock.now();
+        self.run.time_of_day_is_behind(self.clock.behind());
         self.forget_what_is_old(now);
         if let Some(unread) = self.unread {
             let Some(Sight { snapshot, .. }) = self.seen.take() else {
@@ -484,6 +486,8 @@ impl Driver {
             Ok(snapshot) => {
                 self.failures = 0;
                 let at = self.clock.now();
+                // What is compared with the journal's times goes by the same clock.
+                let snapshot = snapshot.observed_again(now);
                 self.seen = Some(Sight { snapshot, as_of, at });
                 Ok(Step::Again)
             }

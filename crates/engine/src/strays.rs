@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use stagger_core::model::{Code, Reason};
 use stagger_core::run::Seq;
 
 use crate::backend::BackendError;
+use crate::clock::{Clock as _, Steady};
 
 /// The longest pause before something that failed is tried again, in seconds.
 pub(crate) const LONGEST_PAUSE: u64 = 60;
@@ -30,20 +31,28 @@ pub(crate) struct Strays(BTreeMap<Seq, Stray>);
 #[derive(Debug)]
 struct Stray {
     times: u32,
-    until: Timestamp,
+    /// How long the machine was up then.
+    since: Duration,
+    pause: Duration,
     last: String,
+}
+
+impl Stray {
+    /// How much of its pause is left: one that is bounded must have ended, also where the clock was set forward.
+    fn left(&self, clock: &Steady) -> Duration {
+        self.pause.saturating_sub(clock.up().saturating_sub(self.since))
+    }
 }
 
 impl Strays {
     /// One more call for this intent may still land. It is made again when the pause is over, and not
     /// before one that is bounded has ended.
-    pub(crate) fn add(&mut self, seq: Seq, error: &BackendError, now: Timestamp, bound: Duration) {
+    pub(crate) fn add(&mut self, seq: Seq, error: &BackendError, clock: &Steady, bound: Duration) {
         let times = self.0.get(&seq).map_or(0, |stray| stray.times);
-        let pause = pause_after(times).max(bound);
-        let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
         let stray = Stray {
             times: times.saturating_add(1),
-            until: now.saturating_add(pause).unwrap_or(Timestamp::MAX),
+            since: clock.up(),
+            pause: pause_after(times).max(bound),
             last: error.to_string(),
         };
         self.0.insert(seq, stray);
@@ -59,18 +68,19 @@ impl Strays {
     }
 
     /// Whether a call for this intent is to be made now.
-    pub(crate) fn is_due(&self, seq: Seq, now: Timestamp) -> bool {
-        self.0.get(&seq).is_none_or(|stray| stray.until <= now)
+    pub(crate) fn is_due(&self, seq: Seq, clock: &Steady) -> bool {
+        self.0.get(&seq).is_none_or(|stray| stray.left(clock).is_zero())
     }
 
     /// When the next is tried again.
-    pub(crate) fn next(&self) -> Option<Timestamp> {
-        self.0.values().map(|stray| stray.until).min()
+    pub(crate) fn next(&self, clock: &Steady) -> Option<Timestamp> {
+        let left = self.0.values().map(|stray| stray.left(clock)).min()?;
+        Some(clock.now().saturating_add(left).unwrap_or(Timestamp::MAX))
     }
 
     /// What came of the one that is tried again next.
-    pub(crate) fn last(&self) -> Option<&str> {
-        let next = self.0.values().min_by_key(|stray| stray.until);
+    pub(crate) fn last(&self, clock: &Steady) -> Option<&str> {
+        let next = self.0.values().min_by_key(|stray| stray.left(clock));
         next.map(|stray| stray.last.as_str())
     }
 
@@ -100,7 +110,49 @@ impl Strays {
     /// Whoever resumes has looked: the count begins anew, at once. What may land may land all the same.
     pub(crate) fn begin_anew(&mut self) {
         for stray in self.0.values_mut() {
-            (stray.times, stray.until) = (0, Timestamp::MIN);
+            (stray.times, stray.pause) = (0, Duration::ZERO);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use jiff::SignedDuration;
+
+    use super::*;
+    use crate::clock::Clock;
+
+    /// How long it has been up, and what it was set forward by.
+    struct ByHand(Mutex<(Duration, SignedDuration)>);
+
+    #[async_trait::async_trait]
+    impl Clock for ByHand {
+        fn now(&self) -> Timestamp {
+            let (up, ahead) = *self.0.lock().unwrap();
+            Timestamp::UNIX_EPOCH + up + ahead
+        }
+
+        async fn sleep_until(&self, _: Timestamp) {}
+
+        fn up(&self) -> Duration {
+            self.0.lock().unwrap().0
+        }
+    }
+
+    #[test]
+    fn what_is_bounded_has_ended_also_where_the_clock_was_set_forward() {
+        let clock = Arc::new(ByHand(Mutex::default()));
+        let steady = Steady::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let mut strays = Strays::default();
+        let error = BackendError::transient("ask", "no answer").may_land();
+        strays.add(1, &error, &steady, Duration::from_secs(30));
+        clock.0.lock().unwrap().1 = SignedDuration::from_hours(1);
+        assert!(!strays.is_due(1, &steady));
+        let left = strays.next(&steady).unwrap().duration_since(steady.now());
+        assert_eq!(left.as_secs(), 30);
+        clock.0.lock().unwrap().0 = Duration::from_secs(30);
+        assert!(strays.is_due(1, &steady));
     }
 }

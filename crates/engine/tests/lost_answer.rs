@@ -49,6 +49,9 @@ impl Clock for Waiting {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap()
     }
+    fn up(&self) -> Duration {
+        self.now().duration_since(Timestamp::UNIX_EPOCH).unsigned_abs()
+    }
     async fn sleep_until(&self, until: Timestamp) {
         *self.0.lock().unwrap() = until;
     }

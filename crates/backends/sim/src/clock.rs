@@ -136,8 +136,12 @@ impl Clock for VirtualClock {
     }
 
     fn moment(&self) -> Moment {
-        let up = Duration::from_millis(self.passed());
-        Moment { up, wall: up }
+        let (up, wall) = (self.up(), self.up());
+        Moment { up, wall }
+    }
+
+    fn up(&self) -> Duration {
+        Duration::from_millis(self.passed())
     }
 
     async fn pause(&self, time: Duration) {

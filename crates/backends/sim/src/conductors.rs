@@ -258,7 +258,7 @@ impl Stage<'_> {
             supervisor::start(parts, who, run, wanted, policy.clone(), baseline).await
         };
         let (mut driver, lease) = started.map_err(Setback::of)?;
-        let told = self.story.tell(&mut driver, self.sim, clock).await;
+        let told = self.story.tell(&mut driver, self.sim).await;
         let ending = told.map_err(|error| Setback::of(SuperviseError::from(error)))?;
         // If it cannot be given back, it goes at its expiry.
         lease.give_back(&backend).await.ok();
@@ -423,6 +423,10 @@ impl Clock for ConductorClock {
             up: up.saturating_sub(frozen),
             wall,
         }
+    }
+
+    fn up(&self) -> Duration {
+        self.moment().up
     }
 
     async fn pause(&self, time: Duration) {

@@ -483,12 +483,8 @@ impl<'a> Story<'a> {
     ///
     /// # Errors
     /// The journal cannot be written.
-    pub async fn tell(
-        &self,
-        driver: &mut Driver,
-        sim: &Sim,
-        clock: &dyn Clock,
-    ) -> Result<SimEnding, DriveError> {
+    pub async fn tell(&self, driver: &mut Driver, sim: &Sim) -> Result<SimEnding, DriveError> {
+        let clock = driver.clock();
         let poll = SignedDuration::try_from(sim.poll()).unwrap_or(SignedDuration::from_secs(1));
         let (mut then, mut steps) = (self.began, 0);
         let mut busy = self.began;
@@ -543,7 +539,6 @@ impl<'a> Story<'a> {
                     ));
                 }
                 Step::Wait { why, .. } | Step::Held(why) if too_long => return Ok(SimEnding::Endless(why)),
-                // By the clock of whoever carries it out.
                 Step::Wait { until, .. } => until.duration_since(clock.now()),
                 Step::Held(reason) if quiet => return Ok(SimEnding::Held(reason)),
                 // Until something happens, whoever looks sees what was there before.

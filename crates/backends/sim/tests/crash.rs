@@ -218,7 +218,7 @@ impl<'a> Lives<'a> {
                 );
             }
             let story = Story::new(self.scenario, began);
-            return match story.tell(&mut driver, &self.sim, &clock).await {
+            return match story.tell(&mut driver, &self.sim).await {
                 Ok(_) if fuse.is_dead() => Life::Killed,
                 Ok(ending) => {
                     let waves = driver.run().waves_passed();

@@ -256,7 +256,7 @@ enum End {
 }
 
 async fn steps(driver: &mut Driver, lease: &Lease) -> Result<End, CliError> {
-    let clock = SystemClock;
+    let clock = driver.clock();
     let mut asked_to_stop = false;
     loop {
         if let Some(why) = lease.lost() {

@@ -298,30 +298,8 @@ impl State {
                 });
             }
         }
-        let end = now
-            .saturating_add(SignedDuration::from_secs(i64::from(wave.seconds)))
-            .unwrap_or(Timestamp::MAX);
-        if !policy.windows.is_empty() && !policy.windows.iter().any(|window| window.holds(now, end)) {
-            let next = policy
-                .windows
-                .iter()
-                .filter_map(|window| window.next(now, end))
-                .min();
-            let names: Vec<_> = policy.windows.iter().map(ToString::to_string).collect();
-            let why = Reason::new(
-                Code::OutsideWindow,
-                format!(
-                    "a wave of about {} s must end inside {}",
-                    wave.seconds,
-                    names.join(" or ")
-                ),
-            );
-            return Some(match next {
-                Some(_) => Decision::Wait { until: next, why },
-                None => self.hold(why),
-            });
-        }
-        self.wait_for_door(now, wave.door.as_ref())
+        self.wait_for_window(now, wave.seconds)
+            .or_else(|| self.wait_for_door(now, wave.door.as_ref()))
     }
 }
 

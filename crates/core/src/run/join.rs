@@ -54,12 +54,6 @@ impl State {
         }
     }
 
-    /// Whether policy has what is done until then run now.
-    pub(super) fn may_run(&self, now: Timestamp, end: Timestamp) -> bool {
-        let windows = &self.start.policy.windows;
-        windows.is_empty() || windows.iter().any(|window| window.holds(now, end))
-    }
-
     /// The open wave and its stage, if units may join it at all.
     fn flowing(&self) -> Option<(&OpenWave, Cow<'_, StageSpec>)> {
         let wave = self.wave.as_ref()?;

@@ -28,6 +28,7 @@ mod state;
 mod visit;
 mod waits;
 mod wave;
+mod windows;
 mod word;
 
 pub use decide::{Decision, Seen};
@@ -38,7 +39,7 @@ pub use visit::{Failure, GateWait, OpenWave, Visit, VisitState, WavePhase, Way};
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::model::{PartName, Reason, Snapshot, UnitId};
 use crate::plan::Plan;
@@ -94,6 +95,12 @@ impl Run {
     /// nothing was begun is dropped. The journal does not know of it.
     pub fn close(&mut self) {
         self.closing = true;
+    }
+
+    /// Whoever carries it out goes by a time of its own, and the time of day is so much behind of it: windows go by
+    /// that. The journal does not know of it.
+    pub fn time_of_day_is_behind(&mut self, by: SignedDuration) {
+        self.state.behind = by;
     }
 
     /// How it began.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::event::{Action, Answer, Ending, Entry, Event, Seq, Start};
 use super::visit::OpenWave;
@@ -72,6 +72,8 @@ pub struct State {
     pub(super) off: BTreeSet<HostName>,
     pub(super) ended: Option<Ending>,
     pub(super) ended_at: Option<Timestamp>,
+    /// What the time of day is behind of the time by which it is carried out. The journal does not know of it.
+    pub(super) behind: SignedDuration,
 }
 
 /// A guard that was taken, or may have been.
@@ -201,6 +203,7 @@ impl State {
             off: BTreeSet::new(),
             ended: None,
             ended_at: None,
+            behind: SignedDuration::ZERO,
         })
     }
 }

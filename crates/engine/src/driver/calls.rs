@@ -12,7 +12,7 @@ use stagger_core::view::Waiting;
 use super::{DriveError, Driver, Step};
 use crate::artifacts::Artifacts;
 use crate::backend::{Backend, BackendError, Call, Rail};
-use crate::clock::within;
+use crate::clock::{Clock as _, within};
 use crate::deadline::Deadline;
 use crate::protocol::{self, Earlier, units_of};
 
@@ -71,7 +71,9 @@ impl Driver {
         self.announced.extend(&announced);
         let now = self.clock.now();
         let due = protocol::to_start(again, announced, &self.started);
-        let due = due.into_iter().filter(|seq| self.strays.is_due(*seq, now));
+        let due = due
+            .into_iter()
+            .filter(|seq| self.strays.is_due(*seq, &self.clock));
         let (late, due): (Vec<Seq>, Vec<Seq>) = due.partition(|seq| {
             let is_late = self.run.begins_before(*seq).is_some_and(|before| before <= now);
             is_late && self.earlier(*seq) != Earlier::None
@@ -87,7 +89,7 @@ impl Driver {
             }
         }
         if self.under_way.is_empty()
-            && let Some(until) = self.strays.next()
+            && let Some(until) = self.strays.next(&self.clock)
         {
             if let Some(reason) = self.strays.given_up() {
                 self.strays.begin_anew();
@@ -100,7 +102,7 @@ impl Driver {
                 Code::OutcomeUnknown,
                 format!(
                     "a call may still be under way; it is made again until its outcome is known: {}",
-                    self.strays.last().unwrap_or_default()
+                    self.strays.last(&self.clock).unwrap_or_default()
                 ),
             );
             let waiting = Waiting {
@@ -217,7 +219,7 @@ impl Driver {
             Some(Rail::Bounded(bound)) => bound,
             Some(Rail::Fenced | Rail::Conditional) | None => Duration::ZERO,
         };
-        self.strays.add(seq, error, self.clock.now(), bound);
+        self.strays.add(seq, error, &self.clock, bound);
     }
 }
 

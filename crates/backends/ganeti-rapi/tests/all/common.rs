@@ -152,6 +152,11 @@ impl Clock for Hasty {
         Timestamp::now().checked_add(ahead).unwrap()
     }
 
+    fn up(&self) -> Duration {
+        let now = self.now().as_millisecond();
+        Duration::from_millis(u64::try_from(now).unwrap())
+    }
+
     async fn sleep_until(&self, until: Timestamp) {
         let left = until.duration_since(self.now()).as_millis();
         // Whoever looks every millisecond for what takes minutes is not to wait for minutes.

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{Phase, UnitId};
 use stagger_core::run::{Action, Command, Ending};
 use stagger_engine::backend::{Backend as _, Call, Persistence};
-use stagger_engine::clock::SystemClock;
+use stagger_engine::clock::{Steady, SystemClock};
 use stagger_engine::deadline::Deadline;
 
 use crate::common::{Setup, call, claim, rebooted, setup};
@@ -74,7 +74,7 @@ async fn a_node_is_not_entered_on_a_word_that_grew_old_while_others_were_waited_
     let before = setup.world().layout();
     let until = Timestamp::now() - SignedDuration::from_secs(1);
     let call = Call {
-        deadline: Some(Deadline::new(until, Arc::new(SystemClock))),
+        deadline: Some(Deadline::new(until, Arc::new(Steady::new(Arc::new(SystemClock))))),
         ..call(token)
     };
     let enter = Action::Visit {

@@ -15,7 +15,7 @@ use stagger_core::model::{IdError, Part, Phase, Policy, Reason, Revision, RunId,
 use stagger_core::plan::{Ask, plan};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::Backend;
-use stagger_engine::clock::SystemClock;
+use stagger_engine::clock::{Clock as _, SystemClock};
 use stagger_engine::driver::{Driver, Parts, Step};
 use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
@@ -335,11 +335,10 @@ impl ClusterReconciler {
             match step {
                 Step::Again => {}
                 Step::Wait { until, .. } => {
-                    let pause = until.duration_since(Timestamp::now());
-                    let pause = Duration::try_from(pause).unwrap_or_default();
+                    let clock = driver.clock();
                     // Whatever a person changes is heard at once.
                     tokio::select! {
-                        () = tokio::time::sleep(pause) => {}
+                        () = clock.sleep_until(until) => {}
                         changed = told.changed() => if changed.is_err() { return Ok(()) },
                     }
                 }
