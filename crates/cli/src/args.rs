@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub(crate) use by_word::{Confirm, Ended, HostIs, Settle};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ganeti::{Ganeti, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary};
-pub(crate) use goal::{Goal, Upgrade};
+pub(crate) use goal::{Goal, Select, Upgrade};
 pub(crate) use help::command;
 pub(crate) use kube::{Heard, Kube, OnKubernetes};
 pub(crate) use operator::{Agent, Operator, Prepare, Switch};
@@ -348,6 +348,9 @@ pub(crate) struct Simulate {
     #[command(flatten)]
     /// Instead of a scenario: what to rehearse on a copy of the cluster.
     pub(crate) upgrade: Upgrade,
+    #[command(flatten)]
+    /// Of which units.
+    pub(crate) select: Select,
     #[command(flatten)]
     /// Where facts come from.
     pub(crate) from: From,

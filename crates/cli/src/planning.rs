@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use stagger_core::check::check;
-use stagger_core::model::{Policy, Snapshot, Target};
-use stagger_core::plan::{Ask, Plan, out_of_reach, plan};
+use stagger_core::model::{PartName, Policy, Reason, Snapshot, Target, UnitId};
+use stagger_core::plan::{Ask, Plan, SelectionError, out_of_reach, plan};
 
 use crate::args;
 use crate::error::CliError;
@@ -21,9 +21,54 @@ pub(crate) struct PlanningInput {
     pub(crate) policy: Policy,
 }
 
+impl PlanningInput {
+    /// For the units that were selected only.
+    ///
+    /// # Errors
+    /// There are no such units, or others come first.
+    pub(crate) fn selected(mut self, select: &args::Select) -> Result<Self, CliError> {
+        let none = BTreeMap::new();
+        let earned = BTreeMap::new();
+        let selected = select.selection().of(&self.ask(&none, &earned));
+        self.target = selected.map_err(|error| {
+            let (exit, hint) = match error {
+                SelectionError::OthersFirst { .. } => (
+                    Exit::No,
+                    "select those too, or run for them first: the order of an upgrade stands",
+                ),
+                SelectionError::NoUnit(_)
+                | SelectionError::NoKind { .. }
+                | SelectionError::NoLevel { .. }
+                | SelectionError::NoDomain { .. }
+                | SelectionError::Nothing => (
+                    Exit::Usage,
+                    "`stagger observe --json` shows units with their kinds and failure domains",
+                ),
+            };
+            CliError::new(exit, error.to_string()).hint(hint)
+        })?;
+        Ok(self)
+    }
+
+    fn ask<'a>(
+        &'a self,
+        aside: &'a BTreeMap<UnitId, Reason>,
+        earned: &'a BTreeMap<PartName, u32>,
+    ) -> Ask<'a> {
+        Ask {
+            snapshot: &self.snapshot,
+            target: &self.target,
+            policy: &self.policy,
+            aside,
+            earned,
+            parent: None,
+        }
+    }
+}
+
 /// Why a plan is not begun: it does not get to its target.
 pub(crate) fn refusal(input: &PlanningInput, made: &Plan) -> Option<CliError> {
-    let reasons = out_of_reach(made, &input.policy, input.snapshot.nouns());
+    let reasons = out_of_reach(made, &input.policy, input.snapshot.terms());
     (!reasons.is_empty()).then(|| {
         let mut error = CliError::refused("a run of this plan", &reasons);
         error.hints.insert(
@@ -38,14 +83,7 @@ pub(crate) fn refusal(input: &PlanningInput, made: &Plan) -> Option<CliError> {
 pub(crate) fn made_for(upgrade: &args::Upgrade, input: &mut PlanningInput) -> Result<Plan, CliError> {
     let none = BTreeMap::new();
     let earned = BTreeMap::new();
-    let ask = Ask {
-        snapshot: &input.snapshot,
-        target: &input.target,
-        policy: &input.policy,
-        aside: &none,
-        earned: &earned,
-        parent: None,
-    };
+    let ask = input.ask(&none, &earned);
     let made = match improve::time(upgrade.improve.as_deref())? {
         Some(time) => improve::plan_within(&ask, time),
         None => plan(&ask),

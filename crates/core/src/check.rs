@@ -232,13 +232,6 @@ impl Judge<'_> {
             .map(|left| &left.unit)
     }
 
-    fn is_meant(&self, unit: &UnitId) -> bool {
-        self.stage
-            .maintenance
-            .as_ref()
-            .is_none_or(|maintenance| maintenance.is_for(unit))
-    }
-
     /// Whether a unit that runs that needs nothing of this stage: it is what the stage gives, or what one after
     /// it gives.
     fn is_enough(&self, runs: &Revision) -> bool {
@@ -261,7 +254,7 @@ impl Judge<'_> {
         for (_, unit) in snapshot.of_kind(&self.stage.kind) {
             let done = unit.state == UnitState::Serving
                 && unit.revision.as_ref().is_some_and(|runs| self.is_enough(runs));
-            if !done && !seen.contains(&unit.id) && self.is_meant(&unit.id) {
+            if !done && !seen.contains(&unit.id) && self.ask.target.is_for(self.stage, &unit.id) {
                 findings.push(self.found(Fault::UnitMissing, unit.id.as_str()));
             }
         }
@@ -272,7 +265,7 @@ impl Judge<'_> {
                 Some(unit) if unit.untouchable.is_some() || self.ask.aside.contains_key(id) => {
                     "it must be left alone"
                 }
-                Some(_) if !self.is_meant(id) => "it was not selected",
+                Some(_) if !self.ask.target.is_for(self.stage, id) => "it was not selected",
                 Some(unit) if unit.state != UnitState::Serving => "it does not serve",
                 Some(unit) if unit.revision.as_ref().is_some_and(|runs| self.is_enough(runs)) => {
                     "it has nothing to do"

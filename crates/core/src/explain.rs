@@ -1,8 +1,8 @@
 //! The words: why a unit is where it is, what holds it, and what would free it.
 
 use crate::model::{
-    Budgets, Code, Ix, Maintenance, Nouns, SharedGuests, Snapshot, Standbys, Target, Turn, UnitId, UnitState,
-    Violation,
+    Budgets, Code, Ix, Maintenance, SharedGuests, Snapshot, StageSpec, Standbys, Target, Terms, Turn, UnitId,
+    UnitState, Violation,
 };
 use crate::plan::{Move, Plan, PlannedStage};
 
@@ -84,7 +84,7 @@ pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId)
             unit: unit.clone(),
             place: format!("{unit} is left alone ({})", left.reason.code),
             held_by: vec![left.reason.detail.clone()],
-            freed_by: vec![freed_by_reason(&left.reason.code, snapshot.nouns())],
+            freed_by: vec![freed_by_reason(&left.reason.code, snapshot.terms())],
         });
     }
     let found = plan.stages().find_map(|stage| {
@@ -92,10 +92,9 @@ pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId)
         Some((stage, wave))
     });
     let Some((stage, wave)) = found else {
-        if let Some(stage) = target.stages().find(|stage| {
-            let maintenance = stage.maintenance.as_ref();
-            maintenance.is_some_and(|maintenance| !maintenance.is_for(unit))
-        }) {
+        let of_its_kind = |stage: &&StageSpec| stage.kind == snapshot.unit(ix).kind;
+        let mut stages = target.stages().filter(of_its_kind);
+        if let Some(stage) = stages.find(|stage| !target.is_for(stage, unit)) {
             return Some(Explanation {
                 unit: unit.clone(),
                 place: format!("{unit} is not among those that {} is for", stage.name),
@@ -220,7 +219,7 @@ fn why_not(
 /// standbys, and what was asked for.
 fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option<String> {
     use crate::model::{How, Shift};
-    let (rooms, nouns) = (snapshot.rooms()?, snapshot.nouns());
+    let (rooms, terms) = (snapshot.rooms()?, snapshot.terms());
     let moving = &maintenance.moving;
     let ids = || set.iter().map(|ix| &snapshot.unit(*ix).id);
     if let Some(one) = maintenance
@@ -246,7 +245,7 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
             let pool = rooms.pool(pair[0]);
             return Some(format!(
                 "{}s of {pool} with {}s on shared storage go one at a time",
-                nouns.host, nouns.guest
+                terms.host, terms.guest
             ));
         }
     }
@@ -273,7 +272,7 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
         return Some(format!(
             "{} is the {} of what runs on {} and on {}",
             unit(pair[0].0),
-            nouns.standby,
+            terms.standby,
             unit(pair[0].1),
             unit(pair[1].1)
         ));
@@ -289,10 +288,10 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "most reasons say it themselves")]
-pub(crate) fn freed_by_reason(code: &Code, nouns: Nouns) -> String {
-    let Nouns {
+pub(crate) fn freed_by_reason(code: &Code, terms: &Terms) -> String {
+    let Terms {
         host, guest, standby, ..
-    } = nouns;
+    } = terms;
     let said = match code {
         Code::NeverOkToStop => {
             "more members of that budget serving, or a lower min_size where that is safe for your data"

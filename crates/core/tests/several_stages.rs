@@ -42,6 +42,7 @@ fn target() -> Target {
     Target {
         title: "old to new".to_owned(),
         parts: STAGES.map(stage).into(),
+        only: None,
     }
 }
 

@@ -198,6 +198,7 @@ mod tests {
         let target = Target {
             title: "reboot".to_owned(),
             parts: vec![Part::Stage(stage)],
+            only: None,
         };
         let units = [UnitId::new("node1").unwrap()];
         let bound = longest_bound(&target, &units, |action| match action {

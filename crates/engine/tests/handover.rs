@@ -230,6 +230,7 @@ fn target() -> Target {
             going_back: GoingBack::Restart,
             maintenance: None,
         })],
+        only: None,
     }
 }
 

@@ -271,6 +271,7 @@ fn target(to: &str) -> Target {
             going_back: GoingBack::Restart,
             maintenance: None,
         })],
+        only: None,
     }
 }
 

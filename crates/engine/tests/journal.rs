@@ -30,6 +30,7 @@ fn written(path: &Path, events: u64) -> (SqliteStore, Vec<Entry>) {
         target: Target {
             title: "nothing".to_owned(),
             parts: Vec::new(),
+            only: None,
         },
         policy: Policy::default(),
         baseline: serde_json::Value::Null,

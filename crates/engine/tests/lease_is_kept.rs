@@ -204,6 +204,7 @@ impl Setting {
             target: Target {
                 title: "up".to_owned(),
                 parts: Vec::new(),
+                only: None,
             },
             policy: Policy::default(),
             baseline: serde_json::Value::Null,

@@ -182,6 +182,7 @@ fn target() -> Target {
             going_back: GoingBack::Restart,
             maintenance: None,
         })],
+        only: None,
     }
 }
 

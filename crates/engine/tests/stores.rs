@@ -232,6 +232,7 @@ fn start(cluster: &ClusterName, run: &RunId) -> Event {
         target: Target {
             title: "nothing ü".to_owned(),
             parts: Vec::new(),
+            only: None,
         },
         policy: Policy::default(),
         baseline: Value::Null,

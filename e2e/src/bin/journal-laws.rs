@@ -46,6 +46,7 @@ fn start(cluster: &str, run: &str) -> Result<Event> {
         target: Target {
             title: "nothing".to_owned(),
             parts: Vec::new(),
+            only: None,
         },
         policy: Policy::default(),
         identity: None,

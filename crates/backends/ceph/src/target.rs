@@ -166,7 +166,11 @@ fn compile(
     } else {
         format!("ceph {from} to {wanted}")
     };
-    Ok(Target { title, parts })
+    Ok(Target {
+        title,
+        parts,
+        only: None,
+    })
 }
 
 /// What a unit runs, where that is known.

@@ -197,6 +197,7 @@ impl Question {
             target: Target {
                 title: "hroller".to_owned(),
                 parts: vec![Part::Stage(stage)],
+                only: None,
             },
             policy: Policy {
                 max_in_parallel: Limit::Percent(100),

@@ -62,6 +62,7 @@ pub fn reboot(cluster: &Cluster, wish: &Wish) -> Result<Target, TargetError> {
     Ok(Target {
         title: format!("reboot {}", wish.selection),
         parts: vec![Part::Stage(stage)],
+        only: None,
     })
 }
 

@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{
-    Amounts, BudgetsBuilder, ClusterName, Guest, Host, Ix, Kind, Reason, Rooms, RoomsError, Snapshot,
-    SnapshotError, Storage, Unit, UnitId, UnitState,
-};
+use stagger_core::model::{Amounts, BudgetsBuilder, ClusterName, Guest, Host, Ix, Kind, Reason, Rooms, RoomsError, Snapshot, SnapshotError, Storage, Terms, Unit, UnitId, UnitState};
 
 use crate::cluster::{Cluster, Instance, Ipolicy, Node, NodeIx, SpecKey, Status, Template};
 
@@ -52,6 +49,9 @@ pub enum TranslateError {
     Snapshot(#[from] SnapshotError),
 }
 
+/// What Ganeti's manual calls them.
+pub const TERMS: Terms = Terms::new("node", "node", "instance", "secondary");
+
 /// The snapshot of a cluster.
 ///
 /// # Errors
@@ -70,6 +70,7 @@ pub fn snapshot(cluster: &Cluster, view: &View) -> Result<Snapshot, TranslateErr
         Vec::new(),
         view.durations.clone(),
     )?;
+    let snapshot = snapshot.with_terms(TERMS);
     Ok(snapshot.with_rooms(rooms(cluster, view.ignore_ipolicy)?)?)
 }
 

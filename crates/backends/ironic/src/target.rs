@@ -131,6 +131,7 @@ impl Compiler<'_> {
         Ok(Target {
             title: format!("ironic {from} to {to}"),
             parts,
+            only: None,
         })
     }
 

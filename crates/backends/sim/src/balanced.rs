@@ -92,5 +92,6 @@ pub(crate) fn target(
     Ok(Target {
         title: format!("services to {}", want.to),
         parts,
+        only: None,
     })
 }

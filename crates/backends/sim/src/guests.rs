@@ -106,6 +106,7 @@ pub(crate) fn target(
     Ok(Target {
         title: "reboot all nodes".to_owned(),
         parts: vec![Part::Stage(stage)],
+        only: None,
     })
 }
 

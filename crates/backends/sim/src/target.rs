@@ -159,5 +159,6 @@ pub fn target(spec: &SimSpec, want: &TargetSpec, policy: &Policy) -> Result<Targ
             Part::Stage(stage("rgw")?),
             Part::Step(require),
         ],
+        only: None,
     })
 }

@@ -1,7 +1,8 @@
 //! What to plan for, and how boldly.
 
 use clap::Args;
-use stagger_core::model::Limit;
+use stagger_core::model::{Kind, Limit, UnitId};
+use stagger_core::plan::Selection;
 
 use super::Reboot;
 
@@ -12,6 +13,9 @@ pub(crate) struct Goal {
     #[command(flatten)]
     /// The release, and how boldly to go there.
     pub(crate) upgrade: Upgrade,
+    #[command(flatten)]
+    /// Of which units.
+    pub(crate) select: Select,
     #[command(flatten)]
     /// Or what to reboot.
     pub(crate) reboot: Reboot,
@@ -25,13 +29,13 @@ impl Goal {
                 to: release.map(str::to_owned),
                 ..Upgrade::default()
             },
-            reboot: Reboot::default(),
+            ..Self::default()
         }
     }
 
     /// The flags that say the same on a command line.
     pub(crate) fn words(&self) -> Vec<String> {
-        [self.upgrade.words(), self.reboot.words()].concat()
+        [self.upgrade.words(), self.select.words(), self.reboot.words()].concat()
     }
 }
 
@@ -86,6 +90,71 @@ impl Upgrade {
     }
 }
 
+/// Some units; the others are left for another run.
+#[derive(Debug, Args, Default)]
+#[cfg_attr(test, derive(PartialEq))]
+#[command(next_help_heading = "Some units only; a later run takes up the others")]
+pub(crate) struct Select {
+    /// Units of this kind: mon, osd, node. May be repeated.
+    #[arg(long = "kind", value_name = "KIND", value_delimiter = ',')]
+    kinds: Vec<Kind>,
+    /// Units on this host. May be repeated.
+    #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
+    hosts: Vec<String>,
+    /// Units in this failure domain: rack=r3. May be repeated.
+    #[arg(long = "domain", value_name = "LEVEL=NAME", value_delimiter = ',', value_parser = domain)]
+    domains: Vec<(String, String)>,
+    /// This unit. May be repeated.
+    #[arg(long = "unit", value_name = "UNIT", value_delimiter = ',')]
+    units: Vec<UnitId>,
+    /// At most so many units, the first of the plan.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+}
+
+/// The level of failure domains that hosts are.
+const HOST: &str = "host";
+
+fn domain(text: &str) -> Result<(String, String), String> {
+    let parts = text
+        .split_once('=')
+        .filter(|(level, name)| !level.is_empty() && !name.is_empty());
+    let (level, name) = parts.ok_or("give a level and a name: rack=r3")?;
+    Ok((level.to_owned(), name.to_owned()))
+}
+
+impl Select {
+    /// What was selected.
+    pub(crate) fn selection(&self) -> Selection {
+        let hosts = self.hosts.iter().map(|host| (HOST.to_owned(), host.clone()));
+        Selection {
+            kinds: self.kinds.clone(),
+            units: self.units.clone(),
+            domains: hosts.chain(self.domains.iter().cloned()).collect(),
+            limit: self.limit.unwrap_or_default(),
+        }
+    }
+
+    /// The flags that say the same on a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let Self {
+            kinds,
+            hosts,
+            domains,
+            units,
+            limit,
+        } = self;
+        let mut words = Words::default();
+        words.values("--kind", kinds);
+        words.values("--host", hosts);
+        let domains = domains.iter().map(|(level, name)| format!("{level}={name}"));
+        words.values("--domain", domains);
+        words.values("--unit", units);
+        words.value("--limit", limit.as_ref());
+        words.0
+    }
+}
+
 /// Flags as they are written on a command line.
 #[derive(Default)]
 pub(super) struct Words(pub(super) Vec<String>);
@@ -107,7 +176,7 @@ impl Words {
         }
     }
 
-    pub(super) fn values(&mut self, flag: &str, values: &[String]) {
+    pub(super) fn values<T: std::fmt::Display>(&mut self, flag: &str, values: impl IntoIterator<Item = T>) {
         for value in values {
             self.value(flag, Some(value));
         }

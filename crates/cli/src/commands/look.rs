@@ -84,7 +84,10 @@ fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliError> {
     let cluster = clusters::open(cli, &wish.from)?;
-    let mut input = cluster.planning_input(&wish.goal).await?;
+    let mut input = cluster
+        .planning_input(&wish.goal)
+        .await?
+        .selected(&wish.goal.select)?;
     let made = made_for(&wish.goal.upgrade, &mut input)?;
     shown(cli, wish, &*cluster, &input, &made)
 }
@@ -161,7 +164,8 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
         None
     };
     let cluster = clusters::open(cli, &wish.from)?;
-    let asked = cluster.planning_input(own.as_ref().unwrap_or(&wish.goal)).await?;
+    let goal = own.as_ref().unwrap_or(&wish.goal);
+    let asked = cluster.planning_input(goal).await?.selected(&goal.select)?;
     let given = file.plan;
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
     let ask = Ask {
@@ -201,7 +205,8 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
 pub(crate) async fn explain_unit(cli: &Cli, wish: &args::Explain) -> Result<Exit, CliError> {
     let mut input = clusters::open(cli, &wish.from)?
         .planning_input(&wish.goal)
-        .await?;
+        .await?
+        .selected(&wish.goal.select)?;
     let made = made_for(&wish.goal.upgrade, &mut input)?;
     let said = explain(&input.snapshot, &input.target, &made, &wish.unit);
     let Some(said) = said else {

@@ -21,7 +21,8 @@ use crate::show;
 /// `simulate --to`
 pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, CliError> {
     let cluster = clusters::open(cli, &wish.from)?;
-    let RehearsalInput { mut planning, copy } = cluster.rehearsal_input(&wish.upgrade).await?;
+    let RehearsalInput { planning, copy } = cluster.rehearsal_input(&wish.upgrade).await?;
+    let mut planning = planning.selected(&wish.select)?;
     let made = made_for(&wish.upgrade, &mut planning)?;
     let PlanningInput { target, policy, .. } = planning;
     let copy = Arc::new(copy);
@@ -52,7 +53,7 @@ pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, C
     if cli.json {
         print::json(&documents::REHEARSAL.of(&told));
     } else {
-        let next = look::run_command(cli, wish.upgrade.words(), None);
+        let next = look::run_command(cli, [wish.upgrade.words(), wish.select.words()].concat(), None);
         print::out(&show::rehearsal::rehearsal(&told, print::width(), &next));
     }
     Ok(match told.ended {

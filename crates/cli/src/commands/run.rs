@@ -51,10 +51,11 @@ async fn begin(cli: &Cli, wish: &Run, shown: Option<&Plan>) -> Result<Exit, CliE
     }
     let cluster = clusters::of_config(cli)?;
     let RunInput {
-        mut planning,
+        planning,
         baseline,
         backend,
     } = cluster.run_input(&wish.goal).await?;
+    let mut planning = planning.selected(&wish.goal.select)?;
     let plan = made_for(&wish.goal.upgrade, &mut planning)?;
     if let Some(moved) = moved(wish, shown, &plan) {
         return Err(moved);
@@ -63,7 +64,8 @@ async fn begin(cli: &Cli, wish: &Run, shown: Option<&Plan>) -> Result<Exit, CliE
         if cli.json {
             print::json(&documents::PLAN.of(&plan));
         } else {
-            print::out("Nothing to do: every unit serves on the target.");
+            let which = planning.target.only.as_ref().map_or("", |_| "selected ");
+            print::out(&format!("Nothing to do: every {which}unit serves on the target."));
         }
         return Ok(Exit::Done);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use jiff::SignedDuration;
-use stagger_core::model::{GoingBack, How, Nouns, Snapshot, UnitId};
+use stagger_core::model::{GoingBack, How, Snapshot, Terms, UnitId};
 use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage, PlannedStep};
 use stagger_core::view;
 
@@ -20,13 +20,13 @@ const WHY: usize = 60;
 /// What, shape, waves; then what is uncomfortable; then the summary and the next command.
 pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, next: &str) -> String {
     let mut text = String::new();
-    let (units, nouns) = (snapshot.units().len(), snapshot.nouns());
+    let (units, terms) = (snapshot.units().len(), snapshot.terms());
     let _ = writeln!(
         text,
         "{}  {}   {units} {}s, {}\n",
         plan.cluster,
         plan.title,
-        nouns.unit,
+        terms.unit,
         snapshot.generation()
     );
     if plan.is_empty() && plan.left_alone.is_empty() {
@@ -68,7 +68,7 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
         text.push('\n');
         waves(&mut text, stage, &places, all, width);
     }
-    uncomfortable(&mut text, plan, nouns, width);
+    uncomfortable(&mut text, plan, terms, width);
     let waves = plan.stages().flat_map(|stage| &stage.waves);
     let distinct: BTreeSet<&UnitId> = waves.flat_map(|wave| &wave.units).collect();
     // One may stand in several stages.
@@ -82,7 +82,7 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
         plan.waves(),
         plan.at_least(),
         distinct.len(),
-        nouns.unit,
+        terms.unit,
         visits,
         duration(plan.forecast()),
         without_barriers(plan),
@@ -109,7 +109,7 @@ fn without_barriers(plan: &Plan) -> String {
 }
 
 /// What is done to guests, and what that costs them.
-fn moves(lines: &mut Vec<String>, plan: &Plan, nouns: Nouns) {
+fn moves(lines: &mut Vec<String>, plan: &Plan, terms: &Terms) {
     let of = |how: How| -> Vec<&Move> {
         let waves = plan.stages().flat_map(|stage| &stage.waves);
         waves
@@ -131,7 +131,7 @@ fn moves(lines: &mut Vec<String>, plan: &Plan, nouns: Nouns) {
         lines.push(format!(
             "Moves     {} {}s move while they run, and back",
             migrated.len(),
-            nouns.guest
+            terms.guest
         ));
     }
     if !relocated.is_empty() {
@@ -181,9 +181,9 @@ fn waves(text: &mut String, stage: &PlannedStage, places: &Places<'_>, all: bool
     }
 }
 
-fn uncomfortable(text: &mut String, plan: &Plan, nouns: Nouns, width: usize) {
+fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, width: usize) {
     let mut lines: Vec<String> = Vec::new();
-    moves(&mut lines, plan, nouns);
+    moves(&mut lines, plan, terms);
     for door in plan.doors() {
         lines.push(format!("One way   {}: {}", door.name, door.why));
     }

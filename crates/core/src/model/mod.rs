@@ -9,12 +9,12 @@ mod ids;
 mod interruption;
 mod moving;
 mod names;
-mod nouns;
 mod policy;
 mod reason;
 mod rooms;
 mod snapshot;
 mod target;
+mod terms;
 mod unit;
 mod window;
 
@@ -31,7 +31,6 @@ pub use moving::{
     Evacuate, LocalGuests, Maintenance, Moving, OneAtATime, SharedGuests, Spare, Standbys, Turn,
 };
 pub use names::{HostName, plain};
-pub use nouns::Nouns;
 pub use policy::{Doors, Growth, Limit, LimitError, OnFailure, Order, Policy, Retry, Search};
 pub use reason::{Code, Reason};
 pub(crate) use rooms::kept;
@@ -39,5 +38,6 @@ pub use rooms::{Amounts, Cramped, Demand, Guest, Host, How, Resource, Rooms, Roo
 pub(crate) use snapshot::hex;
 pub use snapshot::{Snapshot, SnapshotError};
 pub use target::{Door, GoingBack, Part, Phase, StageSpec, StepSpec, Target, Width};
+pub use terms::Terms;
 pub use unit::{Ix, Unit, UnitState};
 pub use window::{Window, WindowError};

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     Absent, Budgets, Bystander, ClusterName, Condition, ConditionName, Drained, Interruption, Ix, Kind,
-    Rooms, RoomsError, Unit, UnitId, UnitState, Verdict,
+    Rooms, RoomsError, Terms, Unit, UnitId, UnitState, Verdict,
 };
 
 /// All that was observed of one cluster at one time. Units are sorted as people count.
@@ -28,6 +28,7 @@ pub struct Snapshot {
     conditions: Arc<BTreeMap<ConditionName, Condition>>,
     durations: Arc<BTreeMap<Kind, SignedDuration>>,
     rooms: Option<Arc<Rooms>>,
+    terms: Arc<Terms>,
     absent: Vec<Absent>,
     interruptions: Vec<Interruption>,
     bystanders: Vec<Bystander>,
@@ -56,6 +57,9 @@ struct SnapshotDocument {
     /// What hosts carry, and what fits where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rooms: Option<Rooms>,
+    /// What its things are called, where not units, hosts and guests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    terms: Option<Terms>,
     /// What the cluster's books name and nothing counts on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     absent: Vec<Absent>,
@@ -147,6 +151,7 @@ impl Snapshot {
             conditions: Arc::new(conditions),
             durations: Arc::new(durations),
             rooms: None,
+            terms: Arc::default(),
             absent: Vec::new(),
             interruptions: Vec::new(),
             bystanders: Vec::new(),
@@ -164,6 +169,13 @@ impl Snapshot {
         }
         self.rooms = Some(Arc::new(rooms));
         Ok(self)
+    }
+
+    /// The same with what its things are called.
+    #[must_use]
+    pub fn with_terms(mut self, terms: Terms) -> Self {
+        self.terms = Arc::new(terms);
+        self
     }
 
     /// The same with what may be down together once all that recovers by itself has done so: waves are planned by that,
@@ -236,6 +248,11 @@ impl Snapshot {
     /// What its units carry, if they are hosts of guests.
     pub fn rooms(&self) -> Option<&Rooms> {
         self.rooms.as_deref()
+    }
+
+    /// What its things are called.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     /// What the cluster's books name and nothing counts on, sorted as people count.
@@ -371,6 +388,7 @@ impl TryFrom<SnapshotDocument> for Snapshot {
             conditions,
             durations,
             rooms,
+            terms,
             absent,
             interruptions,
             bystanders,
@@ -396,7 +414,8 @@ impl TryFrom<SnapshotDocument> for Snapshot {
         .with_absent(absent)
         .with_interruptions(interruptions)
         .with_bystanders(bystanders)
-        .with_drained(drained);
+        .with_drained(drained)
+        .with_terms(terms.unwrap_or_default());
         if let Some(recovered) = recovered {
             let recovered = Budgets::try_from(recovered).map_err(SnapshotError::Budgets)?;
             snapshot = snapshot.with_recovered(recovered)?;
@@ -420,6 +439,7 @@ impl From<Snapshot> for SnapshotDocument {
             conditions,
             durations,
             rooms,
+            terms,
             absent,
             interruptions,
             bystanders,
@@ -437,6 +457,7 @@ impl From<Snapshot> for SnapshotDocument {
             conditions: Arc::unwrap_or_clone(conditions).into_values().collect(),
             durations: durations.iter().map(|(k, d)| (k.clone(), d.as_secs())).collect(),
             rooms: rooms.map(Arc::unwrap_or_clone),
+            terms: Some(Arc::unwrap_or_clone(terms)).filter(|terms| *terms != Terms::default()),
             absent,
             interruptions,
             bystanders,

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConditionName, Gate, GuardSpec, Kind, Maintenance, PartName, Revision};
+use super::{ConditionName, Gate, GuardSpec, Kind, Maintenance, PartName, Revision, UnitId};
 
 /// What is wanted of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +16,9 @@ pub struct Target {
     pub title: String,
     /// Stages and steps in their order. Between two parts the whole cluster's health is verified.
     pub parts: Vec<Part>,
+    /// The units that were selected, sorted; `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<Vec<UnitId>>,
 }
 
 impl Target {
@@ -43,6 +46,16 @@ impl Target {
             .skip(1)
             .filter(|other| other.kind == stage.kind)
             .map(|other| &other.revision)
+    }
+
+    /// Whether that stage is for this unit, if it is of its kind.
+    pub fn is_for(&self, stage: &StageSpec, unit: &UnitId) -> bool {
+        let selected = self.only.as_ref();
+        selected.is_none_or(|only| only.binary_search(unit).is_ok())
+            && stage
+                .maintenance
+                .as_ref()
+                .is_none_or(|maintenance| maintenance.is_for(unit))
     }
 
     /// The step of that name.

@@ -16,6 +16,7 @@ pub(crate) mod problem;
 mod reach;
 mod schedule;
 pub(crate) mod select;
+mod selection;
 pub mod waves;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub use document::{Interrupted, LeftAlone, Move, Plan, PlannedPart, PlannedStage
 pub use reach::out_of_reach;
 pub(crate) use schedule::kind_of_move;
 pub use schedule::{Schedule, Turn};
+pub use selection::{Selection, SelectionError};
 
 use crate::model::{
     Down, Ix, Part, PartName, Policy, Reason, Search, Shift, Snapshot, StageSpec, StepSpec, Target, UnitId,

@@ -273,7 +273,7 @@ impl Posed<'_> {
                 format!(
                     "no two of {} {}s may be down together: {}{more}",
                     clique.len(),
-                    self.snapshot.nouns().unit,
+                    self.snapshot.terms().unit,
                     names.join(" ")
                 )
             }
@@ -287,7 +287,7 @@ impl Posed<'_> {
             }
             BoundReason::Eigenvalues { units } => format!(
                 "Hoffman's bound on {units} {}s and the pairs of them that may not be down together",
-                self.snapshot.nouns().unit
+                self.snapshot.terms().unit
             ),
             BoundReason::Exact => "all ways were tried".to_owned(),
             BoundReason::Growth => "waves grow 1, 2, 4 … up to the maximum".to_owned(),

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Interrupted, LeftAlone, Plan, PlannedPart};
-use crate::model::{Code, Nouns, PartName, Policy, Reason, Snapshot, Target, UnitId};
+use crate::model::{Code, PartName, Policy, Reason, Snapshot, Target, Terms, UnitId};
 
 /// Notes which part waits for each unit that is left alone: the next one that has something to do, or that leaves
 /// something alone itself. A stage of hosts of guests is waited for by nobody: each of its visits is an end in itself.
@@ -73,7 +73,7 @@ const NAMED: usize = 8;
 
 /// Why nothing is begun: what keeps the plan from its target, and what would help. Empty where it gets there, and
 /// where the policy asks for what can be done.
-pub fn out_of_reach(plan: &Plan, policy: &Policy, nouns: Nouns) -> Vec<Reason> {
+pub fn out_of_reach(plan: &Plan, policy: &Policy, terms: &Terms) -> Vec<Reason> {
     if policy.partial {
         return Vec::new();
     }
@@ -99,7 +99,7 @@ pub fn out_of_reach(plan: &Plan, policy: &Policy, nouns: Nouns) -> Vec<Reason> {
         let detail = format!(
             "{}{more} left alone, and {needed_by} waits for that. {reason}. What would help: {}",
             names.join(" "),
-            crate::explain::freed_by_reason(&reason.code, nouns)
+            crate::explain::freed_by_reason(&reason.code, terms)
         );
         Reason::new(Code::TargetOutOfReach, detail)
     });

@@ -29,7 +29,7 @@ pub(super) fn select(
     for (ix, unit) in snapshot.of_kind(&stage.kind) {
         selected.all += 1;
         selected.down += u32::from(unit.state != UnitState::Serving);
-        if !is_meant(unit, stage) || is_done(unit, target, stage) {
+        if !needs_change(unit, target, stage) {
             continue;
         }
         let left = must_be_left(unit, aside)
@@ -70,12 +70,9 @@ fn is_done(unit: &Unit, target: &Target, stage: &StageSpec) -> bool {
     unit.state == UnitState::Serving && (*runs == stage.revision || passed())
 }
 
-/// Whether the stage is for that unit at all.
-pub(crate) fn is_meant(unit: &Unit, stage: &StageSpec) -> bool {
-    stage
-        .maintenance
-        .as_ref()
-        .is_none_or(|maintenance| maintenance.is_for(&unit.id))
+/// Whether the stage is for that unit, and has something to do for it.
+pub(super) fn needs_change(unit: &Unit, target: &Target, stage: &StageSpec) -> bool {
+    target.is_for(stage, &unit.id) && !is_done(unit, target, stage)
 }
 
 /// Why a host must be left alone because of what it carries.

@@ -34,6 +34,7 @@ impl State {
             target: Target {
                 title: format!("back from {}", self.start.target.title),
                 parts: Vec::new(),
+                only: None,
             },
             aside: BTreeMap::new(),
             impossible: Vec::new(),

@@ -20,6 +20,7 @@ pub fn start(parts: Vec<Part>, policy: Policy) -> Start {
         target: Target {
             title: "up".to_owned(),
             parts,
+            only: None,
         },
         policy,
         baseline: serde_json::Value::Null,

@@ -258,6 +258,7 @@ impl Case {
                 going_back: GoingBack::Restart,
                 maintenance: Some(self.maintenance.clone()),
             })],
+            only: None,
         }
     }
 

@@ -133,6 +133,7 @@ pub fn target(rng: &mut Rng) -> Target {
                 why: String::new(),
             }),
         ],
+        only: None,
     }
 }
 

@@ -254,6 +254,7 @@ fn start(guard: bool) -> Start {
         target: Target {
             title: "1 to 2".to_owned(),
             parts: vec![Part::Stage(stage)],
+            only: None,
         },
         policy: Policy {
             max_in_parallel: Limit::Count(UNITS as u32),

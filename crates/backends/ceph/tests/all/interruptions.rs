@@ -50,7 +50,7 @@ fn planned(facts: &Facts, words: &[&str]) -> (Plan, Vec<String>) {
     };
     let made = plan(&ask);
     assert_eq!(check(&ask, &made), []);
-    let refused = out_of_reach(&made, &policy, snapshot.nouns());
+    let refused = out_of_reach(&made, &policy, snapshot.terms());
     let told = refused
         .iter()
         .map(|reason| format!("{}: {}", reason.code, reason.detail));

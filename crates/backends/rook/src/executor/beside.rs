@@ -371,6 +371,7 @@ mod tests {
         let mut target = Target {
             title: "t".to_owned(),
             parts: ["mon", "mgr", "osd", "mds"].map(stage).into(),
+            only: None,
         };
         place(&mut target).unwrap();
         let names = |target: &Target| -> Vec<String> {

@@ -235,6 +235,7 @@ mod tests {
                 door: None,
                 why: String::new(),
             })],
+            only: None,
         };
         let names = |deployments: &[Deployment]| -> Vec<String> {
             let mut target = empty();

@@ -1,6 +1,6 @@
 //! What a run leaves undone, and whether it is tried again by itself.
 
-use stagger_core::model::{Code, Nouns, Policy, Reason, RunId, UnitId};
+use stagger_core::model::{Code, Policy, Reason, RunId, Terms, UnitId};
 use stagger_core::plan::{self, Plan};
 use stagger_core::run::{Command, Ending, Entry, Event, Run};
 
@@ -137,8 +137,8 @@ pub(crate) fn not_begun(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
 }
 
 /// Why a run with this plan is not begun: it would end half-way, behind what cannot be undone.
-pub(crate) fn out_of_reach(plan: &Plan, policy: &Policy, nouns: Nouns) -> Option<Blocked> {
-    let reasons = plan::out_of_reach(plan, policy, nouns);
+pub(crate) fn out_of_reach(plan: &Plan, policy: &Policy, terms: &Terms) -> Option<Blocked> {
+    let reasons = plan::out_of_reach(plan, policy, terms);
     if reasons.is_empty() {
         return None;
     }
@@ -247,18 +247,8 @@ mod tests {
     fn a_run_that_would_end_half_way_is_not_begun() {
         let step = json!([{ "step": { "name": "require-osd-release-20", "why": "w" } }]);
         let mut made = plan(&step, &[]);
-        let nouns = Snapshot::new(
-            ClusterName::new("c").unwrap(),
-            Timestamp::UNIX_EPOCH,
-            String::new(),
-            Vec::new(),
-            BudgetsBuilder::default().build(),
-            Vec::new(),
-            BTreeMap::new(),
-        )
-        .unwrap()
-        .nouns();
-        assert_eq!(said(out_of_reach(&made, &Policy::default(), nouns)), None);
+        let terms = Terms::default();
+        assert_eq!(said(out_of_reach(&made, &Policy::default(), &terms)), None);
         made.left_alone = serde_json::from_value(json!([{
             "unit": "osd.7", "stage": "osd", "needed_by": "require-osd-release-20",
             "reason": Reason::new(Code::UnitDown, "it is down"),
@@ -269,7 +259,7 @@ mod tests {
             "permitted": false,
         }]))
         .unwrap();
-        let (reason, why) = said(out_of_reach(&made, &Policy::default(), nouns)).unwrap();
+        let (reason, why) = said(out_of_reach(&made, &Policy::default(), &terms)).unwrap();
         assert_eq!(reason, "TargetOutOfReach");
         for word in [
             "osd.7 is left alone",
@@ -287,7 +277,7 @@ mod tests {
             partial: true,
             ..Policy::default()
         };
-        assert_eq!(said(out_of_reach(&made, &partial, nouns)), None);
+        assert_eq!(said(out_of_reach(&made, &partial, &terms)), None);
     }
 
     /// What a run was given up for is in its journal: a status may be lost.

@@ -210,9 +210,9 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                     Code::OneAtATime,
                     format!(
                         "{}s of {} with {}s on shared storage go one at a time",
-                        world.nouns.host,
+                        world.terms.host,
                         rooms.pool(pool),
-                        world.nouns.guest
+                        world.terms.guest
                     ),
                 ),
             });
@@ -271,7 +271,7 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                     Code::NoRoomAnywhere,
                     format!(
                         "all {}s of {} have {all} {what} free",
-                        world.nouns.host,
+                        world.terms.host,
                         rooms.pool(pool)
                     ),
                 ),

@@ -13,7 +13,7 @@ mod wave;
 pub(super) use limits::Limit;
 pub(super) use partition::{Partition, Placed};
 
-use crate::model::{Demand, Ix, Moving, Nouns, Rooms, Shift, Snapshot, Standbys, Turn, UnitState};
+use crate::model::{Demand, Ix, Moving, Rooms, Shift, Snapshot, Standbys, Terms, Turn, UnitState};
 
 /// What placing looks at again and again.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct World<'a> {
     demands: Vec<Vec<Demand>>,
     pool_hosts: Vec<Vec<u32>>,
     any_tag: bool,
-    nouns: Nouns,
+    terms: Terms,
 }
 
 impl<'a> World<'a> {
@@ -48,7 +48,7 @@ impl<'a> World<'a> {
             rooms,
             moving,
             pool_hosts,
-            nouns: snapshot.nouns(),
+            terms: snapshot.terms().clone(),
         }
     }
 

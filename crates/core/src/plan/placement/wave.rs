@@ -279,7 +279,7 @@ impl<'w> Attempt<'w> {
                         Code::NoRoomAnywhere,
                         format!(
                             "no {} of {} has room for {}, which takes {} MiB of memory and {} virtual processors",
-                            self.world.nouns.host,
+                            self.world.terms.host,
                             rooms.pool(pool),
                             of.name,
                             of.takes[0],
@@ -334,7 +334,7 @@ impl<'w> Attempt<'w> {
                         Code::NoRoomForCopies,
                         format!(
                             "no {} of {} has room for the second copy of {}, which takes {} MiB of disk",
-                            self.world.nouns.host,
+                            self.world.terms.host,
                             rooms.pool(pool),
                             of.name,
                             of.takes[3]

@@ -170,7 +170,7 @@ impl ClusterReconciler {
             parent: None,
         });
         if let Some(blocked) = last_run::not_begun(&planned, differing)
-            .or_else(|| last_run::out_of_reach(&planned, &policy, seen.nouns()))
+            .or_else(|| last_run::out_of_reach(&planned, &policy, seen.terms()))
         {
             return Err(blocked);
         }
