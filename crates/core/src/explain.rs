@@ -1,8 +1,8 @@
 //! The words: why a unit is where it is, what holds it, and what would free it.
 
 use crate::model::{
-    Budgets, Code, Ix, Maintenance, SharedGuests, Snapshot, StageSpec, Standbys, Target, Terms, Turn, UnitId,
-    UnitState, Violation,
+    Budgets, Code, Ix, Maintenance, SharedGuests, Snapshot, Standbys, Target, Terms, Turn, UnitId, UnitState,
+    Violation,
 };
 use crate::plan::{Move, Plan, PlannedStage};
 
@@ -92,12 +92,13 @@ pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId)
         Some((stage, wave))
     });
     let Some((stage, wave)) = found else {
-        let of_its_kind = |stage: &&StageSpec| stage.kind == snapshot.unit(ix).kind;
-        let mut stages = target.stages().filter(of_its_kind);
-        if let Some(stage) = stages.find(|stage| !target.is_for(stage, unit)) {
+        let kind = &snapshot.unit(ix).kind;
+        let mut stages = target.stages().filter(|stage| stage.kind == *kind);
+        let is_selected = target.only.as_ref().is_none_or(|only| only.contains(unit));
+        if !is_selected || stages.any(|stage| !target.is_for(stage, unit)) {
             return Some(Explanation {
                 unit: unit.clone(),
-                place: format!("{unit} is not among those that {} is for", stage.name),
+                place: format!("{unit} was not selected"),
                 held_by: Vec::new(),
                 freed_by: vec!["selecting it".to_owned()],
             });

@@ -212,9 +212,23 @@ pub fn run(run: &Run, waiting: Option<Waiting<'_>>) -> RunView {
     }
 }
 
+/// What is true where a run is done: of all units, or of those that were selected.
+pub fn all_serve(selected: bool) -> &'static str {
+    if selected {
+        "every selected unit serves on the target"
+    } else {
+        "every unit serves on the target"
+    }
+}
+
 fn verdict(run: &Run, waiting: Option<&Reason>) -> (Verdict, String) {
     match run.ended() {
-        Some(Ending::Done) => return (Verdict::Done, "every unit serves on the target".to_owned()),
+        Some(Ending::Done) => {
+            return (
+                Verdict::Done,
+                all_serve(run.start().target.only.is_some()).to_owned(),
+            );
+        }
         Some(Ending::Incomplete { left }) => {
             let left = format!("done but for {} that were left{}", left.len(), goes_on(run));
             return (Verdict::Ended, left);

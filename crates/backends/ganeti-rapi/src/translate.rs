@@ -123,7 +123,9 @@ pub fn translate(
         vec![nodes_answer(facts, memory)?, instances_up(facts, memory)?],
         wished.durations.clone(),
     )?;
-    let snapshot = snapshot.with_drained(drained(&nodes)?).with_terms(planning::TERMS);
+    let snapshot = snapshot
+        .with_drained(drained(&nodes)?)
+        .with_terms(planning::TERMS);
     Ok(snapshot.with_rooms(planning::rooms(cluster, wished.ignore_ipolicy)?)?)
 }
 

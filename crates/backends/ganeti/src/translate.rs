@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{Amounts, BudgetsBuilder, ClusterName, Guest, Host, Ix, Kind, Reason, Rooms, RoomsError, Snapshot, SnapshotError, Storage, Terms, Unit, UnitId, UnitState};
+use stagger_core::model::{
+    Amounts, BudgetsBuilder, ClusterName, Guest, Host, Ix, Kind, Reason, Rooms, RoomsError, Snapshot,
+    SnapshotError, Storage, Terms, Unit, UnitId, UnitState,
+};
 
 use crate::cluster::{Cluster, Instance, Ipolicy, Node, NodeIx, SpecKey, Status, Template};
 

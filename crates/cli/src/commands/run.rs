@@ -137,7 +137,10 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
         // Before anything is asked of the cluster.
         return Err(CliError::new(
             Exit::No,
-            format!("run {run} is over: {}", events::ending(ending)),
+            format!(
+                "run {run} is over: {}",
+                events::ending(ending, replayed.start().target.only.is_some())
+            ),
         ));
     }
     if replayed.held().is_some() {
@@ -211,6 +214,7 @@ async fn carry_out(
     };
     document(cli, driver.run());
     let next = view::mixed(driver.run());
+    let selected = driver.run().start().target.only.is_some();
     drop(driver);
     if let Err(error) = lease.give_back(backend).await {
         print::talk(&format!(
@@ -233,7 +237,7 @@ async fn carry_out(
             Exit::NeedsYou
         }
         End::Over(ending) => {
-            print::talk(&format!("run {run} is {}", events::ending(&ending)));
+            print::talk(&format!("run {run} is {}", events::ending(&ending, selected)));
             if let Some(next) = next {
                 print::talk(&next);
             }

@@ -194,7 +194,7 @@ async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
 
 fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
     let ending = match &report.ending {
-        SimEnding::Over(ending) => events::ending(ending),
+        SimEnding::Over(ending) => events::ending(ending, false),
         SimEnding::Held(reason) => format!("held for a person: {reason}"),
         SimEnding::Endless(reason) => format!("still waiting after days: {reason}"),
     };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use stagger_core::model::{How, Phase, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Outcome, Run, Seq};
+use stagger_core::view::all_serve;
 
 use super::names::compress;
 
@@ -101,7 +102,7 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         Event::Asked { command, by } => ("asked", format!("{} by {by}", asked(command))),
         Event::Held { reason } => ("HELD", reason.to_string()),
         Event::Released => ("released", "what it was held by is gone".to_owned()),
-        Event::Ended { outcome } => ("ended", ending(outcome)),
+        Event::Ended { outcome } => ("ended", ending(outcome, run.start().target.only.is_some())),
     })
 }
 
@@ -202,10 +203,10 @@ fn asked(command: &Command) -> String {
     }
 }
 
-/// How a run ended, in a sentence.
-pub(crate) fn ending(ending: &Ending) -> String {
+/// How a run of all units ended, or one of selected units, in a sentence.
+pub(crate) fn ending(ending: &Ending, selected: bool) -> String {
     match ending {
-        Ending::Done => "done: every unit serves on the target".to_owned(),
+        Ending::Done => format!("done: {}", all_serve(selected)),
         Ending::Incomplete { left } => {
             let text: Vec<_> = left
                 .iter()

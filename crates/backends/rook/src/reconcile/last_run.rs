@@ -183,7 +183,7 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
     use stagger_ceph::translate::Baseline;
-    use stagger_core::model::{BudgetsBuilder, ClusterName, GoingBack, Policy, Snapshot};
+    use stagger_core::model::{ClusterName, GoingBack, Policy, Terms};
     use stagger_core::run::Start;
 
     use super::*;
