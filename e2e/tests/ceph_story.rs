@@ -133,6 +133,8 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     phases.lap("16 to 18 verified");
 
     let to = verify::version(cluster, Release::Tentacle)?;
+    monitors_first(cluster, &machine, &to)?;
+    phases.lap("monitors to 20");
     let run = machine.start(&["run", "--to", &to])?;
     let ended = run
         .end(LIMIT)?
@@ -151,6 +153,28 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     );
     phases.lap("both oracles on 20");
     Ok(())
+}
+
+/// Monitors alone: OSDs do not come before them, nothing else is touched, and the next run takes up the rest.
+fn monitors_first(cluster: &Cluster, machine: &Machine, to: &str) -> Result<()> {
+    let jumped = machine.call(&["plan", "--to", to, "--kind", "osd", "--host", "host0"])?;
+    jumped
+        .expect(1)?
+        .expect_said(&["come after stage mon", "not selected"])?;
+    let run = machine.start(&["run", "--to", to, "--kind", "mon"])?;
+    let ended = run.end(LIMIT)?.expect(0)?;
+    ended.expect_said(&["every selected unit serves on the target"])?;
+    let versions = cluster.rados().mon("versions")?;
+    let only = |kind: &str, version: &str| {
+        let kind = versions[kind].as_object();
+        kind.is_some_and(|kind| kind.len() == 1 && kind.keys().all(|name| name.contains(version)))
+    };
+    let before = verify::version(cluster, Release::Reef)?;
+    ensure!(
+        only("mon", to) && only("osd", &before) && only("mgr", &before),
+        "it runs {versions}"
+    );
+    verify::nothing_is_left(cluster)
 }
 
 /// Everything is on that release, nothing is left, each daemon was visited so often in all. Gives the

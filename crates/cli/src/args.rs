@@ -71,8 +71,12 @@ pub(crate) enum Command {
     /// Rehearse an upgrade on an in-memory copy of the cluster, or play a scenario.
     #[command(after_help = "Example: stagger simulate --to 18.2.7 --runs 20")]
     Simulate(Simulate),
-    /// Play scenarios/demo.toml: needs no root, no network and no cluster.
-    Demo,
+    /// Show in half a minute what a run does: needs no root, no network and no cluster.
+    Demo {
+        /// Do not slow down for a viewer.
+        #[arg(long)]
+        fast: bool,
+    },
     /// Pause: start no new wave.
     Pause(Asked),
     /// Approve a point of no return.
@@ -442,6 +446,7 @@ mod tests {
              --move-non-redundant --non-drbd rolling --shared-secondary exclude --spend-spare --full-evacuation \
              --degraded-meanwhile --local-storage file --ignore-ipolicy --takes node=300,migrate=20",
             "--reboot --accept-non-redundant --assume-down --non-drbd one",
+            "--to 20.2.4 --kind osd --host h1 --host h2 --domain rack=r3 --unit osd.1,osd.2 --limit 7",
             "",
         ];
         let mut said = BTreeSet::new();

@@ -24,8 +24,8 @@ use stagger_core::run::Command as Asked;
 
 use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
-    agent, ceph, control, db, guards, hroller, init, ironic, kube, lint, look, operator, osd, preflight,
-    reason, rehearse, run, simulate, versions,
+    agent, ceph, control, db, demo, guards, hroller, init, ironic, kube, lint, look, operator, osd,
+    preflight, reason, rehearse, run, simulate, versions,
 };
 use error::CliError;
 use exit::Exit;
@@ -122,7 +122,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             Some(scenario) => simulate::simulate(cli, scenario, wish.fast).await,
             None => rehearse::rehearse(cli, wish).await,
         },
-        Command::Demo => simulate::demo(cli).await,
+        Command::Demo { fast } => demo::demo(cli, *fast).await,
         Command::Pause(wish) => asked(cli, wish, &Asked::Pause).await,
         Command::Abort(wish) => asked(cli, wish, &Asked::Abort).await,
         Command::Rollback(wish) => asked(cli, wish, &Asked::Rollback).await,

@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod ceph;
 pub(crate) mod control;
 pub(crate) mod db;
+pub(crate) mod demo;
 pub(crate) mod guards;
 pub(crate) mod hroller;
 pub(crate) mod init;

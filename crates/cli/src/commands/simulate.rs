@@ -1,10 +1,11 @@
-//! `simulate` and `demo`: a scenario through the real engine, on a cluster in memory.
+//! `simulate`: a scenario through the real engine, on a cluster in memory.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use stagger_core::model::{Snapshot, Target};
 use stagger_core::plan::{Ask, plan};
 use stagger_core::run::{Ending, Entry, Run};
 use stagger_engine::artifacts::Artifacts;
@@ -25,14 +26,6 @@ use crate::show::{self, events};
 /// How long a simulation lasts for those who watch, in seconds.
 const WATCHED: f64 = 40.0;
 
-/// The scenario of `stagger demo`, which is `stagger simulate scenarios/demo.toml` from anywhere.
-const DEMO: &str = include_str!("../../../../scenarios/demo.toml");
-
-/// `demo`
-pub(crate) async fn demo(cli: &Cli) -> Result<Exit, CliError> {
-    tell(cli, DEMO, "scenarios/demo.toml", false).await
-}
-
 /// `simulate`
 pub(crate) async fn simulate(cli: &Cli, scenario: &Path, fast: bool) -> Result<Exit, CliError> {
     let name = scenario.display().to_string();
@@ -41,35 +34,54 @@ pub(crate) async fn simulate(cli: &Cli, scenario: &Path, fast: bool) -> Result<E
     tell(cli, &text, &name, fast).await
 }
 
-async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Result<Exit, CliError> {
-    let scenario = Scenario::parse(text).map_err(|error| {
+/// The scenario in that text.
+pub(super) fn parsed(text: &str, name: &str) -> Result<Scenario, CliError> {
+    Scenario::parse(text).map_err(|error| {
         let mut refused = CliError::usage(format!("the scenario {name} is refused"));
         refused.causes = std::error::Error::source(&error)
             .map(ToString::to_string)
             .into_iter()
             .collect();
         refused
-    })?;
+    })
+}
+
+pub(super) async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Result<Exit, CliError> {
+    let scenario = parsed(text, name)?;
     if !cli.json {
         print::talk(scenario.about.trim());
         show_plan(&scenario).await?;
     }
+    let listener: Box<dyn Listener> = if cli.json {
+        Box::new(Silent)
+    } else {
+        Box::new(Progress::new())
+    };
+    let watched = (!fast && !cli.json).then_some(WATCHED);
+    let (report, folder) = played(cli, &scenario, watched, listener).await?;
+    show_report(cli, &report, &folder);
+    Ok(exit_of(&scenario, &report))
+}
+
+/// Plays it in so many seconds, or as fast as can be, and says where its journal is.
+pub(super) async fn played(
+    cli: &Cli,
+    scenario: &Scenario,
+    watched: Option<f64>,
+    listener: Box<dyn Listener>,
+) -> Result<(SimReport, PathBuf), CliError> {
     // A rehearsal at once, in memory: how long it takes on the cluster's clock sets the pace.
     let rehearsal = run(
-        &scenario,
+        scenario,
         SqliteStore::in_memory()?,
         Artifacts::in_folder(nowhere()),
         Box::new(Silent),
         Pace::Fast,
     )
     .await?;
-    let factor = WATCHED / rehearsal.took.as_secs_f64().max(1.0);
-    let pace = if fast || cli.json {
-        Pace::Fast
-    } else {
-        Pace::Real { factor }
-    };
-
+    let pace = watched.map_or(Pace::Fast, |watched| Pace::Real {
+        factor: watched / rehearsal.took.as_secs_f64().max(1.0),
+    });
     let folder = a_folder_of_its_own(
         &state_folder(cli)?.join("simulations"),
         &format!(
@@ -79,21 +91,14 @@ async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Result<Exit, Cli
         ),
     )?;
     let store = SqliteStore::open(&folder.join("journal.db"))?;
-    let listener: Box<dyn Listener> = if cli.json {
-        Box::new(Silent)
-    } else {
-        Box::new(Progress::new())
-    };
-    let report = run(
-        &scenario,
-        store,
-        Artifacts::in_folder(folder.join("artifacts")),
-        listener,
-        pace,
-    )
-    .await?;
-    show_report(cli, &report, &folder);
-    Ok(match report.ending {
+    let artifacts = Artifacts::in_folder(folder.join("artifacts"));
+    let report = run(scenario, store, artifacts, listener, pace).await?;
+    Ok((report, folder))
+}
+
+/// Whether it went as it was to go.
+pub(super) fn exit_of(scenario: &Scenario, report: &SimReport) -> Exit {
+    match report.ending {
         _ if !report.findings.is_empty() => Exit::No,
         SimEnding::Over(Ending::Done) => Exit::Done,
         SimEnding::Over(Ending::Incomplete { .. } | Ending::RolledBack { .. } | Ending::Aborted) => {
@@ -104,7 +109,7 @@ async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Result<Exit, Cli
             }
         }
         SimEnding::Held(_) | SimEnding::Endless(_) => Exit::NeedsYou,
-    })
+    }
 }
 
 async fn run(
@@ -163,7 +168,8 @@ pub(super) fn nowhere() -> std::path::PathBuf {
     std::env::temp_dir().join(format!("stagger-rehearsal-{}", std::process::id()))
 }
 
-async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
+/// The cluster of a scenario as it is first seen, and the target.
+pub(super) async fn looked_at(scenario: &Scenario) -> Result<(Snapshot, Target), CliError> {
     let sim = Sim::new(scenario.cluster.clone(), Vec::new()).map_err(simulation_failed)?;
     // In the world's own time: an answer may take its while there.
     let looked = tokio::task::spawn_blocking(move || sim.carry_out(Pace::Fast, sim.observe()));
@@ -172,6 +178,11 @@ async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
         .map_err(|error| CliError::new(Exit::Internal, format!("look at the scenario: {error}")))?
         .map_err(simulation_failed)??;
     let wanted = target(&scenario.cluster, &scenario.target, &scenario.policy).map_err(simulation_failed)?;
+    Ok((snapshot, wanted))
+}
+
+async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
+    let (snapshot, wanted) = looked_at(scenario).await?;
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
     let made = plan(&Ask {
         snapshot: &snapshot,
@@ -192,7 +203,7 @@ async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
     Ok(())
 }
 
-fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
+pub(super) fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
     let ending = match &report.ending {
         SimEnding::Over(ending) => events::ending(ending, false),
         SimEnding::Held(reason) => format!("held for a person: {reason}"),

@@ -189,7 +189,7 @@ fn on(units: &[UnitId]) -> String {
     }
 }
 
-fn asked(command: &Command) -> String {
+pub(super) fn asked(command: &Command) -> String {
     match command {
         Command::Pause => "pause".to_owned(),
         Command::Resume => "resume".to_owned(),

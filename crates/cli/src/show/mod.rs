@@ -1,5 +1,6 @@
 //! How things are shown to people.
 
+pub(crate) mod acts;
 pub(crate) mod events;
 pub(crate) mod live;
 pub(crate) mod names;

@@ -1,0 +1,92 @@
+//! `demo`: three acts on a cluster in memory.
+
+use std::collections::BTreeMap;
+
+use stagger_core::model::{Growth, Limit, Order, Policy, Snapshot, Target};
+use stagger_core::plan::{Ask, Plan, plan};
+
+use super::simulate::{self, looked_at, played};
+use crate::args::Cli;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+use crate::show::acts::{self, Acts};
+
+/// How long it lasts, in seconds.
+const WATCHED: f64 = 24.0;
+
+/// The scenario, which `stagger simulate scenarios/demo.toml` plays from a checkout.
+const SCENARIO: &str = include_str!("../../../../scenarios/demo.toml");
+
+/// `demo`
+pub(crate) async fn demo(cli: &Cli, fast: bool) -> Result<Exit, CliError> {
+    if cli.json {
+        return simulate::tell(cli, SCENARIO, "scenarios/demo.toml", true).await;
+    }
+    let scenario = simulate::parsed(SCENARIO, "scenarios/demo.toml")?;
+    let (snapshot, target) = looked_at(&scenario).await?;
+    let policy = &scenario.policy;
+    let made = planned(&snapshot, &target, policy);
+    print::talk(&format!(
+        "\n1  The plan: {} units of {} in {} waves. OSDs by the wave they are in, a row for each rack, three on each host:\n",
+        made.units(),
+        target.title,
+        made.waves()
+    ));
+    print::talk(&acts::map(&made, &snapshot));
+    print::talk(
+        "   No two of a wave share data that would be without enough of its copies; the first is alone, and waves grow.",
+    );
+    print::talk("\n2  The run, faster than it is. One OSD will not come back on the new release\n");
+    let watched = (!fast).then_some(WATCHED);
+    let (report, folder) = played(cli, &scenario, watched, Box::new(Acts::new(snapshot.clone()))).await?;
+    let by_hosts = Policy {
+        growth: Growth::None,
+        max_in_parallel: Limit::Percent(100),
+        order: Order::ByDomain("host".to_owned()),
+        ..policy.clone()
+    };
+    let one_by_one = Policy {
+        growth: Growth::None,
+        max_in_parallel: Limit::Count(1),
+        ..policy.clone()
+    };
+    let ways = [
+        ("as planned", &made),
+        ("host by host", &planned(&snapshot, &target, &by_hosts)),
+        ("one by one", &planned(&snapshot, &target, &one_by_one)),
+    ];
+    let ways = ways.map(|(way, plan)| (way, plan.waves(), plan.forecast()));
+    print::talk(&format!("\nWithout a fault:\n{}", acts::beside(&ways)));
+    simulate::show_report(cli, &report, &folder);
+    print::out("Yours: stagger config init ceph|ganeti|ironic --out stagger.toml, then stagger plan");
+    Ok(simulate::exit_of(&scenario, &report))
+}
+
+fn planned(snapshot: &Snapshot, target: &Target, policy: &Policy) -> Plan {
+    let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
+    plan(&Ask {
+        snapshot,
+        target,
+        policy,
+        aside: &aside,
+        earned: &earned,
+        parent: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_scenario_is_one() {
+        let scenario = simulate::parsed(SCENARIO, "scenarios/demo.toml").unwrap();
+        assert!(
+            scenario
+                .conductors
+                .iter()
+                .any(|conductor| !conductor.ills.is_empty())
+        );
+    }
+}
