@@ -15,6 +15,7 @@ pub mod case;
 pub mod ceph;
 mod certificates;
 pub mod command;
+pub mod debian;
 mod files;
 pub mod folder;
 pub mod ganeti;

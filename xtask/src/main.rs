@@ -1,4 +1,4 @@
-//! The one menu: `cargo xtask {test, bench, simulate, fuzz, generate, krew, layers, licences}`. No tool to install first.
+//! The one menu: `cargo xtask {test, bench, simulate, fuzz, generate, krew, layers, licences, package}`. No tool to install first.
 
 mod bench;
 mod chart;
@@ -9,6 +9,7 @@ mod layers;
 mod licences;
 mod long;
 mod modules;
+mod package;
 mod postgres;
 mod report;
 mod simulate;
@@ -33,6 +34,7 @@ cargo xtask layers                            who may depend on whom, and that t
 cargo xtask licences                          that every dependency's licence is one that deny.toml allows
 cargo xtask fuzz [--seconds N] [TARGET]       what comes from outside, against the parsers; 20 s each
 cargo xtask krew PROGRAM URL FOLDER           the plugin of kubectl, packed, and its manifest: where it will be fetched from
+cargo xtask package [URL]                     a Debian package, the plugin and checksums in target/package; tried in a Debian root
 cargo xtask generate [--check]                make the generated pages anew, or say which are old";
 
 fn main() -> ExitCode {
@@ -57,6 +59,8 @@ fn dispatch(words: &[&str]) -> Result<()> {
             simulate::simulate(worlds.parse()?, Some(seed.parse()?))
         }
         ["layers"] => layers::layers(),
+        ["package"] => package::package(None),
+        ["package", url] => package::package(Some(url)),
         ["krew", program, url, folder] => krew::krew(program, url, folder),
         ["licences"] => licences::licences(),
         ["fuzz"] => fuzz::fuzz(20, None),

@@ -67,6 +67,37 @@ const TOOLS: [Tool; 4] = [
     },
 ];
 
+/// What makes packages.
+const PACKERS: [Tool; 2] = [
+    Tool {
+        package: "cargo-deb",
+        version: "3.8.0",
+        program: "cargo-deb",
+        features: &[],
+        words: &[],
+        finds: "",
+    },
+    Tool {
+        package: "cargo-sbom",
+        version: "0.10.0",
+        program: "cargo-sbom",
+        features: &[],
+        words: &[],
+        finds: "",
+    },
+];
+
+/// Where that packer is; it is built if it is missing.
+pub(crate) fn program(name: &str) -> Result<PathBuf> {
+    let tool = PACKERS.iter().find(|tool| tool.program == name);
+    let tool = tool.with_context(|| format!("{name} is no tool of ours"))?;
+    let program = tool.program()?;
+    if !program.exists() {
+        tool.install()?;
+    }
+    Ok(program)
+}
+
 /// Runs each.
 pub(crate) fn checks(report: &mut Report) -> Result<()> {
     for tool in &TOOLS {
