@@ -136,6 +136,6 @@ pub fn try_package(deb: &Path) -> Result<()> {
         .filter(|line| !line.starts_with("/etc/dpkg/"))
         .collect();
     ensure!(left.is_empty(), "after its removal there are {}", left.join(" "));
-    say("package: removed, and nothing is left".to_owned());
+    say("package: removed, and nothing is left");
     sandbox.stop()
 }

@@ -344,7 +344,7 @@ pub(crate) struct Explain {
 #[derive(Debug, Args)]
 pub(crate) struct Simulate {
     /// A scenario file: a simulated cluster, and its faults.
-    #[arg(required_unless_present = "to", conflicts_with_all = ["to", "from", "runs", "seed"])]
+    #[arg(required_unless_present = "to", conflicts_with_all = ["to", "from", "runs", "seed", "kinds", "hosts", "domains", "units", "limit"])]
     pub(crate) scenario: Option<PathBuf>,
     /// Do not slow down for a viewer.
     #[arg(long, requires = "scenario")]

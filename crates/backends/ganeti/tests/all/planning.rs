@@ -418,7 +418,7 @@ fn only_what_is_selected_is_visited_and_emptied() {
         .collect();
     assert_eq!((made.units(), guests), (1, vec!["a"]));
     let said = explain(&snapshot, &target, &made, &"node3".parse().unwrap()).unwrap();
-    assert_eq!(said.place, "node3 is not among those that reboot is for");
+    assert_eq!(said.place, "node3 was not selected");
 }
 
 #[test]
