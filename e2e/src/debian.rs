@@ -74,7 +74,6 @@ pub fn try_package(deb: &Path) -> Result<()> {
     let deb = fs::canonicalize(deb).with_context(|| format!("there is no {}", deb.display()))?;
     let lower = root()?;
     let scratch = tempfile::tempdir_in(cache::dir()?).context("making a folder")?;
-    // The folder's own name would be hidden below a tmpfs, where it is below /tmp.
     let place = scratch.path().to_owned();
     for folder in ["upper", "work", "root"] {
         fs::create_dir(place.join(folder)).with_context(|| format!("making {folder}"))?;

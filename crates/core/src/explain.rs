@@ -1,8 +1,8 @@
 //! The words: why a unit is where it is, what holds it, and what would free it.
 
 use crate::model::{
-    Budgets, Code, Ix, Maintenance, SharedGuests, Snapshot, Standbys, Target, Terms, Turn, UnitId, UnitState,
-    Violation,
+    Budgets, Code, Ix, Maintenance, SharedGuests, Snapshot, StageSpec, Standbys, Target, Terms, Turn, UnitId,
+    UnitState, Violation,
 };
 use crate::plan::{Move, Plan, PlannedStage};
 
@@ -92,10 +92,17 @@ pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId)
         Some((stage, wave))
     });
     let Some((stage, wave)) = found else {
-        let kind = &snapshot.unit(ix).kind;
-        let mut stages = target.stages().filter(|stage| stage.kind == *kind);
-        let is_selected = target.only.as_ref().is_none_or(|only| only.contains(unit));
-        if !is_selected || stages.any(|stage| !target.is_for(stage, unit)) {
+        let unit_now = snapshot.unit(ix);
+        let stages: Vec<&StageSpec> = target
+            .stages()
+            .filter(|stage| stage.kind == unit_now.kind)
+            .collect();
+        let is_there = stages
+            .iter()
+            .any(|stage| unit_now.revision.as_ref() == Some(&stage.revision));
+        let is_left_out = target.only.as_ref().is_some_and(|only| !only.contains(unit))
+            || stages.iter().any(|stage| !target.is_for(stage, unit));
+        if is_left_out && !is_there {
             return Some(Explanation {
                 unit: unit.clone(),
                 place: format!("{unit} was not selected"),

@@ -224,3 +224,18 @@ fn others_that_come_first_are_named() {
     assert_eq!(made.stages().flat_map(|stage| &stage.waves).count(), 2);
     assert_eq!(made.parts.len(), 1);
 }
+
+/// Nothing of it can be done: that is told, and is no plan with nothing to do.
+#[test]
+fn a_limit_hides_nobody_who_must_be_left_alone() {
+    let mut facts = small();
+    for unit in &mut facts.units {
+        unit.state = UnitState::Unknown;
+    }
+    let first = Selection {
+        limit: 2,
+        ..Selection::default()
+    };
+    let (_, made) = planned(&facts, &first).unwrap();
+    assert_eq!(made.left_alone.len(), facts.units.len());
+}

@@ -11,7 +11,7 @@ use stagger_core::check::check;
 use stagger_core::model::{
     Budgets, GoingBack, Part, Phase, Policy, Snapshot, StageSpec, Target, Unit, UnitState, Width,
 };
-use stagger_core::plan::{Ask, Plan, plan};
+use stagger_core::plan::{Ask, Plan, Selection, plan};
 use stagger_core::run::{
     Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen,
 };
@@ -117,6 +117,27 @@ fn what_a_later_stage_has_done_no_earlier_one_does_again() {
     ] {
         assert_eq!(units(&planned(runs)), wanted, "{runs:?}");
     }
+}
+
+/// Its later stage is cut off, and is what it runs all the same.
+#[test]
+fn a_selection_takes_no_unit_back_to_an_earlier_stage() {
+    let (snapshot, whole, policy) = (snapshot(["new", "old"]), target(), policy());
+    let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
+    let ask = |target| Ask {
+        snapshot: &snapshot,
+        target,
+        policy: &policy,
+        aside: &aside,
+        earned: &earned,
+        parent: None,
+    };
+    let selection = Selection {
+        units: vec!["s0".parse().unwrap()],
+        ..Selection::default()
+    };
+    let cut = selection.of(&ask(&whole)).unwrap();
+    assert!(plan(&ask(&cut)).is_empty());
 }
 
 #[test]

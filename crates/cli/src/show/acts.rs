@@ -144,9 +144,8 @@ impl Listener for Acts {
 
 /// How long the same takes in other ways, by the same forecast.
 pub(crate) fn beside(ways: &[(&str, usize, SignedDuration)]) -> String {
-    let rows = ways.iter().map(|(way, waves, time)| {
-        let text = format!("  {way:<16} {waves:>3} waves  about {}", duration(*time));
-        text
-    });
+    let rows = ways
+        .iter()
+        .map(|(way, waves, time)| format!("  {way:<16} {waves:>3} waves  about {}", duration(*time)));
     rows.collect::<Vec<_>>().join("\n")
 }

@@ -118,6 +118,10 @@ impl Selection {
                 first.push(unit);
             }
         }
+        if first.is_empty() {
+            // What must be left alone is told.
+            return Ok(target);
+        }
         let first: BTreeSet<&UnitId> = first.into_iter().collect();
         cut(ask, &first)
     }
@@ -184,9 +188,9 @@ impl Selection {
 /// The target up to the first stage that has more to do than is chosen.
 fn cut(ask: &Ask<'_>, chosen: &BTreeSet<&UnitId>) -> Result<Target, SelectionError> {
     let mut target = Target {
+        title: String::new(),
         parts: Vec::new(),
-        only: Some(chosen.iter().map(|unit| (*unit).clone()).collect()),
-        ..ask.target.clone()
+        only: None,
     };
     let mut parts = ask.target.parts.iter();
     let mut stopped: Option<(&StageSpec, Vec<String>)> = None;
@@ -210,7 +214,9 @@ fn cut(ask: &Ask<'_>, chosen: &BTreeSet<&UnitId>) -> Result<Target, SelectionErr
         stopped = Some((stage, rest.into_iter().map(ToString::to_string).collect()));
         break;
     }
-    target.title = format!("{} ({} selected)", target.title, planned.len());
+    target.title = format!("{} ({} selected)", ask.target.title, planned.len());
+    // Whoever has nothing to do is not among them: it may run what a stage gives that is cut off.
+    target.only = Some(planned.iter().map(|unit| (*unit).clone()).collect());
     let Some((stage, missing)) = stopped else {
         return Ok(target);
     };
