@@ -26,7 +26,7 @@ pub(crate) fn package(url: Option<&str>) -> Result<()> {
         fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
     }
     fs::create_dir_all(folder.join("completions")).with_context(|| format!("make {}", folder.display()))?;
-    // The same commit gives the same bytes.
+    // What is packed has the commit's time, not the build's.
     let epoch = said(
         Command::new("git")
             .args(["log", "-1", "--format=%ct"])
