@@ -131,7 +131,7 @@ impl Machine {
         Running::start(&mut self.command(words))
     }
 
-    /// The waves of a stage in the plan for a wish: `--to VERSION`.
+    /// The waves of a stage in the plan for a goal: `upgrade --to VERSION`.
     pub fn planned(&self, wish: &[&str], stage: &str) -> Result<Vec<Vec<String>>> {
         let plan = self.json(&[&["plan"][..], wish].concat())?;
         let parts = plan["parts"].as_array().context("a plan without parts")?;

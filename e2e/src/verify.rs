@@ -57,13 +57,13 @@ pub fn is_on(cluster: &Cluster, machine: &Machine, release: Release) -> Result<(
         "require_osd_release is {}",
         dump["require_osd_release"]
     );
-    let plan = machine.json(&["plan", "--to", &version])?;
+    let plan = machine.json(&["plan", "upgrade", "--to", &version])?;
     ensure!(
         plan["parts"].as_array().is_some_and(Vec::is_empty),
         "planning again gives a plan: {plan}"
     );
     machine
-        .call(&["run", "--to", &version])?
+        .call(&["run", "upgrade", "--to", &version])?
         .expect(0)
         .and_then(|ended| {
             ensure!(

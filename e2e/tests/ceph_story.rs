@@ -98,7 +98,7 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     let rival = Machine::new(cluster, "bert", &setup)?;
     let to = verify::version(cluster, Release::Reef)?;
 
-    let planned = machine.planned(&["--to", &to], "osd")?;
+    let planned = machine.planned(&["upgrade", "--to", &to], "osd")?;
     let over_hosts = planned.iter().filter(|wave| hosts(wave).len() > 1).count();
     let rounds = rook::walk(cluster, cluster.spec().osds)?;
     say(format!(
@@ -113,7 +113,7 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     );
     phases.lap("plan, and Rook's walk");
 
-    rival.plans_from_an_inventory(&["--to", &to], "osd")?;
+    rival.plans_from_an_inventory(&["upgrade", "--to", &to], "osd")?;
     rival.finds_planted(&["--to", &to], PLANTED)?;
     let refused = rival.call(&["config", "check", "--to", "99.1"])?.expect(1)?;
     refused.expect_said(&["\"99.1\" is no release that is known here"])?;
@@ -135,7 +135,7 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     let to = verify::version(cluster, Release::Tentacle)?;
     monitors_first(cluster, &machine, &to)?;
     phases.lap("monitors to 20");
-    let run = machine.start(&["run", "--to", &to])?;
+    let run = machine.start(&["run", "upgrade", "--to", &to])?;
     let ended = run
         .end(LIMIT)?
         .expect(0)
@@ -157,11 +157,11 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
 
 /// Monitors alone: OSDs do not come before them, nothing else is touched, and the next run takes up the rest.
 fn monitors_first(cluster: &Cluster, machine: &Machine, to: &str) -> Result<()> {
-    let jumped = machine.call(&["plan", "--to", to, "--kind", "osd", "--host", "host0"])?;
+    let jumped = machine.call(&["plan", "upgrade", "--to", to, "--kind", "osd", "--host", "host0"])?;
     jumped
         .expect(1)?
         .expect_said(&["come after stage mon", "not selected"])?;
-    let run = machine.start(&["run", "--to", to, "--kind", "mon"])?;
+    let run = machine.start(&["run", "upgrade", "--to", to, "--kind", "mon"])?;
     let ended = run.end(LIMIT)?.expect(0)?;
     ended.expect_said(&["every selected unit serves on the target"])?;
     let versions = cluster.rados().mon("versions")?;
@@ -268,14 +268,14 @@ fn upgrade_with_kills(
     to: &str,
     phases: &mut Phases,
 ) -> Result<()> {
-    let mut run = machine.start(&["run", "--to", to])?;
+    let mut run = machine.start(&["run", "upgrade", "--to", to])?;
     machine.stop_in_visit(&run, "mon", LIMIT)?;
     run.kill()?;
     phases.lap("killed with a mon's intent open");
 
     let mut run = machine.start(&["resume"])?;
     run.until("the lease", LIMIT, |line| says(line, "lease", "token"))?;
-    let refused = rival.call(&["run", "--to", to])?.expect(1)?;
+    let refused = rival.call(&["run", "upgrade", "--to", to])?.expect(1)?;
     let (name, pid) = (machine.newest_run()?, run.pid().to_string());
     refused.expect_said(&["locked", &name, &pid, "since"])?;
     phases.lap("a rival was refused");

@@ -13,7 +13,7 @@ use stagger_e2e::stagger::{GanetiSetup, Machine, Planted, says};
 
 const LIMIT: Duration = Duration::from_mins(6);
 /// What is wished: the instance whose disks are on one node only is down.
-const WISH: [&str; 2] = ["--reboot", "--accept-non-redundant"];
+const WISH: [&str; 2] = ["reboot", "--accept-non-redundant"];
 /// Mistakes in the configuration.
 const PLANTED: &[Planted] = &[
     Planted {

@@ -96,16 +96,19 @@ fn machine(cluster: &Cluster, doors: Doors) -> Result<Machine> {
 fn first_way(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     let machine = machine(cluster, Doors::Ask)?;
     say(machine.call(&["versions"])?.expect(0)?.out);
-    say(machine.call(&["plan", "--to", "29.0.6"])?.expect(0)?.out);
+    say(machine
+        .call(&["plan", "upgrade", "--to", "29.0.6"])?
+        .expect(0)?
+        .out);
     phases.lap("planned");
-    machine.plans_from_an_inventory(&["--to", "29.0.6"], "conductors")?;
+    machine.plans_from_an_inventory(&["upgrade", "--to", "29.0.6"], "conductors")?;
     machine.finds_planted(&["--to", "29.0.6"], PLANTED)?;
     phases.lap("mistakes in the configuration");
     let told = || machine.history_tail(40);
 
     at_the_door(
         &machine,
-        machine.start(&["run", "--to", "29.0.6"])?.end(LIMIT)?,
+        machine.start(&["run", "upgrade", "--to", "29.0.6"])?.end(LIMIT)?,
         "schema",
     )
     .with_context(told)?;
@@ -141,7 +144,7 @@ fn first_way(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
 fn second_way(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     let machine = machine(cluster, Doors::AutoAfter(1))?;
     let told = || machine.history_tail(40);
-    let mut run = machine.start(&["run", "--to", "32.0.1"])?;
+    let mut run = machine.start(&["run", "upgrade", "--to", "32.0.1"])?;
     machine.stop_when(&run, "the migration", LIMIT, |journal| {
         Ok(journal.in_step("migrate"))
     })?;

@@ -132,6 +132,7 @@ fn planned(folder: &Path, improve: &str) -> Result<Planned> {
     let from = folder.to_string_lossy();
     let words = [
         "plan",
+        "upgrade",
         "--to",
         "20.2.4",
         "--from",

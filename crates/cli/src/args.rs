@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub(crate) use by_word::{Confirm, Ended, HostIs, Settle};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ganeti::{Ganeti, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary};
-pub(crate) use goal::{Goal, Select, Upgrade};
+pub(crate) use goal::{Action, Goal, GoalWith, PolicyFlags, Select};
 pub(crate) use help::command;
 pub(crate) use kube::{Heard, Kube, OnKubernetes};
 pub(crate) use operator::{Agent, Operator, Prepare, Switch};
@@ -45,13 +45,13 @@ pub(crate) enum Command {
     #[command(after_help = "Example: stagger observe --save cluster.json")]
     Observe(Observe),
     /// Show what a run would change, wave by wave, and what it would skip.
-    #[command(after_help = "Example: stagger plan --to 18.2.7 --max-in-parallel 10% --out plan.json")]
+    #[command(after_help = "Example: stagger plan upgrade --to 18.2.7 --max-in-parallel 10% --out plan.json")]
     Plan(Plan),
     /// Verify a plan independently of the planner.
     #[command(after_help = "Example: stagger check plan.json")]
     Check(Check),
     /// Carry out an upgrade or a reboot, wave by wave.
-    #[command(after_help = "Example: stagger run plan.json")]
+    #[command(after_help = "Examples: stagger run plan.json\n          stagger run upgrade --to 18.2.7")]
     Run(Run),
     /// Resume a run that was interrupted, held or paused.
     #[command(after_help = "Example: stagger resume")]
@@ -66,10 +66,10 @@ pub(crate) enum Command {
     #[command(after_help = "Example: stagger history lab-20260101-000000")]
     History(SomeRun),
     /// Explain why a unit is in its wave, what blocks it, and what would free it.
-    #[command(after_help = "Example: stagger explain osd.7 --to 18.2.7")]
+    #[command(after_help = "Example: stagger explain osd.7 upgrade --to 18.2.7")]
     Explain(Explain),
     /// Rehearse an upgrade on an in-memory copy of the cluster, or play a scenario.
-    #[command(after_help = "Example: stagger simulate --to 18.2.7 --runs 20")]
+    #[command(after_help = "Example: stagger simulate upgrade --to 18.2.7 --runs 20")]
     Simulate(Simulate),
     /// Show in half a minute what a run does: needs no root, no network and no cluster.
     Demo {
@@ -243,56 +243,81 @@ pub(crate) struct Versions {
 
 /// `plan`
 #[derive(Debug, Args)]
+#[command(
+    subcommand_value_name = "GOAL",
+    subcommand_help_heading = "Goals",
+    disable_help_subcommand = true
+)]
 pub(crate) struct Plan {
-    #[command(flatten)]
-    /// What to plan for.
-    pub(crate) goal: Goal,
-    #[command(flatten)]
-    /// Where facts come from.
-    pub(crate) from: From,
+    /// What is to be done.
+    #[command(subcommand)]
+    pub(crate) goal: GoalWith<PlanFlags>,
+}
+
+/// What `plan` has beside a goal.
+#[derive(Debug, Args)]
+pub(crate) struct PlanFlags {
     /// Also write the plan to this file, for `run` and `check`.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// List all units of every wave.
     #[arg(long)]
     pub(crate) all: bool,
-}
-
-/// `check`
-#[derive(Debug, Args)]
-pub(crate) struct Check {
-    /// A plan of `plan --out`. Without other flags it is checked against those it was made with.
-    pub(crate) plan: PathBuf,
-    #[command(flatten)]
-    /// What it was planned for.
-    pub(crate) goal: Goal,
     #[command(flatten)]
     /// Where facts come from.
     pub(crate) from: From,
 }
 
+/// `check`
+#[derive(Debug, Args)]
+#[command(
+    subcommand_value_name = "GOAL",
+    subcommand_help_heading = "Goals",
+    disable_help_subcommand = true
+)]
+pub(crate) struct Check {
+    /// A plan of `plan --out`.
+    pub(crate) plan: PathBuf,
+    #[command(flatten)]
+    /// Where facts come from.
+    pub(crate) from: From,
+    /// What to check it against [default: the goal it was made for].
+    #[command(subcommand)]
+    pub(crate) goal: Option<GoalWith<Nothing>>,
+}
+
+/// A command that has no flags beside a goal.
+#[derive(Debug, Args)]
+pub(crate) struct Nothing {}
+
 /// `run`
 #[derive(Debug, Args)]
+#[command(
+    subcommand_value_name = "GOAL",
+    subcommand_help_heading = "Goals",
+    disable_help_subcommand = true,
+    subcommand_negates_reqs = true,
+    arg_required_else_help = true,
+    override_usage = "stagger run [OPTIONS] <PLAN>\n       stagger run [OPTIONS] <GOAL>"
+)]
 pub(crate) struct Run {
     /// Run exactly this plan of `plan --out`, or refuse and say what has changed since.
-    #[arg(value_name = "PLAN", conflicts_with_all = ["Upgrade", "Reboot", "Nodes", "plan"])]
+    #[arg(value_name = "PLAN", required = true)]
     pub(crate) file: Option<PathBuf>,
-    #[command(flatten)]
-    /// What to do.
-    pub(crate) goal: Goal,
+    /// Start without asking. Required without a terminal, unless a plan is given.
+    #[arg(short, long, global = true)]
+    pub(crate) yes: bool,
+    /// What is to be done, where no plan is given.
+    #[command(subcommand)]
+    pub(crate) goal: Option<GoalWith<RunFlags>>,
+}
+
+/// What `run` has beside a goal.
+#[derive(Debug, Args)]
+pub(crate) struct RunFlags {
     /// Run only the plan of this id; refuse if planning now gives another one.
     #[arg(long, value_name = "ID")]
     pub(crate) plan: Option<String>,
-    /// Start without asking. Required without a terminal, unless a plan is given.
-    #[arg(short, long)]
-    pub(crate) yes: bool,
-}
-
-impl Run {
-    /// Whether it was said which plan is to be carried out, or that any may be.
-    pub(crate) fn is_agreed(&self) -> bool {
-        self.yes || self.plan.is_some() || self.file.is_some()
-    }
 }
 
 /// A run that is asked for something.
@@ -329,41 +354,53 @@ pub(crate) struct Status {
 
 /// `explain`
 #[derive(Debug, Args)]
+#[command(
+    subcommand_value_name = "GOAL",
+    subcommand_help_heading = "Goals",
+    disable_help_subcommand = true
+)]
 pub(crate) struct Explain {
     /// The unit: osd.3.
     pub(crate) unit: UnitId,
-    #[command(flatten)]
-    /// What to plan for.
-    pub(crate) goal: Goal,
-    #[command(flatten)]
-    /// Where facts come from.
-    pub(crate) from: From,
+    /// What is to be done.
+    #[command(subcommand)]
+    pub(crate) goal: GoalWith<From>,
 }
 
 /// `simulate`
 #[derive(Debug, Args)]
+#[command(
+    subcommand_value_name = "GOAL",
+    subcommand_help_heading = "Goals",
+    disable_help_subcommand = true,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    arg_required_else_help = true
+)]
 pub(crate) struct Simulate {
     /// A scenario file: a simulated cluster, and its faults.
-    #[arg(required_unless_present = "to", conflicts_with_all = ["to", "from", "runs", "seed", "kinds", "hosts", "domains", "units", "limit"])]
+    #[arg(required = true)]
     pub(crate) scenario: Option<PathBuf>,
     /// Do not slow down for a viewer.
-    #[arg(long, requires = "scenario")]
+    #[arg(long)]
     pub(crate) fast: bool,
-    #[command(flatten)]
-    /// Instead of a scenario: what to rehearse on a copy of the cluster.
-    pub(crate) upgrade: Upgrade,
-    #[command(flatten)]
-    /// Of which units.
-    pub(crate) select: Select,
+    /// What to rehearse on a copy of the cluster, instead of a scenario.
+    #[command(subcommand)]
+    pub(crate) goal: Option<GoalWith<RehearsalFlags>>,
+}
+
+/// What a rehearsal has beside a goal.
+#[derive(Debug, Args)]
+pub(crate) struct RehearsalFlags {
+    /// Further runs, in each of which one more OSD fails [default: 100; 10 above 200 OSDs, 3 above 1000].
+    #[arg(long, value_name = "N")]
+    pub(crate) runs: Option<u32>,
+    /// Seed of these failures; the same seed gives the same result [default: 1].
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
     #[command(flatten)]
     /// Where facts come from.
     pub(crate) from: From,
-    /// Further runs, in each of which one more OSD fails [default: 100; 10 above 200 OSDs, 3 above 1000].
-    #[arg(long, value_name = "N", requires = "to")]
-    pub(crate) runs: Option<u32>,
-    /// Seed of these failures; the same seed gives the same result [default: 1].
-    #[arg(long, value_name = "S", requires = "to")]
-    pub(crate) seed: Option<u64>,
 }
 
 /// `approve`
@@ -441,29 +478,30 @@ mod tests {
     #[test]
     fn a_plan_s_flags_are_written_as_they_are_read() {
         let lines = [
-            "--to 18.2.7 --max-in-parallel 3 --no-growth --no-barriers --interrupt mgr --interrupt=-x --partial --improve 2s",
-            "--reboot --max-in-parallel 20% --group a --group b --node-tags t1,t2 --matching ^n --nodes n1,n2 --offline n3 \
+            "upgrade --to 18.2.7 --max-in-parallel 3 --no-growth --no-barriers --interrupt mgr --interrupt=-x --partial --improve 2s",
+            "reboot --max-in-parallel 20% --group a --group b --node-tags t1,t2 --matching ^n --nodes n1,n2 --offline n3 \
              --move-non-redundant --non-drbd rolling --shared-secondary exclude --spend-spare --full-evacuation \
              --degraded-meanwhile --local-storage file --ignore-ipolicy --takes node=300,migrate=20",
-            "--reboot --accept-non-redundant --assume-down --non-drbd one",
-            "--to 20.2.4 --kind osd --host h1 --host h2 --domain rack=r3 --unit osd.1,osd.2 --limit 7",
-            "",
+            "reboot --accept-non-redundant --assume-down --non-drbd one",
+            "upgrade --to 20.2.4 --kind osd --host h1 --host h2 --domain rack=r3 --unit osd.1,osd.2 --limit 7",
         ];
         let mut said = BTreeSet::new();
         for line in lines {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             let plan = planned(&words);
-            let again = planned(&plan.goal.words());
-            assert_eq!(plan.goal, again.goal, "{line}");
-            let flags = plan.goal.words();
+            let goal = plan.goal.goal();
+            let again = planned(&goal.words());
+            assert_eq!(goal, again.goal.goal(), "{line}");
+            let flags = goal.words();
             let flags = flags.iter().filter(|word| word.starts_with("--"));
             said.extend(flags.map(|word| word.split('=').next().unwrap().to_owned()));
         }
         // No flag of a run is forgotten.
         let command = Cli::command();
         let run = command.find_subcommand("run").unwrap();
-        let beside = ["--plan", "--yes"];
-        for flag in run.get_arguments().filter_map(clap::Arg::get_long) {
+        let beside = ["--plan"];
+        let flags = run.get_subcommands().flat_map(clap::Command::get_arguments);
+        for flag in flags.filter_map(clap::Arg::get_long) {
             let flag = format!("--{flag}");
             assert!(said.contains(&flag) || beside.contains(&flag.as_str()), "{flag}");
         }

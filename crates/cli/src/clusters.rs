@@ -3,6 +3,7 @@
 
 pub(crate) mod ceph;
 pub(crate) mod ganeti;
+mod goals;
 pub(crate) mod guards;
 pub(crate) mod ironic;
 mod names;
@@ -19,11 +20,14 @@ use stagger_engine::preflight::Check;
 use stagger_ironic::versions::ServiceVersions;
 use stagger_sim::ClusterCopy;
 
-use crate::args::{Cli, From, Goal, Upgrade};
+use crate::args::{Cli, From, Goal};
 use crate::config;
 use crate::error::CliError;
 use crate::planning::PlanningInput;
 use guards::GuardHolder;
+
+/// Seconds between two looks in the copy of a cluster.
+const POLL: u32 = 2;
 
 /// All that a run begins with.
 pub(crate) struct RunInput {
@@ -66,9 +70,12 @@ pub(crate) trait Cluster: Send + Sync {
     async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError>;
 
     /// What a plan is made of, and a copy of the cluster on which it is rehearsed.
-    async fn rehearsal_input(&self, _upgrade: &Upgrade) -> Result<RehearsalInput, CliError> {
-        Err(CliError::usage("only a Ceph can be rehearsed in this release")
-            .hint("`stagger plan` shows the waves, and `stagger simulate SCENARIO` plays a file"))
+    async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError> {
+        let planning = self.planning_input(goal).await?;
+        Ok(RehearsalInput {
+            copy: ClusterCopy::drained(planning.snapshot.clone(), POLL, Vec::new()),
+            planning,
+        })
     }
 
     /// Which release each unit runs.

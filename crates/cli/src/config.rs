@@ -15,7 +15,7 @@ use stagger_engine::template::unknown;
 use stagger_ganeti_rapi::config::{RapiConfig, Settings as GanetiSettings};
 use stagger_ironic::config::{IronicConfig, Settings as IronicSettings};
 
-use crate::args::{Cli, Upgrade};
+use crate::args::{Cli, PolicyFlags};
 use crate::error::CliError;
 
 /// The whole file.
@@ -165,25 +165,25 @@ impl Config {
     }
 
     /// The policy with the flags over it.
-    pub(crate) fn policy(&self, upgrade: &Upgrade) -> Result<Policy, CliError> {
-        over(self.policy.clone(), upgrade)
+    pub(crate) fn policy(&self, flags: &PolicyFlags) -> Result<Policy, CliError> {
+        over(self.policy.clone(), flags)
     }
 }
 
 /// A policy with the flags over it.
-pub(crate) fn over(mut policy: Policy, upgrade: &Upgrade) -> Result<Policy, CliError> {
-    if let Some(limit) = upgrade.max_in_parallel {
+pub(crate) fn over(mut policy: Policy, flags: &PolicyFlags) -> Result<Policy, CliError> {
+    if let Some(limit) = flags.max_in_parallel {
         policy.max_in_parallel = limit;
         policy.max_in_parallel_of.clear();
     }
-    if upgrade.no_growth {
+    if flags.no_growth {
         policy.growth = Growth::None;
     }
-    policy.barrier &= !upgrade.no_barriers;
-    policy.interruptions.extend(upgrade.interrupt.iter().cloned());
-    policy.partial |= upgrade.partial;
+    policy.barrier &= !flags.no_barriers;
+    policy.interruptions.extend(flags.interrupt.iter().cloned());
+    policy.partial |= flags.partial;
     // How many steps fit into the time is known once there is something to plan for.
-    crate::improve::time(upgrade.improve.as_deref())?;
+    crate::improve::time(flags.improve.as_deref())?;
     Ok(policy)
 }
 

@@ -19,6 +19,8 @@ mod state;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, FromArgMatches as _};
 use stagger_core::run::Command as Asked;
 
@@ -42,7 +44,7 @@ fn main() -> ExitCode {
     let parsed = args::command().try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => return misused(&error),
+        Err(error) => return misused(error),
     };
     let ended = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -82,7 +84,19 @@ fn told(error: &CliError, json: bool) -> Exit {
 }
 
 /// What is wrong with the command line; or the help or the version, which were asked for.
-fn misused(error: &clap::Error) -> ExitCode {
+fn misused(mut error: clap::Error) -> ExitCode {
+    let flag = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    // These were flags before goals had words of their own.
+    let takes_goals = error.render().to_string().contains("<GOAL>");
+    let goal = match flag.as_deref().filter(|_| takes_goals) {
+        Some("--to") => Some("upgrade --to RELEASE"),
+        Some("--reboot") => Some("reboot"),
+        _ => None,
+    };
+    if let Some(goal) = goal {
+        let tip = StyledStr::from(format!("the goal is a word of its own: '{goal}'"));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
     if error.use_stderr() && std::env::args_os().any(|word| word == "--json") {
         let text = error.render().to_string();
         let message = text.lines().next().unwrap_or_default();
@@ -118,9 +132,10 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Versions(wish) => versions::versions(cli, wish).await,
         Command::History(wish) => look::history(cli, wish),
         Command::Explain(wish) => look::explain_unit(cli, wish).await,
-        Command::Simulate(wish) => match &wish.scenario {
-            Some(scenario) => simulate::simulate(cli, scenario, wish.fast).await,
-            None => rehearse::rehearse(cli, wish).await,
+        Command::Simulate(wish) => match (&wish.scenario, &wish.goal) {
+            (Some(scenario), _) => simulate::simulate(cli, scenario, wish.fast).await,
+            (None, Some(goal)) => rehearse::rehearse(cli, goal).await,
+            (None, None) => Err(CliError::usage("neither a scenario nor a goal is given")),
         },
         Command::Demo { fast } => demo::demo(cli, *fast).await,
         Command::Pause(wish) => asked(cli, wish, &Asked::Pause).await,

@@ -6,7 +6,7 @@ use clap::Parser as _;
 use serde_json::{Map, Value};
 use stagger_core::plan::Plan;
 
-use crate::args::{Cli, Command, Goal};
+use crate::args::{Cli, Command, Goal, Run};
 use crate::documents;
 use crate::error::CliError;
 
@@ -17,6 +17,19 @@ pub(crate) struct Planned {
     pub(crate) plan: Plan,
     /// Its flags; `None`: it was written by a release that kept none.
     flags: Option<Vec<String>>,
+}
+
+/// The flags with the goal before them, which was a flag itself once: `--to 18.2.7` alone, or `--reboot`.
+fn as_goal(flags: &[String]) -> Vec<String> {
+    const REBOOT: &str = "--reboot";
+    let is_goal = flags.first().is_some_and(|word| !word.starts_with('-'));
+    let goal = match is_goal {
+        true => None,
+        false if flags.iter().any(|word| word == REBOOT) => Some("reboot".to_owned()),
+        false => Some("upgrade".to_owned()),
+    };
+    let others = flags.iter().filter(|word| *word != REBOOT).cloned();
+    goal.into_iter().chain(others).collect()
 }
 
 /// The field of the flags.
@@ -47,13 +60,44 @@ impl Planned {
             );
         };
         let words = ["stagger", "run"].map(str::to_owned);
-        let parsed = Cli::try_parse_from(words.iter().chain(flags));
+        let parsed = Cli::try_parse_from(words.into_iter().chain(as_goal(flags)));
         match parsed.map(|cli| cli.command) {
-            Ok(Command::Run(run)) if run.file.is_none() => Ok(run.goal),
+            Ok(Command::Run(Run {
+                file: None,
+                goal: Some(goal),
+                ..
+            })) => Ok(goal.goal()),
             Ok(_) => Err(CliError::usage(format!("the flags of {shown} are none of a run"))),
             Err(error) => Err(CliError::usage(format!(
                 "the flags of {shown} are none of this release: {error}"
             ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_goal;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn flags_of_before_goals_had_words_of_their_own_are_read() {
+        for (written, read) in [
+            (
+                "--to 18.2.7 --interrupt mgr",
+                "upgrade --to 18.2.7 --interrupt mgr",
+            ),
+            (
+                "--max-in-parallel 2 --reboot --nodes n1",
+                "reboot --max-in-parallel 2 --nodes n1",
+            ),
+            ("upgrade --to 18.2.7", "upgrade --to 18.2.7"),
+            ("reboot", "reboot"),
+        ] {
+            assert_eq!(as_goal(&words(written)), words(read));
         }
     }
 }

@@ -80,11 +80,11 @@ pub(crate) fn refusal(input: &PlanningInput, made: &Plan) -> Option<CliError> {
 }
 
 /// The plan for it. If it is searched for a time, the policy gets the steps that were made.
-pub(crate) fn made_for(upgrade: &args::Upgrade, input: &mut PlanningInput) -> Result<Plan, CliError> {
+pub(crate) fn made_for(flags: &args::PolicyFlags, input: &mut PlanningInput) -> Result<Plan, CliError> {
     let none = BTreeMap::new();
     let earned = BTreeMap::new();
     let ask = input.ask(&none, &earned);
-    let made = match improve::time(upgrade.improve.as_deref())? {
+    let made = match improve::time(flags.improve.as_deref())? {
         Some(time) => improve::plan_within(&ask, time),
         None => plan(&ask),
     };

@@ -49,6 +49,6 @@ pub(crate) fn which(store: &dyn Store, run: Option<&RunId>) -> Result<RunId, Cli
     let newest = store.runs()?.into_iter().next();
     newest.map(|listed| listed.run).ok_or_else(|| {
         CliError::usage("there is no run in this store")
-            .hint("`stagger run --to RELEASE` starts one; --state names another store")
+            .hint("`stagger run upgrade --to RELEASE` starts one; --state names another store")
     })
 }

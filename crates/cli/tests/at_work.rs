@@ -141,7 +141,7 @@ fn signal(child: &Child, name: &str) {
 #[test]
 fn a_run_that_was_killed_or_stopped_is_interrupted_and_abort_ends_it() {
     let setting = Setting::new();
-    let mut run = setting.at_work(&["run", "--yes", "--to", "18.2.7"]);
+    let mut run = setting.at_work(&["run", "--yes", "upgrade", "--to", "18.2.7"]);
     signal(&run, "-KILL");
     run.wait().unwrap();
     let (code, text) = setting.said(&["status"]);

@@ -364,6 +364,7 @@ fn planned_with(configuration: &str, file: &Path) -> Result<(), String> {
     command.arg("--config").arg(file);
     command.args([
         "plan",
+        "upgrade",
         "--to",
         "18.2.7",
         "--from",

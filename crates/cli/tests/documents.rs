@@ -201,17 +201,18 @@ fn what_is_printed_is_valid() {
     all.command(&[&["observe", "--save", &file("saved.json")][..], &from].concat());
     all.document(&fs::read_to_string(file("saved.json")).unwrap(), "observe --save");
     all.command(&[&["versions"][..], &from].concat());
-    let to = ["--to", "20.2.4", "--max-in-parallel", "50%"];
-    all.command(&[&["plan", "--out", &file("plan.json")][..], &to, &from].concat());
+    let to = ["upgrade", "--to", "20.2.4", "--max-in-parallel", "50%"];
+    all.command(&[&["plan"][..], &to, &from, &["--out", &file("plan.json")]].concat());
     all.document(&fs::read_to_string(file("plan.json")).unwrap(), "plan --out");
-    all.command(&[&["check", &file("plan.json")][..], &to, &from].concat());
+    all.command(&[&["check", &file("plan.json")][..], &from, &to].concat());
     all.command(&[&["explain", "osd.4"][..], &to, &from].concat());
     all.command(&[&["ceph", "ok-to-stop", "0", "--max", "20"][..], &from].concat());
     all.command(&[&["ceph", "ok-to-stop", "0", "2", "4"][..], &from].concat());
-    all.command(&[&["simulate", "--runs", "2"][..], &to, &from].concat());
+    all.command(&[&["simulate"][..], &to, &from, &["--runs", "2"]].concat());
     // Refused: 16 to 20 is too far.
     all.command(&[
         "plan",
+        "upgrade",
         "--to",
         "20.2.4",
         "--from",
@@ -219,9 +220,9 @@ fn what_is_printed_is_valid() {
     ]);
 
     // A plan for other wishes has findings.
-    let narrow = ["--to", "20.2.4", "--max-in-parallel", "1"];
+    let narrow = ["upgrade", "--to", "20.2.4", "--max-in-parallel", "1"];
     let plan = file("plan.json");
-    let text = said(&[&["check", &plan, "--json"][..], &narrow, &from].concat());
+    let text = said(&[&["check", &plan, "--json"][..], &from, &narrow].concat());
     assert!(text.contains("\"sound\": false"), "{text}");
     all.document(&text, "check with findings");
 

@@ -1,4 +1,4 @@
-//! `simulate --to` carries out the plan that `plan` shows, on a copy of the same cluster.
+//! `simulate upgrade --to` carries out the plan that `plan` shows, on a copy of the same cluster.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
@@ -42,9 +42,9 @@ fn the_plan_that_is_rehearsed_is_the_plan() {
         ("18.2.7", "18.2.8", &[]),
     ] {
         let from = format!("{FIXTURES}/{from}");
-        let wish = [&["--to", to, "--from", &from][..], more].concat();
+        let wish = [&["upgrade", "--to", to, "--from", &from][..], more].concat();
         let plan = json(&[&["plan"], &wish[..]].concat());
-        let rehearsal = json(&[&["simulate", "--runs", "0"], &wish[..]].concat());
+        let rehearsal = json(&[&["simulate"], &wish[..], &["--runs", "0"]].concat());
         assert_eq!(rehearsal["plan"], plan["id"], "{wish:?}");
         let time = &rehearsal["time"];
         assert_eq!(time["planned_waves"], waves(&plan), "{wish:?}");
@@ -70,7 +70,7 @@ fn the_plan_that_is_rehearsed_is_the_plan() {
 fn the_same_input_and_seed_give_the_same_bytes() {
     let from = format!("{FIXTURES}/18.2.7");
     let words = [
-        "simulate", "--to", "20.2.4", "--from", &from, "--runs", "12", "--json",
+        "simulate", "upgrade", "--to", "20.2.4", "--from", &from, "--runs", "12", "--json",
     ];
     let first = stagger(&words).stdout;
     assert!(!first.is_empty());
@@ -83,8 +83,8 @@ fn the_same_input_and_seed_give_the_same_bytes() {
 fn what_plan_refuses_is_not_rehearsed() {
     for (from, to) in [("16.2.15", "20.2.4"), ("18.2.7", "16.2.15"), ("18.2.7", "31.0.0")] {
         let from = format!("{FIXTURES}/{from}");
-        let plan = stagger(&["plan", "--to", to, "--from", &from]);
-        let rehearsal = stagger(&["simulate", "--to", to, "--from", &from]);
+        let plan = stagger(&["plan", "upgrade", "--to", to, "--from", &from]);
+        let rehearsal = stagger(&["simulate", "upgrade", "--to", to, "--from", &from]);
         assert_eq!(plan.status.code(), Some(1), "{to}");
         assert_eq!(
             (rehearsal.status, rehearsal.stdout, rehearsal.stderr),

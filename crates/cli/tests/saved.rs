@@ -29,7 +29,14 @@ fn said(words: &[&str]) -> String {
 
 /// What is written on stderr, with the exit code.
 fn refused(from: &Path) -> (Option<i32>, String) {
-    let output = stagger(&["plan", "--to", "20.2.4", "--from", from.to_str().unwrap()]);
+    let output = stagger(&[
+        "plan",
+        "upgrade",
+        "--to",
+        "20.2.4",
+        "--from",
+        from.to_str().unwrap(),
+    ]);
     let text = String::from_utf8(output.stderr).unwrap();
     (output.status.code(), text)
 }
@@ -56,8 +63,8 @@ fn what_is_saved_is_planned_as_the_cluster_is() {
         save(&folder, &file);
         let (folder, file_name) = (folder.to_str().unwrap(), file.to_str().unwrap());
         for words in [
-            &["plan", "--to", to, "--interrupt", "mgr", "--json"][..],
-            &["explain", "osd.1", "--to", to],
+            &["plan", "upgrade", "--to", to, "--interrupt", "mgr", "--json"][..],
+            &["explain", "osd.1", "upgrade", "--to", to],
             &["versions", "--json"],
             &["ceph", "ok-to-stop", "0", "--max", "4", "--json"],
         ] {
@@ -72,6 +79,7 @@ fn what_is_saved_is_planned_as_the_cluster_is() {
         let plan = plan.to_str().unwrap();
         said(&[
             "plan",
+            "upgrade",
             "--to",
             to,
             "--interrupt",
@@ -84,12 +92,13 @@ fn what_is_saved_is_planned_as_the_cluster_is() {
         said(&[
             "check",
             plan,
+            "--from",
+            file_name,
+            "upgrade",
             "--to",
             to,
             "--interrupt",
             "mgr",
-            "--from",
-            file_name,
         ]);
         // Facts are judged as of the time at which they were taken, however often they are passed on.
         save(&file, &again);
@@ -114,7 +123,7 @@ fn a_ganeti_is_saved_and_planned_as_it_was_in_whatever_form_it_came() {
         let file = scratch.path().join(format!("{nth}.json"));
         save(from, &file);
         for words in [
-            &["plan", "--reboot", "--json"][..],
+            &["plan", "reboot", "--json"][..],
             &["observe", "--json"],
             &["versions", "--json"],
         ] {
@@ -156,12 +165,12 @@ fn what_a_rapi_has_answered_is_planned_and_saved_again() {
     let (first, again) = (scratch.path().join("a.json"), scratch.path().join("b.json"));
     fs::write(&first, of_rapi()).unwrap();
     save(&first, &again);
-    let words = ["plan", "--reboot", "--json"];
+    let words = ["plan", "reboot", "--json"];
     let (was, is) = (of(&words, &first), of(&words, &again));
     assert!(was.contains("\"waves\""), "{was}");
     assert_eq!(was, is);
     // A run needs what answers.
-    let output = stagger(&["plan", "--to", "18", "--from", again.to_str().unwrap()]);
+    let output = stagger(&["plan", "upgrade", "--to", "18", "--from", again.to_str().unwrap()]);
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
         text.contains("is a Ganeti, and what is to be done to it is not given"),

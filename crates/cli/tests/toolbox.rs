@@ -108,7 +108,7 @@ fn asked(words: &[&str]) -> (String, Vec<String>) {
 #[test]
 fn facts_come_through_the_toolbox_and_nothing_of_rooks_is_read() {
     let before = "--namespace=rook-ceph --kubeconfig=KUBECONFIG --context=c exec --stdin";
-    let (told, calls) = asked(&["plan", "--to", "20.2.4", "--toolbox"]);
+    let (told, calls) = asked(&["plan", "upgrade", "--to", "20.2.4", "--toolbox"]);
     assert!(told.contains("main  ceph 18.2.7 to 20.2.4"), "{told}");
     let through = |toolbox: &str, program: &str| {
         let wanted = format!("{before} {toolbox} -- {program} ");

@@ -219,7 +219,11 @@ fn a_rack_is_done_before_the_next_begins() {
         .filter_map(|unit| Some((unit["id"].as_str()?, unit["domains"]["rack"].as_str()?)))
         .collect();
     let plan = |words: &[&str]| -> Vec<Vec<String>> {
-        let words = [&["plan", "--to", "20.2.4", "--json", "--from", &from], words].concat();
+        let words = [
+            &["plan", "upgrade", "--to", "20.2.4", "--json", "--from", &from],
+            words,
+        ]
+        .concat();
         let plan: Value = serde_json::from_str(&stagger(&words)).unwrap();
         let stages = plan["parts"].as_array().unwrap();
         let osds = stages.iter().find(|part| part["stage"]["kind"] == "osd").unwrap();

@@ -38,7 +38,9 @@ fn main() -> Result<()> {
         })?);
         all.push(upgrade("by stagger", from, to, |cluster| {
             let machine = Machine::new(cluster, "anna", &IronicSetup::default())?;
-            let ended = machine.start(&["run", "--to", to.version()])?.end(LIMIT)?;
+            let ended = machine
+                .start(&["run", "upgrade", "--to", to.version()])?
+                .end(LIMIT)?;
             say(&ended.said);
             ended.expect(0).map(drop)
         })?);

@@ -173,7 +173,7 @@ fn whole_wave_never_comes_back() -> Result<()> {
         let machine = Machine::new(cluster, "anna", &Setup::default())?;
         let to = verify::version(cluster, Release::Reef)?;
         // All but those of the first two waves: whatever the third one is, all of it fails.
-        let waves = machine.planned(&["--to", &to], "osd")?;
+        let waves = machine.planned(&["upgrade", "--to", &to], "osd")?;
         let well: Vec<&String> = waves.iter().take(2).flatten().collect();
         for osd in cluster.spec().daemons(Kind::Osd) {
             if !well.contains(&&osd.to_string()) {
@@ -196,7 +196,7 @@ fn whole_wave_never_comes_back() -> Result<()> {
 /// The first of a kind that the plan visits.
 fn first(cluster: &Cluster, machine: &Machine, to: Release, kind: Kind) -> Result<Daemon> {
     let to = verify::version(cluster, to)?;
-    let waves = machine.planned(&["--to", &to], &kind.to_string())?;
+    let waves = machine.planned(&["upgrade", "--to", &to], &kind.to_string())?;
     let unit = waves.first().and_then(|wave| wave.first());
     let (_, id) = unit
         .and_then(|unit| unit.split_once('.'))
@@ -210,7 +210,7 @@ fn first(cluster: &Cluster, machine: &Machine, to: Release, kind: Kind) -> Resul
 /// Runs to a release; it must end with that code.
 fn run(cluster: &Cluster, machine: &Machine, to: Release, code: i32) -> Result<Ended> {
     let to = verify::version(cluster, to)?;
-    let ended = machine.start(&["run", "--to", &to])?.end(LIMIT)?;
+    let ended = machine.start(&["run", "upgrade", "--to", &to])?.end(LIMIT)?;
     say(&ended.said);
     ended.expect(code).with_context(|| machine.history_tail(40))
 }

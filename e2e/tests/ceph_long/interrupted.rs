@@ -30,7 +30,7 @@ fn killed_at_every_kind_of_moment() -> Result<()> {
         let machine = Machine::new(cluster, "anna", &setup)?;
         let to = verify::version(cluster, Release::Reef)?;
         let mut random = Random(42);
-        let mut process = machine.start(&["run", "--to", &to])?;
+        let mut process = machine.start(&["run", "upgrade", "--to", &to])?;
         process.until("its start", LIMIT, |line| says(line, "started", ""))?;
         for kill in 1..=KILLS {
             // After so many lines, and then at any time of what follows.
@@ -73,7 +73,7 @@ fn noout_goes_at_its_expiry_though_nobody_resumes() -> Result<()> {
         };
         let machine = Machine::new(cluster, "anna", &setup)?;
         let to = verify::version(cluster, Release::Reef)?;
-        let mut process = machine.start(&["run", "--to", &to])?;
+        let mut process = machine.start(&["run", "upgrade", "--to", &to])?;
         machine.stop_in_visit(&process, "osd", LIMIT)?;
         process.kill()?;
         let noout = |cluster: &Cluster| -> Result<bool> {
@@ -123,7 +123,7 @@ fn osd_crashes_in_mid_wave() -> Result<()> {
         };
         let machine = Machine::new(cluster, "anna", &narrow)?;
         let to = verify::version(cluster, Release::Reef)?;
-        let mut process = machine.start(&["run", "--to", &to])?;
+        let mut process = machine.start(&["run", "upgrade", "--to", &to])?;
         for _ in 0..3 {
             process.until("an OSD wave", LIMIT, |line| says(line, "wave", "osd:"))?;
         }

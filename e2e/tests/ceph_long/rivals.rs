@@ -26,8 +26,8 @@ fn two_runs_at_once() -> Result<()> {
         // Two who ask at the same moment may both be refused, never both go on.
         for attempt in 1..=5 {
             let runs = [
-                machines[0].start(&["run", "--to", &to])?,
-                machines[1].start(&["run", "--to", &to])?,
+                machines[0].start(&["run", "upgrade", "--to", &to])?,
+                machines[1].start(&["run", "upgrade", "--to", &to])?,
             ];
             let mut won = Vec::new();
             for (mut run, machine) in runs.into_iter().zip(&machines) {
@@ -67,7 +67,7 @@ fn stopped_for_a_minute_while_another_takes_over() -> Result<()> {
     under_load(name, Release::Pacific, &RELEASES, |cluster, phases| {
         let machine = Machine::new(cluster, "anna", &Setup::default())?;
         let to = verify::version(cluster, Release::Reef)?;
-        let mut first = machine.start(&["run", "--to", &to])?;
+        let mut first = machine.start(&["run", "upgrade", "--to", &to])?;
         for _ in 0..2 {
             first.until("an OSD wave", LIMIT, |line| says(line, "wave", "osd:"))?;
         }

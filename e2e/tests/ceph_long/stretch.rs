@@ -36,7 +36,7 @@ fn upgrade_18_to_20_over_two_sites() -> Result<()> {
         let machine = Machine::new(cluster, "anna", &Setup::default())?;
         let to = verify::version(cluster, Release::Tentacle)?;
         watched(cluster, &sites, || {
-            let run = machine.start(&["run", "--to", &to])?;
+            let run = machine.start(&["run", "upgrade", "--to", &to])?;
             let ended = run
                 .end(LIMIT)?
                 .expect(0)

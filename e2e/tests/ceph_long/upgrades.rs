@@ -31,7 +31,7 @@ fn upgrade_18_to_20_under_load() -> Result<()> {
         phases.lap("both oracles on 18");
 
         let to = verify::version(cluster, Release::Tentacle)?;
-        let run = machine.start(&["run", "--to", &to])?;
+        let run = machine.start(&["run", "upgrade", "--to", &to])?;
         let ended = run
             .end(LIMIT)?
             .expect(0)
@@ -69,7 +69,7 @@ fn mgr_restart_makes_pgs_unknown() -> Result<()> {
     under_load(name, Release::Pacific, &releases, |cluster, phases| {
         let machine = Machine::new(cluster, "anna", &Setup::default())?;
         let to = verify::version(cluster, Release::Reef)?;
-        let mut run = machine.start(&["run", "--to", &to])?;
+        let mut run = machine.start(&["run", "upgrade", "--to", &to])?;
         for _ in 0..2 {
             run.until("an OSD wave", LIMIT, |line| says(line, "wave", "osd:"))?;
         }
@@ -113,7 +113,7 @@ fn others_join_beside_an_osd_that_is_long_in_coming_up() -> Result<()> {
         };
         let machine = Machine::new(cluster, "anna", &setup)?;
         let to = verify::version(cluster, Release::Tentacle)?;
-        let waves = machine.planned(&["--to", &to], "osd")?;
+        let waves = machine.planned(&["upgrade", "--to", &to], "osd")?;
         ensure!(
             waves.len() > 2 && waves[1].len() > 1,
             "nobody is left to join: {waves:?}"
@@ -125,7 +125,7 @@ fn others_join_beside_an_osd_that_is_long_in_coming_up() -> Result<()> {
         };
         cluster.set_fault(&daemon, Some(&format!("20 start-after {LATE}")))?;
         phases.lap("planned");
-        let run = machine.start(&["run", "--to", &to, "--no-barriers"])?;
+        let run = machine.start(&["run", "upgrade", "--to", &to, "--no-barriers"])?;
         run.end(LIMIT)?
             .expect(0)
             .with_context(|| machine.history_tail(60))?;

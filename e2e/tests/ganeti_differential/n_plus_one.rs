@@ -1,6 +1,6 @@
 //! An outside judge of N+1: the moves of each wave are made in the text, and the real `hcheck` is asked.
 //!
-//! These are plans of `stagger plan --reboot`, where memory is kept; hroller's own rules spend it.
+//! These are plans of `stagger plan reboot`, where memory is kept; hroller's own rules spend it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -76,7 +76,7 @@ fn killed_while_instances_migrate_nodes_are_down_and_disks_are_copied() -> Resul
             ..GanetiSetup::default()
         };
         let machine = Machine::new(cluster, "anna", &setup)?;
-        let mut run = machine.start(&["run", "--reboot", "-O", "node1"])?;
+        let mut run = machine.start(&["run", "reboot", "-O", "node1"])?;
         for (what, is_now) in MOMENTS {
             machine.stop_when(&run, what, LIMIT, |journal| is_now(cluster, journal))?;
             run.kill()?;
@@ -112,7 +112,7 @@ fn killed_while_the_master_changes() -> Result<()> {
             ..GanetiSetup::default()
         };
         let machine = Machine::new(cluster, "anna", &setup)?;
-        let mut run = machine.start(&["run", "--reboot", "--nodes", "node1"])?;
+        let mut run = machine.start(&["run", "reboot", "--nodes", "node1"])?;
         machine.stop_when(&run, "the change of the master", LIMIT, |_| {
             Ok(is_failing_over(cluster))
         })?;
@@ -150,7 +150,7 @@ fn guards_go_at_their_expiry_though_nobody_resumes() -> Result<()> {
             ..GanetiSetup::default()
         };
         let machine = Machine::new(cluster, "anna", &setup)?;
-        let mut run = machine.start(&["run", "--reboot", "--nodes", "node2"])?;
+        let mut run = machine.start(&["run", "reboot", "--nodes", "node2"])?;
         machine.stop_when(&run, "a node that is down", LIMIT, |journal| {
             is_down(cluster, journal)
         })?;
@@ -197,7 +197,7 @@ fn aborted_after_a_kill_it_gives_everything_back() -> Result<()> {
                 ..GanetiSetup::default()
             };
             let machine = Machine::new(cluster, "anna", &setup)?;
-            let mut run = machine.start(&["run", "--reboot", "-O", "node1"])?;
+            let mut run = machine.start(&["run", "reboot", "-O", "node1"])?;
             let seen = machine.stop_when(&run, "a node that is down", LIMIT, |journal| {
                 is_down(cluster, journal)
             })?;

@@ -37,7 +37,7 @@ fn case(nodes: u32, name: &str, work: impl FnOnce(&Cluster, &mut Phases) -> Resu
 /// Runs a reboot to its end, which is to have that code.
 fn reboot(machine: &Machine, words: &[&str], code: i32) -> Result<Ended> {
     let ended = machine
-        .start(&[&["run", "--reboot"][..], words].concat())?
+        .start(&[&["run", "reboot"][..], words].concat())?
         .end(LIMIT)?
         .expect(code)
         .with_context(|| machine.history_tail(40))?;

@@ -31,9 +31,7 @@ fn on_the_master_it_goes_on_on_the_successor() -> Result<()> {
                 Machine::new(cluster, "node2", &setup("node2"))?,
                 Machine::new(cluster, "node3", &setup("node3"))?,
             ];
-            let left = first
-                .start(&["run", "--reboot", "--nodes", "node1"])?
-                .end(LIMIT)?;
+            let left = first.start(&["run", "reboot", "--nodes", "node1"])?.end(LIMIT)?;
             say(&left.said);
             // The lock was lost, or the journal was moved on: not done, and no bug.
             ensure!(
@@ -87,7 +85,7 @@ fn a_job_that_waits_outlives_the_change_of_the_master() -> Result<()> {
                 ..GanetiSetup::with_failover()
             };
             let machine = Machine::new(cluster, "anna", &setup)?;
-            let run = machine.start(&["run", "--reboot", "--nodes", "node1,node2"])?;
+            let run = machine.start(&["run", "reboot", "--nodes", "node1,node2"])?;
             machine.stop_when(&run, "node2 down", LIMIT, |journal| {
                 let down = journal.in_phase("change");
                 Ok(down.iter().any(|(node, _)| node == "node2") && !cluster.is_up("node2"))

@@ -38,7 +38,7 @@ fn jobs_of_others_are_waited_for_or_wait() -> Result<()> {
         })?;
         let early = early.context("no early job")?;
         let machine = Machine::new(cluster, "anna", &GanetiSetup::default())?;
-        let mut run = machine.start(&["run", "--reboot", "-O", "node1"])?;
+        let mut run = machine.start(&["run", "reboot", "-O", "node1"])?;
         run.until("the drain", LIMIT, |line| says(line, "guard", "drain"))?;
         run.until("a wave", LIMIT, |line| {
             says(line, "wave", "reboot") || says(line, "judged", "")
@@ -90,7 +90,7 @@ fn an_instance_made_in_mid_run_is_moved_too() -> Result<()> {
                 ..GanetiSetup::default()
             };
             let machine = Machine::new(cluster, "anna", &setup)?;
-            let wish = ["--reboot", "-O", "node1"];
+            let wish = ["reboot", "-O", "node1"];
             let waves = machine.planned(&wish, "reboot")?;
             let [first, second] = waves.as_slice() else {
                 bail!("two nodes with an instance between them: {waves:?}")
@@ -169,7 +169,7 @@ fn two_runs_at_once() -> Result<()> {
         ];
         // Two who ask at the same moment may both be refused, never both go on.
         for attempt in 1..=5 {
-            let words = ["run", "--reboot", "-O", "node1"];
+            let words = ["run", "reboot", "-O", "node1"];
             let runs = [machines[0].start(&words)?, machines[1].start(&words)?];
             let mut won = Vec::new();
             for (mut run, machine) in runs.into_iter().zip(&machines) {
@@ -224,7 +224,7 @@ fn a_job_of_ours_is_cancelled() -> Result<()> {
             "45",
         ];
         cluster.gnt(&lock)?;
-        let run = machine.start(&["run", "--reboot", "--nodes", "node2"])?;
+        let run = machine.start(&["run", "reboot", "--nodes", "node2"])?;
         let mut found = None;
         cluster.wait_for("a job of ours that waits", LIMIT, |cluster| {
             let jobs = cluster.jobs()?;

@@ -46,12 +46,10 @@ fn answers_of_the_remote_api_that_are_of_no_use() -> Result<()> {
                     ..default
                 },
             )?;
-            let run = ["run", "--reboot", "--nodes", "node2"];
+            let run = ["run", "reboot", "--nodes", "node2"];
             // Who may read sees what there is, and begins nothing.
             reader.call(&["observe"])?.expect(0)?;
-            reader
-                .call(&["plan", "--reboot", "--nodes", "node2"])?
-                .expect(0)?;
+            reader.call(&["plan", "reboot", "--nodes", "node2"])?.expect(0)?;
             for (machine, code, said) in [
                 (&forgetful, 2, ["401", "password_file"]),
                 (&reader, 2, ["403", "write"]),

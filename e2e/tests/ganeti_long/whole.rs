@@ -34,7 +34,7 @@ fn every_node_with_all_kinds_of_instances_and_the_master() -> Result<()> {
             let machine = Machine::new(cluster, "anna", &setup)?;
             the_masters_daemon_tells_the_same(cluster, &machine, &setup)?;
             phases.lap("hroller asked the master's daemon");
-            let why = machine.call(&["explain", "node1", "--reboot", "--accept-non-redundant"])?;
+            let why = machine.call(&["explain", "node1", "reboot", "--accept-non-redundant"])?;
             let why = why.expect(0)?.out;
             ensure!(
                 why.contains("node1") && why.contains("asked to be visited last"),

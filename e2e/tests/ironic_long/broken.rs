@@ -33,7 +33,7 @@ fn goes_back(name: &str, broken: Service) -> Result<()> {
         let before = cluster.servers()?;
         let machine = Machine::new(cluster, "anna", &impatient())?;
         breaks(cluster, broken, Release::Epoxy)?;
-        let ended = machine.start(&["run", "--to", "29.0.6"])?.end(LIMIT)?;
+        let ended = machine.start(&["run", "upgrade", "--to", "29.0.6"])?.end(LIMIT)?;
         stagger_e2e::command::say(&ended.said);
         ensure!(ended.code != Some(0), "{ended:?}");
         ended.expect_said(&[broken.name()])?;
@@ -129,7 +129,7 @@ fn what_an_aborted_run_has_left_is_written_down_by_hand() -> Result<()> {
         resume(&machine, 3)?;
         machine.call(&["abort"])?.expect(1)?;
         phases.lap("aborted with c2 away");
-        let refused = machine.call(&["plan", "--to", "29.0.6"])?;
+        let refused = machine.call(&["plan", "upgrade", "--to", "29.0.6"])?;
         ensure!(refused.code != Some(0), "{refused:?}");
         refused.expect_said(&["change-under-way", "c2"])?;
         let said = &["ironic", "record", "c2", "--release", "29.0.6"];

@@ -35,7 +35,7 @@ fn killed_in_each_phase_of_an_upgrade() -> Result<()> {
     let name = "killed_in_each_phase_of_an_upgrade";
     loaded(name, Release::Epoxy, &["D1"], |cluster, phases| {
         let machine = Machine::new(cluster, "anna", &hasty())?;
-        let mut going = machine.start(&["run", "--to", "32.0.1"])?;
+        let mut going = machine.start(&["run", "upgrade", "--to", "32.0.1"])?;
         for (what, is_now) in MOMENTS {
             machine.stop_when(&going, what, LIMIT, |journal| Ok(is_now(journal)))?;
             going.kill()?;
@@ -68,7 +68,7 @@ fn the_database_goes_away_in_the_midst_of_the_migration() -> Result<()> {
             ..IronicSetup::default()
         };
         let machine = Machine::new(cluster, "anna", &setup)?;
-        let going = machine.start(&["run", "--to", "32.0.1"])?;
+        let going = machine.start(&["run", "upgrade", "--to", "32.0.1"])?;
         machine.stop_when(&going, "the migration", LIMIT, |journal| {
             Ok(journal.in_step("migrate"))
         })?;
@@ -120,7 +120,7 @@ fn aborted_after_a_kill_with_a_conductor_drained() -> Result<()> {
     loaded(name, Release::Dalmatian, &[], |cluster, phases| {
         let before = cluster.servers()?;
         let machine = Machine::new(cluster, "anna", &hasty())?;
-        let mut going = machine.start(&["run", "--to", "29.0.6"])?;
+        let mut going = machine.start(&["run", "upgrade", "--to", "29.0.6"])?;
         machine.stop_when(&going, "a conductor's change", LIMIT, |journal| {
             Ok(changes(journal, "conductors"))
         })?;

@@ -86,7 +86,7 @@ fn hasty() -> IronicSetup {
 /// Runs to that release, to an end with that code.
 fn run(machine: &Machine, to: Release, code: i32) -> Result<Ended> {
     let ended = machine
-        .start(&["run", "--to", to.version()])?
+        .start(&["run", "upgrade", "--to", to.version()])?
         .end(LIMIT)?
         .expect(code)
         .with_context(|| machine.history_tail(40))?;

@@ -63,7 +63,7 @@ fn what_others_do_out_of_order_is_seen_and_nothing_goes_on() -> Result<()> {
         cluster.ensure_upgraded(Release::Epoxy)?;
 
         // Whoever asks for the older release then is refused.
-        let refused = machine.call(&["run", "--to", "26.1.6"])?.expect(1)?;
+        let refused = machine.call(&["run", "upgrade", "--to", "26.1.6"])?.expect(1)?;
         refused.expect_said(&["upgrade-not-supported", "data is not brought back"])?;
         phases.lap("the way back is refused");
         Ok(())

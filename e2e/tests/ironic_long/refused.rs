@@ -16,9 +16,9 @@ fn what_an_upgrade_cannot_begin_with() -> Result<()> {
         |cluster, phases| {
             let before = cluster.servers()?;
             let whole = Machine::new(cluster, "anna", &IronicSetup::default())?;
-            whole.call(&["plan", "--to", "29.0.6"])?.expect(0)?;
+            whole.call(&["plan", "upgrade", "--to", "29.0.6"])?.expect(0)?;
             let refused = |machine: &Machine, to: &str, said: &[&str]| {
-                let ended = machine.call(&["run", "--to", to])?;
+                let ended = machine.call(&["run", "upgrade", "--to", to])?;
                 say(&ended.said);
                 ended.expect(1)?.expect_said(said)
             };
@@ -72,7 +72,7 @@ fn what_an_upgrade_cannot_begin_with() -> Result<()> {
             version("'1.40'")?;
             phases.lap("rows that nobody can read");
 
-            whole.call(&["plan", "--to", "29.0.6"])?.expect(0)?;
+            whole.call(&["plan", "upgrade", "--to", "29.0.6"])?.expect(0)?;
             cluster.ensure_runs(Release::Dalmatian, None)?;
             let after = cluster.servers()?;
             ensure!(after == before, "{after:?}");

@@ -14,9 +14,9 @@ fn the_second_of_two_runs_is_refused_and_a_stopped_one_goes_no_further() -> Resu
     loaded(name, Release::Dalmatian, &[], |cluster, phases| {
         let anna = Machine::new(cluster, "anna", &hasty())?;
         let bert = Machine::new(cluster, "bert", &hasty())?;
-        let mut first = anna.start(&["run", "--to", "29.0.6"])?;
+        let mut first = anna.start(&["run", "upgrade", "--to", "29.0.6"])?;
         first.until("the lease", LIMIT, |line| says(line, "lease", "token"))?;
-        let refused = bert.call(&["run", "--to", "29.0.6"])?.expect(1)?;
+        let refused = bert.call(&["run", "upgrade", "--to", "29.0.6"])?.expect(1)?;
         refused.expect_said(&["locked", &anna.newest_run()?, &first.pid().to_string()])?;
         phases.lap("the second is refused");
 

@@ -21,7 +21,10 @@ fn in_that_way(
         before(cluster)?;
         let machine = Machine::new(cluster, "anna", setup)?;
         let report = ironic_loaded(cluster, phases, |_, phases| {
-            say(machine.call(&["plan", "--to", "29.0.6"])?.expect(0)?.out);
+            say(machine
+                .call(&["plan", "upgrade", "--to", "29.0.6"])?
+                .expect(0)?
+                .out);
             run(&machine, Release::Epoxy, 0)?;
             phases.lap("from 26.1.6 to 29.0.6");
             Ok(())
@@ -79,7 +82,7 @@ fn conductors_are_muted_with_the_user_s_word() -> Result<()> {
         ] {
             let machine = Machine::new(cluster, "bert", setup)?;
             machine
-                .call(&["run", "--to", "29.0.6"])?
+                .call(&["run", "upgrade", "--to", "29.0.6"])?
                 .expect(1)?
                 .expect_said(&[slug])?;
         }

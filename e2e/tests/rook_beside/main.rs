@@ -211,12 +211,12 @@ fn asked_before_anything_is_installed(cluster: &RookCluster, image: &str) -> Res
     } else {
         &[]
     };
-    let plan = asked(&[&["plan", "--to", version], permitted].concat())?;
+    let plan = asked(&[&["plan", "upgrade", "--to", version], permitted].concat())?;
     ensure!(
         plan.contains("mon") && plan.contains("osd") && plan.contains("waves"),
         "{plan}"
     );
-    let why = asked(&["explain", "osd.1", "--to", version])?;
+    let why = asked(&["explain", "osd.1", "upgrade", "--to", version])?;
     ensure!(why.contains("osd.1"), "{why}");
     let observed = asked(&["observe"])?;
     ensure!(

@@ -206,7 +206,7 @@ fn itself() -> Result<Itself> {
         kept.to_string_lossy(),
     );
     let all = [
-        "--reboot",
+        "reboot",
         "--max-in-parallel",
         "100%",
         "--no-growth",
@@ -404,7 +404,7 @@ fn page(rows: &[Row], seeds: &[(usize, usize)], itself: &Itself) -> String {
         .find(|line| line.contains(" waves, at least "));
     let _ = writeln!(
         text,
-        "\nThe command itself, on {} nodes: `stagger plan --reboot --max-in-parallel 100% --no-growth --out FILE`, with capacity,\n\
+        "\nThe command itself, on {} nodes: `stagger plan reboot --max-in-parallel 100% --no-growth --out FILE`, with capacity,\n\
          N+1 kept, the times without barriers, and a document of every move ({:.1} MB), and `stagger check FILE` with the same.\n\n\
          | | s | MB | |\n|---|---|---|---|\n| `plan` | {:.2} | {} | {} |\n| `check` | {:.2} | {} | {} |",
         LARGE.nodes,

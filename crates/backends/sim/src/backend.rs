@@ -453,7 +453,7 @@ impl World {
                     return format!("{unit} is gone");
                 };
                 // A host carries out one call once, however often and however late it comes.
-                if self.copy.is_none() && !self.effects.insert(call.key()) {
+                if (self.copy.is_none() || self.drains()) && !self.effects.insert(call.key()) {
                     return "done before".to_owned();
                 }
                 match phase {
@@ -516,7 +516,7 @@ impl World {
         if !self.effects.insert(call.key()) {
             return "done before".to_owned();
         }
-        if let (Some(wanted), true) = (self.wanted.clone(), self.spec.guests.is_some()) {
+        if let (Some(wanted), true) = (self.wanted.clone(), self.carried.is_some()) {
             return self.restart_and_leave(at, &wanted);
         }
         // Nothing of what is restarted stays drained.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use stagger_core::model::{Ix, Snapshot, Unit, UnitState};
+use stagger_core::model::{ConditionName, Ix, Revision, Snapshot, Unit, UnitState};
 
 /// All that the simulator takes over of a cluster. Its units, what may be down together of them, what
 /// already is, its conditions and durations stand in the snapshot; what a snapshot does not hold is here.
@@ -16,6 +16,10 @@ pub struct ClusterCopy {
     pub groups: Vec<CopiedGroup>,
     /// Seconds between two looks while something is waited for.
     pub poll: u32,
+    /// Its units are drained before they are changed, and nobody but us says what may be down: those of a Ganeti or an Ironic.
+    pub drains: bool,
+    /// Conditions that come with the change: each is so as soon as all units run one of these revisions.
+    pub comes_with: Vec<(ConditionName, Vec<Revision>)>,
 }
 
 /// A pool.
@@ -47,6 +51,18 @@ pub struct CopiedGroup {
 }
 
 impl ClusterCopy {
+    /// Of a cluster whose units are drained before they are changed.
+    pub fn drained(snapshot: Snapshot, poll: u32, comes_with: Vec<(ConditionName, Vec<Revision>)>) -> Self {
+        Self {
+            snapshot,
+            pools: Vec::new(),
+            groups: Vec::new(),
+            poll,
+            drains: true,
+            comes_with,
+        }
+    }
+
     /// The names of its hosts, each once. A unit of which no host is known stands on one of its own.
     pub(crate) fn hosts(&self) -> Vec<&str> {
         let hosts: BTreeSet<&str> = self.snapshot.units().iter().map(Self::host_of).collect();

@@ -3,13 +3,13 @@
 //! Such a unit goes out of service while it is up: guests leave it, or no request comes to it any more. Then it is rebooted or
 //! restarted, and given back. Whoever leaves it drained keeps it out of service.
 
-use stagger_core::model::{Drained, Phase, Revision, Snapshot, UnitId};
+use stagger_core::model::{Drained, How, Phase, Revision, Snapshot, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::Action;
 use stagger_engine::backend::{BackendError, Call};
 
 use crate::fault::Fault;
-use crate::world::World;
+use crate::world::{Copied, World};
 
 /// So long a call waits for what it has restarted, in seconds.
 const LONGEST_WAIT: u32 = 120;
@@ -17,7 +17,8 @@ const LONGEST_WAIT: u32 = 120;
 impl World {
     /// Whether units are drained before they are changed.
     pub(crate) fn drains(&self) -> bool {
-        self.spec.guests.is_some() || self.spec.balanced.is_some()
+        let copied = self.copy.as_ref().is_some_and(Copied::drains);
+        self.carried.is_some() || self.spec.balanced.is_some() || copied
     }
 
     /// How many milliseconds a call takes there, and how many its answer takes then, beside the way.
@@ -25,13 +26,21 @@ impl World {
         if !self.drains() {
             return (0, 0);
         }
-        let migrate = self.spec.guests.as_ref().map_or(0, |spec| spec.migrate);
         match action {
             Action::Visit {
                 phase: Phase::Enter | Phase::Leave,
                 moves,
                 ..
-            } => (moves.len() as u64 * u64::from(migrate) * 1000, 0),
+            } => {
+                let seconds = moves.iter().map(|a_move| u64::from(self.move_takes(a_move.how)));
+                let moves = seconds.sum::<u64>() * 1000;
+                // In a copy it is begun when it comes there, however long it goes on: an approval may be younger than that.
+                if self.copy.is_some() {
+                    (0, moves)
+                } else {
+                    (moves, 0)
+                }
+            }
             Action::Visit {
                 phase: Phase::Change,
                 unit,
@@ -40,7 +49,9 @@ impl World {
             | Action::Restart { unit }
             | Action::GoBack { unit, .. } => {
                 let at = self.by_id.get(unit);
-                let seconds = at.map_or(0, |at| self.until_up(*at).min(LONGEST_WAIT));
+                // How long it takes in a copy is known, however long it is.
+                let longest = self.copy.as_ref().map_or(LONGEST_WAIT, |_| u32::MAX);
+                let seconds = at.map_or(0, |at| self.until_up(*at).min(longest));
                 // A start takes up to a quarter more than usual.
                 (0, u64::from(seconds) * 1250 + 1)
             }
@@ -52,6 +63,14 @@ impl World {
             | Action::DropGuard { .. }
             | Action::Step { .. }
             | Action::Collect { .. } => (0, 0),
+        }
+    }
+
+    /// How many seconds a move takes.
+    fn move_takes(&self, how: How) -> u32 {
+        match &self.copy {
+            Some(copy) => copy.move_takes(how),
+            None => self.spec.guests.as_ref().map_or(0, |spec| spec.migrate),
         }
     }
 
@@ -88,7 +107,7 @@ impl World {
             Phase::Leave if !daemon.up => {
                 return Some(format!("{id} does not answer: it stays out of service"));
             }
-            Phase::Enter if !daemon.up && self.spec.guests.is_some() => {
+            Phase::Enter if !daemon.up && self.carried.is_some() => {
                 return Some(format!("{id} does not answer: see to it first"));
             }
             Phase::Change => {
@@ -130,7 +149,7 @@ impl World {
         if self.daemons[unit].serves() {
             self.judge_drain(unit, moves);
         }
-        let is_noted = self.spec.guests.is_some();
+        let is_noted = self.carried.is_some();
         let daemon = &mut self.daemons[unit];
         daemon.drained = true;
         daemon.drained_by = self.caller.clone().filter(|_| is_noted);
@@ -144,6 +163,7 @@ impl World {
         }
         self.judge_reboot(unit);
         self.fall(unit);
+        self.count_down();
         self.daemons[unit].installed = revision.clone();
         self.start(unit);
     }
@@ -216,7 +236,7 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use stagger_core::model::{How, RunId, Storage};
+    use stagger_core::model::{RunId, Storage};
 
     use super::*;
     use crate::balanced::BalancedSpec;
@@ -279,6 +299,10 @@ mod tests {
         world.perform(&call, action)
     }
 
+    fn host_of_the_guest(world: &World) -> u32 {
+        world.rooms().unwrap().unwrap().guest(0).host
+    }
+
     fn to_the_second() -> Vec<Move> {
         vec![Move {
             guest: "guest-0".to_owned(),
@@ -293,7 +317,7 @@ mod tests {
         let mut world = nodes(4_096, Vec::new());
         let node = node_name(0).unwrap();
         call(&mut world, 1, &visit(node.clone(), Phase::Enter, to_the_second())).unwrap();
-        assert_eq!((world.guests[0].node, world.daemons[0].serves()), (1, false));
+        assert_eq!((host_of_the_guest(&world), world.daemons[0].serves()), (1, false));
         call(
             &mut world,
             2,
@@ -306,7 +330,7 @@ mod tests {
             world.go_on();
         }
         call(&mut world, 3, &leave).unwrap();
-        assert_eq!((world.guests[0].node, world.daemons[0].serves()), (0, true));
+        assert_eq!((host_of_the_guest(&world), world.daemons[0].serves()), (0, true));
         assert_eq!(world.truth().violations, Vec::<String>::new());
         assert_eq!(world.truth().stops, 1);
     }
@@ -350,7 +374,7 @@ mod tests {
         let mut world = nodes(4_096, vec![fails]);
         let enter = visit(node_name(0).unwrap(), Phase::Enter, to_the_second());
         assert!(call(&mut world, 1, &enter).is_err());
-        assert_eq!(world.guests[0].node, 0);
+        assert_eq!(host_of_the_guest(&world), 0);
         assert_eq!(world.left_drained().count(), 0, "nobody has seen it yet");
         let mut world = seen(world);
         assert_eq!(

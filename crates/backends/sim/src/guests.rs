@@ -3,16 +3,17 @@
 //! A node is taken out of service by moving its guests and draining it, and is rebooted then. It keeps notes of what was
 //! moved away, from which whoever leaves it brings the guests back.
 
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{
-    BudgetsBuilder, Gate, GoingBack, GuardName, GuardScope, GuardSpec, Guest, Host, How, IdError, Ix, Kind,
-    Maintenance, Moving, Part, PartName, Phase, Rooms, RoomsError, SharedGuests, StageSpec, Storage, Target,
-    UnitId, Width,
+    Amounts, BudgetsBuilder, Gate, GoingBack, GuardName, GuardScope, GuardSpec, Guest, Host, How, IdError,
+    Ix, Kind, Maintenance, Moving, Part, PartName, Phase, Rooms, RoomsError, SharedGuests, StageSpec,
+    Storage, Target, UnitId, Width,
 };
 use stagger_core::plan::Move;
 
-use crate::spec::SimSpec;
 use crate::target::TargetSpec;
 use crate::world::World;
 
@@ -110,39 +111,32 @@ pub(crate) fn target(
     })
 }
 
-impl SimSpec {
-    /// What is free on a node beside the guests that run there.
-    fn free(&self, guests: &[GuestSpec], node: u32) -> i64 {
-        let memory = self
-            .guests
-            .as_ref()
-            .and_then(|spec| spec.memory.get(node as usize));
-        let there = guests.iter().filter(|guest| guest.runs && guest.node == node);
-        let taken: i64 = there.map(|guest| i64::from(guest.memory)).sum();
-        memory.map_or(0, |memory| i64::from(*memory)) - taken
-    }
-}
-
 /// What no guest asks for.
 const PLENTY: i64 = 1 << 20;
 
-impl World {
-    /// What the nodes carry now, if it is a world of guests.
-    pub(crate) fn rooms(&self) -> Result<Option<Rooms>, RoomsError> {
-        let Some(spec) = &self.spec.guests else {
-            return Ok(None);
-        };
-        let hosts = (0_u32..).zip(&spec.memory).map(|(node, memory)| {
-            let daemon = &self.daemons[node as usize];
-            Host {
-                unit: daemon.id.clone(),
-                pool: 0,
-                takes: daemon.serves(),
-                size: [i64::from(*memory), PLENTY, PLENTY, PLENTY],
-                free: [self.spec.free(&self.guests, node), PLENTY, PLENTY, PLENTY],
-            }
-        });
-        let guests = self.guests.iter().enumerate().map(|(number, guest)| Guest {
+/// Hosts, and the guests that they carry.
+#[derive(Debug, Clone)]
+pub(crate) struct Carried {
+    /// What is free there is what was so at first.
+    hosts: Vec<Host>,
+    guests: Vec<Guest>,
+    pools: Vec<String>,
+    tags: Vec<String>,
+    by_name: BTreeMap<String, usize>,
+    /// What the guests of each host took at first.
+    took: Vec<Amounts>,
+    /// Of each host, which unit it is.
+    units: Vec<usize>,
+    /// So many guests, or second copies, were moved to where they were to go.
+    pub(crate) moves: u64,
+    /// So many guests were down at once at worst.
+    pub(crate) worst_down: u64,
+}
+
+impl Carried {
+    /// Those of a specification, in which units are nodes and nothing else.
+    pub(crate) fn of_spec(spec: &GuestsSpec) -> Result<Self, IdError> {
+        let guests = spec.guests.iter().enumerate().map(|(number, guest)| Guest {
             name: guest_name(number),
             host: guest.node,
             standby: guest.standby,
@@ -154,96 +148,238 @@ impl World {
             stuck: guest.stuck.then(|| "it is said to be so".to_owned()),
             elsewhere: false,
         });
-        Rooms::new(
-            hosts.collect(),
-            guests.collect(),
+        let guests: Vec<Guest> = guests.collect();
+        let took = took(&guests, spec.memory.len());
+        let hosts = (0_u32..)
+            .zip(&spec.memory)
+            .zip(&took)
+            .map(|((node, memory), took)| {
+                let size = [i64::from(*memory), PLENTY, PLENTY, PLENTY];
+                Ok(Host {
+                    unit: node_name(node)?,
+                    pool: 0,
+                    takes: true,
+                    size,
+                    free: less(size, *took),
+                })
+            });
+        let hosts: Vec<Host> = hosts.collect::<Result<_, IdError>>()?;
+        let units = (0..hosts.len()).collect();
+        Ok(Self::new(
+            hosts,
+            guests,
             vec!["default".to_owned()],
             Vec::new(),
+            units,
+        ))
+    }
+
+    /// Those that were observed, with the unit that each host is.
+    pub(crate) fn of_rooms(rooms: &Rooms, units: Vec<usize>) -> Self {
+        let apart = rooms.guests().iter().flat_map(|guest| &guest.apart);
+        let tags = apart.max().map_or(0, |last| last + 1);
+        let pools = 0..rooms.pools() as u32;
+        Self::new(
+            rooms.hosts().to_vec(),
+            rooms.guests().to_vec(),
+            pools.map(|pool| rooms.pool(pool).to_owned()).collect(),
+            (0..tags).map(|tag| rooms.tag(tag).to_owned()).collect(),
+            units,
+        )
+    }
+
+    fn new(
+        hosts: Vec<Host>,
+        guests: Vec<Guest>,
+        pools: Vec<String>,
+        tags: Vec<String>,
+        units: Vec<usize>,
+    ) -> Self {
+        let names = guests.iter().enumerate();
+        Self {
+            by_name: names.map(|(at, guest)| (guest.name.clone(), at)).collect(),
+            took: took(&guests, hosts.len()),
+            hosts,
+            guests,
+            pools,
+            tags,
+            units,
+            moves: 0,
+            worst_down: 0,
+        }
+    }
+
+    /// What is free on each host now.
+    fn free(&self) -> impl Iterator<Item = Amounts> {
+        let now = took(&self.guests, self.hosts.len());
+        let hosts = self.hosts.iter().zip(&self.took).zip(now);
+        hosts.map(|((host, then), now)| less(more(host.free, *then), now))
+    }
+
+    /// The host that a unit is.
+    fn host_of(&self, unit: usize) -> Option<u32> {
+        let at = self.units.iter().position(|other| *other == unit)?;
+        Some(at as u32)
+    }
+
+    fn guest(&mut self, name: &str) -> Option<&mut Guest> {
+        let at = self.by_name.get(name)?;
+        self.guests.get_mut(*at)
+    }
+
+    /// The guests that run on a unit.
+    fn running_on(&self, unit: usize) -> impl Iterator<Item = &Guest> {
+        let host = self.host_of(unit);
+        self.guests
+            .iter()
+            .filter(move |guest| guest.runs && Some(guest.host) == host)
+    }
+}
+
+/// What became of the guests in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GuestsMoved {
+    /// How many run.
+    pub all: usize,
+    /// How often one of them, or a second copy, was moved away from its host.
+    pub moves: u64,
+    /// How many were down at once at worst.
+    pub worst_down: u64,
+}
+
+/// What the guests that run take on each of so many hosts.
+fn took(guests: &[Guest], hosts: usize) -> Vec<Amounts> {
+    let mut took = vec![[0; 4]; hosts];
+    for guest in guests.iter().filter(|guest| guest.runs) {
+        if let Some(sum) = took.get_mut(guest.host as usize) {
+            *sum = more(*sum, guest.takes);
+        }
+    }
+    took
+}
+
+fn more(mut amounts: Amounts, other: Amounts) -> Amounts {
+    for (amount, other) in amounts.iter_mut().zip(other) {
+        *amount += other;
+    }
+    amounts
+}
+
+fn less(mut amounts: Amounts, other: Amounts) -> Amounts {
+    for (amount, other) in amounts.iter_mut().zip(other) {
+        *amount -= other;
+    }
+    amounts
+}
+
+impl World {
+    /// What the hosts carry now, if they carry anything.
+    pub(crate) fn rooms(&self) -> Result<Option<Rooms>, RoomsError> {
+        let Some(carried) = &self.carried else {
+            return Ok(None);
+        };
+        let hosts = carried.hosts.iter().zip(carried.free()).zip(&carried.units);
+        let hosts = hosts.map(|((host, free), unit)| Host {
+            takes: host.takes && self.daemons[*unit].serves(),
+            free,
+            ..host.clone()
+        });
+        Rooms::new(
+            hosts.collect(),
+            carried.guests.clone(),
+            carried.pools.clone(),
+            carried.tags.clone(),
         )
         .map(Some)
     }
 
     /// No two nodes with the copies of one guest go together.
     pub(crate) fn pairs(&self, budgets: &mut BudgetsBuilder, place: &[Ix]) {
-        for (number, guest) in self.guests.iter().enumerate() {
+        let Some(carried) = &self.carried else { return };
+        for guest in &carried.guests {
             if let Some(standby) = guest.standby {
-                let pair = [(place[guest.node as usize], 1), (place[standby as usize], 1)];
-                budgets.add("both copies of", &guest_name(number), 1, &pair);
+                let place = |host: u32| place[carried.units[host as usize]];
+                let pair = [(place(guest.host), 1), (place(standby), 1)];
+                budgets.add("both copies of", &guest.name, 1, &pair);
             }
         }
     }
 
     /// The guests that run on a node.
     pub(crate) fn running_on(&self, unit: usize) -> Vec<String> {
-        let all = self.guests.iter().enumerate();
-        all.filter(|(_, guest)| guest.runs && guest.node as usize == unit)
-            .map(|(number, _)| guest_name(number))
-            .collect()
+        let carried = self.carried.iter();
+        let here = carried.flat_map(|carried| carried.running_on(unit));
+        here.map(|guest| guest.name.clone()).collect()
     }
 
     /// A guest that somebody has started on a node while the run was at work. A visit looks at its node once more before it
     /// reboots it, as Ganeti's does, and refuses.
     pub(crate) fn has_come_to(&self, unit: usize) -> Option<String> {
-        let here = |number: &&usize| {
-            let guest = self.guests.get(**number);
-            guest.is_some_and(|guest| guest.runs && guest.node as usize == unit)
-        };
-        let number = self.started_by_others.iter().find(here)?;
-        self.daemons[unit].up.then(|| guest_name(*number))
+        let carried = self.carried.as_ref()?;
+        let mut here = carried.running_on(unit);
+        let guest = here.find(|guest| self.started_by_others.contains(&guest.name))?;
+        self.daemons[unit].up.then(|| guest.name.clone())
     }
 
     /// The guests that should run and whose node is away.
     pub(crate) fn guests_down(&self) -> Vec<String> {
-        let all = self.guests.iter().enumerate();
-        all.filter(|(_, guest)| guest.runs && !self.daemons[guest.node as usize].up)
-            .map(|(number, _)| guest_name(number))
+        let carried = self.carried.iter();
+        let running = carried.flat_map(|carried| carried.guests.iter().map(move |guest| (carried, guest)));
+        running
+            .filter(|(carried, guest)| guest.runs && !self.daemons[carried.units[guest.host as usize]].up)
+            .map(|(_, guest)| guest.name.clone())
             .collect()
-    }
-
-    fn guest(&mut self, name: &str) -> Option<&mut GuestSpec> {
-        let number: usize = name.strip_prefix("guest-")?.parse().ok()?;
-        self.guests.get_mut(number)
     }
 
     /// Carries out one move that empties a node, and keeps a note of it there.
     pub(crate) fn move_away(&mut self, unit: usize, a_move: &Move) {
-        let places = (self.by_id.get(&a_move.from), self.by_id.get(&a_move.to));
-        let (Some(from), Some(to)) = places else { return };
-        let (from, to) = (*from as u32, *to as u32);
-        let Some(guest) = self.guest(&a_move.guest) else {
+        let Some((from, to)) = self.ends(a_move) else {
+            return;
+        };
+        let Some(carried) = &mut self.carried else { return };
+        let Some(guest) = carried.guest(&a_move.guest) else {
             return;
         };
         let moved = match a_move.how {
-            How::Migrate | How::Relocate if guest.runs && guest.node == from => {
-                guest.node = to;
+            How::Migrate | How::Relocate if guest.runs && guest.host == from => {
+                guest.host = to;
                 if guest.storage == Storage::Copied {
                     guest.standby = Some(from);
                 }
                 true
             }
-            How::ReplaceStandby if guest.standby == Some(from) && guest.node != to => {
+            How::ReplaceStandby if guest.standby == Some(from) && guest.host != to => {
                 guest.standby = Some(to);
                 true
             }
             How::Migrate | How::Relocate | How::ReplaceStandby => false,
         };
         if moved {
+            carried.moves += 1;
             self.daemons[unit].away.push(a_move.clone());
         }
+    }
+
+    /// The hosts from and to which something is moved.
+    fn ends(&self, a_move: &Move) -> Option<(u32, u32)> {
+        let carried = self.carried.as_ref()?;
+        let host = |unit: &UnitId| carried.host_of(*self.by_id.get(unit)?);
+        Some((host(&a_move.from)?, host(&a_move.to)?))
     }
 
     /// Brings back what was moved away from a node, the last first.
     pub(crate) fn bring_back(&mut self, unit: usize) {
         for a_move in std::mem::take(&mut self.daemons[unit].away).into_iter().rev() {
-            let places = (self.by_id.get(&a_move.from), self.by_id.get(&a_move.to));
-            let (Some(from), Some(to)) = places else { continue };
-            let (from, to) = (*from as u32, *to as u32);
-            let Some(guest) = self.guest(&a_move.guest) else {
+            let Some((from, to)) = self.ends(&a_move) else {
+                continue;
+            };
+            let carried = self.carried.as_mut();
+            let Some(guest) = carried.and_then(|carried| carried.guest(&a_move.guest)) else {
                 continue;
             };
             match a_move.how {
-                How::Migrate | How::Relocate if guest.node == to => {
-                    guest.node = from;
+                How::Migrate | How::Relocate if guest.host == to => {
+                    guest.host = from;
                     if guest.storage == Storage::Copied {
                         guest.standby = Some(to);
                     }
@@ -256,11 +392,19 @@ impl World {
 
     /// The nodes among those to which something is moved that have more guests than memory.
     pub(crate) fn over_filled(&self, moves: &[Move]) -> Vec<usize> {
+        let Some(carried) = &self.carried else {
+            return Vec::new();
+        };
+        let free: Vec<Amounts> = carried.free().collect();
+        let is_full = |unit: &usize| {
+            let host = carried.host_of(*unit);
+            host.is_some_and(|host| free[host as usize][0] < 0)
+        };
         let mut full: Vec<usize> = moves
             .iter()
             .filter(|a_move| a_move.how != How::ReplaceStandby)
             .filter_map(|a_move| self.by_id.get(&a_move.to).copied())
-            .filter(|node| self.spec.free(&self.guests, *node as u32) < 0)
+            .filter(is_full)
             .collect();
         full.sort_unstable();
         full.dedup();
@@ -269,18 +413,36 @@ impl World {
 
     /// Somebody starts a guest that did not run: nothing is started on a node that is drained.
     pub(crate) fn start_guest(&mut self, number: usize) {
-        let Some(guest) = self.guests.get(number) else {
+        let Some(carried) = &mut self.carried else { return };
+        let Some(guest) = carried.guests.get_mut(number) else {
             return;
         };
-        let node = guest.node as usize;
-        if guest.runs || !self.daemons[node].serves() {
+        let unit = carried.units[guest.host as usize];
+        if guest.runs || !self.daemons[unit].serves() {
             return;
         }
-        self.guests[number].runs = true;
-        self.started_by_others.insert(number);
+        guest.runs = true;
+        self.started_by_others.insert(guest.name.clone());
         self.generation += 1;
         // What it takes there, nobody who judged before could know.
-        let id = self.daemons[node].id.clone();
+        let id = self.daemons[unit].id.clone();
         self.truth.fault_hit(&id);
+    }
+
+    /// What became of the guests, if there are any.
+    pub(crate) fn guests_moved(&self) -> Option<GuestsMoved> {
+        self.carried.as_ref().map(|carried| GuestsMoved {
+            all: carried.guests.iter().filter(|guest| guest.runs).count(),
+            moves: carried.moves,
+            worst_down: carried.worst_down,
+        })
+    }
+
+    /// Counts the guests that are down with their nodes.
+    pub(crate) fn count_down(&mut self) {
+        let down = self.guests_down().len() as u64;
+        if let Some(carried) = &mut self.carried {
+            carried.worst_down = carried.worst_down.max(down);
+        }
     }
 }

@@ -30,12 +30,12 @@ use stagger_engine::backend::{Anchor, BackendError, Call, Claim};
 use tokio::sync::oneshot;
 
 use crate::fault::{Fault, On};
-use crate::guests::GuestSpec;
+use crate::guests::Carried;
 use crate::measure::Truth;
 use crate::placement::{self, Pg};
 use crate::rng::hash;
 use crate::spec::SimSpec;
-use copied::Copied;
+pub(crate) use copied::Copied;
 use lost::Begun;
 
 /// When every simulation begins.
@@ -169,8 +169,8 @@ pub struct World {
     shown: Arc<AtomicU64>,
     pub(crate) daemons: Vec<Daemon>,
     pub(crate) by_id: BTreeMap<UnitId, usize>,
-    /// Of hosts of guests, where each guest is.
-    pub(crate) guests: Vec<GuestSpec>,
+    /// What hosts of guests carry.
+    pub(crate) carried: Option<Carried>,
     /// What a host that was rebooted is said to run.
     pub(crate) wanted: Option<Revision>,
     /// The steps that were taken, where there is no storage.
@@ -200,7 +200,7 @@ pub struct World {
     /// How often the journal was put back: under which fence that was, and the last event that was left.
     pub(crate) lost: Vec<(u64, u64)>,
     /// Guests that somebody has started since it began.
-    pub(crate) started_by_others: BTreeSet<usize>,
+    pub(crate) started_by_others: BTreeSet<String>,
     /// Who calls.
     pub(crate) caller: Option<RunId>,
     /// Whether the journal knows of all that was begun.

@@ -6,63 +6,54 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::goal::Words;
 
-/// A reboot of the nodes of a Ganeti, instead of an upgrade.
-#[derive(Debug, Args, Default)]
+/// `reboot`
+#[derive(Debug, Args, Default, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
-#[command(next_help_heading = "To reboot the nodes of a Ganeti")]
-#[expect(
-    clippy::struct_excessive_bools,
-    clippy::struct_field_names,
-    reason = "each is a switch, called as its flag"
-)]
+#[group(skip)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
 pub(crate) struct Reboot {
-    /// Reboot nodes, with their instances evacuated.
-    #[arg(long, conflicts_with = "to")]
-    pub(crate) reboot: bool,
     #[command(flatten)]
     /// Which.
     pub(crate) nodes: Nodes,
     /// Also reboot nodes with non-redundant instances (plain, file), if none of these runs.
-    #[arg(long, conflicts_with = "move_non_redundant", requires = "reboot")]
+    #[arg(long, conflicts_with = "move_non_redundant")]
     pub(crate) accept_non_redundant: bool,
     /// Move non-redundant instances to other nodes (`gnt-instance move`): they are down while their disks are copied.
-    #[arg(long, requires = "reboot")]
+    #[arg(long)]
     pub(crate) move_non_redundant: bool,
     /// Treat all instances as stopped: nothing is moved, and what runs goes down with its node.
-    #[arg(long, requires = "reboot")]
+    #[arg(long)]
     pub(crate) assume_down: bool,
     /// How nodes with instances on shared storage are grouped.
-    #[arg(long, value_name = "WAY", default_value = "sets", requires = "reboot")]
+    #[arg(long, value_name = "WAY", default_value = "sets")]
     pub(crate) non_drbd: NonDrbd,
     /// Whether nodes that share a secondary may be down together: if it has capacity for the instances of both, or never.
-    #[arg(long, value_name = "RULE", default_value = "capacity", requires = "reboot")]
+    #[arg(long, value_name = "RULE", default_value = "capacity")]
     pub(crate) shared_secondary: SharedSecondary,
     /// Let evacuated instances use N+1 memory: while they do, the failure of another node is not tolerated.
-    #[arg(long, requires = "reboot")]
+    #[arg(long)]
     pub(crate) spend_spare: bool,
     /// Also evacuate secondaries; requires --degraded-meanwhile.
-    #[arg(long, requires = "reboot", requires = "degraded_meanwhile")]
+    #[arg(long, requires = "degraded_meanwhile")]
     pub(crate) full_evacuation: bool,
     /// Accept that instances have a single disk copy while a new one is made.
     #[arg(long, requires = "full_evacuation")]
     pub(crate) degraded_meanwhile: bool,
     /// Disk template whose storage is on the nodes' own disks, as a Ceph that runs on them: nodes go one at a time. May be
     /// repeated.
-    #[arg(long, value_name = "TEMPLATE", requires = "reboot")]
+    #[arg(long, value_name = "TEMPLATE")]
     pub(crate) local_storage: Vec<String>,
     /// Ignore instance policies when an instance moves to another node group.
-    #[arg(long, requires = "reboot")]
+    #[arg(long)]
     pub(crate) ignore_ipolicy: bool,
     /// Seconds that each operation takes, for the forecast: node=300,migrate=20,relocate=600,replace-standby=900.
-    #[arg(long, value_name = "WHAT=SECONDS", value_delimiter = ',', requires = "reboot")]
+    #[arg(long, value_name = "WHAT=SECONDS", value_delimiter = ',')]
     pub(crate) takes: Vec<String>,
 }
 
 impl Reboot {
-    /// The flags that say the same on a command line.
-    pub(crate) fn words(&self) -> Vec<String> {
+    pub(super) fn words(&self) -> Vec<String> {
         let Self {
-            reboot,
             nodes,
             accept_non_redundant,
             move_non_redundant,
@@ -76,8 +67,7 @@ impl Reboot {
             ignore_ipolicy,
             takes,
         } = self;
-        let mut words = Words::default();
-        words.switch("--reboot", *reboot);
+        let mut words = Words(vec!["reboot".to_owned()]);
         words.0.extend(nodes.words());
         words.switch("--accept-non-redundant", *accept_non_redundant);
         words.switch("--move-non-redundant", *move_non_redundant);
@@ -101,7 +91,7 @@ fn unusual<T: ValueEnum + PartialEq + Default>(value: &T) -> Option<String> {
 }
 
 /// Which nodes of a Ganeti.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Args, Default, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
 #[expect(clippy::struct_field_names, reason = "called as its flag")]
 pub(crate) struct Nodes {

@@ -1,51 +1,148 @@
-//! What to plan for, and how boldly.
+//! What is to be done to a cluster, to which of its units, and by which policy.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use stagger_core::model::{Kind, Limit, UnitId};
 use stagger_core::plan::Selection;
 
 use super::Reboot;
 
-/// What to plan for: an upgrade, or the reboot of nodes.
-#[derive(Debug, Args, Default)]
-#[cfg_attr(test, derive(PartialEq))]
-pub(crate) struct Goal {
-    #[command(flatten)]
-    /// The release, and how boldly to go there.
-    pub(crate) upgrade: Upgrade,
-    #[command(flatten)]
-    /// Of which units.
-    pub(crate) select: Select,
-    #[command(flatten)]
-    /// Or what to reboot.
-    pub(crate) reboot: Reboot,
+/// A goal as a subcommand, with the flags that a command has beside it.
+#[derive(Debug, Subcommand)]
+pub(crate) enum GoalWith<T: Args> {
+    /// Upgrade a Ceph or an Ironic to a release.
+    Upgrade {
+        #[command(flatten)]
+        /// The release.
+        upgrade: Upgrade,
+        #[command(flatten)]
+        /// The flags of the command.
+        with: T,
+        #[command(flatten)]
+        /// By which policy.
+        policy: PolicyFlags,
+        #[command(flatten)]
+        /// Of which units.
+        select: Select,
+    },
+    /// Reboot the nodes of a Ganeti, with their instances evacuated.
+    Reboot {
+        #[command(flatten)]
+        /// Which nodes, and how.
+        reboot: Box<Reboot>,
+        #[command(flatten)]
+        /// The flags of the command.
+        with: T,
+        #[command(flatten)]
+        /// By which policy.
+        policy: PolicyFlags,
+        #[command(flatten)]
+        /// Of which units.
+        select: Select,
+    },
 }
 
-impl Goal {
-    /// An upgrade to that release, if one is given.
-    pub(crate) fn upgrade_to(release: Option<&str>) -> Self {
-        Self {
-            upgrade: Upgrade {
-                to: release.map(str::to_owned),
-                ..Upgrade::default()
+impl<T: Args> GoalWith<T> {
+    /// The goal.
+    pub(crate) fn goal(&self) -> Goal {
+        match self {
+            Self::Upgrade {
+                upgrade,
+                policy,
+                select,
+                ..
+            } => Goal {
+                action: Action::Upgrade(upgrade.clone()),
+                policy: policy.clone(),
+                select: select.clone(),
             },
-            ..Self::default()
+            Self::Reboot {
+                reboot,
+                policy,
+                select,
+                ..
+            } => Goal {
+                action: Action::Reboot(reboot.clone()),
+                policy: policy.clone(),
+                select: select.clone(),
+            },
         }
     }
 
-    /// The flags that say the same on a command line.
-    pub(crate) fn words(&self) -> Vec<String> {
-        [self.upgrade.words(), self.select.words(), self.reboot.words()].concat()
+    /// The flags of the command.
+    pub(crate) fn with(&self) -> &T {
+        match self {
+            Self::Upgrade { with, .. } | Self::Reboot { with, .. } => with,
+        }
     }
 }
 
-/// The release to go to, and how boldly to plan.
-#[derive(Debug, Args, Default)]
+/// What is to be done to a cluster.
+#[derive(Debug, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
+pub(crate) struct Goal {
+    /// What is done to each unit.
+    pub(crate) action: Action,
+    /// By which policy.
+    pub(crate) policy: PolicyFlags,
+    /// To which units.
+    pub(crate) select: Select,
+}
+
+/// What is done to each unit.
+#[derive(Debug, Clone)]
+#[cfg_attr(test, derive(PartialEq))]
+pub(crate) enum Action {
+    /// It gets another release.
+    Upgrade(Upgrade),
+    /// It is rebooted.
+    Reboot(Box<Reboot>),
+}
+
+impl Goal {
+    /// An upgrade to that release.
+    pub(crate) fn upgrade_to(release: &str) -> Self {
+        Self {
+            action: Action::Upgrade(Upgrade {
+                to: release.to_owned(),
+            }),
+            policy: PolicyFlags::default(),
+            select: Select::default(),
+        }
+    }
+
+    /// The words that say the same on a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let action = match &self.action {
+            Action::Upgrade(upgrade) => upgrade.words(),
+            Action::Reboot(reboot) => reboot.words(),
+        };
+        [action, self.policy.words(), self.select.words()].concat()
+    }
+}
+
+/// `upgrade`
+#[derive(Debug, Args, Clone)]
+#[cfg_attr(test, derive(PartialEq))]
+#[group(skip)]
 pub(crate) struct Upgrade {
     /// The release to go to: 18.2.7.
     #[arg(long, value_name = "RELEASE")]
-    pub(crate) to: Option<String>,
+    pub(crate) to: String,
+}
+
+impl Upgrade {
+    fn words(&self) -> Vec<String> {
+        let mut words = Words(vec!["upgrade".to_owned()]);
+        words.value("--to", Some(&self.to));
+        words.0
+    }
+}
+
+/// The policy of the configuration, changed for one plan.
+#[derive(Debug, Args, Default, Clone)]
+#[cfg_attr(test, derive(PartialEq))]
+#[command(next_help_heading = "Policy")]
+pub(crate) struct PolicyFlags {
     /// Units of a kind that may be down at once: a count or a percentage.
     #[arg(long, value_name = "LIMIT")]
     pub(crate) max_in_parallel: Option<Limit>,
@@ -66,11 +163,9 @@ pub(crate) struct Upgrade {
     pub(crate) improve: Option<String>,
 }
 
-impl Upgrade {
-    /// The flags that say the same on a command line.
-    pub(crate) fn words(&self) -> Vec<String> {
+impl PolicyFlags {
+    fn words(&self) -> Vec<String> {
         let Self {
-            to,
             max_in_parallel,
             no_growth,
             no_barriers,
@@ -79,7 +174,6 @@ impl Upgrade {
             improve,
         } = self;
         let mut words = Words::default();
-        words.value("--to", to.as_ref());
         words.value("--max-in-parallel", max_in_parallel.as_ref());
         words.switch("--no-growth", *no_growth);
         words.switch("--no-barriers", *no_barriers);
@@ -91,9 +185,9 @@ impl Upgrade {
 }
 
 /// Some units; the others are left for another run.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Args, Default, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
-#[command(next_help_heading = "Some units only; a later run takes up the others")]
+#[command(next_help_heading = "Selection; a later run takes up the others")]
 pub(crate) struct Select {
     /// Units of this kind: mon, osd, node. May be repeated.
     #[arg(long = "kind", value_name = "KIND", value_delimiter = ',')]
@@ -135,8 +229,7 @@ impl Select {
         }
     }
 
-    /// The flags that say the same on a command line.
-    pub(crate) fn words(&self) -> Vec<String> {
+    fn words(&self) -> Vec<String> {
         let Self {
             kinds,
             hosts,

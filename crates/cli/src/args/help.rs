@@ -49,12 +49,26 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// The command line, with its first page.
 pub(crate) fn command() -> Command {
-    let command = Cli::command();
+    let command = of_their_kind(Cli::command());
     let groups = groups(&command);
     let header = *Styles::styled().get_header();
     command.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{groups}\n{header}Options:{header:#}\n{{options}}"
     ))
+}
+
+/// The page of a goal shows no flags of clusters that do not have it: no Ganeti is one of Rook's.
+fn of_their_kind(command: Command) -> Command {
+    const LOOK: [&str; 3] = ["plan", "explain", "simulate"];
+    const ROOK: [&str; 4] = ["kubeconfig", "context", "namespace", "toolbox"];
+    LOOK.into_iter().fold(command, |all, name| {
+        all.mut_subcommand(name, |looks| {
+            looks.mut_subcommand("reboot", |reboot| {
+                ROOK.into_iter()
+                    .fold(reboot, |reboot, flag| reboot.mut_arg(flag, |arg| arg.hide(true)))
+            })
+        })
+    })
 }
 
 fn groups(command: &Command) -> String {

@@ -27,7 +27,7 @@ use tempfile::TempDir;
 use super::guards::GuardHolder;
 use super::names::{known, names_are_known};
 use super::{Cluster, Configured, RehearsalInput, RunInput, reached};
-use crate::args::{Cli, Goal, OnKubernetes, Upgrade};
+use crate::args::{Cli, Goal, OnKubernetes, PolicyFlags};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -102,9 +102,9 @@ impl<'a> CephCluster<'a> {
     }
 
     /// Looks at it for that goal: with the policy, and what it permits.
-    pub(crate) async fn observe_for(&self, upgrade: &Upgrade) -> Result<(ObservedCeph, Policy), CliError> {
+    pub(crate) async fn observe_for(&self, flags: &PolicyFlags) -> Result<(ObservedCeph, Policy), CliError> {
         let observed = self.observe().await?;
-        let policy = observed.policy(upgrade)?;
+        let policy = observed.policy(flags)?;
         Ok((observed.permitting(&policy)?, policy))
     }
 
@@ -134,10 +134,10 @@ impl Cluster for CephCluster<'_> {
     }
 
     async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
-        goal.reboot.refuse()?;
-        let (observed, policy) = self.observe_for(&goal.upgrade).await?;
+        let release = goal.release(KIND)?;
+        let (observed, policy) = self.observe_for(&goal.policy).await?;
         Ok(PlanningInput {
-            target: observed.target(&goal.upgrade, &policy)?,
+            target: observed.target(release, &policy)?,
             snapshot: observed.snapshot,
             policy,
         })
@@ -150,12 +150,13 @@ impl Cluster for CephCluster<'_> {
         software.map_or_else(Vec::new, |software| preflight::missing_commands(&software, kinds))
     }
 
-    async fn rehearsal_input(&self, upgrade: &Upgrade) -> Result<RehearsalInput, CliError> {
-        let (observed, policy) = self.observe_for(upgrade).await?;
+    async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError> {
+        let release = goal.release(KIND)?;
+        let (observed, policy) = self.observe_for(&goal.policy).await?;
         Ok(RehearsalInput {
             copy: observed.copy()?,
             planning: PlanningInput {
-                target: observed.target(upgrade, &policy)?,
+                target: observed.target(release, &policy)?,
                 snapshot: observed.snapshot,
                 policy,
             },
@@ -171,9 +172,9 @@ impl Cluster for CephCluster<'_> {
 #[async_trait]
 impl Configured for CephCluster<'_> {
     async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
-        goal.reboot.refuse()?;
-        let (observed, policy) = self.observe_for(&goal.upgrade).await?;
-        let target = observed.target(&goal.upgrade, &policy)?;
+        let release = goal.release(KIND)?;
+        let (observed, policy) = self.observe_for(&goal.policy).await?;
+        let target = observed.target(release, &policy)?;
         let memory = observed.memory()?;
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
@@ -220,9 +221,9 @@ impl Configured for CephCluster<'_> {
             "cluster",
             format!("{} daemons, fsid {}", units.len(), observed.facts.fsid),
         ));
-        let goal = Goal::upgrade_to(to);
+        let flags = PolicyFlags::default();
         // A policy that names what there is not is refused here as everywhere.
-        let policy = match observed.policy(&goal.upgrade) {
+        let policy = match observed.policy(&flags) {
             Ok(policy) => policy,
             Err(error) => {
                 found.extend(reached("[policy]", Some(error)));
@@ -234,14 +235,14 @@ impl Configured for CephCluster<'_> {
             found.push(Check::failed("[software]", reason.to_string()));
         }
         found.extend(preflight::look(&settings, &observed.facts, to).await);
-        if to.is_some() {
-            let made = observed.target(&goal.upgrade, &policy).and_then(|target| {
+        if let Some(release) = to {
+            let made = observed.target(release, &policy).and_then(|target| {
                 let mut input = PlanningInput {
                     snapshot: observed.snapshot.clone(),
                     target,
                     policy,
                 };
-                let plan = made_for(&goal.upgrade, &mut input)?;
+                let plan = made_for(&flags, &mut input)?;
                 refusal(&input, &plan).map_or(Ok(()), Err)
             });
             found.extend(reached("target", made.err()));
@@ -305,10 +306,10 @@ impl ObservedCeph {
     }
 
     /// The policy: the configuration's with the flags over it.
-    fn policy(&self, upgrade: &Upgrade) -> Result<Policy, CliError> {
+    fn policy(&self, flags: &PolicyFlags) -> Result<Policy, CliError> {
         let policy = match &self.config {
-            Some(config) => config.policy(upgrade)?,
-            None => config::over(Policy::default(), upgrade)?,
+            Some(config) => config.policy(flags)?,
+            None => config::over(Policy::default(), flags)?,
         };
         let kinds = BTreeSet::from(KINDS);
         names_are_known(&self.snapshot, &policy, LEVELS.into(), &kinds)?;
@@ -319,11 +320,7 @@ impl ObservedCeph {
     }
 
     /// The stages and steps that lead there.
-    pub(crate) fn target(&self, upgrade: &Upgrade, policy: &Policy) -> Result<Target, CliError> {
-        let release = upgrade
-            .to
-            .as_deref()
-            .ok_or_else(|| CliError::usage("the release to go to is not given").hint("--to 18.2.7"))?;
+    pub(crate) fn target(&self, release: &str, policy: &Policy) -> Result<Target, CliError> {
         let wanted = TargetPolicy {
             pgs: self.config.as_ref().map(Config::pg_gate).unwrap_or_default(),
             hold: policy.gate_hold,
@@ -367,6 +364,8 @@ impl ObservedCeph {
     }
 }
 
+/// What it is called where another goal is given.
+const KIND: &str = "a Ceph";
 /// The levels that Ceph itself names.
 const LEVELS: [&str; 12] = [
     "osd",

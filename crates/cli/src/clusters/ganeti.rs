@@ -132,16 +132,16 @@ impl Cluster for Described<'_> {
     }
 
     async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
-        goal.reboot.require(&self.path.display().to_string())?;
+        let reboot = goal.reboot(&self.path.display().to_string())?;
         warn(&self.cluster);
         let policy = if self.cli.config.is_some() {
-            config::read(self.cli)?.policy(&goal.upgrade)?
+            config::read(self.cli)?.policy(&goal.policy)?
         } else {
-            config::over(Policy::default(), &goal.upgrade)?
+            config::over(Policy::default(), &goal.policy)?
         };
         Ok(PlanningInput {
-            snapshot: self.snapshot_for(Some(&goal.reboot))?,
-            target: target(&self.cluster, &goal.reboot)?,
+            snapshot: self.snapshot_for(Some(reboot))?,
+            target: target(&self.cluster, reboot)?,
             policy,
         })
     }

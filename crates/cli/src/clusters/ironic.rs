@@ -7,22 +7,25 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use stagger_core::model::{ClusterId, Policy, Snapshot};
+use stagger_core::model::{ClusterId, ConditionName, Policy, Revision, Snapshot};
 use stagger_engine::backend::{Backend, BackendError};
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_engine::redact::redact;
 use stagger_ironic::backend::IronicBackend;
+use stagger_ironic::conditions::{NO_OLD_SERVICE, UNPINNED};
 use stagger_ironic::config::{IronicConfig, Role, Settings};
 use stagger_ironic::facts::Facts;
 use stagger_ironic::preflight;
 use stagger_ironic::releases::Releases;
+use stagger_ironic::target::part::{APIS, CONDUCTORS, UNPIN_APIS, UNPIN_CONDUCTORS};
 use stagger_ironic::target::upgrade;
 use stagger_ironic::translate::{Wished, translate};
 use stagger_ironic::versions::versions;
+use stagger_sim::ClusterCopy;
 
 use super::names::names_are_known;
-use super::{Cluster, Configured, RunInput, SeenVersions, reached, unusable};
+use super::{Cluster, Configured, POLL, RehearsalInput, RunInput, SeenVersions, reached, unusable};
 use crate::args::{Cli, Goal};
 use crate::config::{self, Config};
 use crate::error::CliError;
@@ -80,11 +83,7 @@ impl<'a> Looked<'a> {
 
     /// What a plan to that goal is made of, and what a run keeps of it.
     fn planned(&self, goal: &Goal, policy: Policy) -> Result<(PlanningInput, Wished), CliError> {
-        let release = goal
-            .upgrade
-            .to
-            .as_deref()
-            .ok_or_else(|| CliError::usage("the release to go to is not given").hint("--to 29.0.6"))?;
+        let release = goal.release("an Ironic")?;
         let upgrade = upgrade(self.facts, self.config, &self.table, release, &policy).map_err(|refusal| {
             let mut error = CliError::refused(&format!("the upgrade to {release}"), &refusal.0);
             if self.facts.silent().is_some() {
@@ -123,6 +122,27 @@ impl<'a> Looked<'a> {
         };
         Inventory::new(SYSTEM, self.config.name.clone(), self.facts.at, &kept).map_err(internal)
     }
+}
+
+/// What a rehearsal begins with: the conditions that nothing but the upgrade makes true come with it.
+fn rehearsed(planning: PlanningInput) -> Result<RehearsalInput, CliError> {
+    let revisions = |stages: &[&str]| -> Vec<Revision> {
+        let all = planning.target.stages();
+        let named = all.filter(|stage| stages.contains(&stage.name.as_str()));
+        named.map(|stage| stage.revision.clone()).collect()
+    };
+    let upgraded = revisions(&[CONDUCTORS, APIS, UNPIN_CONDUCTORS, UNPIN_APIS]);
+    let unpinned = revisions(&[UNPIN_CONDUCTORS, UNPIN_APIS]);
+    let comes_with = [(NO_OLD_SERVICE, upgraded), (UNPINNED, unpinned)].map(|(name, revisions)| {
+        let name = ConditionName::new(name)
+            .map_err(|error| CliError::new(Exit::Internal, format!("name a condition: {error}")))?;
+        Ok::<_, CliError>((name, revisions))
+    });
+    let comes_with = comes_with.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(RehearsalInput {
+        copy: ClusterCopy::drained(planning.snapshot.clone(), POLL, comes_with),
+        planning,
+    })
 }
 
 /// Commands are written by people, and what they write may be a secret.
@@ -169,8 +189,7 @@ impl Live {
     }
 
     async fn planned(&self, goal: &Goal) -> Result<(PlanningInput, Wished), CliError> {
-        goal.reboot.refuse()?;
-        let policy = self.config.policy(&goal.upgrade)?;
+        let policy = self.config.policy(&goal.policy)?;
         let facts = self.look().await?;
         self.looked(&facts).planned(goal, policy)
     }
@@ -190,6 +209,10 @@ impl Cluster for Live {
 
     async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
         Ok(self.planned(goal).await?.0)
+    }
+
+    async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError> {
+        rehearsed(self.planning_input(goal).await?)
     }
 
     async fn versions(&self) -> Result<SeenVersions, CliError> {
@@ -227,7 +250,7 @@ impl Configured for Live {
         let facts = self.look().await?;
         let mut checks = preflight::of_facts(&facts);
         checks.extend(preflight::look(&self.settings).await);
-        if to.is_some() {
+        if let Some(to) = to {
             let goal = Goal::upgrade_to(to);
             checks.extend(reached("target", self.planning_input(&goal).await.err()));
         }
@@ -279,12 +302,15 @@ impl Cluster for Recorded {
     }
 
     async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
-        goal.reboot.refuse()?;
         let policy = match &self.config {
-            Some(config) => config.policy(&goal.upgrade)?,
-            None => config::over(Policy::default(), &goal.upgrade)?,
+            Some(config) => config.policy(&goal.policy)?,
+            None => config::over(Policy::default(), &goal.policy)?,
         };
         Ok(self.looked().planned(goal, policy)?.0)
+    }
+
+    async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError> {
+        rehearsed(self.planning_input(goal).await?)
     }
 
     async fn versions(&self) -> Result<SeenVersions, CliError> {

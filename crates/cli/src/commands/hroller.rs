@@ -53,7 +53,7 @@ pub(crate) async fn hroller(cli: &Cli, wish: &args::Hroller) -> Exit {
 async fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
     if cli.json {
         return Err(CliError::usage("hroller has lines only")
-            .hint("`stagger plan --reboot --json` prints a plan as a document"));
+            .hint("`stagger plan reboot --json` prints a plan as a document"));
     }
     let cluster = cluster(cli, wish).await?;
     if let Some(save) = &wish.save {

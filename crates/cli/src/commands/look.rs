@@ -13,7 +13,7 @@ use stagger_engine::inventory::write_whole;
 use stagger_engine::supervisor;
 
 use super::{artifacts, store, which};
-use crate::args::{self, Cli};
+use crate::args::{self, Cli, Goal, PlanFlags};
 use crate::clusters::{self, Cluster};
 use crate::documents::{self, Checked, Gathered, PlanFile};
 use crate::error::CliError;
@@ -83,19 +83,18 @@ fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
 
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, wish: &args::Plan) -> Result<Exit, CliError> {
-    let cluster = clusters::open(cli, &wish.from)?;
-    let mut input = cluster
-        .planning_input(&wish.goal)
-        .await?
-        .selected(&wish.goal.select)?;
-    let made = made_for(&wish.goal.upgrade, &mut input)?;
-    shown(cli, wish, &*cluster, &input, &made)
+    let goal = wish.goal.goal();
+    let cluster = clusters::open(cli, &wish.goal.with().from)?;
+    let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;
+    let made = made_for(&goal.policy, &mut input)?;
+    shown(cli, &goal, wish.goal.with(), &*cluster, &input, &made)
 }
 
 /// Writes a plan where it is wished, and shows it.
 fn shown(
     cli: &Cli,
-    wish: &args::Plan,
+    goal: &Goal,
+    wish: &PlanFlags,
     cluster: &dyn Cluster,
     input: &PlanningInput,
     made: &Plan,
@@ -104,11 +103,11 @@ fn shown(
     let next = match (&refusal, cluster.carried_out_by()) {
         (Some(_), _) => "see below".to_owned(),
         (None, Some(otherwise)) => otherwise.to_owned(),
-        (None, None) => run_command(cli, wish.goal.words(), wish.out.as_deref()),
+        (None, None) => run_command(cli, goal.words(), wish.out.as_deref()),
     };
     let document = PlanFile {
         plan: made,
-        flags: wish.goal.words(),
+        flags: goal.words(),
     };
     if let Some(path) = &wish.out {
         let text = serde_json::to_string_pretty(&documents::PLAN.of(&document)).unwrap_or_default();
@@ -157,15 +156,13 @@ pub(crate) fn run_command(cli: &Cli, flags: Vec<String>, file: Option<&Path>) ->
 /// `check`
 pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, CliError> {
     let file = Planned::read(&wish.plan)?;
-    // Flags beside the file say what else it is judged for.
-    let own = if wish.goal.words().is_empty() {
-        Some(file.goal(&wish.plan)?)
-    } else {
-        None
+    // A goal beside the file says what else it is judged for.
+    let goal = match &wish.goal {
+        Some(goal) => goal.goal(),
+        None => file.goal(&wish.plan)?,
     };
     let cluster = clusters::open(cli, &wish.from)?;
-    let goal = own.as_ref().unwrap_or(&wish.goal);
-    let asked = cluster.planning_input(goal).await?.selected(&goal.select)?;
+    let asked = cluster.planning_input(&goal).await?.selected(&goal.select)?;
     let given = file.plan;
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
     let ask = Ask {
@@ -203,11 +200,10 @@ pub(crate) async fn check_plan(cli: &Cli, wish: &args::Check) -> Result<Exit, Cl
 
 /// `explain`
 pub(crate) async fn explain_unit(cli: &Cli, wish: &args::Explain) -> Result<Exit, CliError> {
-    let mut input = clusters::open(cli, &wish.from)?
-        .planning_input(&wish.goal)
-        .await?
-        .selected(&wish.goal.select)?;
-    let made = made_for(&wish.goal.upgrade, &mut input)?;
+    let goal = wish.goal.goal();
+    let cluster = clusters::open(cli, wish.goal.with())?;
+    let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;
+    let made = made_for(&goal.policy, &mut input)?;
     let said = explain(&input.snapshot, &input.target, &made, &wish.unit);
     let Some(said) = said else {
         return Err(unknown_unit(&input.snapshot, wish.unit.as_str()));

@@ -1,4 +1,4 @@
-//! `simulate --to`: the upgrade on a copy of the cluster, in memory.
+//! `simulate upgrade --to`: the upgrade on a copy of the cluster, in memory.
 
 use std::sync::Arc;
 
@@ -9,21 +9,22 @@ use stagger_sim::rehearse::{Course, Disturbed};
 use stagger_sim::{ClusterCopy, Rehearsed, SimEnding};
 
 use super::look;
-use crate::args::{self, Cli};
+use crate::args::{Cli, GoalWith, RehearsalFlags};
 use crate::clusters::{self, RehearsalInput};
-use crate::documents::{self, Case, EndedSo, Exposed, Rehearsal, Risk, Time};
+use crate::documents::{self, Case, EndedSo, Exposed, Guests, Rehearsal, Risk, Time};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::planning::{PlanningInput, made_for};
 use crate::print;
 use crate::show;
 
-/// `simulate --to`
-pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, CliError> {
+/// `simulate upgrade --to`
+pub(crate) async fn rehearse(cli: &Cli, wish: &GoalWith<RehearsalFlags>) -> Result<Exit, CliError> {
+    let (goal, wish) = (wish.goal(), wish.with());
     let cluster = clusters::open(cli, &wish.from)?;
-    let RehearsalInput { planning, copy } = cluster.rehearsal_input(&wish.upgrade).await?;
-    let mut planning = planning.selected(&wish.select)?;
-    let made = made_for(&wish.upgrade, &mut planning)?;
+    let RehearsalInput { planning, copy } = cluster.rehearsal_input(&goal).await?;
+    let mut planning = planning.selected(&goal.select)?;
+    let made = made_for(&goal.policy, &mut planning)?;
     let PlanningInput { target, policy, .. } = planning;
     let copy = Arc::new(copy);
     let (seed, osds) = (wish.seed.unwrap_or(1), copy.osds_up());
@@ -53,8 +54,13 @@ pub(crate) async fn rehearse(cli: &Cli, wish: &args::Simulate) -> Result<Exit, C
     if cli.json {
         print::json(&documents::REHEARSAL.of(&told));
     } else {
-        let next = look::run_command(cli, [wish.upgrade.words(), wish.select.words()].concat(), None);
-        print::out(&show::rehearsal::rehearsal(&told, print::width(), &next));
+        let next = look::run_command(cli, goal.words(), None);
+        print::out(&show::rehearsal::rehearsal(
+            &told,
+            copy.snapshot.terms(),
+            print::width(),
+            &next,
+        ));
     }
     Ok(match told.ended {
         EndedSo::Done => Exit::Done,
@@ -115,6 +121,11 @@ fn told(made: &Plan, copy: &ClusterCopy, seed: u64, came: Rehearsed) -> Rehearsa
             placement_group_seconds: exposure.group_seconds,
             stopped: exposure.stopped,
         },
+        guests: undisturbed.guests.map(|guests| Guests {
+            running: guests.all,
+            moves: guests.moves,
+            worst_down: guests.worst_down,
+        }),
         risk: (!disturbed.is_empty()).then(|| risk(disturbed)),
         left_alone: undisturbed.left_alone,
     }

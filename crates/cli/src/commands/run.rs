@@ -15,7 +15,7 @@ use stagger_engine::supervisor::{self, Identity};
 
 use super::guards::Watcher;
 use super::{artifacts, place, stop_asked, store, user, which};
-use crate::args::{Cli, Run};
+use crate::args::{Cli, Goal, Run};
 use crate::clusters::{self, RunInput};
 use crate::documents;
 use crate::error::CliError;
@@ -29,21 +29,48 @@ use crate::show::{self, events};
 
 /// `run`
 pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
-    let file = wish.file.as_deref().map(Planned::read).transpose()?;
-    let Some((file, path)) = file.as_ref().zip(wish.file.as_deref()) else {
-        return begin(cli, wish, None).await;
+    let wish = match (&wish.file, &wish.goal) {
+        (Some(path), None) => {
+            let file = Planned::read(path)?;
+            Wish {
+                goal: file.goal(path)?,
+                agreed: Some(Agreed::Plan(Box::new(file.plan))),
+            }
+        }
+        (None, Some(goal)) => Wish {
+            goal: goal.goal(),
+            agreed: match &goal.with().plan {
+                Some(id) => Some(Agreed::Id(id.clone())),
+                None => wish.yes.then_some(Agreed::Any),
+            },
+        },
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(CliError::usage("a run takes either a plan or a goal")
+                .hint("`stagger run plan.json`, or `stagger run upgrade --to RELEASE`"));
+        }
     };
-    let wish = Run {
-        goal: file.goal(path)?,
-        file: Some(path.to_owned()),
-        plan: None,
-        yes: wish.yes,
-    };
-    begin(cli, &wish, Some(&file.plan)).await
+    begin(cli, &wish).await
 }
 
-async fn begin(cli: &Cli, wish: &Run, shown: Option<&Plan>) -> Result<Exit, CliError> {
-    if !wish.is_agreed() && !print::can_ask() {
+/// What is to be done.
+struct Wish {
+    goal: Goal,
+    /// To which plans was agreed before they were made; `None`: somebody is asked.
+    agreed: Option<Agreed>,
+}
+
+/// Plans that may be begun without asking.
+enum Agreed {
+    /// That one, as it was shown.
+    Plan(Box<Plan>),
+    /// The one of that id.
+    Id(String),
+    /// Any.
+    Any,
+}
+
+async fn begin(cli: &Cli, wish: &Wish) -> Result<Exit, CliError> {
+    if wish.agreed.is_none() && !print::can_ask() {
         return Err(
             CliError::usage("a run without a terminal is begun only if that was said before")
                 .hint("--yes, or a file of `stagger plan --out FILE`: `stagger run FILE`"),
@@ -56,8 +83,8 @@ async fn begin(cli: &Cli, wish: &Run, shown: Option<&Plan>) -> Result<Exit, CliE
         backend,
     } = cluster.run_input(&wish.goal).await?;
     let mut planning = planning.selected(&wish.goal.select)?;
-    let plan = made_for(&wish.goal.upgrade, &mut planning)?;
-    if let Some(moved) = moved(wish, shown, &plan) {
+    let plan = made_for(&wish.goal.policy, &mut planning)?;
+    if let Some(moved) = moved(wish.agreed.as_ref(), &plan) {
         return Err(moved);
     }
     if plan.is_empty() && plan.left_alone.is_empty() {
@@ -90,7 +117,7 @@ async fn begin(cli: &Cli, wish: &Run, shown: Option<&Plan>) -> Result<Exit, CliE
         print::width(),
         &next,
     ));
-    if !wish.is_agreed() && !print::ask("Begin?") {
+    if wish.agreed.is_none() && !print::ask("Begin?") {
         return Err(CliError::new(Exit::No, "not begun: nothing was changed"));
     }
     let (driver, lease) = supervisor::start(
@@ -106,20 +133,20 @@ async fn begin(cli: &Cli, wish: &Run, shown: Option<&Plan>) -> Result<Exit, CliE
 }
 
 /// Why what is planned now is not what was shown.
-fn moved(wish: &Run, shown: Option<&Plan>, now: &Plan) -> Option<CliError> {
+fn moved(agreed: Option<&Agreed>, now: &Plan) -> Option<CliError> {
     const WORD: &str = "snapshot-has-moved";
-    let reasons: Vec<Reason> = match (shown, &wish.plan) {
-        (Some(shown), _) => {
+    let reasons: Vec<Reason> = match agreed {
+        Some(Agreed::Plan(shown)) => {
             let found = differences(shown, now).into_iter();
             found.map(|what| Reason::of_backend(WORD, what)).collect()
         }
-        (None, Some(wanted)) if *wanted != now.id => {
+        Some(Agreed::Id(wanted)) if *wanted != now.id => {
             vec![Reason::of_backend(
                 WORD,
                 format!("planning now gives {}, not {wanted}", now.id),
             )]
         }
-        (None, Some(_) | None) => Vec::new(),
+        Some(Agreed::Id(_) | Agreed::Any) | None => Vec::new(),
     };
     (!reasons.is_empty()).then(|| {
         let mut error = CliError::refused("the run", &reasons);

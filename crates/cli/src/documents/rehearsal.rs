@@ -1,11 +1,11 @@
-//! `simulate --to`: what an upgrade came to on a copy of the cluster.
+//! `simulate upgrade --to`: what an upgrade came to on a copy of the cluster.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use stagger_core::model::{ClusterName, PartName, Search, UnitId};
 use stagger_core::plan::LeftAlone;
 
-/// `simulate --to`: time, exposure and risk of an upgrade, on a copy of the cluster in memory.
+/// `simulate upgrade --to`: time, exposure and risk of an upgrade, on a copy of the cluster in memory.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rehearsal {
@@ -30,7 +30,10 @@ pub(crate) struct Rehearsal {
     pub(crate) doors: Vec<PartName>,
     /// What the undisturbed run meant for the placement groups.
     pub(crate) exposure: Exposed,
-    /// What one more failure would mean. Nothing, if the undisturbed run passed no wave.
+    /// What it meant for guests, as a Ganeti's instances, where hosts have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) guests: Option<Guests>,
+    /// What one more failure would mean. Nothing, if the undisturbed run passed no wave, or without OSDs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) risk: Option<Risk>,
     /// Units that the undisturbed run left alone.
@@ -91,6 +94,18 @@ pub(crate) struct Exposed {
     pub(crate) placement_group_seconds: u64,
     /// How many stopped serving because of the run. Any but 0 is a bug of ours.
     pub(crate) stopped: u64,
+}
+
+/// What the undisturbed run meant for guests.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Guests {
+    /// How many run.
+    pub(crate) running: usize,
+    /// How often one of them, or a second copy, was moved away from its host.
+    pub(crate) moves: u64,
+    /// How many were down at once at worst.
+    pub(crate) worst_down: u64,
 }
 
 /// What one more failure would mean.

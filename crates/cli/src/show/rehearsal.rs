@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use jiff::SignedDuration;
-use stagger_core::model::PartName;
+use stagger_core::model::{PartName, Terms};
 use stagger_core::view;
 
 use super::duration;
 use super::names::fit;
-use crate::documents::{Case, EndedSo, Exposed, Rehearsal, Risk};
+use crate::documents::{Case, EndedSo, Exposed, Guests, Rehearsal, Risk};
 
-/// The report. `to`: the release that was asked for.
-pub(crate) fn rehearsal(told: &Rehearsal, width: usize, next: &str) -> String {
+/// The report, in the cluster's own terms.
+pub(crate) fn rehearsal(told: &Rehearsal, terms: &Terms, width: usize, next: &str) -> String {
     let mut lines = vec![("Ended", ended(told)), ("Time", time(told))];
     if !told.doors.is_empty() {
         let names: Vec<&str> = told.doors.iter().map(PartName::as_str).collect();
@@ -21,17 +21,20 @@ pub(crate) fn rehearsal(told: &Rehearsal, width: usize, next: &str) -> String {
             format!("{} were passed without asking anybody", names.join(", ")),
         ));
     }
-    lines.extend(
-        exposure(&told.exposure)
-            .into_iter()
-            .map(|line| ("Exposure", line)),
-    );
-    match &told.risk {
-        Some(risk) => lines.extend(self::risk(risk).into_iter().map(|line| ("Risk", line))),
-        None => lines.push((
-            "Risk",
-            "nothing was drawn, no wave was passed or no run asked for".to_owned(),
-        )),
+    if let Some(guests) = &told.guests {
+        lines.push(("Exposure", self::guests(guests, terms)));
+    }
+    // Of the others nothing is counted.
+    if told.exposure.placement_groups > 0 {
+        let exposed = exposure(&told.exposure).into_iter();
+        lines.extend(exposed.map(|line| ("Exposure", line)));
+        match &told.risk {
+            Some(risk) => lines.extend(self::risk(risk).into_iter().map(|line| ("Risk", line))),
+            None => lines.push((
+                "Risk",
+                "nothing was drawn, no wave was passed or no run asked for".to_owned(),
+            )),
+        }
     }
     let left = told.left_alone.iter();
     for group in view::group(left.map(|left| (left.unit.to_string(), &left.reason))) {
@@ -117,6 +120,21 @@ fn exposure(exposed: &Exposed) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// `12 instances in 30 moves, none was down with its node`
+fn guests(guests: &Guests, terms: &Terms) -> String {
+    let Guests {
+        running,
+        moves,
+        worst_down,
+    } = guests;
+    let (guest, host) = (&terms.guest, &terms.host);
+    let down = match worst_down {
+        0 => format!("no {guest} was down with its {host}"),
+        down => format!("at worst {down} were down with their {host}s"),
+    };
+    format!("{running} {guest}s run; {moves} moves away, and back again; {down}")
 }
 
 fn risk(risk: &Risk) -> Vec<String> {

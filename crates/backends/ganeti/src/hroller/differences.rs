@@ -131,7 +131,7 @@ fn spent(question: &Question, made: &Plan) -> Option<String> {
         several => format!("{several} of the groups"),
     };
     Some(format!(
-        "from `stagger plan --reboot`, not from hroller: in {groups} a secondary uses up memory that it keeps for the failure of another node (N+1)"
+        "from `stagger plan reboot`, not from hroller: in {groups} a secondary uses up memory that it keeps for the failure of another node (N+1)"
     ))
 }
 

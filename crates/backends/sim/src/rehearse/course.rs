@@ -18,6 +18,7 @@ use super::Rehearsal;
 use crate::backend::Sim;
 use crate::clock::{Pace, PlayError, VirtualClock};
 use crate::fault::Fault;
+use crate::guests::GuestsMoved;
 use crate::simulate::SimEnding;
 use crate::world::{Exposure, WaveName};
 
@@ -40,6 +41,8 @@ pub struct Course {
     pub left_alone: Vec<LeftAlone>,
     /// What it came to for the placement groups.
     pub exposure: Exposure,
+    /// What became of guests, where hosts have them.
+    pub guests: Option<GuestsMoved>,
 }
 
 /// A rehearsal that could not be carried out.
@@ -92,6 +95,7 @@ impl<'a> Courses<'a> {
             scratch,
             ..
         } = self.what;
+        sim.world().wants(target);
         let clock = sim.clock();
         let noted: Arc<Mutex<Noted>> = Arc::default();
         let who = Identity {
@@ -129,6 +133,8 @@ impl<'a> Courses<'a> {
             (SimEnding::Held(_) | SimEnding::Over(_) | SimEnding::Endless(_), _) => clock.now(),
         };
         let noted = std::mem::take(&mut *noted.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut world = sim.world();
+        let (exposure, guests) = (world.exposure(), world.guests_moved());
         Ok(Course {
             ending,
             waves: run.waves_passed(),
@@ -137,7 +143,8 @@ impl<'a> Courses<'a> {
             plan: noted.first,
             doors: noted.doors,
             left_alone: run.plan().map(|plan| plan.left_alone.clone()).unwrap_or_default(),
-            exposure: sim.world().exposure(),
+            exposure,
+            guests,
         })
     }
 }

@@ -1,16 +1,27 @@
 //! What the copy of a real cluster says of itself: the snapshot it was made from, with what has changed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use stagger_core::model::{
-    Budgets, BudgetsBuilder, Condition, Ix, Kind, Snapshot, SnapshotError, UnitId, UnitState, Verdict,
+    Budgets, BudgetsBuilder, Condition, ConditionName, How, Ix, Kind, Part, PartName, Snapshot, Target,
+    UnitId, UnitState, Verdict,
 };
 use stagger_core::plan::USUAL_VISIT;
 use stagger_core::run::Answer;
 
 use super::standing::Standings;
 use super::{Daemon, World};
+use crate::answers::ObserveError;
 use crate::copy::ClusterCopy;
+
+/// The ways to move, the names of their durations, and how many seconds a plan reckons with where nothing is known.
+const MOVES: [(How, &str, u32); 3] = [
+    (How::Migrate, "migrate", 11),
+    (How::Relocate, "relocate", 120),
+    (How::ReplaceStandby, "replace-standby", 120),
+];
 
 /// Of what a world is a copy, and what has become of it since.
 #[derive(Debug, Clone)]
@@ -20,6 +31,8 @@ pub(crate) struct Copied {
     pub(super) standings: Standings,
     /// How many metadata servers held a rank.
     ranks: usize,
+    /// The step that each of these conditions comes with.
+    steps: BTreeMap<ConditionName, PartName>,
 }
 
 impl Copied {
@@ -34,6 +47,7 @@ impl Copied {
             hosts,
             standings: Standings::default(),
             ranks: active.count(),
+            steps: BTreeMap::new(),
             of,
         }
     }
@@ -46,6 +60,24 @@ impl Copied {
         } else {
             visit
         }
+    }
+
+    /// Whether units are drained before they are changed.
+    pub(crate) fn drains(&self) -> bool {
+        self.of.drains
+    }
+
+    /// How many seconds a move takes: as long as is known, else as long as a plan reckons with.
+    pub(crate) fn move_takes(&self, how: How) -> u32 {
+        let (kind, usual) = match how {
+            How::Migrate => ("migrate", 11),
+            How::Relocate => ("relocate", 120),
+            How::ReplaceStandby => ("replace-standby", 120),
+        };
+        let known = Kind::new(kind)
+            .ok()
+            .and_then(|kind| self.of.snapshot.duration(&kind));
+        known.map_or(usual, |time| u32::try_from(time.as_secs()).unwrap_or(usual))
     }
 
     pub(super) fn pool_number(&self, pool: usize) -> u32 {
@@ -76,7 +108,7 @@ fn major(release: &str) -> Option<u32> {
 
 impl World {
     /// What an observation of a copy shows now.
-    pub(crate) fn copied_snapshot(&self, unknown: Option<&str>) -> Result<Option<Snapshot>, SnapshotError> {
+    pub(crate) fn copied_snapshot(&self, unknown: Option<&str>) -> Result<Option<Snapshot>, ObserveError> {
         let Some(copy) = &self.copy else { return Ok(None) };
         let before = &copy.of.snapshot;
         let mut units = before.units().to_vec();
@@ -90,6 +122,9 @@ impl World {
                 };
                 unit.revision = Some(daemon.runs.clone());
             }
+            if daemon.drained {
+                unit.state = UnitState::Down;
+            }
             if daemon.kind.as_str() == "mgr" {
                 unit.precedence = u32::from(self.is_active(at));
             }
@@ -101,34 +136,72 @@ impl World {
             0 => before.generation().to_owned(),
             changes => format!("{} and {changes} changes", before.generation()),
         };
-        Snapshot::new(
+        let snapshot = Snapshot::new(
             before.cluster().clone(),
             self.time(),
             generation,
             units,
             self.copied_budgets(copy),
             conditions.collect(),
-            self.daemons
-                .iter()
-                .filter_map(|daemon| Some((daemon.kind.clone(), before.duration(&daemon.kind)?)))
-                .collect(),
-        )
-        .map(|snapshot| {
-            let snapshot = snapshot
-                .with_absent(before.absent().to_vec())
-                .with_interruptions(before.interruptions().to_vec())
-                .with_bystanders(before.bystanders().to_vec());
-            Some(snapshot)
-        })
+            self.copied_durations(before),
+        )?;
+        let snapshot = snapshot
+            .with_absent(before.absent().to_vec())
+            .with_interruptions(before.interruptions().to_vec())
+            .with_bystanders(before.bystanders().to_vec())
+            .with_drained(self.seen_drained())
+            .with_terms(before.terms().clone());
+        Ok(Some(match self.rooms()? {
+            Some(rooms) => snapshot.with_rooms(rooms)?,
+            None => snapshot,
+        }))
+    }
+
+    /// How long visits take, and moves.
+    fn copied_durations(&self, before: &Snapshot) -> BTreeMap<Kind, SignedDuration> {
+        let kinds = self.daemons.iter().map(|daemon| daemon.kind.clone());
+        let moves = MOVES.iter().filter_map(|(_, name, _)| Kind::new(*name).ok());
+        kinds
+            .chain(moves)
+            .filter_map(|kind| before.duration(&kind).map(|time| (kind, time)))
+            .collect()
+    }
+
+    /// What is wanted of it: what its steps come to, and what a host runs that was rebooted.
+    pub(crate) fn wants(&mut self, target: &Target) {
+        self.wanted = target.stages().next().map(|stage| stage.revision.clone());
+        let Some(copy) = &mut self.copy else { return };
+        let steps = target.parts.iter().filter_map(|part| match part {
+            Part::Step(step) => Some((step.done_when.clone(), step.name.clone())),
+            Part::Stage(_) => None,
+        });
+        copy.steps = steps.collect();
+    }
+
+    /// Whether a condition has come with what was done: by a step, or by what all units run.
+    fn has_come(&self, copy: &Copied, name: &ConditionName) -> bool {
+        let by_step = copy.steps.get(name);
+        let mut by_units = copy.of.comes_with.iter().filter(|(comes, _)| comes == name);
+        by_step.is_some_and(|step| self.steps.contains(step))
+            || by_units.any(|(_, revisions)| {
+                let mut units = self.daemons.iter().filter(|daemon| daemon.baseline);
+                units.all(|daemon| revisions.contains(&daemon.runs))
+            })
     }
 
     /// What may be down together, as before; and of groups with objects missing, those that have all.
     fn copied_budgets(&self, copy: &Copied) -> Budgets {
         let before = copy.of.snapshot.budgets().clone();
-        if copy.standings.short.is_empty() {
+        if copy.standings.short.is_empty() && self.carried.is_none() {
             return before;
         }
         let mut budgets = BudgetsBuilder::from(before);
+        // Those of before stand as well: whoever has moved comes back.
+        let places = self
+            .daemons
+            .iter()
+            .map(|daemon| copy.of.snapshot.find(&daemon.id).unwrap_or(Ix(0)));
+        self.pairs(&mut budgets, &places.collect::<Vec<Ix>>());
         for group in &copy.standings.short {
             let pg = &self.pgs[*group as usize];
             let pool = &self.spec.pools[pg.pool];
@@ -155,7 +228,9 @@ impl World {
     /// that was well is so while what it speaks of is; one that waits for the upgrade comes with it.
     fn copied_condition(&self, copy: &Copied, was: &Condition, unknown: Option<&str>) -> Condition {
         let name = was.name.as_str();
-        let (verdict, why) = if let Some(found) = self.release_condition(name, was.verdict) {
+        let (verdict, why) = if self.has_come(copy, &was.name) {
+            (Verdict::Yes, "it has come with the change".to_owned())
+        } else if let Some(found) = self.release_condition(name, was.verdict) {
             found
         } else if was.verdict == Verdict::Yes {
             self.turned(copy, name, unknown)
@@ -182,6 +257,17 @@ impl World {
         };
         match name {
             "daemons-running" => down(&[]),
+            "nodes-answer" => {
+                let silent = self.daemons.iter().filter(|d| d.baseline && !d.up && !d.drained);
+                let silent = silent.map(|daemon| daemon.id.to_string()).collect::<Vec<_>>();
+                (!silent.is_empty()).then(|| (Verdict::No, format!("down: {}", silent.join(", "))))
+            }
+            "instances-up" => {
+                let guests = self.guests_down();
+                (!guests.is_empty()).then(|| (Verdict::No, format!("down: {}", guests.join(", "))))
+            }
+            "conductors-serve" => down(&["conductor"]),
+            "apis-serve" => down(&["api"]),
             "osds-up-in" => down(&["osd"]),
             "quorum" => down(&["mon"]),
             "mgr-active" => down(&["mgr"]),

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use stagger_core::model::{IdError, Kind, Revision, UnitId, UnitState};
+use stagger_core::model::{Host, IdError, Kind, Revision, UnitId, UnitState};
 
 use super::copied::{Copied, recovery, visit};
 use super::lost::Begun;
 use super::{Daemon, Due, EPOCH, FaultState, World};
 use crate::copy::ClusterCopy;
 use crate::fault::Fault;
-use crate::guests::{NODE, node_name};
+use crate::guests::{Carried, NODE, node_name};
 use crate::measure::Truth;
 use crate::placement::{self, Pg};
 use crate::rng::hash;
@@ -113,7 +113,9 @@ impl World {
         let is_out: Vec<bool> = daemons.iter().take(spec.osds() as usize).map(|d| d.out).collect();
         let pgs = placement::place(&spec, &is_out);
         let begin = Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH);
+        let carried = spec.guests.as_ref().map(Carried::of_spec).transpose()?;
         let mut world = Self::of(spec, daemons, pgs, begin);
+        world.carried = carried;
         world.elect();
         world.begin_to_recover();
         world.await_faults(faults);
@@ -241,6 +243,11 @@ impl World {
         };
         let pgs: Vec<Pg> = pgs.collect();
         let mut world = Self::of(spec, daemons, pgs, copy.snapshot.observed_at());
+        let unit = |host: &Host| world.by_id.get(&host.unit).copied();
+        world.carried = copy.snapshot.rooms().and_then(|rooms| {
+            let units = rooms.hosts().iter().map(unit).collect::<Option<Vec<usize>>>()?;
+            Some(Carried::of_rooms(rooms, units))
+        });
         world.copy = Some(Copied::new(Arc::clone(copy)));
         // The one that is active now, and not the first.
         world.active_mgr = copy
@@ -270,10 +277,7 @@ impl World {
             .map(|(at, d)| (d.id.clone(), at))
             .collect();
         Self {
-            guests: spec
-                .guests
-                .as_ref()
-                .map_or_else(Vec::new, |spec| spec.guests.clone()),
+            carried: None,
             wanted: None,
             steps: BTreeSet::new(),
             spec,

@@ -40,6 +40,8 @@ pub(super) fn of(facts: &Facts, snapshot: Snapshot, poll: u32) -> ClusterCopy {
         pools: pools.collect(),
         groups,
         poll,
+        drains: false,
+        comes_with: Vec::new(),
     }
 }
 

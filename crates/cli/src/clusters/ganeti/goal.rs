@@ -14,41 +14,6 @@ use crate::args::{self, NonDrbd, SharedSecondary};
 use crate::error::CliError;
 use crate::exit::Exit;
 
-impl args::Reboot {
-    /// Refuses the reboot of nodes where there is no Ganeti.
-    pub(crate) fn refuse(&self) -> Result<(), CliError> {
-        if self.reboot {
-            return Err(CliError::usage("--reboot is for a Ganeti, and none is given")
-                .hint("a configuration with kind = \"ganeti\", or --from FILE in its text format"));
-        }
-        let args::Nodes {
-            groups,
-            node_tags,
-            matching,
-            nodes,
-            leave_out,
-        } = &self.nodes;
-        let lists = [groups, node_tags, nodes, leave_out];
-        if matching.is_some() || lists.iter().any(|list| !list.is_empty()) {
-            return Err(
-                CliError::usage("nodes are selected, and nothing is to be rebooted").hint("--reboot"),
-            );
-        }
-        Ok(())
-    }
-
-    /// Refuses a Ganeti with which nothing is to be done.
-    pub(super) fn require(&self, cluster: &str) -> Result<(), CliError> {
-        if self.reboot {
-            return Ok(());
-        }
-        Err(CliError::usage(format!(
-            "{cluster} is a Ganeti, and what is to be done to it is not given"
-        ))
-        .hint("--reboot"))
-    }
-}
-
 /// What is wanted of a cluster.
 pub(super) fn target(cluster: &Cluster, wish: &args::Reboot) -> Result<Target, CliError> {
     let wanted = Wish {

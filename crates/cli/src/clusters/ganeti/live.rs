@@ -72,7 +72,7 @@ pub(super) fn planned(
     snapshot: Snapshot,
     visits: &Visits,
     policy: Policy,
-    goal: &Goal,
+    reboot: &args::Reboot,
 ) -> Result<PlanningInput, CliError> {
     names_are_known(
         &snapshot,
@@ -81,7 +81,7 @@ pub(super) fn planned(
         &BTreeSet::from([KIND]),
     )?;
     super::warn(&looked.cluster);
-    let target = goal::target(&looked.cluster, &goal.reboot)?;
+    let target = goal::target(&looked.cluster, reboot)?;
     let target = carried_out(target, visits, &policy)
         .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
     Ok(PlanningInput {
@@ -118,11 +118,11 @@ impl<'a> Live<'a> {
 
     /// What a plan is made of; and the facts behind it.
     async fn look_for(&self, goal: &Goal) -> Result<(PlanningInput, Facts), CliError> {
-        goal.reboot.require(self.settings.cluster.name.as_str())?;
-        let policy = self.config.policy(&goal.upgrade)?;
+        let reboot = goal.reboot(self.settings.cluster.name.as_str())?;
+        let policy = self.config.policy(&goal.policy)?;
         let looked = self.look().await?;
-        let snapshot = self.snapshot_of(&looked, &self.wished(&goal.reboot)?)?;
-        let input = planned(&looked, snapshot, &self.settings.cluster.visits, policy, goal)?;
+        let snapshot = self.snapshot_of(&looked, &self.wished(reboot)?)?;
+        let input = planned(&looked, snapshot, &self.settings.cluster.visits, policy, reboot)?;
         Ok((input, looked.facts))
     }
 
@@ -194,11 +194,12 @@ impl Cluster for Live<'_> {
 impl Configured for Live<'_> {
     async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
         let (planning, facts) = self.look_for(goal).await?;
-        self.can_carry_out(&goal.reboot)?;
+        let reboot = goal.reboot(self.settings.cluster.name.as_str())?;
+        self.can_carry_out(reboot)?;
         let rebooted = REBOOTED
             .parse()
             .map_err(|_| CliError::new(Exit::Internal, format!("{REBOOTED} is no revision")))?;
-        let memory = Memory::of(&facts, rebooted, self.wished(&goal.reboot)?);
+        let memory = Memory::of(&facts, rebooted, self.wished(reboot)?);
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
         let identity = self.backend()?.identity().await?;

@@ -79,13 +79,13 @@ impl Cluster for Recorded<'_> {
     }
 
     async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
-        goal.reboot.require(&self.path.display().to_string())?;
+        let reboot = goal.reboot(&self.path.display().to_string())?;
         let policy = match &self.config {
-            Some(config) => config.policy(&goal.upgrade)?,
-            None => config::over(Policy::default(), &goal.upgrade)?,
+            Some(config) => config.policy(&goal.policy)?,
+            None => config::over(Policy::default(), &goal.policy)?,
         };
-        let wished = goal::wished(&goal.reboot)?;
+        let wished = goal::wished(reboot)?;
         let snapshot = self.looked.snapshot(&self.name, &wished, &self.visits)?;
-        planned(&self.looked, snapshot, &self.visits, policy, goal)
+        planned(&self.looked, snapshot, &self.visits, policy, reboot)
     }
 }
