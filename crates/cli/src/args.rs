@@ -68,7 +68,7 @@ pub(crate) enum Command {
     /// Explain why a unit is in its wave, what blocks it, and what would free it.
     #[command(after_help = "Example: stagger explain osd.7 upgrade --to 18.2.7")]
     Explain(Explain),
-    /// Rehearse an upgrade on an in-memory copy of the cluster, or play a scenario.
+    /// Rehearse an upgrade or a reboot on an in-memory copy of the cluster, or play a scenario.
     #[command(after_help = "Example: stagger simulate upgrade --to 18.2.7 --runs 20")]
     Simulate(Simulate),
     /// Show in half a minute what a run does: needs no root, no network and no cluster.

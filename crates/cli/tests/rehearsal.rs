@@ -66,6 +66,63 @@ fn the_plan_that_is_rehearsed_is_the_plan() {
     }
 }
 
+/// So it is where instances move away and back, and where a service has its turn twice, beside steps.
+#[test]
+fn a_ganeti_and_an_ironic_are_rehearsed_as_they_are_planned() {
+    const INPUTS: &str = "crates/cli/tests/transcripts/inputs";
+    let lab = format!("{INPUTS}/lab.data");
+    let ironic = format!("{INPUTS}/ironic-29.0.6.json");
+    for (from, goal, ended) in [
+        (&lab, "reboot", "incomplete"),
+        (
+            &lab,
+            "reboot --max-in-parallel 100% --no-growth --move-non-redundant",
+            "done",
+        ),
+        (
+            &lab,
+            "reboot --full-evacuation --degraded-meanwhile",
+            "incomplete",
+        ),
+        (
+            &lab,
+            "reboot --non-drbd rolling --accept-non-redundant",
+            "incomplete",
+        ),
+        (
+            &lab,
+            "reboot --non-drbd one --shared-secondary exclude",
+            "incomplete",
+        ),
+        (&lab, "reboot --nodes node5", "done"),
+        (&ironic, "upgrade --to 32.0.1", "done"),
+        (&ironic, "upgrade --to 32.0.1 --kind conductor", "done"),
+    ] {
+        let words: Vec<&str> = goal.split(' ').chain(["--from", from]).collect();
+        let plan = json(&[&["plan"], &words[..]].concat());
+        let rehearsal = json(&[&["simulate"], &words[..]].concat());
+        assert_eq!(rehearsal["ended"], ended, "{goal}: {rehearsal}");
+        assert_eq!(rehearsal["plan"], plan["id"], "{goal}");
+        let time = &rehearsal["time"];
+        assert_eq!(time["waves"], waves(&plan), "{goal}");
+        assert_eq!(time["units"], time["planned_units"], "{goal}");
+        let (took, forecast) = (&time["took_seconds"], &time["forecast_seconds"]);
+        let (took, forecast) = (took.as_i64().unwrap(), forecast.as_i64().unwrap());
+        // After the last wave nothing soaks.
+        assert!(
+            took * 4 > forecast * 3 && took * 2 < forecast * 3,
+            "{goal}: {took} for {forecast} s"
+        );
+        if from == &lab {
+            assert_eq!(rehearsal["guests"]["worst_down"], 0, "{goal}");
+        }
+    }
+    // What runs goes down with its node, where that was wished.
+    let down = json(&["simulate", "reboot", "--assume-down", "--from", &lab]);
+    assert!(down["guests"]["worst_down"].as_u64().unwrap() > 0, "{down}");
+    assert_eq!(down["guests"]["moves"], 0);
+}
+
 #[test]
 fn the_same_input_and_seed_give_the_same_bytes() {
     let from = format!("{FIXTURES}/18.2.7");

@@ -169,11 +169,11 @@ fn what_a_rapi_has_answered_is_planned_and_saved_again() {
     let (was, is) = (of(&words, &first), of(&words, &again));
     assert!(was.contains("\"waves\""), "{was}");
     assert_eq!(was, is);
-    // A run needs what answers.
+    // It has another goal.
     let output = stagger(&["plan", "upgrade", "--to", "18", "--from", again.to_str().unwrap()]);
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
-        text.contains("is a Ganeti, and what is to be done to it is not given"),
+        text.contains("is a Ganeti, and `upgrade` is for a Ceph or an Ironic"),
         "{text}"
     );
 }

@@ -128,9 +128,11 @@ pub(crate) struct Carried {
     /// Of each host, which unit it is.
     units: Vec<usize>,
     /// So many guests, or second copies, were moved to where they were to go.
-    pub(crate) moves: u64,
-    /// So many guests were down at once at worst.
-    pub(crate) worst_down: u64,
+    moves: u64,
+    /// So many guests were down at once at worst, beside those that were so at first.
+    worst_down: u64,
+    /// So many were down at first.
+    down_at_first: u64,
 }
 
 impl Carried {
@@ -206,6 +208,7 @@ impl Carried {
             units,
             moves: 0,
             worst_down: 0,
+            down_at_first: 0,
         }
     }
 
@@ -243,7 +246,7 @@ pub struct GuestsMoved {
     pub all: usize,
     /// How often one of them, or a second copy, was moved away from its host.
     pub moves: u64,
-    /// How many were down at once at worst.
+    /// How many were down at once at worst, beside those that were so before.
     pub worst_down: u64,
 }
 
@@ -438,11 +441,20 @@ impl World {
         })
     }
 
-    /// Counts the guests that are down with their nodes.
+    /// Counts the guests that are down with their nodes before anything begins.
+    pub(crate) fn count_down_at_first(&mut self) {
+        let down = self.guests_down().len() as u64;
+        if let Some(carried) = &mut self.carried {
+            carried.down_at_first = down;
+        }
+    }
+
+    /// Counts those that are down now.
     pub(crate) fn count_down(&mut self) {
         let down = self.guests_down().len() as u64;
         if let Some(carried) = &mut self.carried {
-            carried.worst_down = carried.worst_down.max(down);
+            let more = down.saturating_sub(carried.down_at_first);
+            carried.worst_down = carried.worst_down.max(more);
         }
     }
 }

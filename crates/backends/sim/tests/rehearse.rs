@@ -108,6 +108,8 @@ fn copy(pool: Pool, down: Option<u32>) -> ClusterCopy {
         }],
         groups,
         poll: 2,
+        drains: false,
+        comes_with: Vec::new(),
     }
 }
 

@@ -107,7 +107,7 @@ fn told(made: &Plan, copy: &ClusterCopy, seed: u64, came: Rehearsed) -> Rehearsa
         time: Time {
             planned_waves: first.waves(),
             waves: undisturbed.waves,
-            planned_units: first.units(),
+            planned_units: show::plan::units(first),
             units: undisturbed.units,
             forecast_seconds: first.forecast().as_secs(),
             took_seconds: undisturbed.took.as_secs(),

@@ -69,11 +69,9 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
         waves(&mut text, stage, &places, all, width);
     }
     uncomfortable(&mut text, plan, terms, width);
-    let waves = plan.stages().flat_map(|stage| &stage.waves);
-    let distinct: BTreeSet<&UnitId> = waves.flat_map(|wave| &wave.units).collect();
-    // One may stand in several stages.
+    let distinct = self::units(plan);
     let visits = match plan.units() {
-        all if all == distinct.len() => String::new(),
+        all if all == distinct => String::new(),
         all => format!(" in {all} visits"),
     };
     let _ = writeln!(
@@ -81,7 +79,7 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
         "\n{} waves, at least {} needed. {} of {units} {}s{}. About {}{}. Plan {}.",
         plan.waves(),
         plan.at_least(),
-        distinct.len(),
+        distinct,
         terms.unit,
         visits,
         duration(plan.forecast()),
@@ -90,6 +88,13 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
     );
     let _ = write!(text, "Next: {next}");
     text
+}
+
+/// How many units a plan visits, each counted once: one may stand in several stages.
+pub(crate) fn units(plan: &Plan) -> usize {
+    let waves = plan.stages().flat_map(|stage| &stage.waves);
+    let units: BTreeSet<&UnitId> = waves.flat_map(|wave| &wave.units).collect();
+    units.len()
 }
 
 /// How long it takes if nobody waits for whole waves, where that is known.

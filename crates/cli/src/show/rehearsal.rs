@@ -16,10 +16,7 @@ pub(crate) fn rehearsal(told: &Rehearsal, terms: &Terms, width: usize, next: &st
     let mut lines = vec![("Ended", ended(told)), ("Time", time(told))];
     if !told.doors.is_empty() {
         let names: Vec<&str> = told.doors.iter().map(PartName::as_str).collect();
-        lines.push((
-            "Doors",
-            format!("{} were passed without asking anybody", names.join(", ")),
-        ));
+        lines.push(("Doors", format!("passed without asking: {}", names.join(", "))));
     }
     if let Some(guests) = &told.guests {
         lines.push(("Exposure", self::guests(guests, terms)));

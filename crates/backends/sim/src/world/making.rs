@@ -248,6 +248,7 @@ impl World {
             let units = rooms.hosts().iter().map(unit).collect::<Option<Vec<usize>>>()?;
             Some(Carried::of_rooms(rooms, units))
         });
+        world.count_down_at_first();
         world.copy = Some(Copied::new(Arc::clone(copy)));
         // The one that is active now, and not the first.
         world.active_mgr = copy
