@@ -113,8 +113,14 @@ fn ask(words: &[&str]) -> Result<String> {
     String::from_utf8(output.stdout).context("stagger prints UTF-8")
 }
 
-/// The commands that a help lists: all in one list, or in groups before the options.
+/// The commands that a help lists: all in one list, or in groups before the options; or the goals of a command.
 fn names(help: &str) -> Vec<String> {
+    let goals = help.lines().skip_while(|line| *line != "Goals:").skip(1);
+    let goals = goals.map_while(|line| line.strip_prefix("  ")?.split_whitespace().next());
+    let goals: Vec<String> = goals.map(str::to_owned).collect();
+    if !goals.is_empty() {
+        return goals;
+    }
     if !help
         .lines()
         .any(|line| line.starts_with("Usage: ") && line.ends_with("<COMMAND>"))
@@ -141,6 +147,8 @@ mod tests {
         let help = "x\n\nUsage: stagger [OPTIONS] <COMMAND>\n\nEvery run:\n  plan  Show\n        more words\n\nSet up:\n  run   \
                     Carry\n  help  Print\n\nOptions:\n  --json\n";
         assert_eq!(names(help), ["plan", "run"]);
+        let help = "x\n\nUsage: stagger plan [OPTIONS] <GOAL>\n\nGoals:\n  upgrade  To\n  reboot   Nodes\n\nOptions:\n  --json\n";
+        assert_eq!(names(help), ["upgrade", "reboot"]);
         assert!(names("x\n\nUsage: stagger plan [OPTIONS]\n\nArguments:\n  [RUN]  Which\n").is_empty());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use stagger_core::model::{Host, IdError, Kind, Revision, UnitId, UnitState};
+use stagger_core::model::{IdError, Kind, Revision, Rooms, UnitId, UnitState};
 
 use super::copied::{Copied, recovery, visit};
 use super::lost::Begun;
@@ -243,11 +243,7 @@ impl World {
         };
         let pgs: Vec<Pg> = pgs.collect();
         let mut world = Self::of(spec, daemons, pgs, copy.snapshot.observed_at());
-        let unit = |host: &Host| world.by_id.get(&host.unit).copied();
-        world.carried = copy.snapshot.rooms().and_then(|rooms| {
-            let units = rooms.hosts().iter().map(unit).collect::<Option<Vec<usize>>>()?;
-            Some(Carried::of_rooms(rooms, units))
-        });
+        world.carried = copy.snapshot.rooms().and_then(|rooms| world.carried_by(rooms));
         world.count_down_at_first();
         world.copy = Some(Copied::new(Arc::clone(copy)));
         // The one that is active now, and not the first.
@@ -261,6 +257,15 @@ impl World {
         world.stand();
         world.await_faults(faults);
         Ok(world)
+    }
+
+    /// What its units carry that are hosts of guests.
+    fn carried_by(&self, rooms: &Rooms) -> Option<Carried> {
+        let units = rooms
+            .hosts()
+            .iter()
+            .map(|host| self.by_id.get(&host.unit).copied());
+        Some(Carried::of_rooms(rooms, units.collect::<Option<_>>()?))
     }
 
     fn of(spec: SimSpec, daemons: Vec<Daemon>, pgs: Vec<Pg>, begin: Timestamp) -> Self {
