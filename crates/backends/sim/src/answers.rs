@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    Absent, Condition, ConditionName, IdError, Ix, Kind, Reason, RoomsError, Snapshot, SnapshotError, Unit,
-    UnitId, UnitState, Verdict,
+    Absent, Condition, ConditionName, IdError, Ix, Kind, Reason, Snapshot, Unit, UnitId, UnitState, Verdict,
 };
 use stagger_core::run::Answer;
 use stagger_engine::backend::BackendError;
@@ -15,18 +14,7 @@ use crate::fault::{Fault, Says};
 use crate::guests::NODE;
 use crate::measure::Said;
 use crate::target::require_condition;
-use crate::world::World;
-
-/// A snapshot that could not be made.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ObserveError {
-    #[error("a name is not valid")]
-    Id(#[from] IdError),
-    #[error("the facts do not fit together")]
-    Snapshot(#[from] SnapshotError),
-    #[error("hosts and guests do not fit together")]
-    Rooms(#[from] RoomsError),
-}
+use crate::world::{ObserveError, World};
 
 /// A condition that nothing is down.
 fn down(names: &[&str]) -> (Verdict, String) {

@@ -7,6 +7,7 @@
 
 mod copied;
 mod data;
+mod error;
 mod faults;
 mod lost;
 mod making;
@@ -36,6 +37,7 @@ use crate::placement::{self, Pg};
 use crate::rng::hash;
 use crate::spec::SimSpec;
 pub(crate) use copied::Copied;
+pub(crate) use error::ObserveError;
 use lost::Begun;
 
 /// When every simulation begins.

@@ -11,9 +11,9 @@ use stagger_core::model::{
 use stagger_core::plan::USUAL_VISIT;
 use stagger_core::run::Answer;
 
+use super::error::ObserveError;
 use super::standing::Standings;
 use super::{Daemon, World};
-use crate::answers::ObserveError;
 use crate::copy::ClusterCopy;
 
 /// The ways to move, the names of their durations, and how many seconds a plan reckons with where nothing is known.

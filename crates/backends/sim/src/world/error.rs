@@ -1,0 +1,14 @@
+//! Why a world cannot be observed.
+
+use stagger_core::model::{IdError, RoomsError, SnapshotError};
+
+/// A snapshot that could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ObserveError {
+    #[error("a name is not valid")]
+    Id(#[from] IdError),
+    #[error("the facts do not fit together")]
+    Snapshot(#[from] SnapshotError),
+    #[error("hosts and guests do not fit together")]
+    Rooms(#[from] RoomsError),
+}
