@@ -1,22 +1,22 @@
 //! What can be said on the command line.
 
-mod by_word;
 mod ganeti;
 mod goal;
 mod help;
 mod kube;
 mod operator;
+mod outcome;
 mod stores;
 
 use std::path::PathBuf;
 
-pub(crate) use by_word::{Confirm, Ended, HostIs, Settle};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ganeti::{Ganeti, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary};
 pub(crate) use goal::{Action, Goal, GoalWith, PolicyFlags, Select};
 pub(crate) use help::command;
-pub(crate) use kube::{Heard, Kube, OnKubernetes};
+pub(crate) use kube::{OperatorCluster, OperatorRequest, RookCluster};
 pub(crate) use operator::{Agent, Operator, Prepare, Switch};
+pub(crate) use outcome::{CallOutcome, Confirm, HostState, Settle};
 use stagger_core::model::{PartName, RunId, UnitId};
 pub(crate) use stores::{Db, Lint, Migrations, OnlineDataMigrations};
 
@@ -55,7 +55,7 @@ pub(crate) enum Command {
     Run(Run),
     /// Resume a run that was interrupted, held or paused.
     #[command(after_help = "Example: stagger resume")]
-    Resume(Asked),
+    Resume(RunRequest),
     /// Show the state of a run.
     #[command(after_help = "Example: stagger status")]
     Status(Status),
@@ -64,7 +64,7 @@ pub(crate) enum Command {
     Versions(Versions),
     /// List runs, or show the events of one.
     #[command(after_help = "Example: stagger history lab-20260101-000000")]
-    History(SomeRun),
+    History(History),
     /// Explain why a unit is in its wave, what blocks it, and what would free it.
     #[command(after_help = "Example: stagger explain osd.7 upgrade --to 18.2.7")]
     Explain(Explain),
@@ -78,14 +78,14 @@ pub(crate) enum Command {
         fast: bool,
     },
     /// Pause: start no new wave.
-    Pause(Asked),
+    Pause(RunRequest),
     /// Approve a point of no return.
     #[command(after_help = "Example: stagger approve last-mon")]
     Approve(Approve),
     /// Finish the current wave, clean up, and stop.
-    Abort(Asked),
+    Abort(RunRequest),
     /// Roll back to the previous release where supported.
-    Rollback(Asked),
+    Rollback(RunRequest),
     /// Confirm that a host is off: calls in doubt there count as failed.
     Confirm(Confirm),
     /// Settle a call whose outcome is unknown.
@@ -207,13 +207,13 @@ pub(crate) enum InitKind {
 
 /// Where facts come from.
 #[derive(Debug, Args, Default)]
-pub(crate) struct From {
+pub(crate) struct FactsFrom {
     /// Read from an inventory of `observe --save`, a folder of `ceph … -f json` outputs, or a Ganeti in text format.
-    #[arg(long, value_name = "PATH", conflicts_with = "OnKubernetes")]
+    #[arg(long, value_name = "PATH", conflicts_with = "RookCluster")]
     pub(crate) from: Option<PathBuf>,
     #[command(flatten)]
     /// Or a cluster of Rook.
-    pub(crate) on: OnKubernetes,
+    pub(crate) on: RookCluster,
 }
 
 /// `observe`
@@ -221,7 +221,7 @@ pub(crate) struct From {
 pub(crate) struct Observe {
     #[command(flatten)]
     /// Where facts come from.
-    pub(crate) from: From,
+    pub(crate) from: FactsFrom,
     /// Also save the cluster's answers to this file, for --from. It holds no keys.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
@@ -231,14 +231,14 @@ pub(crate) struct Observe {
 #[derive(Debug, Args)]
 pub(crate) struct Versions {
     /// Read from an inventory of `observe --save`, a folder of `ceph … -f json` outputs, or a Ganeti in text format.
-    #[arg(long, value_name = "PATH", conflicts_with = "Kube")]
+    #[arg(long, value_name = "PATH", conflicts_with = "OperatorCluster")]
     pub(crate) from: Option<PathBuf>,
     /// One line per daemon.
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
     /// Or who is asked instead.
-    pub(crate) kube: Kube,
+    pub(crate) kube: OperatorCluster,
 }
 
 /// `plan`
@@ -265,7 +265,7 @@ pub(crate) struct PlanFlags {
     pub(crate) all: bool,
     #[command(flatten)]
     /// Where facts come from.
-    pub(crate) from: From,
+    pub(crate) from: FactsFrom,
 }
 
 /// `check`
@@ -280,15 +280,15 @@ pub(crate) struct Check {
     pub(crate) plan: PathBuf,
     #[command(flatten)]
     /// Where facts come from.
-    pub(crate) from: From,
+    pub(crate) from: FactsFrom,
     /// What to check it against [default: the goal it was made for].
     #[command(subcommand)]
-    pub(crate) goal: Option<GoalWith<Nothing>>,
+    pub(crate) goal: Option<GoalWith<NoFlags>>,
 }
 
 /// A command that has no flags beside a goal.
 #[derive(Debug, Args)]
-pub(crate) struct Nothing {}
+pub(crate) struct NoFlags {}
 
 /// `run`
 #[derive(Debug, Args)]
@@ -322,18 +322,18 @@ pub(crate) struct RunFlags {
 
 /// A run that is asked for something.
 #[derive(Debug, Args)]
-pub(crate) struct Asked {
+pub(crate) struct RunRequest {
     /// The run [default: the newest].
-    #[arg(conflicts_with = "Kube")]
+    #[arg(conflicts_with = "OperatorCluster")]
     pub(crate) run: Option<RunId>,
     #[command(flatten)]
     /// Or whose run.
-    pub(crate) heard: Heard,
+    pub(crate) heard: OperatorRequest,
 }
 
 /// A run or all.
 #[derive(Debug, Args)]
-pub(crate) struct SomeRun {
+pub(crate) struct History {
     /// The run [default: list all].
     pub(crate) run: Option<RunId>,
 }
@@ -342,14 +342,14 @@ pub(crate) struct SomeRun {
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     /// The run [default: the newest].
-    #[arg(conflicts_with = "Kube")]
+    #[arg(conflicts_with = "OperatorCluster")]
     pub(crate) run: Option<RunId>,
     /// Show the last completed steps and the current one.
     #[arg(long)]
     pub(crate) upgrade: bool,
     #[command(flatten)]
     /// Or whose run.
-    pub(crate) kube: Kube,
+    pub(crate) kube: OperatorCluster,
 }
 
 /// `explain`
@@ -364,7 +364,7 @@ pub(crate) struct Explain {
     pub(crate) unit: UnitId,
     /// What is to be done.
     #[command(subcommand)]
-    pub(crate) goal: GoalWith<From>,
+    pub(crate) goal: GoalWith<FactsFrom>,
 }
 
 /// `simulate`
@@ -400,7 +400,7 @@ pub(crate) struct RehearsalFlags {
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     /// Where facts come from.
-    pub(crate) from: From,
+    pub(crate) from: FactsFrom,
 }
 
 /// `approve`
@@ -408,13 +408,13 @@ pub(crate) struct RehearsalFlags {
 #[command(allow_missing_positional = true)]
 pub(crate) struct Approve {
     /// The run [default: the newest].
-    #[arg(conflicts_with = "Kube")]
+    #[arg(conflicts_with = "OperatorCluster")]
     pub(crate) run: Option<RunId>,
     /// The point of no return, or an interruption that the plan names: last-mon, mds.a.
     pub(crate) door: PartName,
     #[command(flatten)]
     /// Or whose run.
-    pub(crate) heard: Heard,
+    pub(crate) heard: OperatorRequest,
 }
 
 /// `artifacts`
@@ -440,7 +440,7 @@ pub(crate) enum Ceph {
         max: Option<usize>,
         #[command(flatten)]
         /// Where facts come from.
-        from: From,
+        from: FactsFrom,
     },
     /// List what runs hold in the cluster, as `noout`, and until when.
     Guards(Guards),

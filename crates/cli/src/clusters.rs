@@ -20,7 +20,7 @@ use stagger_engine::preflight::Check;
 use stagger_ironic::versions::ServiceVersions;
 use stagger_sim::ClusterCopy;
 
-use crate::args::{Cli, From, Goal};
+use crate::args::{Cli, FactsFrom, Goal};
 use crate::config;
 use crate::error::CliError;
 use crate::planning::PlanningInput;
@@ -48,7 +48,7 @@ pub(crate) struct RehearsalInput {
 }
 
 /// Which release each unit runs, and what services write and accept, where that is more than a release.
-pub(crate) struct SeenVersions {
+pub(crate) struct VersionReport {
     /// Whether anything of the cluster answers; else only what was written down is known.
     pub(crate) answers: bool,
     /// The units.
@@ -79,8 +79,8 @@ pub(crate) trait Cluster: Send + Sync {
     }
 
     /// Which release each unit runs.
-    async fn versions(&self) -> Result<SeenVersions, CliError> {
-        Ok(SeenVersions {
+    async fn versions(&self) -> Result<VersionReport, CliError> {
+        Ok(VersionReport {
             answers: true,
             snapshot: self.snapshot().await?,
             services: Vec::new(),
@@ -100,7 +100,7 @@ pub(crate) trait Cluster: Send + Sync {
 
 /// A cluster of a configuration, on which runs are carried out.
 #[async_trait]
-pub(crate) trait Configured: Cluster {
+pub(crate) trait ManagedCluster: Cluster {
     /// What a run to that goal begins with.
     async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError>;
 
@@ -121,7 +121,7 @@ pub(crate) trait Configured: Cluster {
 }
 
 /// What the command line names.
-pub(crate) fn open<'a>(cli: &'a Cli, from: &'a From) -> Result<Box<dyn Cluster + 'a>, CliError> {
+pub(crate) fn open<'a>(cli: &'a Cli, from: &'a FactsFrom) -> Result<Box<dyn Cluster + 'a>, CliError> {
     if from.on.is_meant() {
         return Ok(Box::new(ceph::CephCluster::of_rook(cli, &from.on)));
     }
@@ -132,20 +132,20 @@ pub(crate) fn open<'a>(cli: &'a Cli, from: &'a From) -> Result<Box<dyn Cluster +
 }
 
 /// The cluster of the configuration.
-pub(crate) fn of_config(cli: &Cli) -> Result<Box<dyn Configured + '_>, CliError> {
+pub(crate) fn of_config(cli: &Cli) -> Result<Box<dyn ManagedCluster + '_>, CliError> {
     let config = config::read(cli)?;
     if let Some(settings) = config.ganeti() {
-        return Ok(Box::new(ganeti::live::Live::new(cli, config, settings)));
+        return Ok(Box::new(ganeti::live::LiveGaneti::new(cli, config, settings)));
     }
     if let Some(settings) = config.ironic() {
-        return Ok(Box::new(ironic::Live::new(config, settings)));
+        return Ok(Box::new(ironic::LiveIronic::new(config, settings)));
     }
     Ok(Box::new(ceph::CephCluster::of_config(cli)))
 }
 
 /// A cluster in a file or folder. Which kind is told by what is there, since nobody should have to say it twice.
 fn of_file<'a>(cli: &'a Cli, path: &'a Path) -> Result<Box<dyn Cluster + 'a>, CliError> {
-    if let Some(described) = ganeti::Described::at(cli, path)? {
+    if let Some(described) = ganeti::GanetiFile::at(cli, path)? {
         return Ok(Box::new(described));
     }
     if path.is_dir() {
@@ -155,7 +155,7 @@ fn of_file<'a>(cli: &'a Cli, path: &'a Path) -> Result<Box<dyn Cluster + 'a>, Cl
     match inventory.system.as_str() {
         ceph::SYSTEM => Ok(Box::new(ceph::CephCluster::recorded(cli, path, inventory))),
         ganeti::SYSTEM => ganeti::recorded(cli, path, &inventory),
-        ironic::SYSTEM => Ok(Box::new(ironic::Recorded::read(cli, path, &inventory)?)),
+        ironic::SYSTEM => Ok(Box::new(ironic::IronicInventory::read(cli, path, &inventory)?)),
         other => Err(CliError::usage(format!(
             "{} is an inventory of {other}, which this release does not know",
             path.display()
@@ -189,7 +189,7 @@ pub(crate) fn unusable(path: &Path, error: &stagger_engine::inventory::Inventory
 }
 
 /// What an error says, a check for each of its causes.
-fn reached(subject: &str, error: Option<CliError>) -> Vec<Check> {
+fn reachable(subject: &str, error: Option<CliError>) -> Vec<Check> {
     let Some(error) = error else {
         return vec![Check::passed(subject, "it can be reached")];
     };

@@ -28,9 +28,9 @@ use stagger_versioned::chain::Unreadable;
 
 use crate::error::CliError;
 
-pub(crate) use rehearsal::{Case, EndedSo, Exposed, Guests, Rehearsal, Risk, Time};
+pub(crate) use rehearsal::{Case, Exposure, Guests, Rehearsal, RehearsalOutcome, Risk, Time};
 pub(crate) use stores::{
-    BrokenRule, Judged, LockTaken, Migrated, MigratedRows, RowsSeen, StoreSeen, WaivedRule,
+    BrokenRule, LintReport, MigrationReport, MigrationRows, StoreReport, StoredRows, TableLock, WaivedRule,
 };
 
 /// What one document is called, and which version of it is printed.
@@ -96,7 +96,7 @@ pub(crate) struct PlanFile<'a> {
 /// `check`: what the judge says of a plan.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Checked {
+pub(crate) struct CheckReport {
     /// The plan's id.
     pub(crate) plan: String,
     /// Whether there are no findings.
@@ -246,7 +246,7 @@ pub(crate) struct Guards {
 /// `artifacts`: what was gathered of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Gathered {
+pub(crate) struct ArtifactList {
     /// Of which run.
     pub(crate) run: RunId,
     /// Where it is.
@@ -260,7 +260,7 @@ pub(crate) struct Gathered {
 /// `config check`: whether a run would have what it needs.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ConfigChecked {
+pub(crate) struct ConfigReport {
     /// Whether nothing failed.
     pub(crate) can_run: bool,
     /// Each thing that was looked at.
@@ -288,7 +288,7 @@ pub(crate) struct ReasonRow {
 /// Why a command failed.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Failed<'a> {
+pub(crate) struct ErrorReport<'a> {
     /// The exit code.
     pub(crate) exit: u8,
     /// What was tried, and why it failed.
@@ -299,7 +299,7 @@ pub(crate) struct Failed<'a> {
     pub(crate) hints: &'a [String],
 }
 
-impl<'a> Failed<'a> {
+impl<'a> ErrorReport<'a> {
     /// What is told to scripts.
     pub(crate) fn of(error: &'a CliError) -> Self {
         Self {
@@ -400,22 +400,22 @@ impl Name {
 /// All schemas by the name of their document.
 pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
     vec![
-        (ARTIFACTS.0, ARTIFACTS.schema::<Gathered>("`artifacts --json`")),
+        (ARTIFACTS.0, ARTIFACTS.schema::<ArtifactList>("`artifacts --json`")),
         (
             INVENTORY.0,
             INVENTORY.schema::<Inventory>("The file that `observe --save` writes and `--from` reads."),
         ),
         (
             LINT.0,
-            LINT.schema::<Judged>("`lint migrations --json`"),
+            LINT.schema::<LintReport>("`lint migrations --json`"),
         ),
         (
             MIGRATED.0,
-            MIGRATED.schema::<Migrated>("`db online-data-migrations --json`"),
+            MIGRATED.schema::<MigrationReport>("`db online-data-migrations --json`"),
         ),
         (
             STORE.0,
-            STORE.schema::<StoreSeen>("`db upgrade --json`, `db version --json`, `db check --json`"),
+            STORE.schema::<StoreReport>("`db upgrade --json`, `db version --json`, `db check --json`"),
         ),
         (
             OK_TO_STOP.0,
@@ -424,10 +424,10 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
             ),
         ),
         (GUARDS.0, GUARDS.schema::<Guards>("`ceph guards --json`, `ganeti guards --json`")),
-        (CHECK.0, CHECK.schema::<Checked>("`check --json`")),
+        (CHECK.0, CHECK.schema::<CheckReport>("`check --json`")),
         (
             ERROR.0,
-            ERROR.schema::<Failed<'_>>("What a command that fails prints with `--json`."),
+            ERROR.schema::<ErrorReport<'_>>("What a command that fails prints with `--json`."),
         ),
         (EVENT.0, EVENT.schema::<Entry>("A line of `history RUN --json`.")),
         (
@@ -440,7 +440,7 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
         ),
         (
             CONFIG_CHECK.0,
-            CONFIG_CHECK.schema::<ConfigChecked>("`config check --json`"),
+            CONFIG_CHECK.schema::<ConfigReport>("`config check --json`"),
         ),
         (REASONS.0, REASONS.schema::<Reasons>("`reason --json`")),
         (

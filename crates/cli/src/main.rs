@@ -22,12 +22,12 @@ use std::time::Duration;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, FromArgMatches as _};
-use stagger_core::run::Command as Asked;
+use stagger_core::run::Command as RunCommand;
 
 use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
-    agent, ceph, control, db, demo, guards, hroller, init, ironic, kube, lint, look, operator, osd,
-    preflight, reason, rehearse, run, simulate, versions,
+    agent, ceph, control, db, demo, guards, history, hroller, init, ironic, kube, lint, observe, operator,
+    osd, plan, preflight, reason, rehearse, run, simulate, versions,
 };
 use error::CliError;
 use exit::Exit;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     let parsed = args::command().try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => return misused(error),
+        Err(error) => return report_usage(error),
     };
     let ended = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         });
     let exit = match ended {
         Ok(exit) => exit,
-        Err(error) => told(&error, cli.json),
+        Err(error) => report_error(&error, cli.json),
     };
     match (exit, print::unwritten()) {
         // What went wrong before counts more.
@@ -75,16 +75,16 @@ fn main() -> ExitCode {
 }
 
 /// Tells of an error, to scripts as well if they asked for JSON.
-fn told(error: &CliError, json: bool) -> Exit {
+fn report_error(error: &CliError, json: bool) -> Exit {
     if json {
-        print::json(&documents::ERROR.of(&documents::Failed::of(error)));
+        print::json(&documents::ERROR.of(&documents::ErrorReport::of(error)));
     }
     print::talk(error.text().trim_end());
     error.exit
 }
 
 /// What is wrong with the command line; or the help or the version, which were asked for.
-fn misused(mut error: clap::Error) -> ExitCode {
+fn report_usage(mut error: clap::Error) -> ExitCode {
     let flag = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     // These were flags before goals had words of their own.
     let takes_goals = error.render().to_string().contains("<GOAL>");
@@ -105,7 +105,7 @@ fn misused(mut error: clap::Error) -> ExitCode {
             .lines()
             .filter_map(|line| line.trim_start().strip_prefix("tip: "));
         refused.hints.extend(tips.map(str::to_owned));
-        print::json(&documents::ERROR.of(&documents::Failed::of(&refused)));
+        print::json(&documents::ERROR.of(&documents::ErrorReport::of(&refused)));
     }
     let printed = error.print();
     match (error.use_stderr(), printed) {
@@ -117,50 +117,50 @@ fn misused(mut error: clap::Error) -> ExitCode {
 
 async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
     match &cli.command {
-        Command::Observe(wish) => look::observe(cli, wish).await,
-        Command::Plan(wish) => look::show_plan(cli, wish).await,
-        Command::Check(wish) => look::check_plan(cli, wish).await,
+        Command::Observe(args) => observe::observe(cli, args).await,
+        Command::Plan(args) => plan::show_plan(cli, args).await,
+        Command::Check(args) => plan::check_plan(cli, args).await,
         // Each backend makes them larger.
-        Command::Run(wish) => Box::pin(run::run(cli, wish)).await,
-        Command::Resume(wish) if wish.heard.kube.is_meant() => {
-            kube::ask(cli, &wish.heard, &Asked::Resume).await
+        Command::Run(args) => Box::pin(run::run(cli, args)).await,
+        Command::Resume(args) if args.heard.kube.is_meant() => {
+            kube::ask(cli, &args.heard, &RunCommand::Resume).await
         }
-        Command::Resume(wish) => Box::pin(run::resume(cli, wish.run.as_ref())).await,
-        Command::Status(wish) if wish.kube.is_meant() => kube::status(cli, wish).await,
-        Command::Status(wish) => look::status(cli, wish),
-        Command::Versions(wish) if wish.kube.is_meant() => kube::versions(cli, wish).await,
-        Command::Versions(wish) => versions::versions(cli, wish).await,
-        Command::History(wish) => look::history(cli, wish),
-        Command::Explain(wish) => look::explain_unit(cli, wish).await,
-        Command::Simulate(wish) => match (&wish.scenario, &wish.goal) {
-            (Some(scenario), _) => simulate::simulate(cli, scenario, wish.fast).await,
+        Command::Resume(args) => Box::pin(run::resume(cli, args.run.as_ref())).await,
+        Command::Status(args) if args.kube.is_meant() => kube::status(cli, args).await,
+        Command::Status(args) => history::status(cli, args),
+        Command::Versions(args) if args.kube.is_meant() => kube::versions(cli, args).await,
+        Command::Versions(args) => versions::versions(cli, args).await,
+        Command::History(args) => history::history(cli, args),
+        Command::Explain(args) => plan::explain_unit(cli, args).await,
+        Command::Simulate(args) => match (&args.scenario, &args.goal) {
+            (Some(scenario), _) => simulate::simulate(cli, scenario, args.fast).await,
             (None, Some(goal)) => rehearse::rehearse(cli, goal).await,
             (None, None) => Err(CliError::usage("neither a scenario nor a goal is given")),
         },
         Command::Demo { fast } => demo::demo(cli, *fast).await,
-        Command::Pause(wish) => asked(cli, wish, &Asked::Pause).await,
-        Command::Abort(wish) => asked(cli, wish, &Asked::Abort).await,
-        Command::Rollback(wish) => asked(cli, wish, &Asked::Rollback).await,
-        Command::Approve(wish) if wish.heard.kube.is_meant() => {
-            let door = wish.door.clone();
-            kube::ask(cli, &wish.heard, &Asked::Approve { door }).await
+        Command::Pause(args) => send_command(cli, args, &RunCommand::Pause).await,
+        Command::Abort(args) => send_command(cli, args, &RunCommand::Abort).await,
+        Command::Rollback(args) => send_command(cli, args, &RunCommand::Rollback).await,
+        Command::Approve(args) if args.heard.kube.is_meant() => {
+            let door = args.door.clone();
+            kube::ask(cli, &args.heard, &RunCommand::Approve { door }).await
         }
-        Command::Approve(wish) => control::approve(cli, wish.run.as_ref(), &wish.door),
-        Command::Confirm(wish) if wish.heard.kube.is_meant() => {
-            kube::ask(cli, &wish.heard, &control::confirmed(wish)).await
+        Command::Approve(args) => control::approve(cli, args.run.as_ref(), &args.door),
+        Command::Confirm(args) if args.heard.kube.is_meant() => {
+            kube::ask(cli, &args.heard, &control::confirm_command(args)).await
         }
-        Command::Confirm(wish) => control::ask(cli, wish.run.as_ref(), &control::confirmed(wish)),
-        Command::Settle(wish) if wish.heard.kube.is_meant() => {
-            kube::ask(cli, &wish.heard, &control::settled(wish)).await
+        Command::Confirm(args) => control::ask(cli, args.run.as_ref(), &control::confirm_command(args)),
+        Command::Settle(args) if args.heard.kube.is_meant() => {
+            kube::ask(cli, &args.heard, &control::settle_command(args)).await
         }
-        Command::Settle(wish) => control::settle(cli, wish),
-        Command::Artifacts(wish) => look::show_artifacts(cli, wish),
+        Command::Settle(args) => control::settle(cli, args),
+        Command::Artifacts(args) => history::show_artifacts(cli, args),
         Command::Reason { reason } => reason::reason(cli, reason.as_deref()),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
-        Command::Ceph(Ceph::Guards(wish)) | Command::Ganeti(Ganeti::Guards(wish)) => {
-            guards::guards(cli, wish).await
+        Command::Ceph(Ceph::Guards(args)) | Command::Ganeti(Ganeti::Guards(args)) => {
+            guards::guards(cli, args).await
         }
-        Command::Hroller(wish) => Ok(hroller::hroller(cli, wish).await),
+        Command::Hroller(args) => Ok(hroller::hroller(cli, args).await),
         Command::Ironic(Ironic::Record {
             service,
             release,
@@ -168,14 +168,14 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         }) => ironic::record(cli, service, release, pin.as_deref()).await,
         Command::Config(args::Config::Check { to }) => Box::pin(preflight::check(cli, to.as_deref())).await,
         Command::Config(args::Config::Show) => preflight::show(cli),
-        Command::Config(args::Config::Init(wish)) => init::init(cli, wish).await,
-        Command::Db(wish) => db::db(cli, wish).await,
-        Command::Lint(Lint::Migrations(wish)) => lint::migrations(cli, wish),
+        Command::Config(args::Config::Init(args)) => init::init(cli, args).await,
+        Command::Db(args) => db::db(cli, args).await,
+        Command::Lint(Lint::Migrations(args)) => lint::migrations(cli, args),
         Command::Schema { document } => schema(document.as_deref()),
         Command::Crds => crds(),
-        Command::Operator(wish) => operator::operator(cli, wish).await,
-        Command::Agent(wish) => agent::agent(wish).await,
-        Command::Osd(Osd::Prepare(wish)) => osd::prepare_devices(wish).await,
+        Command::Operator(args) => operator::operator(cli, args).await,
+        Command::Agent(args) => agent::agent(args).await,
+        Command::Osd(Osd::Prepare(args)) => osd::prepare_devices(args).await,
         Command::Completions { shell } => {
             print::out(complete::script(*shell)?.trim_end());
             Ok(Exit::Done)
@@ -190,13 +190,13 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
 }
 
 /// A command for a run here, or for an operator's.
-async fn asked(cli: &Cli, wish: &args::Asked, command: &Asked) -> Result<Exit, CliError> {
-    if wish.heard.kube.is_meant() {
-        return kube::ask(cli, &wish.heard, command).await;
+async fn send_command(cli: &Cli, args: &args::RunRequest, command: &RunCommand) -> Result<Exit, CliError> {
+    if args.heard.kube.is_meant() {
+        return kube::ask(cli, &args.heard, command).await;
     }
     match command {
-        Asked::Abort | Asked::Rollback => control::bring_to_its_end(cli, wish.run.as_ref(), command).await,
-        _ => control::ask(cli, wish.run.as_ref(), command),
+        RunCommand::Abort | RunCommand::Rollback => control::end_run(cli, args.run.as_ref(), command).await,
+        _ => control::ask(cli, args.run.as_ref(), command),
     }
 }
 

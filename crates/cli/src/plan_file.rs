@@ -12,7 +12,7 @@ use crate::error::CliError;
 
 /// A plan that was read.
 #[derive(Debug)]
-pub(crate) struct Planned {
+pub(crate) struct SavedPlan {
     /// The plan.
     pub(crate) plan: Plan,
     /// Its flags; `None`: it was written by a release that kept none.
@@ -35,7 +35,7 @@ fn as_goal(flags: &[String]) -> Vec<String> {
 /// The field of the flags.
 const FLAGS: &str = "flags";
 
-impl Planned {
+impl SavedPlan {
     /// Reads such a file.
     pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
         let shown = path.display();

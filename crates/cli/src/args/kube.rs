@@ -7,7 +7,7 @@ use clap::Args;
 /// A cluster that Rook laid out, of which nothing is in any configuration.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Rook-managed cluster")]
-pub(crate) struct OnKubernetes {
+pub(crate) struct RookCluster {
     /// The kubeconfig [default: KUBECONFIG, ~/.kube/config, or the pod's service account].
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -26,7 +26,7 @@ pub(crate) struct OnKubernetes {
 /// As Rook's own examples call it.
 const TOOLBOX: &str = "deploy/rook-ceph-tools";
 
-impl OnKubernetes {
+impl RookCluster {
     /// Whether one is meant.
     pub(crate) fn is_meant(&self) -> bool {
         let Self {
@@ -56,7 +56,7 @@ impl OnKubernetes {
 /// A cluster that an operator sees to, instead of a run in the folder of journals.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Kubernetes operator")]
-pub(crate) struct Kube {
+pub(crate) struct OperatorCluster {
     /// The kubeconfig [default: KUBECONFIG, ~/.kube/config, or the pod's service account].
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -74,7 +74,7 @@ pub(crate) struct Kube {
     pub(crate) operator_namespace: Option<String>,
 }
 
-impl Kube {
+impl OperatorCluster {
     /// Whether an operator is meant.
     pub(crate) fn is_meant(&self) -> bool {
         let Self {
@@ -94,14 +94,19 @@ impl Kube {
 /// An operator that is asked for something.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Kubernetes operator")]
-pub(crate) struct Heard {
+pub(crate) struct OperatorRequest {
     #[command(flatten)]
     /// Which.
-    pub(crate) kube: Kube,
+    pub(crate) kube: OperatorCluster,
     /// Do not wait for the operator to acknowledge.
-    #[arg(long, requires = "Kube")]
+    #[arg(long, requires = "OperatorCluster")]
     pub(crate) no_wait: bool,
     /// Seconds to wait for the acknowledgement [default: 60].
-    #[arg(long, value_name = "SECONDS", requires = "Kube", conflicts_with = "no_wait")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        requires = "OperatorCluster",
+        conflicts_with = "no_wait"
+    )]
     pub(crate) timeout: Option<u64>,
 }

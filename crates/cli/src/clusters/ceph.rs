@@ -26,8 +26,8 @@ use tempfile::TempDir;
 
 use super::guards::GuardHolder;
 use super::names::{known, names_are_known};
-use super::{Cluster, Configured, RehearsalInput, RunInput, reached};
-use crate::args::{Cli, Goal, OnKubernetes, PolicyFlags};
+use super::{Cluster, ManagedCluster, RehearsalInput, RunInput, reachable};
+use crate::args::{Cli, Goal, PolicyFlags, RookCluster};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -47,7 +47,7 @@ pub(crate) struct CephCluster<'a> {
 /// Where its facts come from.
 enum Origin<'a> {
     Config,
-    Rook(&'a OnKubernetes),
+    Rook(&'a RookCluster),
     Folder(&'a Path),
     Recorded(&'a Path, Inventory),
 }
@@ -62,7 +62,7 @@ impl<'a> CephCluster<'a> {
     }
 
     /// One that Rook laid out.
-    pub(crate) fn of_rook(cli: &'a Cli, on: &'a OnKubernetes) -> Self {
+    pub(crate) fn of_rook(cli: &'a Cli, on: &'a RookCluster) -> Self {
         Self {
             cli,
             origin: Origin::Rook(on),
@@ -170,7 +170,7 @@ impl Cluster for CephCluster<'_> {
 }
 
 #[async_trait]
-impl Configured for CephCluster<'_> {
+impl ManagedCluster for CephCluster<'_> {
     async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
         let release = goal.release(KIND)?;
         let (observed, policy) = self.observe_for(&goal.policy).await?;
@@ -212,7 +212,7 @@ impl Configured for CephCluster<'_> {
         let observed = match self.observe().await {
             Ok(observed) => observed,
             Err(error) => {
-                found.extend(reached("cluster", Some(error)));
+                found.extend(reachable("cluster", Some(error)));
                 return Ok(found);
             }
         };
@@ -226,7 +226,7 @@ impl Configured for CephCluster<'_> {
         let policy = match observed.policy(&flags) {
             Ok(policy) => policy,
             Err(error) => {
-                found.extend(reached("[policy]", Some(error)));
+                found.extend(reachable("[policy]", Some(error)));
                 return Ok(found);
             }
         };
@@ -245,7 +245,7 @@ impl Configured for CephCluster<'_> {
                 let plan = made_for(&flags, &mut input)?;
                 refusal(&input, &plan).map_or(Ok(()), Err)
             });
-            found.extend(reached("target", made.err()));
+            found.extend(reachable("target", made.err()));
         }
         Ok(found)
     }

@@ -37,7 +37,7 @@ pub(crate) const SYSTEM: &str = "ganeti";
 /// What an inventory keeps of a Ganeti.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Kept {
+enum GanetiAnswers {
     /// What its RAPI answered.
     Rapi(Answers),
     /// Its text format, as `hroller -S` writes it.
@@ -47,17 +47,17 @@ enum Kept {
 }
 
 /// A Ganeti as a file or folder describes it: without what only RAPI tells, as boot ids.
-pub(crate) struct Described<'a> {
+pub(crate) struct GanetiFile<'a> {
     cli: &'a Cli,
     path: &'a Path,
     name: ClusterName,
     /// When it was asked; files say nothing of it, and the same file makes the same plan.
     at: Timestamp,
-    kept: Kept,
+    kept: GanetiAnswers,
     cluster: Ganeti,
 }
 
-impl<'a> Described<'a> {
+impl<'a> GanetiFile<'a> {
     /// What is there, if it is a Ganeti.
     pub(crate) fn at(cli: &'a Cli, path: &'a Path) -> Result<Option<Self>, CliError> {
         let (kept, cluster) = if path.is_dir() {
@@ -66,14 +66,14 @@ impl<'a> Described<'a> {
             }
             let bodies = files::bodies_kept(path)?;
             let cluster = cluster_of_bodies(&bodies)?;
-            (Kept::Bodies(bodies), cluster)
+            (GanetiAnswers::Bodies(bodies), cluster)
         } else {
             if !files::starts_as_text(path) {
                 return Ok(None);
             }
             let text = files::text_of(path)?;
             let cluster = files::cluster_of_text(path, &text)?;
-            (Kept::Text(text), cluster)
+            (GanetiAnswers::Text(text), cluster)
         };
         let stem = path.file_stem().unwrap_or(path.as_os_str());
         let name = stem.to_string_lossy().replace(char::is_whitespace, "-");
@@ -85,7 +85,7 @@ impl<'a> Described<'a> {
         cli: &'a Cli,
         path: &'a Path,
         (name, at): (ClusterName, Timestamp),
-        kept: Kept,
+        kept: GanetiAnswers,
         cluster: Ganeti,
     ) -> Result<Self, CliError> {
         if let Some(config) = &cli.config
@@ -120,7 +120,7 @@ impl<'a> Described<'a> {
 }
 
 #[async_trait]
-impl Cluster for Described<'_> {
+impl Cluster for GanetiFile<'_> {
     async fn snapshot(&self) -> Result<Snapshot, CliError> {
         self.snapshot_for(None)
     }
@@ -153,17 +153,17 @@ pub(crate) fn recorded<'a>(
     path: &'a Path,
     inventory: &Inventory,
 ) -> Result<Box<dyn Cluster + 'a>, CliError> {
-    let kept: Kept = inventory.answers().map_err(|error| unusable(path, &error))?;
+    let kept: GanetiAnswers = inventory.answers().map_err(|error| unusable(path, &error))?;
     let cluster = match &kept {
-        Kept::Rapi(answers) => {
-            let recorded = recorded::Recorded::new(cli, path, inventory, answers.clone())?;
+        GanetiAnswers::Rapi(answers) => {
+            let recorded = recorded::GanetiInventory::new(cli, path, inventory, answers.clone())?;
             return Ok(Box::new(recorded));
         }
-        Kept::Text(text) => files::cluster_of_text(path, text)?,
-        Kept::Bodies(bodies) => cluster_of_bodies(bodies)?,
+        GanetiAnswers::Text(text) => files::cluster_of_text(path, text)?,
+        GanetiAnswers::Bodies(bodies) => cluster_of_bodies(bodies)?,
     };
     let named = (inventory.cluster.clone(), inventory.taken);
-    Ok(Box::new(Described::of(cli, path, named, kept, cluster)?))
+    Ok(Box::new(GanetiFile::of(cli, path, named, kept, cluster)?))
 }
 
 /// The cluster that such bodies describe, by the names of their files.

@@ -32,12 +32,12 @@ impl GuardHolder {
     }
 
     /// Gives back what these beats have seen unrenewed for longer than it lasts. What is there now?
-    pub(crate) async fn look(&self, beats: &mut Beats) -> Result<Looked, CliError> {
+    pub(crate) async fn look(&self, beats: &mut Beats) -> Result<HeldGuards, CliError> {
         let now = Instant::now();
         Ok(match self {
             Self::Ceph(ceph) => {
                 let looked = ceph.drop_expired_guards(beats, now).await?;
-                Looked {
+                HeldGuards {
                     gone: looked.gone.into_iter().map(HeldGuard::from).collect(),
                     held: looked.held.into_iter().map(HeldGuard::from).collect(),
                     next: looked.next,
@@ -46,7 +46,7 @@ impl GuardHolder {
             }
             Self::Ganeti(ganeti) => {
                 let looked = ganeti.drop_expired_guards(beats, now).await?;
-                Looked {
+                HeldGuards {
                     gone: looked.gone.into_iter().map(HeldGuard::from).collect(),
                     held: looked.held.into_iter().map(HeldGuard::from).collect(),
                     next: looked.next,
@@ -58,7 +58,7 @@ impl GuardHolder {
 }
 
 /// What came of a look at all guards.
-pub(crate) struct Looked {
+pub(crate) struct HeldGuards {
     /// What was given back.
     pub(crate) gone: Vec<HeldGuard>,
     pub(crate) held: Vec<HeldGuard>,

@@ -25,7 +25,7 @@ use stagger_ironic::versions::versions;
 use stagger_sim::ClusterCopy;
 
 use super::names::names_are_known;
-use super::{Cluster, Configured, POLL, RehearsalInput, RunInput, SeenVersions, reached, unusable};
+use super::{Cluster, ManagedCluster, POLL, RehearsalInput, RunInput, VersionReport, reachable, unusable};
 use crate::args::{Cli, Goal};
 use crate::config::{self, Config};
 use crate::error::CliError;
@@ -38,20 +38,20 @@ pub(crate) const SYSTEM: &str = "ironic";
 /// What an inventory keeps of an Ironic.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct IronicAnswers {
     facts: Facts,
     /// Its services and how they are reached, as the configuration had it, without secrets.
     cluster: IronicConfig,
 }
 
 /// What was seen of an Ironic.
-struct Looked<'a> {
+struct ObservedIronic<'a> {
     facts: &'a Facts,
     config: &'a IronicConfig,
     table: Releases,
 }
 
-impl<'a> Looked<'a> {
+impl<'a> ObservedIronic<'a> {
     fn new(facts: &'a Facts, config: &'a IronicConfig) -> Self {
         Self {
             facts,
@@ -102,8 +102,8 @@ impl<'a> Looked<'a> {
         Ok((input, upgrade.wished))
     }
 
-    fn versions(&self) -> Result<SeenVersions, CliError> {
-        Ok(SeenVersions {
+    fn versions(&self) -> Result<VersionReport, CliError> {
+        Ok(VersionReport {
             // What is written down is shown all the same.
             answers: self.facts.silent().is_none(),
             snapshot: self.snapshot(None)?,
@@ -116,7 +116,7 @@ impl<'a> Looked<'a> {
             |error: serde_json::Error| CliError::new(Exit::Internal, format!("write the inventory: {error}"));
         let mut cluster = serde_json::to_value(self.config).map_err(internal)?;
         without_secrets(&mut cluster);
-        let kept = Kept {
+        let kept = IronicAnswers {
             facts: self.facts.clone(),
             cluster: serde_json::from_value(cluster).map_err(internal)?,
         };
@@ -125,7 +125,7 @@ impl<'a> Looked<'a> {
 }
 
 /// What a rehearsal begins with: the conditions that nothing but the upgrade makes true come with it.
-fn rehearsed(planning: PlanningInput) -> Result<RehearsalInput, CliError> {
+fn rehearsal_of(planning: PlanningInput) -> Result<RehearsalInput, CliError> {
     let revisions = |stages: &[&str]| -> Vec<Revision> {
         let all = planning.target.stages();
         let named = all.filter(|stage| stages.contains(&stage.name.as_str()));
@@ -156,12 +156,12 @@ fn without_secrets(value: &mut Value) {
 }
 
 /// An Ironic that answers.
-pub(crate) struct Live {
+pub(crate) struct LiveIronic {
     config: Config,
     settings: Settings,
 }
 
-impl Live {
+impl LiveIronic {
     /// That of this configuration.
     pub(crate) fn new(config: Config, settings: Settings) -> Self {
         Self { config, settings }
@@ -184,8 +184,8 @@ impl Live {
         Ok(self.backend()?.look().await)
     }
 
-    fn looked<'a>(&'a self, facts: &'a Facts) -> Looked<'a> {
-        Looked::new(facts, &self.settings.cluster)
+    fn looked<'a>(&'a self, facts: &'a Facts) -> ObservedIronic<'a> {
+        ObservedIronic::new(facts, &self.settings.cluster)
     }
 
     async fn planned(&self, goal: &Goal) -> Result<(PlanningInput, Wished), CliError> {
@@ -196,7 +196,7 @@ impl Live {
 }
 
 #[async_trait]
-impl Cluster for Live {
+impl Cluster for LiveIronic {
     async fn snapshot(&self) -> Result<Snapshot, CliError> {
         self.looked(&self.look().await?).snapshot_if_it_answers()
     }
@@ -212,16 +212,16 @@ impl Cluster for Live {
     }
 
     async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError> {
-        rehearsed(self.planning_input(goal).await?)
+        rehearsal_of(self.planning_input(goal).await?)
     }
 
-    async fn versions(&self) -> Result<SeenVersions, CliError> {
+    async fn versions(&self) -> Result<VersionReport, CliError> {
         self.looked(&self.look().await?).versions()
     }
 }
 
 #[async_trait]
-impl Configured for Live {
+impl ManagedCluster for LiveIronic {
     async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
         let (planning, wished) = self.planned(goal).await?;
         let identity = self.backend()?.identity().await?;
@@ -252,23 +252,23 @@ impl Configured for Live {
         checks.extend(preflight::look(&self.settings).await);
         if let Some(to) = to {
             let goal = Goal::upgrade_to(to);
-            checks.extend(reached("target", self.planning_input(&goal).await.err()));
+            checks.extend(reachable("target", self.planning_input(&goal).await.err()));
         }
         Ok(checks)
     }
 }
 
 /// An Ironic that was looked at before.
-pub(crate) struct Recorded {
-    kept: Kept,
+pub(crate) struct IronicInventory {
+    kept: IronicAnswers,
     /// By which it is judged, where one is named.
     config: Option<Config>,
 }
 
-impl Recorded {
+impl IronicInventory {
     /// An inventory that was read from that file.
     pub(crate) fn read(cli: &Cli, path: &Path, inventory: &Inventory) -> Result<Self, CliError> {
-        let mut kept: Kept = inventory.answers().map_err(|error| unusable(path, &error))?;
+        let mut kept: IronicAnswers = inventory.answers().map_err(|error| unusable(path, &error))?;
         let config = cli.config.is_some().then(|| config::read(cli)).transpose()?;
         if let Some(config) = &config {
             let settings = config.ironic().ok_or_else(|| {
@@ -283,13 +283,13 @@ impl Recorded {
         Ok(Self { kept, config })
     }
 
-    fn looked(&self) -> Looked<'_> {
-        Looked::new(&self.kept.facts, &self.kept.cluster)
+    fn looked(&self) -> ObservedIronic<'_> {
+        ObservedIronic::new(&self.kept.facts, &self.kept.cluster)
     }
 }
 
 #[async_trait]
-impl Cluster for Recorded {
+impl Cluster for IronicInventory {
     async fn snapshot(&self) -> Result<Snapshot, CliError> {
         self.looked().snapshot_if_it_answers()
     }
@@ -310,10 +310,10 @@ impl Cluster for Recorded {
     }
 
     async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError> {
-        rehearsed(self.planning_input(goal).await?)
+        rehearsal_of(self.planning_input(goal).await?)
     }
 
-    async fn versions(&self) -> Result<SeenVersions, CliError> {
+    async fn versions(&self) -> Result<VersionReport, CliError> {
         self.looked().versions()
     }
 }

@@ -15,35 +15,35 @@ const OF_ONE: u64 = 32 << 20;
 const DAY: Duration = Duration::from_hours(24);
 
 /// Goes its rounds until it is told to stop; or says whether another does.
-pub(crate) async fn agent(wish: &Agent) -> Result<Exit, CliError> {
-    if wish.probe {
-        return if agent::is_ready(&wish.ready, SystemTime::now()) {
+pub(crate) async fn agent(args: &Agent) -> Result<Exit, CliError> {
+    if args.probe {
+        return if agent::is_ready(&args.ready, SystemTime::now()) {
             Ok(Exit::Done)
         } else {
             Err(CliError::new(
                 Exit::No,
-                format!("no agent has lately left word in {}", wish.ready.display()),
+                format!("no agent has lately left word in {}", args.ready.display()),
             )
             .hint("the log of the agent says what is in its way"))
         };
     }
-    logs(wish.plain_logs);
+    logs(args.plain_logs);
     let client = connect().await?;
-    let wish = AgentOptions {
-        namespace: wish.namespace.clone(),
-        node: wish.node.clone(),
+    let args = AgentOptions {
+        namespace: args.namespace.clone(),
+        node: args.node.clone(),
         logs: Logs {
-            from: wish.pod_logs.clone(),
-            to: wish.keep_logs.clone(),
-            namespaces: wish.logs_of.clone(),
+            from: args.pod_logs.clone(),
+            to: args.keep_logs.clone(),
+            namespaces: args.logs_of.clone(),
             bounds: Bounds {
-                bytes: u64::from(wish.keep_mib) << 20,
+                bytes: u64::from(args.keep_mib) << 20,
                 bytes_of_one: OF_ONE,
-                age: DAY.saturating_mul(wish.keep_days),
+                age: DAY.saturating_mul(args.keep_days),
             },
         },
-        ready: wish.ready.clone(),
+        ready: args.ready.clone(),
     };
-    agent::run(client, wish, stop_asked()).await;
+    agent::run(client, args, stop_asked()).await;
     Ok(Exit::Done)
 }

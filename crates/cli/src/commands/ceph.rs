@@ -5,7 +5,7 @@ use std::path::Path;
 use stagger_ceph::facts::Known;
 use stagger_ceph::oktostop::{Maps, load, report};
 
-use crate::args::{Cli, From};
+use crate::args::{Cli, FactsFrom};
 use crate::clusters::ceph::Source;
 use crate::documents;
 use crate::error::CliError;
@@ -17,7 +17,7 @@ pub(crate) async fn ok_to_stop(
     cli: &Cli,
     ids: &[String],
     max: Option<usize>,
-    from: &From,
+    from: &FactsFrom,
 ) -> Result<Exit, CliError> {
     let mut set = Vec::with_capacity(ids.len());
     for id in ids {
@@ -84,7 +84,7 @@ fn in_folder(folder: &Path) -> Result<Maps, CliError> {
     })
 }
 
-async fn observed(cli: &Cli, from: &From) -> Result<Maps, CliError> {
+async fn observed(cli: &Cli, from: &FactsFrom) -> Result<Maps, CliError> {
     let facts = Source::open(cli, from).await?.facts().await?;
     match facts.pgs {
         Known::Yes(pgs) => Ok(Maps {

@@ -7,14 +7,14 @@ use stagger_core::view;
 use stagger_engine::supervisor;
 
 use super::{store, user, which};
-use crate::args::{Cli, Confirm, Ended, HostIs, Settle};
+use crate::args::{CallOutcome, Cli, Confirm, HostState, Settle};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
 
 /// Leaves a command.
 pub(crate) fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<Exit, CliError> {
-    let (run, nobody) = left(cli, run, command)?;
+    let (run, nobody) = leave_command(cli, run, command)?;
     match nobody {
         Some(_) => print::talk(&format!(
             "run {run} was asked; nobody carries it out now: `stagger resume {run}` does"
@@ -31,20 +31,16 @@ pub(crate) fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<E
 }
 
 /// `abort` and `rollback`: where nobody carries the run out, this process does, to that end.
-pub(crate) async fn bring_to_its_end(
-    cli: &Cli,
-    run: Option<&RunId>,
-    command: &Command,
-) -> Result<Exit, CliError> {
+pub(crate) async fn end_run(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<Exit, CliError> {
     if on_its_way(cli, run)? {
         return ask(cli, run, command);
     }
-    let (run, nobody) = left(cli, run, command)?;
+    let (run, nobody) = leave_command(cli, run, command)?;
     let why = nobody.unwrap_or_default();
     print::talk(&format!(
         "run {run} was asked; nobody carries it out ({why}): this process does"
     ));
-    Box::pin(super::run::go_on(cli, &run)).await
+    Box::pin(super::run::continue_run(cli, &run)).await
 }
 
 /// Whether somebody carries the run out now.
@@ -55,7 +51,11 @@ fn on_its_way(cli: &Cli, run: Option<&RunId>) -> Result<bool, CliError> {
 }
 
 /// Leaves a command; of which run, and why nobody carries that out now, if that is so.
-fn left(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<(RunId, Option<String>), CliError> {
+fn leave_command(
+    cli: &Cli,
+    run: Option<&RunId>,
+    command: &Command,
+) -> Result<(RunId, Option<String>), CliError> {
     let mut store = store(cli)?;
     let run = which(&*store, run)?;
     supervisor::ask(&mut *store, &run, Timestamp::now(), command, &user())?;
@@ -72,28 +72,28 @@ pub(crate) fn approve(cli: &Cli, run: Option<&RunId>, door: &PartName) -> Result
 }
 
 /// `confirm`: a host is off.
-pub(crate) fn confirmed(wish: &Confirm) -> Command {
-    let HostIs::IsOff = wish.word;
+pub(crate) fn confirm_command(args: &Confirm) -> Command {
+    let HostState::IsOff = args.word;
     Command::Confirm {
-        host: wish.host.clone(),
+        host: args.host.clone(),
         ended: Vec::new(),
     }
 }
 
 /// `settle`: how an effect ended.
-pub(crate) fn settled(wish: &Settle) -> Command {
+pub(crate) fn settle_command(args: &Settle) -> Command {
     Command::Settle {
-        intent: wish.intent,
-        done: wish.how == Ended::Done,
+        intent: args.intent,
+        done: args.how == CallOutcome::Done,
     }
 }
 
 /// The same of a run here: of an effect that it waits for.
-pub(crate) fn settle(cli: &Cli, wish: &Settle) -> Result<Exit, CliError> {
+pub(crate) fn settle(cli: &Cli, args: &Settle) -> Result<Exit, CliError> {
     let store = store(cli)?;
-    let run = which(&*store, wish.run.as_ref())?;
-    waits_for(&supervisor::replay(&*store, &run)?, wish.intent)?;
-    ask(cli, Some(&run), &settled(wish))
+    let run = which(&*store, args.run.as_ref())?;
+    waits_for(&supervisor::replay(&*store, &run)?, args.intent)?;
+    ask(cli, Some(&run), &settle_command(args))
 }
 
 /// Refuses an effect that a run does not wait for.

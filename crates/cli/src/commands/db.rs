@@ -11,7 +11,7 @@ use stagger_versioned::store::migrate::{End, Failed, Limits, Progress};
 
 use super::place;
 use crate::args::{Cli, Db, OnlineDataMigrations};
-use crate::documents::{self, Migrated, MigratedRows, RowsSeen, StoreSeen};
+use crate::documents::{self, MigrationReport, MigrationRows, StoreReport, StoredRows};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -20,23 +20,23 @@ use crate::print;
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// `db`
-pub(crate) async fn db(cli: &Cli, wish: &Db) -> Result<Exit, CliError> {
+pub(crate) async fn db(cli: &Cli, args: &Db) -> Result<Exit, CliError> {
     let place = place(cli)?;
-    match wish {
+    match args {
         Db::Upgrade => upgrade(cli, &place).await,
         Db::Version => {
-            show(cli, &seen(&place).await?);
+            show(cli, &store_report(&place).await?);
             Ok(Exit::Done)
         }
         Db::Copy { to } => copy(&place, to),
         Db::Check => check(cli, &place).await,
-        Db::OnlineDataMigrations(wish) => migrate(cli, &place, wish).await,
+        Db::OnlineDataMigrations(args) => migrate(cli, &place, args).await,
     }
 }
 
 async fn upgrade(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
     let was = place.upgrade().await?;
-    let mut after = seen(place).await?;
+    let mut after = store_report(place).await?;
     after.was = was;
     if cli.json {
         print::json(&documents::STORE.of(&after));
@@ -52,7 +52,7 @@ async fn upgrade(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
 }
 
 /// What can be seen without reading a journal.
-async fn seen(place: &Place) -> Result<StoreSeen, CliError> {
+async fn store_report(place: &Place) -> Result<StoreReport, CliError> {
     let database = look(place).await?;
     let (revision, newest) = (
         database.revision().await.map_err(|error| failed(&error))?,
@@ -70,7 +70,7 @@ async fn seen(place: &Place) -> Result<StoreSeen, CliError> {
             if let Some(why) = &unreadable {
                 wrong.push(format!("{} rows of {table}: {why}", count.rows));
             }
-            rows.push(RowsSeen {
+            rows.push(StoredRows {
                 table: table.to_owned(),
                 object: object.to_owned(),
                 version: count.version,
@@ -80,7 +80,7 @@ async fn seen(place: &Place) -> Result<StoreSeen, CliError> {
         }
     }
     database.close().await;
-    Ok(StoreSeen {
+    Ok(StoreReport {
         store: place.to_string(),
         was: revision,
         revision,
@@ -102,7 +102,7 @@ fn no_store(place: &Place) -> CliError {
         .hint("`stagger db upgrade` makes one, and so does the first run")
 }
 
-fn show(cli: &Cli, seen: &StoreSeen) {
+fn show(cli: &Cli, seen: &StoreReport) {
     if cli.json {
         print::json(&documents::STORE.of(seen));
         return;
@@ -126,7 +126,7 @@ fn show(cli: &Cli, seen: &StoreSeen) {
 }
 
 async fn check(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
-    let mut seen = seen(place).await?;
+    let mut seen = store_report(place).await?;
     // A schema that is behind would be brought up by being opened.
     if seen.revision >= seen.newest {
         let store = place.open()?;
@@ -171,7 +171,7 @@ fn copy(place: &Place, to: &Path) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-async fn migrate(cli: &Cli, place: &Place, wish: &OnlineDataMigrations) -> Result<Exit, CliError> {
+async fn migrate(cli: &Cli, place: &Place, args: &OnlineDataMigrations) -> Result<Exit, CliError> {
     let database = look(place).await?;
     let revision = database.revision().await.map_err(|error| failed(&error))?;
     if revision < place.newest() {
@@ -181,14 +181,14 @@ async fn migrate(cli: &Cli, place: &Place, wish: &OnlineDataMigrations) -> Resul
         )
         .hint("`stagger db upgrade` brings it up"));
     }
-    let migrated = if wish.dry_run {
+    let migrated = if args.dry_run {
         let left = database.left().await.map_err(|error| not_migrated(&error))?;
         let end = if left.iter().all(|(_, left)| *left == 0) {
             End::Done
         } else {
             End::More
         };
-        let each = left.into_iter().map(|(name, left)| MigratedRows {
+        let each = left.into_iter().map(|(name, left)| MigrationRows {
             name,
             done: 0,
             left,
@@ -197,14 +197,14 @@ async fn migrate(cli: &Cli, place: &Place, wish: &OnlineDataMigrations) -> Resul
         (end, each.collect())
     } else {
         let limits = Limits {
-            max_count: wish.max_count,
-            batch: wish.batch,
+            max_count: args.max_count,
+            batch: args.batch,
         };
-        let mut teller = Teller::new();
+        let mut teller = ProgressReporter::new();
         let report = database.migrate(limits, |progress| teller.tell(progress)).await;
         teller.end();
         let report = report.map_err(|error| not_migrated(&error))?;
-        let each = report.each.into_iter().map(|each| MigratedRows {
+        let each = report.each.into_iter().map(|each| MigrationRows {
             name: each.name,
             done: each.done,
             left: each.left,
@@ -213,14 +213,14 @@ async fn migrate(cli: &Cli, place: &Place, wish: &OnlineDataMigrations) -> Resul
         (report.end, each.collect())
     };
     database.close().await;
-    Ok(told(cli, wish, place, migrated))
+    Ok(migration_report(cli, args, place, migrated))
 }
 
-fn told(
+fn migration_report(
     cli: &Cli,
-    wish: &OnlineDataMigrations,
+    args: &OnlineDataMigrations,
     place: &Place,
-    (end, migrations): (End, Vec<MigratedRows>),
+    (end, migrations): (End, Vec<MigrationRows>),
 ) -> Exit {
     let (word, exit) = match end {
         End::Done => ("done", Exit::Done),
@@ -229,14 +229,14 @@ fn told(
         End::NoProgress => ("no-progress", Exit::NeedsYou),
     };
     if cli.json {
-        print::json(&documents::MIGRATED.of(&Migrated {
+        print::json(&documents::MIGRATED.of(&MigrationReport {
             store: place.to_string(),
             end: word.to_owned(),
             migrations,
         }));
         return exit;
     }
-    for MigratedRows {
+    for MigrationRows {
         name,
         done,
         left,
@@ -250,7 +250,7 @@ fn told(
     }
     match end {
         End::Done => {}
-        End::More if wish.dry_run => print::talk("nothing was done: run it without --dry-run"),
+        End::More if args.dry_run => print::talk("nothing was done: run it without --dry-run"),
         End::More => print::talk("more is left: run it again"),
         End::Stuck => print::talk("NEEDS YOU  these rows cannot be migrated as they are"),
         End::NoProgress => print::talk(
@@ -270,12 +270,12 @@ fn bar(percent: u64) -> String {
 }
 
 /// Tells how far it is: by a bar in one line on a terminal, now and then elsewhere.
-struct Teller {
+struct ProgressReporter {
     terminal: bool,
     told: Option<Instant>,
 }
 
-impl Teller {
+impl ProgressReporter {
     fn new() -> Self {
         Self {
             terminal: std::io::stderr().is_terminal(),

@@ -15,7 +15,7 @@ use stagger_engine::beats::Beats;
 
 use crate::args::{self, Cli};
 use crate::clusters;
-use crate::clusters::guards::{GuardHolder, Looked};
+use crate::clusters::guards::{GuardHolder, HeldGuards};
 use crate::config;
 use crate::documents::{GUARDS, Guards, HeldGuard};
 use crate::error::CliError;
@@ -31,12 +31,12 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_hours(1);
 
 /// `guards`
-pub(crate) async fn guards(cli: &Cli, wish: &args::Guards) -> Result<Exit, CliError> {
-    if wish.watch {
+pub(crate) async fn guards(cli: &Cli, args: &args::Guards) -> Result<Exit, CliError> {
+    if args.watch {
         return watch(cli).await;
     }
     let holder = holder(cli)?;
-    if wish.drop_expired {
+    if args.drop_expired {
         drop_expired(&holder).await?;
     }
     let held = holder.held().await?;
@@ -64,7 +64,7 @@ async fn drop_expired(holder: &GuardHolder) -> Result<(), CliError> {
     let (mut beats, begun) = (Beats::default(), Instant::now());
     let mut told = false;
     loop {
-        let Looked {
+        let HeldGuards {
             gone,
             held,
             next,
@@ -158,7 +158,7 @@ fn stdin_ends() -> tokio::sync::oneshot::Receiver<()> {
     told
 }
 
-async fn look(cli: &Cli, beats: &mut Beats) -> Result<Looked, CliError> {
+async fn look(cli: &Cli, beats: &mut Beats) -> Result<HeldGuards, CliError> {
     holder(cli)?.look(beats).await
 }
 

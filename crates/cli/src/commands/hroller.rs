@@ -17,23 +17,23 @@ use crate::improve;
 use crate::print;
 
 /// `hroller`
-pub(crate) async fn hroller(cli: &Cli, wish: &args::Hroller) -> Exit {
-    match groups(cli, wish).await {
+pub(crate) async fn hroller(cli: &Cli, args: &args::Hroller) -> Exit {
+    match groups(cli, args).await {
         Ok(answer) => {
-            if !wish.quiet {
+            if !args.quiet {
                 for warning in &answer.warnings {
                     print::talk(&format!("Warning: {warning}"));
                 }
             }
-            if wish.compat {
+            if args.compat {
                 for difference in &answer.differences {
                     print::talk(&format!("Differs: {difference}"));
                 }
             }
             let shown = Shown {
-                headers: !wish.no_headers,
-                one_step_only: wish.one_step_only,
-                moves: wish.print_moves,
+                headers: !args.no_headers,
+                one_step_only: args.one_step_only,
+                moves: args.print_moves,
             };
             for line in answer.lines(shown) {
                 print::out(&line);
@@ -50,31 +50,31 @@ pub(crate) async fn hroller(cli: &Cli, wish: &args::Hroller) -> Exit {
     }
 }
 
-async fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
+async fn groups(cli: &Cli, args: &args::Hroller) -> Result<Answer, CliError> {
     if cli.json {
         return Err(CliError::usage("hroller has lines only")
             .hint("`stagger plan reboot --json` prints a plan as a document"));
     }
-    let cluster = cluster(cli, wish).await?;
-    if let Some(save) = &wish.save {
+    let cluster = cluster(cli, args).await?;
+    if let Some(save) = &args.save {
         let file = format!("{}.original", save.display());
         std::fs::write(&file, text::write(&cluster))
             .map_err(|error| CliError::usage(format!("write {file}: {error}")))?;
     }
     let mut options = Options {
-        selection: ganeti::selection(&wish.nodes)?,
-        skip_non_redundant: wish.skip_non_redundant,
-        ignore_non_redundant: wish.ignore_non_redundant,
-        offline_maintenance: wish.offline_maintenance,
-        full_evacuation: wish.full_evacuation,
-        move_non_redundant: wish.move_non_redundant,
-        force: wish.force,
-        shared_secondary: wish.shared_secondary.into(),
-        non_drbd: wish.non_drbd.into(),
-        compat: wish.compat,
+        selection: ganeti::selection(&args.nodes)?,
+        skip_non_redundant: args.skip_non_redundant,
+        ignore_non_redundant: args.ignore_non_redundant,
+        offline_maintenance: args.offline_maintenance,
+        full_evacuation: args.full_evacuation,
+        move_non_redundant: args.move_non_redundant,
+        force: args.force,
+        shared_secondary: args.shared_secondary.into(),
+        non_drbd: args.non_drbd.into(),
+        compat: args.compat,
         ..Options::default()
     };
-    let answered = match improve::time(wish.improve.as_deref())? {
+    let answered = match improve::time(args.improve.as_deref())? {
         None => answer(&cluster, &options),
         Some(time) => improve::within(Instant::now(), time, |steps| {
             options.search.steps = steps;
@@ -84,29 +84,29 @@ async fn groups(cli: &Cli, wish: &args::Hroller) -> Result<Answer, CliError> {
     answered.map_err(|error| CliError::caused(Exit::No, &error))
 }
 
-async fn cluster(cli: &Cli, wish: &args::Hroller) -> Result<Cluster, CliError> {
+async fn cluster(cli: &Cli, args: &args::Hroller) -> Result<Cluster, CliError> {
     let sources = [
-        wish.text_data.is_some(),
-        wish.master.is_some(),
-        wish.luxi.is_some(),
-        wish.ialloc_src.is_some(),
+        args.text_data.is_some(),
+        args.master.is_some(),
+        args.luxi.is_some(),
+        args.ialloc_src.is_some(),
     ];
     if sources.iter().filter(|given| **given).count() > 1 {
         return Err(CliError::usage(
             "one of -t, -m, -L and -I says where the cluster is, not several",
         ));
     }
-    let own = u64::try_from(wish.static_kvm_node_memory).unwrap_or(0);
-    if let Some(socket) = &wish.luxi {
+    let own = u64::try_from(args.static_kvm_node_memory).unwrap_or(0);
+    if let Some(socket) = &args.luxi {
         return ganeti::luxi_at(if socket.is_empty() { luxi::SOCKET } else { socket }, own);
     }
-    if let Some(file) = &wish.ialloc_src {
+    if let Some(file) = &args.ialloc_src {
         return ganeti::request_at(file, own);
     }
-    if let Some(file) = &wish.text_data {
+    if let Some(file) = &args.text_data {
         return ganeti::text_at(file);
     }
-    let Some(address) = &wish.master else {
+    let Some(address) = &args.master else {
         return Err(CliError::usage("nothing says where the cluster is").hint(
             "give -t FILE, a cluster in Ganeti's text format, -m file:///FOLDER, with answers of its RAPI, or -L on the master",
         ));

@@ -17,13 +17,13 @@ use crate::exit::Exit;
 use crate::print;
 
 /// `config init`
-pub(crate) async fn init(cli: &Cli, wish: &Init) -> Result<Exit, CliError> {
-    let text = match wish.kind {
-        InitKind::Ceph => ceph(&ask_ceph(wish).await?),
-        InitKind::Ganeti => ganeti(&ask_ganeti(wish).await?),
-        InitKind::Ironic => ironic(wish.name.as_deref().unwrap_or("ironic"), address(wish)?),
+pub(crate) async fn init(cli: &Cli, args: &Init) -> Result<Exit, CliError> {
+    let text = match args.kind {
+        InitKind::Ceph => ceph(&ask_ceph(args).await?),
+        InitKind::Ganeti => ganeti(&ask_ganeti(args).await?),
+        InitKind::Ironic => ironic(args.name.as_deref().unwrap_or("ironic"), address(args)?),
     };
-    let Some(file) = &wish.out else {
+    let Some(file) = &args.out else {
         print::out(text.trim_end());
         return Ok(Exit::Done);
     };
@@ -51,8 +51,8 @@ fn write_new(file: &Path, text: &str) -> Result<(), CliError> {
         .map_err(|error| CliError::usage(format!("write {}: {error}", file.display())))
 }
 
-fn address(wish: &Init) -> Result<&str, CliError> {
-    wish.address.as_deref().ok_or_else(|| {
+fn address(args: &Init) -> Result<&str, CliError> {
+    args.address.as_deref().ok_or_else(|| {
         CliError::usage("where the cluster answers is not given")
             .hint("--address HOST for a Ganeti, --address http://HOST:6385 for an Ironic")
     })
@@ -80,7 +80,7 @@ enum Packages {
     Unknown,
 }
 
-async fn ask_ceph(wish: &Init) -> Result<FoundCeph, CliError> {
+async fn ask_ceph(args: &Init) -> Result<FoundCeph, CliError> {
     let source = Source::by_the_usual_way("ceph")?;
     let facts = source.facts().await?;
     let by_unit = hosts_of(&facts);
@@ -114,7 +114,7 @@ async fn ask_ceph(wish: &Init) -> Result<FoundCeph, CliError> {
         .unwrap_or_default()
         .to_owned();
     Ok(FoundCeph {
-        name: wish.name.clone().unwrap_or_else(|| format!("ceph-{short}")),
+        name: args.name.clone().unwrap_or_else(|| format!("ceph-{short}")),
         kinds: kinds.map(|(kind, _)| kind.to_owned()).collect(),
         hosts,
         is_here,
@@ -194,13 +194,13 @@ struct FoundGaneti {
     fingerprint: String,
 }
 
-async fn ask_ganeti(wish: &Init) -> Result<FoundGaneti, CliError> {
-    let address = address(wish)?;
+async fn ask_ganeti(args: &Init) -> Result<FoundGaneti, CliError> {
+    let address = address(args)?;
     let fingerprint = presented_fingerprint(address).await?;
     let host = address.trim_start_matches("https://");
     let host = host.split([':', '/']).next().unwrap_or(host);
     Ok(FoundGaneti {
-        name: wish.name.clone().unwrap_or_else(|| host.to_owned()),
+        name: args.name.clone().unwrap_or_else(|| host.to_owned()),
         address: address.to_owned(),
         fingerprint,
     })

@@ -5,7 +5,7 @@ use stagger_ironic::backend::IronicBackend;
 
 use super::versions;
 use crate::args::Cli;
-use crate::clusters::ironic::Live;
+use crate::clusters::ironic::LiveIronic;
 use crate::config;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -25,5 +25,5 @@ pub(crate) async fn record(
     let backend = IronicBackend::new(settings.clone(), None)?;
     let written = backend.write_down(&by, service, release, pin).await;
     written.map_err(SuperviseError::Lock)?;
-    versions::show(cli, &Live::new(config, settings), false).await
+    versions::show(cli, &LiveIronic::new(config, settings), false).await
 }

@@ -12,7 +12,7 @@ use stagger_rook::client::{self, ClientError, Place, Remote};
 use stagger_rook::journal::{CommandQueue, KubeStore};
 
 use super::control;
-use crate::args::{self, Cli, Heard, Kube};
+use crate::args::{self, Cli, OperatorCluster, OperatorRequest};
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -22,11 +22,11 @@ use crate::show::rook;
 /// How long an operator may take to hear a command.
 const LIMIT: u64 = 60;
 
-async fn connect(kube: &Kube) -> Result<kube::Client, CliError> {
+async fn connect(kube: &OperatorCluster) -> Result<kube::Client, CliError> {
     Ok(client::connect(kube.kubeconfig.as_deref(), kube.context.as_deref()).await?)
 }
 
-fn place(kube: &Kube) -> Place {
+fn place(kube: &OperatorCluster) -> Place {
     Place {
         namespace: kube.namespace.clone(),
         name: kube.name.clone(),
@@ -34,13 +34,13 @@ fn place(kube: &Kube) -> Place {
     }
 }
 
-async fn find(kube: &Kube) -> Result<Remote, CliError> {
+async fn find(kube: &OperatorCluster) -> Result<Remote, CliError> {
     Ok(Remote::find(connect(kube).await?, &place(kube)).await?)
 }
 
 /// `status`
-pub(crate) async fn status(cli: &Cli, wish: &args::Status) -> Result<Exit, CliError> {
-    let (client, place) = (connect(&wish.kube).await?, place(&wish.kube));
+pub(crate) async fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
+    let (client, place) = (connect(&args.kube).await?, place(&args.kube));
     let told = match Remote::find(client.clone(), &place).await {
         Ok(remote) => remote.told().await?,
         Err(ClientError::NoneThere { .. }) if place.name.is_none() => {
@@ -51,7 +51,7 @@ pub(crate) async fn status(cli: &Cli, wish: &args::Status) -> Result<Exit, CliEr
     if cli.json {
         print::json(&documents::ROOK_STATUS.of(&told));
     } else {
-        print::out(&rook::status(&told, Timestamp::now(), wish.upgrade));
+        print::out(&rook::status(&told, Timestamp::now(), args.upgrade));
     }
     Ok(exit(&told))
 }
@@ -80,16 +80,16 @@ fn exit(told: &MaintenanceStatus) -> Exit {
 }
 
 /// `versions`
-pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, CliError> {
-    let client = connect(&wish.kube).await?;
-    let versions = client::versions(&client, &place(&wish.kube)).await?;
+pub(crate) async fn versions(cli: &Cli, args: &args::Versions) -> Result<Exit, CliError> {
+    let client = connect(&args.kube).await?;
+    let versions = client::versions(&client, &place(&args.kube)).await?;
     if cli.json {
         print::json(&documents::ROOK_VERSIONS.of(&versions));
     } else {
         print::out(&rook::versions(
             &versions,
             Timestamp::now(),
-            wish.all,
+            args.all,
             print::width(),
         ));
     }
@@ -97,10 +97,10 @@ pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, C
 }
 
 /// `pause`, `resume`, `approve`, `abort`, `rollback`, `confirm`, `settle`: left for the operator, which then says that it has heard.
-pub(crate) async fn ask(cli: &Cli, wish: &Heard, command: &Command) -> Result<Exit, CliError> {
-    let remote = find(&wish.kube).await?;
+pub(crate) async fn ask(cli: &Cli, args: &OperatorRequest, command: &Command) -> Result<Exit, CliError> {
+    let remote = find(&args.kube).await?;
     let told = remote.told().await?;
-    may_ask(&told, command, wish.no_wait)?;
+    may_ask(&told, command, args.no_wait)?;
     let replayed = |run: &RunId| replayed(&remote, &told.cluster, run);
     match (command, told.under_way()) {
         (Command::Approve { door }, Some(run)) => control::knows(&replayed(&run.run)?, door)?,
@@ -109,10 +109,10 @@ pub(crate) async fn ask(cli: &Cli, wish: &Heard, command: &Command) -> Result<Ex
     }
     let said = remote.say(&words(command)).await?;
     let who = format!("CephMaintenance {}/{}", told.namespace, told.name);
-    if wish.no_wait {
+    if args.no_wait {
         print::talk(&format!("{said:?} stands in the annotation of {who}"));
     } else {
-        let limit = Duration::from_secs(wish.timeout.unwrap_or(LIMIT));
+        let limit = Duration::from_secs(args.timeout.unwrap_or(LIMIT));
         remote.heard(&said, limit).await?;
         print::talk(&format!("{said:?} to {who} was heard"));
     }

@@ -6,7 +6,7 @@ use stagger_versioned::lint::{Finding, Migration, Report, lint};
 use stagger_versioned::{Declared, Manifest};
 
 use crate::args::{Cli, Migrations};
-use crate::documents::{self, BrokenRule, Judged, LockTaken, WaivedRule};
+use crate::documents::{self, BrokenRule, LintReport, TableLock, WaivedRule};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -15,9 +15,9 @@ use crate::print;
 const MANIFEST: &str = "releases.toml";
 
 /// `lint migrations`
-pub(crate) fn migrations(cli: &Cli, wish: &Migrations) -> Result<Exit, CliError> {
-    let manifest = manifest(wish)?;
-    let since = match &wish.since {
+pub(crate) fn migrations(cli: &Cli, args: &Migrations) -> Result<Exit, CliError> {
+    let manifest = manifest(args)?;
+    let since = match &args.since {
         None => None,
         Some(release) => {
             let named = manifest
@@ -26,9 +26,9 @@ pub(crate) fn migrations(cli: &Cli, wish: &Migrations) -> Result<Exit, CliError>
             Some(named.place)
         }
     };
-    let migrations = read(&wish.folder)?;
+    let migrations = read(&args.folder)?;
     let report = lint(&migrations, &manifest, since);
-    if let Some(file) = &wish.release_notes {
+    if let Some(file) = &args.release_notes {
         let notes = match report.notes() {
             none if none.is_empty() => none,
             some => some + "\n",
@@ -36,11 +36,11 @@ pub(crate) fn migrations(cli: &Cli, wish: &Migrations) -> Result<Exit, CliError>
         std::fs::write(file, notes)
             .map_err(|error| CliError::usage(format!("write {}: {error}", file.display())))?;
     }
-    show(cli, wish, &report);
+    show(cli, args, &report);
     Ok(if report.code() == 0 { Exit::Done } else { Exit::No })
 }
 
-fn show(cli: &Cli, wish: &Migrations, report: &Report) {
+fn show(cli: &Cli, args: &Migrations, report: &Report) {
     if cli.json {
         print::json(&documents::LINT.of(&document(report)));
         return;
@@ -49,7 +49,7 @@ fn show(cli: &Cli, wish: &Migrations, report: &Report) {
         print::out(&finding.to_string());
     }
     let notes = report.notes();
-    if wish.release_notes.is_none() && !notes.is_empty() {
+    if args.release_notes.is_none() && !notes.is_empty() {
         if !report.findings.is_empty() {
             print::out("");
         }
@@ -78,7 +78,7 @@ fn show(cli: &Cli, wish: &Migrations, report: &Report) {
     print::talk(&format!("{files}{down}: {found}{waived}"));
 }
 
-fn document(report: &Report) -> Judged {
+fn document(report: &Report) -> LintReport {
     let broken = |finding: &Finding| BrokenRule {
         file: finding.file.clone(),
         line: finding.line,
@@ -94,7 +94,7 @@ fn document(report: &Report) -> Judged {
         why: waived.finding.rule.to_string(),
         reason: waived.reason.clone(),
     });
-    let locks = report.locks.iter().map(|taken| LockTaken {
+    let locks = report.locks.iter().map(|taken| TableLock {
         release: taken.release.clone(),
         file: taken.file.clone(),
         line: taken.line,
@@ -104,7 +104,7 @@ fn document(report: &Report) -> Judged {
         long: taken.lock.long,
         instead: taken.lock.instead.map(str::to_owned),
     });
-    Judged {
+    LintReport {
         findings: report.findings.iter().map(broken).collect(),
         waived: waived.collect(),
         locks: locks.collect(),
@@ -112,10 +112,10 @@ fn document(report: &Report) -> Judged {
     }
 }
 
-fn manifest(wish: &Migrations) -> Result<Manifest, CliError> {
-    let path = match &wish.manifest {
+fn manifest(args: &Migrations) -> Result<Manifest, CliError> {
+    let path = match &args.manifest {
         Some(path) => path.clone(),
-        None => usual(&wish.folder)?,
+        None => usual(&args.folder)?,
     };
     let text = std::fs::read_to_string(&path)
         .map_err(|error| CliError::usage(format!("read the manifest {}: {error}", path.display())))?;

@@ -12,8 +12,8 @@ use crate::error::CliError;
 use crate::exit::Exit;
 
 /// Sees to clusters until it is told to stop.
-pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliError> {
-    logs(wish.plain_logs);
+pub(crate) async fn operator(cli: &Cli, args: &Operator) -> Result<Exit, CliError> {
+    logs(args.plain_logs);
     // One who waits most of its time keeps little of what it once took, and so do the programs that it starts. Where the
     // kernel knows no large pages there is nothing to turn off.
     #[cfg(target_os = "linux")]
@@ -21,18 +21,18 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
     let config = kube::Config::infer()
         .await
         .map_err(|error| unreachable_by(&error))?;
-    let namespace = match &wish.namespace {
+    let namespace = match &args.namespace {
         Some(given) => given.clone(),
         None => config.default_namespace.clone(),
     };
     let who = Identity::of_this_process();
     let options = Options {
-        identity: wish
+        identity: args
             .identity
             .clone()
             .unwrap_or_else(|| format!("{}-{}", who.host, who.incarnation)),
         namespace,
-        watch_namespaces: wish
+        watch_namespaces: args
             .watch_namespace
             .iter()
             .filter(|name| !name.is_empty())
@@ -40,19 +40,19 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
             .collect(),
         folder: state_folder(cli)?.join("operator"),
         programs: Programs {
-            ceph: words(&wish.ceph),
-            python: words(&wish.python),
+            ceph: words(&args.ceph),
+            python: words(&args.python),
         },
-        image: wish.image.clone(),
-        program: wish.program.clone(),
-        prepare_timeout: SignedDuration::from_secs(i64::from(wish.prepare_timeout)),
-        lock_expires: wish.lock_expires,
-        poll: wish.poll,
-        metrics: wish.metrics.0,
-        agents: wish.agents == Switch::On,
-        version: wish.version_as.clone(),
+        image: args.image.clone(),
+        program: args.program.clone(),
+        prepare_timeout: SignedDuration::from_secs(i64::from(args.prepare_timeout)),
+        lock_expires: args.lock_expires,
+        poll: args.poll,
+        metrics: args.metrics.0,
+        agents: args.agents == Switch::On,
+        version: args.version_as.clone(),
     };
-    match operator::run(config, options, webhook(wish)?, stop_asked()).await {
+    match operator::run(config, options, webhook(args)?, stop_asked()).await {
         Ok(()) => Ok(Exit::Done),
         Err(error @ OperatorError::NotLeader) => Err(CliError::new(Exit::Unreachable, error.to_string())
             .hint("it is started again by its Deployment, and waits for its turn")),
@@ -69,11 +69,11 @@ pub(crate) async fn operator(cli: &Cli, wish: &Operator) -> Result<Exit, CliErro
 }
 
 /// Where evictions are answered.
-fn webhook(wish: &Operator) -> Result<Option<Webhook>, CliError> {
-    let Some(listen) = wish.webhook.0 else {
+fn webhook(args: &Operator) -> Result<Option<Webhook>, CliError> {
+    let Some(listen) = args.webhook.0 else {
         return Ok(None);
     };
-    let reached = match (&wish.webhook_host, wish.pod_ip) {
+    let reached = match (&args.webhook_host, args.pod_ip) {
         (Some(host), _) => Reached::Host(host.clone()),
         (None, Some(pod)) => Reached::Service { pod },
         (None, None) => {

@@ -11,23 +11,23 @@ use crate::print;
 
 /// Makes OSDs on devices of this node and reports them. Exit 0 if a report could be written: what went wrong
 /// with a device is in it.
-pub(crate) async fn prepare_devices(wish: &Prepare) -> Result<Exit, CliError> {
+pub(crate) async fn prepare_devices(args: &Prepare) -> Result<Exit, CliError> {
     let key = std::env::var("ROOK_CEPH_SECRET").map_err(|_| {
         CliError::usage("ROOK_CEPH_SECRET is not set").hint("it is the key of the user that makes OSDs")
     })?;
-    let wish = PrepareOptions {
-        namespace: wish.namespace.clone(),
-        node: wish.node.clone(),
-        claim: wish.pvc.clone(),
-        location: wish.location.clone(),
-        devices: wish.device.clone(),
-        endpoints: wish.endpoints.clone(),
-        user: wish.user.clone(),
+    let args = PrepareOptions {
+        namespace: args.namespace.clone(),
+        node: args.node.clone(),
+        claim: args.pvc.clone(),
+        location: args.location.clone(),
+        devices: args.device.clone(),
+        endpoints: args.endpoints.clone(),
+        user: args.user.clone(),
         key,
-        fsid: wish.fsid.clone(),
+        fsid: args.fsid.clone(),
     };
     let client = connect().await?;
-    let status = prepare(&client, &wish)
+    let status = prepare(&client, &args)
         .await
         .map_err(|error| CliError::new(Exit::Unreachable, error.to_string()))?;
     for osd in &status.osds {

@@ -10,7 +10,7 @@ use super::{place, state_folder};
 use crate::args::Cli;
 use crate::clusters;
 use crate::config::{self, Config};
-use crate::documents::{self, ConfigChecked};
+use crate::documents::{self, ConfigReport};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -37,7 +37,7 @@ pub(crate) async fn check(cli: &Cli, to: Option<&str>) -> Result<Exit, CliError>
         .filter(|check| check.outcome == Outcome::Failed)
         .count();
     if cli.json {
-        print::json(&documents::CONFIG_CHECK.of(&ConfigChecked {
+        print::json(&documents::CONFIG_CHECK.of(&ConfigReport {
             can_run: failed == 0,
             checks,
         }));

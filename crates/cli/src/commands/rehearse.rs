@@ -8,10 +8,10 @@ use stagger_core::run::Ending;
 use stagger_sim::rehearse::{Course, Disturbed};
 use stagger_sim::{ClusterCopy, Rehearsed, SimEnding};
 
-use super::look;
+use super::plan;
 use crate::args::{Cli, GoalWith, RehearsalFlags};
 use crate::clusters::{self, RehearsalInput};
-use crate::documents::{self, Case, EndedSo, Exposed, Guests, Rehearsal, Risk, Time};
+use crate::documents::{self, Case, Exposure, Guests, Rehearsal, RehearsalOutcome, Risk, Time};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::planning::{PlanningInput, made_for};
@@ -19,16 +19,16 @@ use crate::print;
 use crate::show;
 
 /// `simulate upgrade --to`
-pub(crate) async fn rehearse(cli: &Cli, wish: &GoalWith<RehearsalFlags>) -> Result<Exit, CliError> {
-    let (goal, wish) = (wish.goal(), wish.with());
-    let cluster = clusters::open(cli, &wish.from)?;
+pub(crate) async fn rehearse(cli: &Cli, args: &GoalWith<RehearsalFlags>) -> Result<Exit, CliError> {
+    let (goal, args) = (args.goal(), args.with());
+    let cluster = clusters::open(cli, &args.from)?;
     let RehearsalInput { planning, copy } = cluster.rehearsal_input(&goal).await?;
     let mut planning = planning.selected(&goal.select)?;
     let made = made_for(&goal.policy, &mut planning)?;
     let PlanningInput { target, policy, .. } = planning;
     let copy = Arc::new(copy);
-    let (seed, osds) = (wish.seed.unwrap_or(1), copy.osds_up());
-    let runs = wish.runs.unwrap_or_else(|| usual_runs(osds));
+    let (seed, osds) = (args.seed.unwrap_or(1), copy.osds_up());
+    let runs = args.runs.unwrap_or_else(|| usual_runs(osds));
     let scratch = super::simulate::nowhere();
     let what = stagger_sim::Rehearsal {
         copy: Arc::clone(&copy),
@@ -50,11 +50,11 @@ pub(crate) async fn rehearse(cli: &Cli, wish: &GoalWith<RehearsalFlags>) -> Resu
     let came = came
         .map_err(|error| CliError::new(Exit::Internal, format!("rehearse the upgrade: {error}")))?
         .map_err(super::simulate::simulation_failed)?;
-    let told = told(&made, &copy, seed, came);
+    let told = report(&made, &copy, seed, came);
     if cli.json {
         print::json(&documents::REHEARSAL.of(&told));
     } else {
-        let next = look::run_command(cli, goal.words(), None);
+        let next = plan::run_command(cli, goal.words(), None);
         print::out(&show::rehearsal::rehearsal(
             &told,
             copy.snapshot.terms(),
@@ -63,9 +63,9 @@ pub(crate) async fn rehearse(cli: &Cli, wish: &GoalWith<RehearsalFlags>) -> Resu
         ));
     }
     Ok(match told.ended {
-        EndedSo::Done => Exit::Done,
-        EndedSo::Incomplete | EndedSo::RolledBack | EndedSo::Aborted => Exit::No,
-        EndedSo::Held | EndedSo::Endless => Exit::NeedsYou,
+        RehearsalOutcome::Done => Exit::Done,
+        RehearsalOutcome::Incomplete | RehearsalOutcome::RolledBack | RehearsalOutcome::Aborted => Exit::No,
+        RehearsalOutcome::Held | RehearsalOutcome::Endless => Exit::NeedsYou,
     })
 }
 
@@ -87,13 +87,13 @@ fn with_open_doors(policy: Policy) -> Policy {
     Policy { doors, ..policy }
 }
 
-fn told(made: &Plan, copy: &ClusterCopy, seed: u64, came: Rehearsed) -> Rehearsal {
+fn report(made: &Plan, copy: &ClusterCopy, seed: u64, came: Rehearsed) -> Rehearsal {
     let Rehearsed {
         undisturbed,
         disturbed,
     } = came;
     let first = undisturbed.plan.as_ref().unwrap_or(made);
-    let (ended, reason) = ended(&undisturbed.ending);
+    let (ended, reason) = outcome(&undisturbed.ending);
     let exposure = &undisturbed.exposure;
     let wave = exposure.worst_wave.as_ref();
     Rehearsal {
@@ -113,7 +113,7 @@ fn told(made: &Plan, copy: &ClusterCopy, seed: u64, came: Rehearsed) -> Rehearsa
             took_seconds: undisturbed.took.as_secs(),
         },
         doors: undisturbed.doors.clone(),
-        exposure: Exposed {
+        exposure: Exposure {
             placement_groups: copy.groups.len(),
             worst: exposure.worst,
             stage: wave.map(|wave| wave.stage.clone()),
@@ -146,7 +146,7 @@ fn risk(disturbed: Vec<Disturbed>) -> Risk {
 
 fn case(disturbed: Disturbed) -> Case {
     let Disturbed { osd, at, course } = disturbed;
-    let (ended, reason) = ended(&course.ending);
+    let (ended, reason) = outcome(&course.ending);
     let reason = reason.map(|reason| reason.code.to_string());
     let Course {
         units,
@@ -167,13 +167,13 @@ fn case(disturbed: Disturbed) -> Case {
     }
 }
 
-fn ended(ending: &SimEnding) -> (EndedSo, Option<&Reason>) {
+fn outcome(ending: &SimEnding) -> (RehearsalOutcome, Option<&Reason>) {
     match ending {
-        SimEnding::Over(Ending::Done) => (EndedSo::Done, None),
-        SimEnding::Over(Ending::Incomplete { .. }) => (EndedSo::Incomplete, None),
-        SimEnding::Over(Ending::RolledBack { reason }) => (EndedSo::RolledBack, Some(reason)),
-        SimEnding::Over(Ending::Aborted) => (EndedSo::Aborted, None),
-        SimEnding::Held(reason) => (EndedSo::Held, Some(reason)),
-        SimEnding::Endless(reason) => (EndedSo::Endless, Some(reason)),
+        SimEnding::Over(Ending::Done) => (RehearsalOutcome::Done, None),
+        SimEnding::Over(Ending::Incomplete { .. }) => (RehearsalOutcome::Incomplete, None),
+        SimEnding::Over(Ending::RolledBack { reason }) => (RehearsalOutcome::RolledBack, Some(reason)),
+        SimEnding::Over(Ending::Aborted) => (RehearsalOutcome::Aborted, None),
+        SimEnding::Held(reason) => (RehearsalOutcome::Held, Some(reason)),
+        SimEnding::Endless(reason) => (RehearsalOutcome::Endless, Some(reason)),
     }
 }

@@ -21,27 +21,27 @@ use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::plan_diff::differences;
-use crate::plan_file::Planned;
+use crate::plan_file::SavedPlan;
 use crate::planning::{made_for, refusal};
 use crate::print;
 use crate::show::live::Progress;
 use crate::show::{self, events};
 
 /// `run`
-pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
-    let wish = match (&wish.file, &wish.goal) {
+pub(crate) async fn run(cli: &Cli, args: &Run) -> Result<Exit, CliError> {
+    let args = match (&args.file, &args.goal) {
         (Some(path), None) => {
-            let file = Planned::read(path)?;
-            Wish {
+            let file = SavedPlan::read(path)?;
+            Request {
                 goal: file.goal(path)?,
-                agreed: Some(Agreed::Plan(Box::new(file.plan))),
+                agreed: Some(Consent::Plan(Box::new(file.plan))),
             }
         }
-        (None, Some(goal)) => Wish {
+        (None, Some(goal)) => Request {
             goal: goal.goal(),
             agreed: match &goal.with().plan {
-                Some(id) => Some(Agreed::Id(id.clone())),
-                None => wish.yes.then_some(Agreed::Any),
+                Some(id) => Some(Consent::Id(id.clone())),
+                None => args.yes.then_some(Consent::Any),
             },
         },
         (Some(_), Some(_)) | (None, None) => {
@@ -49,18 +49,18 @@ pub(crate) async fn run(cli: &Cli, wish: &Run) -> Result<Exit, CliError> {
                 .hint("`stagger run plan.json`, or `stagger run upgrade --to RELEASE`"));
         }
     };
-    begin(cli, &wish).await
+    begin(cli, &args).await
 }
 
 /// What is to be done.
-struct Wish {
+struct Request {
     goal: Goal,
     /// To which plans was agreed before they were made; `None`: somebody is asked.
-    agreed: Option<Agreed>,
+    agreed: Option<Consent>,
 }
 
 /// Plans that may be begun without asking.
-enum Agreed {
+enum Consent {
     /// That one, as it was shown.
     Plan(Box<Plan>),
     /// The one of that id.
@@ -69,8 +69,8 @@ enum Agreed {
     Any,
 }
 
-async fn begin(cli: &Cli, wish: &Wish) -> Result<Exit, CliError> {
-    if wish.agreed.is_none() && !print::can_ask() {
+async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
+    if args.agreed.is_none() && !print::can_ask() {
         return Err(
             CliError::usage("a run without a terminal is begun only if that was said before")
                 .hint("--yes, or a file of `stagger plan --out FILE`: `stagger run FILE`"),
@@ -81,10 +81,10 @@ async fn begin(cli: &Cli, wish: &Wish) -> Result<Exit, CliError> {
         planning,
         baseline,
         backend,
-    } = cluster.run_input(&wish.goal).await?;
-    let mut planning = planning.selected(&wish.goal.select)?;
-    let plan = made_for(&wish.goal.policy, &mut planning)?;
-    if let Some(moved) = moved(wish.agreed.as_ref(), &plan) {
+    } = cluster.run_input(&args.goal).await?;
+    let mut planning = planning.selected(&args.goal.select)?;
+    let plan = made_for(&args.goal.policy, &mut planning)?;
+    if let Some(moved) = plan_differs(args.agreed.as_ref(), &plan) {
         return Err(moved);
     }
     if plan.is_empty() && plan.left_alone.is_empty() {
@@ -117,7 +117,7 @@ async fn begin(cli: &Cli, wish: &Wish) -> Result<Exit, CliError> {
         print::width(),
         &next,
     ));
-    if wish.agreed.is_none() && !print::ask("Begin?") {
+    if args.agreed.is_none() && !print::ask("Begin?") {
         return Err(CliError::new(Exit::No, "not begun: nothing was changed"));
     }
     let (driver, lease) = supervisor::start(
@@ -133,20 +133,20 @@ async fn begin(cli: &Cli, wish: &Wish) -> Result<Exit, CliError> {
 }
 
 /// Why what is planned now is not what was shown.
-fn moved(agreed: Option<&Agreed>, now: &Plan) -> Option<CliError> {
+fn plan_differs(agreed: Option<&Consent>, now: &Plan) -> Option<CliError> {
     const WORD: &str = "snapshot-has-moved";
     let reasons: Vec<Reason> = match agreed {
-        Some(Agreed::Plan(shown)) => {
+        Some(Consent::Plan(shown)) => {
             let found = differences(shown, now).into_iter();
             found.map(|what| Reason::of_backend(WORD, what)).collect()
         }
-        Some(Agreed::Id(wanted)) if *wanted != now.id => {
+        Some(Consent::Id(wanted)) if *wanted != now.id => {
             vec![Reason::of_backend(
                 WORD,
                 format!("planning now gives {}, not {wanted}", now.id),
             )]
         }
-        Some(Agreed::Id(_) | Agreed::Any) | None => Vec::new(),
+        Some(Consent::Id(_) | Consent::Any) | None => Vec::new(),
     };
     (!reasons.is_empty()).then(|| {
         let mut error = CliError::refused("the run", &reasons);
@@ -175,11 +175,11 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
         supervisor::ask(&mut *journal, &run, Timestamp::now(), &Command::Resume, &user())?;
     }
     drop(journal);
-    go_on(cli, &run).await
+    continue_run(cli, &run).await
 }
 
 /// Carries a run on as it stands, with what was asked of it.
-pub(crate) async fn go_on(cli: &Cli, run: &RunId) -> Result<Exit, CliError> {
+pub(crate) async fn continue_run(cli: &Cli, run: &RunId) -> Result<Exit, CliError> {
     let replayed = supervisor::replay(&*store(cli)?, run)?;
     let start = replayed.start();
     let (baseline, identity) = (&start.baseline, start.identity.as_ref());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stagger_core::model::{Snapshot, UnitId};
 
 use crate::args::{self, Cli};
-use crate::clusters::{self, Cluster, SeenVersions};
+use crate::clusters::{self, Cluster, VersionReport};
 use crate::documents::{self, VersionRow, Versions};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -14,18 +14,18 @@ use crate::show::names::{compress, fit};
 use crate::show::services::{row, services as lines_of};
 
 /// `versions`
-pub(crate) async fn versions(cli: &Cli, wish: &args::Versions) -> Result<Exit, CliError> {
-    let from = args::From {
-        from: wish.from.clone(),
-        ..args::From::default()
+pub(crate) async fn versions(cli: &Cli, args: &args::Versions) -> Result<Exit, CliError> {
+    let from = args::FactsFrom {
+        from: args.from.clone(),
+        ..args::FactsFrom::default()
     };
     let cluster = clusters::open(cli, &from)?;
-    show(cli, &*cluster, wish.all).await
+    show(cli, &*cluster, args.all).await
 }
 
 /// The same of a cluster that is opened.
 pub(super) async fn show(cli: &Cli, cluster: &dyn Cluster, all: bool) -> Result<Exit, CliError> {
-    let SeenVersions {
+    let VersionReport {
         answers,
         snapshot,
         services,

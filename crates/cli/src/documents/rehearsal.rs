@@ -20,7 +20,7 @@ pub(crate) struct Rehearsal {
     /// Draws which OSD dies when, and the small differences in how long things take.
     pub(crate) seed: u64,
     /// How the undisturbed run ended.
-    pub(crate) ended: EndedSo,
+    pub(crate) ended: RehearsalOutcome,
     /// Why it ended so, where it did not reach its target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) why: Option<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Rehearsal {
     /// The one-way doors that it passed by itself; a real run asks, unless its policy says otherwise.
     pub(crate) doors: Vec<PartName>,
     /// What the undisturbed run meant for the placement groups.
-    pub(crate) exposure: Exposed,
+    pub(crate) exposure: Exposure,
     /// What it meant for guests, as a Ganeti's instances, where hosts have them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) guests: Option<Guests>,
@@ -43,7 +43,7 @@ pub(crate) struct Rehearsal {
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum EndedSo {
+pub(crate) enum RehearsalOutcome {
     /// Every unit serves on the target.
     Done,
     /// All that could be done is done; some units were left.
@@ -79,7 +79,7 @@ pub(crate) struct Time {
 /// What the undisturbed run meant for the placement groups.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Exposed {
+pub(crate) struct Exposure {
     /// All placement groups.
     pub(crate) placement_groups: usize,
     /// How many were one failure away from not serving at the worst moment, and only because of the run.
@@ -136,7 +136,7 @@ pub(crate) struct Case {
     /// How many seconds after the run began.
     pub(crate) at_seconds: u32,
     /// How the run ended.
-    pub(crate) ended: EndedSo,
+    pub(crate) ended: RehearsalOutcome,
     /// The stable word of the reason, where it did not reach its target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,

@@ -6,13 +6,13 @@ use serde::Serialize;
 /// `lint migrations`: what was found.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Judged {
+pub(crate) struct LintReport {
     /// Rules that are broken; none: services of the release before work on.
     pub(crate) findings: Vec<BrokenRule>,
     /// Rules that are broken, and accepted for a reason that the migration gives.
     pub(crate) waived: Vec<WaivedRule>,
     /// What locks tables on PostgreSQL that were there before.
-    pub(crate) locks: Vec<LockTaken>,
+    pub(crate) locks: Vec<TableLock>,
     /// How many files were left out since they lead back: those that end in `.down.sql`.
     pub(crate) down: usize,
 }
@@ -54,7 +54,7 @@ pub(crate) struct WaivedRule {
 /// A lock that a statement takes.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct LockTaken {
+pub(crate) struct TableLock {
     /// The release that brings it.
     pub(crate) release: String,
     /// The file.
@@ -76,7 +76,7 @@ pub(crate) struct LockTaken {
 /// `db upgrade`, `db version` and `db check`: a store from outside.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct StoreSeen {
+pub(crate) struct StoreReport {
     /// Where it is.
     pub(crate) store: String,
     /// The revision that its schema was at before the command; 0: it had none.
@@ -86,7 +86,7 @@ pub(crate) struct StoreSeen {
     /// The newest revision that this program knows.
     pub(crate) newest: i64,
     /// How many rows of which version there are.
-    pub(crate) rows: Vec<RowsSeen>,
+    pub(crate) rows: Vec<StoredRows>,
     /// What this program cannot work on, in a sentence each. Only `db check` reads journals.
     pub(crate) wrong: Vec<String>,
 }
@@ -94,7 +94,7 @@ pub(crate) struct StoreSeen {
 /// Rows of one table and one version.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RowsSeen {
+pub(crate) struct StoredRows {
     /// The table.
     pub(crate) table: String,
     /// What is in it.
@@ -110,19 +110,19 @@ pub(crate) struct RowsSeen {
 /// `db online-data-migrations`: what was done, and what is left.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Migrated {
+pub(crate) struct MigrationReport {
     /// Where the store is.
     pub(crate) store: String,
     /// `done`, `more`, `stuck`, `no-progress`.
     pub(crate) end: String,
     /// Each migration, in order, as far as it came.
-    pub(crate) migrations: Vec<MigratedRows>,
+    pub(crate) migrations: Vec<MigrationRows>,
 }
 
 /// What came of one migration.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct MigratedRows {
+pub(crate) struct MigrationRows {
     /// Its name.
     pub(crate) name: String,
     /// Rows done now.

@@ -112,7 +112,9 @@ impl Acts {
                 "         {unit} is back on the release before and set aside; the others go on"
             )),
             Event::StepPassed { step } => Some(format!("step     {step}")),
-            Event::Asked { command, .. } => Some(format!("a person: {}", super::events::asked(command))),
+            Event::Asked { command, .. } => {
+                Some(format!("a person: {}", super::events::command_words(command)))
+            }
             Event::Held { reason } => Some(format!("HELD     {reason}")),
             Event::Ended { outcome } => Some(super::events::ending(outcome, false)),
             Event::Started(_)

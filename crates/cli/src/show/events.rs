@@ -62,7 +62,7 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         Event::WaveJoined { units, .. } => ("joined", compress(units.iter().map(|(unit, _)| unit))),
         Event::Judged {
             units, ours, theirs, ..
-        } => ("judged", judged(units, ours, theirs)),
+        } => ("judged", verdict(units, ours, theirs)),
         Event::WaveDropped { reason } => ("dropped", format!("the wave is not begun: {reason}")),
         Event::Intent { action, .. } => return intent(action),
         Event::Settled {
@@ -99,14 +99,14 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
             });
             ("aside", format!("{unit}, {again}: {reason}"))
         }
-        Event::Asked { command, by } => ("asked", format!("{} by {by}", asked(command))),
+        Event::Asked { command, by } => ("asked", format!("{} by {by}", command_words(command))),
         Event::Held { reason } => ("HELD", reason.to_string()),
         Event::Released => ("released", "what it was held by is gone".to_owned()),
         Event::Ended { outcome } => ("ended", ending(outcome, run.start().target.only.is_some())),
     })
 }
 
-fn judged(units: &[UnitId], ours: &Answer, theirs: &Answer) -> String {
+fn verdict(units: &[UnitId], ours: &Answer, theirs: &Answer) -> String {
     let word = |answer: &Answer| match answer {
         Answer::Yes => "yes".to_owned(),
         Answer::No { why } => format!("no, {why}"),
@@ -134,7 +134,7 @@ fn intent(action: &Action) -> Option<(&'static str, String)> {
             phase: Phase::Enter,
             moves,
             ..
-        } if !moves.is_empty() => ("moves", format!("{unit}: {}", moved(moves))),
+        } if !moves.is_empty() => ("moves", format!("{unit}: {}", move_words(moves))),
         // The wave's line has named them all.
         Action::Visit { .. } => return None,
         Action::Restart { unit } => ("restart", format!("{unit} once more")),
@@ -160,7 +160,7 @@ fn intent(action: &Action) -> Option<(&'static str, String)> {
 const NAMED: usize = 4;
 
 /// What goes where: `web db to node4; mail with downtime to node5`.
-fn moved(moves: &[Move]) -> String {
+fn move_words(moves: &[Move]) -> String {
     let mut by_way: BTreeMap<(How, &UnitId), Vec<&str>> = BTreeMap::new();
     for a_move in moves {
         let names = by_way.entry((a_move.how, &a_move.to)).or_default();
@@ -189,7 +189,7 @@ fn on(units: &[UnitId]) -> String {
     }
 }
 
-pub(super) fn asked(command: &Command) -> String {
+pub(super) fn command_words(command: &Command) -> String {
     match command {
         Command::Pause => "pause".to_owned(),
         Command::Resume => "resume".to_owned(),

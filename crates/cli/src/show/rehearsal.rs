@@ -9,11 +9,11 @@ use stagger_core::view;
 
 use super::duration;
 use super::names::fit;
-use crate::documents::{Case, EndedSo, Exposed, Guests, Rehearsal, Risk};
+use crate::documents::{Case, Exposure, Guests, Rehearsal, RehearsalOutcome, Risk};
 
 /// The report, in the cluster's own terms.
 pub(crate) fn rehearsal(told: &Rehearsal, terms: &Terms, width: usize, next: &str) -> String {
-    let mut lines = vec![("Ended", ended(told)), ("Time", time(told))];
+    let mut lines = vec![("Ended", outcome(told)), ("Time", time(told))];
     if !told.doors.is_empty() {
         let names: Vec<&str> = told.doors.iter().map(PartName::as_str).collect();
         lines.push(("Doors", format!("passed without asking: {}", names.join(", "))));
@@ -58,18 +58,18 @@ pub(crate) fn rehearsal(told: &Rehearsal, terms: &Terms, width: usize, next: &st
     text
 }
 
-fn ended(told: &Rehearsal) -> String {
+fn outcome(told: &Rehearsal) -> String {
     let why = told
         .why
         .as_ref()
         .map_or_else(String::new, |why| format!(": {why}"));
     let how = match told.ended {
-        EndedSo::Done => "done: every unit serves on the target",
-        EndedSo::Incomplete => "all that could be done is done; some units are left",
-        EndedSo::RolledBack => "rolled back",
-        EndedSo::Aborted => "aborted",
-        EndedSo::Held => "held",
-        EndedSo::Endless => "without an end",
+        RehearsalOutcome::Done => "done: every unit serves on the target",
+        RehearsalOutcome::Incomplete => "all that could be done is done; some units are left",
+        RehearsalOutcome::RolledBack => "rolled back",
+        RehearsalOutcome::Aborted => "aborted",
+        RehearsalOutcome::Held => "held",
+        RehearsalOutcome::Endless => "without an end",
     };
     format!("{how}{why}")
 }
@@ -88,7 +88,7 @@ fn time(told: &Rehearsal) -> String {
     )
 }
 
-fn exposure(exposed: &Exposed) -> Vec<String> {
+fn exposure(exposed: &Exposure) -> Vec<String> {
     let all = exposed.placement_groups;
     let mut lines = Vec::new();
     if exposed.stopped > 0 {
@@ -170,7 +170,7 @@ fn risk(risk: &Risk) -> Vec<String> {
 
 /// What became of the runs: `3 finished, 97 were held (90 gates-shut, 7 rollback-failed)`.
 fn endings(cases: &[Case]) -> String {
-    let mut all: BTreeMap<EndedSo, BTreeMap<&str, usize>> = BTreeMap::new();
+    let mut all: BTreeMap<RehearsalOutcome, BTreeMap<&str, usize>> = BTreeMap::new();
     for case in cases {
         let why = case.reason.as_deref().unwrap_or_default();
         *all.entry(case.ended).or_default().entry(why).or_default() += 1;
@@ -178,12 +178,12 @@ fn endings(cases: &[Case]) -> String {
     let said = all.iter().map(|(ended, whys)| {
         let count: usize = whys.values().sum();
         let how = match ended {
-            EndedSo::Done => "finished",
-            EndedSo::Incomplete => "finished the rest",
-            EndedSo::RolledBack => "went back",
-            EndedSo::Aborted => "ended early",
-            EndedSo::Held => "then waited for a person",
-            EndedSo::Endless => "came to no end",
+            RehearsalOutcome::Done => "finished",
+            RehearsalOutcome::Incomplete => "finished the rest",
+            RehearsalOutcome::RolledBack => "went back",
+            RehearsalOutcome::Aborted => "ended early",
+            RehearsalOutcome::Held => "then waited for a person",
+            RehearsalOutcome::Endless => "came to no end",
         };
         let whys = whys.iter().filter(|(why, _)| !why.is_empty());
         let whys: Vec<String> = whys.map(|(why, count)| format!("{count} {why}")).collect();

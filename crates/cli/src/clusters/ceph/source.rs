@@ -19,7 +19,7 @@ use stagger_rook::client;
 use tempfile::TempDir;
 
 use super::SYSTEM;
-use crate::args::{Cli, From, OnKubernetes};
+use crate::args::{Cli, FactsFrom, RookCluster};
 use crate::clusters::{read_inventory, unusable};
 use crate::config::{self, Config};
 use crate::error::CliError;
@@ -43,7 +43,7 @@ pub(crate) struct Source {
 
 impl Source {
     /// What the command line names, of a command that is for a Ceph alone.
-    pub(crate) async fn open(cli: &Cli, from: &From) -> Result<Self, CliError> {
+    pub(crate) async fn open(cli: &Cli, from: &FactsFrom) -> Result<Self, CliError> {
         if from.on.is_meant() {
             return Self::of_rook(cli, &from.on).await;
         }
@@ -123,7 +123,7 @@ impl Source {
     }
 
     /// The Ceph of a cluster that Rook laid out. Programs, policy and health are those of a configuration, where one is named.
-    pub(super) async fn of_rook(cli: &Cli, on: &OnKubernetes) -> Result<Self, CliError> {
+    pub(super) async fn of_rook(cli: &Cli, on: &RookCluster) -> Result<Self, CliError> {
         let client = client::connect(on.kubeconfig.as_deref(), on.context.as_deref()).await?;
         let namespace = match &on.namespace {
             Some(given) => given.clone(),

@@ -15,11 +15,11 @@ use crate::error::CliError;
 use crate::exit::Exit;
 
 /// What is wanted of a cluster.
-pub(super) fn target(cluster: &Cluster, wish: &args::Reboot) -> Result<Target, CliError> {
+pub(super) fn target(cluster: &Cluster, args: &args::Reboot) -> Result<Target, CliError> {
     let wanted = Wish {
-        selection: selection(&wish.nodes)?,
-        moving: moving(wish),
-        local_storage: templates(&wish.local_storage)?,
+        selection: selection(&args.nodes)?,
+        moving: moving(args),
+        local_storage: templates(&args.local_storage)?,
     };
     reboot(cluster, &wanted).map_err(|error| {
         let exit = match &error {
@@ -31,11 +31,11 @@ pub(super) fn target(cluster: &Cluster, wish: &args::Reboot) -> Result<Target, C
 }
 
 /// What is wished of instances.
-pub(super) fn wished(wish: &args::Reboot) -> Result<Wished, CliError> {
+pub(super) fn wished(args: &args::Reboot) -> Result<Wished, CliError> {
     Ok(Wished {
-        moving: moving(wish),
-        ignore_ipolicy: wish.ignore_ipolicy,
-        durations: durations(&wish.takes)?,
+        moving: moving(args),
+        ignore_ipolicy: args.ignore_ipolicy,
+        durations: durations(&args.takes)?,
     })
 }
 
@@ -55,24 +55,24 @@ pub(crate) fn selection(nodes: &args::Nodes) -> Result<Selection, CliError> {
     })
 }
 
-pub(super) fn moving(wish: &args::Reboot) -> Moving {
+pub(super) fn moving(args: &args::Reboot) -> Moving {
     Moving {
-        as_if_down: wish.assume_down,
-        local: if wish.move_non_redundant {
+        as_if_down: args.assume_down,
+        local: if args.move_non_redundant {
             LocalGuests::Relocate
-        } else if wish.accept_non_redundant {
+        } else if args.accept_non_redundant {
             LocalGuests::Accept
         } else {
             LocalGuests::Skip
         },
-        shared: wish.non_drbd.into(),
-        standbys: wish.shared_secondary.into(),
-        spare: if wish.spend_spare {
+        shared: args.non_drbd.into(),
+        standbys: args.shared_secondary.into(),
+        spare: if args.spend_spare {
             Spare::Spend
         } else {
             Spare::Keep
         },
-        evacuate: if wish.full_evacuation {
+        evacuate: if args.full_evacuation {
             Evacuate::Everything
         } else {
             Evacuate::Guests

@@ -19,11 +19,11 @@ use stagger_ganeti_rapi::preflight;
 use stagger_ganeti_rapi::target::carried_out;
 use stagger_ganeti_rapi::translate::{Memory, Wished, translate};
 
-use super::{Kept, SYSTEM, goal};
+use super::{GanetiAnswers, SYSTEM, goal};
 use crate::args::{self, Cli, Goal};
 use crate::clusters::guards::GuardHolder;
 use crate::clusters::names::names_are_known;
-use crate::clusters::{Cluster, Configured, RunInput};
+use crate::clusters::{Cluster, ManagedCluster, RunInput};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -34,21 +34,21 @@ use crate::state::{place, store};
 const RUNS: usize = 5;
 
 /// A Ganeti that answers.
-pub(crate) struct Live<'a> {
+pub(crate) struct LiveGaneti<'a> {
     cli: &'a Cli,
     config: Config,
     settings: Settings,
 }
 
 /// What was seen of a Ganeti by its RAPI.
-pub(super) struct Looked {
+pub(super) struct ObservedGaneti {
     /// As visits need it.
     pub(super) facts: Facts,
     /// As planning needs it.
     pub(super) cluster: Ganeti,
 }
 
-impl Looked {
+impl ObservedGaneti {
     /// What that makes.
     pub(super) fn snapshot(
         &self,
@@ -68,7 +68,7 @@ impl Looked {
 
 /// What a plan is made of, by what was seen.
 pub(super) fn planned(
-    looked: &Looked,
+    looked: &ObservedGaneti,
     snapshot: Snapshot,
     visits: &Visits,
     policy: Policy,
@@ -91,7 +91,7 @@ pub(super) fn planned(
     })
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveGaneti<'a> {
     /// That of this configuration.
     pub(crate) fn new(cli: &'a Cli, config: Config, settings: Settings) -> Self {
         Self {
@@ -106,12 +106,12 @@ impl<'a> Live<'a> {
         Ok(GanetiBackend::new(self.settings.clone(), None)?)
     }
 
-    async fn look(&self) -> Result<Looked, CliError> {
+    async fn look(&self) -> Result<ObservedGaneti, CliError> {
         let (facts, cluster) = self.backend()?.look().await?;
-        Ok(Looked { facts, cluster })
+        Ok(ObservedGaneti { facts, cluster })
     }
 
-    fn snapshot_of(&self, looked: &Looked, wished: &Wished) -> Result<Snapshot, CliError> {
+    fn snapshot_of(&self, looked: &ObservedGaneti, wished: &Wished) -> Result<Snapshot, CliError> {
         let config = &self.settings.cluster;
         looked.snapshot(&config.name, wished, &config.visits)
     }
@@ -167,7 +167,7 @@ impl<'a> Live<'a> {
 }
 
 #[async_trait]
-impl Cluster for Live<'_> {
+impl Cluster for LiveGaneti<'_> {
     async fn snapshot(&self) -> Result<Snapshot, CliError> {
         self.snapshot_of(&self.look().await?, &Wished::default())
     }
@@ -175,12 +175,12 @@ impl Cluster for Live<'_> {
     async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError> {
         let (at, answers) = self.backend()?.rapi().answers_to_keep().await?;
         let wrong = |error| CliError::caused(Exit::Unreachable, &error);
-        let looked = Looked {
+        let looked = ObservedGaneti {
             cluster: answers.cluster().map_err(wrong)?,
             facts: facts(at, answers.clone()).map_err(wrong)?,
         };
         let name = self.settings.cluster.name.clone();
-        let inventory = Inventory::new(SYSTEM, name, at, &Kept::Rapi(answers))
+        let inventory = Inventory::new(SYSTEM, name, at, &GanetiAnswers::Rapi(answers))
             .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
         Ok((inventory, self.snapshot_of(&looked, &Wished::default())?))
     }
@@ -191,7 +191,7 @@ impl Cluster for Live<'_> {
 }
 
 #[async_trait]
-impl Configured for Live<'_> {
+impl ManagedCluster for LiveGaneti<'_> {
     async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
         let (planning, facts) = self.look_for(goal).await?;
         let reboot = goal.reboot(self.settings.cluster.name.as_str())?;

@@ -9,8 +9,8 @@ use stagger_ganeti_rapi::config::Visits;
 use stagger_ganeti_rapi::facts::{Answers, facts};
 use stagger_ganeti_rapi::translate::Wished;
 
-use super::live::{Looked, planned};
-use super::{Kept, SYSTEM, goal};
+use super::live::{ObservedGaneti, planned};
+use super::{GanetiAnswers, SYSTEM, goal};
 use crate::args::{Cli, Goal};
 use crate::clusters::Cluster;
 use crate::config::{self, Config};
@@ -19,17 +19,17 @@ use crate::exit::Exit;
 use crate::planning::PlanningInput;
 
 /// Answers that were saved.
-pub(super) struct Recorded<'a> {
+pub(super) struct GanetiInventory<'a> {
     path: &'a Path,
     name: ClusterName,
     answers: Answers,
-    looked: Looked,
+    looked: ObservedGaneti,
     /// By which it is judged, where one is named.
     config: Option<Config>,
     visits: Visits,
 }
 
-impl<'a> Recorded<'a> {
+impl<'a> GanetiInventory<'a> {
     pub(super) fn new(
         cli: &Cli,
         path: &'a Path,
@@ -37,7 +37,7 @@ impl<'a> Recorded<'a> {
         answers: Answers,
     ) -> Result<Self, CliError> {
         let wrong = |error| CliError::caused(Exit::Usage, &error);
-        let looked = Looked {
+        let looked = ObservedGaneti {
             cluster: answers.cluster().map_err(wrong)?,
             facts: facts(inventory.taken, answers.clone()).map_err(wrong)?,
         };
@@ -66,13 +66,13 @@ impl<'a> Recorded<'a> {
 }
 
 #[async_trait]
-impl Cluster for Recorded<'_> {
+impl Cluster for GanetiInventory<'_> {
     async fn snapshot(&self) -> Result<Snapshot, CliError> {
         self.looked.snapshot(&self.name, &Wished::default(), &self.visits)
     }
 
     async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError> {
-        let (name, kept) = (self.name.clone(), Kept::Rapi(self.answers.clone()));
+        let (name, kept) = (self.name.clone(), GanetiAnswers::Rapi(self.answers.clone()));
         let inventory = Inventory::new(SYSTEM, name, self.looked.facts.at, &kept)
             .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
         Ok((inventory, self.snapshot().await?))

@@ -1,0 +1,139 @@
+//! `status`, `history` and `artifacts`: what the journals tell.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use stagger_core::view;
+use stagger_engine::supervisor;
+
+use super::{artifacts, store, which};
+use crate::args::{self, Cli};
+use crate::documents::{self, ArtifactList};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+use crate::show::{self, events};
+
+/// `status`
+pub(crate) fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
+    let store = store(cli)?;
+    let run = supervisor::replay(&*store, &which(&*store, args.run.as_ref())?)?;
+    let mut seen = view::run(&run, None);
+    if let Some(why) = supervisor::nobody(&*store, &run)? {
+        seen = seen.without_a_holder(why);
+    }
+    if cli.json {
+        print::json(&seen);
+    } else {
+        print::out(&show::status::status(&seen, Timestamp::now(), args.upgrade));
+    }
+    Ok(match seen.verdict {
+        view::Verdict::NeedsYou => Exit::NeedsYou,
+        view::Verdict::Ended => Exit::No,
+        view::Verdict::Interrupted => Exit::Abandoned,
+        view::Verdict::Running | view::Verdict::Held | view::Verdict::Done => Exit::Done,
+    })
+}
+
+/// `history`
+pub(crate) fn history(cli: &Cli, args: &args::History) -> Result<Exit, CliError> {
+    let store = store(cli)?;
+    let Some(run) = &args.run else {
+        // A run that cannot be read hides none of the others.
+        let mut unreadable = None;
+        for listed in store.runs()? {
+            let run = match supervisor::replay(&*store, &listed.run) {
+                Ok(run) => run,
+                Err(error) => {
+                    let error = CliError::from(error);
+                    print::talk(&format!("{}: {}", listed.run, error.text().trim_end()));
+                    unreadable.get_or_insert(error.exit);
+                    continue;
+                }
+            };
+            let mut seen = view::run(&run, None);
+            if let Some(why) = supervisor::nobody(&*store, &run)? {
+                seen = seen.without_a_holder(why);
+            }
+            if cli.json {
+                print::line(&seen);
+            } else {
+                print::out(&format!(
+                    "{}  {:.0}  {}  {}  {}: {}",
+                    listed.run, listed.started, listed.cluster, seen.title, seen.verdict, seen.why
+                ));
+            }
+        }
+        return Ok(unreadable.unwrap_or(Exit::Done));
+    };
+    let entries = store.journal(run)?;
+    let mut so_far: Option<stagger_core::run::Run> = None;
+    let mut lines = events::Lines::default();
+    for entry in entries {
+        if cli.json {
+            print::line(&documents::EVENT.of(&entry));
+            continue;
+        }
+        let illegal = |error| CliError::from(stagger_engine::driver::DriveError::Illegal(error));
+        match &mut so_far {
+            None => so_far = Some(stagger_core::run::Run::begin(entry.clone()).map_err(illegal)?),
+            Some(run) => run.apply(entry.clone()).map_err(illegal)?,
+        }
+        if let Some(run) = &so_far
+            && let Some((word, text)) = lines.line(&entry, run)
+        {
+            print::out(&format!("{:>5}  {:.0}  {word:<9}{text}", entry.seq, entry.at));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// `artifacts`
+pub(crate) fn show_artifacts(cli: &Cli, args: &args::Artifacts) -> Result<Exit, CliError> {
+    let store = store(cli)?;
+    let run = which(&*store, args.run.as_ref())?;
+    let kept = artifacts(cli)?;
+    let failed =
+        |error: stagger_engine::artifacts::ArtifactsError| CliError::new(Exit::Internal, error.to_string());
+    let folder = kept.of(&run);
+    if let Some(file) = &args.bundle {
+        let journal: Vec<String> = store
+            .journal(&run)?
+            .iter()
+            .map(|entry| serde_json::to_string(entry).unwrap_or_default())
+            .collect();
+        let extra = [("journal.jsonl".to_owned(), journal.join("\n").into_bytes())];
+        kept.bundle(&run, &extra, file).map_err(failed)?;
+    }
+    let files = artifact_list(&folder);
+    match (&args.bundle, cli.json) {
+        (bundle, true) => print::json(&documents::ARTIFACTS.of(&ArtifactList {
+            run,
+            folder,
+            files,
+            bundle: bundle.clone(),
+        })),
+        (Some(bundle), false) => print::out(&bundle.display().to_string()),
+        (None, false) => {
+            print::out(&folder.display().to_string());
+            for file in files {
+                print::out(&format!("  {}", file.display()));
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// All files below a run's folder, from there on: one folder for each time that they were gathered.
+fn artifact_list(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .flat_map(|times| std::fs::read_dir(times.path()).into_iter().flatten().flatten())
+        .map(|file| file.path())
+        .map(|file| file.strip_prefix(folder).map(Path::to_owned).unwrap_or(file))
+        .collect();
+    files.sort();
+    files
+}

@@ -1,0 +1,174 @@
+//! `plan`, `check` and `explain`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use stagger_core::check::check;
+use stagger_core::explain::explain;
+use stagger_core::model::Snapshot;
+use stagger_core::plan::{Ask, Plan};
+
+use crate::args::{self, Cli, Goal, PlanFlags};
+use crate::clusters::{self, Cluster};
+use crate::documents::{self, CheckReport, PlanFile};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::plan_file::SavedPlan;
+use crate::planning::{PlanningInput, made_for, refusal};
+use crate::print;
+use crate::show;
+
+/// `plan`
+pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliError> {
+    let goal = args.goal.goal();
+    let cluster = clusters::open(cli, &args.goal.with().from)?;
+    let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;
+    let made = made_for(&goal.policy, &mut input)?;
+    print_plan(cli, &goal, args.goal.with(), &*cluster, &input, &made)
+}
+
+/// Writes a plan to the file that is given, and shows it.
+fn print_plan(
+    cli: &Cli,
+    goal: &Goal,
+    args: &PlanFlags,
+    cluster: &dyn Cluster,
+    input: &PlanningInput,
+    made: &Plan,
+) -> Result<Exit, CliError> {
+    let refusal = refusal(input, made);
+    let next = match (&refusal, cluster.carried_out_by()) {
+        (Some(_), _) => "see below".to_owned(),
+        (None, Some(otherwise)) => otherwise.to_owned(),
+        (None, None) => run_command(cli, goal.words(), args.out.as_deref()),
+    };
+    let document = PlanFile {
+        plan: made,
+        flags: goal.words(),
+    };
+    if let Some(path) = &args.out {
+        let text = serde_json::to_string_pretty(&documents::PLAN.of(&document)).unwrap_or_default();
+        std::fs::write(path, text)
+            .map_err(|error| CliError::usage(format!("write the plan to {}: {error}", path.display())))?;
+    }
+    if cli.json {
+        print::json(&documents::PLAN.of(&document));
+    } else {
+        print::out(&show::plan::plan(
+            made,
+            &input.snapshot,
+            args.all,
+            print::width(),
+            &next,
+        ));
+    }
+    for missing in cluster.missing_commands(made) {
+        print::talk(&format!("a run of it would be refused: {missing}"));
+    }
+    match refusal {
+        None => Ok(Exit::Done),
+        // One document is enough: the plan names what stands in the way.
+        Some(refusal) if cli.json => {
+            print::talk(refusal.text().trim_end());
+            Ok(refusal.exit)
+        }
+        Some(refusal) => Err(refusal),
+    }
+}
+
+/// The command that carries out the plan of these flags, or of that file, as it is written in a shell.
+pub(crate) fn run_command(cli: &Cli, flags: Vec<String>, file: Option<&Path>) -> String {
+    let path = |path: &Path| path.display().to_string();
+    let mut words = vec!["stagger".to_owned()];
+    for (flag, given) in [("--config", &cli.config), ("--state", &cli.state)] {
+        words.extend(given.iter().flat_map(|given| [flag.to_owned(), path(given)]));
+    }
+    words.push("run".to_owned());
+    words.extend(file.map_or(flags, |file| vec![path(file)]));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    // A word that no shell can take is shown as it is.
+    shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" "))
+}
+
+/// `check`
+pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, CliError> {
+    let file = SavedPlan::read(&args.plan)?;
+    // A goal beside the file says what else it is judged for.
+    let goal = match &args.goal {
+        Some(goal) => goal.goal(),
+        None => file.goal(&args.plan)?,
+    };
+    let cluster = clusters::open(cli, &args.from)?;
+    let asked = cluster.planning_input(&goal).await?.selected(&goal.select)?;
+    let given = file.plan;
+    let (none, earned) = (BTreeMap::new(), BTreeMap::new());
+    let ask = Ask {
+        snapshot: &asked.snapshot,
+        target: &asked.target,
+        policy: &asked.policy,
+        aside: &none,
+        earned: &earned,
+        parent: None,
+    };
+    let findings = check(&ask, &given);
+    if cli.json {
+        print::json(&documents::CHECK.of(&CheckReport {
+            plan: given.id.clone(),
+            sound: findings.is_empty(),
+            findings: findings.clone(),
+        }));
+    } else if findings.is_empty() {
+        print::out(&format!(
+            "Plan {} is sound: {} waves, {} units.",
+            given.id,
+            given.waves(),
+            given.units()
+        ));
+    } else {
+        for finding in &findings {
+            print::out(&format!(
+                "{} in {}: {}",
+                finding.fault, finding.part, finding.detail
+            ));
+        }
+    }
+    Ok(if findings.is_empty() { Exit::Done } else { Exit::No })
+}
+
+/// `explain`
+pub(crate) async fn explain_unit(cli: &Cli, args: &args::Explain) -> Result<Exit, CliError> {
+    let goal = args.goal.goal();
+    let cluster = clusters::open(cli, args.goal.with())?;
+    let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;
+    let made = made_for(&goal.policy, &mut input)?;
+    let said = explain(&input.snapshot, &input.target, &made, &args.unit);
+    let Some(said) = said else {
+        return Err(unknown_unit(&input.snapshot, args.unit.as_str()));
+    };
+    if cli.json {
+        print::json(&documents::EXPLANATION.of(&said));
+        return Ok(Exit::Done);
+    }
+    print::out(&format!("{}.", said.place));
+    for held in &said.held_by {
+        print::out(&format!("  held by   {held}"));
+    }
+    for freed in &said.freed_by {
+        print::out(&format!("  freed by  {freed}"));
+    }
+    Ok(Exit::Done)
+}
+
+/// There is no such unit; the nearest one is named.
+fn unknown_unit(snapshot: &Snapshot, asked: &str) -> CliError {
+    let nearest = snapshot
+        .units()
+        .iter()
+        .map(|unit| (strsim::jaro_winkler(asked, unit.id.as_str()), unit.id.as_str()))
+        .max_by(|(a, _), (b, _)| a.total_cmp(b));
+    let error = CliError::usage(format!("there is no unit {asked} in {}", snapshot.cluster()));
+    match nearest {
+        Some((_, nearest)) => error.hint(format!("the nearest is {nearest}; `stagger versions` lists all")),
+        None => error,
+    }
+}
