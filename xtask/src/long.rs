@@ -9,9 +9,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::postgres;
-use crate::report::{Outcome, Report, root, said, target_folder, workspace};
+use crate::report::{Outcome, Report, ignored, root, said, target_folder, workspace};
 use crate::simulate;
-use crate::test::{ignored, must_be_root, set_up, versions};
+use crate::test::{must_be_root, set_up, versions};
 
 /// Test files whose cases are long.
 const FILES: [&str; 22] = [

@@ -6,8 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::report::{Report, built};
-use crate::test::ignored;
+use crate::report::{Report, built, ignored};
 
 /// By this the tests know where it is: a folder with `bin/`, or a root with the package in it.
 const VARIABLE: &str = "STAGGER_TEST_POSTGRES";

@@ -54,6 +54,23 @@ pub(crate) fn workspace(command: &str, more: &[&str]) -> Command {
     cargo(&words)
 }
 
+/// What a test file leaves out of the quick tests, or one case of it.
+pub(crate) fn ignored(file: &str, case: Option<&str>) -> Command {
+    // Of the workspace, as everything was built; of one package, its dependencies would be built again.
+    let mut command = workspace("test", &["--quiet", "--test", file, "--"]);
+    command.args(["--ignored", "--nocapture", "--test-threads", "1"]);
+    if let Some(case) = case {
+        command.args(["--exact", case]);
+    }
+    let binary = target_folder().join("debug/stagger");
+    say(&format!(
+        "   with {}",
+        binary.strip_prefix(root()).unwrap_or(&binary).display()
+    ));
+    command.env("STAGGER_BIN", binary);
+    command
+}
+
 /// A program of this workspace, as `cargo build --workspace` left it. `cargo run --package` would build its
 /// dependencies once more, with the features that this package alone asks for.
 pub(crate) fn built(program: &str) -> Command {

@@ -8,8 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use sha2::{Digest as _, Sha256};
 
-use crate::report::{Outcome, Report, cache, root, said};
-use crate::test::ignored;
+use crate::report::{Outcome, Report, cache, ignored, root, said};
 
 /// One case on a real system, or all of a file.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::report::{Outcome, Report, built, cargo, root, say, workspace};
+use crate::report::{Outcome, Report, built, cargo, workspace};
 use crate::story::STORIES;
 use crate::{fuzz, generate, layers, licences, postgres, simulate, tools};
 
@@ -108,21 +108,4 @@ pub(crate) fn versions() -> Result<Vec<String>> {
         found.extend(String::from_utf8_lossy(&roots.stdout).lines().map(str::to_owned));
     }
     Ok(found)
-}
-
-/// What a test file leaves out of the quick tests, or one case of it.
-pub(crate) fn ignored(file: &str, case: Option<&str>) -> Command {
-    // Of the workspace, as everything was built; of one package, its dependencies would be built again.
-    let mut command = workspace("test", &["--quiet", "--test", file, "--"]);
-    command.args(["--ignored", "--nocapture", "--test-threads", "1"]);
-    if let Some(case) = case {
-        command.args(["--exact", case]);
-    }
-    let binary = crate::report::target_folder().join("debug/stagger");
-    say(&format!(
-        "   with {}",
-        binary.strip_prefix(root()).unwrap_or(&binary).display()
-    ));
-    command.env("STAGGER_BIN", binary);
-    command
 }
