@@ -387,8 +387,9 @@ impl World {
                         pool.min_size
                     )
                 },
+                // One that fell and is up again still lacks what was written meanwhile.
                 absent: others
-                    .filter(|(_, other)| !self.daemons[*other as usize].up)
+                    .filter(|(at, other)| !self.daemons[*other as usize].up || group.missing[*at])
                     .map(|(_, other)| self.daemons[other as usize].id.clone())
                     .collect(),
                 // What is said to be incomplete is said to be missed by nobody.
