@@ -54,7 +54,10 @@ pub(crate) async fn rehearse(cli: &Cli, args: &GoalWith<RehearsalFlags>) -> Resu
     if cli.json {
         print::json(&documents::REHEARSAL.of(&told));
     } else {
-        let next = plan::run_command(cli, goal.words(), None);
+        let next = match cluster.carried_out_by() {
+            Some(otherwise) => otherwise.to_owned(),
+            None => plan::run_command(cli, goal.words(), None),
+        };
         print::out(&show::rehearsal::rehearsal(
             &told,
             copy.snapshot.terms(),
