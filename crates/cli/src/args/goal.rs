@@ -15,14 +15,8 @@ pub(crate) enum GoalWith<T: Args> {
         /// The release.
         upgrade: Upgrade,
         #[command(flatten)]
-        /// The flags of the command.
-        with: T,
-        #[command(flatten)]
-        /// By which policy.
-        policy: PolicyFlags,
-        #[command(flatten)]
-        /// Of which units.
-        select: Select,
+        /// What every goal has.
+        flags: GoalFlags<T>,
     },
     /// Reboot the nodes of a Ganeti, with their instances evacuated.
     Reboot {
@@ -30,48 +24,44 @@ pub(crate) enum GoalWith<T: Args> {
         /// Which nodes, and how.
         reboot: Box<Reboot>,
         #[command(flatten)]
-        /// The flags of the command.
-        with: T,
-        #[command(flatten)]
-        /// By which policy.
-        policy: PolicyFlags,
-        #[command(flatten)]
-        /// Of which units.
-        select: Select,
+        /// What every goal has.
+        flags: GoalFlags<T>,
     },
+}
+
+/// What every goal has on a command line.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct GoalFlags<T: Args> {
+    #[command(flatten)]
+    /// The flags of the command.
+    with: T,
+    #[command(flatten)]
+    /// By which policy.
+    policy: PolicyFlags,
+    #[command(flatten)]
+    /// Of which units.
+    select: Select,
 }
 
 impl<T: Args> GoalWith<T> {
     /// The goal.
     pub(crate) fn goal(&self) -> Goal {
-        match self {
-            Self::Upgrade {
-                upgrade,
-                policy,
-                select,
-                ..
-            } => Goal {
-                action: Action::Upgrade(upgrade.clone()),
-                policy: policy.clone(),
-                select: select.clone(),
-            },
-            Self::Reboot {
-                reboot,
-                policy,
-                select,
-                ..
-            } => Goal {
-                action: Action::Reboot(reboot.clone()),
-                policy: policy.clone(),
-                select: select.clone(),
-            },
+        let (action, flags) = match self {
+            Self::Upgrade { upgrade, flags } => (Action::Upgrade(upgrade.clone()), flags),
+            Self::Reboot { reboot, flags } => (Action::Reboot(reboot.clone()), flags),
+        };
+        Goal {
+            action,
+            policy: flags.policy.clone(),
+            select: flags.select.clone(),
         }
     }
 
     /// The flags of the command.
     pub(crate) fn with(&self) -> &T {
         match self {
-            Self::Upgrade { with, .. } | Self::Reboot { with, .. } => with,
+            Self::Upgrade { flags, .. } | Self::Reboot { flags, .. } => &flags.with,
         }
     }
 }
