@@ -392,7 +392,7 @@ pub(crate) struct Simulate {
 /// What a rehearsal has beside a goal.
 #[derive(Debug, Args)]
 pub(crate) struct RehearsalFlags {
-    /// Further runs, in each of which one more OSD fails [default: 100; 10 above 200 OSDs, 3 above 1000].
+    /// Further runs, in each of which one more OSD of a Ceph fails [default: 100; 10 above 200 OSDs, 3 above 1000].
     #[arg(long, value_name = "N")]
     pub(crate) runs: Option<u32>,
     /// Seed of these failures; the same seed gives the same result [default: 1].

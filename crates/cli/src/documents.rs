@@ -55,7 +55,7 @@ pub(crate) const ROOK_VERSIONS: Name = Name("rook-versions", 1);
 pub(crate) const EVENT: Name = Name("event", 1);
 /// `explain`
 pub(crate) const EXPLANATION: Name = Name("explanation", 1);
-/// `simulate upgrade --to`
+/// `simulate` with a goal
 pub(crate) const REHEARSAL: Name = Name("rehearsal", 1);
 /// `simulate` of a scenario, `demo`
 pub(crate) const SIMULATION: Name = Name("simulation", 1);
@@ -445,7 +445,7 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
         (REASONS.0, REASONS.schema::<Reasons>("`reason --json`")),
         (
             REHEARSAL.0,
-            REHEARSAL.schema::<Rehearsal>("`simulate upgrade --to --json`"),
+            REHEARSAL.schema::<Rehearsal>("`simulate GOAL --json`"),
         ),
         (
             ROOK_STATUS.0,

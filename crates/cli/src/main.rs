@@ -83,11 +83,14 @@ fn report_error(error: &CliError, json: bool) -> Exit {
     error.exit
 }
 
+/// The commands that take a goal.
+const TAKE_GOALS: [&str; 5] = ["plan", "check", "run", "explain", "simulate"];
+
 /// What is wrong with the command line; or the help or the version, which were asked for.
 fn report_usage(mut error: clap::Error) -> ExitCode {
     let flag = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     // These were flags before goals had words of their own.
-    let takes_goals = error.render().to_string().contains("<GOAL>");
+    let takes_goals = std::env::args().any(|word| TAKE_GOALS.contains(&word.as_str()));
     let goal = match flag.as_deref().filter(|_| takes_goals) {
         Some("--to") => Some("upgrade --to RELEASE"),
         Some("--reboot") => Some("reboot"),
@@ -95,6 +98,7 @@ fn report_usage(mut error: clap::Error) -> ExitCode {
     };
     if let Some(goal) = goal {
         let tip = StyledStr::from(format!("the goal is a word of its own: '{goal}'"));
+        error.remove(ContextKind::SuggestedArg);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }
     if error.use_stderr() && std::env::args_os().any(|word| word == "--json") {

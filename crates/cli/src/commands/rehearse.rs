@@ -1,4 +1,4 @@
-//! `simulate upgrade --to`: the upgrade on a copy of the cluster, in memory.
+//! `simulate` with a goal: carried out on a copy of the cluster, in memory.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::planning::{PlanningInput, made_for};
 use crate::print;
 use crate::show;
 
-/// `simulate upgrade --to`
+/// `simulate` with a goal.
 pub(crate) async fn rehearse(cli: &Cli, args: &GoalWith<RehearsalFlags>) -> Result<Exit, CliError> {
     let (goal, args) = (args.goal(), args.with());
     let cluster = clusters::open(cli, &args.from)?;
@@ -38,6 +38,9 @@ pub(crate) async fn rehearse(cli: &Cli, args: &GoalWith<RehearsalFlags>) -> Resu
         runs,
         scratch: scratch.clone(),
     };
+    if osds == 0 && args.runs.is_some() {
+        print::talk("failures are drawn among OSDs only, and there are none: --runs changes nothing here");
+    }
     if osds > 200 {
         print::talk(&format!(
             "{osds} OSDs: the run and {runs} more, each of which plans before each wave; --runs makes them fewer"

@@ -1,11 +1,11 @@
-//! `simulate upgrade --to`: what an upgrade came to on a copy of the cluster.
+//! `simulate` with a goal: what it came to on a copy of the cluster.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use stagger_core::model::{ClusterName, PartName, Search, UnitId};
 use stagger_core::plan::LeftAlone;
 
-/// `simulate upgrade --to`: time, exposure and risk of an upgrade, on a copy of the cluster in memory.
+/// `simulate` with a goal: time, exposure and risk, on a copy of the cluster in memory.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rehearsal {

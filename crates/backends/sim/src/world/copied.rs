@@ -69,15 +69,12 @@ impl Copied {
 
     /// How many seconds a move takes: as long as is known, else as long as a plan reckons with.
     pub(crate) fn move_takes(&self, how: How) -> u32 {
-        let (kind, usual) = match how {
-            How::Migrate => ("migrate", 11),
-            How::Relocate => ("relocate", 120),
-            How::ReplaceStandby => ("replace-standby", 120),
+        let Some((_, name, usual)) = MOVES.iter().find(|(of, ..)| *of == how) else {
+            return 0;
         };
-        let known = Kind::new(kind)
-            .ok()
-            .and_then(|kind| self.of.snapshot.duration(&kind));
-        known.map_or(usual, |time| u32::try_from(time.as_secs()).unwrap_or(usual))
+        let kind = Kind::new(*name).ok();
+        let known = kind.and_then(|kind| self.of.snapshot.duration(&kind));
+        known.map_or(*usual, |time| u32::try_from(time.as_secs()).unwrap_or(*usual))
     }
 
     pub(super) fn pool_number(&self, pool: usize) -> u32 {
