@@ -282,6 +282,28 @@ fn an_approval_that_nobody_used_in_time_is_asked_for_again() {
     assert_eq!(story.next(), Decision::Judge(vec![all]));
 }
 
+/// Found by the simulator: after a dropped wave the next was judged by facts from before it, and a monitor that had crashed
+/// since was not missed.
+#[test]
+fn an_approval_is_as_old_as_the_facts_by_which_we_judged() {
+    let mut story = Story::prepared(false);
+    let all = vec![unit("osd.0"), unit("osd.1"), unit("osd.2")];
+    story.now = 100;
+    story.write(Event::Judged {
+        units: all.clone(),
+        ours: Answer::Yes,
+        theirs: Answer::Yes,
+        facts: Some(at(85)),
+    });
+    story.now = 85 + AGE;
+    assert_eq!(story.next(), Decision::Judge(vec![all]));
+    story.now -= 1;
+    for (seq, effect) in story.announced() {
+        assert_eq!(effect.before, Some(at(85 + AGE)));
+        assert_eq!(story.run.begins_before(seq), Some(at(85 + AGE)));
+    }
+}
+
 #[test]
 fn approvals_that_are_always_too_old_are_told_and_not_asked_for_without_an_end() {
     let mut story = Story::prepared(false);

@@ -290,14 +290,50 @@ fn nobody_goes_back_for_one_that_is_as_it_was_and_dies() {
     assert_eq!(world.on_new(), "osd.1");
 }
 
-#[test]
-fn who_can_be_neither_entered_nor_left_is_left_once_more_when_the_run_is_aborted() {
+/// A unit that could be neither entered nor left, so that its wave failed and a person is waited for.
+fn stuck() -> World {
     let mut world = world(OnFailure::Stop, |stage| stage.phases = Phase::all());
     world.units.remove(&"osd.1".parse::<UnitId>().unwrap());
     world.fails = vec!["enter osd.0", "leave osd.0"];
-    assert_eq!(held(&mut world).code, Code::WaveFailed);
+    assert_eq!(waits(&mut world), (Some(30), Code::WaveFailed));
+    assert_eq!(world.run.held().unwrap().0.code, Code::WaveFailed);
     let tried = ["enter osd.0", "leave osd.0", "leave osd.0", "collect of osd.0"];
     assert_eq!(world.done, tried);
+    world
+}
+
+/// Found by the simulator: a conductor was drained and its host went away. When it was back nobody gave it back to its
+/// service before a person resumed the run.
+#[test]
+fn who_can_be_neither_entered_nor_left_is_given_back_while_a_person_is_waited_for() {
+    let mut world = stuck();
+    for again in [90, 210] {
+        world.second = if again == 90 { 30 } else { 90 };
+        assert_eq!(waits(&mut world), (Some(again), Code::WaveFailed));
+    }
+    assert_eq!(
+        world.done[4..],
+        ["leave osd.0", "leave osd.0"],
+        "after 30 s, then after 60 s"
+    );
+    world.fails.clear();
+    world.second = 210;
+    assert_eq!(
+        waits(&mut world),
+        (Some(225), Code::UnitsSetAside),
+        "nothing speaks against the change"
+    );
+    world.second = 225;
+    assert_eq!(world.drive(|_| false), Decision::Over(Ending::Done));
+    assert_eq!(
+        world.done[6..],
+        ["leave osd.0", "enter osd.0", "osd.0 to 18", "leave osd.0"]
+    );
+}
+
+#[test]
+fn who_can_be_neither_entered_nor_left_is_left_once_more_when_the_run_is_aborted() {
+    let mut world = stuck();
     world.asks(Command::Abort);
     assert_eq!(world.drive(|_| false), Decision::Over(Ending::Aborted));
     assert_eq!(world.done[4..], ["leave osd.0"], "nobody comes back to it");

@@ -509,16 +509,22 @@ impl Driver {
     }
 
     async fn judge(&mut self, sets: Vec<Vec<UnitId>>) -> Result<Step, DriveError> {
-        let mut events = Vec::with_capacity(sets.len());
         for units in sets {
-            let ours = match &self.seen {
-                None => Answer::Unknown {
-                    why: "nothing was observed".to_owned(),
-                },
-                Some(seen) => match self.run.may_stop(&seen.snapshot, &units) {
-                    Ok(()) => Answer::Yes,
-                    Err(why) => Answer::No { why },
-                },
+            if let Some(wait) = self.look_before_judging().await? {
+                return Ok(wait);
+            }
+            let (ours, facts) = match &self.seen {
+                None => {
+                    let why = "nothing was observed".to_owned();
+                    (Answer::Unknown { why }, None)
+                }
+                Some(Sight { snapshot, .. }) => {
+                    let ours = match self.run.may_stop(snapshot, &units) {
+                        Ok(()) => Answer::Yes,
+                        Err(why) => Answer::No { why },
+                    };
+                    (ours, Some(snapshot.observed_at()))
+                }
             };
             let theirs = self
                 .backend
@@ -527,15 +533,27 @@ impl Driver {
                 .unwrap_or_else(|error| Answer::Unknown {
                     why: error.to_string(),
                 });
-            let facts = self.seen.as_ref().map(|seen| seen.snapshot.observed_at());
-            events.push(Event::Judged {
+            self.append(vec![Event::Judged {
                 units,
                 ours,
                 theirs,
                 facts,
-            });
+            }])?;
         }
-        self.append(events).map(|_| Step::Again)
+        Ok(Step::Again)
+    }
+
+    /// What both judges agree to counts since the facts were observed: half of that is left for asking the other one, and for
+    /// what is then begun. `None`: there is that much left, or it was looked anew.
+    async fn look_before_judging(&mut self) -> Result<Option<Step>, DriveError> {
+        let half = SignedDuration::from_millis(i64::from(self.run.start().policy.approval_age) * 500);
+        let now = self.clock.now();
+        let is_fresh = |seen: &Sight| now.duration_since(seen.snapshot.observed_at()) <= half;
+        if self.seen.as_ref().is_some_and(is_fresh) {
+            return Ok(None);
+        }
+        let looked = self.observe(now).await?;
+        Ok(matches!(looked, Step::Wait { .. }).then_some(looked))
     }
 
     /// Steps until the run is over, held, or `stop` says so between two waits.

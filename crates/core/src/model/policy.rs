@@ -184,17 +184,17 @@ impl Default for Retry {
 impl Retry {
     /// When to try again after `tries` earlier tries in vain; `None`: not in this run.
     pub fn after(self, now: Timestamp, tries: u32) -> Option<Timestamp> {
-        let Self {
-            first,
-            longest,
-            tries: most,
-        } = self;
-        let pause = u64::from(first)
+        (tries + 1 < self.tries).then(|| self.next(now, tries))
+    }
+
+    /// When to try again after `tries` earlier tries in vain what is never given up.
+    pub(crate) fn next(self, now: Timestamp, tries: u32) -> Timestamp {
+        let pause = u64::from(self.first)
             .checked_shl(tries)
             .unwrap_or(u64::MAX)
-            .min(u64::from(longest));
+            .min(u64::from(self.longest));
         let pause = SignedDuration::from_secs(i64::try_from(pause).unwrap_or(i64::MAX));
-        (tries + 1 < most).then(|| now.saturating_add(pause).unwrap_or(Timestamp::MAX))
+        now.saturating_add(pause).unwrap_or(Timestamp::MAX)
     }
 }
 

@@ -1,5 +1,6 @@
-//! An approval is a value with an age: what both judges agreed to counts for [`Policy::approval_age`], and whoever was
-//! not yet begun to be stopped by then is judged once more, together with what was.
+//! An approval is a value with an age: what both judges agreed to counts for [`Policy::approval_age`] since the facts were
+//! observed by which we judged, and whoever was not yet begun to be stopped by then is judged once more, together with
+//! what was.
 //!
 //! A wide wave is so sent in parts: the driver and the hosts refuse to begin what is too old, the journal says
 //! that nothing was begun, and here the rest is asked about.
@@ -21,13 +22,13 @@ const IN_VAIN: u32 = 5;
 const SOON: SignedDuration = SignedDuration::from_secs(1);
 
 impl State {
-    /// Until when what was agreed to at that time may begin.
+    /// Until when what was agreed to by what was known at that time may begin.
     pub(super) fn approved_until(&self, at: Timestamp) -> Timestamp {
         let age = SignedDuration::from_secs(i64::from(self.start.policy.approval_age));
         at.saturating_add(age).unwrap_or(Timestamp::MAX)
     }
 
-    /// That effect on a unit to which both judges agreed at that time.
+    /// That effect on a unit to which both judges agreed by what was known at that time.
     pub(super) fn approved(&self, action: Action, at: Timestamp) -> Effect {
         Effect {
             action,
@@ -64,7 +65,7 @@ impl State {
         match self.judgement(&set) {
             None => Some(Decision::Judge(vec![set])),
             // It was said of this set, and is too old by now, or it was no.
-            Some(said) if said.is_yes() && self.approved_until(said.at) <= now => {
+            Some(said) if said.is_yes() && self.approved_until(said.since) <= now => {
                 Some(Decision::Judge(vec![set]))
             }
             Some(_) => None,

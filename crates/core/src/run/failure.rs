@@ -45,10 +45,13 @@ impl State {
             return self.hold(Reason::new(Code::RollbackFailed, reason.detail.clone()));
         }
         match self.start.policy.on_failure {
-            OnFailure::Stop if self.going_back.is_none() => self.hold(Reason::new(
-                Code::WaveFailed,
-                format!("{}: {}", reason.code, reason.detail),
-            )),
+            OnFailure::Stop if self.going_back.is_none() => {
+                let reason = Reason::new(Code::WaveFailed, format!("{}: {}", reason.code, reason.detail));
+                match self.hold(reason) {
+                    Decision::Hold(reason) => self.hold_and_give_back(now, wave, reason),
+                    first => first,
+                }
+            }
             OnFailure::Continue if self.going_back.is_none() && !blamed.is_empty() => {
                 self.go_back(now, snapshot, stage, wave, blamed)
             }

@@ -140,13 +140,24 @@ impl State {
                     .judged
                     .take()
                     .and_then(|mut judged| judged.answers.remove(&set));
-                let approved = said.filter(Judgement::is_yes).map(|said| said.at);
+                let approved = said.filter(Judgement::is_yes).map(|said| said.since);
                 let joins = |(unit, before)| (unit, Visit::fresh(before, false, approved));
                 wave.units.extend(units.into_iter().map(joins));
             }
             Event::Judged {
-                units, ours, theirs, ..
-            } if self.wave.is_some() => self.apply_judged(seq, units, Judgement { ours, theirs, at }),
+                units,
+                ours,
+                theirs,
+                facts,
+            } if self.wave.is_some() => {
+                let said = Judgement {
+                    ours,
+                    theirs,
+                    at,
+                    since: facts.map_or(at, |facts| facts.min(at)),
+                };
+                self.apply_judged(seq, units, said);
+            }
             Event::Judged { .. } => return illegal("no wave is open of which anybody could be judged"),
             Event::WaveDropped { .. } => {
                 if self.wave.take_if(|wave| !wave.is_begun()).is_none() {
@@ -365,8 +376,8 @@ impl State {
             }
             (_, None | Some(None | Some((_, None)))) => Some("a unit is visited that is in no open wave"),
             (Action::Visit { phase, .. }, Some(Some((wave, Some(visit))))) => {
-                let gives_up = self.aborting && *phase == Phase::Leave && visit.is_stuck();
-                if wave.leads_back() || (wave.failure().is_some() && !gives_up) {
+                let is_given_back = *phase == Phase::Leave && visit.is_stuck();
+                if wave.leads_back() || (wave.failure().is_some() && !is_given_back) {
                     Some("a unit is visited whose wave goes back")
                 } else if !wave.is_agreed() && *phase > Phase::Prepare {
                     Some("a unit is visited to which the judges have not agreed")
@@ -430,9 +441,9 @@ impl State {
     fn apply_judged(&mut self, seq: Seq, units: Vec<UnitId>, said: Judgement) {
         let at = said.at;
         if said.is_yes() {
-            let until = self.approved_until(at);
+            let until = self.approved_until(said.since);
             if let Some(wave) = &mut self.wave {
-                wave.agreed_to(&units, at);
+                wave.agreed_to(&units, said.since);
             }
             // What was announced and may not have begun may begin for so long once more.
             for (seq, deadline) in &mut self.deadlines {

@@ -2,13 +2,15 @@
 //! planned like any other then.
 //!
 //! Such a unit is one whose host was off when its wave ended and answers again, or one that was entered by what the journal has
-//! lost: of that its own note tells.
+//! lost: of that its own note tells. In a wave that has failed it is one that could be neither entered nor left.
 
 use jiff::Timestamp;
 
 use super::decide::Decision;
 use super::event::Action;
 use super::state::{GivingBack, State};
+use super::visit::OpenWave;
+use super::wave::leave;
 use crate::model::{Code, Phase, Reason, Snapshot, Unit};
 
 impl State {
@@ -62,13 +64,29 @@ impl State {
             })
     }
 
+    /// While a person is waited for since the wave has failed: what could be neither entered nor left is left as soon as it
+    /// answers, however long that takes.
+    pub(super) fn hold_and_give_back(&self, now: Timestamp, wave: &OpenWave, reason: Reason) -> Decision {
+        let stuck = wave.units.iter().filter(|(_, visit)| visit.is_stuck());
+        let due = stuck.clone().filter(|(_, visit)| visit.giving_back.again <= now);
+        let due: Vec<Action> = due.map(|(unit, visit)| leave(wave, unit, visit)).collect();
+        if !due.is_empty() {
+            return Decision::act(due);
+        }
+        match stuck.map(|(_, visit)| visit.giving_back.again).min() {
+            Some(again) => Decision::Wait {
+                until: Some(again),
+                why: reason,
+            },
+            None => Decision::Hold(reason),
+        }
+    }
+
     /// What came of leaving a unit that no wave has in hand.
     pub(super) fn apply_given_back(&mut self, at: Timestamp, unit: crate::model::UnitId, failed: bool) {
         if failed {
             let tried = self.giving_back.entry(unit).or_default();
-            let again = self.start.policy.retry.after(at, tried.tries);
-            tried.tries += 1;
-            tried.again = again.unwrap_or(at);
+            tried.in_vain(at, self.start.policy.retry);
         } else {
             self.owed.remove(&unit);
             self.giving_back.remove(&unit);

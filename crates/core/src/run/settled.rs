@@ -76,10 +76,14 @@ impl State {
                     *in_vain = 0;
                 }
                 let is_last = self.is_last(phase);
+                let retry = self.start.policy.retry;
                 if self.wave.is_none() && phase == Phase::Leave {
                     self.apply_given_back(at, unit, failed.is_some());
                 } else if let Some(visit) = self.visit(&unit) {
                     visit.settled(phase, is_last, failed);
+                    if visit.is_stuck() {
+                        visit.giving_back.in_vain(at, retry);
+                    }
                 }
             }
             Action::Restart { unit } => {

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::event::{Action, Answer, Ending, Entry, Event, Seq, Start};
 use super::visit::OpenWave;
-use crate::model::{ConditionName, GuardName, HostName, PartName, Reason, Revision, UnitId};
+use crate::model::{ConditionName, GuardName, HostName, PartName, Reason, Retry, Revision, UnitId};
 use crate::plan::Plan;
 
 /// An event that cannot follow those before it: the journal is not one of ours, or was altered.
@@ -113,12 +113,20 @@ pub(super) struct Aside {
     pub(super) tries: u32,
 }
 
-/// A unit that no wave has in hand, and that was given back in vain.
+/// A unit that was given back in vain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct GivingBack {
     pub(super) tries: u32,
     /// When it is tried again.
     pub(super) again: Timestamp,
+}
+
+impl GivingBack {
+    /// Once more in vain.
+    pub(super) fn in_vain(&mut self, at: Timestamp, retry: Retry) {
+        self.again = retry.next(at, self.tries);
+        self.tries = self.tries.saturating_add(1);
+    }
 }
 
 /// The last answers of the judges.
@@ -134,7 +142,10 @@ pub(super) struct Judged {
 pub(super) struct Judgement {
     pub(super) ours: Answer,
     pub(super) theirs: Answer,
+    /// When the second of them had answered.
     pub(super) at: Timestamp,
+    /// Since when it counts: the facts are of that time by which we judged.
+    pub(super) since: Timestamp,
 }
 
 impl Judgement {

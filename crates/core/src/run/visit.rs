@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::gate::Wanted;
+use super::state::GivingBack;
 use crate::model::{Code, PartName, Phase, Reason, Revision, StageSpec, UnitId};
 use crate::plan::Move;
 
@@ -85,6 +86,8 @@ pub struct Visit {
     pub state: VisitState,
     /// Whether the corrective step was tried: it was started once more, or left once more.
     pub corrected: bool,
+    /// How often it was left in vain.
+    pub(super) giving_back: GivingBack,
     /// Whether it was brought back; `Err`: why it could not be.
     pub went_back: Option<Result<(), String>>,
     /// Whether that made its data anew.
@@ -100,7 +103,7 @@ pub enum VisitState {
     Waiting {
         /// Whether its software is laid out.
         prepared: bool,
-        /// When both judges agreed to it.
+        /// By what was known when both judges agreed to it.
         approved: Option<Timestamp>,
     },
     /// Its software could not be laid out: it is as it was.
@@ -198,7 +201,7 @@ impl OpenWave {
         }
     }
 
-    /// Both judges agreed to these. Of part of those that are still to go down together nothing follows for the others.
+    /// Both judges agreed to these, by what was known at that time. Of part of those that are still to go down together nothing follows for the others.
     pub(super) fn agreed_to(&mut self, units: &[UnitId], at: Timestamp) {
         let mut waiting = self.units.iter().filter(|(_, visit)| visit.waits()).peekable();
         let is_whole = waiting.peek().is_some() && waiting.all(|(unit, _)| units.contains(unit));
@@ -247,6 +250,7 @@ impl Visit {
             since: None,
             state: VisitState::Waiting { prepared, approved },
             corrected: false,
+            giving_back: GivingBack::default(),
             went_back: None,
             rebuilt: false,
             overdue_since: None,
@@ -263,7 +267,7 @@ impl Visit {
         !self.is_begun() && matches!(self.state, VisitState::Waiting { .. })
     }
 
-    /// When both judges agreed to it, while nothing of it was begun.
+    /// By what was known when both judges agreed to it, while nothing of it was begun.
     pub(super) fn approved(&self) -> Option<Timestamp> {
         if let VisitState::Waiting { approved, .. } = self.state {
             approved
@@ -499,6 +503,7 @@ impl Visit {
     /// A person says that it is tried once more. `others`: its wave goes on with others.
     fn tried_again(&mut self, others: bool) {
         self.corrected = false;
+        self.giving_back = GivingBack::default();
         match &mut self.state {
             // Its host may be back, and it may serve there: both judges are asked about all of its turn.
             VisitState::Lost { prepared, .. } if others => {

@@ -490,6 +490,9 @@ impl State {
         let why = match (&said.ours, &said.theirs) {
             (Answer::No { why } | Answer::Unknown { why }, _)
             | (_, Answer::No { why } | Answer::Unknown { why }) => why.as_str(),
+            _ if said.is_yes() && self.approved_until(said.since) <= now => {
+                "both judges agreed, and by then it was too late: approval_age is shorter than it takes to ask them"
+            }
             _ if said.is_yes() => {
                 if self
                     .held
@@ -498,7 +501,7 @@ impl State {
                 {
                     return Decision::Record(vec![Event::Released]);
                 }
-                let fresh = fresh.into_iter().map(|action| self.approved(action, said.at));
+                let fresh = fresh.into_iter().map(|action| self.approved(action, said.since));
                 return Decision::Act {
                     fresh: fresh.collect(),
                     again: Vec::new(),
