@@ -518,12 +518,12 @@ impl Driver {
                     let why = "nothing was observed".to_owned();
                     (Answer::Unknown { why }, None)
                 }
-                Some(Sight { snapshot, .. }) => {
+                Some(Sight { snapshot, at, .. }) => {
                     let ours = match self.run.may_stop(snapshot, &units) {
                         Ok(()) => Answer::Yes,
                         Err(why) => Answer::No { why },
                     };
-                    (ours, Some(snapshot.observed_at()))
+                    (ours, Some(*at))
                 }
             };
             let theirs = self
@@ -543,12 +543,12 @@ impl Driver {
         Ok(Step::Again)
     }
 
-    /// What both judges agree to counts since the facts were observed: half of that is left for asking the other one, and for
+    /// What both judges agree to counts since the facts had come in: half of that is left for asking the other one, and for
     /// what is then begun. `None`: there is that much left, or it was looked anew.
     async fn look_before_judging(&mut self) -> Result<Option<Step>, DriveError> {
         let half = SignedDuration::from_millis(i64::from(self.run.start().policy.approval_age) * 500);
         let now = self.clock.now();
-        let is_fresh = |seen: &Sight| now.duration_since(seen.snapshot.observed_at()) <= half;
+        let is_fresh = |seen: &Sight| now.duration_since(seen.at) <= half;
         if self.seen.as_ref().is_some_and(is_fresh) {
             return Ok(None);
         }

@@ -269,8 +269,8 @@ pub struct Policy {
     pub gate_hold: u32,
     /// How long to wait for a gate, in seconds.
     pub gate_timeout: u32,
-    /// How long what both judges have said counts, in seconds: whoever was not yet begun to be stopped by then is
-    /// judged once more.
+    /// How long what both judges have said counts, in seconds since the facts had come in by which we judged: whoever was
+    /// not yet begun to be stopped by then is judged once more.
     #[serde(deserialize_with = "at_least_one")]
     pub approval_age: u32,
     /// When waves may run; always, if empty.

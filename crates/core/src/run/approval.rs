@@ -1,5 +1,5 @@
-//! An approval is a value with an age: what both judges agreed to counts for [`Policy::approval_age`] since the facts were
-//! observed by which we judged, and whoever was not yet begun to be stopped by then is judged once more, together with
+//! An approval is a value with an age: what both judges agreed to counts for [`Policy::approval_age`] since the facts had
+//! come in by which we judged, and whoever was not yet begun to be stopped by then is judged once more, together with
 //! what was.
 //!
 //! A wide wave is so sent in parts: the driver and the hosts refuse to begin what is too old, the journal says

@@ -75,7 +75,8 @@ pub enum Event {
         ours: Answer,
         /// The system's own oracle.
         theirs: Answer,
-        /// When the facts were observed by which we judged; what earlier releases wrote has none.
+        /// When the facts had come in by which we judged, and since when this counts; what earlier releases wrote is of when
+        /// they were asked for, or has none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         facts: Option<Timestamp>,
     },

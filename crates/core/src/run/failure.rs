@@ -46,7 +46,8 @@ impl State {
         }
         match self.start.policy.on_failure {
             OnFailure::Stop if self.going_back.is_none() => {
-                let reason = Reason::new(Code::WaveFailed, format!("{}: {}", reason.code, reason.detail));
+                let detail = format!("{}: {}{}", reason.code, reason.detail, wave.still_given_back());
+                let reason = Reason::new(Code::WaveFailed, detail);
                 match self.hold(reason) {
                     Decision::Hold(reason) => self.hold_and_give_back(now, wave, reason),
                     first => first,

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 
 use super::decide::Decision;
 use super::event::Action;
-use super::state::{GivingBack, State};
-use super::visit::OpenWave;
+use super::state::State;
+use super::visit::{GivingBack, OpenWave};
 use super::wave::leave;
 use crate::model::{Code, Phase, Reason, Snapshot, Unit};
 

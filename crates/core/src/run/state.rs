@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::event::{Action, Answer, Ending, Entry, Event, Seq, Start};
-use super::visit::OpenWave;
-use crate::model::{ConditionName, GuardName, HostName, PartName, Reason, Retry, Revision, UnitId};
+use super::visit::{GivingBack, OpenWave};
+use crate::model::{ConditionName, GuardName, HostName, PartName, Reason, Revision, UnitId};
 use crate::plan::Plan;
 
 /// An event that cannot follow those before it: the journal is not one of ours, or was altered.
@@ -113,22 +113,6 @@ pub(super) struct Aside {
     pub(super) tries: u32,
 }
 
-/// A unit that was given back in vain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct GivingBack {
-    pub(super) tries: u32,
-    /// When it is tried again.
-    pub(super) again: Timestamp,
-}
-
-impl GivingBack {
-    /// Once more in vain.
-    pub(super) fn in_vain(&mut self, at: Timestamp, retry: Retry) {
-        self.again = retry.next(at, self.tries);
-        self.tries = self.tries.saturating_add(1);
-    }
-}
-
 /// The last answers of the judges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Judged {
@@ -144,7 +128,7 @@ pub(super) struct Judgement {
     pub(super) theirs: Answer,
     /// When the second of them had answered.
     pub(super) at: Timestamp,
-    /// Since when it counts: the facts are of that time by which we judged.
+    /// Since when it counts: the facts had come in by then by which we judged.
     pub(super) since: Timestamp,
 }
 

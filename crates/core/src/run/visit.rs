@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::gate::Wanted;
-use super::state::GivingBack;
-use crate::model::{Code, PartName, Phase, Reason, Revision, StageSpec, UnitId};
+use crate::model::{Code, PartName, Phase, Reason, Retry, Revision, StageSpec, UnitId};
 use crate::plan::Move;
 
 /// A wave being carried out.
@@ -94,6 +93,22 @@ pub struct Visit {
     pub rebuilt: bool,
     /// Since when others have been waiting for it, where they no longer do.
     pub overdue_since: Option<Timestamp>,
+}
+
+/// A unit that was given back in vain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct GivingBack {
+    pub(super) tries: u32,
+    /// When it is tried again.
+    pub(super) again: Timestamp,
+}
+
+impl GivingBack {
+    /// Once more in vain.
+    pub(super) fn in_vain(&mut self, at: Timestamp, retry: Retry) {
+        self.again = retry.next(at, self.tries);
+        self.tries = self.tries.saturating_add(1);
+    }
 }
 
 /// How far a unit's turn has come.
@@ -231,6 +246,16 @@ impl OpenWave {
     pub(super) fn gives_up(&mut self) {
         for visit in self.units.values_mut().filter(|visit| visit.is_stuck()) {
             visit.corrected = false;
+        }
+    }
+
+    /// What is said of those that could be neither entered nor left while a person is waited for.
+    pub(super) fn still_given_back(&self) -> String {
+        let stuck = self.units.iter().filter(|(_, visit)| visit.is_stuck());
+        let names: Vec<&str> = stuck.map(|(unit, _)| unit.as_str()).collect();
+        match names.as_slice() {
+            [] => String::new(),
+            names => format!("; to give back {} is tried until it works", names.join(" ")),
         }
     }
 

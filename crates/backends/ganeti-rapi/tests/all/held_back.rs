@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{Phase, UnitId};
-use stagger_core::run::{Action, Command, Ending};
+use stagger_core::model::{Code, Phase, UnitId};
+use stagger_core::run::{Action, Command, Ending, Event};
 use stagger_engine::backend::{Backend as _, Call, Persistence};
 use stagger_engine::clock::{Steady, SystemClock};
 use stagger_engine::deadline::Deadline;
@@ -50,16 +50,21 @@ async fn a_node_whose_hook_says_no_is_not_rebooted_also_where_it_could_not_be_le
 }
 
 #[tokio::test]
-async fn one_that_cannot_be_left_holds_the_run_and_is_left_when_a_person_resumes() {
-    let setup = with_hooks(2).await;
+async fn one_that_cannot_be_left_holds_the_run_and_is_left_as_soon_as_it_can_be() {
+    let setup = with_hooks(3).await;
     let mut lives = Lives::new(&setup);
     let end = lives.live().await;
-    let End::Held(reason) = end else { panic!("{end:?}") };
-    assert!(reason.detail.contains("n2"), "{reason}");
-    assert_eq!(setup.world().powercycles.get("n2"), None);
-    lives.ask(&Command::Resume);
-    let end = lives.live().await;
     assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
+    let held = lives.events().into_iter().find_map(|event| match event {
+        Event::Held { reason } => Some(reason),
+        _ => None,
+    });
+    let held = held.unwrap();
+    assert_eq!(held.code, Code::WaveFailed);
+    assert!(
+        held.detail.ends_with("; to give back n2 is tried until it works"),
+        "{held}"
+    );
     let world = setup.world();
     assert_eq!(world.powercycles.get("n2"), None);
     assert!(is_home(&world, "n2"), "{:?}", world.layout());

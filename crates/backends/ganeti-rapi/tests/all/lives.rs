@@ -199,6 +199,13 @@ impl<'a> Lives<'a> {
         }
     }
 
+    /// What the journal holds.
+    pub fn events(&self) -> Vec<Event> {
+        let store = SqliteStore::open(&self.journal).unwrap();
+        let entries = store.journal(&RunId::new("run-1").unwrap()).unwrap();
+        entries.into_iter().map(|entry| entry.event).collect()
+    }
+
     pub fn ask(&self, command: &Command) {
         let mut store = SqliteStore::open(&self.journal).unwrap();
         let run = RunId::new("run-1").unwrap();
