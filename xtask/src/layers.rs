@@ -10,7 +10,7 @@ use crate::modules::modules;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("stagger-versioned", &[]),
     ("stagger-core", &["stagger-versioned"]),
     ("stagger-engine", &["stagger-core", "stagger-versioned"]),
@@ -34,6 +34,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
         "stagger-ironic",
         &["stagger-core", "stagger-engine", "stagger-versioned"],
     ),
+    ("stagger-report", &["stagger-core"]),
     (
         "stagger-cli",
         &[
@@ -45,6 +46,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
             "stagger-ganeti",
             "stagger-ganeti-rapi",
             "stagger-ironic",
+            "stagger-report",
             "stagger-versioned",
         ],
     ),

@@ -65,6 +65,9 @@ pub(crate) enum Command {
     /// List runs, or show the events of one.
     #[command(after_help = "Example: stagger history lab-20260101-000000")]
     History(History),
+    /// Verify that the journal of a run keeps the laws, independently of what wrote it.
+    #[command(after_help = "Examples: stagger verify\n          stagger verify --from journal.jsonl")]
+    Verify(Verify),
     /// Explain why a unit is in its wave, what blocks it, and what would free it.
     #[command(after_help = "Example: stagger explain osd.7 upgrade --to 18.2.7")]
     Explain(Explain),
@@ -336,6 +339,16 @@ pub(crate) struct RunRequest {
 pub(crate) struct History {
     /// The run [default: list all].
     pub(crate) run: Option<RunId>,
+}
+
+/// `verify`
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The run [default: the newest].
+    pub(crate) run: Option<RunId>,
+    /// Read the journal from a file with an event in each line: `journal.jsonl` of `artifacts --bundle`, or what `history RUN --json` prints.
+    #[arg(long, value_name = "FILE", conflicts_with = "run")]
+    pub(crate) from: Option<PathBuf>,
 }
 
 /// `status`

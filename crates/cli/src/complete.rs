@@ -28,7 +28,7 @@ const ASKED_BY: &str = "STAGGER_COMPLETE";
 const RUNS: usize = 20;
 
 /// The commands that take a run.
-const OF_RUNS: [&str; 10] = [
+const OF_RUNS: [&str; 11] = [
     "resume",
     "status",
     "pause",
@@ -38,6 +38,7 @@ const OF_RUNS: [&str; 10] = [
     "confirm",
     "settle",
     "history",
+    "verify",
     "artifacts",
 ];
 

@@ -53,6 +53,8 @@ pub(crate) const ROOK_UNMANAGED: Name = Name("rook-unmanaged", 1);
 pub(crate) const ROOK_VERSIONS: Name = Name("rook-versions", 1);
 /// A line of `history RUN`
 pub(crate) const EVENT: Name = Name("event", 1);
+/// `verify`
+pub(crate) const VERIFICATION: Name = Name("verification", 1);
 /// `explain`
 pub(crate) const EXPLANATION: Name = Name("explanation", 1);
 /// `simulate` with a goal
@@ -430,6 +432,10 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
             ERROR.schema::<ErrorReport<'_>>("What a command that fails prints with `--json`."),
         ),
         (EVENT.0, EVENT.schema::<Entry>("A line of `history RUN --json`.")),
+        (
+            VERIFICATION.0,
+            VERIFICATION.schema::<stagger_report::Verification>("`verify --json`"),
+        ),
         (
             EXPLANATION.0,
             EXPLANATION.schema::<Explanation>("`explain --json`"),

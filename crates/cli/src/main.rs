@@ -27,7 +27,7 @@ use stagger_core::run::Command as RunCommand;
 use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
     agent, ceph, control, db, demo, guards, history, hroller, init, ironic, kube, lint, observe, operator,
-    osd, plan, preflight, reason, rehearse, run, simulate, versions,
+    osd, plan, preflight, reason, rehearse, run, simulate, verify, versions,
 };
 use error::CliError;
 use exit::Exit;
@@ -135,6 +135,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Versions(args) if args.kube.is_meant() => kube::versions(cli, args).await,
         Command::Versions(args) => versions::versions(cli, args).await,
         Command::History(args) => history::history(cli, args),
+        Command::Verify(args) => verify::verify_run(cli, args),
         Command::Explain(args) => plan::explain_unit(cli, args).await,
         Command::Simulate(args) => match (&args.scenario, &args.goal) {
             (Some(scenario), _) => simulate::simulate(cli, scenario, args.fast).await,

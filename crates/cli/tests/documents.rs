@@ -243,6 +243,7 @@ fn what_is_printed_is_valid() {
             held = serde_json::from_str(&said(&[&state[..], &["status", "--json"]].concat())).ok();
         }
         events += all.lines(&[&state[..], &["history", run]].concat());
+        all.command(&[&state[..], &["verify", run]].concat());
         all.command(&[&state[..], &["artifacts"]].concat());
         all.command(&[&state[..], &["artifacts", "--bundle", &file("bundle.tar.gz")]].concat());
     }

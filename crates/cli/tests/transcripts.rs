@@ -182,6 +182,25 @@ fn furnish(folder: &Path) {
         copied(&folder.join(name), &folder.join(format!("{name}-asked")));
         fs::copy(&file, folder.join(format!("{scenario}.toml"))).unwrap();
     }
+
+    // A journal as lines; in another one judge was not asked before the third wave, and nobody passed a point of no return.
+    let over = folder.join("over");
+    let lines = stagger(&["--state", over.to_str().unwrap(), "history", "sim-demo", "--json"]);
+    fs::write(folder.join("journal.jsonl"), &lines).unwrap();
+    let mut judged = 0;
+    let spoilt = lines.lines().map(|line| {
+        let mut event: Value = serde_json::from_str(line).unwrap();
+        judged += u32::from(event["event"] == "judged");
+        if event["event"] == "judged" && judged == 3 {
+            event["theirs"] = serde_json::json!({ "answer": "unknown", "why": "it does not answer" });
+        }
+        if event["event"] == "started" {
+            event["policy"]["doors"] = "ask".into();
+        }
+        format!("{event}\n")
+    });
+    fs::write(folder.join("spoilt.jsonl"), spoilt.collect::<String>()).unwrap();
+    fs::write(folder.join("cut.jsonl"), &lines[..lines.len() / 2]).unwrap();
 }
 
 /// The one test of this file that changes the folder that it is in.

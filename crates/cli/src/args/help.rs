@@ -23,6 +23,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "check",
             "simulate",
             "history",
+            "verify",
             "artifacts",
             "demo",
         ],

@@ -21,6 +21,7 @@ pub(crate) mod reason;
 pub(crate) mod rehearse;
 pub(crate) mod run;
 pub(crate) mod simulate;
+pub(crate) mod verify;
 pub(crate) mod versions;
 
 use crate::state::{artifacts, place, state_folder, store, which};

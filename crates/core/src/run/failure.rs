@@ -6,6 +6,7 @@ use super::back;
 use super::decide::Decision;
 use super::event::{Action, Event};
 use super::gate::{self, Wanted};
+use super::giving_back::hold_and_give_back;
 use super::state::State;
 use super::visit::{Failure, OpenWave, Visit, Way};
 use super::wave::{Waited, leave};
@@ -48,10 +49,11 @@ impl State {
             OnFailure::Stop if self.going_back.is_none() => {
                 let detail = format!("{}: {}{}", reason.code, reason.detail, wave.still_given_back());
                 let reason = Reason::new(Code::WaveFailed, detail);
-                match self.hold(reason) {
-                    Decision::Hold(reason) => self.hold_and_give_back(now, wave, reason),
-                    first => first,
+                let told = self.hold(reason.clone());
+                if !matches!(told, Decision::Hold(_)) {
+                    return told;
                 }
+                hold_and_give_back(now, wave, reason)
             }
             OnFailure::Continue if self.going_back.is_none() && !blamed.is_empty() => {
                 self.go_back(now, snapshot, stage, wave, blamed)

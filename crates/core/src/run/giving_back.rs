@@ -64,24 +64,6 @@ impl State {
             })
     }
 
-    /// While a person is waited for since the wave has failed: what could be neither entered nor left is left as soon as it
-    /// answers, however long that takes.
-    pub(super) fn hold_and_give_back(&self, now: Timestamp, wave: &OpenWave, reason: Reason) -> Decision {
-        let stuck = wave.units.iter().filter(|(_, visit)| visit.is_stuck());
-        let due = stuck.clone().filter(|(_, visit)| visit.giving_back.again <= now);
-        let due: Vec<Action> = due.map(|(unit, visit)| leave(wave, unit, visit)).collect();
-        if !due.is_empty() {
-            return Decision::act(due);
-        }
-        match stuck.map(|(_, visit)| visit.giving_back.again).min() {
-            Some(again) => Decision::Wait {
-                until: Some(again),
-                why: reason,
-            },
-            None => Decision::Hold(reason),
-        }
-    }
-
     /// What came of leaving a unit that no wave has in hand.
     pub(super) fn apply_given_back(&mut self, at: Timestamp, unit: crate::model::UnitId, failed: bool) {
         if failed {
@@ -92,5 +74,23 @@ impl State {
             self.giving_back.remove(&unit);
         }
         self.plan_is_fresh = false;
+    }
+}
+
+/// While a person is waited for since the wave has failed: what could be neither entered nor left is left as soon as it
+/// answers, however long that takes.
+pub(super) fn hold_and_give_back(now: Timestamp, wave: &OpenWave, reason: Reason) -> Decision {
+    let stuck = wave.units.iter().filter(|(_, visit)| visit.is_stuck());
+    let due = stuck.clone().filter(|(_, visit)| visit.giving_back.again <= now);
+    let due: Vec<Action> = due.map(|(unit, visit)| leave(wave, unit, visit)).collect();
+    if !due.is_empty() {
+        return Decision::act(due);
+    }
+    match stuck.map(|(_, visit)| visit.giving_back.again).min() {
+        Some(again) => Decision::Wait {
+            until: Some(again),
+            why: reason,
+        },
+        None => Decision::Hold(reason),
     }
 }

@@ -1,0 +1,42 @@
+//! Nothing goes back without evidence against the change.
+
+use stagger_core::model::Code;
+use stagger_core::run::{Action, Command, Event};
+
+use super::{Breach, Journal};
+
+pub(super) fn evidence(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
+    let mut asked = false;
+    let mut aborted = false;
+    let mut failed = false;
+    let mut count = 0;
+    let mut broken = Vec::new();
+    for entry in journal.entries {
+        let why = match &entry.event {
+            Event::Asked { command, .. } => {
+                asked |= *command == Command::Rollback;
+                aborted |= *command == Command::Abort;
+                None
+            }
+            Event::WaveOpened { .. } | Event::WaveRecovered => {
+                failed = false;
+                None
+            }
+            Event::WaveFailed { units, reason, .. } => {
+                failed = true;
+                let is_of_nobody = units.is_empty() && reason.code == Code::GatesShut && !asked && !aborted;
+                is_of_nobody.then(|| "the wave fails for a gate, and all its units serve".to_owned())
+            }
+            Event::Intent {
+                action: Action::GoBack { unit, .. },
+                ..
+            } => {
+                count += 1;
+                (!failed && !asked).then(|| format!("{unit} goes back, and nothing of its wave has failed"))
+            }
+            _ => None,
+        };
+        broken.extend(why.map(|why| Breach { seq: entry.seq, why }));
+    }
+    (count, broken)
+}
