@@ -427,6 +427,34 @@ fn healthy_work_is_not_undone_for_a_warning_that_came_meanwhile() {
     );
 }
 
+/// Found on a real Ceph whose standby manager was away for half a minute: managers do not show in the number of the OSD map, so
+/// the plan was taken for one of the world as it is, and the run was held for a person.
+#[test]
+fn what_was_down_and_is_back_is_planned_though_the_number_of_the_map_is_the_same() {
+    let mut story = Story::new(false);
+    story.units.insert(unit("osd.0"), DOWN);
+    for phase in ["prepare", "change"] {
+        let begun = story.announced();
+        assert_eq!(
+            phases(&begun),
+            [format!("{phase} osd.1"), format!("{phase} osd.2")]
+        );
+        for (intent, effect) in begun {
+            if phase == "change" {
+                story.units.insert(effect.action.unit().unwrap().clone(), NEW);
+            }
+            story.settle(intent, done());
+        }
+    }
+    story.generation += 1;
+    story.healthy = false;
+    assert_eq!(story.waits().code, Code::GatesShut);
+    story.healthy = true;
+    assert_eq!(story.waits().code, Code::UnitsLeftBehind);
+    story.units.insert(unit("osd.0"), (UnitState::Serving, "18"));
+    assert_eq!(phases(&story.announced()), ["prepare osd.0"]);
+}
+
 /// Found by the simulator: the gates count only what is worse than before the run, so they were open while groups that
 /// were short before recovered. Each wave was dropped as soon as it was opened, and planned again, without a pause.
 #[test]

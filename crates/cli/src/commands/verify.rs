@@ -3,6 +3,7 @@
 use std::io::BufRead as _;
 use std::path::Path;
 
+use serde_json::{Map, Value};
 use stagger_core::run::Entry;
 use stagger_report::{Verification, verify};
 
@@ -50,12 +51,19 @@ fn journal_file(file: &Path) -> Result<Vec<Entry>, CliError> {
             ))
             .hint("`stagger history RUN --json` prints a journal")
         };
-        let mut event: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_str(&line).map_err(wrong)?;
-        event.remove("schema");
-        entries.push(serde_json::from_value(event.into()).map_err(wrong)?);
+        entries.push(entry(&line).map_err(wrong)?);
     }
     Ok(entries)
+}
+
+/// An event in its place, with or without the name of the document before it.
+fn entry(line: &str) -> Result<Entry, serde_json::Error> {
+    let mut fields: Map<String, Value> = serde_json::from_str(line)?;
+    fields.remove("schema");
+    let seq = serde_json::from_value(fields.remove("seq").unwrap_or_default())?;
+    let at = serde_json::from_value(fields.remove("at").unwrap_or_default())?;
+    let event = serde_json::from_value(fields.into())?;
+    Ok(Entry { seq, at, event })
 }
 
 /// The verdict first, then each law, and where it is broken.

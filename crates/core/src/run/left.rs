@@ -59,11 +59,9 @@ impl State {
         {
             return Some(wait);
         }
-        // It goes on by itself once what was left can be done. Before it ends for good that is looked at in any case: the world
-        // may be in the same state, and more be known of it.
-        if (self.start.policy.partial || current.generation != ask.snapshot.generation())
-            && let Some(anew) = leaves_others(ask, current)
-        {
+        // It goes on by itself once what was left can be done. Not every unit shows in the number of a cluster's state, and more
+        // may be known of the same one.
+        if let Some(anew) = leaves_others(ask, current) {
             return Some(anew);
         }
         let reason = self.told(part, is_step, &left);
