@@ -182,8 +182,11 @@ fn furnish(folder: &Path) {
         copied(&folder.join(name), &folder.join(format!("{name}-asked")));
         fs::copy(&file, folder.join(format!("{scenario}.toml"))).unwrap();
     }
+    journals_as_lines(folder);
+}
 
-    // A journal as lines; in another one judge was not asked before the third wave, and nobody passed a point of no return.
+/// A journal as lines; in another a judge could not tell before the third wave, and nobody has passed a point of no return.
+fn journals_as_lines(folder: &Path) {
     let over = folder.join("over");
     let lines = stagger(&["--state", over.to_str().unwrap(), "history", "sim-demo", "--json"]);
     fs::write(folder.join("journal.jsonl"), &lines).unwrap();

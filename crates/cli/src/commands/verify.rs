@@ -16,13 +16,12 @@ use crate::print;
 
 /// `verify`
 pub(crate) fn verify_run(cli: &Cli, args: &args::Verify) -> Result<Exit, CliError> {
-    let (entries, from) = match &args.from {
-        Some(file) => (journal_file(file)?, file.display().to_string()),
-        None => {
-            let store = store(cli)?;
-            let run = which(&*store, args.run.as_ref())?;
-            (store.journal(&run)?, format!("the journal of {run}"))
-        }
+    let (entries, from) = if let Some(file) = &args.from {
+        (journal_file(file)?, file.display().to_string())
+    } else {
+        let store = store(cli)?;
+        let run = which(&*store, args.run.as_ref())?;
+        (store.journal(&run)?, format!("the journal of {run}"))
     };
     let verified = verify(&entries)
         .ok_or_else(|| CliError::usage(format!("{from} does not begin with the start of a run")))?;

@@ -9,7 +9,7 @@ use super::gate::{self, Wanted};
 use super::giving_back::hold_and_give_back;
 use super::state::State;
 use super::visit::{Failure, OpenWave, Visit, Way};
-use super::wave::{Waited, leave};
+use super::wave::Waited;
 use crate::model::{Code, GoingBack, OnFailure, Reason, Snapshot, StageSpec, UnitId, UnitState};
 
 impl State {
@@ -29,7 +29,7 @@ impl State {
                 .units
                 .iter()
                 .filter(|(_, visit)| visit.is_stuck() && !visit.corrected);
-            let stuck: Vec<Action> = stuck.map(|(unit, visit)| leave(wave, unit, visit)).collect();
+            let stuck: Vec<Action> = stuck.map(|(unit, visit)| wave.leave(unit, visit)).collect();
             if !stuck.is_empty() {
                 return Decision::act(stuck);
             }

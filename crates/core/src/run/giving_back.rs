@@ -10,7 +10,6 @@ use super::decide::Decision;
 use super::event::Action;
 use super::state::State;
 use super::visit::{GivingBack, OpenWave};
-use super::wave::leave;
 use crate::model::{Code, Phase, Reason, Snapshot, Unit};
 
 impl State {
@@ -82,7 +81,7 @@ impl State {
 pub(super) fn hold_and_give_back(now: Timestamp, wave: &OpenWave, reason: Reason) -> Decision {
     let stuck = wave.units.iter().filter(|(_, visit)| visit.is_stuck());
     let due = stuck.clone().filter(|(_, visit)| visit.giving_back.again <= now);
-    let due: Vec<Action> = due.map(|(unit, visit)| leave(wave, unit, visit)).collect();
+    let due: Vec<Action> = due.map(|(unit, visit)| wave.leave(unit, visit)).collect();
     if !due.is_empty() {
         return Decision::act(due);
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use super::event::Action;
 use super::gate::Wanted;
 use crate::model::{Code, PartName, Phase, Reason, Retry, Revision, StageSpec, UnitId};
 use crate::plan::Move;
@@ -246,6 +247,22 @@ impl OpenWave {
     pub(super) fn gives_up(&mut self) {
         for visit in self.units.values_mut().filter(|visit| visit.is_stuck()) {
             visit.corrected = false;
+        }
+    }
+
+    /// What is done to the guests of that unit.
+    pub(super) fn moves_of(&self, unit: &UnitId) -> Vec<Move> {
+        let of_it = self.moves.iter().filter(|a_move| a_move.from == *unit);
+        of_it.cloned().collect()
+    }
+
+    /// A unit that could not be entered is left, as what it was.
+    pub(super) fn leave(&self, unit: &UnitId, visit: &Visit) -> Action {
+        Action::Visit {
+            unit: unit.clone(),
+            phase: Phase::Leave,
+            revision: visit.before.clone(),
+            moves: self.moves_of(unit),
         }
     }
 

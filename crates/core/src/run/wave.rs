@@ -10,7 +10,6 @@ use super::gate;
 use super::state::{Judgement, State};
 use super::visit::{OpenWave, Visit, VisitState};
 use crate::model::{Code, Ix, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
-use crate::plan::Move;
 
 /// How often the wait for gates is prolonged because what shuts them changed: recovery makes progress.
 const PROLONGED: u32 = 3;
@@ -245,7 +244,7 @@ impl State {
                 .iter()
                 .all(|unit| wave.units.contains_key(unit) && !is_begun(unit))
         {
-            let moves = units.iter().flat_map(|unit| moves_of(wave, unit)).collect();
+            let moves = units.iter().flat_map(|unit| wave.moves_of(unit)).collect();
             return crate::check::may_empty(snapshot, maintenance, units, moves);
         }
         if units.iter().any(|unit| !wave.units.contains_key(unit)) {
@@ -327,14 +326,14 @@ impl State {
                         unit: unit.clone(),
                         phase,
                         revision: stage.revision.clone(),
-                        moves: moves_of(wave, unit),
+                        moves: wave.moves_of(unit),
                     };
                     self.phase(now, visit, phase, action)
                 }
                 // What could not be entered is left again.
                 VisitState::Failed {
                     phase: Phase::Enter, ..
-                } => Some(leave(wave, unit, visit).into()),
+                } => Some(wave.leave(unit, visit).into()),
                 VisitState::Unprepared { .. }
                 | VisitState::Failed { .. }
                 | VisitState::Stuck { .. }
@@ -369,7 +368,7 @@ impl State {
             .filter(|(unit, visit, _)| self.may_be_corrected(snapshot, unit, visit))
             .partition(|(_, visit, _)| visit.is_stuck());
         if !stuck.is_empty() {
-            return Decision::act(stuck.into_iter().map(|(unit, visit, _)| leave(wave, unit, visit)));
+            return Decision::act(stuck.into_iter().map(|(unit, visit, _)| wave.leave(unit, visit)));
         }
         if !again.is_empty() {
             let restarts = again.into_iter().map(|(unit, ..)| Action::Restart {
@@ -591,20 +590,4 @@ pub(super) enum Waited {
     Open,
     Not(Decision),
     TooLong(Reason),
-}
-
-/// What is done to the guests of that unit.
-fn moves_of(wave: &OpenWave, unit: &UnitId) -> Vec<Move> {
-    let of_it = wave.moves.iter().filter(|a_move| a_move.from == *unit);
-    of_it.cloned().collect()
-}
-
-/// A unit that could not be entered is left, as what it was.
-pub(super) fn leave(wave: &OpenWave, unit: &UnitId, visit: &Visit) -> Action {
-    Action::Visit {
-        unit: unit.clone(),
-        phase: Phase::Leave,
-        revision: visit.before.clone(),
-        moves: moves_of(wave, unit),
-    }
 }
