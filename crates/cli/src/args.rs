@@ -346,7 +346,8 @@ pub(crate) struct History {
 pub(crate) struct Verify {
     /// The run [default: the newest].
     pub(crate) run: Option<RunId>,
-    /// Read the journal from a file with an event in each line: `journal.jsonl` of `artifacts --bundle`, or what `history RUN --json` prints.
+    /// Read the journal from a file with an event in each line: `journal.jsonl` of `artifacts --bundle`, or what `history RUN
+    /// --json` prints.
     #[arg(long, value_name = "FILE", conflicts_with = "run")]
     pub(crate) from: Option<PathBuf>,
 }

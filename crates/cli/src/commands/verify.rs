@@ -93,3 +93,15 @@ fn shown(verified: &Verification) -> String {
     }
     lines.join("\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use stagger_report::Law;
+
+    #[test]
+    fn a_law_has_one_name_for_people_and_in_documents() {
+        for law in Law::ALL {
+            assert_eq!(serde_json::to_value(law).unwrap(), law.slug());
+        }
+    }
+}

@@ -65,13 +65,21 @@ pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                         phase: Phase::Leave,
                         ..
                     }
+                    | Action::Restart { unit }
                     | Action::GoBack { unit, .. },
                     End::Done,
                 ) => {
+                    // Who is started once more or goes back is in service then.
                     entered.remove(unit);
                 }
                 (
-                    Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. },
+                    Action::Visit {
+                        unit,
+                        phase: Phase::Leave,
+                        ..
+                    }
+                    | Action::Restart { unit }
+                    | Action::GoBack { unit, .. },
                     End::Failed,
                 ) => {
                     if let Some(tried) = entered.get_mut(unit) {
