@@ -5,14 +5,19 @@ use jiff::Timestamp;
 use super::decide::Decision;
 use super::event::{Ending, Event};
 use super::state::State;
-use crate::model::{Code, Part, PartName, Reason};
+use crate::model::{Code, Part, PartName, Reason, UnitId};
 use crate::plan::{Ask, LeftAlone, Plan, plan};
 
-/// A plan made now, if it leaves others alone than the current one, or for another reason.
+/// A plan made now, if it leaves others alone than the current one, or for another reason. What that reason counts may change at
+/// each look, and no plan is written for that alone.
 pub(super) fn leaves_others(ask: &Ask<'_>, current: &Plan) -> Option<Decision> {
     let plan = plan(ask);
-    (plan.left_alone != current.left_alone)
-        .then(|| Decision::Record(vec![Event::Planned { plan: Box::new(plan) }]))
+    let left = |plan: &Plan| -> Vec<(UnitId, PartName, Code)> {
+        let left = plan.left_alone.iter();
+        left.map(|left| (left.unit.clone(), left.stage.clone(), left.reason.code.clone()))
+            .collect()
+    };
+    (left(&plan) != left(current)).then(|| Decision::Record(vec![Event::Planned { plan: Box::new(plan) }]))
 }
 
 impl State {
