@@ -513,18 +513,13 @@ impl Driver {
             if let Some(wait) = self.look_before_judging().await? {
                 return Ok(wait);
             }
-            let (ours, facts) = match &self.seen {
-                None => {
-                    let why = "nothing was observed".to_owned();
-                    (Answer::Unknown { why }, None)
-                }
-                Some(Sight { snapshot, at, .. }) => {
-                    let ours = match self.run.may_stop(snapshot, &units) {
-                        Ok(()) => Answer::Yes,
-                        Err(why) => Answer::No { why },
-                    };
-                    (ours, Some(*at))
-                }
+            let Some(Sight { snapshot, at, .. }) = &self.seen else {
+                return Ok(Step::Again);
+            };
+            let facts = Some(*at);
+            let ours = match self.run.may_stop(snapshot, &units) {
+                Ok(()) => Answer::Yes,
+                Err(why) => Answer::No { why },
             };
             let theirs = self
                 .backend

@@ -22,13 +22,13 @@ const IN_VAIN: u32 = 5;
 const SOON: SignedDuration = SignedDuration::from_secs(1);
 
 impl State {
-    /// Until when what was agreed to by what was known at that time may begin.
+    /// Until when may begin what was agreed to by facts of that time.
     pub(super) fn approved_until(&self, at: Timestamp) -> Timestamp {
         let age = SignedDuration::from_secs(i64::from(self.start.policy.approval_age));
         at.saturating_add(age).unwrap_or(Timestamp::MAX)
     }
 
-    /// That effect on a unit to which both judges agreed by what was known at that time.
+    /// That effect on a unit to which both judges agreed by facts of that time.
     pub(super) fn approved(&self, action: Action, at: Timestamp) -> Effect {
         Effect {
             action,

@@ -119,7 +119,7 @@ pub enum VisitState {
     Waiting {
         /// Whether its software is laid out.
         prepared: bool,
-        /// By what was known when both judges agreed to it.
+        /// Since when the word of both judges counts; `None`: they have not agreed to it.
         approved: Option<Timestamp>,
     },
     /// Its software could not be laid out: it is as it was.
@@ -217,7 +217,8 @@ impl OpenWave {
         }
     }
 
-    /// Both judges agreed to these, by what was known at that time. Of part of those that are still to go down together nothing follows for the others.
+    /// Both judges agreed to these, and that counts since that time. Of part of those that are still to go down together nothing
+    /// follows for the others.
     pub(super) fn agreed_to(&mut self, units: &[UnitId], at: Timestamp) {
         let mut waiting = self.units.iter().filter(|(_, visit)| visit.waits()).peekable();
         let is_whole = waiting.peek().is_some() && waiting.all(|(unit, _)| units.contains(unit));
@@ -309,7 +310,7 @@ impl Visit {
         !self.is_begun() && matches!(self.state, VisitState::Waiting { .. })
     }
 
-    /// By what was known when both judges agreed to it, while nothing of it was begun.
+    /// Since when the word of both judges on it counts, while nothing of it was begun.
     pub(super) fn approved(&self) -> Option<Timestamp> {
         if let VisitState::Waiting { approved, .. } = self.state {
             approved
