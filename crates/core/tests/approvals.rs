@@ -304,6 +304,35 @@ fn an_approval_is_as_old_as_the_facts_by_which_we_judged() {
     }
 }
 
+/// Found by the simulator: a monitor was refused since two others had gone down with their host, and the next to be asked about
+/// was one of these. The oracle agreed, since it was down already; by what we had observed before, it served. It was stopped
+/// when its host was back, before the other one was up.
+#[test]
+fn after_a_refusal_nobody_goes_by_what_was_observed_before_it() {
+    let mut story = Story::prepared(false);
+    let all = vec![unit("osd.0"), unit("osd.1"), unit("osd.2")];
+    let before = story.run.seq();
+    story.write(Event::Judged {
+        units: all,
+        ours: Answer::Yes,
+        theirs: Answer::No {
+            why: "placement group 1.0 would have 1 left".to_owned(),
+        },
+        facts: Some(at(0)),
+    });
+    let snapshot = story.snapshot();
+    let seen = |as_of| Seen {
+        snapshot: &snapshot,
+        as_of,
+    };
+    assert_eq!(story.run.next(at(0), Some(seen(before))), Decision::Observe);
+    // What was said is remembered: the same is not asked once more.
+    let Decision::Judge(sets) = story.run.next(at(0), Some(seen(story.run.seq()))) else {
+        panic!("{:?}", story.next());
+    };
+    assert!(sets.iter().all(|set| set.len() < 3), "{sets:?}");
+}
+
 #[test]
 fn approvals_that_are_always_too_old_are_told_and_not_asked_for_without_an_end() {
     let mut story = Story::prepared(false);

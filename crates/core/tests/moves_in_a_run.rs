@@ -240,6 +240,70 @@ fn who_was_not_begun_in_time_and_has_no_room_any_more_leaves_its_wave() {
     assert!(left > 20, "only {left} waves");
 }
 
+/// Found by the simulator: a process ended while nodes were being emptied, and before another took over somebody had started a
+/// guest where theirs were to go.
+#[test]
+fn who_takes_over_judges_what_is_being_emptied_as_if_it_were_at_home() {
+    let mut judged = 0;
+    for seed in 0..300 {
+        let mut rng = Rng(seed);
+        let mix = mix(&mut rng, 10);
+        let mut world = World::new(case(&mut rng, mix));
+        let entered = (0..200).find_map(|_| {
+            let snapshot = world.case.snapshot();
+            let as_of = world.run.seq();
+            let seen = Seen {
+                snapshot: &snapshot,
+                as_of,
+            };
+            match world.run.next(world.now, Some(seen)) {
+                Decision::Act { fresh, .. } if fresh.iter().any(|effect| !moves(effect).is_empty()) => {
+                    Some(Some(fresh))
+                }
+                _ => (!world.step()).then_some(None),
+            }
+        });
+        let Some(entered) = entered.flatten() else {
+            continue;
+        };
+        let units: Vec<UnitId> = entered
+            .iter()
+            .filter_map(|effect| effect.action.unit().cloned())
+            .collect();
+        let all: Vec<Move> = entered.iter().flat_map(moves).cloned().collect();
+        for effect in entered {
+            world.write(effect.into());
+        }
+        world.write(Event::LeaseTaken {
+            fence: 2,
+            holder: "another".to_owned(),
+        });
+        // Nothing has changed, and they may be emptied still.
+        assert_eq!(
+            world.run.may_stop(&world.case.snapshot(), &units),
+            Ok(()),
+            "seed {seed}"
+        );
+        let guests = &mut world.case.guests;
+        let guest = guests
+            .iter_mut()
+            .find(|guest| guest.name == all[0].guest)
+            .unwrap();
+        guest.takes = [1_000_000; 4];
+        let ours = world.run.may_stop(&world.case.snapshot(), &units);
+        assert!(ours.is_err(), "seed {seed}: {all:?}");
+        judged += 1;
+    }
+    assert!(judged > 50, "only {judged} waves");
+}
+
+fn moves(effect: &Effect) -> &[Move] {
+    match &effect.action {
+        Action::Visit { moves, .. } => moves,
+        _ => &[],
+    }
+}
+
 /// A world in which visits take their time, and what is moved is elsewhere meanwhile.
 struct Slow {
     world: World,

@@ -55,7 +55,7 @@ impl State {
         if rest.is_empty() || self.is_asked_to_stop() || stage.maintenance.is_some() {
             return None;
         }
-        let Some(Seen { snapshot, .. }) = seen.filter(|seen| seen.as_of >= self.changed) else {
+        let Some(Seen { snapshot, .. }) = seen.filter(|seen| seen.as_of >= self.facts_since()) else {
             return Some(Decision::Observe);
         };
         let set = self.with_those_under_way(&rest);

@@ -88,7 +88,7 @@ impl Run {
         let Some(Seen { snapshot, as_of }) = seen else {
             return Decision::Observe;
         };
-        if as_of < state.changed {
+        if as_of < state.facts_since() {
             return Decision::Observe;
         }
         match &state.wave {

@@ -156,6 +156,9 @@ impl State {
                     at,
                     since: facts.map_or(at, |facts| facts.min(at)),
                 };
+                if !said.is_yes() {
+                    self.refused = seq;
+                }
                 self.apply_judged(seq, units, said);
             }
             Event::Judged { .. } => return illegal("no wave is open of which anybody could be judged"),

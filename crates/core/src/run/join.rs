@@ -23,7 +23,7 @@ impl State {
     pub(super) fn join(&self, now: Timestamp, seen: Option<Seen<'_>>) -> Option<Decision> {
         let (wave, _) = self.flowing()?;
         under_way(wave)?;
-        let Some(Seen { snapshot, .. }) = seen.filter(|seen| seen.as_of >= self.changed) else {
+        let Some(Seen { snapshot, .. }) = seen.filter(|seen| seen.as_of >= self.facts_since()) else {
             return Some(Decision::Observe);
         };
         let plan = self.joining(snapshot)?;
@@ -146,7 +146,7 @@ pub(super) fn first_wave<'a>(plan: &'a Plan, wave: &OpenWave) -> Option<&'a Wave
 }
 
 /// The same world with these moves not made, and these units serving.
-fn at_home(snapshot: &Snapshot, units: &[UnitId], moves: &[Move]) -> Result<Snapshot, String> {
+pub(super) fn at_home(snapshot: &Snapshot, units: &[UnitId], moves: &[Move]) -> Result<Snapshot, String> {
     let home = snapshot.clone().serving(units);
     match snapshot.rooms() {
         None => Ok(home),

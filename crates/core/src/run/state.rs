@@ -35,6 +35,9 @@ pub struct State {
     /// The place of the last event that changed the world, or may have: what was observed before it
     /// is old.
     pub(super) changed: Seq,
+    /// The place of the last answer that did not agree to a set: a judge may know of a fault that what was observed before it
+    /// does not show.
+    pub(super) refused: Seq,
     pub(super) plan: Option<Box<Plan>>,
     /// Whether the plan was made since the last wave ended.
     pub(super) plan_is_fresh: bool,
@@ -147,6 +150,11 @@ pub(super) struct Gates {
 }
 
 impl State {
+    /// What is observed at an earlier place is not decided by.
+    pub(super) fn facts_since(&self) -> Seq {
+        self.changed.max(self.refused)
+    }
+
     /// The state after the first event, which must be `Started`.
     pub(super) fn first(entry: Entry) -> Result<Self, IllegalEvent> {
         let Entry { seq, at, event } = entry;
@@ -171,6 +179,7 @@ impl State {
             ruled_out: 0,
             taken: BTreeSet::new(),
             changed: seq,
+            refused: seq,
             plan: None,
             plan_is_fresh: false,
             open: BTreeMap::new(),

@@ -305,6 +305,11 @@ impl Visit {
         self.since.is_some()
     }
 
+    /// Whether it was begun to be taken out of service, and nobody knows that it was.
+    pub(super) fn is_being_entered(&self) -> bool {
+        matches!(self.state, VisitState::UnderWay { done } if done.is_none_or(|done| done < Phase::Enter))
+    }
+
     /// Whether it is still to have its turn.
     pub(super) fn waits(&self) -> bool {
         !self.is_begun() && matches!(self.state, VisitState::Waiting { .. })

@@ -7,9 +7,11 @@ use super::decide::Decision;
 use super::event::{Action, Answer, Effect, Event};
 use super::failure::fails;
 use super::gate;
+use super::join::at_home;
 use super::state::{Judgement, State};
 use super::visit::{OpenWave, Visit, VisitState};
 use crate::model::{Code, Ix, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
+use crate::plan::Move;
 
 /// How often the wait for gates is prolonged because what shuts them changed: recovery makes progress.
 const PROLONGED: u32 = 3;
@@ -250,8 +252,15 @@ impl State {
         if units.iter().any(|unit| !wave.units.contains_key(unit)) {
             return self.may_join(snapshot, units);
         }
-        // Its guests are on their way.
-        Ok(())
+        // Guests of units that are being emptied may be at home still, or on their way: where they go there must be room yet.
+        let going: Vec<UnitId> = units
+            .iter()
+            .filter(|unit| wave.units.get(unit).is_some_and(Visit::is_being_entered))
+            .cloned()
+            .collect();
+        let moves: Vec<Move> = going.iter().flat_map(|unit| wave.moves_of(unit)).collect();
+        let home = at_home(snapshot, &going, &moves)?;
+        crate::check::may_empty(&home, maintenance, &going, moves)
     }
 
     /// The oracle says no to a set: find whom it means, set them aside, and let the rest go on.
