@@ -62,6 +62,7 @@ impl Walk {
             target: facts.target.clone(),
             policy: facts.policy.clone(),
             baseline: serde_json::Value::Null,
+            topology: stagger_core::model::Topology::default(),
             identity: None,
         };
         let now = Timestamp::from_second(1_000_000).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{ClusterId, ClusterName, Policy, RunId, Target};
+use stagger_core::model::{ClusterId, ClusterName, Policy, RunId, Target, Topology};
 use stagger_core::run::{Command, Event, Run, Start};
 
 use crate::backend::{Backend, BackendError, Claim, Holder, LockError};
@@ -139,6 +139,7 @@ pub async fn start(
     target: Target,
     policy: Policy,
     baseline: serde_json::Value,
+    topology: Topology,
 ) -> Result<(Driver, Lease), SuperviseError> {
     let mut parts = parts;
     let cluster = parts.backend.cluster().clone();
@@ -158,6 +159,7 @@ pub async fn start(
         target,
         policy,
         baseline,
+        topology,
     };
     let mut driver = Driver::begin(parts, lease.fence(), &holder, Event::Started(Box::new(start)))?;
     heeded(&mut driver, &lease, unread, &backend).await;

@@ -258,7 +258,16 @@ async fn taken(setting: &Setting, world: &Arc<Folder>) -> Result<(Driver, Lease)
         return supervisor::resume(parts, &who, &listed.run.clone()).await;
     }
     let run = supervisor::new_run_id(Timestamp::now());
-    supervisor::start(parts, &who, run, target(), policy(), serde_json::Value::Null).await
+    supervisor::start(
+        parts,
+        &who,
+        run,
+        target(),
+        policy(),
+        serde_json::Value::Null,
+        stagger_core::model::Topology::default(),
+    )
+    .await
 }
 
 /// Waits for the lock, and carries the run out as far as it may.

@@ -236,6 +236,7 @@ impl Setting {
             target(to),
             policy,
             serde_json::Value::Null,
+            stagger_core::model::Topology::default(),
         )
         .await
     }

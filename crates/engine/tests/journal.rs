@@ -34,6 +34,7 @@ fn written(path: &Path, events: u64) -> (SqliteStore, Vec<Entry>) {
         },
         policy: Policy::default(),
         baseline: serde_json::Value::Null,
+        topology: stagger_core::model::Topology::default(),
     };
     let at = Timestamp::from_second(1_000_000).unwrap();
     let mut entries = vec![

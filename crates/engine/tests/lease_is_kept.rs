@@ -208,6 +208,7 @@ impl Setting {
             },
             policy: Policy::default(),
             baseline: serde_json::Value::Null,
+            topology: stagger_core::model::Topology::default(),
         };
         let start = Event::Started(Box::new(start));
         store.begin(&lab(), FENCE, Timestamp::UNIX_EPOCH, start).unwrap();

@@ -221,6 +221,7 @@ impl Begun {
             target(),
             Policy::default(),
             serde_json::Value::Null,
+            stagger_core::model::Topology::default(),
         )
         .await
         .unwrap();

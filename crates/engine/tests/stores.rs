@@ -236,6 +236,7 @@ fn start(cluster: &ClusterName, run: &RunId) -> Event {
         },
         policy: Policy::default(),
         baseline: Value::Null,
+        topology: stagger_core::model::Topology::default(),
     }))
 }
 

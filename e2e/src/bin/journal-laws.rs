@@ -51,6 +51,7 @@ fn start(cluster: &str, run: &str) -> Result<Event> {
         policy: Policy::default(),
         identity: None,
         baseline: json!(null),
+        topology: stagger_core::model::Topology::default(),
     })))
 }
 

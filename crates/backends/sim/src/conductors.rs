@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use stagger_core::model::{ClusterId, ClusterName, RunId, Snapshot, UnitId};
+use stagger_core::model::{ClusterId, ClusterName, RunId, Snapshot, Topology, UnitId};
 use stagger_core::run::{Action, Answer, Entry, Run};
 use stagger_core::view::Waiting;
 use stagger_engine::artifacts::Artifacts;
@@ -116,6 +116,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) sim: &'a Sim,
     pub(crate) run: RunId,
+    pub(crate) topology: Topology,
     pub(crate) store: Shared,
     pub(crate) artifacts: Artifacts,
     pub(crate) listener: Arc<Mutex<Box<dyn Listener>>>,
@@ -255,7 +256,8 @@ impl Stage<'_> {
             let wanted = target(cluster, wish, policy).map_err(SimError::from)?;
             let run = self.run.clone();
             let baseline = serde_json::Value::Null;
-            supervisor::start(parts, who, run, wanted, policy.clone(), baseline).await
+            let topology = self.topology.clone();
+            supervisor::start(parts, who, run, wanted, policy.clone(), baseline, topology).await
         };
         let (mut driver, lease) = started.map_err(Setback::of)?;
         let told = self.story.tell(&mut driver, self.sim).await;

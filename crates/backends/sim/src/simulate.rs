@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{IdError, Reason, RunId, Snapshot, Target, UnitId};
+use stagger_core::model::{IdError, Reason, RunId, Snapshot, Target, Topology, UnitId};
 use stagger_core::plan::{Ask, Plan, plan};
 use stagger_core::run::{Command, Ending, Run};
 use stagger_engine::artifacts::Artifacts;
@@ -165,7 +165,8 @@ async fn one_run(
 ) -> Result<SimReport, SimError> {
     let clock = sim.clock();
     let target = target(&scenario.cluster, &scenario.target, &scenario.policy)?;
-    let forecast = planned(&look(sim)?, scenario, &target);
+    let seen = look(sim)?;
+    let forecast = planned(&seen, scenario, &target);
     let run = RunId::new(format!("sim-{}", scenario.cluster.name))?;
     let began = clock.now();
     sim.world().grace = grace(scenario);
@@ -177,6 +178,7 @@ async fn one_run(
         scenario,
         sim,
         run: run.clone(),
+        topology: Topology::of(&seen),
         store: shared.clone(),
         artifacts,
         listener: Arc::new(Mutex::new(listener)),

@@ -188,6 +188,7 @@ impl<'a> Lives<'a> {
                     target,
                     policy.clone(),
                     serde_json::Value::Null,
+                    stagger_core::model::Topology::default(),
                 )
                 .await
             };

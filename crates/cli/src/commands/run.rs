@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use stagger_core::model::{Reason, RunId};
+use stagger_core::model::{Reason, RunId, Topology};
 use stagger_core::plan::Plan;
 use stagger_core::run::{Command, Ending};
 use stagger_core::view;
@@ -24,8 +24,9 @@ use crate::plan_diff::differences;
 use crate::plan_file::SavedPlan;
 use crate::planning::{made_for, refusal};
 use crate::print;
+use crate::show;
 use crate::show::live::Progress;
-use crate::show::{self, events};
+use stagger_report::sentences;
 
 /// `run`
 pub(crate) async fn run(cli: &Cli, args: &Run) -> Result<Exit, CliError> {
@@ -127,6 +128,7 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
         planning.target,
         planning.policy,
         baseline,
+        Topology::of(&planning.snapshot),
     )
     .await?;
     carry_out(cli, &backend, driver, lease).await
@@ -166,7 +168,7 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
             Exit::No,
             format!(
                 "run {run} is over: {}",
-                events::ending(ending, replayed.start().target.only.is_some())
+                sentences::ending(ending, replayed.start().target.only.is_some())
             ),
         ));
     }
@@ -264,7 +266,7 @@ async fn carry_out(
             Exit::NeedsYou
         }
         End::Over(ending) => {
-            print::talk(&format!("run {run} is {}", events::ending(&ending, selected)));
+            print::talk(&format!("run {run} is {}", sentences::ending(&ending, selected)));
             if let Some(next) = next {
                 print::talk(&next);
             }

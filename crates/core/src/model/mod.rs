@@ -15,6 +15,7 @@ mod rooms;
 mod snapshot;
 mod target;
 mod terms;
+mod topology;
 mod unit;
 mod window;
 
@@ -39,5 +40,6 @@ pub(crate) use snapshot::hex;
 pub use snapshot::{Snapshot, SnapshotError};
 pub use target::{Door, GoingBack, Part, Phase, StageSpec, StepSpec, Target, Width};
 pub use terms::Terms;
+pub use topology::{HostUnits, Topology};
 pub use unit::{Ix, Unit, UnitState};
 pub use window::{Window, WindowError};

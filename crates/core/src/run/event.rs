@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     ClusterId, ClusterName, ConditionName, GuardName, HostName, PartName, Phase, Policy, Reason, Revision,
-    RunId, Target, UnitId,
+    RunId, Target, Topology, UnitId,
 };
 use crate::plan::{Move, Plan};
 
@@ -177,6 +177,9 @@ pub struct Start {
     pub policy: Policy,
     /// The backend's own memory of how things were before.
     pub baseline: serde_json::Value,
+    /// Where units were when it began: for people, nothing is decided by it. Earlier releases did not write it.
+    #[serde(default, skip_serializing_if = "Topology::is_empty")]
+    pub topology: Topology,
 }
 
 /// What a person may ask of a run.

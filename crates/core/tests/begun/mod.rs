@@ -24,6 +24,7 @@ pub fn start(parts: Vec<Part>, policy: Policy) -> Start {
         },
         policy,
         baseline: serde_json::Value::Null,
+        topology: stagger_core::model::Topology::default(),
         identity: None,
     }
 }

@@ -269,6 +269,7 @@ fn start(guard: bool) -> Start {
             ..Policy::default()
         },
         baseline: serde_json::Value::Null,
+        topology: stagger_core::model::Topology::default(),
     }
 }
 

@@ -118,7 +118,16 @@ impl<'a> Lives<'a> {
             supervisor::resume(parts, &who, &run).await
         } else {
             let memory = serde_json::to_value(&wished).unwrap();
-            supervisor::start(parts, &who, run.clone(), target, self.policy.clone(), memory).await
+            supervisor::start(
+                parts,
+                &who,
+                run.clone(),
+                target,
+                self.policy.clone(),
+                memory,
+                stagger_core::model::Topology::default(),
+            )
+            .await
         };
         let (mut driver, _lease) = match started {
             Ok(both) => both,

@@ -307,6 +307,7 @@ mod tests {
                 target: serde_json::from_value(json!({ "title": "t", "parts": [] })).unwrap(),
                 policy: Policy::default(),
                 baseline: serde_json::to_value(memory).unwrap(),
+                topology: stagger_core::model::Topology::default(),
             };
             let events = [
                 Event::Started(Box::new(start)),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{IdError, PartName, Reason, RunId};
+use stagger_core::model::{IdError, PartName, Reason, RunId, Topology};
 use stagger_core::plan::{LeftAlone, Plan};
 use stagger_core::run::{Action, Entry, Event, Run};
 use stagger_engine::artifacts::Artifacts;
@@ -122,6 +122,7 @@ impl<'a> Courses<'a> {
             target.clone(),
             policy.clone(),
             serde_json::Value::Null,
+            Topology::default(),
         )
         .await?;
         let ending = drive(&mut driver, sim, &clock).await?;

@@ -11,7 +11,7 @@ use stagger_ceph::facts::osd::StretchMode;
 use stagger_ceph::facts::release::{self, Version};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy};
-use stagger_core::model::{IdError, Part, Phase, Policy, Reason, Revision, RunId, Target, UnitId};
+use stagger_core::model::{IdError, Part, Phase, Policy, Reason, Revision, RunId, Target, Topology, UnitId};
 use stagger_core::plan::{Ask, plan};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::Backend;
@@ -48,6 +48,7 @@ struct PlannedRun {
     target: Target,
     policy: Policy,
     memory: Memory,
+    topology: Topology,
 }
 
 impl ClusterReconciler {
@@ -78,6 +79,7 @@ impl ClusterReconciler {
             target,
             policy,
             memory,
+            topology,
         } = planned;
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| Blocked::until_changed("Internal", format!("the memory of a run: {error}")))?;
@@ -91,6 +93,7 @@ impl ClusterReconciler {
             target,
             policy,
             baseline,
+            topology,
         )
         .await?;
         self.carry_out(wish, &backend, driver, lease, told).await?;
@@ -179,6 +182,7 @@ impl ClusterReconciler {
             target,
             policy,
             memory,
+            topology: Topology::of(&seen),
         }))
     }
 
