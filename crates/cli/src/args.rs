@@ -59,6 +59,9 @@ pub(crate) enum Command {
     /// Show the state of a run.
     #[command(after_help = "Example: stagger status")]
     Status(Status),
+    /// Watch a run live, from any terminal: what is down, why, and what is waited for.
+    #[command(after_help = "Examples: stagger watch\n          stagger watch --plain | tee run.log")]
+    Watch(Watch),
     /// Show which daemon runs which release.
     #[command(after_help = "Example: stagger versions --all")]
     Versions(Versions),
@@ -68,6 +71,9 @@ pub(crate) enum Command {
     /// Verify that the journal of a run keeps the laws, independently of what wrote it.
     #[command(after_help = "Examples: stagger verify\n          stagger verify --from journal.jsonl")]
     Verify(Verify),
+    /// Make an HTML page of a run: verdict, laws, waves over time, what was waited for and decided.
+    #[command(after_help = "Example: stagger report --out run.html")]
+    Report(Report),
     /// Explain why a unit is in its wave, what blocks it, and what would free it.
     #[command(after_help = "Example: stagger explain osd.7 upgrade --to 18.2.7")]
     Explain(Explain),
@@ -341,15 +347,44 @@ pub(crate) struct History {
     pub(crate) run: Option<RunId>,
 }
 
-/// `verify`
+/// Whose journal is read.
 #[derive(Debug, Args)]
-pub(crate) struct Verify {
+pub(crate) struct JournalOf {
     /// The run [default: the newest].
     pub(crate) run: Option<RunId>,
     /// Read the journal from a file with an event in each line: `journal.jsonl` of `artifacts --bundle`, or what `history RUN
     /// --json` prints.
     #[arg(long, value_name = "FILE", conflicts_with = "run")]
     pub(crate) from: Option<PathBuf>,
+}
+
+/// `verify`
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    #[command(flatten)]
+    /// Whose journal.
+    pub(crate) of: JournalOf,
+}
+
+/// `watch`
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// The run [default: the newest].
+    pub(crate) run: Option<RunId>,
+    /// Print a line for each event, as where there is no terminal.
+    #[arg(long)]
+    pub(crate) plain: bool,
+}
+
+/// `report`
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    #[command(flatten)]
+    /// Whose journal.
+    pub(crate) of: JournalOf,
+    /// Write the page to a file [default: stdout].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// `status`

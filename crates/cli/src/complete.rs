@@ -28,7 +28,7 @@ const ASKED_BY: &str = "STAGGER_COMPLETE";
 const RUNS: usize = 20;
 
 /// The commands that take a run.
-const OF_RUNS: [&str; 11] = [
+const OF_RUNS: [&str; 13] = [
     "resume",
     "status",
     "pause",
@@ -39,6 +39,8 @@ const OF_RUNS: [&str; 11] = [
     "settle",
     "history",
     "verify",
+    "report",
+    "watch",
     "artifacts",
 ];
 

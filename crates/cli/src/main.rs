@@ -9,12 +9,14 @@ mod documents;
 mod error;
 mod exit;
 mod improve;
+mod journal;
 mod plan_diff;
 mod plan_file;
 mod planning;
 mod print;
 mod show;
 mod state;
+mod watch_screen;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,7 +29,7 @@ use stagger_core::run::Command as RunCommand;
 use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
     agent, ceph, control, db, demo, guards, history, hroller, init, ironic, kube, lint, observe, operator,
-    osd, plan, preflight, reason, rehearse, run, simulate, verify, versions,
+    osd, plan, preflight, reason, rehearse, report, run, simulate, verify, versions, watch,
 };
 use error::CliError;
 use exit::Exit;
@@ -136,6 +138,8 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Versions(args) => versions::versions(cli, args).await,
         Command::History(args) => history::history(cli, args),
         Command::Verify(args) => verify::verify_run(cli, args),
+        Command::Watch(args) => watch::watch_run(cli, args),
+        Command::Report(args) => report::report(cli, args),
         Command::Explain(args) => plan::explain_unit(cli, args).await,
         Command::Simulate(args) => match (&args.scenario, &args.goal) {
             (Some(scenario), _) => simulate::simulate(cli, scenario, args.fast).await,

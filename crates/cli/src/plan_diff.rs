@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stagger_core::model::UnitId;
 use stagger_core::plan::{Plan, PlannedPart, PlannedStage};
 
-use crate::show::names::{compress, fit};
+use stagger_report::names::{compress, fit};
 
 /// So wide may a list of units be.
 const WIDTH: usize = 60;

@@ -1,8 +1,19 @@
-//! What a run did, read from its journal alone.
+//! What a run did, read from its journal alone, and how it is shown.
 //!
 //! [`verify`](mod@verify) says whether the journal keeps the laws. It shares the events with what wrote them, and nothing that
-//! decides: neither the fold over a journal nor the planner.
+//! decides: neither the fold over a journal nor the planner. [`History`] holds when what happened; [`page`](mod@page) shows both
+//! as one file.
 
+mod duration;
+pub mod history;
+pub mod map;
+pub mod names;
+pub mod page;
+pub mod sentences;
+pub mod text;
 pub mod verify;
 
+pub use duration::duration;
+pub use history::History;
+pub use page::page;
 pub use verify::{Breach, Law, LawVerdict, Verification, verify};

@@ -12,7 +12,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Every run",
         &[
-            "plan", "run", "status", "pause", "approve", "resume", "abort", "rollback", "explain", "reason",
+            "plan", "run", "status", "watch", "pause", "approve", "resume", "abort", "rollback", "explain",
+            "reason",
         ],
     ),
     (
@@ -24,6 +25,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "simulate",
             "history",
             "verify",
+            "report",
             "artifacts",
             "demo",
         ],

@@ -39,7 +39,7 @@ pub(crate) async fn demo(cli: &Cli, fast: bool) -> Result<Exit, CliError> {
     );
     print::talk("\n2  The run, faster than it is. One OSD will not come back on the new release\n");
     let watched = (!fast).then_some(WATCHED);
-    let (report, folder) = played(cli, &scenario, watched, Box::new(Acts::new(snapshot.clone()))).await?;
+    let (report, folder) = played(cli, &scenario, watched, Box::new(Acts::default())).await?;
     let by_hosts = Policy {
         growth: Growth::None,
         max_in_parallel: Limit::Percent(100),

@@ -21,7 +21,7 @@ use crate::documents::{GUARDS, Guards, HeldGuard};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
-use crate::show::duration;
+use stagger_report::duration;
 
 /// While the run lives it renews and gives back by itself: one look in a minute is enough.
 const WHILE_IT_LIVES: Duration = Duration::from_mins(1);

@@ -12,7 +12,8 @@ use crate::documents::{self, ArtifactList};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
-use crate::show::{self, events};
+use crate::show;
+use stagger_report::sentences;
 
 /// `status`
 pub(crate) fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
@@ -68,7 +69,7 @@ pub(crate) fn history(cli: &Cli, args: &args::History) -> Result<Exit, CliError>
     };
     let entries = store.journal(run)?;
     let mut so_far: Option<stagger_core::run::Run> = None;
-    let mut lines = events::Lines::default();
+    let mut lines = sentences::Lines::default();
     for entry in entries {
         if cli.json {
             print::line(&documents::EVENT.of(&entry));

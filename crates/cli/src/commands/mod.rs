@@ -19,10 +19,12 @@ pub(crate) mod plan;
 pub(crate) mod preflight;
 pub(crate) mod reason;
 pub(crate) mod rehearse;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod simulate;
 pub(crate) mod verify;
 pub(crate) mod versions;
+pub(crate) mod watch;
 
 use crate::state::{artifacts, place, state_folder, store, which};
 

@@ -20,8 +20,9 @@ use crate::documents::{self, Simulation};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
+use crate::show;
 use crate::show::live::Progress;
-use crate::show::{self, events};
+use stagger_report::{duration, sentences};
 
 /// How long a simulation lasts for those who watch, in seconds.
 const WATCHED: f64 = 40.0;
@@ -205,7 +206,7 @@ async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
 
 pub(super) fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
     let ending = match &report.ending {
-        SimEnding::Over(ending) => events::ending(ending, false),
+        SimEnding::Over(ending) => sentences::ending(ending, false),
         SimEnding::Held(reason) => format!("held for a person: {reason}"),
         SimEnding::Endless(reason) => format!("still waiting after days: {reason}"),
     };
@@ -235,8 +236,8 @@ pub(super) fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
         report.waves,
         report.planned_waves,
         report.units,
-        show::duration(report.took),
-        show::duration(report.forecast),
+        duration(report.took),
+        duration(report.forecast),
     ));
     print::out(&format!(
         "{} stops, {} unsafe by the truth, {} lies that nobody could detect, {} guards left behind",

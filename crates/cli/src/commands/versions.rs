@@ -10,8 +10,8 @@ use crate::documents::{self, VersionRow, Versions};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
-use crate::show::names::{compress, fit};
 use crate::show::services::{row, services as lines_of};
+use stagger_report::names::{compress, fit};
 
 /// `versions`
 pub(crate) async fn versions(cli: &Cli, args: &args::Versions) -> Result<Exit, CliError> {

@@ -9,9 +9,9 @@ use stagger_core::plan::{Plan, PlannedStage};
 use stagger_core::run::{Entry, Event, Run};
 use stagger_engine::driver::Listener;
 
-use super::duration;
-use super::names::{Places, compress, fit};
 use crate::print;
+use stagger_report::names::{Places, compress, fit};
+use stagger_report::{duration, sentences};
 
 /// Rows of the map are no wider than this.
 const WIDTH: usize = 100;
@@ -52,24 +52,14 @@ fn wave_of(stage: &PlannedStage) -> BTreeMap<&UnitId, usize> {
 }
 
 /// Shows a run in a line for each wave, and all that goes wrong.
+#[derive(Debug, Default)]
 pub(crate) struct Acts {
-    snapshot: Snapshot,
     began: Option<Timestamp>,
     wave: usize,
     taken: u32,
 }
 
 impl Acts {
-    /// Of a run on that cluster.
-    pub(crate) fn new(snapshot: Snapshot) -> Self {
-        Self {
-            snapshot,
-            began: None,
-            wave: 0,
-            taken: 0,
-        }
-    }
-
     fn line(&self, at: Timestamp, text: &str) {
         let since = at.duration_since(self.began.unwrap_or(at)).as_secs();
         let text = fit(
@@ -100,7 +90,7 @@ impl Acts {
             Event::WaveOpened { stage, units, .. } => {
                 self.wave += 1;
                 let units: Vec<UnitId> = units.iter().map(|(unit, _)| unit.clone()).collect();
-                let places = Places::of(&self.snapshot).tell(&units, 60);
+                let places = Places::of(&run.start().topology).tell(&units, 60);
                 Some(format!("wave {:<3} {stage}: {places}", self.wave))
             }
             Event::WaveFailed { units, reason, .. } => {
@@ -112,11 +102,9 @@ impl Acts {
                 "         {unit} is back on the release before and set aside; the others go on"
             )),
             Event::StepPassed { step } => Some(format!("step     {step}")),
-            Event::Asked { command, .. } => {
-                Some(format!("a person: {}", super::events::command_words(command)))
-            }
+            Event::Asked { command, .. } => Some(format!("a person: {}", sentences::command_words(command))),
             Event::Held { reason } => Some(format!("HELD     {reason}")),
-            Event::Ended { outcome } => Some(super::events::ending(outcome, false)),
+            Event::Ended { outcome } => Some(sentences::ending(outcome, false)),
             Event::Started(_)
             | Event::JournalBehind
             | Event::Planned { .. }

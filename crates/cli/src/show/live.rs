@@ -7,9 +7,9 @@ use stagger_core::view::{self, Verdict, Waiting};
 use stagger_engine::backend::Anchor;
 use stagger_engine::driver::{Listener, Notice};
 
-use super::names::{compress, fit};
-use super::{duration, events};
 use crate::print;
+use stagger_report::names::{compress, fit};
+use stagger_report::{duration, sentences};
 
 /// The most lines of the foot.
 const FOOT: usize = 8;
@@ -22,7 +22,7 @@ pub(crate) struct Progress {
     live: bool,
     drawn: usize,
     last: Option<Timestamp>,
-    lines: events::Lines,
+    lines: sentences::Lines,
 }
 
 impl Progress {

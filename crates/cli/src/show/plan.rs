@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use jiff::SignedDuration;
-use stagger_core::model::{GoingBack, How, Snapshot, Terms, UnitId};
+use stagger_core::model::{GoingBack, How, Snapshot, Terms, Topology, UnitId};
 use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage, PlannedStep};
 use stagger_core::view;
 
-use super::duration;
-use super::names::{Places, fit};
+use stagger_report::duration;
+use stagger_report::names::{Places, fit};
 
 /// Waves listed before the rest is summed up.
 const LISTED: usize = 12;
@@ -63,7 +63,8 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
             }
         }
     }
-    let places = Places::of(snapshot);
+    let topology = Topology::of(snapshot);
+    let places = Places::of(&topology);
     for stage in plan.stages().filter(|stage| stage.waves.len() > 1 || all) {
         text.push('\n');
         waves(&mut text, stage, &places, all, width);

@@ -7,9 +7,9 @@ use jiff::SignedDuration;
 use stagger_core::model::{PartName, Terms};
 use stagger_core::view;
 
-use super::duration;
-use super::names::fit;
 use crate::documents::{Case, Exposure, Guests, Rehearsal, RehearsalOutcome, Risk};
+use stagger_report::duration;
+use stagger_report::names::fit;
 
 /// The report, in the cluster's own terms.
 pub(crate) fn rehearsal(told: &Rehearsal, terms: &Terms, width: usize, next: &str) -> String {

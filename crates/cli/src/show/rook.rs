@@ -8,8 +8,10 @@ use stagger_rook::client::status::{Condition, Drains, Leader, MaintenanceStatus}
 use stagger_rook::client::unmanaged::Unmanaged;
 use stagger_rook::client::versions::{Program, Row, Versions};
 
-use super::names::{compress, fit};
-use super::{duration, status};
+use stagger_report::duration;
+use stagger_report::names::{compress, fit};
+
+use super::status;
 
 /// The phase first, then the why, then what there is to know, then the run.
 pub(crate) fn status(told: &MaintenanceStatus, now: Timestamp, upgrade: bool) -> String {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::view::{RunView, Verdict};
 
-use super::duration;
-use super::names::{compress, fit};
+use stagger_report::duration;
+use stagger_report::names::{compress, fit};
 
 /// The verdict first, then the why, then what it is at.
 pub(crate) fn status(view: &RunView, now: Timestamp, upgrade: bool) -> String {

@@ -2,23 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use stagger_core::model::{How, Phase, UnitId};
+use jiff::Timestamp;
+use stagger_core::model::{How, Phase, Revision, UnitId};
 use stagger_core::plan::Move;
-use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Outcome, Run, Seq};
+use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, IllegalEvent, Outcome, Run, Seq};
 use stagger_core::view::all_serve;
 
-use super::names::compress;
+use crate::names::{Places, compress};
+
+/// Units with their hosts take no more of a line than that; with more of them, their names and on how many hosts.
+const PLACED: usize = 72;
 
 /// Lines of a journal, in its order.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Lines {
+pub struct Lines {
     /// The step that was announced last.
     step: Option<Seq>,
 }
 
 impl Lines {
     /// The event's word and its text; `None`: nothing that a colleague would be told.
-    pub(crate) fn line(&mut self, entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
+    pub fn line(&mut self, entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         match &entry.event {
             Event::Intent {
                 action: Action::Step { .. },
@@ -36,6 +40,46 @@ impl Lines {
         }
         line(entry, run)
     }
+}
+
+/// An event in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Its place.
+    pub seq: Seq,
+    /// When it was written.
+    pub at: Timestamp,
+    /// Which sort of event.
+    pub word: &'static str,
+    /// What it says.
+    pub text: String,
+}
+
+/// The run of a journal, and its events in words; `None`: the journal is empty.
+///
+/// # Errors
+/// An event that cannot follow those before it.
+pub fn told(entries: &[Entry]) -> Result<Option<(Run, Vec<Line>)>, IllegalEvent> {
+    let Some((first, rest)) = entries.split_first() else {
+        return Ok(None);
+    };
+    let mut run = Run::begin(first.clone())?;
+    let mut words = Lines::default();
+    let mut lines = Vec::new();
+    let mut tell = |entry: &Entry, run: &Run| {
+        lines.extend(words.line(entry, run).map(|(word, text)| Line {
+            seq: entry.seq,
+            at: entry.at,
+            word,
+            text,
+        }));
+    };
+    tell(first, &run);
+    for entry in rest {
+        run.apply(entry.clone())?;
+        tell(entry, &run);
+    }
+    Ok(Some((run, lines)))
 }
 
 fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
@@ -57,9 +101,9 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         ),
         Event::WaveOpened { stage, units, .. } => (
             "wave",
-            format!("{stage}: {}", compress(units.iter().map(|(unit, _)| unit))),
+            format!("{stage}: {}", placed(units, run)),
         ),
-        Event::WaveJoined { units, .. } => ("joined", compress(units.iter().map(|(unit, _)| unit))),
+        Event::WaveJoined { units, .. } => ("joined", placed(units, run)),
         Event::Judged {
             units, ours, theirs, ..
         } => ("judged", verdict(units, ours, theirs)),
@@ -104,6 +148,12 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         Event::Released => ("released", "what it was held by is gone".to_owned()),
         Event::Ended { outcome } => ("ended", ending(outcome, run.start().target.only.is_some())),
     })
+}
+
+/// Units of a wave with their hosts, as far as a line is long.
+fn placed(units: &[(UnitId, Revision)], run: &Run) -> String {
+    let units: Vec<UnitId> = units.iter().map(|(unit, _)| unit.clone()).collect();
+    Places::of(&run.start().topology).tell(&units, PLACED)
 }
 
 fn verdict(units: &[UnitId], ours: &Answer, theirs: &Answer) -> String {
@@ -189,7 +239,8 @@ fn on(units: &[UnitId]) -> String {
     }
 }
 
-pub(super) fn command_words(command: &Command) -> String {
+/// What a person asked for, as it is typed: `approve require-osd-release`.
+pub fn command_words(command: &Command) -> String {
     match command {
         Command::Pause => "pause".to_owned(),
         Command::Resume => "resume".to_owned(),
@@ -204,7 +255,7 @@ pub(super) fn command_words(command: &Command) -> String {
 }
 
 /// How a run of all units ended, or one of selected units, in a sentence.
-pub(crate) fn ending(ending: &Ending, selected: bool) -> String {
+pub fn ending(ending: &Ending, selected: bool) -> String {
     match ending {
         Ending::Done => format!("done: {}", all_serve(selected)),
         Ending::Incomplete { left } => {

@@ -1,14 +1,11 @@
 //! Names in few words: `osd.0-9,12`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use stagger_core::model::{Snapshot, UnitId};
-
-/// The level of failure domains on which units are, in every system that names one.
-const HOST: &str = "host";
+use stagger_core::model::{Topology, UnitId};
 
 /// Units in few words, runs of numbers drawn together.
-pub(crate) fn compress<'a>(units: impl IntoIterator<Item = &'a UnitId>) -> String {
+pub fn compress<'a>(units: impl IntoIterator<Item = &'a UnitId>) -> String {
     let mut sorted: Vec<&UnitId> = units.into_iter().collect();
     sorted.sort_by(|a, b| a.natural().cmp(&b.natural()));
     let mut groups: Vec<(&str, Vec<u64>)> = Vec::new();
@@ -33,39 +30,28 @@ pub(crate) fn compress<'a>(units: impl IntoIterator<Item = &'a UnitId>) -> Strin
     plain.join(" ")
 }
 
-/// Where the units of a cluster are: on hosts, and these in domains above them.
-pub(crate) struct Places<'a> {
-    snapshot: &'a Snapshot,
-    /// The level above hosts, where there is one that tells them apart.
-    above: Option<&'a str>,
+/// Where the units of a cluster are, to be told in few words.
+pub struct Places<'a> {
+    topology: &'a Topology,
+    /// Of each unit, its host's place among them.
+    on: BTreeMap<&'a UnitId, usize>,
 }
 
 impl<'a> Places<'a> {
-    /// Of the units of that snapshot.
-    pub(crate) fn of(snapshot: &'a Snapshot) -> Self {
-        let mut levels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for unit in snapshot
-            .units()
-            .iter()
-            .filter(|unit| unit.domains.contains_key(HOST))
-        {
-            for (level, domain) in unit.domains.iter().filter(|(level, _)| *level != HOST) {
-                levels.entry(level).or_default().insert(domain);
-            }
-        }
-        // Racks rather than rooms, and no level at all of which there is one.
-        let above = levels.into_iter().filter(|(_, domains)| domains.len() > 1);
+    /// Of the units of that topology.
+    pub fn of(topology: &'a Topology) -> Self {
+        let hosts = topology.hosts.iter().enumerate();
         Self {
-            snapshot,
-            above: above
-                .max_by_key(|(_, domains)| domains.len())
-                .map(|(level, _)| level),
+            topology,
+            on: hosts
+                .flat_map(|(at, host)| host.units.iter().map(move |unit| (unit, at)))
+                .collect(),
         }
     }
 
     /// Units with where they are, `rack2: host7 osd.5,16, host9 osd.3`; where that is wider, their names and on how many hosts:
     /// `osd.3,5,16 on 2 hosts in 1 rack`. Units that are on no host have only their names.
-    pub(crate) fn tell(&self, units: &[UnitId], width: usize) -> String {
+    pub fn tell(&self, units: &[UnitId], width: usize) -> String {
         let names = compress(units);
         let Some(placed) = self.placed(units) else {
             return names;
@@ -79,9 +65,11 @@ impl<'a> Places<'a> {
             return told;
         }
         let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-        let hosts = count(placed.values().map(BTreeMap::len).sum(), HOST);
+        let hosts = count(placed.values().map(BTreeMap::len).sum(), "host");
         let domains = self
+            .topology
             .above
+            .as_ref()
             .map(|level| format!(" in {}", count(placed.len(), level)));
         let end = format!(" on {hosts}{}", domains.unwrap_or_default());
         let left = width.saturating_sub(end.chars().count());
@@ -89,7 +77,7 @@ impl<'a> Places<'a> {
     }
 
     /// The same, a line for each domain.
-    pub(crate) fn lines(&self, units: &[UnitId]) -> Vec<String> {
+    pub fn lines(&self, units: &[UnitId]) -> Vec<String> {
         match self.placed(units) {
             None => vec![compress(units)],
             Some(placed) => placed
@@ -117,11 +105,11 @@ impl<'a> Places<'a> {
     ) -> Option<BTreeMap<&'a str, BTreeMap<&'a str, Vec<&'u UnitId>>>> {
         let mut placed: BTreeMap<&str, BTreeMap<&str, Vec<&UnitId>>> = BTreeMap::new();
         for id in units {
-            let unit = self.snapshot.unit(self.snapshot.find(id)?);
-            let host = unit.domains.get(HOST)?;
-            let above = self.above.and_then(|level| unit.domains.get(level));
-            let hosts = placed.entry(above.map_or("", String::as_str)).or_default();
-            hosts.entry(host).or_default().push(id);
+            let host = &self.topology.hosts[*self.on.get(id)?];
+            let hosts = placed
+                .entry(host.within.as_deref().unwrap_or_default())
+                .or_default();
+            hosts.entry(&host.name).or_default().push(id);
         }
         Some(placed)
     }
@@ -159,18 +147,20 @@ fn ranges(numbers: &[u64]) -> String {
 }
 
 /// The first part of a text that fits, with a mark where it was cut.
-pub(crate) fn fit(text: &str, width: usize) -> String {
+pub fn fit(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
     let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
-    cut.push('…');
+    if width > 0 {
+        cut.push('…');
+    }
     cut
 }
 
 #[cfg(test)]
 mod tests {
-    use stagger_core::model::{Budgets, ClusterName, Kind, Unit, UnitState};
+    use stagger_core::model::{Budgets, ClusterName, Kind, Snapshot, Unit, UnitState};
 
     use super::*;
 
@@ -216,7 +206,8 @@ mod tests {
             (16, "h7", "r2"),
             (20, "h1", "r1"),
         ]);
-        let places = Places::of(&seen);
+        let topology = Topology::of(&seen);
+        let places = Places::of(&topology);
         let all = osds(&[3, 5, 16, 20]);
         assert_eq!(places.tell(&all, 80), "r1: h1 osd.20  r2: h7 osd.5,16, h9 osd.3");
         assert_eq!(places.lines(&all), ["r1: h1 osd.20", "r2: h7 osd.5,16, h9 osd.3"]);
@@ -224,9 +215,15 @@ mod tests {
         assert_eq!(places.tell(&all, 30), "osd.3,5… on 3 hosts in 2 racks");
         // One rack says nothing, and a unit on no host has its name alone.
         let one = snapshot(&[(0, "h1", "r1"), (1, "h2", "r1")]);
-        assert_eq!(Places::of(&one).tell(&osds(&[0, 1]), 80), "h1 osd.0, h2 osd.1");
+        assert_eq!(
+            Places::of(&Topology::of(&one)).tell(&osds(&[0, 1]), 80),
+            "h1 osd.0, h2 osd.1"
+        );
         let none = snapshot(&[(0, "", "r1"), (1, "h2", "r2")]);
-        assert_eq!(Places::of(&none).tell(&osds(&[0, 1]), 80), "osd.0-1");
+        assert_eq!(
+            Places::of(&Topology::of(&none)).tell(&osds(&[0, 1]), 80),
+            "osd.0-1"
+        );
     }
 
     #[test]

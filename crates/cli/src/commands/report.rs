@@ -1,0 +1,51 @@
+//! `report`: a run as one HTML page.
+
+use stagger_core::view;
+use stagger_engine::driver::DriveError;
+use stagger_engine::supervisor;
+use stagger_report::page::Report;
+use stagger_report::sentences::told;
+use stagger_report::{History, page, verify};
+
+use crate::args::{self, Cli};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::journal::{Journal, journal, no_start};
+use crate::print;
+use crate::state::store;
+
+/// `report`
+pub(crate) fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliError> {
+    if cli.json {
+        let error = CliError::usage("a report is a page for people, and there is no JSON of it");
+        return Err(
+            error.hint("`status --json`, `verify --json` and `history RUN --json` have what it is made of")
+        );
+    }
+    let Journal { entries, from } = journal(cli, &args.of)?;
+    let (Some(verification), Some(history)) = (verify(&entries), History::of(&entries)) else {
+        return Err(no_start(&from));
+    };
+    let told = told(&entries).map_err(DriveError::Illegal)?;
+    let (run, lines) = told.ok_or_else(|| no_start(&from))?;
+    let mut seen = view::run(&run, None);
+    // Who carries out what a file tells of is not known here.
+    if args.of.from.is_none()
+        && let Some(why) = supervisor::nobody(&*store(cli)?, &run)?
+    {
+        seen = seen.without_a_holder(why);
+    }
+    let page = page(&Report {
+        view: &seen,
+        history: &history,
+        verification: &verification,
+        lines: &lines,
+        version: env!("CARGO_PKG_VERSION"),
+    });
+    match &args.out {
+        None => print::out(&page),
+        Some(file) => std::fs::write(file, page)
+            .map_err(|error| CliError::usage(format!("{} cannot be written: {error}", file.display())))?,
+    }
+    Ok(Exit::Done)
+}

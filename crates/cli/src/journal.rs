@@ -1,0 +1,72 @@
+//! Journals to be read: of a run in the store, or in a file that somebody sent.
+
+use std::io::BufRead as _;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+use stagger_core::run::Entry;
+
+use crate::args::{Cli, JournalOf};
+use crate::error::CliError;
+use crate::state::{store, which};
+
+/// A journal, and where it is from, for messages.
+pub(crate) struct Journal {
+    /// Its events.
+    pub(crate) entries: Vec<Entry>,
+    /// `the journal of lab-20260101-000000`, or a file.
+    pub(crate) from: String,
+}
+
+/// The journal that somebody asks for.
+pub(crate) fn journal(cli: &Cli, of: &JournalOf) -> Result<Journal, CliError> {
+    if let Some(file) = &of.from {
+        return Ok(Journal {
+            entries: journal_file(file)?,
+            from: file.display().to_string(),
+        });
+    }
+    let store = store(cli)?;
+    let run = which(&*store, of.run.as_ref())?;
+    Ok(Journal {
+        entries: store.journal(&run)?,
+        from: format!("the journal of {run}"),
+    })
+}
+
+/// What is said of a journal that does not begin as one does.
+pub(crate) fn no_start(from: &str) -> CliError {
+    CliError::usage(format!("{from} does not begin with the start of a run"))
+}
+
+/// Events, one a line: `journal.jsonl` of `artifacts --bundle`, or what `history RUN --json` prints.
+fn journal_file(file: &Path) -> Result<Vec<Entry>, CliError> {
+    let shown = file.display();
+    let opened = std::fs::File::open(file);
+    let opened = opened.map_err(|error| CliError::usage(format!("{shown} cannot be read: {error}")))?;
+    let mut entries = Vec::new();
+    for (number, line) in (1..).zip(std::io::BufReader::new(opened).lines()) {
+        let line = line.map_err(|error| CliError::usage(format!("{shown} cannot be read: {error}")))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let wrong = |error: serde_json::Error| {
+            CliError::usage(format!(
+                "line {number} of {shown} is no event of a journal: {error}"
+            ))
+            .hint("`stagger history RUN --json` prints a journal")
+        };
+        entries.push(entry(&line).map_err(wrong)?);
+    }
+    Ok(entries)
+}
+
+/// An event in its place, with or without the name of the document before it.
+fn entry(line: &str) -> Result<Entry, serde_json::Error> {
+    let mut fields: Map<String, Value> = serde_json::from_str(line)?;
+    fields.remove("schema");
+    let seq = serde_json::from_value(fields.remove("seq").unwrap_or_default())?;
+    let at = serde_json::from_value(fields.remove("at").unwrap_or_default())?;
+    let event = serde_json::from_value(fields.into())?;
+    Ok(Entry { seq, at, event })
+}

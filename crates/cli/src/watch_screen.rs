@@ -1,0 +1,58 @@
+//! The screen of `watch`: what it shows, what a key does, and how it is drawn.
+
+mod draw;
+mod keys;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use draw::draw;
+pub(crate) use keys::{Act, key};
+
+use stagger_core::run::Command;
+use stagger_core::view::RunView;
+use stagger_report::History;
+use stagger_report::sentences::Line;
+
+/// What was read of a run.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// At a glance.
+    pub(crate) view: RunView,
+    /// What happened when.
+    pub(crate) history: History,
+    /// Its events in words.
+    pub(crate) lines: Vec<Line>,
+    /// What a person may approve now.
+    pub(crate) doors: Vec<String>,
+    /// Why nothing newer could be read, if that is so.
+    pub(crate) unread: Option<String>,
+}
+
+/// What the person at the terminal looks at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Screen {
+    /// How far the journal is scrolled back from its end, in lines.
+    pub(crate) back: usize,
+    /// Only lines that hold this are shown; empty: all.
+    pub(crate) filter: String,
+    /// What keys are for now.
+    pub(crate) mode: Mode,
+    /// What the last action came to.
+    pub(crate) told: Option<String>,
+}
+
+/// What keys are for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// To scroll and to choose.
+    #[default]
+    Look,
+    /// To type what the journal is filtered by.
+    Filter,
+    /// To type the name of a unit.
+    Unit(String),
+    /// To leave what is told of a unit.
+    Told(String),
+    /// To answer whether that is meant.
+    Sure(Command),
+}

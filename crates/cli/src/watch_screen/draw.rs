@@ -1,0 +1,199 @@
+//! How the screen is drawn: from above, the verdict, the units, what is at work, the waves, the journal, the keys.
+
+use jiff::Timestamp;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line as Drawn, Span};
+use ratatui::widgets::Paragraph;
+use stagger_core::view::Verdict;
+use stagger_report::history::UnitState;
+use stagger_report::names::fit;
+use stagger_report::sentences::{Line, command_words};
+use stagger_report::text::{self, Piece, Row, Tone};
+
+use super::{Mode, Reading, Screen};
+
+/// Draws all of it. `colours`: the terminal has some, and the person wants them.
+pub(crate) fn draw(frame: &mut Frame<'_>, reading: &Reading, screen: &Screen, now: Timestamp, colours: bool) {
+    let area = frame.area();
+    let (width, height) = (usize::from(area.width), usize::from(area.height));
+    let rows = rows(reading, screen, now, width, height);
+    let drawn: Vec<Drawn<'_>> = rows
+        .iter()
+        .map(|row| {
+            let spans = row
+                .iter()
+                .map(|piece| Span::styled(tame(&piece.text), style(piece.tone, colours)));
+            Drawn::from(spans.collect::<Vec<_>>())
+        })
+        .collect();
+    frame.render_widget(Paragraph::new(drawn), Rect::new(0, 0, area.width, area.height));
+}
+
+/// Names and reasons are the cluster's own: nothing in them is an order to a terminal.
+fn tame(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
+fn style(tone: Tone, colours: bool) -> Style {
+    let plain = Style::default();
+    let colour = |colour: Color| if colours { plain.fg(colour) } else { plain };
+    match tone {
+        Tone::Plain => plain,
+        Tone::Quiet => plain.add_modifier(Modifier::DIM),
+        Tone::Strong => plain.add_modifier(Modifier::BOLD),
+        Tone::Good => colour(Color::Green),
+        Tone::Bad => colour(Color::Red).add_modifier(Modifier::BOLD),
+        Tone::Unit(state) => match state {
+            UnitState::Waiting => plain.add_modifier(Modifier::DIM),
+            UnitState::Preparing => colour(Color::Cyan),
+            UnitState::Down => colour(Color::Blue).add_modifier(Modifier::BOLD),
+            UnitState::Verifying => colour(Color::Magenta),
+            UnitState::Done => colour(Color::Green),
+            UnitState::Failed | UnitState::Skipped => colour(Color::Red).add_modifier(Modifier::BOLD),
+            UnitState::RolledBack => colour(Color::Magenta).add_modifier(Modifier::BOLD),
+        },
+    }
+}
+
+/// All rows, as many as there is room for.
+fn rows(reading: &Reading, screen: &Screen, now: Timestamp, width: usize, height: usize) -> Vec<Row> {
+    let Reading {
+        view, history, lines, ..
+    } = reading;
+    let mut rows = text::heading(view, history, now, width);
+    let foot = foot(reading, screen, width);
+    let room = height.saturating_sub(rows.len() + foot.len());
+    if let Mode::Told(unit) = &screen.mode {
+        rows.push(title(unit, width));
+        let told = text::unit(view, history, unit)
+            .into_iter()
+            .take(room.saturating_sub(1));
+        rows.extend(told.map(|line| vec![Piece::new(Tone::Plain, fit(&line, width))]));
+    } else {
+        let map = text::units(history, width, room / 3);
+        if !map.is_empty() {
+            rows.push(title("units", width));
+            rows.extend(map.into_iter().take(room / 3));
+            rows.push(text::counts(history, width));
+        }
+        let current = text::current(view, history, now, width);
+        if !current.is_empty() {
+            let stage = view
+                .current
+                .as_ref()
+                .map_or(String::new(), |current| format!("now: {}", current.stage));
+            rows.push(title(&stage, width));
+            rows.extend(current.into_iter().take(6));
+        }
+        let left = height.saturating_sub(rows.len() + foot.len());
+        let waves = text::waves(history, now, width, left / 3);
+        if !waves.is_empty() {
+            rows.push(title("waves", width));
+            rows.extend(waves);
+        }
+        let left = height.saturating_sub(rows.len() + foot.len() + 1);
+        rows.push(title(&journal_title(screen), width));
+        rows.extend(journal(lines, screen, width, left));
+    }
+    rows.truncate(height.saturating_sub(foot.len()));
+    rows.resize_with(height.saturating_sub(foot.len()), Vec::new);
+    rows.extend(foot);
+    rows
+}
+
+fn title(text: &str, width: usize) -> Row {
+    let rule = width.saturating_sub(text.chars().count() + 4);
+    vec![
+        Piece::new(Tone::Quiet, "── "),
+        Piece::new(Tone::Strong, text),
+        Piece::new(Tone::Quiet, format!(" {}", "─".repeat(rule))),
+    ]
+}
+
+fn journal_title(screen: &Screen) -> String {
+    let filter = match screen.filter.as_str() {
+        "" => String::new(),
+        filter => format!(" with {filter:?}"),
+    };
+    let back = match screen.back {
+        0 => String::new(),
+        back => format!(", {back} back"),
+    };
+    format!("journal, in UTC{filter}{back}")
+}
+
+fn journal(lines: &[Line], screen: &Screen, width: usize, rows: usize) -> Vec<Row> {
+    let wanted = screen.filter.to_lowercase();
+    let shown: Vec<&Line> = lines
+        .iter()
+        .filter(|line| {
+            wanted.is_empty()
+                || line.text.to_lowercase().contains(&wanted)
+                || line.word.to_lowercase().contains(&wanted)
+        })
+        .collect();
+    // Scrolled back to the first line, the first page is shown.
+    let end = shown.len().saturating_sub(screen.back).max(rows.min(shown.len()));
+    let page = &shown[end.saturating_sub(rows)..end];
+    page.iter()
+        .map(|line| {
+            // Words of which somebody has to know are written large.
+            let tone = if line.word.chars().all(char::is_uppercase) || line.word == "failed" {
+                Tone::Bad
+            } else {
+                Tone::Plain
+            };
+            let at = line.at.strftime("%H:%M:%S").to_string();
+            vec![
+                Piece::new(Tone::Quiet, format!("{at} ")),
+                Piece::new(tone, format!("{:<10}", line.word)),
+                Piece::new(Tone::Plain, fit(&line.text, width.saturating_sub(19))),
+            ]
+        })
+        .collect()
+}
+
+/// What can be done, or what is asked.
+fn foot(reading: &Reading, screen: &Screen, width: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    if let Some(why) = &reading.unread {
+        let text = format!("as of event {}; since then: {why}", reading.view.seq);
+        rows.push(vec![Piece::new(Tone::Bad, fit(&text, width))]);
+    }
+    let line = match &screen.mode {
+        Mode::Filter => format!(
+            "show lines with: {}_   Enter keeps it, Esc shows all",
+            screen.filter
+        ),
+        Mode::Unit(name) => format!("explain which unit: {name}_   Esc goes back"),
+        Mode::Told(_) => "any key goes back".to_owned(),
+        Mode::Sure(command) => format!("{} run {}? y/N", command_words(command), reading.view.run),
+        Mode::Look => match &screen.told {
+            Some(told) => told.clone(),
+            None => keys(reading),
+        },
+    };
+    let tone = if matches!(screen.mode, Mode::Sure(_)) {
+        Tone::Strong
+    } else {
+        Tone::Quiet
+    };
+    rows.push(vec![Piece::new(tone, fit(&line, width))]);
+    rows
+}
+
+fn keys(reading: &Reading) -> String {
+    let mut keys = vec!["q quit", "↑↓ scroll", "/ filter", "e explain"];
+    match reading.view.verdict {
+        Verdict::Done | Verdict::Ended => {}
+        Verdict::Running | Verdict::Held | Verdict::Interrupted | Verdict::NeedsYou => {
+            keys.extend(["p pause", "r resume"]);
+            if !reading.doors.is_empty() {
+                keys.push("a approve");
+            }
+        }
+    }
+    keys.join("   ")
+}

@@ -1,0 +1,99 @@
+//! What a key does.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use stagger_core::model::PartName;
+use stagger_core::run::Command;
+
+use super::{Mode, Reading, Screen};
+
+/// So many lines are a page.
+const PAGE: usize = 10;
+
+/// What is to be done besides drawing anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Nothing.
+    Nothing,
+    /// Leave the screen; the run goes on.
+    Quit,
+    /// Ask the run for that.
+    Ask(Command),
+}
+
+/// One key.
+pub(crate) fn key(screen: &mut Screen, reading: &Reading, key: KeyEvent) -> Act {
+    if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+        return Act::Quit;
+    }
+    match &mut screen.mode {
+        Mode::Look => return look(screen, reading, key.code),
+        Mode::Filter => match key.code {
+            KeyCode::Enter => screen.mode = Mode::Look,
+            KeyCode::Esc => {
+                screen.filter.clear();
+                screen.mode = Mode::Look;
+            }
+            code => {
+                typed(&mut screen.filter, code);
+                screen.back = 0;
+            }
+        },
+        Mode::Unit(name) => match key.code {
+            KeyCode::Enter if !name.is_empty() => screen.mode = Mode::Told(std::mem::take(name)),
+            KeyCode::Enter | KeyCode::Esc => screen.mode = Mode::Look,
+            code => typed(name, code),
+        },
+        Mode::Told(_) => screen.mode = Mode::Look,
+        Mode::Sure(command) => {
+            let command = command.clone();
+            screen.mode = Mode::Look;
+            if matches!(key.code, KeyCode::Char('y' | 'Y')) {
+                return Act::Ask(command);
+            }
+            screen.told = Some("nothing was asked".to_owned());
+        }
+    }
+    Act::Nothing
+}
+
+fn look(screen: &mut Screen, reading: &Reading, code: KeyCode) -> Act {
+    screen.told = None;
+    let last = reading.lines.len();
+    match code {
+        KeyCode::Char('q') | KeyCode::Esc => return Act::Quit,
+        KeyCode::Up | KeyCode::Char('k') => screen.back = (screen.back + 1).min(last),
+        KeyCode::Down | KeyCode::Char('j') => screen.back = screen.back.saturating_sub(1),
+        KeyCode::PageUp => screen.back = (screen.back + PAGE).min(last),
+        KeyCode::PageDown => screen.back = screen.back.saturating_sub(PAGE),
+        KeyCode::Home | KeyCode::Char('g') => screen.back = last,
+        KeyCode::End | KeyCode::Char('G') => screen.back = 0,
+        KeyCode::Char('/') => screen.mode = Mode::Filter,
+        KeyCode::Char('e') => screen.mode = Mode::Unit(String::new()),
+        KeyCode::Char('p' | 'r' | 'a') if reading.view.ending.is_some() => {
+            screen.told = Some("the run is over".to_owned());
+        }
+        KeyCode::Char('p') => screen.mode = Mode::Sure(Command::Pause),
+        KeyCode::Char('r') => screen.mode = Mode::Sure(Command::Resume),
+        // One after another: the first that is waited for.
+        KeyCode::Char('a') => match reading
+            .doors
+            .first()
+            .and_then(|door| PartName::new(door.as_str()).ok())
+        {
+            Some(door) => screen.mode = Mode::Sure(Command::Approve { door }),
+            None => screen.told = Some("nothing waits for an approval".to_owned()),
+        },
+        _ => {}
+    }
+    Act::Nothing
+}
+
+fn typed(text: &mut String, code: KeyCode) {
+    match code {
+        KeyCode::Char(letter) => text.push(letter),
+        KeyCode::Backspace => {
+            text.pop();
+        }
+        _ => {}
+    }
+}

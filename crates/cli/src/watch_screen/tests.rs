@@ -1,0 +1,157 @@
+//! Keys do what the foot says, and the screen fits any terminal.
+
+use jiff::Timestamp;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use serde_json::{Map, Value};
+use stagger_core::run::{Command, Entry};
+use stagger_core::view;
+use stagger_report::History;
+use stagger_report::sentences::told;
+
+use super::{Act, Mode, Reading, Screen, draw, key};
+
+const DEMO: &str = include_str!("../../../report/tests/journals/demo.jsonl");
+
+/// The run as it stood at an event.
+fn reading(until: usize) -> Reading {
+    let entry = |line: &str| {
+        let mut fields: Map<String, Value> = serde_json::from_str(line).unwrap();
+        let seq = serde_json::from_value(fields.remove("seq").unwrap()).unwrap();
+        let at = serde_json::from_value(fields.remove("at").unwrap()).unwrap();
+        let event = serde_json::from_value(fields.into()).unwrap();
+        Entry { seq, at, event }
+    };
+    let entries: Vec<Entry> = DEMO.lines().take(until).map(entry).collect();
+    let (run, lines) = told(&entries).unwrap().unwrap();
+    Reading {
+        view: view::run(&run, None),
+        history: History::of(&entries).unwrap(),
+        lines,
+        doors: vec!["require-osd-release".to_owned()],
+        unread: None,
+    }
+}
+
+/// What the terminal shows, row by row.
+fn drawn(reading: &Reading, screen: &Screen, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let now: Timestamp = reading.history.last;
+    terminal
+        .draw(|frame| draw(frame, reading, screen, now, false))
+        .unwrap();
+    let buffer = terminal.backend().buffer();
+    (0..height)
+        .map(|y| {
+            (0..width)
+                .map(|x| buffer[(x, y)].symbol())
+                .collect::<String>()
+                .trim_end()
+                .to_owned()
+        })
+        .collect()
+}
+
+fn press(screen: &mut Screen, reading: &Reading, keys: &str) -> Act {
+    let mut act = Act::Nothing;
+    for letter in keys.chars() {
+        let code = match letter {
+            '\n' => KeyCode::Enter,
+            '\u{1b}' => KeyCode::Esc,
+            letter => KeyCode::Char(letter),
+        };
+        act = key(screen, reading, KeyEvent::new(code, KeyModifiers::NONE));
+    }
+    act
+}
+
+#[test]
+fn any_terminal_has_the_verdict_above_and_the_keys_below() {
+    for until in [3, 20, 200, 650] {
+        let reading = reading(until);
+        for (width, height) in [(1, 1), (20, 5), (60, 20), (100, 30), (250, 70)] {
+            let rows = drawn(&reading, &Screen::default(), width, height);
+            if width >= 60 {
+                assert!(
+                    rows[0].starts_with(&reading.view.verdict.to_string()),
+                    "{rows:#?}"
+                );
+                assert!(rows[usize::from(height) - 1].starts_with("q quit"), "{rows:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_in_its_middle() {
+    let shown = drawn(&reading(200), &Screen::default(), 100, 30).join("\n");
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn pause_and_approval_are_asked_for_only_after_a_yes() {
+    let reading = reading(200);
+    let mut screen = Screen::default();
+    assert_eq!(press(&mut screen, &reading, "p"), Act::Nothing);
+    assert_eq!(screen.mode, Mode::Sure(Command::Pause));
+    assert!(
+        drawn(&reading, &screen, 80, 20)[19].starts_with("pause run"),
+        "it asks"
+    );
+    assert_eq!(press(&mut screen, &reading, "n"), Act::Nothing);
+    assert_eq!(press(&mut screen, &reading, "py"), Act::Ask(Command::Pause));
+    assert_eq!(press(&mut screen, &reading, "ry"), Act::Ask(Command::Resume));
+    let Act::Ask(Command::Approve { door }) = press(&mut screen, &reading, "ay") else {
+        panic!("{screen:?}");
+    };
+    assert_eq!(door.as_str(), "require-osd-release");
+}
+
+#[test]
+fn of_a_run_that_is_over_nothing_is_asked() {
+    let reading = reading(650);
+    assert!(reading.view.ending.is_some());
+    for keys in ["py", "ry", "ay"] {
+        assert_eq!(press(&mut Screen::default(), &reading, keys), Act::Nothing);
+    }
+    assert_eq!(press(&mut Screen::default(), &reading, "q"), Act::Quit);
+}
+
+#[test]
+fn a_filter_shows_lines_that_hold_it_and_a_unit_is_explained() {
+    let reading = reading(650);
+    let mut screen = Screen::default();
+    press(&mut screen, &reading, "/judged\n");
+    let rows = drawn(&reading, &screen, 120, 40);
+    let title = rows.iter().position(|row| row.contains("UTC with")).unwrap();
+    let lines: Vec<&String> = rows[title + 1..39].iter().filter(|row| !row.is_empty()).collect();
+    assert!(
+        !lines.is_empty() && lines.iter().all(|line| line.contains("judged")),
+        "{lines:#?}"
+    );
+
+    let unit = reading.history.units.keys().next().unwrap().to_string();
+    press(&mut screen, &reading, &format!("e{unit}\n"));
+    let rows = drawn(&reading, &screen, 120, 40).join("\n");
+    assert!(rows.contains(&format!("{unit} is done")), "{rows}");
+    press(&mut screen, &reading, "x");
+    assert_eq!(screen.mode, Mode::Look);
+}
+
+#[test]
+fn scrolled_back_to_the_beginning_the_first_lines_are_shown() {
+    let reading = reading(650);
+    let mut screen = Screen::default();
+    press(&mut screen, &reading, "g");
+    let rows = drawn(&reading, &screen, 120, 40).join("\n");
+    assert!(rows.contains(&reading.lines[0].text[..20]), "{rows}");
+}
+
+#[test]
+fn what_could_not_be_read_since_is_told() {
+    let mut reading = reading(100);
+    reading.unread = Some("the journal cannot be read: disk I/O error".to_owned());
+    let rows = drawn(&reading, &Screen::default(), 100, 30);
+    assert!(rows[28].starts_with("as of event 100"), "{rows:#?}");
+}

@@ -1,0 +1,338 @@
+//! One HTML page of a run: a file that needs no network and no script, and prints well.
+//!
+//! The verdict first, then whether the laws held, then when what happened. Bars of one page share one scale, from the beginning
+//! of the run to its last event; colours are those of Okabe and Ito, which nobody confuses, and each has a shape or a word
+//! beside it.
+
+mod bars;
+mod parts;
+mod units;
+
+use jiff::{SignedDuration, Timestamp};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use stagger_core::view::{RunView, Verdict};
+
+use crate::history::{GuardRecord, Hold};
+use crate::sentences::{Line, command_words};
+use crate::{History, Verification, duration};
+
+/// So many lines of the journal are shown; of a longer one its end.
+const LINES: usize = 5_000;
+
+/// All that a page shows.
+#[derive(Debug, Clone, Copy)]
+pub struct Report<'a> {
+    /// The run at a glance.
+    pub view: &'a RunView,
+    /// What happened when.
+    pub history: &'a History,
+    /// Whether the journal keeps the laws.
+    pub verification: &'a Verification,
+    /// Its events in words: place, time, word, text.
+    pub lines: &'a [Line],
+    /// Which release of the program made the page.
+    pub version: &'a str,
+}
+
+/// The page.
+pub fn page(report: &Report<'_>) -> String {
+    let Report { view, history, .. } = report;
+    let title = format!("{} · {} · {}", view.verdict, view.cluster, view.title);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(include_str!("page/page.css"))) }
+            }
+            body {
+                (heading(report))
+                main {
+                    (laws(report.verification))
+                    (parts::timeline(history))
+                    (units::map(history))
+                    (skipped(view))
+                    (waits(history))
+                    (decisions(history))
+                    (guards(history))
+                    (journal(report.lines))
+                }
+                footer { "made by stagger " (report.version) " from the journal of run " (view.run) ", event " (view.seq) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// A moment to the second, in UTC.
+fn moment(at: Timestamp) -> Markup {
+    html! { time datetime=(at) { (at.strftime("%Y-%m-%d %H:%M:%S")) } }
+}
+
+/// A moment of the day, where the page has told of which day.
+fn clock(at: Timestamp) -> Markup {
+    html! { time datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%H:%M:%S")) } }
+}
+
+fn heading(report: &Report<'_>) -> Markup {
+    let Report { view, history, .. } = report;
+    let tone = match view.verdict {
+        Verdict::Done => "good",
+        Verdict::Running => "plain",
+        Verdict::Held | Verdict::Interrupted | Verdict::NeedsYou | Verdict::Ended => "bad",
+    };
+    let changed: usize = view.changed;
+    html! {
+        header {
+            p.verdict.(tone) { strong { (view.verdict.to_string()) } " " (view.why) }
+            h1 { (view.title) }
+            p.where { "cluster " b { (view.cluster) } ", run " code { (view.run) } }
+            dl.facts {
+                div { dt { "began" } dd { (moment(history.began)) " UTC" } }
+                div {
+                    dt { @if view.ended_at.is_some() { "took" } @else { "for" } }
+                    dd { (duration(history.took())) (forecast(history.forecast, history.took(), view.ended_at.is_some())) }
+                }
+                div { dt { "changed" } dd { (changed) @if changed == 1 { " unit" } @else { " units" } } }
+                div { dt { "waves passed" } dd { (view.waves_passed) } }
+                div { dt { "down at once" } dd { "at most " (history.most_down()) } }
+                div { dt { "carried out by" } dd { (processes(history)) } }
+            }
+        }
+    }
+}
+
+/// What was expected, beside what came.
+fn forecast(expected: Option<SignedDuration>, took: SignedDuration, over: bool) -> Markup {
+    let Some(expected) = expected.filter(SignedDuration::is_positive) else {
+        return html! {};
+    };
+    let off = (took.as_secs_f64() / expected.as_secs_f64() - 1.0) * 100.0;
+    html! {
+        span.quiet {
+            ", expected " (duration(expected))
+            @if over { " (" (format!("{off:+.0}")) " %)" }
+        }
+    }
+}
+
+fn processes(history: &History) -> String {
+    match history.holders.len() {
+        1 => "1 process".to_owned(),
+        more => format!("{more} processes, one after another"),
+    }
+}
+
+fn laws(verification: &Verification) -> Markup {
+    let broken: usize = verification.laws.iter().map(|verdict| verdict.broken.len()).sum();
+    html! {
+        section {
+            h2 { "Laws" }
+            details open[broken > 0] {
+                summary {
+                    @if broken == 0 {
+                        span.good { "✓ every law held" }
+                    } @else {
+                        span.bad { "✗ broken in " (broken) @if broken == 1 { " place" } @else { " places" } }
+                    }
+                    span.quiet { ", read from " (verification.events) " events by other means than those that wrote them" }
+                }
+                table.laws {
+                    thead { tr { th { "" } th { "law" } th.number { "held against" } th { "says" } } }
+                    tbody {
+                        @for verdict in &verification.laws {
+                            tr {
+                                td { @if verdict.broken.is_empty() { span.good { "✓" } } @else { span.bad { "✗" } } }
+                                td { code { (verdict.law.slug()) } }
+                                td.number { (verdict.looked_at) }
+                                td {
+                                    (verdict.law.sentence())
+                                    @for breach in &verdict.broken { br; span.bad { "event " (breach.seq) ": " (breach.why) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn skipped(view: &RunView) -> Markup {
+    html! {
+        @if !view.left_alone.is_empty() {
+            section {
+                h2 { "Skipped" }
+                table {
+                    thead { tr { th.number { "units" } th { "reason" } th { "which" } } }
+                    tbody {
+                        @for group in &view.left_alone {
+                            tr {
+                                td.number { (group.count) }
+                                td { code { (group.reason.code.code()) } " " (group.reason.detail) }
+                                td { (group.units.join(" ")) @if group.count > group.units.len() { " …" } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A row of what was waited for.
+struct Wait<'a> {
+    what: Markup,
+    why: &'a str,
+    time: crate::history::Open,
+}
+
+fn waits(history: &History) -> Markup {
+    let held = history.holds.iter().map(|Hold { reason, time }| Wait {
+        what: html! { span.bad { "held" } " " code { (reason.code.code()) } },
+        why: &reason.detail,
+        time: *time,
+    });
+    let gates = history.waves().flat_map(|wave| &wave.shut).map(|shut| Wait {
+        what: html! { "gate " code { (shut.gate) } },
+        why: &shut.why,
+        time: shut.time,
+    });
+    let mut waits: Vec<Wait<'_>> = held.chain(gates).collect();
+    waits.sort_by_key(|wait| wait.time.from);
+    html! {
+        @if !waits.is_empty() {
+            section {
+                h2 { "Waited for" }
+                table {
+                    thead { tr { th { "since" } th.number { "for" } th { "what" } th { "why" } } }
+                    tbody {
+                        @for wait in &waits {
+                            tr {
+                                td { (clock(wait.time.from)) }
+                                td.number {
+                                    (duration(wait.time.length(history.last)))
+                                    @if wait.time.to.is_none() { " so far" }
+                                }
+                                td { (wait.what) }
+                                td { (wait.why) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What was decided otherwise than planned, and by whom.
+fn decisions(history: &History) -> Markup {
+    let mut rows: Vec<(Timestamp, &str, String)> = Vec::new();
+    for wave in history.waves() {
+        let refused = wave
+            .judged
+            .iter()
+            .filter_map(|judged| Some((judged.at, judged.no.as_ref()?)));
+        rows.extend(refused.map(|(at, no)| (at, "refused", format!("wave {}: {no}", wave.number))));
+        if let Some(reason) = &wave.failed {
+            rows.push((
+                wave.time.to.unwrap_or(history.last),
+                "failed",
+                format!("wave {}: {reason}", wave.number),
+            ));
+        }
+        if let Some(crate::history::WaveEnd::Dropped(reason)) = &wave.end {
+            rows.push((
+                wave.time.to.unwrap_or(history.last),
+                "dropped",
+                format!("wave {}: {reason}", wave.number),
+            ));
+        }
+    }
+    let aside = history.aside.iter();
+    rows.extend(aside.map(|(at, unit, reason)| (*at, "set aside", format!("{unit}: {reason}"))));
+    let words = history.words.iter();
+    rows.extend(words.map(|word| {
+        (
+            word.at,
+            "asked",
+            format!("{} by {}", command_words(&word.command), word.by),
+        )
+    }));
+    rows.sort_by_key(|(at, ..)| *at);
+    html! {
+        @if !rows.is_empty() {
+            section {
+                h2 { "Decisions" }
+                table {
+                    thead { tr { th { "at" } th { "what" } th { "why" } } }
+                    tbody {
+                        @for (at, what, why) in &rows { tr { td { (clock(*at)) } td { (what) } td { (why) } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn guards(history: &History) -> Markup {
+    let row = |GuardRecord { guard, units, time }: &GuardRecord| {
+        html! {
+            tr {
+                td { code { (guard.as_str()) } }
+                td { @if *units == 0 { "the cluster" } @else { (units) @if *units == 1 { " unit" } @else { " units" } } }
+                td { (clock(time.from)) }
+                td {
+                    @match time.to {
+                        Some(to) => { (clock(to)) }
+                        None => { @if history.ended.is_some() { span.bad { "never" } } @else { "not yet" } }
+                    }
+                }
+                td.number { (duration(time.length(history.last))) }
+            }
+        }
+    };
+    html! {
+        @if !history.guards.is_empty() {
+            section {
+                h2 { "Guards" }
+                details {
+                    summary { (history.guards.len()) " taken" }
+                    table {
+                        thead { tr { th { "guard" } th { "on" } th { "taken" } th { "given back" } th.number { "for" } } }
+                        tbody { @for guard in &history.guards { (row(guard)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn journal(lines: &[Line]) -> Markup {
+    let from = lines.len().saturating_sub(LINES);
+    html! {
+        section {
+            h2 { "Journal" }
+            details {
+                summary { (lines.len()) " lines" @if from > 0 { ", the last " (LINES) " are shown" } }
+                table.journal {
+                    thead { tr { th.number { "event" } th { "at" } th { "what" } th { "" } } }
+                    tbody {
+                        @for line in &lines[from..] {
+                            tr {
+                                td.number { (line.seq) }
+                                td { (clock(line.at)) }
+                                td { (line.word) }
+                                td { (line.text) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Bars on the one scale of a page.
+
+use jiff::Timestamp;
+use maud::{Markup, html};
+
+use crate::History;
+use crate::history::{Doing, Open, SpanEnd, Turn, WaveRecord};
+
+/// The width of a bar in its own units: the browser stretches it.
+const WIDTH: f64 = 1000.0;
+/// The narrowest that is still seen.
+const NARROWEST: f64 = 2.0;
+
+/// From the beginning of a run to its last event.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scale {
+    from: Timestamp,
+    seconds: f64,
+    to: Timestamp,
+}
+
+impl Scale {
+    pub(super) fn of(history: &History) -> Self {
+        Self {
+            from: history.began,
+            seconds: history.took().as_secs_f64().max(1.0),
+            to: history.last,
+        }
+    }
+
+    fn at(&self, at: Timestamp) -> f64 {
+        let share = at.duration_since(self.from).as_secs_f64() / self.seconds;
+        (share * WIDTH).clamp(0.0, WIDTH)
+    }
+
+    /// A box from one time to another; each class has a height of its own.
+    fn span(&self, class: &str, time: Open, title: &str) -> Markup {
+        let from = self.at(time.from);
+        let wide = (self.at(time.to.unwrap_or(self.to)) - from).max(NARROWEST);
+        let (top, high) = match class {
+            "preparing" => (5.0, 6.0),
+            "open" => (7.0, 2.0),
+            "shut" => (4.0, 8.0),
+            _ => (1.0, 14.0),
+        };
+        html! {
+            rect class=(class) x=(tenths(from.min(WIDTH - NARROWEST))) y=(top) width=(tenths(wide)) height=(high) {
+                title { (title) }
+            }
+        }
+    }
+
+    fn bar(label: &str, spans: &Markup) -> Markup {
+        html! {
+            svg.bar role="img" aria-label=(label) viewBox="0 0 1000 16" preserveAspectRatio="none" { (spans) }
+        }
+    }
+
+    /// A thing from its beginning to its end.
+    pub(super) fn whole(&self, class: &str, time: Open, label: &str) -> Markup {
+        Self::bar(label, &self.span(class, time, label))
+    }
+
+    /// A wave: while it was open, while its units were prepared, while one of them was down, while a gate was shut.
+    pub(super) fn wave(&self, wave: &WaveRecord) -> Markup {
+        let spans = || wave.turns.iter().flat_map(|turn| &turn.spans);
+        let preparing = spans().filter(|span| span.doing == Doing::Preparing);
+        let prepared = union(preparing.map(|span| span.time).collect());
+        let down = union(wave.turns.iter().flat_map(Turn::out_of_service).collect());
+        let spans = html! {
+            (self.span("open", wave.time, "open"))
+            @for time in prepared { (self.span("preparing", time, "preparing")) }
+            @for shut in &wave.shut { (self.span("shut", shut.time, &format!("gate {}: {}", shut.gate, shut.why))) }
+            @for time in down { (self.span("down", time, "out of service, one or more of it")) }
+        };
+        Self::bar(&format!("wave {}", wave.number), &spans)
+    }
+
+    /// The turn of a unit.
+    pub(super) fn turn(&self, turn: &Turn) -> Markup {
+        let spans = html! {
+            @for span in &turn.spans {
+                @let class = match (&span.end, span.doing) {
+                    (Some(SpanEnd::Failed(_)), _) => "failed",
+                    (Some(SpanEnd::NotBegun(_)), _) => "open",
+                    (_, Doing::Preparing) => "preparing",
+                    (_, Doing::GoingBack) => "back",
+                    (_, Doing::Entering | Doing::Changing | Doing::Leaving | Doing::Restarting) => "down",
+                };
+                (self.span(class, span.time, span.doing.word()))
+            }
+        };
+        Self::bar(turn.unit.as_str(), &spans)
+    }
+}
+
+/// Times during which there is at least one, in order.
+fn union(mut times: Vec<Open>) -> Vec<Open> {
+    times.sort_by_key(|time| time.from);
+    let mut merged: Vec<Open> = Vec::new();
+    for time in times {
+        match merged.last_mut() {
+            Some(last) if last.to.is_none_or(|to| time.from <= to) => {
+                last.to = last.to.zip(time.to).map(|(a, b)| a.max(b));
+            }
+            Some(_) | None => merged.push(time),
+        }
+    }
+    merged
+}
+
+/// A number with one digit behind the point: more is not seen.
+fn tenths(number: f64) -> String {
+    format!("{number:.1}")
+}

@@ -1,0 +1,205 @@
+//! A run in rows of text, for a terminal of any width: what each row says is said by words and shapes, and colours only say it
+//! once more.
+
+mod bars;
+mod map;
+
+pub use bars::waves;
+pub use map::{counts, units};
+
+use jiff::Timestamp;
+use stagger_core::view::{RunView, Verdict};
+
+use crate::history::UnitState;
+use crate::names::{compress, fit};
+use crate::{History, duration};
+
+/// How a piece of a row is shown where there are colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// As text is.
+    Plain,
+    /// What is looked at last.
+    Quiet,
+    /// What is looked at first.
+    Strong,
+    /// It went well.
+    Good,
+    /// Somebody should look at it.
+    Bad,
+    /// Of a unit in that state.
+    Unit(UnitState),
+}
+
+/// A piece of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// How it is shown.
+    pub tone: Tone,
+    /// What it says.
+    pub text: String,
+}
+
+impl Piece {
+    /// A piece of text.
+    pub fn new(tone: Tone, text: impl Into<String>) -> Self {
+        Self {
+            tone,
+            text: text.into(),
+        }
+    }
+}
+
+/// A row, from left to right.
+pub type Row = Vec<Piece>;
+
+/// A row without colours.
+pub fn plain(row: &Row) -> String {
+    let text: String = row.iter().map(|piece| piece.text.as_str()).collect();
+    text.trim_end().to_owned()
+}
+
+/// As much of a row as fits.
+fn clip(row: Row, width: usize) -> Row {
+    let mut left = width;
+    let cut = |piece: Piece| {
+        let text = fit(&piece.text, left);
+        left -= text.chars().count();
+        Piece { text, ..piece }
+    };
+    row.into_iter()
+        .map(cut)
+        .filter(|piece| !piece.text.is_empty())
+        .collect()
+}
+
+/// The verdict with its why, the run, and how far it has come: three rows.
+pub fn heading(view: &RunView, history: &History, now: Timestamp, width: usize) -> Vec<Row> {
+    let verdict = view.verdict.to_string();
+    let tone = match view.verdict {
+        Verdict::Done => Tone::Good,
+        Verdict::Running => Tone::Strong,
+        Verdict::Held | Verdict::Interrupted | Verdict::NeedsYou | Verdict::Ended => Tone::Bad,
+    };
+    let why = match view.until {
+        Some(until) => format!("{}, until {} at most", view.why, until.strftime("%H:%M:%S")),
+        None => view.why.clone(),
+    };
+    let left = width.saturating_sub(verdict.chars().count() + 2);
+    let since = match view.ended_at {
+        Some(ended) => format!("took {}", duration(ended.duration_since(view.started))),
+        None => format!("for {}", duration(now.duration_since(view.started))),
+    };
+    let what = format!("{}  {}  {}, {since}", view.cluster, view.title, view.run);
+    let rows = [
+        vec![
+            Piece::new(tone, verdict),
+            Piece::new(Tone::Plain, format!("  {}", fit(&why, left))),
+        ],
+        vec![Piece::new(Tone::Quiet, fit(&what, width))],
+        progress(view, history, width),
+    ];
+    rows.into_iter().map(|row| clip(row, width)).collect()
+}
+
+/// How far it has come: a bar, waves, and what is left.
+fn progress(view: &RunView, history: &History, width: usize) -> Row {
+    let all = history.units.len().max(1);
+    let done = history
+        .units
+        .values()
+        .filter(|unit| unit.state == UnitState::Done)
+        .count();
+    let waves = view.waves_passed as usize + view.waves_left;
+    let open = usize::from(view.current.is_some());
+    let waves = match view.ended_at {
+        Some(_) => format!("{} waves passed", view.waves_passed),
+        None => format!(
+            "wave {} of {}, about {} left",
+            (view.waves_passed as usize + 1).min(waves.max(1)),
+            waves.max(view.waves_passed as usize + open),
+            duration(jiff::SignedDuration::from_secs(view.seconds_left))
+        ),
+    };
+    let text = format!("  {done} of {all} units, {waves}");
+    let wide = width.saturating_sub(text.chars().count()).min(40);
+    let full = wide * done / all;
+    vec![
+        Piece::new(Tone::Unit(UnitState::Done), "█".repeat(full)),
+        Piece::new(Tone::Quiet, "░".repeat(wide - full)),
+        Piece::new(Tone::Plain, text),
+    ]
+}
+
+/// What it is at: the open wave's units by what is done to them, and the gates that are shut, since when.
+pub fn current(view: &RunView, history: &History, now: Timestamp, width: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let Some(current) = &view.current else {
+        return rows;
+    };
+    for (doing, units) in &current.units {
+        let names = fit(&compress(units), width.saturating_sub(14));
+        rows.push(vec![
+            Piece::new(Tone::Quiet, format!("{doing:<12}  ")),
+            Piece::new(Tone::Plain, names),
+        ]);
+    }
+    let shut = history.waves().last().into_iter().flat_map(|wave| &wave.shut);
+    for shut in shut.filter(|shut| shut.time.to.is_none()) {
+        let since = duration(shut.time.length(now));
+        let text = format!("{}: {}", shut.gate, shut.why);
+        rows.push(vec![
+            Piece::new(Tone::Bad, "gate shut     "),
+            Piece::new(
+                Tone::Plain,
+                format!(
+                    "{} for {since}",
+                    fit(&text, width.saturating_sub(20 + since.len()))
+                ),
+            ),
+        ]);
+    }
+    rows.into_iter().map(|row| clip(row, width)).collect()
+}
+
+/// What the journal tells of one unit: its state, what was done to it and when, and why it was skipped.
+pub fn unit(view: &RunView, history: &History, id: &str) -> Vec<String> {
+    let found = history.units.iter().find(|(unit, _)| unit.as_str() == id);
+    let Some((unit, known)) = found else {
+        return vec![format!("no plan of this run names {id}")];
+    };
+    let mut lines = vec![format!(
+        "{} {unit} is {}",
+        known.state.glyph(),
+        known.state.word()
+    )];
+    for wave in history.waves() {
+        for turn in wave.turns.iter().filter(|turn| turn.unit == *unit) {
+            let before = turn
+                .before
+                .as_ref()
+                .map_or(String::new(), |before| format!(", it ran {before}"));
+            lines.push(format!("wave {} of {}{before}", wave.number, wave.stage));
+            for span in &turn.spans {
+                let from = span.time.from.strftime("%H:%M:%S");
+                let took = duration(span.time.length(history.last));
+                let end = match &span.end {
+                    None => "under way".to_owned(),
+                    Some(crate::history::SpanEnd::Done) => "done".to_owned(),
+                    Some(crate::history::SpanEnd::Failed(why)) => format!("failed: {why}"),
+                    Some(crate::history::SpanEnd::NotBegun(why)) => format!("not begun, {why}"),
+                };
+                lines.push(format!("  {from}  {:<12} {took:>10}  {end}", span.doing.word()));
+            }
+        }
+    }
+    let aside = history.aside.iter().filter(|(_, aside, _)| aside == unit);
+    lines.extend(aside.map(|(at, _, reason)| format!("{} set aside: {reason}", at.strftime("%H:%M:%S"))));
+    let left = view.left_alone.iter();
+    let left = left.filter(|group| group.units.iter().any(|left| left == unit.as_str()));
+    lines.extend(left.map(|group| format!("skipped: {}", group.reason)));
+    if lines.len() == 1 && known.state == UnitState::Waiting {
+        lines.push("its wave has not been opened".to_owned());
+    }
+    lines
+}

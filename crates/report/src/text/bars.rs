@@ -1,0 +1,152 @@
+//! Waves and steps over time, one row each.
+
+use jiff::Timestamp;
+
+use super::{Piece, Row, Tone, clip};
+use crate::history::{Doing, Open, Part, StepRecord, Turn, UnitState, WaveEnd, WaveRecord};
+use crate::names::{compress, fit};
+use crate::{History, duration};
+
+/// The narrowest bar that says something; with less room there is none.
+const BAR: usize = 10;
+/// How long it took.
+const TOOK: usize = 12;
+/// What came of it.
+const RESULT: usize = 13;
+/// Names of a wave's units.
+const NAMES: usize = 28;
+
+/// From when to when the rows reach, and over how many columns.
+#[derive(Clone, Copy)]
+struct Scale {
+    from: Timestamp,
+    to: Timestamp,
+    columns: usize,
+}
+
+impl Scale {
+    /// Whether a time touches that column.
+    fn touches(&self, time: Open, column: usize) -> bool {
+        let all = self.to.duration_since(self.from).as_secs_f64().max(1.0);
+        let at =
+            |moment: Timestamp| moment.duration_since(self.from).as_secs_f64() / all * self.columns as f64;
+        let (from, to) = (at(time.from), at(time.to.unwrap_or(self.to)));
+        from < (column + 1) as f64 && to > column as f64
+    }
+}
+
+/// The last waves and steps, as many as there are rows, on one scale that ends now.
+pub fn waves(history: &History, now: Timestamp, width: usize, rows: usize) -> Vec<Row> {
+    let shown = &history.parts[history.parts.len().saturating_sub(rows)..];
+    let Some(first) = shown.first() else {
+        return Vec::new();
+    };
+    let names = NAMES.min(width / 3);
+    // Number, names, what it took, and the result.
+    let columns = width.saturating_sub(5 + names + 2 + TOOK + 2 + RESULT);
+    let over = history.ended.is_some();
+    let scale = Scale {
+        from: time_of(first).from,
+        to: if over { history.last } else { now.max(history.last) },
+        columns: if columns < BAR { 0 } else { columns.min(80) },
+    };
+    let row = |part: &Part| match part {
+        Part::Wave(wave) => wave_row(wave, scale, names),
+        Part::Step(step) => step_row(step, scale, names),
+    };
+    shown.iter().map(|part| clip(row(part), width)).collect()
+}
+
+fn time_of(part: &Part) -> Open {
+    match part {
+        Part::Wave(wave) => wave.time,
+        Part::Step(step) => step.time,
+    }
+}
+
+fn wave_row(wave: &WaveRecord, scale: Scale, names: usize) -> Row {
+    let told = format!(
+        "{} {}",
+        wave.stage,
+        compress(wave.turns.iter().map(|turn| &turn.unit))
+    );
+    let (tone, result) = match (&wave.end, &wave.failed) {
+        (Some(WaveEnd::Passed), _) => (Tone::Good, "✓ passed".to_owned()),
+        (Some(end), _) => (Tone::Bad, format!("✗ {}", end.word())),
+        (None, Some(_)) => (Tone::Bad, "✗ failed".to_owned()),
+        (None, None) => (Tone::Strong, "open".to_owned()),
+    };
+    let spans = || wave.turns.iter().flat_map(|turn| &turn.spans);
+    let down: Vec<Open> = wave.turns.iter().flat_map(Turn::out_of_service).collect();
+    let prepared: Vec<Open> = spans()
+        .filter(|span| span.doing == Doing::Preparing)
+        .map(|span| span.time)
+        .collect();
+    let bar = (0..scale.columns).map(|column| {
+        let any = |times: &[Open]| times.iter().any(|time| scale.touches(*time, column));
+        if any(&down) {
+            (Tone::Unit(UnitState::Down), '█')
+        } else if wave.shut.iter().any(|shut| scale.touches(shut.time, column)) {
+            (Tone::Unit(UnitState::Verifying), '▒')
+        } else if any(&prepared) {
+            (Tone::Unit(UnitState::Preparing), '░')
+        } else if scale.touches(wave.time, column) {
+            (Tone::Quiet, '─')
+        } else {
+            (Tone::Plain, ' ')
+        }
+    });
+    let mut row = vec![
+        Piece::new(Tone::Quiet, format!("{:>3}  ", wave.number)),
+        Piece::new(Tone::Plain, format!("{:<names$}  ", fit(&told, names))),
+    ];
+    row.extend(joined(bar));
+    row.push(Piece::new(
+        Tone::Plain,
+        format!("{:>TOOK$}  ", duration(wave.time.length(scale.to))),
+    ));
+    row.push(Piece::new(tone, format!("{result:<RESULT$}")));
+    row
+}
+
+fn step_row(step: &StepRecord, scale: Scale, names: usize) -> Row {
+    let (tone, result) = match (&step.time.to, &step.failed) {
+        (Some(_), _) => (Tone::Good, "✓ done"),
+        (None, Some(_)) => (Tone::Bad, "✗ failed"),
+        (None, None) => (Tone::Strong, "open"),
+    };
+    let bar = (0..scale.columns).map(|column| {
+        let mark = if scale.touches(step.time, column) {
+            '■'
+        } else {
+            ' '
+        };
+        (Tone::Quiet, mark)
+    });
+    let mut row = vec![
+        Piece::new(Tone::Quiet, "  -  "),
+        Piece::new(
+            Tone::Plain,
+            format!("{:<names$}  ", fit(step.step.as_str(), names)),
+        ),
+    ];
+    row.extend(joined(bar));
+    row.push(Piece::new(
+        Tone::Plain,
+        format!("{:>TOOK$}  ", duration(step.time.length(scale.to))),
+    ));
+    row.push(Piece::new(tone, format!("{result:<RESULT$}")));
+    row
+}
+
+/// Columns of the same tone as one piece.
+fn joined(columns: impl Iterator<Item = (Tone, char)>) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (tone, mark) in columns {
+        match pieces.last_mut() {
+            Some(last) if last.tone == tone => last.text.push(mark),
+            _ => pieces.push(Piece::new(tone, mark)),
+        }
+    }
+    pieces
+}
