@@ -179,6 +179,9 @@ pub(crate) enum Config {
         /// Also check whether the cluster can be upgraded to this release.
         #[arg(long, value_name = "RELEASE")]
         to: Option<String>,
+        /// Also send a test to each receiver of notifications.
+        #[arg(long)]
+        notify: bool,
     },
     /// Print the effective configuration, without secrets.
     Show,

@@ -17,6 +17,7 @@ use stagger_ironic::config::{IronicConfig, Settings as IronicSettings};
 
 use crate::args::{Cli, PolicyFlags};
 use crate::error::CliError;
+use crate::notify::Receiver;
 
 /// The whole file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,6 +34,9 @@ pub(crate) struct Config {
     software: Option<SoftwareByKind>,
     /// Read by [`store`] alone where no more of the file is needed.
     store: Option<StoreSection>,
+    /// Who is told of what. Read by [`receivers`] alone where no more of the file is needed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notify: Vec<Receiver>,
 }
 
 /// Where journals are kept, if not in the folder of `--state`.
@@ -139,6 +143,9 @@ impl Config {
                 }
             }
         }
+        for receiver in &self.notify {
+            receiver.verify()?;
+        }
         if let ClusterSection::Ceph(_) = &self.cluster {
             return Ok(());
         }
@@ -157,6 +164,20 @@ impl Config {
                 self.ganeti().map_or(Ok(()), |settings| settings.verify())
             }
         }
+    }
+
+    /// What the cluster is called.
+    pub(crate) fn cluster_name(&self) -> &ClusterName {
+        match &self.cluster {
+            ClusterSection::Ceph(cluster) => &cluster.name,
+            ClusterSection::Ganeti(cluster) => &cluster.name,
+            ClusterSection::Ironic(cluster) => &cluster.name,
+        }
+    }
+
+    /// Who is told of what.
+    pub(crate) fn receivers(&self) -> &[Receiver] {
+        &self.notify
     }
 
     /// The gate on placement groups.
@@ -256,6 +277,22 @@ pub(crate) fn store(cli: &Cli) -> Result<Option<Address>, CliError> {
             Err(refused)
         }
     }
+}
+
+/// Who is told of what, if there is a configuration.
+pub(crate) fn receivers(cli: &Cli) -> Result<Vec<Receiver>, CliError> {
+    /// Of the whole file only this is of interest.
+    #[derive(Deserialize)]
+    struct Part {
+        #[serde(default)]
+        notify: Vec<Receiver>,
+    }
+    let Ok(path) = path(cli) else {
+        return Ok(Vec::new());
+    };
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| CliError::usage(format!("read the configuration {}: {error}", path.display())))?;
+    Ok(read_as_toml::<Part>(&text, &path)?.notify)
 }
 
 fn read_as_toml<T: serde::de::DeserializeOwned>(text: &str, path: &Path) -> Result<T, CliError> {

@@ -10,6 +10,7 @@ mod error;
 mod exit;
 mod improve;
 mod journal;
+mod notify;
 mod plan_diff;
 mod plan_file;
 mod planning;
@@ -175,7 +176,9 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             release,
             pin,
         }) => ironic::record(cli, service, release, pin.as_deref()).await,
-        Command::Config(args::Config::Check { to }) => Box::pin(preflight::check(cli, to.as_deref())).await,
+        Command::Config(args::Config::Check { to, notify }) => {
+            Box::pin(preflight::check(cli, to.as_deref(), *notify)).await
+        }
         Command::Config(args::Config::Show) => preflight::show(cli),
         Command::Config(args::Config::Init(args)) => init::init(cli, args).await,
         Command::Db(args) => db::db(cli, args).await,

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use stagger_core::view::{RunView, Verdict};
 
 use crate::history::UnitState;
-use crate::names::{compress, fit};
+use crate::names::{Places, fit};
 use crate::{History, duration};
 
 /// How a piece of a row is shown where there are colours.
@@ -134,11 +134,12 @@ fn progress(view: &RunView, history: &History, width: usize) -> Row {
 /// What it is at: the open wave's units by what is done to them, and the gates that are shut, since when.
 pub fn current(view: &RunView, history: &History, now: Timestamp, width: usize) -> Vec<Row> {
     let mut rows = Vec::new();
+    let places = Places::of(&history.topology);
     let Some(current) = &view.current else {
         return rows;
     };
     for (doing, units) in &current.units {
-        let names = fit(&compress(units), width.saturating_sub(14));
+        let names = places.tell(units, width.saturating_sub(14));
         rows.push(vec![
             Piece::new(Tone::Quiet, format!("{doing:<12}  ")),
             Piece::new(Tone::Plain, names),

@@ -26,7 +26,12 @@ pub(crate) fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
     if cli.json {
         print::json(&seen);
     } else {
-        print::out(&show::status::status(&seen, Timestamp::now(), args.upgrade));
+        print::out(&show::status::status(
+            &seen,
+            &run.start().topology,
+            Timestamp::now(),
+            args.upgrade,
+        ));
     }
     Ok(match seen.verdict {
         view::Verdict::NeedsYou => Exit::NeedsYou,

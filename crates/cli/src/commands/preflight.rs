@@ -13,7 +13,7 @@ use crate::config::{self, Config};
 use crate::documents::{self, ConfigReport};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::print;
+use crate::{notify, print};
 
 /// `config show`
 pub(crate) fn show(cli: &Cli) -> Result<Exit, CliError> {
@@ -24,14 +24,33 @@ pub(crate) fn show(cli: &Cli) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
+/// Each receiver of notifications has a test.
+async fn of_receivers(config: &Config) -> Result<Vec<Check>, CliError> {
+    let told = notify::test(config.receivers(), config.cluster_name().as_str()).await?;
+    if told.is_empty() {
+        return Ok(vec![Check::warning(
+            "notifications",
+            "there is no [[notify]]: nobody is told",
+        )]);
+    }
+    let check = |(name, sent): (String, Result<(), String>)| match sent {
+        Ok(()) => Check::passed(name, "took a test"),
+        Err(why) => Check::failed(name, why),
+    };
+    Ok(told.into_iter().map(check).collect())
+}
+
 /// `config check`
-pub(crate) async fn check(cli: &Cli, to: Option<&str>) -> Result<Exit, CliError> {
+pub(crate) async fn check(cli: &Cli, to: Option<&str>, told: bool) -> Result<Exit, CliError> {
     let path = config::path(cli)?;
     let config = config::read(cli)?;
     let mut checks = vec![Check::passed(path.display().to_string(), "every key is known")];
     checks.extend(odd_words(&config));
     checks.push(of_store(cli));
     checks.extend(clusters::of_config(cli)?.preflight(to).await?);
+    if told {
+        checks.extend(of_receivers(&config).await?);
+    }
     let failed = checks
         .iter()
         .filter(|check| check.outcome == Outcome::Failed)

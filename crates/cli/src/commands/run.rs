@@ -14,12 +14,14 @@ use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 
 use super::guards::Watcher;
-use super::{artifacts, place, stop_asked, store, user, which};
+use super::{artifacts, place, state_folder, stop_asked, store, user, which};
 use crate::args::{Cli, Goal, Run};
 use crate::clusters::{self, RunInput};
+use crate::config;
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::notify::{self, Notifier};
 use crate::plan_diff::differences;
 use crate::plan_file::SavedPlan;
 use crate::planning::{made_for, refusal};
@@ -196,6 +198,8 @@ pub(crate) async fn continue_run(cli: &Cli, run: &RunId) -> Result<Exit, CliErro
 }
 
 fn parts(cli: &Cli, backend: Arc<dyn Backend>) -> Result<Parts, CliError> {
+    // Before anything is locked.
+    notify::verify(&config::receivers(cli)?)?;
     Ok(Parts {
         backend,
         store: store(cli)?,
@@ -227,6 +231,13 @@ async fn carry_out(
             return Err(error);
         }
     };
+    let notifier = match notifier(cli, &run) {
+        Ok(notifier) => notifier,
+        Err(error) => {
+            lease.leave();
+            return Err(error);
+        }
+    };
     let end = match steps(&mut driver, &lease).await {
         Ok(End::AtOnce) => {
             print::talk(&format!("left at once; `stagger resume {run}` goes on"));
@@ -245,6 +256,8 @@ async fn carry_out(
     let next = view::mixed(driver.run());
     let selected = driver.run().start().target.only.is_some();
     drop(driver);
+    // What it came to is told before anybody is told here that it is over.
+    tokio::task::spawn_blocking(move || drop(notifier)).await.ok();
     if let Err(error) = lease.give_back(backend).await {
         print::talk(&format!(
             "{error}; it goes by itself in {} s",
@@ -278,6 +291,12 @@ async fn carry_out(
     };
     print::talk(&format!("journal: {journal} (stagger history {run})"));
     Ok(exit)
+}
+
+/// Tells whoever the configuration names.
+fn notifier(cli: &Cli, run: &RunId) -> Result<Notifier, CliError> {
+    let receivers = config::receivers(cli)?;
+    Notifier::begin(&receivers, run, store(cli)?, &state_folder(cli)?)
 }
 
 /// Why this process carries the run on no further.

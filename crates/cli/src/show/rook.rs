@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use stagger_core::model::UnitId;
+use stagger_core::model::{Topology, UnitId};
 use stagger_rook::client::status::{Condition, Drains, Leader, MaintenanceStatus};
 use stagger_rook::client::unmanaged::Unmanaged;
 use stagger_rook::client::versions::{Program, Row, Versions};
@@ -69,7 +69,11 @@ pub(crate) fn status(told: &MaintenanceStatus, now: Timestamp, upgrade: bool) ->
     }
     let ready = told.phase.as_deref() == Some("Ready");
     if let Some(run) = told.run.as_ref().filter(|_| upgrade || !ready) {
-        let _ = write!(text, "\n\n{}", status::status(run, now, upgrade));
+        let _ = write!(
+            text,
+            "\n\n{}",
+            status::status(run, &Topology::default(), now, upgrade)
+        );
     }
     text
 }

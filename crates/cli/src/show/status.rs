@@ -3,13 +3,17 @@
 use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::Topology;
 use stagger_core::view::{RunView, Verdict};
 
 use stagger_report::duration;
-use stagger_report::names::{compress, fit};
+use stagger_report::names::{Places, fit};
+
+/// Units with their hosts take no more of a line than that.
+const UNITS: usize = 100;
 
 /// The verdict first, then the why, then what it is at.
-pub(crate) fn status(view: &RunView, now: Timestamp, upgrade: bool) -> String {
+pub(crate) fn status(view: &RunView, topology: &Topology, now: Timestamp, upgrade: bool) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{}  {}", view.verdict, view.why);
     if let Some(until) = view.until {
@@ -57,8 +61,9 @@ pub(crate) fn status(view: &RunView, now: Timestamp, upgrade: bool) -> String {
     }
     if let Some(current) = &view.current {
         let _ = writeln!(text, "now        {} since {:.0}", current.stage, current.since);
+        let places = Places::of(topology);
         for (doing, units) in &current.units {
-            let _ = writeln!(text, "  {doing:<10} {}", compress(units));
+            let _ = writeln!(text, "  {doing:<10} {}", places.tell(units, UNITS));
         }
         for (gate, why) in &current.shut {
             let _ = writeln!(text, "  x {gate}: {}", fit(why, 140));

@@ -1,0 +1,312 @@
+//! Receivers are told in order and once, whatever they answer and whoever is killed.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use stagger_core::model::{ClusterName, Code, Policy, Reason, RunId, Target, Topology};
+use stagger_core::run::{Ending, Event, Start, VERSION};
+use stagger_engine::sqlite::SqliteStore;
+use stagger_engine::store::Store;
+
+use super::send::signature;
+use super::{Format, Notifier, Receiver, Tell};
+
+/// What was sent: headers in lower case, and the body.
+type Request = (Vec<String>, String);
+
+/// A receiver that answers with these codes in turn, and then with 204.
+fn server(codes: &[u16]) -> (String, Arc<Mutex<Vec<Request>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook/secret", listener.local_addr().unwrap());
+    let seen: Arc<Mutex<Vec<Request>>> = Arc::default();
+    let (told, mut codes) = (Arc::clone(&seen), codes.to_vec().into_iter());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let mut headers = Vec::new();
+            loop {
+                let mut line = String::new();
+                if stream.read_line(&mut line).unwrap() <= 2 {
+                    break;
+                }
+                headers.push(line.trim().to_lowercase());
+            }
+            let length = headers
+                .iter()
+                .find_map(|header| header.strip_prefix("content-length: "));
+            let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+            stream.read_exact(&mut body).unwrap();
+            told.lock()
+                .unwrap()
+                .push((headers, String::from_utf8(body).unwrap()));
+            let code = codes.next().unwrap_or(204);
+            let answer = format!("HTTP/1.1 {code} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            stream.get_mut().write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    (url, seen)
+}
+
+fn receiver(url: &str, tell: Tell) -> Receiver {
+    Receiver {
+        webhook: Some(url.to_owned()),
+        command: None,
+        secret_file: None,
+        format: Format::Cloudevents,
+        tell,
+    }
+}
+
+/// A run in a store of its own.
+struct Story {
+    folder: tempfile::TempDir,
+    store: SqliteStore,
+    run: RunId,
+    seq: u64,
+}
+
+impl Story {
+    fn begin() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = SqliteStore::open(&folder.path().join("journal.db")).unwrap();
+        let (run, cluster) = (RunId::new("r1").unwrap(), ClusterName::new("lab").unwrap());
+        store.raise(&cluster, 1, "a").unwrap();
+        let start = Start {
+            version: VERSION,
+            run: run.clone(),
+            cluster: cluster.clone(),
+            identity: None,
+            target: Target {
+                title: "ceph 18 to 20".to_owned(),
+                parts: Vec::new(),
+                only: None,
+            },
+            policy: Policy::default(),
+            baseline: Value::Null,
+            topology: Topology::default(),
+        };
+        let started = Event::Started(Box::new(start));
+        store.begin(&cluster, 1, Timestamp::UNIX_EPOCH, started).unwrap();
+        let mut story = Self {
+            folder,
+            store,
+            run,
+
+            seq: 1,
+        };
+        story.write(Event::LeaseTaken {
+            fence: 1,
+            holder: "a".to_owned(),
+        });
+        story
+    }
+
+    fn write(&mut self, event: Event) {
+        let entries = self
+            .store
+            .append(&self.run, 1, self.seq, Timestamp::UNIX_EPOCH, vec![event]);
+        self.seq = entries.unwrap().last().unwrap().seq;
+    }
+
+    fn held(&mut self, why: &str) {
+        self.write(Event::Held {
+            reason: Reason::new(Code::StepFailed, why),
+        });
+    }
+
+    /// A process that tells, and ends when it has.
+    fn told_by(&self, receiver: Receiver) {
+        let store = Box::new(SqliteStore::open(&self.folder.path().join("journal.db")).unwrap());
+        let notifier = Notifier::begin(&[receiver], &self.run, store, self.folder.path()).unwrap();
+        // What was written by now is read by then.
+        std::thread::sleep(Duration::from_millis(100));
+        drop(notifier);
+    }
+}
+
+fn texts(seen: &Arc<Mutex<Vec<Request>>>) -> Vec<String> {
+    let seen = seen.lock().unwrap();
+    let text = |(_, body): &Request| {
+        let event: Value = serde_json::from_str(body).unwrap();
+        event["data"]["text"].as_str().unwrap().to_owned()
+    };
+    seen.iter().map(text).collect()
+}
+
+#[test]
+fn who_does_not_answer_well_is_told_again_and_in_order() {
+    let mut story = Story::begin();
+    story.held("the first");
+    story.write(Event::Released);
+    story.held("the second");
+    let (url, seen) = server(&[503, 500]);
+    story.told_by(receiver(&url, Tell::Urgent));
+    let texts = texts(&seen);
+    let told: Vec<bool> = texts.iter().map(|text| text.contains("the first")).collect();
+    assert_eq!(told, [true, true, true, false], "{texts:?}");
+    let ids: Vec<String> = seen
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(headers, _)| {
+            headers
+                .iter()
+                .find(|header| header.starts_with("webhook-id"))
+                .unwrap()
+                .clone()
+        })
+        .collect();
+    assert_eq!(ids[0], ids[2], "the same message has the same id");
+    assert!(texts[3].contains("stagger resume r1"), "{texts:?}");
+}
+
+#[test]
+fn who_takes_over_tells_what_was_not_told_and_nothing_twice() {
+    let mut story = Story::begin();
+    story.held("the first");
+    let (url, seen) = server(&[]);
+    story.told_by(receiver(&url, Tell::Urgent));
+    story.write(Event::Released);
+    story.held("the second");
+    story.told_by(receiver(&url, Tell::Urgent));
+    story.told_by(receiver(&url, Tell::Urgent));
+    let texts = texts(&seen);
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(
+        texts[0].contains("the first") && texts[1].contains("the second"),
+        "{texts:?}"
+    );
+}
+
+#[test]
+fn what_can_wait_is_told_together_before_what_cannot() {
+    let mut story = Story::begin();
+    story.write(Event::Asked {
+        command: stagger_core::run::Command::Resume,
+        by: "anna@ops1".to_owned(),
+    });
+    story.held("a fault");
+    story.write(Event::Ended {
+        outcome: Ending::Aborted,
+    });
+    let (url, seen) = server(&[]);
+    story.told_by(receiver(&url, Tell::All));
+    let all = texts(&seen);
+    assert_eq!(all.len(), 3, "{all:?}");
+    assert!(
+        all[0].contains("started") && all[0].contains("anna@ops1"),
+        "{all:?}"
+    );
+    assert!(
+        all[1].contains("a fault") && all[2].contains("aborted"),
+        "{all:?}"
+    );
+    let (url, seen) = server(&[]);
+    story.told_by(receiver(&url, Tell::Urgent));
+    assert_eq!(texts(&seen), all[1..]);
+}
+
+#[test]
+fn what_a_receiver_refuses_is_not_sent_again() {
+    let mut story = Story::begin();
+    story.held("the first");
+    story.write(Event::Released);
+    story.held("the second");
+    let (url, seen) = server(&[400]);
+    story.told_by(receiver(&url, Tell::Urgent));
+    assert_eq!(texts(&seen).len(), 2);
+}
+
+/// The example of the specification of Standard Webhooks.
+#[test]
+fn a_signature_is_that_of_standard_webhooks() {
+    let body = r#"{"event_type":"ping","data":{"success":true}}"#;
+    assert_eq!(
+        signature(
+            "whsec_plJ3nmyCDGBKInavdOK15jsl",
+            "msg_loFOjxBNrRLzqYUf",
+            1_731_705_121,
+            body
+        ),
+        "v1,rAvfW3dJ/X/qxhsaXPOyyCGmRKsaKWcsNccKXlIktD0="
+    );
+}
+
+#[test]
+fn a_message_is_signed_and_a_command_has_it_on_its_input() {
+    let mut story = Story::begin();
+    story.held("a fault");
+    let secret = story.folder.path().join("secret");
+    std::fs::write(&secret, "whsec_plJ3nmyCDGBKInavdOK15jsl\n").unwrap();
+    std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let (url, seen) = server(&[]);
+    story.told_by(Receiver {
+        secret_file: Some(secret),
+        ..receiver(&url, Tell::Urgent)
+    });
+    let seen = seen.lock().unwrap();
+    let (headers, body) = &seen[0];
+    let header = |name: &str| {
+        let found = headers
+            .iter()
+            .find_map(|header| header.strip_prefix(&format!("{name}: ")));
+        found.unwrap().to_owned()
+    };
+    let at: i64 = header("webhook-timestamp").parse().unwrap();
+    let signed = signature("whsec_plJ3nmyCDGBKInavdOK15jsl", &header("webhook-id"), at, body);
+    assert_eq!(header("webhook-signature"), signed.to_lowercase());
+    let event: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(
+        (&event["specversion"], &event["type"]),
+        (&"1.0".into(), &"dev.stagger.run.held".into())
+    );
+
+    let out = story.folder.path().join("told");
+    let script = format!("cat > {}", Path::new(&out).display());
+    story.told_by(Receiver {
+        webhook: None,
+        command: Some(["sh", "-c", &script].map(str::to_owned).to_vec()),
+        ..receiver("", Tell::Urgent)
+    });
+    let told = std::fs::read_to_string(out).unwrap();
+    assert!(
+        told.starts_with("lab: a run needs you\n") && told.contains("a fault"),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_address_is_shown_without_its_path_and_a_receiver_is_one_thing() {
+    let slack = receiver(
+        "https://user:pass@hooks.example.org/services/T0/B0/XXXX",
+        Tell::Urgent,
+    );
+    assert_eq!(slack.name(), "https://hooks.example.org");
+    assert!(!toml::to_string(&slack).unwrap().contains("XXXX"));
+    for wrong in [
+        Receiver {
+            webhook: Some("hooks.example.org".to_owned()),
+            ..slack.clone()
+        },
+        Receiver {
+            command: Some(vec!["mail".to_owned()]),
+            ..slack.clone()
+        },
+        Receiver {
+            webhook: None,
+            ..slack.clone()
+        },
+        Receiver {
+            webhook: None,
+            command: Some(Vec::new()),
+            ..slack
+        },
+    ] {
+        wrong.verify().unwrap_err();
+    }
+}
