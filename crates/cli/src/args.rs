@@ -348,6 +348,9 @@ pub(crate) struct RunRequest {
 pub(crate) struct History {
     /// The run [default: list all].
     pub(crate) run: Option<RunId>,
+    #[command(flatten)]
+    /// Or whose runs.
+    pub(crate) kube: OperatorCluster,
 }
 
 /// Whose journal is read.
@@ -357,8 +360,11 @@ pub(crate) struct JournalOf {
     pub(crate) run: Option<RunId>,
     /// Read the journal from a file with an event in each line: `journal.jsonl` of `artifacts --bundle`, or what `history RUN
     /// --json` prints.
-    #[arg(long, value_name = "FILE", conflicts_with = "run")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "OperatorCluster"])]
     pub(crate) from: Option<PathBuf>,
+    #[command(flatten)]
+    /// Or whose run.
+    pub(crate) kube: OperatorCluster,
 }
 
 /// `verify`
@@ -377,6 +383,9 @@ pub(crate) struct Watch {
     /// Print a line for each event, as where there is no terminal.
     #[arg(long)]
     pub(crate) plain: bool,
+    #[command(flatten)]
+    /// Or whose run.
+    pub(crate) kube: OperatorCluster,
 }
 
 /// `report`

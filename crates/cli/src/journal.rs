@@ -6,7 +6,10 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use stagger_core::run::Entry;
 
-use crate::args::{Cli, JournalOf};
+use stagger_engine::store::Store;
+
+use crate::args::{Cli, JournalOf, OperatorCluster};
+use crate::commands::kube;
 use crate::error::CliError;
 use crate::state::{store, which};
 
@@ -18,15 +21,23 @@ pub(crate) struct Journal {
     pub(crate) from: String,
 }
 
+/// Where the journals are: of this machine's runs, or of an operator's.
+pub(crate) async fn store_of(cli: &Cli, kube: &OperatorCluster) -> Result<Box<dyn Store>, CliError> {
+    if kube.is_meant() {
+        return Ok(Box::new(kube::journals(kube).await?));
+    }
+    store(cli)
+}
+
 /// The journal that somebody asks for.
-pub(crate) fn journal(cli: &Cli, of: &JournalOf) -> Result<Journal, CliError> {
+pub(crate) async fn journal(cli: &Cli, of: &JournalOf) -> Result<Journal, CliError> {
     if let Some(file) = &of.from {
         return Ok(Journal {
             entries: journal_file(file)?,
             from: file.display().to_string(),
         });
     }
-    let store = store(cli)?;
+    let store = store_of(cli, &of.kube).await?;
     let run = which(&*store, of.run.as_ref())?;
     Ok(Journal {
         entries: store.journal(&run)?,

@@ -11,6 +11,7 @@ use crate::args::{self, Cli};
 use crate::documents::{self, ArtifactList};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::journal::store_of;
 use crate::print;
 use crate::show;
 use stagger_report::sentences;
@@ -42,8 +43,8 @@ pub(crate) fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
 }
 
 /// `history`
-pub(crate) fn history(cli: &Cli, args: &args::History) -> Result<Exit, CliError> {
-    let store = store(cli)?;
+pub(crate) async fn history(cli: &Cli, args: &args::History) -> Result<Exit, CliError> {
+    let store = store_of(cli, &args.kube).await?;
     let Some(run) = &args.run else {
         // A run that cannot be read hides none of the others.
         let mut unreadable = None;

@@ -38,6 +38,27 @@ async fn find(kube: &OperatorCluster) -> Result<Remote, CliError> {
     Ok(Remote::find(connect(kube).await?, &place(kube)).await?)
 }
 
+/// The journals of an operator's runs, to be read.
+pub(crate) async fn journals(kube: &OperatorCluster) -> Result<KubeStore, CliError> {
+    let remote = find(kube).await?;
+    let told = remote.told().await?;
+    let name = ClusterName::new(&told.cluster).map_err(|error| CliError::usage(error.to_string()))?;
+    Ok(store(&remote, name))
+}
+
+/// What is left for an operator, without waiting until it has heard it.
+pub(crate) async fn leave(kube: &OperatorCluster, command: &Command) -> Result<(), CliError> {
+    let remote = find(kube).await?;
+    may_ask(&remote.told().await?, command, false)?;
+    remote.say(&words(command)).await?;
+    Ok(())
+}
+
+fn store(remote: &Remote, cluster: ClusterName) -> KubeStore {
+    let (client, namespace) = remote.client();
+    KubeStore::new(client, namespace, cluster, CommandQueue::default())
+}
+
 /// `status`
 pub(crate) async fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
     let (client, place) = (connect(&args.kube).await?, place(&args.kube));
@@ -147,7 +168,5 @@ fn may_ask(told: &MaintenanceStatus, command: &Command, no_wait: bool) -> Result
 /// The run as its journal in the cluster tells it.
 fn replayed(remote: &Remote, cluster: &str, run: &RunId) -> Result<stagger_core::run::Run, CliError> {
     let name = ClusterName::new(cluster).map_err(|error| CliError::usage(error.to_string()))?;
-    let (client, namespace) = remote.client();
-    let store = KubeStore::new(client, namespace, name, CommandQueue::default());
-    Ok(supervisor::replay(&store, run)?)
+    Ok(supervisor::replay(&store(remote, name), run)?)
 }

@@ -15,22 +15,23 @@ use crate::print;
 use crate::state::store;
 
 /// `report`
-pub(crate) fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliError> {
+pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliError> {
     if cli.json {
         let error = CliError::usage("a report is a page for people, and there is no JSON of it");
         return Err(
             error.hint("`status --json`, `verify --json` and `history RUN --json` have what it is made of")
         );
     }
-    let Journal { entries, from } = journal(cli, &args.of)?;
+    let Journal { entries, from } = journal(cli, &args.of).await?;
     let (Some(verification), Some(history)) = (verify(&entries), History::of(&entries)) else {
         return Err(no_start(&from));
     };
     let told = told(&entries).map_err(DriveError::Illegal)?;
     let (run, lines) = told.ok_or_else(|| no_start(&from))?;
     let mut seen = view::run(&run, None);
-    // Who carries out what a file tells of is not known here.
+    // Who carries out what a file or a cluster tells of is not known here.
     if args.of.from.is_none()
+        && !args.of.kube.is_meant()
         && let Some(why) = supervisor::nobody(&*store(cli)?, &run)?
     {
         seen = seen.without_a_holder(why);

@@ -10,8 +10,8 @@ use crate::journal::{Journal, journal, no_start};
 use crate::print;
 
 /// `verify`
-pub(crate) fn verify_run(cli: &Cli, args: &args::Verify) -> Result<Exit, CliError> {
-    let Journal { entries, from } = journal(cli, &args.of)?;
+pub(crate) async fn verify_run(cli: &Cli, args: &args::Verify) -> Result<Exit, CliError> {
+    let Journal { entries, from } = journal(cli, &args.of).await?;
     let verified = verify(&entries).ok_or_else(|| no_start(&from))?;
     if cli.json {
         print::json(&documents::VERIFICATION.of(&verified));

@@ -7,7 +7,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use stagger_core::model::RunId;
 use stagger_core::run::{Command, Run};
-use stagger_core::view::{self, Verdict};
+use stagger_core::view::{self, RunView, Verdict};
 use stagger_engine::driver::DriveError;
 use stagger_engine::store::Store;
 use stagger_engine::supervisor;
@@ -15,32 +15,46 @@ use stagger_report::History;
 use stagger_report::sentences::{command_words, told};
 
 use super::user;
-use crate::args::{self, Cli};
+use crate::args::{self, Cli, OperatorCluster};
+use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::journal::no_start;
+use crate::journal::{no_start, store_of};
 use crate::print;
-use crate::state::{store, which};
+use crate::state::which;
 use crate::watch_screen::{Act, Reading, Screen, draw, key};
 
-/// So often the store is looked at.
+/// So often the store is looked at, and that of an operator.
 const LOOK: Duration = Duration::from_secs(1);
+const LOOK_FAR: Duration = Duration::from_secs(5);
 /// How names of simulated runs begin.
 const SIMULATED: &str = "sim-";
 /// So long a key is waited for at once.
 const KEYS: Duration = Duration::from_millis(200);
 
+/// Where a run is read, and whom it is asked through.
+struct Source<'a> {
+    store: Box<dyn Store>,
+    run: RunId,
+    kube: Option<&'a OperatorCluster>,
+}
+
 /// `watch`
-pub(crate) fn watch_run(cli: &Cli, args: &args::Watch) -> Result<Exit, CliError> {
-    let store = store(cli)?;
+pub(crate) async fn watch_run(cli: &Cli, args: &args::Watch) -> Result<Exit, CliError> {
+    let store = store_of(cli, &args.kube).await?;
     let run = which(&*store, args.run.as_ref())?;
+    let source = Source {
+        store,
+        run,
+        kube: Some(&args.kube).filter(|kube| kube.is_meant()),
+    };
     if args.plain || cli.json || !print::live() {
-        return follow(cli, &*store, &run);
+        return follow(cli, &source);
     }
     // Whatever is wrong with the run is told before the screen is taken.
-    let first = read(&*store, &run)?;
+    let first = source.read()?;
     let mut terminal = ratatui::try_init().map_err(|error| screen_failed(&error))?;
-    let ended = on_screen(store, &run, first, &mut terminal);
+    let ended = on_screen(source, first, &mut terminal);
     ratatui::try_restore().map_err(|error| screen_failed(&error))?;
     ended.map(exit)
 }
@@ -63,8 +77,7 @@ fn exit(verdict: Verdict) -> Exit {
 }
 
 fn on_screen(
-    mut store: Box<dyn Store>,
-    run: &RunId,
+    mut source: Source<'_>,
     first: Reading,
     terminal: &mut DefaultTerminal,
 ) -> Result<Verdict, CliError> {
@@ -84,13 +97,13 @@ fn on_screen(
                 match key(&mut screen, &reading, pressed) {
                     Act::Nothing => {}
                     Act::Quit => return Ok(reading.view.verdict),
-                    Act::Ask(command) => screen.told = Some(ask(&mut *store, run, &command)),
+                    Act::Ask(command) => screen.told = Some(source.ask(&command)),
                 }
             }
         }
-        if looked.elapsed() >= LOOK {
+        if looked.elapsed() >= source.every() {
             looked = std::time::Instant::now();
-            look_again(&*store, run, &mut reading);
+            source.look_again(&mut reading);
         }
     }
 }
@@ -103,54 +116,80 @@ fn now(reading: &Reading) -> Timestamp {
     Timestamp::now()
 }
 
-/// Asks a run for something, and says what came of it.
-fn ask(store: &mut dyn Store, run: &RunId, command: &Command) -> String {
-    let word = command_words(command);
-    match supervisor::ask(store, run, Timestamp::now(), command, &user()) {
-        Ok(()) => format!("{word} was asked; whoever carries the run out heeds it"),
-        Err(error) => format!("{word} could not be asked: {error}"),
+impl Source<'_> {
+    /// How long passes between two looks.
+    fn every(&self) -> Duration {
+        if self.kube.is_some() { LOOK_FAR } else { LOOK }
     }
-}
 
-/// Reads the run once more if anything was written; what cannot be read is told beside what was read last.
-fn look_again(store: &dyn Store, run: &RunId, reading: &mut Reading) {
-    let is_new = match store.mark(run, None) {
-        Ok(mark) => mark.is_none_or(|mark| mark.seq != reading.view.seq),
-        // A store without checksums is read as a whole.
-        Err(_) => true,
-    };
-    // Who carries it out may have ended without a word.
-    let may_be_alone = matches!(
-        reading.view.verdict,
-        Verdict::Running | Verdict::Held | Verdict::Interrupted
-    );
-    if !is_new && !may_be_alone && reading.unread.is_none() {
-        return;
+    /// Asks the run for something, and says what came of it.
+    fn ask(&mut self, command: &Command) -> String {
+        let asked = match self.kube {
+            Some(kube) => {
+                let left = tokio::runtime::Handle::current();
+                tokio::task::block_in_place(|| left.block_on(super::kube::leave(kube, command)))
+            }
+            None => supervisor::ask(&mut *self.store, &self.run, Timestamp::now(), command, &user())
+                .map_err(CliError::from),
+        };
+        let word = command_words(command);
+        match asked {
+            Ok(()) => format!("{word} was asked; whoever carries the run out heeds it"),
+            Err(error) => format!("{word} could not be asked: {}", error.message),
+        }
     }
-    match read(store, run) {
-        Ok(read) => *reading = read,
-        Err(error) => reading.unread = Some(error.message),
-    }
-}
 
-fn read(store: &dyn Store, run: &RunId) -> Result<Reading, CliError> {
-    let entries = store.journal(run)?;
-    let no_start = || no_start(&format!("the journal of {run}"));
-    let history = History::of(&entries).ok_or_else(no_start)?;
-    let (run, lines) = told(&entries)
-        .map_err(DriveError::Illegal)?
-        .ok_or_else(no_start)?;
-    let mut seen = view::run(&run, None);
-    if let Some(why) = supervisor::nobody(store, &run)? {
-        seen = seen.without_a_holder(why);
+    /// Reads the run once more if anything was written; what cannot be read is told beside what was read last.
+    fn look_again(&self, reading: &mut Reading) {
+        // An operator's journals have no mark that others write.
+        let is_new = self.kube.is_some()
+            || self
+                .store
+                .mark(&self.run, None)
+                .map_or(true, |mark| mark.is_none_or(|mark| mark.seq != reading.view.seq));
+        // Who carries it out may have ended without a word.
+        let may_be_alone = matches!(
+            reading.view.verdict,
+            Verdict::Running | Verdict::Held | Verdict::Interrupted
+        );
+        if !is_new && !may_be_alone && reading.unread.is_none() {
+            return;
+        }
+        match self.read() {
+            Ok(read) => *reading = read,
+            Err(error) => reading.unread = Some(error.message),
+        }
     }
-    Ok(Reading {
-        view: seen,
-        history,
-        lines,
-        doors: doors(&run),
-        unread: None,
-    })
+
+    fn read(&self) -> Result<Reading, CliError> {
+        let entries = self.store.journal(&self.run)?;
+        let history = History::of(&entries).ok_or_else(|| self.no_start())?;
+        let told = told(&entries).map_err(DriveError::Illegal)?;
+        let (run, lines) = told.ok_or_else(|| self.no_start())?;
+        Ok(Reading {
+            view: self.view(&run)?,
+            history,
+            lines,
+            doors: doors(&run),
+            unread: None,
+        })
+    }
+
+    fn no_start(&self) -> CliError {
+        no_start(&format!("the journal of {}", self.run))
+    }
+
+    /// The run at a glance. Whether an operator is at work its own status tells.
+    fn view(&self, run: &Run) -> Result<RunView, CliError> {
+        let seen = view::run(run, None);
+        if self.kube.is_some() {
+            return Ok(seen);
+        }
+        Ok(match supervisor::nobody(&*self.store, run)? {
+            Some(why) => seen.without_a_holder(why),
+            None => seen,
+        })
+    }
 }
 
 /// The doors that the run has not passed, in order.
@@ -167,16 +206,16 @@ fn doors(run: &Run) -> Vec<String> {
         .collect()
 }
 
-/// A line for each event until the run is over.
-fn follow(cli: &Cli, store: &dyn Store, run: &RunId) -> Result<Exit, CliError> {
+/// A line for each event until the run is over, or a person is needed.
+fn follow(cli: &Cli, source: &Source<'_>) -> Result<Exit, CliError> {
     let mut shown = 0;
     loop {
-        let entries = store.journal(run)?;
+        let entries = source.store.journal(&source.run)?;
         let told = told(&entries).map_err(DriveError::Illegal)?;
-        let (replayed, lines) = told.ok_or_else(|| no_start(&format!("the journal of {run}")))?;
+        let (run, lines) = told.ok_or_else(|| source.no_start())?;
         if cli.json {
             for entry in entries.iter().filter(|entry| entry.seq > shown) {
-                print::line(&crate::documents::EVENT.of(entry));
+                print::line(&documents::EVENT.of(entry));
             }
         } else {
             for line in lines.iter().filter(|line| line.seq > shown) {
@@ -184,10 +223,7 @@ fn follow(cli: &Cli, store: &dyn Store, run: &RunId) -> Result<Exit, CliError> {
             }
         }
         shown = entries.last().map_or(shown, |entry| entry.seq);
-        let mut seen = view::run(&replayed, None);
-        if let Some(why) = supervisor::nobody(store, &replayed)? {
-            seen = seen.without_a_holder(why);
-        }
+        let seen = source.view(&run)?;
         let goes_on = matches!(seen.verdict, Verdict::Running | Verdict::Held);
         if !goes_on || print::unwritten().is_some() {
             if !cli.json {
@@ -195,6 +231,6 @@ fn follow(cli: &Cli, store: &dyn Store, run: &RunId) -> Result<Exit, CliError> {
             }
             return Ok(exit(seen.verdict));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(source.every());
     }
 }
