@@ -7,9 +7,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use stagger_e2e::case::Phases;
+use stagger_e2e::command::run;
 use stagger_e2e::laid_out::{ASKED_ABOUT_EVICTIONS, LaidOut, NAMESPACE, Operator, in_pods};
 use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
+use stagger_e2e::stagger::binary;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
 
@@ -108,6 +110,41 @@ fn upgraded(cluster: &LaidOut, operators: &mut Vec<Operator>, phases: &mut Phase
         .filter_map(|pod| pod["spec"]["containers"][0]["image"].as_str().map(str::to_owned))
         .collect();
     ensure!(images == BTreeSet::from([image]), "{images:?}");
+    read_from_afar(cluster)?;
+    phases.lap("its journal read with a kubeconfig");
+    Ok(())
+}
+
+/// What whoever has a kubeconfig reads of the run: that the laws held though its leader was killed, each event, and a page.
+fn read_from_afar(cluster: &LaidOut) -> Result<()> {
+    let said = |words: &[&str]| {
+        let mut command = cluster.ceph.sandbox().command(binary()?);
+        let kubeconfig = cluster.plane.kubeconfig();
+        command
+            .args(words)
+            .args(["-n", NAMESPACE, "--kubeconfig"])
+            .arg(kubeconfig);
+        run(&mut command)
+    };
+    let verified = said(&["verify"])?;
+    ensure!(verified.starts_with("HOLDS   every law"), "{verified}");
+    let told = said(&["watch", "--plain"])?;
+    let last = told.lines().last().unwrap_or_default();
+    ensure!(last.starts_with("DONE"), "{told}");
+    ensure!(
+        told.contains("token 2"),
+        "the second process took it over: {told}"
+    );
+    // On which host an OSD is, the journal knows.
+    let wave = told
+        .lines()
+        .find(|line| line.contains(" wave ") && line.contains("osd: "));
+    ensure!(wave.is_some_and(|wave| wave.contains("host")), "{told}");
+    let page = said(&["report"])?;
+    ensure!(
+        page.contains("every law held") && page.contains("host2"),
+        "{page}"
+    );
     Ok(())
 }
 
