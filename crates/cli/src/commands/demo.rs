@@ -59,6 +59,10 @@ pub(crate) async fn demo(cli: &Cli, fast: bool) -> Result<Exit, CliError> {
     let ways = ways.map(|(way, plan)| (way, plan.waves(), plan.forecast()));
     print::talk(&format!("\nWithout a fault:\n{}", acts::beside(&ways)));
     simulate::show_report(cli, &report, &folder);
+    print::out(&format!(
+        "Page: stagger --state {} report --out run.html",
+        folder.display()
+    ));
     print::out("Yours: stagger config init ceph|ganeti|ironic --out stagger.toml, then stagger plan");
     Ok(simulate::exit_of(&scenario, &report))
 }
