@@ -10,6 +10,7 @@ mod units;
 
 use jiff::{SignedDuration, Timestamp};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use stagger_core::run::IllegalEvent;
 use stagger_core::view::{RunView, Verdict};
 
 use crate::history::{GuardRecord, Hold};
@@ -30,6 +31,8 @@ pub struct Report<'a> {
     pub verification: &'a Verification,
     /// Its events in words: place, time, word, text.
     pub lines: &'a [Line],
+    /// From where on the journal makes no sense, if that is so: what stands before is shown.
+    pub broken: Option<&'a IllegalEvent>,
     /// Which release of the program made the page.
     pub version: &'a str,
 }
@@ -89,6 +92,7 @@ fn heading(report: &Report<'_>) -> Markup {
     html! {
         header {
             p.verdict.(tone) { strong { (view.verdict.to_string()) } " " (view.why) }
+            @if let Some(broken) = report.broken { p.verdict.bad { strong { "UNREADABLE" } " " (broken) "; shown is what stands before it" } }
             h1 { (view.title) }
             p.where { "cluster " b { (view.cluster) } ", run " code { (view.run) } }
             dl.facts {

@@ -72,6 +72,11 @@ fn every_beginning_of_a_journal_is_shown() {
                 .filter(|piece| matches!(piece.tone, Tone::Unit(_)));
             let count: usize = shapes.map(|piece| piece.text.chars().count()).sum();
             assert_eq!(count, history.units.len());
+            // Where there is not room for all, none is left out alone.
+            for rows in 0..30 {
+                let shown = text::units(&history, 40, rows);
+                assert!(shown.len() <= rows, "{} of {rows}", shown.len());
+            }
         }
     }
 }
@@ -132,6 +137,7 @@ fn the_page(entries: &[Entry]) -> String {
         history: &History::of(entries).unwrap(),
         verification: &verify(entries).unwrap(),
         lines: &lines,
+        broken: None,
         version: "0.1.0",
     })
 }

@@ -23,11 +23,19 @@ pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliEr
         );
     }
     let Journal { entries, from } = journal(cli, &args.of).await?;
-    let (Some(verification), Some(history)) = (verify(&entries), History::of(&entries)) else {
+    let verification = verify(&entries).ok_or_else(|| no_start(&from))?;
+    // Of a journal that somebody has damaged there is a report too.
+    let (readable, broken) = match told(&entries) {
+        Ok(_) => (&entries[..], None),
+        Err(broken) => {
+            let sound = entries.iter().position(|entry| entry.seq == broken.seq);
+            (&entries[..sound.unwrap_or(0)], Some(broken))
+        }
+    };
+    let told = told(readable).map_err(DriveError::Illegal)?;
+    let (Some((run, lines)), Some(history)) = (told, History::of(readable)) else {
         return Err(no_start(&from));
     };
-    let told = told(&entries).map_err(DriveError::Illegal)?;
-    let (run, lines) = told.ok_or_else(|| no_start(&from))?;
     let mut seen = view::run(&run, None);
     // Who carries out what a file or a cluster tells of is not known here.
     if args.of.from.is_none()
@@ -41,6 +49,7 @@ pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliEr
         history: &history,
         verification: &verification,
         lines: &lines,
+        broken: broken.as_ref(),
         version: env!("CARGO_PKG_VERSION"),
     });
     match &args.out {

@@ -75,9 +75,9 @@ fn rows(reading: &Reading, screen: &Screen, now: Timestamp, width: usize, height
         let map = text::units(history, width, room / 3);
         if !map.is_empty() {
             rows.push(title("units", width));
-            rows.extend(map.into_iter().take(room / 3));
-            rows.push(text::counts(history, width));
+            rows.extend(map);
         }
+        rows.push(text::counts(history, width));
         let current = text::current(view, history, now, width);
         if !current.is_empty() {
             let stage = view

@@ -10,7 +10,7 @@ use crate::names::fit;
 const LABEL: usize = 16;
 
 /// Each unit as a shape behind its host, as many rows as it takes; where that is more than `rows`, how many units of each domain
-/// are in each state; and where that is more too, of each kind.
+/// are in each state; where that is more too, of each kind; and none where there is no room for these.
 pub fn units(history: &History, width: usize, rows: usize) -> Vec<Row> {
     let groups = groups(history);
     let label = groups.iter().map(|group| group.name.chars().count()).max();
@@ -37,7 +37,10 @@ pub fn units(history: &History, width: usize, rows: usize) -> Vec<Row> {
         let states = units.iter().map(|(_, state)| *state);
         clip(counted_row(kind.as_str(), LABEL + 2, states), width)
     };
-    kinds.iter().map(of).take(rows).collect()
+    if kinds.len() > rows {
+        return Vec::new();
+    }
+    kinds.iter().map(of).collect()
 }
 
 fn named(name: &str, label: usize) -> Piece {
