@@ -9,7 +9,6 @@ mod documents;
 mod error;
 mod exit;
 mod improve;
-mod journal;
 mod notify;
 mod plan_diff;
 mod plan_file;

@@ -59,6 +59,7 @@ pub(crate) enum Tell {
     All,
 }
 
+#[expect(clippy::ref_option, reason = "serde hands it so")]
 fn without_path<S: serde::Serializer>(url: &Option<String>, to: S) -> Result<S::Ok, S::Error> {
     let shown = url.as_deref().map(|url| format!("{}/…", origin(url)));
     shown.serialize(to)

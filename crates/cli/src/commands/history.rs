@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use stagger_core::view;
 use stagger_engine::supervisor;
 
+use super::journal::store_of;
 use super::{artifacts, store, which};
 use crate::args::{self, Cli};
 use crate::documents::{self, ArtifactList};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::journal::store_of;
 use crate::print;
 use crate::show;
 use stagger_report::sentences;

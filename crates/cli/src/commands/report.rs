@@ -7,10 +7,10 @@ use stagger_report::page::Report;
 use stagger_report::sentences::told;
 use stagger_report::{History, page, verify};
 
+use super::journal::{Journal, journal, no_start};
 use crate::args::{self, Cli};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::journal::{Journal, journal, no_start};
 use crate::print;
 use crate::state::store;
 

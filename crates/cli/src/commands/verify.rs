@@ -2,11 +2,11 @@
 
 use stagger_report::{Verification, verify};
 
+use super::journal::{Journal, journal, no_start};
 use crate::args::{self, Cli};
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::journal::{Journal, journal, no_start};
 use crate::print;
 
 /// `verify`

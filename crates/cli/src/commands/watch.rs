@@ -14,12 +14,12 @@ use stagger_engine::supervisor;
 use stagger_report::History;
 use stagger_report::sentences::{command_words, told};
 
+use super::journal::{no_start, store_of};
 use super::user;
 use crate::args::{self, Cli, OperatorCluster};
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::journal::{no_start, store_of};
 use crate::print;
 use crate::state::which;
 use crate::watch_screen::{Act, Reading, Screen, draw, key};

@@ -21,9 +21,9 @@ use crate::print;
 /// So often the journal is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 /// At least so long apart are two digests.
-const DIGEST: Duration = Duration::from_secs(900);
+const DIGEST: Duration = Duration::from_mins(15);
 /// The longest pause between two attempts.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 /// Once the run is left, so long what was not told is tried.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// So many messages wait for a receiver that does not answer; older ones are dropped.
@@ -180,9 +180,10 @@ struct Queue {
 impl Queue {
     fn new(receiver: &Receiver, folder: &Path, run: &RunId) -> Result<Self, CliError> {
         let whom = format!("{:?}{:?}", receiver.webhook, receiver.command);
-        let digest = Sha256::digest(whom.as_bytes());
-        let mark: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        let file = folder.join("notified").join(format!("{run}-{mark}"));
+        let mut mark = [0; 8];
+        mark.copy_from_slice(&Sha256::digest(whom.as_bytes())[..8]);
+        let mark = u64::from_be_bytes(mark);
+        let file = folder.join("notified").join(format!("{run}-{mark:016x}"));
         let told = std::fs::read_to_string(&file).ok();
         Ok(Self {
             name: receiver.name(),

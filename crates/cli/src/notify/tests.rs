@@ -20,11 +20,11 @@ use super::{Format, Notifier, Receiver, Tell};
 type Request = (Vec<String>, String);
 
 /// A receiver that answers with these codes in turn, and then with 204.
-fn server(codes: &[u16]) -> (String, Arc<Mutex<Vec<Request>>>) {
+fn server(codes: Vec<u16>) -> (String, Arc<Mutex<Vec<Request>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook/secret", listener.local_addr().unwrap());
     let seen: Arc<Mutex<Vec<Request>>> = Arc::default();
-    let (told, mut codes) = (Arc::clone(&seen), codes.to_vec().into_iter());
+    let (told, mut codes) = (Arc::clone(&seen), codes.into_iter());
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = BufReader::new(stream.unwrap());
@@ -144,7 +144,7 @@ fn who_does_not_answer_well_is_told_again_and_in_order() {
     story.held("the first");
     story.write(Event::Released);
     story.held("the second");
-    let (url, seen) = server(&[503, 500]);
+    let (url, seen) = server(vec![503, 500]);
     story.told_by(receiver(&url, Tell::Urgent));
     let texts = texts(&seen);
     let told: Vec<bool> = texts.iter().map(|text| text.contains("the first")).collect();
@@ -169,7 +169,7 @@ fn who_does_not_answer_well_is_told_again_and_in_order() {
 fn who_takes_over_tells_what_was_not_told_and_nothing_twice() {
     let mut story = Story::begin();
     story.held("the first");
-    let (url, seen) = server(&[]);
+    let (url, seen) = server(vec![]);
     story.told_by(receiver(&url, Tell::Urgent));
     story.write(Event::Released);
     story.held("the second");
@@ -194,7 +194,7 @@ fn what_can_wait_is_told_together_before_what_cannot() {
     story.write(Event::Ended {
         outcome: Ending::Aborted,
     });
-    let (url, seen) = server(&[]);
+    let (url, seen) = server(vec![]);
     story.told_by(receiver(&url, Tell::All));
     let all = texts(&seen);
     assert_eq!(all.len(), 3, "{all:?}");
@@ -206,7 +206,7 @@ fn what_can_wait_is_told_together_before_what_cannot() {
         all[1].contains("a fault") && all[2].contains("aborted"),
         "{all:?}"
     );
-    let (url, seen) = server(&[]);
+    let (url, seen) = server(vec![]);
     story.told_by(receiver(&url, Tell::Urgent));
     assert_eq!(texts(&seen), all[1..]);
 }
@@ -217,7 +217,7 @@ fn what_a_receiver_refuses_is_not_sent_again() {
     story.held("the first");
     story.write(Event::Released);
     story.held("the second");
-    let (url, seen) = server(&[400]);
+    let (url, seen) = server(vec![400]);
     story.told_by(receiver(&url, Tell::Urgent));
     assert_eq!(texts(&seen).len(), 2);
 }
@@ -244,7 +244,7 @@ fn a_message_is_signed_and_a_command_has_it_on_its_input() {
     let secret = story.folder.path().join("secret");
     std::fs::write(&secret, "whsec_plJ3nmyCDGBKInavdOK15jsl\n").unwrap();
     std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let (url, seen) = server(&[]);
+    let (url, seen) = server(vec![]);
     story.told_by(Receiver {
         secret_file: Some(secret),
         ..receiver(&url, Tell::Urgent)

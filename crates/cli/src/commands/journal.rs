@@ -8,8 +8,8 @@ use stagger_core::run::Entry;
 
 use stagger_engine::store::Store;
 
+use super::kube;
 use crate::args::{Cli, JournalOf, OperatorCluster};
-use crate::commands::kube;
 use crate::error::CliError;
 use crate::state::{store, which};
 
