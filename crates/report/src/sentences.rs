@@ -14,10 +14,14 @@ use crate::names::{Places, compress};
 const PLACED: usize = 72;
 
 /// Lines of a journal, in its order.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Lines {
     /// The step that was announced last.
     step: Option<Seq>,
+    /// Who is being brought back, by the places of the intents.
+    going_back: BTreeMap<Seq, UnitId>,
+    /// Who was brought back since the wave was opened.
+    back: Vec<UnitId>,
 }
 
 impl Lines {
@@ -28,6 +32,21 @@ impl Lines {
                 action: Action::Step { .. },
                 ..
             } => self.step = Some(entry.seq),
+            Event::Intent {
+                action: Action::GoBack { unit, .. },
+                ..
+            } => {
+                self.going_back.insert(entry.seq, unit.clone());
+            }
+            Event::WaveOpened { .. } => self.back.clear(),
+            // Not of a reboot: that leads nowhere back.
+            Event::WaveWentBack => {
+                let text = match std::mem::take(&mut self.back).as_slice() {
+                    [] => "the wave is given up, and nothing of it was brought back".to_owned(),
+                    back => format!("on the release before: {}", compress(back)),
+                };
+                return Some(("back", text));
+            }
             // A unit is seen to serve; of a step nothing else says what came of it.
             Event::Settled {
                 intent,
@@ -36,6 +55,10 @@ impl Lines {
                 let words: Vec<&str> = note.lines().map(str::trim).collect();
                 return Some(("said", words.join(" ").trim().to_owned()));
             }
+            Event::Settled {
+                intent,
+                outcome: Outcome::Done { .. },
+            } => self.back.extend(self.going_back.remove(intent)),
             _ => {}
         }
         line(entry, run)
@@ -135,7 +158,8 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         }
         Event::WaveFailed { units, reason, .. } => ("FAILED", format!("{} {reason}", compress(units))),
         Event::WavePassed => ("passed", format!("{} units serve on the target", run.changed())),
-        Event::WaveWentBack => ("back", "what failed is back on the release before".to_owned()),
+        // Told by who knows what was brought back.
+        Event::WaveWentBack => return None,
         Event::StepPassed { step } => ("passed", step.to_string()),
         Event::SetAside { unit, reason, until } => {
             let again = until.map_or("not again in this run".to_owned(), |until| {

@@ -4,11 +4,11 @@
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
-use stagger_core::run::Entry;
+use stagger_core::run::{Entry, Event};
 use stagger_core::view;
 use stagger_report::history::{Open, UnitState};
 use stagger_report::page::Report;
-use stagger_report::sentences::told;
+use stagger_report::sentences::{Lines, told};
 use stagger_report::text::{self, Tone, plain};
 use stagger_report::{History, page, verify};
 
@@ -171,4 +171,24 @@ fn nothing_that_a_cluster_says_is_markup() {
     let page = the_page(&entries(&journal));
     assert!(!page.contains("<script"));
     assert!(page.contains("&lt;script&gt;"));
+}
+
+/// Seen on a Ganeti: of a node that was rebooted and did not come back nothing is on any release before.
+#[test]
+fn what_was_brought_back_is_named_and_nothing_else_is() {
+    let entries = entries(ROLLED_BACK);
+    let (_, lines) = told(&entries).unwrap().unwrap();
+    let back: Vec<&str> = lines
+        .iter()
+        .filter(|line| line.word == "back")
+        .map(|line| line.text.as_str())
+        .collect();
+    assert_eq!(back, ["on the release before: osd.9-10,23"]);
+    let given_up = entries
+        .iter()
+        .find(|entry| entry.event == Event::WaveWentBack)
+        .unwrap();
+    let (run, _) = told(&entries[..1]).unwrap().unwrap();
+    let (_, text) = Lines::default().line(given_up, &run).unwrap();
+    assert_eq!(text, "the wave is given up, and nothing of it was brought back");
 }

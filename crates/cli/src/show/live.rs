@@ -28,10 +28,9 @@ pub(crate) struct Progress {
 impl Progress {
     /// Redrawing if both streams are terminals.
     pub(crate) fn new() -> Self {
-        Self {
-            live: print::live(),
-            ..Self::default()
-        }
+        let mut this = Self::default();
+        this.live = print::live();
+        this
     }
 
     fn clear(&mut self) {

@@ -66,6 +66,7 @@ fn wave_end(wave: &WaveRecord) -> Markup {
     let back = wave.turns.iter().filter(|turn| turn.went_back()).count();
     html! {
         @match (&wave.end, &wave.failed) {
+            (Some(WaveEnd::WentBack), _) if back == 0 => span.bad { "✗ given up" },
             (Some(WaveEnd::WentBack), _) => span.bad { "✗ " (back) " of " (wave.turns.len()) " rolled back" },
             (Some(WaveEnd::Passed), None) => span.good { "✓ passed" },
             (Some(WaveEnd::Passed), Some(_)) => span.good { "✓ passed after it had failed" },
