@@ -49,6 +49,23 @@ impl World {
         seq
     }
 
+    /// Goes on until effects like that are to be announced, and does not announce them; `None`: they never are.
+    fn announced(&mut self, wanted: impl Fn(&[Effect]) -> bool) -> Option<Vec<Effect>> {
+        for _ in 0..200 {
+            let snapshot = self.case.snapshot();
+            let seen = Seen {
+                snapshot: &snapshot,
+                as_of: self.run.seq(),
+            };
+            match self.run.next(self.now, Some(seen)) {
+                Decision::Act { fresh, .. } if wanted(&fresh) => return Some(fresh),
+                _ if !self.step() => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+
     /// One decision carried out; `false`: nothing comes of going on.
     fn step(&mut self) -> bool {
         let snapshot = self.case.snapshot();
@@ -188,19 +205,7 @@ fn who_was_not_begun_in_time_and_has_no_room_any_more_leaves_its_wave() {
         let mut rng = Rng(seed);
         let mix = mix(&mut rng, 10);
         let mut world = World::new(case(&mut rng, mix));
-        let entered = (0..200).find_map(|_| {
-            let snapshot = world.case.snapshot();
-            let as_of = world.run.seq();
-            let seen = Seen {
-                snapshot: &snapshot,
-                as_of,
-            };
-            match world.run.next(world.now, Some(seen)) {
-                Decision::Act { fresh, .. } if fresh.len() > 1 => Some(Some(fresh)),
-                _ => (!world.step()).then_some(None),
-            }
-        });
-        let Some(entered) = entered.flatten() else {
+        let Some(entered) = world.announced(|fresh| fresh.len() > 1) else {
             continue;
         };
         let moved = entered[1..].iter().find_map(|effect| match &effect.action {
@@ -249,21 +254,8 @@ fn who_takes_over_judges_what_is_being_emptied_as_if_it_were_at_home() {
         let mut rng = Rng(seed);
         let mix = mix(&mut rng, 10);
         let mut world = World::new(case(&mut rng, mix));
-        let entered = (0..200).find_map(|_| {
-            let snapshot = world.case.snapshot();
-            let as_of = world.run.seq();
-            let seen = Seen {
-                snapshot: &snapshot,
-                as_of,
-            };
-            match world.run.next(world.now, Some(seen)) {
-                Decision::Act { fresh, .. } if fresh.iter().any(|effect| !moves(effect).is_empty()) => {
-                    Some(Some(fresh))
-                }
-                _ => (!world.step()).then_some(None),
-            }
-        });
-        let Some(entered) = entered.flatten() else {
+        let Some(entered) = world.announced(|fresh| fresh.iter().any(|effect| !moves(effect).is_empty()))
+        else {
             continue;
         };
         let units: Vec<UnitId> = entered

@@ -73,7 +73,7 @@ fn journal_file(file: &Path) -> Result<Vec<Entry>, CliError> {
 }
 
 /// An event in its place, with or without the name of the document before it.
-fn entry(line: &str) -> Result<Entry, serde_json::Error> {
+pub(crate) fn entry(line: &str) -> Result<Entry, serde_json::Error> {
     let mut fields: Map<String, Value> = serde_json::from_str(line)?;
     fields.remove("schema");
     let seq = serde_json::from_value(fields.remove("seq").unwrap_or_default())?;

@@ -10,7 +10,7 @@ pub(crate) mod history;
 pub(crate) mod hroller;
 pub(crate) mod init;
 pub(crate) mod ironic;
-mod journal;
+pub(crate) mod journal;
 pub(crate) mod kube;
 pub(crate) mod lint;
 pub(crate) mod observe;

@@ -4,11 +4,12 @@ use jiff::Timestamp;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use serde_json::{Map, Value};
 use stagger_core::run::{Command, Entry};
 use stagger_core::view;
 use stagger_report::History;
 use stagger_report::sentences::told;
+
+use crate::commands::journal::entry;
 
 use super::{Act, Mode, Reading, Screen, draw, key};
 
@@ -16,14 +17,11 @@ const DEMO: &str = include_str!("../../../report/tests/journals/demo.jsonl");
 
 /// The run as it stood at an event.
 fn reading(until: usize) -> Reading {
-    let entry = |line: &str| {
-        let mut fields: Map<String, Value> = serde_json::from_str(line).unwrap();
-        let seq = serde_json::from_value(fields.remove("seq").unwrap()).unwrap();
-        let at = serde_json::from_value(fields.remove("at").unwrap()).unwrap();
-        let event = serde_json::from_value(fields.into()).unwrap();
-        Entry { seq, at, event }
-    };
-    let entries: Vec<Entry> = DEMO.lines().take(until).map(entry).collect();
+    let entries: Vec<Entry> = DEMO
+        .lines()
+        .take(until)
+        .map(|line| entry(line).unwrap())
+        .collect();
     let (run, lines) = told(&entries).unwrap().unwrap();
     Reading {
         view: view::run(&run, None),
