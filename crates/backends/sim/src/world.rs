@@ -385,7 +385,9 @@ impl World {
             (0, 0, 0)
         } else {
             let (before, after) = self.takes(action);
-            (install, before, after)
+            // Who asks once more, of what is on its way up by then, waits until it is up.
+            let left = self.left_until_up(call, action);
+            (install, before, left.map_or(after, |left| left.min(after)))
         };
         let there = way + install + before;
         let place = self.place(self.now + there);
@@ -398,6 +400,21 @@ impl World {
     fn is_over(&self, call: &Call, action: &Action) -> bool {
         let unit = action.unit().and_then(|unit| self.by_id.get(unit));
         self.effects.contains(&call.key()) && unit.is_some_and(|at| self.daemons[*at].up)
+    }
+
+    /// The host has carried that call out, and the unit is on its way up: for how long yet, in milliseconds.
+    fn left_until_up(&self, call: &Call, action: &Action) -> Option<u64> {
+        let at = *self.by_id.get(action.unit()?)?;
+        if !self.effects.contains(&call.key()) {
+            return None;
+        }
+        let comes_up = |due: &Due| matches!(due, Due::Up { unit, turn } if *unit == at && *turn == self.daemons[at].turn);
+        let place = self
+            .agenda
+            .iter()
+            .find(|(_, due)| comes_up(due))
+            .map(|((at, ..), _)| *at)?;
+        Some(place.saturating_sub(self.now) + 1)
     }
 
     fn happen(&mut self, due: Due) -> Next {
