@@ -132,7 +132,9 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         } => ("judged", verdict(units, ours, theirs)),
         Event::WaveDropped { reason } => ("dropped", format!("the wave is not begun: {reason}")),
         Event::Intent { action, .. } => return intent(action),
-        Event::Settled {
+        // Told by who knows what was brought back.
+        Event::WaveWentBack
+        | Event::Settled {
             outcome: Outcome::Done { .. },
             ..
         } => return None,
@@ -158,8 +160,6 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         }
         Event::WaveFailed { units, reason, .. } => ("FAILED", format!("{} {reason}", compress(units))),
         Event::WavePassed => ("passed", format!("{} units serve on the target", run.changed())),
-        // Told by who knows what was brought back.
-        Event::WaveWentBack => return None,
         Event::StepPassed { step } => ("passed", step.to_string()),
         Event::SetAside { unit, reason, until } => {
             let again = until.map_or("not again in this run".to_owned(), |until| {
