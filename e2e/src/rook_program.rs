@@ -39,10 +39,10 @@ impl RookRelease {
         tag: "v1.20.6",
         commit: "4e1b7a626891a215949ab42a6957a0ef1e1a25e6",
     };
-    /// A late one of 1.19: not every release of it is with every proxy of modules.
+    /// The last of 1.19.
     pub const V1_19: Self = Self {
-        tag: "v1.19.6",
-        commit: "7a84015d5d81890f82a4f9d01a30fb2c59e05ef2",
+        tag: "v1.19.10",
+        commit: "2c3d5c078e1eafcca10821ccf2e95879adc2d8cb",
     };
     /// The last of 1.18.
     pub const V1_18: Self = Self {
