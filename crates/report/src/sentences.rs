@@ -20,8 +20,8 @@ pub struct Lines {
     step: Option<Seq>,
     /// Who is being brought back, by the places of the intents.
     going_back: BTreeMap<Seq, UnitId>,
-    /// Who was brought back since the wave was opened.
-    back: Vec<UnitId>,
+    /// Who was brought back since the wave was opened; `None`: it was opened before the first of these lines.
+    back: Option<Vec<UnitId>>,
 }
 
 impl Lines {
@@ -38,12 +38,13 @@ impl Lines {
             } => {
                 self.going_back.insert(entry.seq, unit.clone());
             }
-            Event::WaveOpened { .. } => self.back.clear(),
+            Event::WaveOpened { .. } => self.back = Some(Vec::new()),
             // Not of a reboot: that leads nowhere back.
             Event::WaveWentBack => {
-                let text = match std::mem::take(&mut self.back).as_slice() {
-                    [] => "the wave is given up, and nothing of it was brought back".to_owned(),
-                    back => format!("on the release before: {}", compress(back)),
+                let text = match self.back.take().as_deref() {
+                    Some([]) => "the wave is given up, and nothing of it was brought back".to_owned(),
+                    Some(back) => format!("on the release before: {}", compress(back)),
+                    None => "the wave is over, and what was brought back is on the release before".to_owned(),
                 };
                 return Some(("back", text));
             }
@@ -58,7 +59,12 @@ impl Lines {
             Event::Settled {
                 intent,
                 outcome: Outcome::Done { .. },
-            } => self.back.extend(self.going_back.remove(intent)),
+            } => {
+                let unit = self.going_back.remove(intent);
+                if let Some(back) = &mut self.back {
+                    back.extend(unit);
+                }
+            }
             _ => {}
         }
         line(entry, run)

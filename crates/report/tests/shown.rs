@@ -189,6 +189,16 @@ fn what_was_brought_back_is_named_and_nothing_else_is() {
         .find(|entry| entry.event == Event::WaveWentBack)
         .unwrap();
     let (run, _) = told(&entries[..1]).unwrap().unwrap();
-    let (_, text) = Lines::default().line(given_up, &run).unwrap();
+    let mut lines = Lines::default();
+    let (_, text) = lines.line(given_up, &run).unwrap();
+    assert!(
+        text.ends_with("what was brought back is on the release before"),
+        "another process began it"
+    );
+    let opened = entries
+        .iter()
+        .find(|entry| matches!(entry.event, Event::WaveOpened { .. }));
+    lines.line(opened.unwrap(), &run).unwrap();
+    let (_, text) = lines.line(given_up, &run).unwrap();
     assert_eq!(text, "the wave is given up, and nothing of it was brought back");
 }
