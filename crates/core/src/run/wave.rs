@@ -258,6 +258,9 @@ impl State {
             .filter(|unit| wave.units.get(unit).is_some_and(Visit::is_being_entered))
             .cloned()
             .collect();
+        if going.is_empty() {
+            return Ok(());
+        }
         let moves: Vec<Move> = going.iter().flat_map(|unit| wave.moves_of(unit)).collect();
         let home = at_home(snapshot, &going, &moves)?;
         crate::check::may_empty(&home, maintenance, &going, moves)
