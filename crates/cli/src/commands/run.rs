@@ -296,7 +296,7 @@ async fn carry_out(
 /// Tells whoever the configuration names.
 fn notifier(cli: &Cli, run: &RunId) -> Result<Notifier, CliError> {
     let receivers = config::receivers(cli)?;
-    Notifier::begin(&receivers, run, store(cli)?, &state_folder(cli)?)
+    Notifier::begin(&receivers, run, || store(cli), &state_folder(cli)?)
 }
 
 /// Why this process carries the run on no further.

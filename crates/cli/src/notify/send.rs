@@ -143,16 +143,19 @@ async fn post(
         })?;
     let answer = client.request(request).await;
     let status = answer.map_err(|error| Failed::for_now(in_full(&error)))?.status();
-    let again = [
-        StatusCode::REQUEST_TIMEOUT,
-        StatusCode::TOO_EARLY,
-        StatusCode::TOO_MANY_REQUESTS,
+    // Rights and addresses are mended while a run goes on; what is wrong with a message stays so.
+    let of_the_message = [
+        StatusCode::BAD_REQUEST,
+        StatusCode::GONE,
+        StatusCode::PAYLOAD_TOO_LARGE,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        StatusCode::UNPROCESSABLE_ENTITY,
     ];
     match status {
         status if status.is_success() => Ok(()),
         status => Err(Failed {
             why: format!("it answered {status}"),
-            for_good: (status.is_client_error() && !again.contains(&status)) || status.is_redirection(),
+            for_good: of_the_message.contains(&status),
         }),
     }
 }

@@ -18,57 +18,59 @@ use super::{Importance, Message, Receiver, Tell};
 use crate::error::CliError;
 use crate::print;
 
-/// So often the journal is looked at.
-const LOOK: Duration = Duration::from_millis(500);
+/// So often it is looked whether something is to be done.
+const LOOK: Duration = Duration::from_millis(200);
+/// So often the journal is read, if something was written.
+const READ: Duration = Duration::from_secs(2);
 /// At least so long apart are two digests.
 const DIGEST: Duration = Duration::from_mins(15);
 /// The longest pause between two attempts.
 const LONGEST: Duration = Duration::from_mins(1);
 /// Once the run is left, so long what was not told is tried.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So many messages wait for a receiver that does not answer; older ones are dropped.
-const WAITING: usize = 1_000;
 
 /// Tells receivers what a run comes to, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Notifier {
-    /// Begins to tell of a run. `folder`: where it is written down what was told.
+    /// Begins to tell of a run, each receiver by a thread of its own. `open` opens the store; `folder`: where it is written down
+    /// what was told.
     ///
     /// # Errors
-    /// A receiver's secret cannot be read, or the thread cannot be started.
+    /// A receiver's secret or the journal cannot be read, or a thread cannot be started.
     pub(crate) fn begin(
         receivers: &[Receiver],
         run: &RunId,
-        store: Box<dyn Store>,
+        open: impl Fn() -> Result<Box<dyn Store>, CliError>,
         folder: &Path,
     ) -> Result<Self, CliError> {
-        let over = Arc::new(AtomicBool::new(false));
-        if receivers.is_empty() {
-            return Ok(Self { over, thread: None });
-        }
-        let queues = receivers.iter().map(|receiver| Queue::new(receiver, folder, run));
-        let teller = Teller {
-            run: run.clone(),
-            store,
-            read: 0,
-            queues: queues.collect::<Result<_, _>>()?,
-            over: Arc::clone(&over),
+        let mut this = Self {
+            over: Arc::default(),
+            threads: Vec::new(),
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| CliError::usage(format!("begin to notify: {error}")))?;
-        let thread = std::thread::Builder::new()
-            .name("notify".to_owned())
-            .spawn(move || runtime.block_on(teller.tell()))
-            .map_err(|error| CliError::usage(format!("begin to notify: {error}")))?;
-        Ok(Self {
-            over,
-            thread: Some(thread),
-        })
+        for receiver in receivers {
+            let store = open()?;
+            let begun = since(&store.journal(run)?);
+            let teller = Teller {
+                run: run.clone(),
+                store,
+                read: 0,
+                is_ended: false,
+                queue: Queue::new(receiver, folder, run, begun)?,
+                over: Arc::clone(&this.over),
+            };
+            let failed = |error: std::io::Error| CliError::usage(format!("begin to notify: {error}"));
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(failed)?;
+            let thread = std::thread::Builder::new().name("notify".to_owned());
+            let thread = thread.spawn(move || runtime.block_on(teller.tell()));
+            this.threads.push(thread.map_err(failed)?);
+        }
+        Ok(this)
     }
 }
 
@@ -76,7 +78,7 @@ impl Drop for Notifier {
     /// What was not told yet is told, for ten seconds.
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             thread.join().ok();
         }
     }
@@ -87,33 +89,42 @@ struct Teller {
     store: Box<dyn Store>,
     /// Up to which event the journal was read.
     read: u64,
-    queues: Vec<Queue>,
+    /// Whether the run is over: nobody resumes it.
+    is_ended: bool,
+    queue: Queue,
     over: Arc<AtomicBool>,
 }
 
 impl Teller {
     async fn tell(mut self) {
         let mut left: Option<Instant> = None;
+        let mut again = Instant::now();
         loop {
             let is_over = self.over.load(Ordering::Relaxed);
-            self.read_on();
-            for queue in &mut self.queues {
-                queue.next(is_over).await;
+            if is_over || again <= Instant::now() {
+                self.read_on();
+                again = Instant::now() + READ;
             }
+            self.queue.next(is_over).await;
             if is_over {
                 let since = *left.get_or_insert_with(Instant::now);
-                if since.elapsed() >= PATIENCE || self.queues.iter().all(Queue::is_empty) {
+                if self.queue.is_empty() || since.elapsed() >= PATIENCE {
                     break;
                 }
             }
             tokio::time::sleep(LOOK).await;
         }
-        for queue in self.queues.iter().filter(|queue| !queue.is_empty()) {
+        if !self.queue.is_empty() {
+            let next = if self.is_ended {
+                "the run is over, and nothing sends them later"
+            } else {
+                "`stagger resume` sends them"
+            };
             print::talk(&format!(
-                "{} was not told of {} messages: {}; whoever resumes the run tells it",
-                queue.name,
-                queue.waiting.len(),
-                queue.why.as_deref().unwrap_or("there was no time left")
+                "{}: {} notifications not delivered ({}); {next}",
+                self.queue.name,
+                self.queue.waiting.len(),
+                self.queue.why.as_deref().unwrap_or("no time left")
             ));
         }
     }
@@ -127,12 +138,11 @@ impl Teller {
         let Ok(entries) = self.store.journal(&self.run) else {
             return;
         };
-        let messages = messages(&entries);
-        let begun = since(&entries);
-        for queue in &mut self.queues {
-            queue.take(&messages, self.read, begun);
+        self.queue.take(&messages(&entries), self.read);
+        if let Some(last) = entries.last() {
+            self.read = last.seq;
+            self.is_ended = matches!(last.event, Event::Ended { .. });
         }
-        self.read = entries.last().map_or(self.read, |entry| entry.seq);
     }
 }
 
@@ -148,7 +158,7 @@ pub(super) fn messages(entries: &[Entry]) -> Vec<Message> {
         .collect()
 }
 
-/// The event after which a receiver is told that nobody has told anything: what was before the process of now is old.
+/// After which event a receiver is told that was not known before: what was before the process of now is old.
 fn since(entries: &[Entry]) -> u64 {
     let taken = entries
         .iter()
@@ -167,7 +177,7 @@ struct Queue {
     tell: Tell,
     /// Where it is written down up to which event it was told.
     file: PathBuf,
-    told: Option<u64>,
+    told: u64,
     waiting: VecDeque<Message>,
     digest: Vec<Message>,
     digested: Instant,
@@ -178,18 +188,20 @@ struct Queue {
 }
 
 impl Queue {
-    fn new(receiver: &Receiver, folder: &Path, run: &RunId) -> Result<Self, CliError> {
+    /// `begun`: after which event it is told, if it was told of this run by no process before.
+    fn new(receiver: &Receiver, folder: &Path, run: &RunId, begun: u64) -> Result<Self, CliError> {
         let whom = format!("{:?}{:?}", receiver.webhook, receiver.command);
         let mut mark = [0; 8];
         mark.copy_from_slice(&Sha256::digest(whom.as_bytes())[..8]);
         let mark = u64::from_be_bytes(mark);
         let file = folder.join("notified").join(format!("{run}-{mark:016x}"));
         let told = std::fs::read_to_string(&file).ok();
-        Ok(Self {
+        let told: Option<u64> = told.and_then(|text| text.trim().parse().ok());
+        let this = Self {
             name: receiver.name(),
             sender: Sender::new(receiver)?,
             tell: receiver.tell,
-            told: told.and_then(|text| text.trim().parse().ok()),
+            told: told.unwrap_or(begun),
             file,
             waiting: VecDeque::new(),
             digest: Vec::new(),
@@ -197,16 +209,27 @@ impl Queue {
             tries: 0,
             again: Instant::now(),
             why: None,
-        })
+        };
+        // At once: a process that is killed before it has told anything would leave no word that there was something to tell.
+        this.keep();
+        Ok(this)
+    }
+
+    /// Writes down up to which event it was told. Where that cannot be written, whoever resumes tells it once more.
+    fn keep(&self) {
+        if let Some(folder) = self.file.parent() {
+            std::fs::create_dir_all(folder).ok();
+        }
+        std::fs::write(&self.file, self.told.to_string()).ok();
     }
 
     fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.digest.is_empty()
     }
 
-    /// Takes what is new. `begun`: after which event it is told what nobody was told before.
-    fn take(&mut self, messages: &[Message], read: u64, begun: u64) {
-        let from = self.told.unwrap_or(begun).max(read);
+    /// Takes what is new since that event.
+    fn take(&mut self, messages: &[Message], read: u64) {
+        let from = self.told.max(read);
         for message in messages.iter().filter(|message| message.seq > from) {
             match message.importance {
                 Importance::Urgent => {
@@ -217,9 +240,6 @@ impl Queue {
                 Importance::Digest if self.tell == Tell::All => self.digest.push(message.clone()),
                 Importance::Digest => {}
             }
-        }
-        while self.waiting.len() > WAITING {
-            self.waiting.pop_front();
         }
     }
 
@@ -242,7 +262,7 @@ impl Queue {
                 Ok(()) => self.has_told(),
                 Err(Failed { why, for_good: true }) => {
                     print::talk(&format!(
-                        "{} refuses a notification, it is not sent again: {why}",
+                        "{} rejected a notification ({why}); it is not retried",
                         self.name
                     ));
                     self.has_told();
@@ -250,7 +270,7 @@ impl Queue {
                 Err(Failed { why, .. }) => {
                     if self.tries == 0 {
                         print::talk(&format!(
-                            "{} was not reached, it is tried again: {why}",
+                            "{} did not take a notification ({why}); retrying",
                             self.name
                         ));
                     }
@@ -268,12 +288,8 @@ impl Queue {
         let Some(message) = self.waiting.pop_front() else {
             return;
         };
-        self.told = Some(message.seq);
-        if let Some(folder) = self.file.parent() {
-            std::fs::create_dir_all(folder).ok();
-        }
-        // Where it cannot be written down, whoever resumes tells it once more.
-        std::fs::write(&self.file, message.seq.to_string()).ok();
+        self.told = message.seq;
+        self.keep();
     }
 }
 

@@ -121,11 +121,16 @@ impl Story {
 
     /// A process that tells, and ends when it has.
     fn told_by(&self, receiver: Receiver) {
-        let store = Box::new(SqliteStore::open(&self.folder.path().join("journal.db")).unwrap());
-        let notifier = Notifier::begin(&[receiver], &self.run, store, self.folder.path()).unwrap();
+        drop(self.telling(&[receiver]));
+    }
+
+    fn telling(&self, receivers: &[Receiver]) -> Notifier {
+        let file = self.folder.path().join("journal.db");
+        let open = || Ok(Box::new(SqliteStore::open(&file).unwrap()) as Box<dyn Store>);
+        let notifier = Notifier::begin(receivers, &self.run, open, self.folder.path()).unwrap();
         // What was written by now is read by then.
         std::thread::sleep(Duration::from_millis(100));
-        drop(notifier);
+        notifier
     }
 }
 
@@ -181,6 +186,44 @@ fn who_takes_over_tells_what_was_not_told_and_nothing_twice() {
         texts[0].contains("the first") && texts[1].contains("the second"),
         "{texts:?}"
     );
+}
+
+/// The first thing that there is to tell is what a process was killed for.
+#[test]
+fn what_a_killed_process_never_told_is_told_by_the_next() {
+    let mut story = Story::begin();
+    let nobody = receiver("http://127.0.0.1:9/", Tell::Urgent);
+    // It leaves no more than what it has written down: that is what a killed one leaves.
+    let killed = story.telling(std::slice::from_ref(&nobody));
+    std::mem::forget(killed);
+    story.held("the first");
+    story.write(Event::LeaseTaken {
+        fence: 2,
+        holder: "b".to_owned(),
+    });
+    let told = story.folder.path().join("notified");
+    let file = std::fs::read_dir(told).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(
+        std::fs::read_to_string(file).unwrap(),
+        "0",
+        "from its beginning on"
+    );
+}
+
+#[test]
+fn one_receiver_that_never_answers_keeps_no_other_waiting() {
+    let mut story = Story::begin();
+    story.held("a fault");
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = (format!("http://{}/", silent.local_addr().unwrap()), silent);
+    let (url, seen) = server(vec![]);
+    let notifier = story.telling(&[receiver(&silent.0, Tell::Urgent), receiver(&url, Tell::Urgent)]);
+    let begun = std::time::Instant::now();
+    while seen.lock().unwrap().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(8), "it waits for the other");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::mem::forget(notifier);
 }
 
 #[test]
