@@ -14,11 +14,15 @@ use stagger_core::run::IllegalEvent;
 use stagger_core::view::{RunView, Verdict};
 
 use crate::history::{GuardRecord, Hold};
+use crate::names::{compress, fit};
 use crate::sentences::{Line, command_words};
 use crate::{History, Verification, duration};
 
 /// So many lines of the journal are shown; of a longer one its end.
 const LINES: usize = 5_000;
+
+/// A list of names in a row is not longer.
+const NAMES: usize = 90;
 
 /// All that a page shows.
 #[derive(Debug, Clone, Copy)]
@@ -284,11 +288,13 @@ fn decisions(history: &History) -> Markup {
 }
 
 fn guards(history: &History) -> Markup {
-    let row = |GuardRecord { guard, units, time }: &GuardRecord| {
+    let row = |GuardRecord {
+                   guard, units, time, ..
+               }: &GuardRecord| {
         html! {
             tr {
                 td { code { (guard.as_str()) } }
-                td { @if *units == 0 { "the cluster" } @else { (units) @if *units == 1 { " unit" } @else { " units" } } }
+                td { @if units.is_empty() { "the cluster" } @else { (fit(&compress(units), NAMES)) } }
                 td { (clock(time.from)) }
                 td {
                     @match time.to {

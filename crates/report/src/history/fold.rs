@@ -277,14 +277,14 @@ impl Fold {
         self.open.insert(seq, action.clone());
         match action {
             Action::TakeGuard { guard, units, .. } => {
-                let count = units.len();
-                let held = |record: &&mut GuardRecord| {
-                    record.guard == *guard && record.units == count && record.time.to.is_none()
+                let held = |record: &GuardRecord| {
+                    record.guard == *guard && record.units == *units && record.time.to.is_none()
                 };
-                if self.made.guards.iter_mut().find(held).is_none() {
+                if !self.made.guards.iter().any(held) {
                     self.made.guards.push(GuardRecord {
                         guard: guard.clone(),
-                        units: count,
+                        seq,
+                        units: units.clone(),
                         time: Open::since(at),
                     });
                 }
@@ -329,11 +329,15 @@ impl Fold {
         match &action {
             Action::DropGuard { guard, units } if end == SpanEnd::Done => {
                 let same = |record: &&mut GuardRecord| {
-                    record.guard == *guard && record.units == units.len() && record.time.to.is_none()
+                    record.guard == *guard && record.units == *units && record.time.to.is_none()
                 };
                 if let Some(record) = self.made.guards.iter_mut().find(same) {
                     record.time.close(at);
                 }
+            }
+            // It was not held before and is not now: there is nothing to be given back.
+            Action::TakeGuard { .. } if end != SpanEnd::Done => {
+                self.made.guards.retain(|record| record.seq != intent);
             }
             Action::Step { step } => {
                 if let SpanEnd::Failed(why) = end {

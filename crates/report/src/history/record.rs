@@ -237,8 +237,10 @@ pub struct Hold {
 pub struct GuardRecord {
     /// Which.
     pub guard: GuardName,
-    /// For how many units; 0: for the whole cluster.
-    pub units: usize,
+    /// The place of the intent to take it.
+    pub seq: Seq,
+    /// For which units; none: for the whole cluster.
+    pub units: Vec<UnitId>,
     /// From when to when.
     pub time: Open,
 }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::bars::Scale;
-use super::clock;
+use super::{NAMES, clock};
 use crate::history::{Part, SpanEnd, StepRecord, Turn, WaveEnd, WaveRecord};
 use crate::names::{compress, fit};
 use crate::{History, duration};
@@ -12,8 +12,6 @@ use crate::{History, duration};
 const UNITS: usize = 60;
 /// So many of those.
 const LONGEST: usize = 20;
-/// A list of names in a row is not longer.
-const NAMES: usize = 90;
 
 pub(super) fn timeline(history: &History) -> Markup {
     let scale = Scale::of(history);
