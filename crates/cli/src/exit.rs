@@ -1,5 +1,7 @@
 //! Exit codes, in one place.
 
+use stagger_core::view::Verdict;
+
 /// How the program ended. The numbers are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -26,6 +28,16 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
+    /// With which a command ends that shows a run.
+    pub(crate) fn of(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::NeedsYou => Self::NeedsYou,
+            Verdict::Ended => Self::No,
+            Verdict::Interrupted => Self::Abandoned,
+            Verdict::Running | Verdict::Held | Verdict::Done => Self::Done,
+        }
+    }
+
     /// The number.
     pub(crate) fn code(self) -> u8 {
         match self {

@@ -8,7 +8,7 @@ mod tests;
 pub(crate) use draw::draw;
 pub(crate) use keys::{Act, key};
 
-use stagger_core::run::Command;
+use stagger_core::run::{Command, Run};
 use stagger_core::view::RunView;
 use stagger_report::History;
 use stagger_report::sentences::Line;
@@ -22,8 +22,10 @@ pub(crate) struct Reading {
     pub(crate) history: History,
     /// Its events in words.
     pub(crate) lines: Vec<Line>,
-    /// What a person may approve now.
-    pub(crate) doors: Vec<String>,
+    /// The run, as far as it was read.
+    pub(crate) run: Run,
+    /// The words that a person may still approve by.
+    pub(crate) words: Vec<String>,
     /// Why nothing newer could be read, if that is so.
     pub(crate) unread: Option<String>,
 }
@@ -51,6 +53,8 @@ pub(crate) enum Mode {
     Filter,
     /// To type the name of a unit.
     Unit(String),
+    /// To type which word is approved: nothing is chosen for anybody.
+    Word(String),
     /// To leave what is told of a unit.
     Told(String),
     /// To answer whether that is meant.

@@ -34,12 +34,7 @@ pub(crate) fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
             args.upgrade,
         ));
     }
-    Ok(match seen.verdict {
-        view::Verdict::NeedsYou => Exit::NeedsYou,
-        view::Verdict::Ended => Exit::No,
-        view::Verdict::Interrupted => Exit::Abandoned,
-        view::Verdict::Running | view::Verdict::Held | view::Verdict::Done => Exit::Done,
-    })
+    Ok(Exit::of(seen.verdict))
 }
 
 /// `history`

@@ -56,7 +56,7 @@ pub(crate) async fn watch_run(cli: &Cli, args: &args::Watch) -> Result<Exit, Cli
     let mut terminal = ratatui::try_init().map_err(|error| screen_failed(&error))?;
     let ended = on_screen(source, first, &mut terminal);
     ratatui::try_restore().map_err(|error| screen_failed(&error))?;
-    ended.map(exit)
+    ended.map(Exit::of)
 }
 
 fn screen_failed(error: &std::io::Error) -> CliError {
@@ -65,15 +65,6 @@ fn screen_failed(error: &std::io::Error) -> CliError {
         format!("the terminal cannot be drawn on: {error}"),
     )
     .hint("`stagger watch --plain` prints lines")
-}
-
-fn exit(verdict: Verdict) -> Exit {
-    match verdict {
-        Verdict::NeedsYou => Exit::NeedsYou,
-        Verdict::Ended => Exit::No,
-        Verdict::Interrupted => Exit::Abandoned,
-        Verdict::Running | Verdict::Held | Verdict::Done => Exit::Done,
-    }
 }
 
 fn on_screen(
@@ -134,8 +125,8 @@ impl Source<'_> {
         };
         let word = command_words(command);
         match asked {
-            Ok(()) => format!("{word} was asked; whoever carries the run out heeds it"),
-            Err(error) => format!("{word} could not be asked: {}", error.message),
+            Ok(()) => format!("{word} requested"),
+            Err(error) => format!("{word} failed: {}", error.message),
         }
     }
 
@@ -147,17 +138,14 @@ impl Source<'_> {
                 .store
                 .mark(&self.run, None)
                 .map_or(true, |mark| mark.is_none_or(|mark| mark.seq != reading.view.seq));
-        // Who carries it out may have ended without a word.
-        let may_be_alone = matches!(
-            reading.view.verdict,
-            Verdict::Running | Verdict::Held | Verdict::Interrupted
-        );
-        if !is_new && !may_be_alone && reading.unread.is_none() {
-            return;
-        }
-        match self.read() {
-            Ok(read) => *reading = read,
-            Err(error) => reading.unread = Some(error.message),
+        // What could not be read is read again. Where nothing is new, who carries it out may have ended without a word.
+        let looked = if is_new || reading.unread.is_some() {
+            self.read().map(|read| *reading = read)
+        } else {
+            self.view(&reading.run).map(|view| reading.view = view)
+        };
+        if let Err(error) = looked {
+            reading.unread = Some(error.message);
         }
     }
 
@@ -168,9 +156,10 @@ impl Source<'_> {
         let (run, lines) = told.ok_or_else(|| self.no_start())?;
         Ok(Reading {
             view: self.view(&run)?,
+            words: words(&run),
             history,
             lines,
-            doors: doors(&run),
+            run,
             unread: None,
         })
     }
@@ -192,17 +181,20 @@ impl Source<'_> {
     }
 }
 
-/// The doors that the run has not passed, in order.
-fn doors(run: &Run) -> Vec<String> {
+/// The words that the run knows and nobody has said: points of no return, what may be left behind, interruptions.
+fn words(run: &Run) -> Vec<String> {
     if run.ended().is_some() {
         return Vec::new();
     }
-    let passed: Vec<String> = run.permitted().collect();
-    let plan = run.plan().into_iter();
-    let doors = plan.flat_map(stagger_core::plan::Plan::doors);
-    doors
-        .map(|door| door.name.to_string())
-        .filter(|door| !passed.contains(door))
+    let said: Vec<String> = run.permitted().collect();
+    let interruptions = run.plan().into_iter().flat_map(|plan| &plan.interruptions);
+    let asked = interruptions
+        .filter(|found| !found.permitted)
+        .map(|found| found.name.clone());
+    let of_target = run.start().target.words().map(|word| word.to_string());
+    of_target
+        .chain(asked)
+        .filter(|word| !said.contains(word))
         .collect()
 }
 
@@ -229,7 +221,7 @@ fn follow(cli: &Cli, source: &Source<'_>) -> Result<Exit, CliError> {
             if !cli.json {
                 print::out(&format!("{}  {}", seen.verdict, seen.why));
             }
-            return Ok(exit(seen.verdict));
+            return Ok(Exit::of(seen.verdict));
         }
         std::thread::sleep(source.every());
     }

@@ -168,6 +168,10 @@ fn foot(reading: &Reading, screen: &Screen, width: usize) -> Vec<Row> {
             screen.filter
         ),
         Mode::Unit(name) => format!("explain which unit: {name}_   Esc goes back"),
+        Mode::Word(word) => format!(
+            "approve which of {}: {word}_   Esc goes back",
+            reading.words.join(", ")
+        ),
         Mode::Told(_) => "any key goes back".to_owned(),
         Mode::Sure(command) => format!("{} run {}? y/N", command_words(command), reading.view.run),
         Mode::Look => match &screen.told {
@@ -190,7 +194,7 @@ fn keys(reading: &Reading) -> String {
         Verdict::Done | Verdict::Ended => {}
         Verdict::Running | Verdict::Held | Verdict::Interrupted | Verdict::NeedsYou => {
             keys.extend(["p pause", "r resume"]);
-            if !reading.doors.is_empty() {
+            if !reading.words.is_empty() {
                 keys.push("a approve");
             }
         }

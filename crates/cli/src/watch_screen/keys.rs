@@ -43,6 +43,18 @@ pub(crate) fn key(screen: &mut Screen, reading: &Reading, key: KeyEvent) -> Act 
             KeyCode::Enter | KeyCode::Esc => screen.mode = Mode::Look,
             code => typed(name, code),
         },
+        Mode::Word(word) => match key.code {
+            KeyCode::Enter => {
+                let typed = std::mem::take(word);
+                screen.mode = Mode::Look;
+                match reading.words.iter().find(|known| **known == typed) {
+                    Some(known) => approve(screen, known),
+                    None => screen.told = Some(format!("the run knows no word {typed:?}")),
+                }
+            }
+            KeyCode::Esc => screen.mode = Mode::Look,
+            code => typed(word, code),
+        },
         Mode::Told(_) => screen.mode = Mode::Look,
         Mode::Sure(command) => {
             let command = command.clone();
@@ -74,18 +86,19 @@ fn look(screen: &mut Screen, reading: &Reading, code: KeyCode) -> Act {
         }
         KeyCode::Char('p') => screen.mode = Mode::Sure(Command::Pause),
         KeyCode::Char('r') => screen.mode = Mode::Sure(Command::Resume),
-        // One after another: the first that is waited for.
-        KeyCode::Char('a') => match reading
-            .doors
-            .first()
-            .and_then(|door| PartName::new(door.as_str()).ok())
-        {
-            Some(door) => screen.mode = Mode::Sure(Command::Approve { door }),
-            None => screen.told = Some("nothing waits for an approval".to_owned()),
-        },
+        KeyCode::Char('a') if reading.words.is_empty() => {
+            screen.told = Some("this run has nothing to approve".to_owned());
+        }
+        KeyCode::Char('a') => screen.mode = Mode::Word(String::new()),
         _ => {}
     }
     Act::Nothing
+}
+
+fn approve(screen: &mut Screen, word: &str) {
+    if let Ok(door) = PartName::new(word) {
+        screen.mode = Mode::Sure(Command::Approve { door });
+    }
 }
 
 fn typed(text: &mut String, code: KeyCode) {
