@@ -100,6 +100,11 @@ pub(crate) fn ask(question: &str) -> bool {
     read.is_ok() && ["y", "yes"].contains(&answer.as_str())
 }
 
+/// The terminal's height; 24 elsewhere.
+pub(crate) fn height() -> usize {
+    terminal_size::terminal_size().map_or(24, |(_, terminal_size::Height(height))| usize::from(height))
+}
+
 /// The terminal's width; 100 elsewhere.
 pub(crate) fn width() -> usize {
     terminal_size::terminal_size().map_or(100, |(terminal_size::Width(width), _)| usize::from(width))

@@ -6,6 +6,7 @@
 mod fold;
 mod record;
 
+pub use fold::Recorder;
 pub use record::{
     Doing, GuardRecord, Hold, Judgement, Open, Part, Shut, Span, SpanEnd, StepRecord, Turn, WaveEnd,
     WaveRecord, Word,
@@ -129,7 +130,7 @@ pub struct History {
 impl History {
     /// What a journal tells; `None`: it does not begin with the start of a run.
     pub fn of(entries: &[Entry]) -> Option<Self> {
-        fold::Fold::of(entries)
+        Recorder::of(entries).map(Recorder::into_history)
     }
 
     /// How long it took, or has taken so far.

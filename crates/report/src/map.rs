@@ -1,42 +1,42 @@
-//! The map: units with their states, on their hosts, and these in the domains above.
+//! The map: units with what is told of each, on their hosts, and these in the domains above.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stagger_core::model::UnitId;
+use stagger_core::model::{Kind, Topology, UnitId};
 
-use crate::History;
-use crate::history::UnitState;
-
-/// Units with their states.
-pub type Cells<'a> = Vec<(&'a UnitId, UnitState)>;
+/// Units with what is told of each: its state, or the number of its wave.
+pub type Cells<'a, C> = Vec<(&'a UnitId, C)>;
 
 /// What the map draws together: a domain with its hosts, or units of one kind of which nobody said where they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group<'a> {
+pub struct Group<'a, C> {
     /// The domain's name, or that of the kind; empty: hosts are in no domain.
     pub name: &'a str,
     /// Its hosts with their units; of a kind one without a name.
-    pub hosts: Vec<(&'a str, Cells<'a>)>,
+    pub hosts: Vec<(&'a str, Cells<'a, C>)>,
 }
 
-impl Group<'_> {
-    /// The states of all its units.
-    pub fn states(&self) -> impl Iterator<Item = UnitState> {
+impl<C: Copy> Group<'_, C> {
+    /// What is told of all its units.
+    pub fn cells(&self) -> impl Iterator<Item = C> {
         self.hosts
             .iter()
             .flat_map(|(_, units)| units)
-            .map(|(_, state)| *state)
+            .map(|(_, cell)| *cell)
     }
 }
 
-/// Domains first, then kinds of units that are on no host, in the order in which their stages are planned. Only units that a
-/// plan has named.
-pub fn groups(history: &History) -> Vec<Group<'_>> {
+/// Domains first, then kinds of units that are on no host, in the order given.
+pub fn groups<'a, C: Copy>(
+    topology: &'a Topology,
+    by_kind: Vec<(&'a Kind, Cells<'a, C>)>,
+) -> Vec<Group<'a, C>> {
+    let cells: BTreeMap<&UnitId, C> = by_kind.iter().flat_map(|(_, units)| units).copied().collect();
     let mut placed: BTreeSet<&UnitId> = BTreeSet::new();
-    let mut domains: BTreeMap<&str, Vec<(&str, Cells<'_>)>> = BTreeMap::new();
-    for host in &history.topology.hosts {
-        let known = host.units.iter().filter_map(|id| history.units.get_key_value(id));
-        let units: Cells<'_> = known.map(|(id, unit)| (id, unit.state)).collect();
+    let mut domains: BTreeMap<&str, Vec<(&str, Cells<'_, C>)>> = BTreeMap::new();
+    for host in &topology.hosts {
+        let known = host.units.iter().filter_map(|id| cells.get_key_value(id));
+        let units: Cells<'_, C> = known.map(|(id, cell)| (*id, *cell)).collect();
         if units.is_empty() {
             continue;
         }
@@ -44,11 +44,11 @@ pub fn groups(history: &History) -> Vec<Group<'_>> {
         let within = host.within.as_deref().unwrap_or_default();
         domains.entry(within).or_default().push((&host.name, units));
     }
-    let mut groups: Vec<Group<'_>> = domains
+    let mut groups: Vec<Group<'_, C>> = domains
         .into_iter()
         .map(|(name, hosts)| Group { name, hosts })
         .collect();
-    for (kind, mut units) in history.by_kind() {
+    for (kind, mut units) in by_kind {
         units.retain(|(id, _)| !placed.contains(id));
         if !units.is_empty() {
             groups.push(Group {

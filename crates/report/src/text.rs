@@ -5,7 +5,7 @@ mod bars;
 mod map;
 
 pub use bars::waves;
-pub use map::{counts, units};
+pub use map::{counts, planned, units};
 
 use jiff::Timestamp;
 use stagger_core::view::{RunView, Verdict};
@@ -29,6 +29,8 @@ pub enum Tone {
     Bad,
     /// Of a unit in that state.
     Unit(UnitState),
+    /// Of the wave of that number, told apart from those beside it.
+    Wave(usize),
 }
 
 /// A piece of a row.

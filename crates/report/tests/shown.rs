@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
+use stagger_core::model::Topology;
+use stagger_core::plan::Plan;
 use stagger_core::run::{Entry, Event};
 use stagger_core::view;
 use stagger_report::history::{Open, UnitState};
@@ -79,6 +81,60 @@ fn every_beginning_of_a_journal_is_shown() {
             }
         }
     }
+}
+
+/// The first plan of a journal, and where its units are.
+fn planned(entries: &[Entry]) -> (Plan, Topology) {
+    let plan = entries.iter().find_map(|entry| match &entry.event {
+        Event::Planned { plan } => Some((**plan).clone()),
+        _ => None,
+    });
+    (plan.unwrap(), History::of(entries).unwrap().topology)
+}
+
+#[test]
+fn a_plan_over_the_map() {
+    let (plan, topology) = planned(&entries(DEMO));
+    let stage = plan.stages().max_by_key(|stage| stage.waves.len()).unwrap();
+    let mut shown = String::new();
+    for (width, rows) in [(100, 20), (60, 20), (60, 8), (100, 4)] {
+        writeln!(shown, "{width} columns, {rows} rows:").unwrap();
+        let drawn = text::planned(stage, &topology, width, rows);
+        assert!(drawn.len() <= rows, "{} of {rows}", drawn.len());
+        for row in &drawn {
+            let line = plain(row);
+            assert!(line.chars().count() <= width, "wider than {width}: {line}");
+            writeln!(shown, "{line}").unwrap();
+        }
+    }
+    insta::assert_snapshot!("planned", shown);
+}
+
+/// Whoever looks at the picture counts the same units in each wave as whoever reads the list.
+#[test]
+fn each_unit_is_drawn_once_with_the_number_of_its_wave() {
+    let (plan, topology) = planned(&entries(DEMO));
+    for stage in plan.stages() {
+        let drawn = text::planned(stage, &topology, 100, 100);
+        let mut counts = vec![0; stage.waves.len()];
+        for piece in drawn.iter().flatten() {
+            if let Tone::Wave(number) = piece.tone {
+                counts[number - 1] += piece.text.split_whitespace().count();
+            }
+        }
+        let listed: Vec<usize> = stage.waves.iter().map(|wave| wave.units.len()).collect();
+        assert_eq!(counts, listed, "{}", stage.name);
+    }
+}
+
+#[test]
+fn units_of_which_nobody_said_where_they_are_have_no_map_of_waves() {
+    let (plan, _) = planned(&entries(DEMO));
+    let stage = plan.stages().next().unwrap();
+    assert_eq!(
+        text::planned(stage, &Topology::default(), 100, 100),
+        Vec::<text::Row>::new()
+    );
 }
 
 /// Where what is drawn comes from: at each time, what the journal says of a unit.

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
 use stagger_core::view;
 use stagger_engine::supervisor;
 
-use super::journal::store_of;
+use super::journal::{no_start, now, store_of};
 use super::{artifacts, store, which};
 use crate::args::{self, Cli};
 use crate::documents::{self, ArtifactList};
@@ -14,12 +13,14 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
 use crate::show;
-use stagger_report::sentences;
+use stagger_report::{History, sentences};
 
 /// `status`
 pub(crate) fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
     let store = store(cli)?;
-    let run = supervisor::replay(&*store, &which(&*store, args.run.as_ref())?)?;
+    let run = which(&*store, args.run.as_ref())?;
+    let entries = store.journal(&run)?;
+    let run = supervisor::replay(&*store, &run)?;
     let mut seen = view::run(&run, None);
     if let Some(why) = supervisor::nobody(&*store, &run)? {
         seen = seen.without_a_holder(why);
@@ -27,12 +28,12 @@ pub(crate) fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
     if cli.json {
         print::json(&seen);
     } else {
-        print::out(&show::status::status(
-            &seen,
-            &run.start().topology,
-            Timestamp::now(),
-            args.upgrade,
-        ));
+        let history =
+            History::of(&entries).ok_or_else(|| no_start(&format!("the journal of {}", seen.run)))?;
+        let now = now(&seen, &history);
+        let told = show::status::status(&seen, &history.topology, now, args.upgrade);
+        let picture = show::status::picture(&history, print::width());
+        print::out(&(told + &picture));
     }
     Ok(Exit::of(seen.verdict))
 }

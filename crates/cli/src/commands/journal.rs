@@ -3,15 +3,20 @@
 use std::io::BufRead as _;
 use std::path::Path;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 use stagger_core::run::Entry;
-
+use stagger_core::view::RunView;
 use stagger_engine::store::Store;
+use stagger_report::History;
 
 use super::kube;
 use crate::args::{Cli, JournalOf, OperatorCluster};
 use crate::error::CliError;
 use crate::state::{store, which};
+
+/// How names of simulated runs begin.
+const SIMULATED: &str = "sim-";
 
 /// A journal, and where it is from, for messages.
 pub(crate) struct Journal {
@@ -43,6 +48,15 @@ pub(crate) async fn journal(cli: &Cli, of: &JournalOf) -> Result<Journal, CliErr
         entries: store.journal(&run)?,
         from: format!("the journal of {run}"),
     })
+}
+
+/// The time by which a run is told: a simulated one has a clock of its own, which stands still between its events.
+pub(crate) fn now(view: &RunView, history: &History) -> Timestamp {
+    if view.run.as_str().starts_with(SIMULATED) {
+        history.last
+    } else {
+        Timestamp::now()
+    }
 }
 
 /// What is said of a journal that does not begin as one does.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use stagger_core::model::{Reason, RunId, Topology};
 use stagger_core::plan::Plan;
-use stagger_core::run::{Command, Ending};
+use stagger_core::run::{Command, Ending, Entry};
 use stagger_core::view;
 use stagger_engine::backend::Backend;
 use stagger_engine::clock::{Clock as _, SystemClock};
@@ -124,7 +124,7 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
         return Err(CliError::new(Exit::No, "not begun: nothing was changed"));
     }
     let (driver, lease) = supervisor::start(
-        parts(cli, Arc::clone(&backend))?,
+        parts(cli, Arc::clone(&backend), &[])?,
         &Identity::of_this_process(),
         run,
         planning.target,
@@ -184,12 +184,15 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
 
 /// Carries a run on as it stands, with what was asked of it.
 pub(crate) async fn continue_run(cli: &Cli, run: &RunId) -> Result<Exit, CliError> {
-    let replayed = supervisor::replay(&*store(cli)?, run)?;
+    let journal = store(cli)?;
+    let past = journal.journal(run)?;
+    let replayed = supervisor::replay(&*journal, run)?;
+    drop(journal);
     let start = replayed.start();
     let (baseline, identity) = (&start.baseline, start.identity.as_ref());
     let backend = clusters::of_config(cli)?.backend_of_run(baseline, identity)?;
     let (driver, lease) = supervisor::resume(
-        parts(cli, Arc::clone(&backend))?,
+        parts(cli, Arc::clone(&backend), &past)?,
         &Identity::of_this_process(),
         run,
     )
@@ -197,7 +200,8 @@ pub(crate) async fn continue_run(cli: &Cli, run: &RunId) -> Result<Exit, CliErro
     carry_out(cli, &backend, driver, lease).await
 }
 
-fn parts(cli: &Cli, backend: Arc<dyn Backend>) -> Result<Parts, CliError> {
+/// `past`: the journal so far, of a run that is carried on.
+fn parts(cli: &Cli, backend: Arc<dyn Backend>, past: &[Entry]) -> Result<Parts, CliError> {
     // Before anything is locked.
     notify::verify(&config::receivers(cli)?)?;
     Ok(Parts {
@@ -205,7 +209,7 @@ fn parts(cli: &Cli, backend: Arc<dyn Backend>) -> Result<Parts, CliError> {
         store: store(cli)?,
         clock: Arc::new(SystemClock),
         artifacts: artifacts(cli)?,
-        listener: Box::new(Progress::new()),
+        listener: Box::new(Progress::new(past)),
     })
 }
 

@@ -56,7 +56,7 @@ pub(super) async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Resul
     let listener: Box<dyn Listener> = if cli.json {
         Box::new(Silent)
     } else {
-        Box::new(Progress::new())
+        Box::new(Progress::new(&[]))
     };
     let watched = (!fast && !cli.json).then_some(WATCHED);
     let (report, folder) = played(cli, &scenario, watched, listener).await?;

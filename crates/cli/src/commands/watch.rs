@@ -14,7 +14,7 @@ use stagger_engine::supervisor;
 use stagger_report::History;
 use stagger_report::sentences::{command_words, told};
 
-use super::journal::{no_start, store_of};
+use super::journal::{no_start, now, store_of};
 use super::user;
 use crate::args::{self, Cli, OperatorCluster};
 use crate::documents;
@@ -27,8 +27,6 @@ use crate::watch_screen::{Act, Reading, Screen, draw, key};
 /// So often the store is looked at, and that of an operator.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_FAR: Duration = Duration::from_secs(5);
-/// How names of simulated runs begin.
-const SIMULATED: &str = "sim-";
 /// So long a key is waited for at once.
 const KEYS: Duration = Duration::from_millis(200);
 
@@ -78,7 +76,15 @@ fn on_screen(
     let mut looked = std::time::Instant::now();
     loop {
         terminal
-            .draw(|frame| draw(frame, &reading, &screen, now(&reading), colours))
+            .draw(|frame| {
+                draw(
+                    frame,
+                    &reading,
+                    &screen,
+                    now(&reading.view, &reading.history),
+                    colours,
+                )
+            })
             .map_err(|error| screen_failed(&error))?;
         if event::poll(KEYS).map_err(|error| screen_failed(&error))? {
             let event = event::read().map_err(|error| screen_failed(&error))?;
@@ -97,14 +103,6 @@ fn on_screen(
             source.look_again(&mut reading);
         }
     }
-}
-
-/// A simulated run has a time of its own, which stands still between its events.
-fn now(reading: &Reading) -> Timestamp {
-    if reading.view.run.as_str().starts_with(SIMULATED) {
-        return reading.history.last;
-    }
-    Timestamp::now()
 }
 
 impl Source<'_> {

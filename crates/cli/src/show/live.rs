@@ -3,34 +3,51 @@
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::run::{Entry, Run};
-use stagger_core::view::{self, Verdict, Waiting};
+use stagger_core::view::{self, RunView, Waiting};
 use stagger_engine::backend::Anchor;
 use stagger_engine::driver::{Listener, Notice};
+use stagger_report::history::Recorder;
+use stagger_report::names::fit;
+use stagger_report::text::{self, Piece, Row, Tone};
+use stagger_report::{History, sentences};
 
+use super::paint::painted;
 use crate::print;
-use stagger_report::names::{compress, fit};
-use stagger_report::{duration, sentences};
 
-/// The most lines of the foot.
-const FOOT: usize = 8;
+/// The most rows of the foot, and the share of the terminal that it may take.
+const FOOT: usize = 20;
+const SHARE: usize = 3;
 /// Between two heartbeats where nothing is redrawn.
 const HEARTBEAT: SignedDuration = SignedDuration::from_secs(60);
 
 /// Shows a run as it goes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Progress {
     live: bool,
     drawn: usize,
     last: Option<Timestamp>,
     lines: sentences::Lines,
+    /// What happened so far; `None`: nothing did.
+    recorder: Option<Recorder>,
 }
 
 impl Progress {
-    /// Redrawing if both streams are terminals.
-    pub(crate) fn new() -> Self {
-        let mut this = Self::default();
-        this.live = print::live();
-        this
+    /// Redrawing if both streams are terminals. `past`: the journal so far.
+    pub(crate) fn new(past: &[Entry]) -> Self {
+        Self {
+            live: print::live(),
+            drawn: 0,
+            last: None,
+            lines: sentences::Lines::default(),
+            recorder: Recorder::of(past),
+        }
+    }
+
+    fn record(&mut self, entry: &Entry) {
+        match &mut self.recorder {
+            Some(recorder) => recorder.record(entry),
+            None => self.recorder = Recorder::begin(entry),
+        }
     }
 
     fn clear(&mut self) {
@@ -41,12 +58,22 @@ impl Progress {
         }
     }
 
-    fn draw(&mut self, lines: &[String]) {
+    /// Draws the foot, where there is room for one.
+    fn draw(&mut self, run: &Run, waiting: Option<Waiting<'_>>, now: Timestamp) {
         self.clear();
-        let width = print::width().saturating_sub(1);
-        let shown: Vec<_> = lines.iter().take(FOOT).map(|line| fit(line, width)).collect();
-        self.drawn = shown.len();
-        print::raw(&(shown.join("\n") + "\n"));
+        let Some(recorder) = &self.recorder else {
+            return;
+        };
+        let (width, height) = (
+            print::width().saturating_sub(1),
+            (print::height() / SHARE).min(FOOT),
+        );
+        let view = view::run(run, waiting);
+        let rows = foot(&view, recorder.history(), now, width, height);
+        self.drawn = rows.len();
+        for row in &rows {
+            print::raw(&format!("{}\n", painted(row)));
+        }
     }
 }
 
@@ -76,6 +103,7 @@ impl Listener for Progress {
     fn event(&mut self, entry: &Entry, run: &Run) {
         self.clear();
         self.last = Some(entry.at);
+        self.record(entry);
         if let Some((word, text)) = self.lines.line(entry, run) {
             if self.live {
                 print::talk(&fit(
@@ -87,13 +115,13 @@ impl Listener for Progress {
             }
         }
         if self.live && run.ended().is_none() {
-            self.draw(&foot(run, None));
+            self.draw(run, None, entry.at);
         }
     }
 
     fn waiting(&mut self, again: Timestamp, waiting: Waiting<'_>, run: &Run) {
         if self.live {
-            self.draw(&foot(run, Some(waiting)));
+            self.draw(run, Some(waiting), again);
             return;
         }
         if self
@@ -107,39 +135,23 @@ impl Listener for Progress {
     }
 }
 
-/// Verdict, bar, who is down, gates, time left.
-fn foot(run: &Run, waiting: Option<Waiting<'_>>) -> Vec<String> {
-    let view = view::run(run, waiting);
-    let mut lines = vec!["-".repeat(print::width().saturating_sub(1))];
-    let color = match view.verdict {
-        Verdict::Running | Verdict::Done => "",
-        Verdict::Held | Verdict::Interrupted | Verdict::NeedsYou | Verdict::Ended => "!! ",
-    };
-    lines.push(format!("{color}{}  {}", view.verdict, view.why));
-    let total = view.waves_passed as usize + view.waves_left.max(usize::from(view.current.is_some()));
-    let share = view.waves_passed as usize * 24 / total.max(1);
-    lines.push(format!(
-        "wave {} of {total} [{}{}] {} units done, about {} left",
-        (view.waves_passed as usize + 1).min(total.max(1)),
-        "=".repeat(share),
-        ".".repeat(24 - share),
-        view.changed,
-        duration(SignedDuration::from_secs(view.seconds_left)),
-    ));
-    if let Some(current) = &view.current {
-        for (doing, units) in &current.units {
-            lines.push(format!("  {doing:<11} {}", compress(units)));
-        }
-        for (gate, why) in &current.shut {
-            lines.push(format!("  gate x {gate}: {why}"));
-        }
+/// What it is at, in rows: verdict, how far it has come, the map, the open wave, gates that are shut, who is skipped.
+fn foot(view: &RunView, history: &History, now: Timestamp, width: usize, height: usize) -> Vec<Row> {
+    let mut rows = vec![vec![Piece::new(Tone::Quiet, "─".repeat(width))]];
+    rows.extend(text::heading(view, history, now, width));
+    let current = text::current(view, history, now, width);
+    let left = view.left_alone.iter().map(|group| {
+        let text = format!("skipped: {} ({})", group.units.join(" "), group.reason.code);
+        vec![Piece::new(Tone::Bad, fit(&text, width))]
+    });
+    let below: Vec<Row> = current.into_iter().chain(left).collect();
+    let room = height.saturating_sub(rows.len() + below.len() + 1);
+    let map = text::units(history, width, room);
+    if !map.is_empty() {
+        rows.extend(map);
+        rows.push(text::counts(history, width));
     }
-    for group in &view.left_alone {
-        lines.push(format!(
-            "  left alone: {} ({})",
-            group.units.join(" "),
-            group.reason.code
-        ));
-    }
-    lines
+    rows.extend(below);
+    rows.truncate(height);
+    rows
 }

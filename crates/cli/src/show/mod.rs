@@ -2,6 +2,7 @@
 
 pub(crate) mod acts;
 pub(crate) mod live;
+pub(crate) mod paint;
 pub(crate) mod plan;
 pub(crate) mod rehearsal;
 pub(crate) mod rook;

@@ -10,7 +10,12 @@ use stagger_core::view;
 
 use stagger_report::duration;
 use stagger_report::names::{Places, fit};
+use stagger_report::text::planned;
 
+use super::paint::painted;
+
+/// The most rows of the picture.
+const PICTURE: usize = 10;
 /// Waves listed before the rest is summed up.
 const LISTED: usize = 12;
 
@@ -65,6 +70,7 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
     }
     let topology = Topology::of(snapshot);
     let places = Places::of(&topology);
+    picture(&mut text, plan, &topology, all, width);
     for stage in plan.stages().filter(|stage| stage.waves.len() > 1 || all) {
         text.push('\n');
         waves(&mut text, stage, &places, all, width);
@@ -89,6 +95,24 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
     );
     let _ = write!(text, "Next: {next}");
     text
+}
+
+/// The largest stage of several waves over the map.
+fn picture(text: &mut String, plan: &Plan, topology: &Topology, all: bool, width: usize) {
+    let units = |stage: &&PlannedStage| stage.waves.iter().map(|wave| wave.units.len()).sum::<usize>();
+    let several = plan.stages().filter(|stage| stage.waves.len() > 1);
+    let Some(stage) = several.max_by_key(units) else {
+        return;
+    };
+    let most = if all { usize::MAX } else { PICTURE };
+    let rows = planned(stage, topology, width.saturating_sub(2), most);
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n  {} by the numbers of their waves:", stage.name);
+    for row in &rows {
+        let _ = writeln!(text, "  {}", painted(row));
+    }
 }
 
 /// How many units a plan visits, each counted once: one may stand in several stages.

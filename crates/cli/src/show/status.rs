@@ -6,8 +6,16 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::Topology;
 use stagger_core::view::{RunView, Verdict};
 
-use stagger_report::duration;
 use stagger_report::names::{Places, fit};
+use stagger_report::text::{counts, units};
+use stagger_report::{History, duration};
+
+use super::paint::painted;
+
+/// How wide the word before a line is set.
+const HEAD: usize = 11;
+/// The most rows of the map.
+const MAP: usize = 12;
 
 /// Units with their hosts take no more of a line than that.
 const UNITS: usize = 100;
@@ -85,4 +93,19 @@ pub(crate) fn status(view: &RunView, topology: &Topology, now: Timestamp, upgrad
     };
     let _ = write!(text, "{held} {}", view.holder);
     text
+}
+
+/// Its units on their hosts, each with its state, and how many are in which.
+pub(crate) fn picture(history: &History, width: usize) -> String {
+    let width = width.saturating_sub(HEAD);
+    let mut rows = units(history, width, MAP);
+    rows.push(counts(history, width));
+    let word = |at: usize| if at == 0 { "units" } else { "" };
+    let rows = rows.iter().enumerate();
+    rows.map(|(at, row)| {
+        format!("\n{:<HEAD$}{}", word(at), painted(row))
+            .trim_end()
+            .to_owned()
+    })
+    .collect()
 }

@@ -3,16 +3,15 @@
 use jiff::Timestamp;
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as Drawn, Span};
 use ratatui::widgets::Paragraph;
 use stagger_core::view::Verdict;
-use stagger_report::history::UnitState;
 use stagger_report::names::fit;
 use stagger_report::sentences::{Line, command_words};
 use stagger_report::text::{self, Piece, Row, Tone};
 
 use super::{Mode, Reading, Screen};
+use crate::show::paint::style;
 
 /// Draws all of it. `colours`: the terminal has some, and the person wants them.
 pub(crate) fn draw(frame: &mut Frame<'_>, reading: &Reading, screen: &Screen, now: Timestamp, colours: bool) {
@@ -34,27 +33,6 @@ pub(crate) fn draw(frame: &mut Frame<'_>, reading: &Reading, screen: &Screen, no
 /// Names and reasons are the cluster's own: nothing in them is an order to a terminal.
 fn tame(text: &str) -> String {
     text.replace(char::is_control, "?")
-}
-
-fn style(tone: Tone, colours: bool) -> Style {
-    let plain = Style::default();
-    let colour = |colour: Color| if colours { plain.fg(colour) } else { plain };
-    match tone {
-        Tone::Plain => plain,
-        Tone::Quiet => plain.add_modifier(Modifier::DIM),
-        Tone::Strong => plain.add_modifier(Modifier::BOLD),
-        Tone::Good => colour(Color::Green),
-        Tone::Bad => colour(Color::Red).add_modifier(Modifier::BOLD),
-        Tone::Unit(state) => match state {
-            UnitState::Waiting => plain.add_modifier(Modifier::DIM),
-            UnitState::Preparing => colour(Color::Cyan),
-            UnitState::Down => colour(Color::Blue).add_modifier(Modifier::BOLD),
-            UnitState::Verifying => colour(Color::Magenta),
-            UnitState::Done => colour(Color::Green),
-            UnitState::Failed | UnitState::Skipped => colour(Color::Red).add_modifier(Modifier::BOLD),
-            UnitState::RolledBack => colour(Color::Magenta).add_modifier(Modifier::BOLD),
-        },
-    }
 }
 
 /// All rows, as many as there is room for.

@@ -13,8 +13,9 @@ use super::record::{
 };
 use super::{History, UnitRecord, UnitState};
 
-/// The history so far, and what is open in it.
-pub(super) struct Fold {
+/// A history that grows by one event after another.
+#[derive(Debug, Clone)]
+pub struct Recorder {
     made: History,
     /// Of each stage, which kind its units are.
     kinds_of_stages: BTreeMap<PartName, Kind>,
@@ -30,21 +31,41 @@ pub(super) struct Fold {
     ahead: BTreeMap<UnitId, Vec<Span>>,
 }
 
-impl Fold {
-    pub(super) fn of(entries: &[Entry]) -> Option<History> {
-        let first = entries.first()?;
-        let Event::Started(start) = &first.event else {
-            return None;
-        };
-        let mut fold = Self::begin(start, first.at);
-        for entry in entries {
-            fold.made.last = entry.at;
-            fold.event(entry);
+impl Recorder {
+    /// That of a journal so far; `None`: it does not begin with the start of a run.
+    pub fn of(entries: &[Entry]) -> Option<Self> {
+        let (first, rest) = entries.split_first()?;
+        let mut recorder = Self::begin(first)?;
+        for entry in rest {
+            recorder.record(entry);
         }
-        Some(fold.made)
+        Some(recorder)
     }
 
-    fn begin(start: &Start, at: Timestamp) -> Self {
+    /// With the first event alone; `None`: that is not the start of a run.
+    pub fn begin(first: &Entry) -> Option<Self> {
+        match &first.event {
+            Event::Started(start) => Some(Self::started(start, first.at)),
+            _ => None,
+        }
+    }
+
+    /// One more event.
+    pub fn record(&mut self, entry: &Entry) {
+        self.made.last = entry.at;
+        self.event(entry);
+    }
+
+    /// What it came to so far.
+    pub fn history(&self) -> &History {
+        &self.made
+    }
+
+    pub(super) fn into_history(self) -> History {
+        self.made
+    }
+
+    fn started(start: &Start, at: Timestamp) -> Self {
         let stages = start.target.parts.iter().filter_map(|part| match part {
             TargetPart::Stage(stage) => Some((stage.name.clone(), stage.kind.clone())),
             TargetPart::Step(_) => None,

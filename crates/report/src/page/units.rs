@@ -16,7 +16,7 @@ pub(super) fn map(history: &History) -> Markup {
         return html! {};
     };
     let all = history.units.len() <= CELLS;
-    let mut groups = groups(history);
+    let mut groups = groups(&history.topology, history.by_kind());
     for group in &mut groups {
         for (_, units) in &mut group.hosts {
             units.retain(|(_, state)| all || state != most);
