@@ -269,3 +269,78 @@ fn a_rollback_is_over_when_health_has_returned_and_a_person_is_asked_where_it_do
         "{ended:?}"
     );
 }
+
+/// Found by the simulator: its host was off when it was to be brought back, so that was not begun; and when the host was back it
+/// served on what it had run before.
+#[test]
+fn who_serves_on_what_it_ran_before_it_was_brought_back_takes_nobody_along() {
+    let mut failed = Failed::new(true, OnFailure::Rollback);
+    let brought_back = Action::GoBack {
+        unit: osd(0),
+        revision: revision(OLD),
+        rebuild: false,
+    };
+    let intent = failed.write(Effect::from(brought_back).into());
+    let why = "the judges were asked too long ago".to_owned();
+    failed.write(Event::Settled {
+        intent,
+        outcome: Outcome::NotBegun { why },
+    });
+    failed.snapshot = seen(1, (UnitState::Serving, OLD), Verdict::Yes);
+    let Decision::Record(events) = failed.next() else {
+        panic!(
+            "it goes by what spoke against the change before: {:?}",
+            failed.next()
+        );
+    };
+    assert!(
+        matches!(events.as_slice(), [Event::WaveFailed { alone: true, .. }]),
+        "{events:?}"
+    );
+    failed.write(events[0].clone());
+    // Its next start would run the new release: it goes back all the same, when it may be stopped.
+    assert_eq!(failed.next(), Decision::Judge(vec![vec![osd(0)]]));
+    failed.write(Event::Judged {
+        units: vec![osd(0)],
+        ours: Answer::Yes,
+        theirs: Answer::Yes,
+        facts: None,
+    });
+    assert_eq!(failed.goes_back(), [(osd(0), false)]);
+    failed.back(0, false, "");
+    let mut written = Vec::new();
+    while let Decision::Record(events) = failed.next() {
+        for event in events {
+            written.push(event.clone());
+            failed.write(event);
+        }
+    }
+    assert!(
+        written.contains(&Event::WaveWentBack),
+        "{written:?}, then {:?}",
+        failed.next()
+    );
+}
+
+#[test]
+fn that_the_change_never_came_to_a_unit_is_not_said_of_one_that_was_brought_back() {
+    let mut failed = Failed::new(true, OnFailure::Rollback);
+    failed.back(0, false, "");
+    let again = Event::WaveFailed {
+        units: vec![osd(0)],
+        reason: Reason::new(Code::VisitFailed, "osd.0"),
+        alone: true,
+    };
+    let seq = failed.run.seq() + 1;
+    let at = failed.snapshot.observed_at();
+    assert!(
+        failed
+            .run
+            .apply(Entry {
+                seq,
+                at,
+                event: again
+            })
+            .is_err()
+    );
+}

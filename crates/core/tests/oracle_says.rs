@@ -7,7 +7,7 @@ mod scripted;
 use jiff::Timestamp;
 use scripted::{World, at_once, names, stage};
 use stagger_core::model::{Code, Growth, Limit, Part, Phase, Policy, Retry, UnitId, Width};
-use stagger_core::run::{Answer, Decision, Ending};
+use stagger_core::run::{Answer, Decision, Ending, Event};
 
 /// Four OSDs that are planned in one wave.
 fn run(oracle: fn(&[UnitId]) -> Answer) -> World {
@@ -163,4 +163,20 @@ fn who_is_refused_all_the_same_is_left_and_nobody_is_asked_without_an_end() {
         assert_eq!(left.len(), if is_changed { 1 } else { 2 });
         assert_eq!(refused(&world) - before, usize::from(is_changed));
     }
+}
+
+/// Found by the simulator: a process gave up a unit and was paused; whoever took over a minute later ended the run by that.
+#[test]
+fn who_was_refused_is_asked_about_once_more_by_whoever_takes_over() {
+    let mut world = refused_to_the_last();
+    world.append(Event::LeaseTaken {
+        fence: 2,
+        holder: "another".to_owned(),
+    });
+    world.oracle = |_| Answer::Yes;
+    let Some(Ending::Incomplete { left }) = goes_on(&mut world, |_| false) else {
+        panic!("osd.3 cannot be entered")
+    };
+    let left: Vec<&str> = left.iter().map(|(unit, _)| unit.as_str()).collect();
+    assert_eq!(left, ["osd.3"]);
 }

@@ -164,7 +164,10 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
                 .collect();
             ("gates", text.join("; "))
         }
-        Event::WaveFailed { units, reason, .. } => ("FAILED", format!("{} {reason}", compress(units))),
+        Event::WaveFailed { units, reason, alone } => {
+            let alone = if *alone { "; the change never came there, and nobody else goes back" } else { "" };
+            ("FAILED", format!("{} {reason}{alone}", compress(units)))
+        }
         Event::WavePassed => ("passed", format!("{} units serve on the target", run.changed())),
         Event::StepPassed { step } => ("passed", step.to_string()),
         Event::SetAside { unit, reason, until } => {

@@ -525,6 +525,9 @@ impl World {
             self.generation += 1;
             self.watched.touched = true;
         }
+        if what == "bring back" {
+            self.note_going_back(at);
+        }
         let there = revision.is_some_and(|r| self.daemons[at].up && self.daemons[at].runs == *r);
         if there {
             return "it is there".to_owned();

@@ -257,15 +257,25 @@ impl World {
         }
     }
 
+    /// Who is brought back since it does not serve, or did not when it was looked at right before, speaks against the change when
+    /// others follow.
+    pub(crate) fn note_going_back(&mut self, unit: usize) {
+        let daemon = &self.daemons[unit];
+        let is_down = !daemon.up || self.came_up_just_now(&daemon.id);
+        let failed = is_down && (daemon.change_failed || daemon.installed != daemon.first);
+        self.daemons[unit].failed |= failed;
+    }
+
+    /// Whether it came up while it was being brought back.
+    fn came_up_just_now(&self, id: &UnitId) -> bool {
+        self.seen_down(id) && self.still_counts(self.truth.observed_at)
+    }
+
     /// Judges a unit's going back, right before it falls.
     pub(crate) fn judge_going_back(&mut self, unit: usize) {
-        let daemon = &mut self.daemons[unit];
-        let served = daemon.up && daemon.runs != daemon.first;
-        // What goes back because it does not serve speaks against the change when others follow.
-        daemon.failed |= !daemon.up && (daemon.change_failed || daemon.installed != daemon.first);
         let daemon = &self.daemons[unit];
-        // It came up while it was being brought back.
-        let is_too_late = self.seen_down(&daemon.id) && self.still_counts(self.truth.observed_at);
+        let served = daemon.up && daemon.runs != daemon.first;
+        let is_too_late = self.came_up_just_now(&daemon.id);
         if self.copy.is_some()
             || !served
             || self.truth.asked_back

@@ -24,8 +24,9 @@ impl State {
         tried.map_or(0, |aside| aside.tries)
     }
 
-    /// A unit was changed. What the oracle refused before, it refused in a world that is no more: those units have one turn
-    /// more before the run ends without them. Each such turn takes a change, so there is an end to it.
+    /// A unit was changed, or another process has taken over. What the oracle refused before, it refused in a world that is no
+    /// more: those units have one turn more before the run ends without them. Each such turn takes a change or a process, so
+    /// there is an end to it.
     pub(super) fn refusals_are_old(&mut self) {
         let tries = self.start.policy.retry.tries;
         let all = self.aside.values_mut();

@@ -105,7 +105,7 @@ pub enum Event {
         /// Each with its why; none: all are open.
         shut: Vec<(ConditionName, String)>,
     },
-    /// A wave stays unhealthy: what follows is policy.
+    /// A wave stays unhealthy: what follows is policy. Of one that has failed: by now nothing speaks against the change.
     WaveFailed {
         /// The units that are to blame, as far as that is known.
         units: Vec<UnitId>,

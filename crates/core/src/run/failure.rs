@@ -42,6 +42,24 @@ impl State {
         if self.going_back.is_none() && !wave.leads_back() && has_recovered(snapshot, stage, wave) {
             return Decision::Record(vec![Event::WaveRecovered]);
         }
+        let is_tried = |unit: &UnitId| {
+            wave.units
+                .get(unit)
+                .is_some_and(|visit| visit.went_back.is_some())
+        };
+        if !failure.alone
+            && self.going_back.is_none()
+            && !wave.leads_back()
+            && !blamed.iter().any(is_tried)
+            && never_came_to(snapshot, wave, blamed)
+        {
+            let (units, reason) = (blamed.clone(), reason.clone());
+            return Decision::Record(vec![Event::WaveFailed {
+                units,
+                reason,
+                alone: true,
+            }]);
+        }
         if wave.leads_back() {
             return self.hold(Reason::new(Code::RollbackFailed, reason.detail.clone()));
         }
@@ -232,16 +250,21 @@ fn has_recovered(snapshot: &Snapshot, stage: &StageSpec, wave: &OpenWave) -> boo
         && gate::not_serving(wanted, snapshot).is_empty()
 }
 
-/// The wave fails because of these. Where they are as they were, or serve on what they ran before, the change never
-/// came to them, and nothing speaks against it.
+/// The wave fails because of these.
 pub(super) fn fails(snapshot: &Snapshot, wave: &OpenWave, units: Vec<UnitId>, reason: Reason) -> Decision {
-    let changed = units
+    let alone = never_came_to(snapshot, wave, &units);
+    Decision::Record(vec![Event::WaveFailed { units, reason, alone }])
+}
+
+/// Whether the change never came to those that are to blame, so that nothing speaks against it: they are as they were, or serve
+/// on what they ran before.
+fn never_came_to(snapshot: &Snapshot, wave: &OpenWave, blamed: &[UnitId]) -> bool {
+    let changed = blamed
         .iter()
         .filter_map(|unit| Some((unit, wave.units.get(unit)?)))
         .filter(|(_, visit)| !visit.is_untouched());
     let wanted = changed.map(|(unit, visit)| (unit, Wanted::On(&visit.before)));
-    let alone = !units.is_empty() && gate::not_serving(wanted, snapshot).is_empty();
-    Decision::Record(vec![Event::WaveFailed { units, reason, alone }])
+    !blamed.is_empty() && gate::not_serving(wanted, snapshot).is_empty()
 }
 
 /// Why a wave cannot go back, after why it should.

@@ -42,6 +42,7 @@ impl State {
                 self.gates = None;
                 self.judged = None;
                 self.plan_is_fresh = false;
+                self.refusals_are_old();
                 // Until when something may begin was written by the clock of another machine.
                 for deadline in self.deadlines.values_mut() {
                     *deadline = Timestamp::MIN;
@@ -210,21 +211,24 @@ impl State {
             }
             Event::WaveFailed { units, reason, alone } => {
                 let is_idle = self.open.is_empty();
-                let Some(wave) = self
-                    .wave
-                    .as_mut()
-                    .filter(|wave| is_idle && wave.goes_on() && wave.is_begun())
-                else {
+                let wave = self.wave.as_mut();
+                let Some(wave) = wave.filter(|wave| is_idle && wave.is_begun()) else {
                     return illegal("there is no wave at rest that could fail");
                 };
-                wave.phase = WavePhase::Failed(Failure {
-                    blamed: units,
-                    reason,
-                    alone,
-                    collected: false,
-                });
-                wave.waiting = None;
-                self.gates = None;
+                if wave.goes_on() {
+                    wave.phase = WavePhase::Failed(Failure {
+                        blamed: units,
+                        reason,
+                        alone,
+                        collected: false,
+                    });
+                    wave.waiting = None;
+                    self.gates = None;
+                } else if !(alone && wave.is_theirs_alone(&units)) {
+                    return illegal(
+                        "a wave that has failed fails once more only because the change never came to the units",
+                    );
+                }
             }
             Event::WaveRecovered => {
                 let is_last = self.is_last(Phase::Change);

@@ -277,6 +277,22 @@ impl OpenWave {
         }
     }
 
+    /// It has failed, and the change never came to those that are to blame: nobody else goes back. Whether that can be said of it.
+    pub(super) fn is_theirs_alone(&mut self, units: &[UnitId]) -> bool {
+        let is_tried = units.iter().any(|unit| {
+            self.units
+                .get(unit)
+                .is_some_and(|visit| visit.went_back.is_some())
+        });
+        match &mut self.phase {
+            WavePhase::Failed(failure) if failure.blamed == units && !failure.alone && !is_tried => {
+                failure.alone = true;
+                true
+            }
+            WavePhase::Failed(_) | WavePhase::Opened | WavePhase::Agreed { .. } => false,
+        }
+    }
+
     /// Its units serve on the target after all, or a person says that it is tried once more.
     pub(super) fn forgiven(&mut self) {
         if self.is_agreed() {

@@ -1,6 +1,6 @@
 //! Nothing goes back without evidence against the change.
 
-use stagger_core::model::Code;
+use stagger_core::model::{Code, UnitId};
 use stagger_core::run::{Action, Command, Event};
 
 use super::{Breach, Journal};
@@ -9,6 +9,8 @@ pub(super) fn evidence(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
     let mut asked = false;
     let mut aborted = false;
     let mut failed = false;
+    // Those that are to blame, where the change never came to them.
+    let mut theirs: Option<&[UnitId]> = None;
     let mut count = 0;
     let mut broken = Vec::new();
     for entry in journal.entries {
@@ -20,10 +22,12 @@ pub(super) fn evidence(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
             }
             Event::WaveOpened { .. } | Event::WaveRecovered => {
                 failed = false;
+                theirs = None;
                 None
             }
-            Event::WaveFailed { units, reason, .. } => {
+            Event::WaveFailed { units, reason, alone } => {
                 failed = true;
+                theirs = alone.then_some(units);
                 let is_of_nobody = units.is_empty() && reason.code == Code::GatesShut && !asked && !aborted;
                 is_of_nobody.then(|| "the wave fails for a gate, and all its units serve".to_owned())
             }
@@ -32,7 +36,14 @@ pub(super) fn evidence(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                 ..
             } => {
                 count += 1;
-                (!failed && !asked).then(|| format!("{unit} goes back, and nothing of its wave has failed"))
+                let is_healthy = theirs.is_some_and(|theirs| !theirs.contains(unit));
+                match (asked, failed, is_healthy) {
+                    (true, ..) | (_, true, false) => None,
+                    (_, false, _) => Some(format!("{unit} goes back, and nothing of its wave has failed")),
+                    (_, true, true) => Some(format!(
+                        "{unit} goes back, and the change never came to those that are to blame"
+                    )),
+                }
             }
             _ => None,
         };
