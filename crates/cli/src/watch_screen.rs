@@ -8,22 +8,17 @@ mod tests;
 pub(crate) use draw::draw;
 pub(crate) use keys::{Act, key};
 
-use stagger_core::run::{Command, Run};
+use stagger_core::run::Command;
 use stagger_core::view::RunView;
-use stagger_report::History;
-use stagger_report::sentences::Line;
+use stagger_report::Reading;
 
-/// What was read of a run.
+/// What the screen shows of a run.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct Shown {
     /// At a glance.
     pub(crate) view: RunView,
-    /// What happened when.
-    pub(crate) history: History,
-    /// Its events in words.
-    pub(crate) lines: Vec<Line>,
-    /// The run, as far as it was read.
-    pub(crate) run: Run,
+    /// As far as its journal was read.
+    pub(crate) read: Reading,
     /// The words that a person may still approve by.
     pub(crate) words: Vec<String>,
     /// Why nothing newer could be read, if that is so.

@@ -14,9 +14,12 @@ use stagger_core::run::IllegalEvent;
 use stagger_core::view::{RunView, Verdict};
 
 use crate::history::{GuardRecord, Hold};
-use crate::names::{compress, fit};
+use crate::names::{Places, compress, fit};
 use crate::sentences::{Line, command_words};
 use crate::{History, Verification, duration};
+
+/// How it looks.
+pub const STYLE: &str = include_str!("page/page.css");
 
 /// So many lines of the journal are shown; of a longer one its end.
 const LINES: usize = 5_000;
@@ -43,7 +46,7 @@ pub struct Report<'a> {
 
 /// The page.
 pub fn page(report: &Report<'_>) -> String {
-    let Report { view, history, .. } = report;
+    let Report { view, .. } = report;
     let title = format!("{} · {} · {}", view.verdict, view.cluster, view.title);
     let page = html! {
         (DOCTYPE)
@@ -54,25 +57,35 @@ pub fn page(report: &Report<'_>) -> String {
                 meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
-                style { (PreEscaped(include_str!("page/page.css"))) }
+                style { (PreEscaped(STYLE)) }
             }
             body {
-                (heading(report))
-                main {
-                    (laws(report.verification))
-                    (parts::timeline(history))
-                    (units::map(history))
-                    (skipped(view))
-                    (waits(history))
-                    (decisions(history))
-                    (guards(history))
-                    (journal(report.lines))
-                }
+                (sections(report))
                 footer { "made by stagger " (report.version) " from the journal of run " (view.run) ", event " (view.seq) }
             }
         }
     };
     page.into_string()
+}
+
+/// All that the page tells, to be part of another.
+pub fn sections(report: &Report<'_>) -> Markup {
+    let Report { view, history, .. } = report;
+    html! {
+        (heading(report))
+        main {
+            (now(view, history))
+            @if view.ended_at.is_none() { (units::map(history)) }
+            (laws(report.verification))
+            (parts::timeline(history))
+            @if view.ended_at.is_some() { (units::map(history)) }
+            (skipped(view))
+            (waits(history))
+            (decisions(history))
+            (guards(history))
+            (journal(report.lines))
+        }
+    }
 }
 
 /// A moment to the second, in UTC.
@@ -109,6 +122,33 @@ fn heading(report: &Report<'_>) -> Markup {
                 div { dt { "waves passed" } dd { (view.waves_passed) } }
                 div { dt { "down at once" } dd { "at most " (history.most_down()) } }
                 div { dt { "carried out by" } dd { (processes(history)) } }
+            }
+        }
+    }
+}
+
+/// What a run is at that is not over: the open wave's units by what is done to them, and the gates that are shut.
+fn now(view: &RunView, history: &History) -> Markup {
+    let Some(current) = &view.current else {
+        return html! {};
+    };
+    let places = Places::of(&history.topology);
+    let shut = history.waves().last().into_iter().flat_map(|wave| &wave.shut);
+    html! {
+        section {
+            h2 { "Now: " (current.stage) }
+            table {
+                tbody {
+                    @for (doing, units) in &current.units {
+                        tr { th { (doing) } td { (places.tell(units, NAMES)) } }
+                    }
+                    @for shut in shut.filter(|shut| shut.time.to.is_none()) {
+                        tr {
+                            th { span.bad { "gate shut" } }
+                            td { code { (shut.gate) } " " (shut.why) ", since " (clock(shut.time.from)) }
+                        }
+                    }
+                }
             }
         }
     }

@@ -11,7 +11,7 @@ use stagger_core::view::{self, RunView, Verdict};
 use stagger_engine::driver::DriveError;
 use stagger_engine::store::Store;
 use stagger_engine::supervisor;
-use stagger_report::History;
+use stagger_report::Reading;
 use stagger_report::sentences::{command_words, told};
 
 use super::journal::{no_start, now, store_of};
@@ -22,7 +22,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
 use crate::state::which;
-use crate::watch_screen::{Act, Reading, Screen, draw, key};
+use crate::watch_screen::{Act, Screen, Shown, draw, key};
 
 /// So often the store is looked at, and that of an operator.
 const LOOK: Duration = Duration::from_secs(1);
@@ -67,11 +67,11 @@ fn screen_failed(error: &std::io::Error) -> CliError {
 
 fn on_screen(
     mut source: Source<'_>,
-    first: Reading,
+    first: Shown,
     terminal: &mut DefaultTerminal,
 ) -> Result<Verdict, CliError> {
     let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let mut reading = first;
+    let mut shown = first;
     let mut screen = Screen::default();
     let mut looked = std::time::Instant::now();
     loop {
@@ -79,11 +79,11 @@ fn on_screen(
             .draw(|frame| {
                 draw(
                     frame,
-                    &reading,
+                    &shown,
                     &screen,
-                    now(&reading.view, &reading.history),
+                    now(&shown.view, &shown.read.history),
                     colours,
-                )
+                );
             })
             .map_err(|error| screen_failed(&error))?;
         if event::poll(KEYS).map_err(|error| screen_failed(&error))? {
@@ -91,16 +91,16 @@ fn on_screen(
             if let Event::Key(pressed) = event
                 && pressed.kind == KeyEventKind::Press
             {
-                match key(&mut screen, &reading, pressed) {
+                match key(&mut screen, &shown, pressed) {
                     Act::Nothing => {}
-                    Act::Quit => return Ok(reading.view.verdict),
+                    Act::Quit => return Ok(shown.view.verdict),
                     Act::Ask(command) => screen.told = Some(source.ask(&command)),
                 }
             }
         }
         if looked.elapsed() >= source.every() {
             looked = std::time::Instant::now();
-            source.look_again(&mut reading);
+            source.look_again(&mut shown);
         }
     }
 }
@@ -129,35 +129,32 @@ impl Source<'_> {
     }
 
     /// Reads the run once more if anything was written; what cannot be read is told beside what was read last.
-    fn look_again(&self, reading: &mut Reading) {
+    fn look_again(&self, shown: &mut Shown) {
         // An operator's journals have no mark that others write.
         let is_new = self.kube.is_some()
             || self
                 .store
                 .mark(&self.run, None)
-                .map_or(true, |mark| mark.is_none_or(|mark| mark.seq != reading.view.seq));
+                .map_or(true, |mark| mark.is_none_or(|mark| mark.seq != shown.view.seq));
         // What could not be read is read again. Where nothing is new, who carries it out may have ended without a word.
-        let looked = if is_new || reading.unread.is_some() {
-            self.read().map(|read| *reading = read)
+        let looked = if is_new || shown.unread.is_some() {
+            self.read().map(|read| *shown = read)
         } else {
-            self.view(&reading.run).map(|view| reading.view = view)
+            self.view(&shown.read.run).map(|view| shown.view = view)
         };
         if let Err(error) = looked {
-            reading.unread = Some(error.message);
+            shown.unread = Some(error.message);
         }
     }
 
-    fn read(&self) -> Result<Reading, CliError> {
+    fn read(&self) -> Result<Shown, CliError> {
         let entries = self.store.journal(&self.run)?;
-        let history = History::of(&entries).ok_or_else(|| self.no_start())?;
-        let told = told(&entries).map_err(DriveError::Illegal)?;
-        let (run, lines) = told.ok_or_else(|| self.no_start())?;
-        Ok(Reading {
-            view: self.view(&run)?,
-            words: words(&run),
-            history,
-            lines,
-            run,
+        let read = Reading::of(&entries).map_err(DriveError::Illegal)?;
+        let read = read.ok_or_else(|| self.no_start())?;
+        Ok(Shown {
+            view: self.view(&read.run)?,
+            words: read.words(),
+            read,
             unread: None,
         })
     }
@@ -177,23 +174,6 @@ impl Source<'_> {
             None => seen,
         })
     }
-}
-
-/// The words that the run knows and nobody has said: points of no return, what may be left behind, interruptions.
-fn words(run: &Run) -> Vec<String> {
-    if run.ended().is_some() {
-        return Vec::new();
-    }
-    let said: Vec<String> = run.permitted().collect();
-    let interruptions = run.plan().into_iter().flat_map(|plan| &plan.interruptions);
-    let asked = interruptions
-        .filter(|found| !found.permitted)
-        .map(|found| found.name.clone());
-    let of_target = run.start().target.words().map(|word| word.to_string());
-    of_target
-        .chain(asked)
-        .filter(|word| !said.contains(word))
-        .collect()
 }
 
 /// A line for each event until the run is over, or a person is needed.

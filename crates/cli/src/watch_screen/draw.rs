@@ -10,14 +10,14 @@ use stagger_report::names::fit;
 use stagger_report::sentences::{Line, command_words};
 use stagger_report::text::{self, Piece, Row, Tone};
 
-use super::{Mode, Reading, Screen};
+use super::{Mode, Screen, Shown};
 use crate::show::paint::style;
 
 /// Draws all of it. `colours`: the terminal has some, and the person wants them.
-pub(crate) fn draw(frame: &mut Frame<'_>, reading: &Reading, screen: &Screen, now: Timestamp, colours: bool) {
+pub(crate) fn draw(frame: &mut Frame<'_>, shown: &Shown, screen: &Screen, now: Timestamp, colours: bool) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
-    let rows = rows(reading, screen, now, width, height);
+    let rows = rows(shown, screen, now, width, height);
     let drawn: Vec<Drawn<'_>> = rows
         .iter()
         .map(|row| {
@@ -36,12 +36,10 @@ fn tame(text: &str) -> String {
 }
 
 /// All rows, as many as there is room for.
-fn rows(reading: &Reading, screen: &Screen, now: Timestamp, width: usize, height: usize) -> Vec<Row> {
-    let Reading {
-        view, history, lines, ..
-    } = reading;
+fn rows(shown: &Shown, screen: &Screen, now: Timestamp, width: usize, height: usize) -> Vec<Row> {
+    let (view, history, lines) = (&shown.view, &shown.read.history, &shown.read.lines);
     let mut rows = text::heading(view, history, now, width);
-    let foot = foot(reading, screen, width);
+    let foot = foot(shown, screen, width);
     let room = height.saturating_sub(rows.len() + foot.len());
     if let Mode::Told(unit) = &screen.mode {
         rows.push(title(unit, width));
@@ -134,10 +132,10 @@ fn journal(lines: &[Line], screen: &Screen, width: usize, rows: usize) -> Vec<Ro
 }
 
 /// What can be done, or what is asked.
-fn foot(reading: &Reading, screen: &Screen, width: usize) -> Vec<Row> {
+fn foot(shown: &Shown, screen: &Screen, width: usize) -> Vec<Row> {
     let mut rows = Vec::new();
-    if let Some(why) = &reading.unread {
-        let text = format!("as of event {}; since then: {why}", reading.view.seq);
+    if let Some(why) = &shown.unread {
+        let text = format!("as of event {}; since then: {why}", shown.view.seq);
         rows.push(vec![Piece::new(Tone::Bad, fit(&text, width))]);
     }
     let line = match &screen.mode {
@@ -148,13 +146,13 @@ fn foot(reading: &Reading, screen: &Screen, width: usize) -> Vec<Row> {
         Mode::Unit(name) => format!("explain which unit: {name}_   Esc goes back"),
         Mode::Word(word) => format!(
             "approve which of {}: {word}_   Esc goes back",
-            reading.words.join(", ")
+            shown.words.join(", ")
         ),
         Mode::Told(_) => "any key goes back".to_owned(),
-        Mode::Sure(command) => format!("{} run {}? y/N", command_words(command), reading.view.run),
+        Mode::Sure(command) => format!("{} run {}? y/N", command_words(command), shown.view.run),
         Mode::Look => match &screen.told {
             Some(told) => told.clone(),
-            None => keys(reading),
+            None => keys(shown),
         },
     };
     let tone = if matches!(screen.mode, Mode::Sure(_)) {
@@ -166,13 +164,13 @@ fn foot(reading: &Reading, screen: &Screen, width: usize) -> Vec<Row> {
     rows
 }
 
-fn keys(reading: &Reading) -> String {
+fn keys(shown: &Shown) -> String {
     let mut keys = vec!["q quit", "↑↓ scroll", "/ filter", "e explain"];
-    match reading.view.verdict {
+    match shown.view.verdict {
         Verdict::Done | Verdict::Ended => {}
         Verdict::Running | Verdict::Held | Verdict::Interrupted | Verdict::NeedsYou => {
             keys.extend(["p pause", "r resume"]);
-            if !reading.words.is_empty() {
+            if !shown.words.is_empty() {
                 keys.push("a approve");
             }
         }

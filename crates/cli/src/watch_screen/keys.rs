@@ -4,7 +4,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use stagger_core::model::PartName;
 use stagger_core::run::Command;
 
-use super::{Mode, Reading, Screen};
+use super::{Mode, Screen, Shown};
 
 /// So many lines are a page.
 const PAGE: usize = 10;
@@ -21,12 +21,12 @@ pub(crate) enum Act {
 }
 
 /// One key.
-pub(crate) fn key(screen: &mut Screen, reading: &Reading, key: KeyEvent) -> Act {
+pub(crate) fn key(screen: &mut Screen, shown: &Shown, key: KeyEvent) -> Act {
     if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
         return Act::Quit;
     }
     match &mut screen.mode {
-        Mode::Look => return look(screen, reading, key.code),
+        Mode::Look => return look(screen, shown, key.code),
         Mode::Filter => match key.code {
             KeyCode::Enter => screen.mode = Mode::Look,
             KeyCode::Esc => {
@@ -47,7 +47,7 @@ pub(crate) fn key(screen: &mut Screen, reading: &Reading, key: KeyEvent) -> Act 
             KeyCode::Enter => {
                 let typed = std::mem::take(word);
                 screen.mode = Mode::Look;
-                match reading.words.iter().find(|known| **known == typed) {
+                match shown.words.iter().find(|known| **known == typed) {
                     Some(known) => approve(screen, known),
                     None => screen.told = Some(format!("the run knows no word {typed:?}")),
                 }
@@ -68,9 +68,9 @@ pub(crate) fn key(screen: &mut Screen, reading: &Reading, key: KeyEvent) -> Act 
     Act::Nothing
 }
 
-fn look(screen: &mut Screen, reading: &Reading, code: KeyCode) -> Act {
+fn look(screen: &mut Screen, shown: &Shown, code: KeyCode) -> Act {
     screen.told = None;
-    let last = reading.lines.len();
+    let last = shown.read.lines.len();
     match code {
         KeyCode::Char('q') | KeyCode::Esc => return Act::Quit,
         KeyCode::Up | KeyCode::Char('k') => screen.back = (screen.back + 1).min(last),
@@ -81,12 +81,12 @@ fn look(screen: &mut Screen, reading: &Reading, code: KeyCode) -> Act {
         KeyCode::End | KeyCode::Char('G') => screen.back = 0,
         KeyCode::Char('/') => screen.mode = Mode::Filter,
         KeyCode::Char('e') => screen.mode = Mode::Unit(String::new()),
-        KeyCode::Char('p' | 'r' | 'a') if reading.view.ending.is_some() => {
+        KeyCode::Char('p' | 'r' | 'a') if shown.view.ending.is_some() => {
             screen.told = Some("the run is over".to_owned());
         }
         KeyCode::Char('p') => screen.mode = Mode::Sure(Command::Pause),
         KeyCode::Char('r') => screen.mode = Mode::Sure(Command::Resume),
-        KeyCode::Char('a') if reading.words.is_empty() => {
+        KeyCode::Char('a') if shown.words.is_empty() => {
             screen.told = Some("this run has nothing to approve".to_owned());
         }
         KeyCode::Char('a') => screen.mode = Mode::Word(String::new()),

@@ -6,28 +6,25 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use stagger_core::run::{Command, Entry};
 use stagger_core::view;
-use stagger_report::History;
-use stagger_report::sentences::told;
+use stagger_report::Reading;
 
 use crate::commands::journal::entry;
 
-use super::{Act, Mode, Reading, Screen, draw, key};
+use super::{Act, Mode, Screen, Shown, draw, key};
 
 const DEMO: &str = include_str!("../../../report/tests/journals/demo.jsonl");
 
 /// The run as it stood at an event.
-fn reading(until: usize) -> Reading {
+fn shown_at(until: usize) -> Shown {
     let entries: Vec<Entry> = DEMO
         .lines()
         .take(until)
         .map(|line| entry(line).unwrap())
         .collect();
-    let (run, lines) = told(&entries).unwrap().unwrap();
-    Reading {
-        view: view::run(&run, None),
-        history: History::of(&entries).unwrap(),
-        lines,
-        run,
+    let read = Reading::of(&entries).unwrap().unwrap();
+    Shown {
+        view: view::run(&read.run, None),
+        read,
         words: ["require-osd-release", "left-behind-osd"]
             .map(str::to_owned)
             .to_vec(),
@@ -36,11 +33,11 @@ fn reading(until: usize) -> Reading {
 }
 
 /// What the terminal shows, row by row.
-fn drawn(reading: &Reading, screen: &Screen, width: u16, height: u16) -> Vec<String> {
+fn drawn(shown: &Shown, screen: &Screen, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    let now: Timestamp = reading.history.last;
+    let now: Timestamp = shown.read.history.last;
     terminal
-        .draw(|frame| draw(frame, reading, screen, now, false))
+        .draw(|frame| draw(frame, shown, screen, now, false))
         .unwrap();
     let buffer = terminal.backend().buffer();
     (0..height)
@@ -54,7 +51,7 @@ fn drawn(reading: &Reading, screen: &Screen, width: u16, height: u16) -> Vec<Str
         .collect()
 }
 
-fn press(screen: &mut Screen, reading: &Reading, keys: &str) -> Act {
+fn press(screen: &mut Screen, shown: &Shown, keys: &str) -> Act {
     let mut act = Act::Nothing;
     for letter in keys.chars() {
         let code = match letter {
@@ -62,7 +59,7 @@ fn press(screen: &mut Screen, reading: &Reading, keys: &str) -> Act {
             '\u{1b}' => KeyCode::Esc,
             letter => KeyCode::Char(letter),
         };
-        act = key(screen, reading, KeyEvent::new(code, KeyModifiers::NONE));
+        act = key(screen, shown, KeyEvent::new(code, KeyModifiers::NONE));
     }
     act
 }
@@ -70,14 +67,11 @@ fn press(screen: &mut Screen, reading: &Reading, keys: &str) -> Act {
 #[test]
 fn any_terminal_has_the_verdict_above_and_the_keys_below() {
     for until in [3, 20, 200, 650] {
-        let reading = reading(until);
+        let shown = shown_at(until);
         for (width, height) in [(1, 1), (20, 5), (60, 20), (100, 30), (250, 70)] {
-            let rows = drawn(&reading, &Screen::default(), width, height);
+            let rows = drawn(&shown, &Screen::default(), width, height);
             if width >= 60 {
-                assert!(
-                    rows[0].starts_with(&reading.view.verdict.to_string()),
-                    "{rows:#?}"
-                );
+                assert!(rows[0].starts_with(&shown.view.verdict.to_string()), "{rows:#?}");
                 assert!(rows[usize::from(height) - 1].starts_with("q quit"), "{rows:#?}");
             }
         }
@@ -91,7 +85,7 @@ fn the_readme_shows_a_screen_as_it_is_drawn() {
     let text = std::fs::read_to_string(path).unwrap();
     let (before, rest) = text.split_once("```text\nRUNNING").unwrap();
     let (shown, after) = rest.split_once("\n```").unwrap();
-    let drawn = drawn(&reading(200), &Screen::default(), 96, 28).join("\n");
+    let drawn = drawn(&shown_at(200), &Screen::default(), 96, 28).join("\n");
     if std::env::var_os("README_SCREEN").is_some() {
         std::fs::write(path, format!("{before}```text\n{drawn}\n```{after}")).unwrap();
     } else {
@@ -101,21 +95,21 @@ fn the_readme_shows_a_screen_as_it_is_drawn() {
 
 #[test]
 fn pause_and_approval_are_asked_for_only_after_a_yes() {
-    let reading = reading(200);
+    let shown = shown_at(200);
     let mut screen = Screen::default();
-    assert_eq!(press(&mut screen, &reading, "p"), Act::Nothing);
+    assert_eq!(press(&mut screen, &shown, "p"), Act::Nothing);
     assert_eq!(screen.mode, Mode::Sure(Command::Pause));
     assert!(
-        drawn(&reading, &screen, 80, 20)[19].starts_with("pause run"),
+        drawn(&shown, &screen, 80, 20)[19].starts_with("pause run"),
         "it asks"
     );
-    assert_eq!(press(&mut screen, &reading, "n"), Act::Nothing);
-    assert_eq!(press(&mut screen, &reading, "py"), Act::Ask(Command::Pause));
-    assert_eq!(press(&mut screen, &reading, "ry"), Act::Ask(Command::Resume));
+    assert_eq!(press(&mut screen, &shown, "n"), Act::Nothing);
+    assert_eq!(press(&mut screen, &shown, "py"), Act::Ask(Command::Pause));
+    assert_eq!(press(&mut screen, &shown, "ry"), Act::Ask(Command::Resume));
     // Which one is typed in full: the next on the way may not be the one that is waited for.
-    assert_eq!(press(&mut screen, &reading, "aleft\n"), Act::Nothing);
+    assert_eq!(press(&mut screen, &shown, "aleft\n"), Act::Nothing);
     assert_eq!(screen.mode, Mode::Look);
-    let Act::Ask(Command::Approve { door }) = press(&mut screen, &reading, "aleft-behind-osd\ny") else {
+    let Act::Ask(Command::Approve { door }) = press(&mut screen, &shown, "aleft-behind-osd\ny") else {
         panic!("{screen:?}");
     };
     assert_eq!(door.as_str(), "left-behind-osd");
@@ -123,20 +117,20 @@ fn pause_and_approval_are_asked_for_only_after_a_yes() {
 
 #[test]
 fn of_a_run_that_is_over_nothing_is_asked() {
-    let reading = reading(650);
-    assert!(reading.view.ending.is_some());
+    let shown = shown_at(650);
+    assert!(shown.view.ending.is_some());
     for keys in ["py", "ry", "ay"] {
-        assert_eq!(press(&mut Screen::default(), &reading, keys), Act::Nothing);
+        assert_eq!(press(&mut Screen::default(), &shown, keys), Act::Nothing);
     }
-    assert_eq!(press(&mut Screen::default(), &reading, "q"), Act::Quit);
+    assert_eq!(press(&mut Screen::default(), &shown, "q"), Act::Quit);
 }
 
 #[test]
 fn a_filter_shows_lines_that_hold_it_and_a_unit_is_explained() {
-    let reading = reading(650);
+    let shown = shown_at(650);
     let mut screen = Screen::default();
-    press(&mut screen, &reading, "/judged\n");
-    let rows = drawn(&reading, &screen, 120, 40);
+    press(&mut screen, &shown, "/judged\n");
+    let rows = drawn(&shown, &screen, 120, 40);
     let title = rows.iter().position(|row| row.contains("UTC with")).unwrap();
     let lines: Vec<&String> = rows[title + 1..39].iter().filter(|row| !row.is_empty()).collect();
     assert!(
@@ -144,27 +138,27 @@ fn a_filter_shows_lines_that_hold_it_and_a_unit_is_explained() {
         "{lines:#?}"
     );
 
-    let unit = reading.history.units.keys().next().unwrap().to_string();
-    press(&mut screen, &reading, &format!("e{unit}\n"));
-    let rows = drawn(&reading, &screen, 120, 40).join("\n");
+    let unit = shown.read.history.units.keys().next().unwrap().to_string();
+    press(&mut screen, &shown, &format!("e{unit}\n"));
+    let rows = drawn(&shown, &screen, 120, 40).join("\n");
     assert!(rows.contains(&format!("{unit} is done")), "{rows}");
-    press(&mut screen, &reading, "x");
+    press(&mut screen, &shown, "x");
     assert_eq!(screen.mode, Mode::Look);
 }
 
 #[test]
 fn scrolled_back_to_the_beginning_the_first_lines_are_shown() {
-    let reading = reading(650);
+    let shown = shown_at(650);
     let mut screen = Screen::default();
-    press(&mut screen, &reading, "g");
-    let rows = drawn(&reading, &screen, 120, 40).join("\n");
-    assert!(rows.contains(&reading.lines[0].text[..20]), "{rows}");
+    press(&mut screen, &shown, "g");
+    let rows = drawn(&shown, &screen, 120, 40).join("\n");
+    assert!(rows.contains(&shown.read.lines[0].text[..20]), "{rows}");
 }
 
 #[test]
 fn what_could_not_be_read_since_is_told() {
-    let mut reading = reading(100);
-    reading.unread = Some("the journal cannot be read: disk I/O error".to_owned());
-    let rows = drawn(&reading, &Screen::default(), 100, 30);
+    let mut shown = shown_at(100);
+    shown.unread = Some("the journal cannot be read: disk I/O error".to_owned());
+    let rows = drawn(&shown, &Screen::default(), 100, 30);
     assert!(rows[28].starts_with("as of event 100"), "{rows:#?}");
 }
