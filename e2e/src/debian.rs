@@ -18,12 +18,13 @@ const SUITE: &str = "bookworm";
 const PACKAGES: [&str; 1] = ["systemd"];
 
 /// The units that are checked; one of a template is given a name.
-const UNITS: [&str; 5] = [
+const UNITS: [&str; 6] = [
     "stagger-resume.service",
     "stagger-run@20.2.4.service",
     "stagger-guards@ceph.service",
     "stagger-guards@ceph.timer",
     "stagger-operator.service",
+    "stagger-serve.service",
 ];
 
 /// What a package is asked in a shell once it is installed, and a word that has to be in the answer.

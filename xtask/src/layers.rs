@@ -10,7 +10,7 @@ use crate::modules::modules;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("stagger-versioned", &[]),
     ("stagger-core", &["stagger-versioned"]),
     ("stagger-engine", &["stagger-core", "stagger-versioned"]),
@@ -36,6 +36,10 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ),
     ("stagger-report", &["stagger-core"]),
     (
+        "stagger-serve",
+        &["stagger-core", "stagger-engine", "stagger-report"],
+    ),
+    (
         "stagger-cli",
         &[
             "stagger-core",
@@ -47,6 +51,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
             "stagger-ganeti-rapi",
             "stagger-ironic",
             "stagger-report",
+            "stagger-serve",
             "stagger-versioned",
         ],
     ),

@@ -6,6 +6,7 @@ mod help;
 mod kube;
 mod operator;
 mod outcome;
+mod serve;
 mod stores;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ pub(crate) use help::command;
 pub(crate) use kube::{OperatorCluster, OperatorRequest, RookCluster};
 pub(crate) use operator::{Agent, Operator, Prepare, Switch};
 pub(crate) use outcome::{CallOutcome, Confirm, HostState, Settle};
+pub(crate) use serve::{AddToken, Serve, Token};
 use stagger_core::model::{PartName, RunId, UnitId};
 pub(crate) use stores::{Db, Lint, Migrations, OnlineDataMigrations};
 
@@ -74,6 +76,14 @@ pub(crate) enum Command {
     /// Make an HTML page of a run: verdict, laws, waves over time, what was waited for and decided.
     #[command(after_help = "Example: stagger report --out run.html")]
     Report(Report),
+    /// Serve runs to a browser and to programs: over a socket of your own, or over TLS with tokens.
+    #[command(
+        after_help = "Examples: stagger serve\n          stagger serve --listen 0.0.0.0:8443 --certificate c.pem --key k.pem"
+    )]
+    Serve(Serve),
+    /// Manage the tokens by which `serve` knows who asks.
+    #[command(subcommand)]
+    Token(Token),
     /// Explain why a unit is in its wave, what blocks it, and what would free it.
     #[command(after_help = "Example: stagger explain osd.7 upgrade --to 18.2.7")]
     Explain(Explain),

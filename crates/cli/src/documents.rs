@@ -4,6 +4,7 @@
 //! something else, takes a new version; a new field that may be missing does not.
 
 mod rehearsal;
+mod serve;
 mod stores;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use stagger_versioned::chain::Unreadable;
 use crate::error::CliError;
 
 pub(crate) use rehearsal::{Case, Exposure, Guests, Rehearsal, RehearsalOutcome, Risk, Time};
+pub(crate) use serve::{TokenList, TokenRow};
 pub(crate) use stores::{
     BrokenRule, LintReport, MigrationReport, MigrationRows, StoreReport, StoredRows, TableLock, WaivedRule,
 };
@@ -75,6 +77,8 @@ pub(crate) const STORE: Name = Name("store", 1);
 pub(crate) const MIGRATED: Name = Name("online-data-migrations", 1);
 /// `config check`
 pub(crate) const CONFIG_CHECK: Name = Name("config-check", 1);
+/// `token list`
+pub(crate) const TOKENS: Name = Name("tokens", 1);
 /// `reason`
 pub(crate) const REASONS: Name = Name("reasons", 1);
 /// Any command that fails
@@ -476,6 +480,7 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
             SIMULATION.0,
             SIMULATION.schema::<Simulation>("`simulate SCENARIO --json`, `demo --json`"),
         ),
+        (TOKENS.0, TOKENS.schema::<TokenList>("`token list --json`")),
         (SNAPSHOT.0, SNAPSHOT.schema::<Snapshot>("`observe --json`")),
         (VERSIONS.0, VERSIONS.schema::<Versions>("`versions --json`")),
     ]

@@ -29,7 +29,7 @@ use stagger_core::run::Command as RunCommand;
 use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
     agent, ceph, control, db, demo, guards, history, hroller, init, ironic, kube, lint, observe, operator,
-    osd, plan, preflight, reason, rehearse, report, run, simulate, verify, versions, watch,
+    osd, plan, preflight, reason, rehearse, report, run, serve, simulate, verify, versions, watch,
 };
 use error::CliError;
 use exit::Exit;
@@ -140,6 +140,8 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Verify(args) => verify::verify_run(cli, args).await,
         Command::Watch(args) => watch::watch_run(cli, args).await,
         Command::Report(args) => report::report(cli, args).await,
+        Command::Serve(args) => serve::serve(cli, args).await,
+        Command::Token(args) => serve::token(cli, args),
         Command::Explain(args) => plan::explain_unit(cli, args).await,
         Command::Simulate(args) => match (&args.scenario, &args.goal) {
             (Some(scenario), _) => simulate::simulate(cli, scenario, args.fast).await,

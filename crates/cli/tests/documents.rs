@@ -277,6 +277,9 @@ fn what_is_printed_is_valid() {
     all.command(&["config", "check", "--config", &config]);
     all.command(&["reason", "snapshot-has-moved"]);
 
+    said(&[&state[..], &["token", "add", "bot", "--cluster", "lab"]].concat());
+    all.command(&[&state[..], &["token", "list"]].concat());
+
     let kubeconfig = file("kubeconfig");
     fs::write(&kubeconfig, kubernetes(&held.unwrap())).unwrap();
     for words in [&["status"][..], &["versions"], &["versions", "--all"]] {

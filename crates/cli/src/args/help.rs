@@ -26,6 +26,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "history",
             "verify",
             "report",
+            "serve",
             "artifacts",
             "demo",
         ],
@@ -39,6 +40,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Set up",
         &[
             "config",
+            "token",
             "db",
             "lint",
             "schema",

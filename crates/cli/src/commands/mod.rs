@@ -22,6 +22,7 @@ pub(crate) mod reason;
 pub(crate) mod rehearse;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod verify;
 pub(crate) mod versions;

@@ -1,0 +1,153 @@
+//! `serve` and `token`: runs in a browser and by HTTP.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use stagger_engine::supervisor::Identity;
+use stagger_serve::access::{TokenError, Tokens, Wanted};
+use stagger_serve::{Listen, ServeError, Settings, Tls, openapi};
+
+use super::{stop_asked, user};
+use crate::args::{AddToken, Cli, Serve, Token};
+use crate::documents::{self, TokenList, TokenRow};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+use crate::state::{place, state_folder};
+
+/// `serve`
+pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
+    if args.openapi {
+        print::json(&openapi());
+        return Ok(Exit::Done);
+    }
+    let place = place(cli)?;
+    // Whatever is wrong with the store is told before anybody asks.
+    place.open()?;
+    let settings = Settings {
+        open: Arc::new(move || place.open()),
+        tokens: token_file(cli)?,
+    };
+    let listen = listen(cli, args)?;
+    let told = match &listen {
+        Listen::Socket { path, .. } => format!(
+            "serving at {path}\n\
+             From your own machine: `ssh -L 8080:{path} {host}`, then http://localhost:8080/",
+            path = path.display(),
+            host = Identity::of_this_process().host,
+        ),
+        Listen::Address { address, .. } => {
+            format!("serving at https://{address}/, for whoever has a token")
+        }
+    };
+    let ready = || print::talk(&told);
+    stagger_serve::serve(settings, listen, ready, stop_asked()).await?;
+    Ok(Exit::Done)
+}
+
+fn listen(cli: &Cli, args: &Serve) -> Result<Listen, CliError> {
+    if let (Some(address), Some(certificate), Some(key)) = (args.listen, &args.certificate, &args.key) {
+        let tls = Tls {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        };
+        return Ok(Listen::Address { address, tls });
+    }
+    let path = match (&args.socket, std::env::var_os("XDG_RUNTIME_DIR")) {
+        (Some(path), _) => path.clone(),
+        (None, Some(folder)) if !folder.is_empty() => PathBuf::from(folder).join("stagger.sock"),
+        (None, _) => state_folder(cli)?.join("serve.sock"),
+    };
+    Ok(Listen::Socket { path, user: user() })
+}
+
+fn token_file(cli: &Cli) -> Result<PathBuf, CliError> {
+    Ok(state_folder(cli)?.join("tokens.json"))
+}
+
+/// `token`
+pub(crate) fn token(cli: &Cli, args: &Token) -> Result<Exit, CliError> {
+    let tokens = Tokens::of(&token_file(cli)?);
+    match args {
+        Token::Add(AddToken {
+            name,
+            role,
+            clusters,
+            days,
+        }) => {
+            let token = tokens.add(
+                Wanted {
+                    name: name.clone(),
+                    role: (*role).into(),
+                    clusters: (!clusters.is_empty()).then(|| clusters.clone()),
+                    good_for: SignedDuration::from_hours(24 * i64::from(*days)),
+                },
+                Timestamp::now(),
+            )?;
+            print::out(&token);
+            print::talk("it is shown this once: only its digest is kept");
+        }
+        Token::List => list(cli, &tokens)?,
+        Token::Revoke { name } => {
+            tokens.revoke(name)?;
+            print::talk(&format!("{name} is good no more"));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn list(cli: &Cli, tokens: &Tokens) -> Result<(), CliError> {
+    let now = Timestamp::now();
+    let rows = tokens.list()?.into_iter().map(|kept| TokenRow {
+        expired: kept.expires <= now,
+        name: kept.name,
+        role: kept.role,
+        clusters: kept.clusters,
+        expires: kept.expires,
+    });
+    let rows: Vec<TokenRow> = rows.collect();
+    if cli.json {
+        print::json(&documents::TOKENS.of(&TokenList { tokens: rows }));
+        return Ok(());
+    }
+    if rows.is_empty() {
+        print::out("There is no token.");
+    }
+    for row in rows {
+        let clusters = match &row.clusters {
+            Some(clusters) => clusters
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
+            None => "all clusters".to_owned(),
+        };
+        let until = if row.expired { "expired" } else { "until" };
+        print::out(&format!(
+            "{:<20} {:<8} {until} {:.0}  {clusters}",
+            row.name,
+            row.role.word(),
+            row.expires
+        ));
+    }
+    Ok(())
+}
+
+impl From<ServeError> for CliError {
+    fn from(error: ServeError) -> Self {
+        let hint = match &error {
+            ServeError::InUse(_) => "end that one, or name another socket by --socket",
+            ServeError::NoSocket(_) => "--socket names another path",
+            ServeError::Certificate { .. } => "both are PEM, and the key belongs to the certificate",
+            ServeError::Listen { .. } | ServeError::Ended(_) => return CliError::usage(error.to_string()),
+        };
+        CliError::usage(error.to_string()).hint(hint)
+    }
+}
+
+impl From<TokenError> for CliError {
+    fn from(error: TokenError) -> Self {
+        CliError::usage(error.to_string())
+    }
+}

@@ -1,0 +1,424 @@
+//! The interface for programs: what there is, and what each answer is made of.
+
+use std::sync::Arc;
+
+use aide::axum::ApiRouter;
+use aide::axum::routing::{get_with, post_with};
+use aide::openapi::{Info, OpenApi};
+use aide::transform::TransformOperation;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Json, Router};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stagger_core::model::{ClusterName, RunId};
+use stagger_core::run::{Command, Entry};
+use stagger_core::view::{RunView, Verdict};
+
+use crate::Shared;
+use crate::access::{Caller, Role};
+use crate::metrics;
+use crate::once::{Once, Seen as Answered};
+use crate::problem::Problem;
+use crate::runs::{ReadError, Seen};
+use crate::stream;
+use crate::tag::{Tagged, body, names, tag};
+
+/// The most events of one answer.
+const EVENTS: usize = 1_000;
+/// The name of an answer that is to be given once.
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// A run at a glance, with what a person may say to it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunDocument {
+    #[serde(flatten)]
+    pub(crate) view: RunView,
+    /// The plan that it follows now; an approval names it.
+    pub(crate) plan: Option<String>,
+    /// The words that it knows and nobody has said: points of no return, interruptions, what may be left behind.
+    pub(crate) words: Vec<String>,
+}
+
+impl RunDocument {
+    pub(crate) fn of(seen: &Seen) -> Self {
+        let reading = &seen.journal.reading;
+        Self {
+            view: seen.view.clone(),
+            plan: reading.run.plan().map(|plan| plan.id.clone()),
+            words: reading.words(),
+        }
+    }
+}
+
+/// A run in the list.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RunInList {
+    /// Its name.
+    run: RunId,
+    /// Of which cluster.
+    cluster: ClusterName,
+    /// When it began.
+    started: jiff::Timestamp,
+    /// At a glance; not there: its journal cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    view: Option<RunView>,
+    /// Why its journal cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreadable: Option<String>,
+}
+
+/// The newest runs of the clusters that you may see.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RunList {
+    /// At most 100, the newest first.
+    runs: Vec<RunInList>,
+}
+
+/// Which runs.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// Of this cluster alone.
+    cluster: Option<ClusterName>,
+}
+
+/// A part of a journal.
+#[derive(Debug, Serialize, JsonSchema)]
+struct EventList {
+    /// The events, in order.
+    events: Vec<Entry>,
+    /// Whether there are more after these by now.
+    more: bool,
+}
+
+/// Which part.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Part {
+    /// Only events after that one.
+    #[serde(default)]
+    after: u64,
+    /// At most so many, and never more than 1000.
+    limit: Option<usize>,
+}
+
+/// What a run is asked for.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Asked {
+    #[serde(flatten)]
+    command: Command,
+    /// The plan that was looked at. An approval needs it.
+    #[serde(default)]
+    plan: Option<String>,
+}
+
+/// The command was left for whoever carries the run out.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct Left {
+    /// Which run.
+    run: RunId,
+    /// The verdict when it was left: `interrupted` says that nobody is at work to heed it.
+    verdict: Verdict,
+}
+
+/// The routes without their state, and the description that was made from them.
+pub(crate) fn described() -> (Router<Shared>, OpenApi) {
+    let mut api = OpenApi {
+        info: Info {
+            title: "stagger".to_owned(),
+            summary: Some(
+                "Runs as their journals tell of them, and what a person may ask of one.".to_owned(),
+            ),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..Info::default()
+        },
+        ..OpenApi::default()
+    };
+    aide::generate::extract_schemas(true);
+    let documented = ApiRouter::new()
+        .api_route("/v1/runs", get_with(list, |of| described_as(of, "Lists runs.", &[])))
+        .api_route(
+            "/v1/runs/{run}",
+            get_with(run, |of| {
+                described_as(of, "Tells of a run. `If-None-Match` is answered with 304.", &[404])
+                    .response_with::<304, (), _>(|said| said.description("It is as it was."))
+            }),
+        )
+        .api_route(
+            "/v1/runs/{run}/events",
+            get_with(events, |of| described_as(of, "Lists events of a run's journal.", &[404])),
+        )
+        .api_route(
+            "/v1/runs/{run}/stream",
+            get_with(stream::stream, |of| {
+                described_as(
+                    of,
+                    "Server-sent events: `entry` for each event of the journal, its place as the id; `run` when the run is to be \
+                     looked at anew. `Last-Event-ID` goes on where a stream ended.",
+                    &[404],
+                )
+                .response_with::<200, String, _>(|said| said.description("text/event-stream"))
+            }),
+        )
+        .api_route(
+            "/v1/runs/{run}/commands",
+            post_with(command, |of| {
+                described_as(
+                    of,
+                    "Leaves a command for whoever carries the run out. With `If-Match`, only if the run is as it was; with \
+                     `Idempotency-Key`, once however often it is sent.",
+                    &[403, 404, 409, 412, 413, 415],
+                )
+                .response::<202, Json<Left>>()
+            }),
+        );
+    let router = documented.finish_api(&mut api);
+    let described: Arc<OpenApi> = Arc::new(api.clone());
+    let router = router
+        .route(
+            "/v1/openapi.json",
+            get(move || {
+                let described = Arc::clone(&described);
+                async move { Json((*described).clone()) }
+            }),
+        )
+        .route("/metrics", get(metrics::metrics));
+    (router, api)
+}
+
+/// The description of a question, with the answers that every one may get.
+fn described_as<'a>(mut of: TransformOperation<'a>, text: &str, more: &[u16]) -> TransformOperation<'a> {
+    of = of.summary(text);
+    for code in [401, 408, 422, 503].iter().chain(more) {
+        of = match code {
+            401 => of.response::<401, Problem>(),
+            403 => of.response::<403, Problem>(),
+            404 => of.response::<404, Problem>(),
+            408 => of.response::<408, Problem>(),
+            409 => of.response::<409, Problem>(),
+            412 => of.response::<412, Problem>(),
+            413 => of.response::<413, Problem>(),
+            415 => of.response::<415, Problem>(),
+            422 => of.response::<422, Problem>(),
+            _ => of.response::<503, Problem>(),
+        };
+    }
+    of
+}
+
+async fn list(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    which: Result<Query<Which>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<RunList>, Problem> {
+    let Query(which) = which?;
+    let listed = shared.runs.list().await.map_err(|error| Problem::of(&error))?;
+    let wanted = listed.into_iter().filter(|run| {
+        let cluster = &run.listed.cluster;
+        caller.sees(cluster) && which.cluster.as_ref().is_none_or(|wanted| wanted == cluster)
+    });
+    let runs = wanted.map(|run| {
+        let (view, unreadable) = match run.view {
+            Ok(view) => (Some((*view).clone()), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        RunInList {
+            run: run.listed.run,
+            cluster: run.listed.cluster,
+            started: run.listed.started,
+            view,
+            unreadable,
+        }
+    });
+    Ok(Json(RunList { runs: runs.collect() }))
+}
+
+/// The run of a question, if whoever asks may do that to it. There is no other way to one.
+pub(crate) async fn permitted(
+    shared: &Shared,
+    caller: &Caller,
+    run: &RunId,
+    role: Role,
+) -> Result<Seen, Problem> {
+    let seen = shared.runs.run(run).await.map_err(|error| Problem::of(&error))?;
+    let cluster = &seen.view.cluster;
+    if !caller.sees(cluster) {
+        return Err(Problem::no_such_run(run.as_str()));
+    }
+    if !caller.may(role, cluster) {
+        return Err(Problem::forbidden(format!(
+            "{} may {}, and this takes {}",
+            caller.name,
+            caller.role.word(),
+            role.word()
+        )));
+    }
+    Ok(seen)
+}
+
+/// The name of a run in an address.
+pub(crate) type OfRun = Result<Path<RunId>, axum::extract::rejection::PathRejection>;
+
+async fn run(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    run: OfRun,
+    headers: HeaderMap,
+) -> Result<Tagged<RunDocument>, Problem> {
+    let Path(run) = run?;
+    let seen = permitted(&shared, &caller, &run, Role::Look).await?;
+    Ok(Tagged::of(&RunDocument::of(&seen), &headers))
+}
+
+async fn events(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    run: OfRun,
+    part: Result<Query<Part>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<EventList>, Problem> {
+    let (Path(run), Query(part)) = (run?, part?);
+    let seen = permitted(&shared, &caller, &run, Role::Look).await?;
+    let limit = part.limit.unwrap_or(EVENTS).min(EVENTS);
+    let mut after = seen.journal.entries.iter().filter(|entry| entry.seq > part.after);
+    let events = after.by_ref().take(limit).cloned().collect();
+    Ok(Json(EventList {
+        events,
+        more: after.next().is_some(),
+    }))
+}
+
+/// The role that a command takes.
+pub(crate) fn role_of(command: &Command) -> Role {
+    match command {
+        Command::Pause | Command::Resume | Command::Abort | Command::Rollback => Role::Operate,
+        Command::Approve { .. } | Command::Confirm { .. } | Command::Settle { .. } => Role::Approve,
+    }
+}
+
+/// Why a run does not take a command, whoever asks.
+pub(crate) fn refused(seen: &Seen, command: &Command) -> Option<Problem> {
+    let run = &seen.journal.reading.run;
+    match command {
+        Command::Approve { door } if !run.knows(door) => {
+            let words = seen.journal.reading.words();
+            Some(Problem::conflict(format!(
+                "the run does not know {door}; what may be approved: {}",
+                words.join(", ")
+            )))
+        }
+        Command::Settle { intent, .. } if run.intent(*intent).is_none() => {
+            Some(Problem::conflict(format!("the run waits for no effect {intent}")))
+        }
+        Command::Pause
+        | Command::Resume
+        | Command::Abort
+        | Command::Rollback
+        | Command::Approve { .. }
+        | Command::Confirm { .. }
+        | Command::Settle { .. } => None,
+    }
+}
+
+async fn command(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    run: OfRun,
+    headers: HeaderMap,
+    asked: Result<Json<Asked>, axum::extract::rejection::JsonRejection>,
+) -> Result<Accepted, Problem> {
+    let (Path(run), Json(Asked { command, plan })) = (run?, asked?);
+    let seen = permitted(&shared, &caller, &run, role_of(&command)).await?;
+    let question = serde_json::to_string(&(&run, &command, &plan)).unwrap_or_default();
+    let key = match headers.get(&KEY) {
+        Some(key) => Some(Once::key(&caller.name, key)?),
+        None => None,
+    };
+    if let Some(key) = &key {
+        match shared.once.claim(key, &question) {
+            Answered::Never => {}
+            Answered::Before => return Ok(Accepted::of(&seen)),
+            Answered::Otherwise => {
+                return Err(Problem::malformed(
+                    "this Idempotency-Key came with another question",
+                ));
+            }
+        }
+    }
+    let left = leave(&shared, &caller, &seen, &headers, command, plan.as_deref()).await;
+    if let (Err(_), Some(key)) = (&left, &key) {
+        shared.once.forget(key);
+    }
+    left.map(|()| Accepted::of(&seen))
+}
+
+/// Leaves a command, if the run is as whoever asks has seen it.
+async fn leave(
+    shared: &Shared,
+    caller: &Caller,
+    seen: &Seen,
+    headers: &HeaderMap,
+    command: Command,
+    plan: Option<&str>,
+) -> Result<(), Problem> {
+    let document = RunDocument::of(seen);
+    if let Some(wanted) = headers.get(header::IF_MATCH)
+        && !names(wanted, &tag(&body(&document)))
+    {
+        return Err(Problem::moved("its ETag is another by now"));
+    }
+    if let Command::Approve { .. } = command {
+        let Some(plan) = plan else {
+            return Err(Problem::malformed(
+                "an approval names the plan that was looked at: `plan`",
+            ));
+        };
+        if document.plan.as_deref() != Some(plan) {
+            let now = document.plan.as_deref().unwrap_or("none");
+            return Err(Problem::moved(format!("it follows the plan {now}, not {plan}")));
+        }
+    }
+    if let Some(problem) = refused(seen, &command) {
+        return Err(problem);
+    }
+    let asked = shared
+        .runs
+        .ask(&seen.view.run, command, caller.name.clone())
+        .await;
+    asked.map_err(|error| Problem::of(&error))
+}
+
+/// It was left.
+struct Accepted(Left);
+
+impl Accepted {
+    fn of(seen: &Seen) -> Self {
+        Self(Left {
+            run: seen.view.run.clone(),
+            verdict: seen.view.verdict,
+        })
+    }
+}
+
+impl IntoResponse for Accepted {
+    fn into_response(self) -> Response {
+        (StatusCode::ACCEPTED, Json(self.0)).into_response()
+    }
+}
+
+impl aide::OperationOutput for Accepted {
+    type Inner = Left;
+}
+
+impl Problem {
+    /// Why a run cannot be read.
+    pub(crate) fn of(error: &ReadError) -> Self {
+        match error {
+            ReadError::NoRun(run) => Self::no_such_run(run.as_str()),
+            ReadError::Over(_) => Self::conflict(error.to_string()),
+            ReadError::Unreadable { .. } | ReadError::Store(_) => Self::store(error.to_string()),
+        }
+    }
+}

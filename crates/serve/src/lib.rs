@@ -1,0 +1,50 @@
+//! Runs in a browser and by HTTP: read from their journals, and asked for what a person may ask.
+//!
+//! The store is all that is between this and whoever carries a run out: nothing here knows how a cluster is reached, so whoever
+//! gets hold of this process gets hold of no cluster. A request is answered as [`access`] permits it: over a socket that only
+//! the user of this process may open, or by a token over TLS.
+
+pub mod access;
+mod api;
+mod listen;
+mod metrics;
+mod once;
+mod page;
+mod problem;
+mod runs;
+mod stream;
+mod tag;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use aide::openapi::OpenApi;
+
+pub use listen::{Listen, ServeError, Tls, serve};
+pub use runs::Open;
+
+use access::Tokens;
+use once::Once;
+use runs::Runs;
+
+/// What every answer is made from.
+#[derive(Clone)]
+struct Shared {
+    runs: Runs,
+    tokens: Arc<Tokens>,
+    once: Arc<Once>,
+}
+
+/// Of what is served.
+#[derive(Clone)]
+pub struct Settings {
+    /// Opens the store of the runs.
+    pub open: Open,
+    /// The file of tokens.
+    pub tokens: PathBuf,
+}
+
+/// The description of the interface, made from the code that answers.
+pub fn openapi() -> OpenApi {
+    api::described().1
+}

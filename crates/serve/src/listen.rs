@@ -1,0 +1,372 @@
+//! Where questions come from: a socket that is the user's own, or an address with TLS and tokens.
+
+use std::fs::{self, Permissions};
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::serve::IncomingStream;
+use axum_server::Handle;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use jiff::Timestamp;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::UnixListener;
+
+use crate::access::{Caller, Role, Tokens};
+use crate::once::Once;
+use crate::page::{self, COOKIE, POLICY};
+use crate::problem::Problem;
+use crate::runs::Runs;
+use crate::{Settings, Shared, api};
+
+/// No question is larger.
+const LARGEST: usize = 64 << 10;
+/// Answers that are under way may take so long when it ends.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// The head of a question has to be there within that time.
+const HEAD: Duration = Duration::from_secs(10);
+
+/// And all of it within that time.
+const WHOLE: Duration = Duration::from_secs(30);
+
+/// Where questions are taken.
+#[derive(Debug, Clone)]
+pub enum Listen {
+    /// A socket for the user of this process alone, who needs no token.
+    Socket {
+        /// Where.
+        path: PathBuf,
+        /// As whom the journals name that user: `anna@ops1`.
+        user: String,
+    },
+    /// An address, for whoever has a token.
+    Address {
+        /// Which.
+        address: SocketAddr,
+        /// With which certificate.
+        tls: Tls,
+    },
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// The file of the certificate and of those that signed it.
+    pub certificate: PathBuf,
+    /// The file of its key.
+    pub key: PathBuf,
+}
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The socket or the address cannot be had.
+    #[error("listen at {at}: {source}")]
+    Listen {
+        /// Where.
+        at: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Another process serves there.
+    #[error("another process answers at {} already", .0.display())]
+    InUse(PathBuf),
+    /// What is there is no socket.
+    #[error("{} is not a socket, and is left as it is", .0.display())]
+    NoSocket(PathBuf),
+    /// The certificate or its key is of no use.
+    #[error("the certificate {} with its key: {why}", file.display())]
+    Certificate {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// Serving ended.
+    #[error("serving ended: {0}")]
+    Ended(io::Error),
+}
+
+/// Answers until `end` comes. `ready` is called once it listens.
+///
+/// # Errors
+/// It cannot listen there.
+pub async fn serve(
+    settings: Settings,
+    listen: Listen,
+    ready: impl FnOnce(),
+    end: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    match listen {
+        Listen::Socket { path, user } => {
+            let listener = socket(&path)?;
+            ready();
+            let done = on_socket(settings, listener, user, end).await;
+            fs::remove_file(&path).ok();
+            done
+        }
+        Listen::Address { address, tls } => {
+            let config = RustlsConfig::from_config(Arc::new(server_config(&tls)?));
+            let failed = |source| ServeError::Listen {
+                at: address.to_string(),
+                source,
+            };
+            let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            let server = axum_server::from_tcp_rustls(listener, config).map_err(failed)?;
+            ready();
+            on_address(settings, server, end).await
+        }
+    }
+}
+
+/// How a caller is known.
+#[derive(Debug, Clone)]
+enum Door {
+    /// By the user of the other end.
+    Socket { user: String },
+    /// By a token.
+    Tokens(Arc<Tokens>),
+}
+
+/// All routes, behind a door.
+fn router(settings: Settings, door: Door) -> Router {
+    let shared = Shared {
+        runs: Runs::of(settings.open),
+        tokens: Arc::new(Tokens::of(&settings.tokens)),
+        once: Arc::new(Once::default()),
+    };
+    let (api, _) = api::described();
+    let known = api.merge(page::pages());
+    known
+        .layer(middleware::from_fn_with_state(door.clone(), known_caller))
+        .merge(page::open())
+        .fallback(|| async { Problem::nothing_there() })
+        .method_not_allowed_fallback(|| async { Problem::method() })
+        .layer(middleware::from_fn_with_state(door, careful))
+        .layer(DefaultBodyLimit::max(LARGEST))
+        .with_state(shared)
+}
+
+/// The user of the other end of a socket.
+#[derive(Debug, Clone, Copy)]
+struct Peer(Option<u32>);
+
+impl Connected<IncomingStream<'_, UnixListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        Self(stream.io().peer_cred().ok().map(|peer| peer.uid()))
+    }
+}
+
+/// Answers only those who are known, and tells the rest how they come to be.
+async fn known_caller(
+    State(door): State<Door>,
+    peer: Option<axum::Extension<ConnectInfo<Peer>>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let caller = match &door {
+        Door::Socket { user } => {
+            let us = rustix::process::geteuid().as_raw();
+            let peer = peer.and_then(|axum::Extension(ConnectInfo(Peer(peer)))| peer);
+            // The file's rights keep others out; this is looked at once more.
+            peer.filter(|peer| *peer == us || *peer == 0).map(|_| Caller {
+                name: user.clone(),
+                role: Role::Approve,
+                clusters: None,
+            })
+        }
+        Door::Tokens(tokens) => match token(request.headers()) {
+            None => None,
+            Some(token) => match tokens.holder(token, Timestamp::now()) {
+                Ok(holder) => holder,
+                Err(error) => return Problem::store(error.to_string()).into_response(),
+            },
+        },
+    };
+    let Some(caller) = caller else {
+        let wants_page = request.method() == Method::GET && !request.uri().path().starts_with("/v1/");
+        return match door {
+            Door::Tokens(_) if wants_page && request.uri().path() != "/metrics" => {
+                Redirect::to("/login").into_response()
+            }
+            Door::Tokens(_) => Problem::unknown_caller().into_response(),
+            Door::Socket { user } => {
+                Problem::forbidden(format!("this socket is for {user} alone")).into_response()
+            }
+        };
+    };
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
+/// The token of a question: `Authorization`, or the cookie of a page.
+fn token(headers: &HeaderMap) -> Option<&str> {
+    if let Some(given) = headers.get(header::AUTHORIZATION) {
+        return given.to_str().ok()?.strip_prefix("Bearer ").map(str::trim);
+    }
+    let cookies = headers.get_all(header::COOKIE).iter();
+    cookies
+        .filter_map(|cookies| cookies.to_str().ok())
+        .flat_map(|cookies| cookies.split(';'))
+        .find_map(|cookie| cookie.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+}
+
+/// No other page asks in somebody's name, and no answer is of use to one.
+async fn careful(State(door): State<Door>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    if let Some(why) = foreign(&door, request.method(), headers) {
+        return Problem::forbidden(why).into_response();
+    }
+    // An answer may go on for as long as somebody reads it; what is asked has to be there in time.
+    let mut response = tokio::time::timeout(WHOLE, next.run(request))
+        .await
+        .unwrap_or_else(|_| Problem::too_slow().into_response());
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Why a question may have been made by a page from elsewhere.
+fn foreign(door: &Door, method: &Method, headers: &HeaderMap) -> Option<String> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text(header::HOST).unwrap_or_default();
+    // A name that leads to this machine by somebody's DNS is not one of these.
+    if let Door::Socket { .. } = door {
+        let name = host.rsplit_once(':').map_or(host, |(name, port)| {
+            if port.bytes().all(|digit| digit.is_ascii_digit()) {
+                name
+            } else {
+                host
+            }
+        });
+        if !["localhost", "127.0.0.1", "[::1]"].contains(&name) {
+            return Some(format!("a socket is asked as localhost, not as {host:?}"));
+        }
+    }
+    if method == Method::GET || method == Method::HEAD {
+        return None;
+    }
+    if let Some(site) = text(header::HeaderName::from_static("sec-fetch-site"))
+        && site != "same-origin"
+        && site != "none"
+    {
+        return Some("a page from elsewhere asks".to_owned());
+    }
+    let origin = text(header::ORIGIN)?;
+    let of_host = origin.split_once("://").map(|(_, of)| of);
+    (of_host != Some(host)).then(|| format!("a page of {origin} asks"))
+}
+
+/// A socket where there is none, or where nobody answers any more.
+fn socket(path: &Path) -> Result<UnixListener, ServeError> {
+    let failed = |source| ServeError::Listen {
+        at: path.display().to_string(),
+        source,
+    };
+    if let Ok(there) = fs::symlink_metadata(path) {
+        if !there.file_type().is_socket() {
+            return Err(ServeError::NoSocket(path.to_owned()));
+        }
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(ServeError::InUse(path.to_owned()));
+        }
+        fs::remove_file(path).map_err(failed)?;
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok(listener)
+}
+
+async fn on_socket(
+    settings: Settings,
+    listener: UnixListener,
+    user: String,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    let router = router(settings, Door::Socket { user });
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    let (ending, ended) = tokio::sync::oneshot::channel();
+    let serving = axum::serve(listener, service).with_graceful_shutdown(async {
+        end.await;
+        ending.send(()).ok();
+    });
+    // A stream goes on for as long as somebody reads: it is not waited for.
+    let last_answers = async {
+        ended.await.ok();
+        tokio::time::sleep(LAST_ANSWERS).await;
+    };
+    tokio::select! {
+        done = serving => done.map_err(ServeError::Ended),
+        () = last_answers => Ok(()),
+    }
+}
+
+async fn on_address(
+    settings: Settings,
+    server: axum_server::Server<SocketAddr, RustlsAcceptor>,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    let door = Door::Tokens(Arc::new(Tokens::of(&settings.tokens)));
+    let router = router(settings, door);
+    let handle = Handle::new();
+    let mut server = server.handle(handle.clone());
+    server
+        .http_builder()
+        .http1()
+        .timer(hyper_util::rt::TokioTimer::new())
+        .header_read_timeout(HEAD);
+    tokio::spawn(async move {
+        end.await;
+        handle.graceful_shutdown(Some(LAST_ANSWERS));
+    });
+    server
+        .serve(router.into_make_service())
+        .await
+        .map_err(ServeError::Ended)
+}
+
+fn server_config(tls: &Tls) -> Result<ServerConfig, ServeError> {
+    let failed = |why: String| ServeError::Certificate {
+        file: tls.certificate.clone(),
+        why,
+    };
+    let certificates = CertificateDer::pem_file_iter(&tls.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| failed(error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key)
+        .map_err(|error| failed(format!("the key {}: {error}", tls.key.display())))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(error.to_string()))?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
+        .map_err(|error| failed(error.to_string()))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}

@@ -1,0 +1,119 @@
+//! What Prometheus is told of the newest run of each cluster.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderName, header};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use stagger_core::model::ClusterName;
+use stagger_core::view::Verdict;
+
+use crate::Shared;
+use crate::access::Caller;
+use crate::problem::Problem;
+use crate::runs::InList;
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const VERDICTS: [Verdict; 6] = [
+    Verdict::Running,
+    Verdict::Held,
+    Verdict::Interrupted,
+    Verdict::NeedsYou,
+    Verdict::Done,
+    Verdict::Ended,
+];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfRun {
+    cluster: String,
+    run: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfVerdict {
+    cluster: String,
+    run: String,
+    verdict: String,
+}
+
+type OfRuns = Family<OfRun, Gauge>;
+type Moments = Family<OfRun, Gauge<f64, AtomicU64>>;
+
+pub(crate) async fn metrics(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
+    let listed = shared.runs.list().await.map_err(|error| Problem::of(&error))?;
+    let mut newest: BTreeMap<ClusterName, InList> = BTreeMap::new();
+    for run in listed.into_iter().filter(|run| caller.sees(&run.listed.cluster)) {
+        newest.entry(run.listed.cluster.clone()).or_insert(run);
+    }
+    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text(newest.values())))
+}
+
+fn text<'a>(newest: impl Iterator<Item = &'a InList>) -> String {
+    let mut registry = Registry::with_prefix("stagger_run");
+    let verdict = Family::<OfVerdict, Gauge>::default();
+    registry.register(
+        "verdict",
+        "1 for the verdict of the newest run of a cluster",
+        verdict.clone(),
+    );
+    let readable = OfRuns::default();
+    registry.register(
+        "readable",
+        "Whether the journal of the run can be read",
+        readable.clone(),
+    );
+    let changed = OfRuns::default();
+    registry.register("changed_units", "Units that the run has changed", changed.clone());
+    let passed = OfRuns::default();
+    registry.register("passed_waves", "Waves that have passed", passed.clone());
+    let left = OfRuns::default();
+    registry.register("left_waves", "Waves that are planned still", left.clone());
+    let skipped = OfRuns::default();
+    registry.register("skipped_units", "Units that the run skips", skipped.clone());
+    let seconds = OfRuns::default();
+    registry.register("left_seconds", "Forecast of what is left", seconds.clone());
+    let started = Moments::default();
+    registry.register("started_timestamp_seconds", "When the run began", started.clone());
+    for run in newest {
+        let of = OfRun {
+            cluster: run.listed.cluster.to_string(),
+            run: run.listed.run.to_string(),
+        };
+        readable.get_or_create(&of).set(i64::from(run.view.is_ok()));
+        let Ok(view) = &run.view else {
+            continue;
+        };
+        for each in VERDICTS {
+            let of = OfVerdict {
+                cluster: of.cluster.clone(),
+                run: of.run.clone(),
+                verdict: each.to_string().to_lowercase().replace(' ', "-"),
+            };
+            verdict.get_or_create(&of).set(i64::from(each == view.verdict));
+        }
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        changed.get_or_create(&of).set(count(view.changed));
+        passed.get_or_create(&of).set(i64::from(view.waves_passed));
+        left.get_or_create(&of).set(count(view.waves_left));
+        let aside: usize = view.left_alone.iter().map(|group| group.count).sum();
+        skipped.get_or_create(&of).set(count(aside));
+        seconds.get_or_create(&of).set(view.seconds_left);
+        started
+            .get_or_create(&of)
+            .set(view.started.as_duration().as_secs_f64());
+    }
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    encode(&mut text, &registry).ok();
+    text
+}

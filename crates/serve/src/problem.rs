@@ -1,0 +1,220 @@
+//! What an answer says that is none: RFC 9457, with a word that programs can tell apart.
+
+use aide::OperationOutput;
+use aide::generate::GenContext;
+use aide::openapi::{Operation, Response as Described};
+use axum::Json;
+use axum::extract::rejection::{FormRejection, JsonRejection, PathRejection, QueryRejection};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// How the words of all of them begin.
+const TYPES: &str = "urn:stagger:problem:";
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    word: &'static str,
+    title: &'static str,
+    detail: String,
+}
+
+/// How it is told.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ProblemDocument {
+    /// Which, for programs: `urn:stagger:problem:no-such-run`.
+    r#type: String,
+    /// Which, for people.
+    title: &'static str,
+    /// The status of the answer.
+    status: u16,
+    /// What it is here, and what to do.
+    detail: String,
+}
+
+impl Problem {
+    fn new(status: StatusCode, word: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            word,
+            title,
+            detail: detail.into(),
+        }
+    }
+
+    /// Nobody knows whose question this is.
+    pub(crate) fn unknown_caller() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "no-token",
+            "a token is needed",
+            "send `Authorization: Bearer TOKEN`; `stagger token add` makes one",
+        )
+    }
+
+    /// They may not do that.
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "that is not permitted",
+            detail,
+        )
+    }
+
+    /// There is no such run, or none that they may know of.
+    pub(crate) fn no_such_run(run: &str) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no-such-run",
+            "there is no such run",
+            format!("no run {run} of a cluster that you may see"),
+        )
+    }
+
+    /// There is nothing at that address.
+    pub(crate) fn nothing_there() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "nothing-there",
+            "there is nothing at this address",
+            "`/v1/openapi.json` lists what there is",
+        )
+    }
+
+    /// That cannot be done to what is there.
+    pub(crate) fn method() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method",
+            "that cannot be done here",
+            "`/v1/openapi.json` lists what can",
+        )
+    }
+
+    /// It is not written as it has to be.
+    pub(crate) fn malformed(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "malformed",
+            "the question cannot be understood",
+            detail,
+        )
+    }
+
+    /// It did not come in time.
+    pub(crate) fn too_slow() -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "too-slow",
+            "the question did not come in time",
+            "send it anew",
+        )
+    }
+
+    /// The run is over, or does not know what is asked for.
+    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", "the run cannot do that", detail)
+    }
+
+    /// What it was asked upon has changed.
+    pub(crate) fn moved(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::PRECONDITION_FAILED,
+            "moved",
+            "the run is not as it was when you looked",
+            detail,
+        )
+    }
+
+    /// The store cannot be read or written.
+    pub(crate) fn store(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "store",
+            "the store of the runs does not answer",
+            detail,
+        )
+    }
+
+    /// What it says, for a page.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// Its status, for a page.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Its title, for a page.
+    pub(crate) fn title(&self) -> &'static str {
+        self.title
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let document = ProblemDocument {
+            r#type: format!("{TYPES}{}", self.word),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: self.detail,
+        };
+        let mut response = (self.status, Json(document)).into_response();
+        let headers = response.headers_mut();
+        let json = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, json);
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl OperationOutput for Problem {
+    type Inner = ProblemDocument;
+
+    fn operation_response(ctx: &mut GenContext, operation: &mut Operation) -> Option<Described> {
+        let mut described = Json::<ProblemDocument>::operation_response(ctx, operation)?;
+        if let Some(json) = described.content.swap_remove("application/json") {
+            described
+                .content
+                .insert("application/problem+json".to_owned(), json);
+        }
+        "why there is no answer".clone_into(&mut described.description);
+        Some(described)
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(rejection: JsonRejection) -> Self {
+        let status = rejection.status();
+        let problem = Self::malformed(rejection.body_text());
+        match status {
+            StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNSUPPORTED_MEDIA_TYPE => Self { status, ..problem },
+            _ => problem,
+        }
+    }
+}
+
+impl From<FormRejection> for Problem {
+    fn from(rejection: FormRejection) -> Self {
+        Self::malformed(rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::malformed(rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for Problem {
+    fn from(rejection: PathRejection) -> Self {
+        Self::malformed(rejection.body_text())
+    }
+}

@@ -1,0 +1,256 @@
+//! Runs as they are read from the store: each journal once, and again when something was written to it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use stagger_core::model::RunId;
+use stagger_core::run::{Command, Entry};
+use stagger_core::view::{self, RunView, Verdict};
+use stagger_engine::store::{Listed, Store, StoreError};
+use stagger_engine::supervisor::{self, SuperviseError};
+use stagger_report::Reading;
+use tokio::sync::watch;
+
+/// Opens the store anew: each question has one of its own.
+pub type Open = Arc<dyn Fn() -> Result<Box<dyn Store>, StoreError> + Send + Sync>;
+
+/// So often a run is looked at that somebody follows.
+const LOOK: Duration = Duration::from_secs(1);
+/// So many journals are kept as they were read.
+const KEPT: usize = 32;
+/// The most runs that are listed.
+pub(crate) const LISTED: usize = 100;
+
+/// The runs of a store.
+#[derive(Clone)]
+pub(crate) struct Runs {
+    open: Open,
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Default)]
+struct Kept {
+    journals: BTreeMap<RunId, Arc<Journal>>,
+    /// How a run ended whose journal nobody writes to any more.
+    over: BTreeMap<RunId, Arc<RunView>>,
+    followed: BTreeMap<RunId, watch::Receiver<Result<Seen, ReadError>>>,
+}
+
+/// A journal as it was read.
+pub(crate) struct Journal {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) reading: Reading,
+}
+
+/// A run, and who is at work on it.
+#[derive(Clone)]
+pub(crate) struct Seen {
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) view: RunView,
+}
+
+/// Why a run cannot be read or asked for something.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error("there is no run {0}")]
+    NoRun(RunId),
+    #[error("the journal of {run} cannot be read: {why}")]
+    Unreadable { run: RunId, why: String },
+    #[error("run {0} is over")]
+    Over(RunId),
+    #[error("{0}")]
+    Store(String),
+}
+
+impl ReadError {
+    fn of(run: &RunId, error: &(dyn std::error::Error + 'static)) -> Self {
+        match error.downcast_ref::<StoreError>() {
+            Some(StoreError::NoRun(run)) => Self::NoRun(run.clone()),
+            Some(StoreError::Failed { .. } | StoreError::OtherSchema { .. }) => Self::Store(in_full(error)),
+            Some(_) | None => Self::Unreadable {
+                run: run.clone(),
+                why: in_full(error),
+            },
+        }
+    }
+
+    fn of_supervisor(run: &RunId, error: &SuperviseError) -> Self {
+        match error {
+            SuperviseError::Over(run) => Self::Over(run.clone()),
+            SuperviseError::Store(source) => Self::of(run, source),
+            other => Self::of(run, other),
+        }
+    }
+}
+
+/// An error with its causes.
+fn in_full(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// A run in the list, also one that cannot be read.
+pub(crate) struct InList {
+    pub(crate) listed: Listed,
+    pub(crate) view: Result<Arc<RunView>, ReadError>,
+}
+
+impl Runs {
+    pub(crate) fn of(open: Open) -> Self {
+        Self {
+            open,
+            kept: Arc::default(),
+        }
+    }
+
+    fn kept<T>(&self, with: impl FnOnce(&mut Kept) -> T) -> T {
+        with(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// On a thread of its own: a store blocks.
+    async fn in_store<T: Send + 'static>(
+        &self,
+        with: impl FnOnce(&Self, Box<dyn Store>) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let this = self.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let store = (this.open)().map_err(|error| ReadError::Store(in_full(&error)))?;
+            with(&this, store)
+        });
+        done.await
+            .unwrap_or_else(|error| Err(ReadError::Store(error.to_string())))
+    }
+
+    /// The newest runs, the newest first.
+    pub(crate) async fn list(&self) -> Result<Vec<InList>, ReadError> {
+        self.in_store(|this, store| {
+            let listed = store.runs().map_err(|error| ReadError::Store(in_full(&error)))?;
+            Ok(listed
+                .into_iter()
+                .take(LISTED)
+                .map(|listed| InList {
+                    view: this.glance(&*store, &listed.run),
+                    listed,
+                })
+                .collect())
+        })
+        .await
+    }
+
+    /// A run of the list at a glance.
+    fn glance(&self, store: &dyn Store, run: &RunId) -> Result<Arc<RunView>, ReadError> {
+        if let Some(over) = self.kept(|kept| kept.over.get(run).cloned()) {
+            return Ok(over);
+        }
+        let view = Arc::new(self.read(store, run)?.view);
+        if matches!(view.verdict, Verdict::Done | Verdict::Ended) {
+            self.kept(|kept| {
+                kept.journals.remove(run);
+                kept.over.insert(run.clone(), Arc::clone(&view))
+            });
+        }
+        Ok(view)
+    }
+
+    /// A run.
+    pub(crate) async fn run(&self, run: &RunId) -> Result<Seen, ReadError> {
+        let run = run.clone();
+        self.in_store(move |this, store| this.read(&*store, &run)).await
+    }
+
+    fn read(&self, store: &dyn Store, run: &RunId) -> Result<Seen, ReadError> {
+        let journal = self.journal(store, run)?;
+        let state = &journal.reading.run;
+        let view = view::run(state, None);
+        let nobody = supervisor::nobody(store, state);
+        let nobody = nobody.map_err(|error| ReadError::of_supervisor(run, &error))?;
+        Ok(Seen {
+            view: match nobody {
+                Some(why) => view.without_a_holder(why),
+                None => view,
+            },
+            journal,
+        })
+    }
+
+    fn journal(&self, store: &dyn Store, run: &RunId) -> Result<Arc<Journal>, ReadError> {
+        if let Some(known) = self.kept(|kept| kept.journals.get(run).cloned()) {
+            let mark = store.mark(run, None);
+            let newest = known.entries.last().map(|entry| entry.seq);
+            if mark.is_ok_and(|mark| mark.map(|mark| mark.seq) == newest) {
+                return Ok(known);
+            }
+        }
+        let entries = store.journal(run).map_err(|error| ReadError::of(run, &error))?;
+        let unreadable = |why: String| ReadError::Unreadable {
+            run: run.clone(),
+            why,
+        };
+        let reading = Reading::of(&entries).map_err(|error| unreadable(error.to_string()))?;
+        let reading =
+            reading.ok_or_else(|| unreadable("it does not begin with the start of a run".to_owned()))?;
+        let journal = Arc::new(Journal { entries, reading });
+        self.kept(|kept| {
+            if kept.journals.len() >= KEPT {
+                kept.journals.clear();
+            }
+            kept.journals.insert(run.clone(), Arc::clone(&journal));
+        });
+        Ok(journal)
+    }
+
+    /// A run as it goes: whoever follows it looks at the same reading, however many they are.
+    pub(crate) async fn follow(
+        &self,
+        run: &RunId,
+    ) -> Result<watch::Receiver<Result<Seen, ReadError>>, ReadError> {
+        let first = self.run(run).await?;
+        let (sender, receiver) = watch::channel(Ok(first));
+        let joined = self.kept(|kept| {
+            if let Some(known) = kept.followed.get(run).filter(|known| known.has_changed().is_ok()) {
+                return Some(known.clone());
+            }
+            kept.followed.insert(run.clone(), receiver.clone());
+            None
+        });
+        if let Some(known) = joined {
+            return Ok(known);
+        }
+        let (this, run) = (self.clone(), run.clone());
+        tokio::spawn(async move {
+            // One receiver is kept for those who come; when it is the only one, nobody follows.
+            while sender.receiver_count() > 1 {
+                tokio::time::sleep(LOOK).await;
+                let now = this.run(&run).await;
+                sender.send_if_modified(|known| {
+                    let same = same(known, &now);
+                    *known = now;
+                    !same
+                });
+            }
+            this.kept(|kept| kept.followed.remove(&run));
+        });
+        Ok(receiver)
+    }
+
+    /// Leaves a command for whoever carries the run out.
+    pub(crate) async fn ask(&self, run: &RunId, command: Command, by: String) -> Result<(), ReadError> {
+        let run = run.clone();
+        self.in_store(move |_, mut store| {
+            let asked = supervisor::ask(&mut *store, &run, Timestamp::now(), &command, &by);
+            asked.map_err(|error| ReadError::of_supervisor(&run, &error))
+        })
+        .await
+    }
+}
+
+/// Whether somebody who looks at the one sees what the other shows.
+fn same(one: &Result<Seen, ReadError>, other: &Result<Seen, ReadError>) -> bool {
+    match (one, other) {
+        (Ok(one), Ok(other)) => one.view == other.view,
+        (Err(one), Err(other)) => one.to_string() == other.to_string(),
+        (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+    }
+}

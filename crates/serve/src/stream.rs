@@ -1,0 +1,106 @@
+//! A run as it goes: server-sent events, each with its place in the journal as its id.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::stream::{self, StreamExt as _};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use stagger_core::run::Seq;
+use tokio::sync::watch;
+
+use crate::Shared;
+use crate::access::{Caller, Role};
+use crate::api::{OfRun, permitted};
+use crate::problem::Problem;
+use crate::runs::{ReadError, Seen};
+
+/// Where a stream ended that is gone on with.
+const LAST: HeaderName = HeaderName::from_static("last-event-id");
+/// Something is sent in that time, so that whoever reads knows that the stream goes on.
+const ALIVE: Duration = Duration::from_secs(15);
+
+/// From where on.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct From {
+    /// Only events after that one; a `Last-Event-ID` counts more.
+    #[serde(default)]
+    after: Seq,
+}
+
+pub(crate) async fn stream(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    run: OfRun,
+    from: Result<Query<From>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Events, Problem> {
+    let (Path(run), Query(from)) = (run?, from?);
+    let last = match headers.get(&LAST) {
+        None => from.after,
+        Some(last) => {
+            let seq = last.to_str().ok().and_then(|text| text.parse().ok());
+            seq.ok_or_else(|| Problem::malformed("Last-Event-ID is the place of an event: a number"))?
+        }
+    };
+    permitted(&shared, &caller, &run, Role::Look).await?;
+    let followed = shared.runs.follow(&run).await;
+    let followed = followed.map_err(|error| Problem::of(&error))?;
+    Ok(Events { followed, last })
+}
+
+/// The events of a run after one of them, as they are written.
+pub(crate) struct Events {
+    followed: watch::Receiver<Result<Seen, ReadError>>,
+    last: Seq,
+}
+
+impl IntoResponse for Events {
+    fn into_response(self) -> Response {
+        let Self { mut followed, last } = self;
+        followed.mark_changed();
+        let told = stream::unfold((followed, last), |(mut followed, last)| async move {
+            // Nobody looks at the run any more: whoever reads comes again.
+            followed.changed().await.ok()?;
+            let now = followed.borrow_and_update().clone();
+            let (events, last) = match &now {
+                Ok(seen) => since(seen, last),
+                Err(error) => (
+                    vec![Event::default().event("unread").data(error.to_string())],
+                    last,
+                ),
+            };
+            Some((
+                stream::iter(events.into_iter().map(Ok::<_, Infallible>)),
+                (followed, last),
+            ))
+        });
+        let alive = KeepAlive::new().interval(ALIVE);
+        Sse::new(told.flatten()).keep_alive(alive).into_response()
+    }
+}
+
+impl aide::OperationOutput for Events {
+    type Inner = String;
+}
+
+/// What is told after an event: those that came, and that the run is to be looked at.
+fn since(seen: &Seen, last: Seq) -> (Vec<Event>, Seq) {
+    let entries = &seen.journal.entries;
+    let new = entries.iter().filter(|entry| entry.seq > last);
+    let mut events: Vec<Event> = new
+        .map(|entry| {
+            let told = Event::default().id(entry.seq.to_string()).event("entry");
+            told.json_data(entry).unwrap_or_default()
+        })
+        .collect();
+    events.push(Event::default().event("run").data(seen.view.verdict.to_string()));
+    (events, entries.last().map_or(last, |entry| entry.seq.max(last)))
+}

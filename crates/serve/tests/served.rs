@@ -1,0 +1,440 @@
+//! What is served, asked for as a browser and as a program would.
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "test code")]
+
+mod door;
+
+use std::time::Duration;
+
+use door::{Answer, Served};
+use serde_json::{Value, json};
+use stagger_core::run::Command;
+
+/// The run that is not over, as its journal stood at some event, and one that is.
+const OPEN: &str = "/v1/runs/sim-demo";
+const OVER: &str = "/v1/runs/sim-rollback";
+
+fn command(text: &Value) -> String {
+    text.to_string()
+}
+
+async fn plan_of(served: &Served) -> String {
+    let run = served.get(OPEN).await.json();
+    run["plan"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn runs_are_listed_and_told_and_told_again_only_when_something_is_new() {
+    let served = Served::at_socket().await;
+    let list = served.get("/v1/runs").await.json();
+    let names: Vec<&str> = list["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["run"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 2, "{list}");
+    let one = served.get("/v1/runs?cluster=demo").await.json();
+    assert_eq!(one["runs"].as_array().unwrap().len(), 1);
+
+    let first = served.get(OPEN).await;
+    assert_eq!(first.status, 200);
+    let run = first.json();
+    // Nobody has said that they carry it out.
+    assert_eq!(
+        (run["verdict"].as_str(), run["run"].as_str()),
+        (Some("interrupted"), Some("sim-demo"))
+    );
+    let tag = first.header("etag").unwrap();
+    let again = served.with(OPEN, &[("if-none-match", &tag)]).await;
+    assert_eq!((again.status, again.body.as_str()), (304, ""));
+    served.write(1);
+    assert_eq!(served.with(OPEN, &[("if-none-match", &tag)]).await.status, 200);
+}
+
+#[tokio::test]
+async fn events_come_in_parts_and_none_is_left_out() {
+    let served = Served::at_socket().await;
+    let whole = served.get(&format!("{OPEN}/events")).await.json();
+    let all = whole["events"].as_array().unwrap().clone();
+    let (mut after, mut seen) = (0, Vec::new());
+    loop {
+        let part = served
+            .get(&format!("{OPEN}/events?after={after}&limit=60"))
+            .await
+            .json();
+        let events = part["events"].as_array().unwrap().clone();
+        seen.extend(events.iter().cloned());
+        if part["more"] == json!(false) {
+            break;
+        }
+        after = events.last().unwrap()["seq"].as_u64().unwrap();
+    }
+    assert_eq!(seen, all);
+    assert_eq!(all[0]["event"], "started");
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_where_it_ended_and_tells_what_is_written() {
+    let served = Served::at_socket().await;
+    let newest = served.get(OPEN).await.json()["seq"].as_u64().unwrap();
+    let last = (newest - 2).to_string();
+    let mut stream = served
+        .stream(&format!("{OPEN}/stream"), &[("last-event-id", &last)])
+        .await;
+    let ids = |text: &str| -> Vec<u64> {
+        let ids = text.lines().filter_map(|line| line.strip_prefix("id: "));
+        ids.map(|id| id.parse().unwrap()).collect()
+    };
+    let first = stream.until("event: run").await;
+    assert_eq!(ids(&first), [newest - 1, newest], "{first}");
+    served.write(1);
+    let next = stream.until("event: run").await;
+    assert_eq!(ids(&next), [newest + 1], "{next}");
+}
+
+#[tokio::test]
+async fn a_command_is_left_in_the_name_of_who_asks() {
+    let served = Served::at_socket().await;
+    let body = command(&json!({ "command": "pause" }));
+    let answer = served.post(&format!("{OPEN}/commands"), &[], &body).await;
+    assert_eq!(
+        (answer.status, answer.json()["verdict"].as_str()),
+        (202, Some("interrupted"))
+    );
+    assert_eq!(served.asked(), [(Command::Pause, "anna@ops1".to_owned())]);
+    let over = served.post(&format!("{OVER}/commands"), &[], &body).await;
+    assert_eq!((over.status, over.problem()), (409, "conflict".to_owned()));
+}
+
+#[tokio::test]
+async fn an_approval_is_of_the_plan_that_was_looked_at() {
+    let served = Served::at_socket().await;
+    let to = format!("{OPEN}/commands");
+    let word = served.get(OPEN).await.json()["words"][0]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let approve = |door: &str, plan: Option<&str>| {
+        let mut text = json!({ "command": "approve", "door": door });
+        if let Some(plan) = plan {
+            text["plan"] = plan.into();
+        }
+        command(&text)
+    };
+    let without = served.post(&to, &[], &approve(&word, None)).await;
+    assert_eq!((without.status, without.problem()), (422, "malformed".to_owned()));
+    let other = served
+        .post(&to, &[], &approve(&word, Some("0123456789abcdef")))
+        .await;
+    assert_eq!((other.status, other.problem()), (412, "moved".to_owned()));
+    let plan = plan_of(&served).await;
+    let unknown = served.post(&to, &[], &approve("no-such-word", Some(&plan))).await;
+    assert_eq!((unknown.status, unknown.problem()), (409, "conflict".to_owned()));
+    assert!(served.asked().is_empty());
+    let right = served.post(&to, &[], &approve(&word, Some(&plan))).await;
+    assert_eq!(right.status, 202);
+    assert!(matches!(&served.asked()[..], [(Command::Approve { door }, _)] if door.as_str() == word));
+}
+
+#[tokio::test]
+async fn what_is_sent_twice_with_a_key_is_done_once_and_only_upon_what_was_seen() {
+    let served = Served::at_socket().await;
+    let to = format!("{OPEN}/commands");
+    let pause = command(&json!({ "command": "pause" }));
+    for _ in 0..3 {
+        let answer = served.post(&to, &[("idempotency-key", "k1")], &pause).await;
+        assert_eq!(answer.status, 202);
+    }
+    assert_eq!(served.asked().len(), 1);
+    let resume = command(&json!({ "command": "resume" }));
+    let other = served.post(&to, &[("idempotency-key", "k1")], &resume).await;
+    assert_eq!(other.status, 422);
+
+    let tag = served.get(OPEN).await.header("etag").unwrap();
+    served.write(1);
+    let late = served
+        .post(&to, &[("if-match", &tag), ("idempotency-key", "k2")], &resume)
+        .await;
+    assert_eq!((late.status, late.problem()), (412, "moved".to_owned()));
+    // It was not done, so it may come again.
+    let tag = served.get(OPEN).await.header("etag").unwrap();
+    let answer = served
+        .post(&to, &[("if-match", &tag), ("idempotency-key", "k2")], &resume)
+        .await;
+    assert_eq!(answer.status, 202);
+    assert_eq!(served.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn no_page_from_elsewhere_asks_in_the_name_of_the_user() {
+    let served = Served::at_socket().await;
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let ours = [("origin", "http://localhost"), ("sec-fetch-site", "same-origin")];
+    let ask = async |more: &[(&str, &str)]| {
+        let headers: Vec<(&str, &str)> = form.iter().chain(more).copied().collect();
+        served
+            .post("/runs/sim-demo/commands", &headers, "command=pause")
+            .await
+            .status
+    };
+    assert_eq!(ask(&ours).await, 303);
+    assert_eq!(served.asked().len(), 1);
+    for foreign in [
+        &[("origin", "https://evil.example")][..],
+        &[("origin", "null")],
+        &[("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "same-site"), ("origin", "http://localhost")],
+    ] {
+        assert_eq!(ask(foreign).await, 403, "{foreign:?}");
+    }
+    assert_eq!(served.asked().len(), 1);
+    // A name of somebody's that leads here.
+    let rebound = served.with(OPEN, &[("host", "evil.example:8080")]).await;
+    assert_eq!(rebound.status, 403);
+    for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "[::1]"] {
+        assert_eq!(served.with(OPEN, &[("host", host)]).await.status, 200, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn who_has_a_token_may_do_what_it_is_for_and_no_more() {
+    let served = Served::at_address().await;
+    let pause = command(&json!({ "command": "pause" }));
+    let to = format!("{OPEN}/commands");
+    for path in [
+        "/v1/runs",
+        OPEN,
+        "/v1/openapi.json",
+        "/metrics",
+        &format!("{OPEN}/stream"),
+    ] {
+        let answer = served.get(path).await;
+        assert_eq!(
+            (answer.status, answer.problem()),
+            (401, "no-token".to_owned()),
+            "{path}"
+        );
+        let wrong = served
+            .with(path, &[("authorization", "Bearer stagger_AAAA")])
+            .await;
+        assert_eq!(wrong.status, 401, "{path}");
+    }
+    let page = served.get("/").await;
+    assert_eq!(
+        (page.status, page.header("location").as_deref()),
+        (303, Some("/login"))
+    );
+
+    let look = served.token("look", &["demo"]);
+    assert_eq!(served.with(OPEN, &[("authorization", &look)]).await.status, 200);
+    let refused = served.post(&to, &[("authorization", &look)], &pause).await;
+    assert_eq!((refused.status, refused.problem()), (403, "forbidden".to_owned()));
+    // Of a cluster that it is not for nobody says even that there is one.
+    assert_eq!(served.with(OVER, &[("authorization", &look)]).await.status, 404);
+    let list = served.with("/v1/runs", &[("authorization", &look)]).await.json();
+    assert_eq!(list["runs"].as_array().unwrap().len(), 1);
+
+    let operate = served.token("operate", &[]);
+    assert_eq!(
+        served
+            .post(&to, &[("authorization", &operate)], &pause)
+            .await
+            .status,
+        202
+    );
+    assert_eq!(served.asked(), [(Command::Pause, "token operate".to_owned())]);
+    let confirm = command(&json!({ "command": "confirm", "host": "host-0-0" }));
+    let refused = served.post(&to, &[("authorization", &operate)], &confirm).await;
+    assert_eq!(refused.status, 403);
+    served.revoke("operate");
+    assert_eq!(
+        served.with(OPEN, &[("authorization", &operate)]).await.status,
+        401
+    );
+}
+
+#[tokio::test]
+async fn a_browser_enters_with_a_token_and_keeps_it_where_no_script_reads() {
+    let served = Served::at_address().await;
+    let token = served.token("look", &[]);
+    let token = token.strip_prefix("Bearer ").unwrap();
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let wrong = served.post("/login", &form, "token=stagger_wrong").await;
+    assert_eq!((wrong.status, wrong.header("set-cookie")), (401, None));
+    let entered = served.post("/login", &form, &format!("token={token}")).await;
+    assert_eq!(
+        (entered.status, entered.header("location").as_deref()),
+        (303, Some("/"))
+    );
+    let cookie = entered.header("set-cookie").unwrap();
+    for guard in ["HttpOnly", "Secure", "SameSite=Strict", "Path=/"] {
+        assert!(cookie.contains(guard), "{cookie}");
+    }
+    let given = cookie.split(';').next().unwrap();
+    let page = served.with("/", &[("cookie", given)]).await;
+    assert!(
+        page.status == 200 && page.body.contains("sim-demo"),
+        "{}",
+        page.body
+    );
+    // Who may look is offered nothing that takes more.
+    let page = served.with("/runs/sim-demo", &[("cookie", given)]).await;
+    assert!(page.status == 200 && !page.body.contains("<button"));
+}
+
+#[tokio::test]
+async fn what_nobody_can_understand_is_refused_and_never_shown_as_markup() {
+    let served = Served::at_socket().await;
+    let to = format!("{OPEN}/commands");
+    let deep = "[".repeat(20_000);
+    let large = format!(r#"{{"command":"pause","plan":"{}"}}"#, "x".repeat(100_000));
+    for (body, status) in [
+        ("", 422),
+        ("{", 422),
+        ("[]", 422),
+        (deep.as_str(), 422),
+        (r#"{"command":"destroy"}"#, 422),
+        (r#"{"command":"settle","intent":-1,"done":true}"#, 422),
+        (
+            r#"{"command":"settle","intent":18446744073709551616,"done":true}"#,
+            422,
+        ),
+        (r#"{"command":"settle","intent":1,"done":true}"#, 409),
+        (large.as_str(), 413),
+    ] {
+        let answer = served.post(&to, &[], body).await;
+        assert_eq!(
+            answer.status,
+            status,
+            "{}: {}",
+            &body[..body.len().min(60)],
+            answer.body
+        );
+        assert!(!answer.problem().is_empty());
+    }
+    let text = served
+        .post(&to, &[("content-type", "text/plain")], r#"{"command":"pause"}"#)
+        .await;
+    assert_eq!(text.status, 415);
+    for (path, status) in [
+        ("/v1/runs?cluster=a%20b", 422),
+        ("/v1/runs?other=1", 422),
+        ("/v1/runs/sim-demo/events?after=x", 422),
+        ("/v1/runs/a%20b", 422),
+        ("/v1/runs/%3Cscript%3E", 404),
+        ("/v1/nothing", 404),
+        ("/v1/runs/%2e%2e", 404),
+    ] {
+        let answer = served.get(path).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+        assert!(!answer.problem().is_empty(), "{path}");
+    }
+    let page = served.get("/runs/%3Cscript%3Ealert(1)%3C%2Fscript%3E").await;
+    assert_eq!(page.status, 404);
+    assert!(!page.body.contains("<script>"), "{}", page.body);
+    let method = served.ask("DELETE", OPEN, &[], "").await;
+    assert_eq!(method.status, 405);
+    let stream = served
+        .with(&format!("{OPEN}/stream"), &[("last-event-id", "x")])
+        .await;
+    assert_eq!(stream.status, 422);
+    assert!(served.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_page_needs_no_script_and_nothing_from_elsewhere() {
+    let served = Served::at_socket().await;
+    let page = served.get("/runs/sim-demo").await;
+    assert_eq!(page.status, 200);
+    for part in [
+        "INTERRUPTED",
+        "Units",
+        "Waves",
+        "Journal",
+        "every law held",
+        "Approve",
+        "cannot be taken back",
+    ] {
+        assert!(page.body.contains(part), "no {part}");
+    }
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(
+        !policy.contains("unsafe") && policy.contains("default-src 'none'"),
+        "{policy}"
+    );
+    for elsewhere in ["http://", "https://", "style=", "onclick", "<style"] {
+        assert!(!page.body.contains(elsewhere), "the page has {elsewhere}");
+    }
+    for path in ["/style.css", "/live.js", "/login", "/healthz"] {
+        assert_eq!(served.get(path).await.status, 200, "{path}");
+    }
+}
+
+/// Each address of the description answers, and with a status that it names.
+#[tokio::test]
+async fn the_description_names_every_answer() {
+    let served = Served::at_socket().await;
+    let described = served.get("/v1/openapi.json").await.json();
+    assert_eq!(described["openapi"], "3.1.0");
+    assert_eq!(described, serde_json::to_value(stagger_serve::openapi()).unwrap());
+    let paths = described["paths"].as_object().unwrap();
+    assert!(paths.len() >= 5, "{paths:?}");
+    for (path, operations) in paths {
+        for (method, operation) in operations.as_object().unwrap() {
+            let named = |answer: &Answer| operation["responses"].get(answer.status.to_string()).is_some();
+            for run in ["sim-demo", "sim-rollback", "none", "a%20b"] {
+                let path = path.replace("{run}", run);
+                let bodies: &[&str] = if method == "post" {
+                    &["", "{}", r#"{"command":"abort"}"#]
+                } else {
+                    &[""]
+                };
+                for body in bodies {
+                    let verb = method.to_uppercase();
+                    let asked = served.begin(&verb, &path, &[], body);
+                    let answer = tokio::time::timeout(Duration::from_secs(10), asked)
+                        .await
+                        .unwrap();
+                    assert!(
+                        named(&answer),
+                        "{method} {path} {body}: {} {}",
+                        answer.status,
+                        answer.body
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_of_the_newest_run_of_each_cluster() {
+    let served = Served::at_socket().await;
+    let text = served.get("/metrics").await.body;
+    assert!(
+        text.contains(r#"stagger_run_verdict{cluster="demo",run="sim-demo",verdict="interrupted"} 1"#),
+        "{text}"
+    );
+    assert!(
+        text.contains(r#"stagger_run_verdict{cluster="rollback",run="sim-rollback",verdict="ended"} 1"#),
+        "{text}"
+    );
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn without_a_store_nothing_is_made_up() {
+    let served = Served::at_socket().await;
+    assert_eq!(served.get(OPEN).await.status, 200);
+    served.lose_the_store();
+    for path in ["/v1/runs", OPEN, "/metrics"] {
+        let answer = served.get(path).await;
+        assert_eq!(
+            (answer.status, answer.problem()),
+            (503, "store".to_owned()),
+            "{path}"
+        );
+    }
+    assert_eq!(served.get("/").await.status, 503);
+    assert_eq!(served.get("/healthz").await.status, 200);
+}
