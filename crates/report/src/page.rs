@@ -60,7 +60,8 @@ pub fn page(report: &Report<'_>) -> String {
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                (sections(report))
+                (heading(report))
+                (details(report))
                 footer { "made by stagger " (report.version) " from the journal of run " (view.run) ", event " (view.seq) }
             }
         }
@@ -68,11 +69,10 @@ pub fn page(report: &Report<'_>) -> String {
     page.into_string()
 }
 
-/// All that the page tells, to be part of another.
-pub fn sections(report: &Report<'_>) -> Markup {
+/// What stands below the heading: what it is at, units, laws, waves, waits, decisions, guards, the journal.
+pub fn details(report: &Report<'_>) -> Markup {
     let Report { view, history, .. } = report;
     html! {
-        (heading(report))
         main {
             (now(view, history))
             @if view.ended_at.is_none() { (units::map(history)) }
@@ -98,7 +98,8 @@ fn clock(at: Timestamp) -> Markup {
     html! { time datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%H:%M:%S")) } }
 }
 
-fn heading(report: &Report<'_>) -> Markup {
+/// The verdict with its why, which run, and its figures.
+pub fn heading(report: &Report<'_>) -> Markup {
     let Report { view, history, .. } = report;
     let tone = match view.verdict {
         Verdict::Done => "good",

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use stagger_core::model::PartName;
 use stagger_core::run::Command;
 use stagger_core::view::{RunView, Verdict};
-use stagger_report::page::{Report, STYLE, sections};
+use stagger_report::page::{Report, STYLE, details, heading};
 use stagger_report::{duration, verify};
 
 use crate::Shared;
@@ -191,15 +191,15 @@ fn inside(seen: &Seen, caller: &Caller) -> Markup {
     let Some(verification) = verify(&seen.journal.entries) else {
         return html! { p.bad { "the journal does not begin with the start of a run" } };
     };
-    let told = sections(&Report {
+    let report = Report {
         view: &seen.view,
         history: &reading.history,
         verification: &verification,
         lines: &reading.lines,
         broken: None,
         version: env!("CARGO_PKG_VERSION"),
-    });
-    html! { (controls(seen, caller)) (told) }
+    };
+    html! { (heading(&report)) (controls(seen, caller)) (details(&report)) }
 }
 
 /// What may be asked of a run by whoever looks, with what it costs.

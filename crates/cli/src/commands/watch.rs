@@ -1,5 +1,7 @@
 //! `watch`: a run as it goes, from any terminal.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,6 +15,7 @@ use stagger_engine::store::Store;
 use stagger_engine::supervisor;
 use stagger_report::Reading;
 use stagger_report::sentences::{command_words, told};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::journal::{no_start, now, store_of};
 use super::user;
@@ -51,8 +54,9 @@ pub(crate) async fn watch_run(cli: &Cli, args: &args::Watch) -> Result<Exit, Cli
     }
     // Whatever is wrong with the run is told before the screen is taken.
     let first = source.read()?;
+    let over = over_by_a_signal();
     let mut terminal = ratatui::try_init().map_err(|error| screen_failed(&error))?;
-    let ended = on_screen(source, first, &mut terminal);
+    let ended = on_screen(source, first, &mut terminal, &over);
     ratatui::try_restore().map_err(|error| screen_failed(&error))?;
     ended.map(Exit::of)
 }
@@ -65,10 +69,30 @@ fn screen_failed(error: &std::io::Error) -> CliError {
     .hint("`stagger watch --plain` prints lines")
 }
 
+/// Becomes true when somebody ends this process, or its terminal goes: the screen is given back all the same.
+fn over_by_a_signal() -> Arc<AtomicBool> {
+    let over = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&over);
+    tokio::spawn(async move {
+        let (Ok(mut terminated), Ok(mut hung_up)) =
+            (signal(SignalKind::terminate()), signal(SignalKind::hangup()))
+        else {
+            return;
+        };
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = hung_up.recv() => {}
+        }
+        set.store(true, Ordering::Relaxed);
+    });
+    over
+}
+
 fn on_screen(
     mut source: Source<'_>,
     first: Shown,
     terminal: &mut DefaultTerminal,
+    over: &AtomicBool,
 ) -> Result<Verdict, CliError> {
     let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let mut shown = first;
@@ -97,6 +121,9 @@ fn on_screen(
                     Act::Ask(command) => screen.told = Some(source.ask(&command)),
                 }
             }
+        }
+        if over.load(Ordering::Relaxed) {
+            return Ok(shown.view.verdict);
         }
         if looked.elapsed() >= source.every() {
             looked = std::time::Instant::now();
