@@ -40,6 +40,17 @@ pub(crate) struct RunDocument {
     pub(crate) plan: Option<String>,
     /// The words that it knows and nobody has said: points of no return, interruptions, what may be left behind.
     pub(crate) words: Vec<String>,
+    /// What it was asked for and nobody has heeded yet.
+    asked: Vec<Pending>,
+}
+
+/// A command that nobody has heeded yet.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Pending {
+    #[serde(flatten)]
+    command: Command,
+    /// Who asks.
+    by: String,
 }
 
 impl RunDocument {
@@ -49,6 +60,14 @@ impl RunDocument {
             view: seen.view.clone(),
             plan: reading.run.plan().map(|plan| plan.id.clone()),
             words: reading.words(),
+            asked: seen
+                .asked
+                .iter()
+                .map(|(command, by)| Pending {
+                    command: command.clone(),
+                    by: by.clone(),
+                })
+                .collect(),
         }
     }
 }

@@ -11,8 +11,9 @@ use serde::Deserialize;
 use stagger_core::model::PartName;
 use stagger_core::run::Command;
 use stagger_core::view::{RunView, Verdict};
+use stagger_report::duration;
 use stagger_report::page::{Report, STYLE, details, heading};
-use stagger_report::{duration, verify};
+use stagger_report::sentences::command_words;
 
 use crate::Shared;
 use crate::access::{Caller, Role};
@@ -21,10 +22,11 @@ use crate::problem::Problem;
 use crate::runs::{InList, Seen};
 
 const SCRIPT: &str = include_str!("page/live.js");
+const ICON: &str = include_str!("page/icon.svg");
 const LOOKS: &str = include_str!("page/serve.css");
 
 /// Nothing of a page is from elsewhere, nothing in it is a script or a style, and no other page may hold it.
-pub(crate) const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; \
+pub(crate) const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
                                  base-uri 'none'; frame-ancestors 'none'";
 
 /// The pages for those whose questions are answered.
@@ -40,9 +42,11 @@ pub(crate) fn pages() -> Router<Shared> {
 pub(crate) fn open() -> Router<Shared> {
     let css = || async { asset("text/css; charset=utf-8", format!("{STYLE}\n{LOOKS}")) };
     let js = || async { asset("text/javascript; charset=utf-8", SCRIPT.to_owned()) };
+    let icon = || async { asset("image/svg+xml", ICON.to_owned()) };
     Router::new()
         .route("/style.css", get(css))
         .route("/live.js", get(js))
+        .route("/icon.svg", get(icon))
         .route("/login", get(|| async { login(None) }).post(enter))
         .route("/healthz", get(|| async { "ok\n" }))
 }
@@ -63,6 +67,7 @@ fn document(title: &str, body: &Markup) -> Html<String> {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
+                link rel="icon" href="/icon.svg" type="image/svg+xml";
                 link rel="stylesheet" href="/style.css";
                 script src="/live.js" defer {}
             }
@@ -188,13 +193,13 @@ async fn part(
 
 fn inside(seen: &Seen, caller: &Caller) -> Markup {
     let reading = &seen.journal.reading;
-    let Some(verification) = verify(&seen.journal.entries) else {
+    let Some(verification) = seen.journal.verification() else {
         return html! { p.bad { "the journal does not begin with the start of a run" } };
     };
     let report = Report {
         view: &seen.view,
         history: &reading.history,
-        verification: &verification,
+        verification,
         lines: &reading.lines,
         broken: None,
         version: env!("CARGO_PKG_VERSION"),
@@ -215,6 +220,13 @@ fn controls(seen: &Seen, caller: &Caller) -> Markup {
     let plan = seen.journal.reading.run.plan();
     let words = seen.journal.reading.words();
     html! {
+        @for (command, by) in &seen.asked {
+            p.asked role="status" {
+                b { (command_words(command)) } " was asked for by " (by)
+                @if view.verdict == Verdict::Interrupted { "; nobody carries the run out: " code { "stagger resume " (view.run) } " heeds it" }
+                @else { ", and is not heeded yet" }
+            }
+        }
         section.controls aria-label="what the run may be asked for" {
             form method="post" action={ "/runs/" (view.run) "/commands" } {
                 (button("pause", "Pause", "starts no new wave"))

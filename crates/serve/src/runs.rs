@@ -1,7 +1,7 @@
 //! Runs as they are read from the store: each journal once, and again when something was written to it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use stagger_core::run::{Command, Entry};
 use stagger_core::view::{self, RunView, Verdict};
 use stagger_engine::store::{Listed, Store, StoreError};
 use stagger_engine::supervisor::{self, SuperviseError};
-use stagger_report::Reading;
+use stagger_report::{Reading, Verification, verify};
 use tokio::sync::watch;
 
 /// Opens the store anew: each question has one of its own.
@@ -42,6 +42,14 @@ struct Kept {
 pub(crate) struct Journal {
     pub(crate) entries: Vec<Entry>,
     pub(crate) reading: Reading,
+    verification: OnceLock<Option<Verification>>,
+}
+
+impl Journal {
+    /// Whether it keeps the laws, found out once; `None`: it does not begin with the start of a run.
+    pub(crate) fn verification(&self) -> Option<&Verification> {
+        self.verification.get_or_init(|| verify(&self.entries)).as_ref()
+    }
 }
 
 /// A run, and who is at work on it.
@@ -49,6 +57,8 @@ pub(crate) struct Journal {
 pub(crate) struct Seen {
     pub(crate) journal: Arc<Journal>,
     pub(crate) view: RunView,
+    /// What it was asked for and nobody has heeded yet, and by whom.
+    pub(crate) asked: Vec<(Command, String)>,
 }
 
 /// Why a run cannot be read or asked for something.
@@ -166,7 +176,9 @@ impl Runs {
         let view = view::run(state, None);
         let nobody = supervisor::nobody(store, state);
         let nobody = nobody.map_err(|error| ReadError::of_supervisor(run, &error))?;
+        let asked = store.asked(run).map_err(|error| ReadError::of(run, &error))?;
         Ok(Seen {
+            asked: asked.into_iter().map(|(_, command, by)| (command, by)).collect(),
             view: match nobody {
                 Some(why) => view.without_a_holder(why),
                 None => view,
@@ -191,7 +203,11 @@ impl Runs {
         let reading = Reading::of(&entries).map_err(|error| unreadable(error.to_string()))?;
         let reading =
             reading.ok_or_else(|| unreadable("it does not begin with the start of a run".to_owned()))?;
-        let journal = Arc::new(Journal { entries, reading });
+        let journal = Arc::new(Journal {
+            entries,
+            reading,
+            verification: OnceLock::new(),
+        });
         self.kept(|kept| {
             if kept.journals.len() >= KEPT {
                 kept.journals.clear();
@@ -249,7 +265,7 @@ impl Runs {
 /// Whether somebody who looks at the one sees what the other shows.
 fn same(one: &Result<Seen, ReadError>, other: &Result<Seen, ReadError>) -> bool {
     match (one, other) {
-        (Ok(one), Ok(other)) => one.view == other.view,
+        (Ok(one), Ok(other)) => one.view == other.view && one.asked == other.asked,
         (Err(one), Err(other)) => one.to_string() == other.to_string(),
         (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
     }

@@ -102,6 +102,14 @@ async fn a_command_is_left_in_the_name_of_who_asks() {
         (202, Some("interrupted"))
     );
     assert_eq!(served.asked(), [(Command::Pause, "anna@ops1".to_owned())]);
+    // Whoever asked sees that nobody has heeded it yet.
+    let run = served.get(OPEN).await.json();
+    assert_eq!(run["asked"], json!([{ "command": "pause", "by": "anna@ops1" }]));
+    let page = served.get("/runs/sim-demo").await.body;
+    assert!(
+        page.contains("</b> was asked for by anna@ops1; nobody carries the run out"),
+        "{page}"
+    );
     let over = served.post(&format!("{OVER}/commands"), &[], &body).await;
     assert_eq!((over.status, over.problem()), (409, "conflict".to_owned()));
 }
@@ -362,10 +370,12 @@ async fn a_page_needs_no_script_and_nothing_from_elsewhere() {
         !policy.contains("unsafe") && policy.contains("default-src 'none'"),
         "{policy}"
     );
+    // A browser says of a form whose page it is of only with a referrer.
+    assert_eq!(page.header("referrer-policy").as_deref(), Some("same-origin"));
     for elsewhere in ["http://", "https://", "style=", "onclick", "<style"] {
         assert!(!page.body.contains(elsewhere), "the page has {elsewhere}");
     }
-    for path in ["/style.css", "/live.js", "/login", "/healthz"] {
+    for path in ["/style.css", "/live.js", "/icon.svg", "/login", "/healthz"] {
         assert_eq!(served.get(path).await.status, 200, "{path}");
     }
 }

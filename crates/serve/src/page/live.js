@@ -6,9 +6,14 @@ if (place && live && "EventSource" in window) {
   const run = encodeURIComponent(place.dataset.run);
   let wanted = false;
   let fetching = false;
+  let lost = null;
   const say = (text, stale) => {
     live.textContent = text;
     live.classList.toggle("stale", stale);
+  };
+  const away = () => {
+    lost ??= now();
+    say(`not reached since ${lost} UTC: what is shown is as it was then`, true);
   };
   const now = () => new Date().toISOString().slice(11, 19);
   // What a person has opened stays open, and what they fill in is not taken from them.
@@ -27,10 +32,11 @@ if (place && live && "EventSource" in window) {
       if (after.length >= before.length) before.forEach((open, at) => { if (open) after[at].open = true; });
       const verdict = place.querySelector(".verdict strong");
       if (verdict) document.title = document.title.replace(/^[^·]*/, `${verdict.textContent} `);
+      lost = null;
       say(`live, as of ${now()} UTC`, false);
     } catch (error) {
       wanted = true;
-      say(`not reached since ${now()} UTC; what is shown is as it was`, true);
+      away();
     }
     fetching = false;
   };
@@ -38,6 +44,6 @@ if (place && live && "EventSource" in window) {
   const stream = new EventSource(`/v1/runs/${run}/stream?after=${place.dataset.seq}`);
   stream.addEventListener("run", () => { wanted = true; });
   stream.addEventListener("unread", (event) => say(`the store does not answer: ${event.data}`, true));
-  stream.onerror = () => say(`not connected since ${now()} UTC; what is shown is as it was`, true);
+  stream.onerror = away;
   stream.onopen = () => { wanted = true; };
 }
