@@ -18,13 +18,14 @@ const SUITE: &str = "bookworm";
 const PACKAGES: [&str; 1] = ["systemd"];
 
 /// The units that are checked; one of a template is given a name.
-const UNITS: [&str; 6] = [
+const UNITS: [&str; 7] = [
     "stagger-resume.service",
     "stagger-run@20.2.4.service",
     "stagger-guards@ceph.service",
     "stagger-guards@ceph.timer",
     "stagger-operator.service",
     "stagger-serve.service",
+    "stagger-serve.socket",
 ];
 
 /// What a package is asked in a shell once it is installed, and a word that has to be in the answer.

@@ -19,6 +19,7 @@ use axum::serve::IncomingStream;
 use axum_server::Handle;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use jiff::Timestamp;
+use listenfd::ListenFd;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -49,6 +50,11 @@ pub enum Listen {
         /// Where.
         path: PathBuf,
         /// As whom the journals name that user: `anna@ops1`.
+        user: String,
+    },
+    /// The same, opened by a service manager, which has handed it over.
+    Handed {
+        /// As whom the journals name that user.
         user: String,
     },
     /// An address, for whoever has a token.
@@ -83,6 +89,9 @@ pub enum ServeError {
     /// Another process serves there.
     #[error("another process answers at {} already", .0.display())]
     InUse(PathBuf),
+    /// The service manager has handed over none.
+    #[error("no Unix socket was handed over: {0}")]
+    NotHanded(String),
     /// What is there is no socket.
     #[error("{} is not a socket, and is left as it is", .0.display())]
     NoSocket(PathBuf),
@@ -116,6 +125,11 @@ pub async fn serve(
             let done = on_socket(settings, listener, user, end).await;
             fs::remove_file(&path).ok();
             done
+        }
+        Listen::Handed { user } => {
+            let listener = handed()?;
+            ready();
+            on_socket(settings, listener, user, end).await
         }
         Listen::Address { address, tls } => {
             let config = RustlsConfig::from_config(Arc::new(server_config(&tls)?));
@@ -301,6 +315,18 @@ fn socket(path: &Path) -> Result<UnixListener, ServeError> {
     let listener = UnixListener::bind(path).map_err(failed)?;
     fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
     Ok(listener)
+}
+
+/// The first socket that was handed over.
+fn handed() -> Result<UnixListener, ServeError> {
+    let none = |why: String| ServeError::NotHanded(why);
+    let taken = ListenFd::from_env().take_unix_listener(0);
+    let listener = taken.map_err(|error| none(error.to_string()))?;
+    let listener = listener.ok_or_else(|| none("there is no first one".to_owned()))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|error| none(error.to_string()))?;
+    UnixListener::from_std(listener).map_err(|error| none(error.to_string()))
 }
 
 async fn on_socket(

@@ -3,6 +3,7 @@
 
 mod door;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use door::{Answer, Served};
@@ -430,6 +431,40 @@ async fn metrics_are_of_the_newest_run_of_each_cluster() {
         "{text}"
     );
     assert!(text.ends_with("# EOF\n"));
+}
+
+/// Names and labels in the alert rules and on the board are those that are told.
+#[tokio::test]
+async fn alerts_and_the_board_ask_for_what_there_is() {
+    let served = Served::at_socket().await;
+    let told = served.get("/metrics").await.body;
+    let names: BTreeSet<&str> = told
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus");
+    let mut asked = BTreeSet::new();
+    for file in ["stagger-alerts.yaml", "grafana-board.json"] {
+        let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
+        for (at, _) in text.match_indices("stagger_run_") {
+            let name = text[at..]
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .next()
+                .unwrap();
+            assert!(names.contains(name), "{file}: nothing tells {name}");
+            asked.insert(name.to_owned());
+        }
+        for (at, _) in text.match_indices("verdict=\"") {
+            let word = text[at + 9..].split('"').next().unwrap();
+            let label = format!(r#"verdict="{word}""#);
+            assert!(told.contains(&label), "{file}: no run has {label}");
+        }
+    }
+    // The board shows all that is told.
+    assert_eq!(asked.iter().map(String::as_str).collect::<BTreeSet<_>>(), names);
+    let board = std::fs::read_to_string(format!("{folder}/grafana-board.json")).unwrap();
+    let board: Value = serde_json::from_str(&board).unwrap();
+    assert!(board["panels"].as_array().unwrap().len() >= names.len());
 }
 
 #[tokio::test]

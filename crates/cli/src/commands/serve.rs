@@ -37,6 +37,7 @@ pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
             path = path.display(),
             host = Identity::of_this_process().host,
         ),
+        Listen::Handed { .. } => "serving at the socket that was handed over".to_owned(),
         Listen::Address { address, .. } => {
             format!("serving at https://{address}/, for whoever has a token")
         }
@@ -53,6 +54,9 @@ fn listen(cli: &Cli, args: &Serve) -> Result<Listen, CliError> {
             key: key.clone(),
         };
         return Ok(Listen::Address { address, tls });
+    }
+    if args.socket.is_none() && std::env::var_os("LISTEN_FDS").is_some() {
+        return Ok(Listen::Handed { user: user() });
     }
     let path = match (&args.socket, std::env::var_os("XDG_RUNTIME_DIR")) {
         (Some(path), _) => path.clone(),
@@ -140,7 +144,9 @@ impl From<ServeError> for CliError {
             ServeError::InUse(_) => "end that one, or name another socket by --socket",
             ServeError::NoSocket(_) => "--socket names another path",
             ServeError::Certificate { .. } => "both are PEM, and the key belongs to the certificate",
-            ServeError::Listen { .. } | ServeError::Ended(_) => return CliError::usage(error.to_string()),
+            ServeError::Listen { .. } | ServeError::NotHanded(_) | ServeError::Ended(_) => {
+                return CliError::usage(error.to_string());
+            }
         };
         CliError::usage(error.to_string()).hint(hint)
     }
