@@ -402,11 +402,26 @@ async fn leave(
     if let Some(problem) = refused(seen, &command) {
         return Err(problem);
     }
-    let asked = shared
-        .runs
-        .ask(&seen.view.run, command, caller.name.clone())
-        .await;
-    asked.map_err(|error| Problem::of(&error))
+    ask(shared, caller, seen, command).await
+}
+
+/// Leaves a command for whoever carries the run out; where nobody does, a process is started that heeds it.
+pub(crate) async fn ask(
+    shared: &Shared,
+    caller: &Caller,
+    seen: &Seen,
+    command: Command,
+) -> Result<(), Problem> {
+    let run = &seen.view.run;
+    let goes_on = matches!(command, Command::Resume | Command::Abort | Command::Rollback);
+    let asked = shared.runs.ask(run, command, caller.name.clone()).await;
+    asked.map_err(|error| Problem::of(&error))?;
+    let nobody = matches!(seen.view.verdict, Verdict::Interrupted | Verdict::NeedsYou);
+    if let Some(carrier) = shared.carrier.as_ref().filter(|_| goes_on && nobody) {
+        let begun = carrier.carry_on(run);
+        begun.map_err(|error| Problem::not_carried_on(format!("start a process for run {run}: {error}")))?;
+    }
+    Ok(())
 }
 
 /// It was left.

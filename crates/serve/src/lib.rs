@@ -6,6 +6,7 @@
 
 pub mod access;
 mod api;
+mod carry;
 mod listen;
 mod metrics;
 mod once;
@@ -20,10 +21,12 @@ use std::sync::Arc;
 
 use aide::openapi::OpenApi;
 
+pub use carry::CarryOn;
 pub use listen::{Listen, ServeError, Tls, serve};
 pub use runs::Open;
 
 use access::Tokens;
+use carry::Carrier;
 use once::Once;
 use runs::Runs;
 
@@ -33,6 +36,7 @@ struct Shared {
     runs: Runs,
     tokens: Arc<Tokens>,
     once: Arc<Once>,
+    carrier: Option<Arc<Carrier>>,
 }
 
 /// Of what is served.
@@ -42,6 +46,8 @@ pub struct Settings {
     pub open: Open,
     /// The file of tokens.
     pub tokens: PathBuf,
+    /// How a run is carried on that nobody carries out; `None`: not from here.
+    pub carry_on: Option<CarryOn>,
 }
 
 /// The description of the interface, made from the code that answers.

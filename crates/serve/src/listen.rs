@@ -26,6 +26,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::UnixListener;
 
 use crate::access::{Caller, Role, Tokens};
+use crate::carry::Carrier;
 use crate::once::Once;
 use crate::page::{self, COOKIE, POLICY};
 use crate::problem::Problem;
@@ -161,6 +162,7 @@ fn router(settings: Settings, door: Door) -> Router {
         runs: Runs::of(settings.open),
         tokens: Arc::new(Tokens::of(&settings.tokens)),
         once: Arc::new(Once::default()),
+        carrier: settings.carry_on.map(|how| Arc::new(Carrier::new(how))),
     };
     let (api, _) = api::described();
     let known = api.merge(page::pages());

@@ -17,7 +17,7 @@ use stagger_report::sentences::command_words;
 
 use crate::Shared;
 use crate::access::{Caller, Role};
-use crate::api::{OfRun, permitted, refused, role_of};
+use crate::api::{OfRun, ask, permitted, refused, role_of};
 use crate::problem::Problem;
 use crate::runs::{InList, Seen};
 
@@ -306,8 +306,7 @@ async fn command(
     if let Some(problem) = refused(&seen, &command) {
         return Err(problem.into());
     }
-    let asked = shared.runs.ask(&run, command, caller.name).await;
-    asked.map_err(|error| Problem::of(&error))?;
+    ask(&shared, &caller, &seen, command).await?;
     Ok(Redirect::to(&format!("/runs/{run}")))
 }
 

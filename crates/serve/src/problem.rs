@@ -140,6 +140,16 @@ impl Problem {
         )
     }
 
+    /// It was left, and no process could be started that heeds it.
+    pub(crate) fn not_carried_on(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not-carried-on",
+            "it is noted, and nobody carries the run out",
+            detail,
+        )
+    }
+
     /// What it says, for a page.
     pub(crate) fn detail(&self) -> &str {
         &self.detail

@@ -116,6 +116,32 @@ async fn a_command_is_left_in_the_name_of_who_asks() {
 }
 
 #[tokio::test]
+async fn a_run_that_nobody_carries_out_is_carried_on_by_one_process() {
+    let served = Served::at_socket().await;
+    let to = format!("{OPEN}/commands");
+    let ask = async |word: &str| {
+        let answer = served.post(&to, &[], &command(&json!({ "command": word }))).await;
+        assert_eq!(answer.status, 202, "{word}");
+    };
+    // What only holds a run back starts nobody.
+    ask("pause").await;
+    for word in ["resume", "resume", "abort"] {
+        ask(word).await;
+    }
+    let begun = async || {
+        for _ in 0..500 {
+            if !served.started().is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        served.started()
+    };
+    assert_eq!(begun().await, ["sim-demo"]);
+    assert_eq!(served.asked().len(), 4);
+}
+
+#[tokio::test]
 async fn an_approval_is_of_the_plan_that_was_looked_at() {
     let served = Served::at_socket().await;
     let to = format!("{OPEN}/commands");

@@ -22,6 +22,9 @@ pub(crate) struct Serve {
     /// The key of the certificate, in PEM.
     #[arg(long, value_name = "FILE", requires = "listen")]
     pub(crate) key: Option<PathBuf>,
+    /// Carry a run on that nobody carries out when somebody asks to resume, abort or roll back: by a process of its own.
+    #[arg(long)]
+    pub(crate) carry_on: bool,
     /// Print the description of the interface (an `OpenAPI` 3.1 document) and end.
     #[arg(long, conflicts_with_all = ["socket", "listen"])]
     pub(crate) openapi: bool,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use stagger_engine::supervisor::Identity;
 use stagger_serve::access::{TokenError, Tokens, Wanted};
-use stagger_serve::{Listen, ServeError, Settings, Tls, openapi};
+use stagger_serve::{CarryOn, Listen, ServeError, Settings, Tls, openapi};
 
 use super::{stop_asked, user};
 use crate::args::{AddToken, Cli, Serve, Token};
@@ -28,6 +28,7 @@ pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
     let settings = Settings {
         open: Arc::new(move || place.open()),
         tokens: token_file(cli)?,
+        carry_on: if args.carry_on { Some(carry_on(cli)?) } else { None },
     };
     let listen = listen(cli, args)?;
     let told = match &listen {
@@ -45,6 +46,21 @@ pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
     let ready = || print::talk(&told);
     stagger_serve::serve(settings, listen, ready, stop_asked()).await?;
     Ok(Exit::Done)
+}
+
+/// `stagger resume` with the same configuration and state. What was asked for is in the store by then.
+fn carry_on(cli: &Cli) -> Result<CarryOn, CliError> {
+    let mut command = vec![std::env::current_exe()?.into_os_string()];
+    for (flag, given) in [("--config", &cli.config), ("--state", &cli.state)] {
+        if let Some(path) = given {
+            command.extend([flag.into(), std::path::absolute(path)?.into_os_string()]);
+        }
+    }
+    command.push("resume".into());
+    Ok(CarryOn {
+        command,
+        logs: std::path::absolute(state_folder(cli)?)?.join("carried-on"),
+    })
 }
 
 fn listen(cli: &Cli, args: &Serve) -> Result<Listen, CliError> {

@@ -1,5 +1,6 @@
 //! A server with two runs in its store, and questions as they go over the wire.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -18,7 +19,7 @@ use stagger_core::run::{Command, Entry, Event};
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{Store, StoreError};
 use stagger_serve::access::{Role, Tokens, Wanted};
-use stagger_serve::{Listen, Open, Settings, Tls, serve};
+use stagger_serve::{CarryOn, Listen, Open, Settings, Tls, serve};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
@@ -223,14 +224,27 @@ impl Served {
             Ok(Box::new(SqliteStore::open(&file)?))
         });
         let tokens = folder.path().join("tokens.json");
+        // It writes down for which run it was started, and is at work until there is a file `over`.
+        let script = r#"echo "$1" >> "$0/started"; until [ -e "$0/over" ]; do sleep 0.02; done"#;
+        let words = ["sh", "-c", script].map(OsString::from);
+        let carry_on = Some(CarryOn {
+            command: words
+                .into_iter()
+                .chain([folder.path().as_os_str().to_owned()])
+                .collect(),
+            logs: folder.path().join("logs"),
+        });
         let (end, ended) = oneshot::channel::<()>();
         tokio::spawn(async move {
             let ended = async move {
                 ended.await.ok();
             };
-            serve(Settings { open, tokens }, listen, || {}, ended)
-                .await
-                .unwrap();
+            let settings = Settings {
+                open,
+                tokens,
+                carry_on,
+            };
+            serve(settings, listen, || {}, ended).await.unwrap();
         });
         let served = Self {
             folder,
@@ -371,8 +385,25 @@ impl Served {
         self.tokens().revoke(name).unwrap();
     }
 
+    /// The runs for which processes were started.
+    pub fn started(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.folder.path().join("started"));
+        text.unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    /// They end.
+    pub fn over(&self) {
+        std::fs::write(self.folder.path().join("over"), "").unwrap();
+    }
+
     pub fn lose_the_store(&self) {
         self.is_lost.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.over();
     }
 }
 
