@@ -7,6 +7,7 @@
 pub mod access;
 mod api;
 mod carry;
+mod door;
 mod listen;
 mod metrics;
 mod once;

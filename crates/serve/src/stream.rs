@@ -35,6 +35,9 @@ pub(crate) struct From {
     after: Seq,
 }
 
+/// A stream ends by itself after that time, and whoever reads comes again: a token may have been revoked since.
+const LONGEST: Duration = Duration::from_secs(5 * 60);
+
 pub(crate) async fn stream(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -83,7 +86,8 @@ impl IntoResponse for Events {
             ))
         });
         let alive = KeepAlive::new().interval(ALIVE);
-        Sse::new(told.flatten()).keep_alive(alive).into_response()
+        let told = told.flatten().take_until(Box::pin(tokio::time::sleep(LONGEST)));
+        Sse::new(told).keep_alive(alive).into_response()
     }
 }
 

@@ -1,0 +1,149 @@
+//! Who asks, and whether they ask themselves: the user of a socket or the holder of a token, and no page from elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::serve::IncomingStream;
+use jiff::Timestamp;
+use tokio::net::UnixListener;
+
+use crate::access::{Caller, Role, Tokens};
+use crate::page::{COOKIE, POLICY};
+use crate::problem::Problem;
+
+/// A question has to be there within that time.
+const WHOLE: Duration = Duration::from_secs(30);
+
+/// How a caller is known.
+#[derive(Debug, Clone)]
+pub(crate) enum Door {
+    /// By the user of the other end.
+    Socket { user: String },
+    /// By a token.
+    Tokens(Arc<Tokens>),
+}
+
+/// The user of the other end of a socket.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(Option<u32>);
+
+impl Connected<IncomingStream<'_, UnixListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        Self(stream.io().peer_cred().ok().map(|peer| peer.uid()))
+    }
+}
+
+/// Answers only those who are known, and tells the rest how they come to be.
+pub(crate) async fn known_caller(
+    State(door): State<Door>,
+    peer: Option<axum::Extension<ConnectInfo<Peer>>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let caller = match &door {
+        Door::Socket { user } => {
+            let us = rustix::process::geteuid().as_raw();
+            let peer = peer.and_then(|axum::Extension(ConnectInfo(Peer(peer)))| peer);
+            // The file's rights keep others out; this is looked at once more.
+            peer.filter(|peer| *peer == us || *peer == 0).map(|_| Caller {
+                name: user.clone(),
+                role: Role::Approve,
+                clusters: None,
+            })
+        }
+        Door::Tokens(tokens) => match token(request.headers()) {
+            None => None,
+            Some(token) => match tokens.holder(token, Timestamp::now()) {
+                Ok(holder) => holder,
+                Err(error) => return Problem::store(error.to_string()).into_response(),
+            },
+        },
+    };
+    let Some(caller) = caller else {
+        let wants_page = request.method() == Method::GET && !request.uri().path().starts_with("/v1/");
+        return match door {
+            Door::Tokens(_) if wants_page && request.uri().path() != "/metrics" => {
+                Redirect::to("/login").into_response()
+            }
+            Door::Tokens(_) => Problem::unknown_caller().into_response(),
+            Door::Socket { user } => {
+                Problem::forbidden(format!("this socket is for {user} alone")).into_response()
+            }
+        };
+    };
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
+/// The token of a question: `Authorization`, or the cookie of a page.
+fn token(headers: &HeaderMap) -> Option<&str> {
+    if let Some(given) = headers.get(header::AUTHORIZATION) {
+        return given.to_str().ok()?.strip_prefix("Bearer ").map(str::trim);
+    }
+    let cookies = headers.get_all(header::COOKIE).iter();
+    cookies
+        .filter_map(|cookies| cookies.to_str().ok())
+        .flat_map(|cookies| cookies.split(';'))
+        .find_map(|cookie| cookie.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+}
+
+/// No other page asks in somebody's name, and no answer is of use to one.
+pub(crate) async fn careful(State(door): State<Door>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    if let Some(why) = foreign(&door, request.method(), headers) {
+        return Problem::forbidden(why).into_response();
+    }
+    // An answer may go on for as long as somebody reads it; what is asked has to be there in time.
+    let mut response = tokio::time::timeout(WHOLE, next.run(request))
+        .await
+        .unwrap_or_else(|_| Problem::too_slow().into_response());
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // Without a referrer a browser would not say either that a form is of our own page.
+        (header::REFERRER_POLICY, "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Why a question may have been made by a page from elsewhere.
+fn foreign(door: &Door, method: &Method, headers: &HeaderMap) -> Option<String> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text(header::HOST).unwrap_or_default();
+    // A name that leads to this machine by somebody's DNS is not one of these.
+    if let Door::Socket { .. } = door {
+        let name = host.rsplit_once(':').map_or(host, |(name, port)| {
+            if port.bytes().all(|digit| digit.is_ascii_digit()) {
+                name
+            } else {
+                host
+            }
+        });
+        if !["localhost", "127.0.0.1", "[::1]"].contains(&name) {
+            return Some(format!("a socket is asked as localhost, not as {host:?}"));
+        }
+    }
+    if method == Method::GET || method == Method::HEAD {
+        return None;
+    }
+    if let Some(site) = text(header::HeaderName::from_static("sec-fetch-site"))
+        && site != "same-origin"
+        && site != "none"
+    {
+        return Some("a page from elsewhere asks".to_owned());
+    }
+    let origin = text(header::ORIGIN)?;
+    let of_host = origin.split_once("://").map(|(_, of)| of);
+    (of_host != Some(host)).then(|| format!("a page of {origin} asks"))
+}
