@@ -36,7 +36,7 @@ pub(crate) struct From {
 }
 
 /// A stream ends by itself after that time, and whoever reads comes again: a token may have been revoked since.
-const LONGEST: Duration = Duration::from_secs(5 * 60);
+const LONGEST: Duration = Duration::from_mins(5);
 
 pub(crate) async fn stream(
     State(shared): State<Shared>,
